@@ -62,6 +62,9 @@ impl Way {
         let old = QuantizedMatrix::<B>::words(shape.0, columns).expect("few");
         let old = Array::from_slice(backend, &vec![0x5a5a_5a5a; old], KIND).expect("room");
         codes.replace_codes(old, shape.0).expect("as many");
+        if self.alone {
+            codes.count_first(shape.0 / 2);
+        }
         codes
     }
 
@@ -95,10 +98,13 @@ fn compare<B: Backend, E: Element>(
     let random = RandomState::new(backend, 19, 6).expect("room");
     for way in Way::ALL {
         let factors = way.factors(backend, shape.0);
+        let numbers: Vec<u32> = (0..shape.0 as u32).map(|row| 3 * row + 1).collect();
+        let numbers = Array::from_slice(backend, &numbers, KIND).expect("room");
         let rounding = match way.drawn {
             true => Rounding::Stochastic {
                 stream: 4,
                 random: &random,
+                numbers: way.scaled.then_some(&numbers),
             },
             false => Rounding::Nearest,
         };

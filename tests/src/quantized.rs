@@ -14,7 +14,7 @@ use halfgnn::ops::{
     QuantizedMatrix, RandomState, Rounding, SoftmaxGradient, Spmm, SpmmEpilogue, SpmmPolicy,
     Unrepresented,
 };
-use halfgnn::tensor::{Array, Element};
+use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::rng;
 
 const FORMATS: [CodeFormat; 2] = [CodeFormat::Int8, CodeFormat::E4m3];
@@ -63,6 +63,7 @@ pub fn codes_follow_the_contract<B: Backend>(backend: &B, scale: Scale) {
                 Some(_) => Rounding::Stochastic {
                     stream: STREAM,
                     random: &random,
+                    numbers: None,
                 },
             };
             for scaled in [None, Some(&row_scale)] {
@@ -114,6 +115,101 @@ pub fn codes_follow_the_contract<B: Backend>(backend: &B, scale: Scale) {
         check::<B, f16>(backend, (scale.pick(1_000, 200_000), 24), format);
     }
     check::<B, f16>(backend, (0, 8), CodeFormat::Int8);
+}
+
+/// Rows that are a part of a matrix are rounded as they are in the whole, by their numbers; copies that come behind are coded and not
+/// counted; and rows of codes are taken as rows of a matrix are.
+pub fn rows_are_rounded_by_their_numbers<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(
+        backend: &B,
+        (rows, columns): (usize, usize),
+        format: CodeFormat,
+    ) {
+        let values = Random(83).uniform::<E>(rows * columns);
+        let whole = matrix::<B, E>(backend, (rows, columns), &values);
+        let order: Vec<u32> = (0..rows as u32).rev().filter(|row| row % 3 != 1).collect();
+        let order = elements_of(backend, &order);
+        let shape = (order.len(), columns);
+        let mut part = Matrix::<B, E>::zeros(backend, shape.0, shape.1, KIND).expect("room");
+        ops::take_rows(backend, &whole, &order, &mut part).expect("legal");
+        let random = RandomState::new(backend, 12, 7).expect("room");
+        let code = |x: &Matrix<B, E>, numbers, counted: Option<usize>| {
+            let mut codes = zeros(backend, x.shape(), format);
+            // Some are too large.
+            let scales = vec![0.7 / format.limit(); columns];
+            codes
+                .scales_mut()
+                .write(backend, &scales)
+                .expect("positive");
+            if let Some(rows) = counted {
+                codes.count_first(rows);
+            }
+            let rounding = Rounding::Stochastic {
+                stream: 2,
+                random: &random,
+                numbers,
+            };
+            ops::quantize(backend, x, None, rounding, &mut codes).expect("legal");
+            codes
+        };
+        let (all, some) = (code(&whole, None, None), code(&part, Some(&order), None));
+        let words = QuantizedMatrix::<B>::words(shape.0, columns).expect("few");
+        let mut taken = elements_of::<B>(backend, &vec![7; words]);
+        ops::take_codes(backend, &all, &order, &mut taken).expect("legal");
+        let mut expected = zeros(backend, shape, format);
+        expected
+            .replace_codes(taken, shape.0)
+            .expect("as many words");
+        let codes = |of: &QuantizedMatrix<B>| of.to_codes(backend).expect("no failure");
+        let what = format!("{rows} x {columns} {} {format:?}", E::PRECISION);
+        assert!(codes(&some) == codes(&expected), "{what}");
+        let count = |of: &QuantizedMatrix<B>| {
+            of.scales()
+                .unrepresented(backend)
+                .expect("no failure")
+                .saturated
+        };
+        for counted in [0, shape.0 / 2, shape.0] {
+            let first = code(&part, Some(&order), Some(counted));
+            assert!(codes(&first) == codes(&some), "{what}");
+            let numbers = part.to_f32(backend).expect("no failure");
+            let numbers = numbers[..counted * columns].iter();
+            let reciprocal = 1.0 / (0.7 / format.limit());
+            let larger = numbers.filter(|it| (*it * reciprocal).abs() > format.saturation());
+            assert_eq!(count(&first), larger.count() as u32, "{what}, {counted}");
+        }
+        assert!(rows < 9 || count(&some) > 0, "{what}");
+        assert!(
+            rows < 9 || codes(&code(&part, None, None)) != codes(&some),
+            "{what}"
+        );
+        let mut wrong = zeros(backend, (rows, columns), format);
+        let rounding = Rounding::Stochastic {
+            stream: 2,
+            random: &random,
+            numbers: Some(&order),
+        };
+        let refused = ops::quantize(backend, &whole, None, rounding, &mut wrong);
+        assert!(rows == order.len() || refused.is_err(), "{what}");
+        let mut short = elements_of::<B>(backend, &vec![0; words + 1]);
+        assert!(
+            ops::take_codes(backend, &all, &order, &mut short).is_err(),
+            "{what}"
+        );
+        assert!(wrong.set_rows(rows + 1).is_err(), "{what}");
+    }
+    fn elements_of<B: Backend>(backend: &B, words: &[u32]) -> Array<B, u32> {
+        Array::from_slice(backend, words, KIND).expect("room")
+    }
+    for format in FORMATS {
+        for columns in scale.pick(&[1, 9, 41][..], &[1, 7, 16, 17, 41, 300]) {
+            for rows in [0, 1, scale.pick(37, 901)] {
+                check::<B, f16>(backend, (rows, *columns), format);
+                check::<B, bf16>(backend, (rows, *columns), format);
+                check::<B, f32>(backend, (rows, *columns), format);
+            }
+        }
+    }
 }
 
 /// The scales of a step are the largest magnitudes of the one before, times a margin; zeros change none, and infinities neither.

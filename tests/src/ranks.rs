@@ -1,5 +1,9 @@
 //! One graph and several ranks: what they make of a step together is what one makes of it alone.
 
+mod messages;
+
+pub use messages::{coded_steps_are_those_of_one, codes_are_exchanged};
+
 use crate::Scale;
 use crate::input::{Random, bits, matrix, read};
 use crate::reference::roundoff;
@@ -11,7 +15,7 @@ use halfgnn::data::Targets;
 use halfgnn::distributed::{Fault, Group, InProcess, Partition, Shard, in_process};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{ConvolutionConfig, EdgeData, Gat, GatV2, HiddenNorm, ModelConfig, Network};
-use halfgnn::ops::{self, Dropout, Normalization, NormalizationGradients, RandomState};
+use halfgnn::ops::{self, CodeFormat, Dropout, Normalization, NormalizationGradients, RandomState};
 use halfgnn::tensor::{Array, Element, Matrix, Precision};
 use halfgnn::train::{Goal, Loss, Objective, Snapshot, TrainConfig, Trainer};
 use std::time::Duration;
@@ -287,14 +291,18 @@ fn assert_steps<B: Backend, E: Element>(
 /// Steps and evaluations of ranks whose devices exchange are those of ranks that exchange through the host, also where they are
 /// `recorded` with their exchanges. `own` gives a rank a handle with a stream of its own.
 pub fn assert_recorded<B: Backend>(backend: &B, own: impl Fn() -> B + Sync, recorded: bool) {
-    let graph = task::graph();
+    let graph = task::graph().to_undirected().expect("a graph");
     let graph = (&graph, EdgeData::default());
     let partition = Partition::by_degree(graph.0, 3).expect("ranks");
     let config = TrainConfig::new(f16::PRECISION);
     let of = (&partition, config, &[][..]);
-    for model in [ModelConfig::gcn, ModelConfig::gin] {
+    let plain = [ModelConfig::gcn, ModelConfig::gin].map(|model| (model, None));
+    let coded = [ModelConfig::gcn, ModelConfig::sage, ModelConfig::gat];
+    let coded = coded.map(|model| (model, Some(CodeFormat::Int8)));
+    for (model, messages) in plain.into_iter().chain(coded) {
         let mut model = deep(model(FEATURES, CLASSES));
         model.dropout = 0.5;
+        model.messages = messages;
         let steps = |trainer: &mut Trainer<B, f16, Network<B, f16>>| {
             let epoch = |_| {
                 let report = trainer.next_epoch().expect("an epoch").expect("one more");
@@ -313,6 +321,13 @@ pub fn assert_recorded<B: Backend>(backend: &B, own: impl Fn() -> B + Sync, reco
             assert_eq!(*is_recorded, recorded, "rank {rank}");
         }
         assert!(through_host.iter().all(|(.., is_recorded)| !is_recorded));
+        // Rows that are waited for are the same ones.
+        let waiting = |rank: InProcess| {
+            let (backend, group) = by_devices(&own)(rank);
+            (backend, group.overlapping(false))
+        };
+        let waiting = of_ranks::<B, f16, _>(waiting, graph, &model, of, steps);
+        assert!(waiting == linked);
     }
 }
 
@@ -345,6 +360,22 @@ pub fn parts_are_put_together<B: Backend>(backend: &B, scale: Scale) {
         }
         let of = Floats::Array(&mut sums);
         assert!(ops::sum_parts(backend, 1.0, (&parts, count + 1), of).is_err());
+        // Magnitudes, one of them of an overflow.
+        let mut values: Vec<f32> = values.iter().map(|value| value.abs()).collect();
+        values[0] = f32::INFINITY;
+        let parts = Array::from_slice(backend, &values, MemoryKind::Workspace).expect("room");
+        let largest = |at: usize| {
+            values[at..]
+                .iter()
+                .step_by(len)
+                .fold(0.0_f32, |a, b| a.max(*b))
+        };
+        let expected: Vec<f32> = (0..len).map(largest).collect();
+        let of = Floats::Array(&mut sums);
+        ops::largest_of_parts(backend, (&parts, count), of).expect("legal");
+        assert!(bits(&sums.to_vec(backend).expect("no failure")) == bits(&expected));
+        let of = Floats::Array(&mut sums);
+        assert!(ops::largest_of_parts(backend, (&parts, count + 1), of).is_err());
     }
     // Far from zero and narrow: what a merge in float would lose.
     let columns = 7;

@@ -14,7 +14,7 @@ use halfgnn::nn::{
     ConvolutionConfig, EdgeData, Gat, HiddenNorm, LinkDecoder, ModelConfig, ModelKind, Network,
     Pieces, Propagation,
 };
-use halfgnn::ops::{Accumulate, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
+use halfgnn::ops::{Accumulate, CodeFormat, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
     Clipping, FeaturesIn, Footprint, Goal, Loss, Objective, Room, TrainConfig, Trainer, Work,
@@ -403,7 +403,27 @@ fn what_ranks_take_is_foretold() {
         check_ranks::<_, f32>(Cpu::new, None, plain, config, &two);
         check_ranks::<_, f16>(Cpu::new, None, plain, config, &three);
     }
-    let (graph, weights) = directed(&graph);
+    // In codes, which are exchanged where edges go both ways.
+    let (one_way, weights) = directed(&graph);
+    for model in [
+        ModelConfig::gcn,
+        ModelConfig::gin,
+        ModelConfig::sage,
+        ModelConfig::gat,
+    ] {
+        let config = &ModelConfig {
+            hidden: 24,
+            layers: 3,
+            messages: Some(CodeFormat::Int8),
+            ..without_dropped_edges(model(20, 8))
+        };
+        for graph in [&graph, &one_way] {
+            let plain = (graph, EdgeData::default());
+            check_ranks::<_, f16>(Cpu::new, None, plain, config, &two);
+            check_ranks::<_, f16>(Cpu::new, None, plain, config, &three);
+        }
+    }
+    let graph = one_way;
     let weighted = EdgeData {
         weights: Some(&weights),
         features: None,
@@ -460,8 +480,13 @@ fn what_ranks_take_of_a_card_is_foretold() {
             layers: 2,
             ..without_dropped_edges(model(12, 4))
         };
+        let coded = &ModelConfig {
+            messages: Some(CodeFormat::Int8),
+            ..config.clone()
+        };
         check_ranks::<_, f16>(|| card(4), Some(4), plain, config, &two);
         check_ranks::<_, f16>(|| card(4), Some(4), plain, config, &three);
+        check_ranks::<_, f16>(|| card(4), Some(4), plain, coded, &three);
     }
 }
 

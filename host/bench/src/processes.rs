@@ -39,6 +39,32 @@ impl Exchange {
     }
 }
 
+/// Whether devices compute while NCCL moves rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Overlap {
+    /// In recorded steps, on a stream of the first priority
+    On,
+    /// Rows are waited for
+    Off,
+}
+
+impl Overlap {
+    /// The group that does so: as it is where nothing is wanted.
+    ///
+    /// # Errors
+    /// Where it is wanted, and exchanges go through the host.
+    pub fn of(wanted: Option<Self>, group: Group) -> Result<Group, Failure> {
+        match (wanted, group.library()) {
+            (Some(Self::On), None) => Err(Failure::Input(
+                "--overlap on: exchanges go through the host, beside which nothing is computed; take --exchange nccl, or leave it out"
+                    .into(),
+            )),
+            (Some(wanted), _) => Ok(group.overlapping(wanted == Self::On)),
+            (None, _) => Ok(group),
+        }
+    }
+}
+
 /// What moves rows of `group`, for people: `NCCL 2.28.9`, or `the host`.
 pub fn moved_by(group: &Group) -> &str {
     group.library().unwrap_or("the host")

@@ -4,12 +4,11 @@ use crate::checkpoint::Run;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::launch::{Devices, devices};
-use crate::processes::{Exchange, device_name, moved_by, this_process};
+use crate::processes::{Exchange, Overlap, device_name, moved_by, this_process};
 use crate::screen::count;
-use crate::session::{Observer, Outcome, Placed, Plan, edge_data};
+use crate::session::{Observer, Outcome, Placed, Plan, Trained, edge_data};
 use crate::task::Goal;
 use clap::Args;
-use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Dataset;
 use halfgnn::data::parts::{Parted, RowFeatures, VertexTable};
@@ -17,7 +16,7 @@ use halfgnn::device::Device;
 use halfgnn::distributed::{Balance, Fault, Group, Partition, Rendezvous, Shard, Tcp, in_process};
 use halfgnn::nn::{EdgeData, Network, PreparedGraph, PreparedRows, Propagation};
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer};
+use halfgnn::train::{self, Footprint, Objective, TrainConfig, Trainer};
 use halfgnn_bench::rank_memory::{self, RankMemory};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -47,6 +46,9 @@ pub struct RanksArgs {
     /// What moves rows and gradients between processes [default: auto]
     #[arg(long, value_enum)]
     pub exchange: Option<Exchange>,
+    /// Whether devices compute while NCCL moves rows [default: on]
+    #[arg(long, value_enum)]
+    pub overlap: Option<Overlap>,
     /// Seconds that a rank may stay away from an exchange at which another waits, before all end; where NCCL exchanges, that a step may
     /// take [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
@@ -66,6 +68,7 @@ pub struct Ranks {
     timeout: Duration,
     faults: Vec<Fault>,
     exchange: Exchange,
+    overlap: Option<Overlap>,
     /// Where the ranks meet, and which this process is, where they are processes.
     process: Option<(Rendezvous, usize)>,
 }
@@ -193,6 +196,11 @@ impl RanksArgs {
                 "--exchange nccl is of processes with a card each; take --devices or --rendezvous instead of --ranks".into(),
             ));
         }
+        if let (Some(_), None) = (self.overlap, &process) {
+            return Err(Failure::Input(
+                "--overlap is of processes with a card each; take --devices or --rendezvous instead of --ranks".into(),
+            ));
+        }
         if let Some(fault) = self.rank_fault.iter().find(|fault| fault.rank >= ranks) {
             return Err(Failure::Input(format!(
                 "--rank-fault {fault}: there are {ranks} ranks, from 0 on"
@@ -211,6 +219,7 @@ impl RanksArgs {
             timeout: Duration::from_secs(self.rank_timeout.unwrap_or(60).into()),
             faults: self.rank_fault.clone(),
             exchange,
+            overlap: self.overlap,
             process: self.rendezvous.clone().zip(process.map(|(rank, _)| rank)),
         }))
     }
@@ -276,6 +285,7 @@ impl RanksArgs {
         let given = [
             ("--partition", self.partition.is_some()),
             ("--exchange", self.exchange.is_some()),
+            ("--overlap", self.overlap.is_some()),
             ("--rank-timeout", self.rank_timeout.is_some()),
             ("--rank-fault", !self.rank_fault.is_empty()),
         ];
@@ -391,8 +401,13 @@ pub fn carry_out<B: Backend, E: Element>(
             let words = [&dataset_words(dataset)[..], &identity.to_le_bytes()];
             group.expect_same("dataset", fingerprint(&words))?;
             let options = format!(
-                "{:?} {:?} {:?} {:?} {:?}",
-                plan.model, plan.train, plan.precision, plan.sampling, ranks.exchange
+                "{:?} {:?} {:?} {:?} {:?} {:?}",
+                plan.model,
+                plan.train,
+                plan.precision,
+                plan.sampling,
+                ranks.exchange,
+                ranks.overlap
             );
             let owners = ranks
                 .dealt
@@ -404,15 +419,24 @@ pub fn carry_out<B: Backend, E: Element>(
                 "model, options or partition",
                 fingerprint(&[options.as_bytes(), &partition, &seeds]),
             )?;
-            Some(ranks.exchange.link(group, backend)?)
+            Some(Overlap::of(
+                ranks.overlap,
+                ranks.exchange.link(group, backend)?,
+            )?)
         }
         None => None,
     };
     let name = match &group {
-        Some(group) => format!("{name}, exchanges by {}", moved_by(group)),
+        Some(group) => match group.library() {
+            Some(library) if group.overlaps() => {
+                format!("{name}, exchanges by {library} beside computation")
+            }
+            _ => format!("{name}, exchanges by {}", moved_by(group)),
+        },
         None => name,
     };
     let mut runs = Vec::new();
+    let mut saturated = None;
     for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
         observer.run_starts(plan, &name, seed);
         let common = Common {
@@ -425,21 +449,23 @@ pub fn carry_out<B: Backend, E: Element>(
             // It is the same for each seed.
             tells_memory: seed == plan.train.seed,
         };
-        let (run, stopped) = match &group {
+        let run = match &group {
             Some(group) => of_rank::<B, E>(&common, group.clone(), Some(observer))?,
             None => run::<B, E>(&common, observer)?,
         };
-        observer.run_ends(plan, seed, &run);
-        runs.push((seed, run));
-        if stopped {
+        if let Some(more) = run.saturated {
+            *saturated.get_or_insert(0) += more;
+        }
+        observer.run_ends(plan, seed, &run.summary);
+        runs.push((seed, run.summary));
+        if run.stopped {
             break;
         }
     }
     Ok(Outcome {
         device: name,
         memory: backend.memory(),
-        // Several ranks send no messages of 8 bits.
-        saturated: None,
+        saturated,
         runs,
     })
 }
@@ -468,11 +494,11 @@ fn dataset_words(dataset: &Dataset) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// One run, and whether somebody stopped it.
+/// One run.
 fn run<B: Backend, E: Element>(
     common: &Common<'_, B>,
     observer: &mut dyn Observer,
-) -> Result<(RunSummary, bool), Failure> {
+) -> Result<Trained, Failure> {
     let Ranks {
         count,
         timeout,
@@ -512,7 +538,7 @@ fn of_rank<B: Backend, E: Element>(
     common: &Common<'_, B>,
     group: Group,
     observer: Option<&mut dyn Observer>,
-) -> Result<(RunSummary, bool), Failure> {
+) -> Result<Trained, Failure> {
     let result = match &common.ranks.dealt {
         Some(dealt) => train_shard::<B, E>(common, dealt, &group, observer),
         None => train_batches::<B, E>(common, &group, observer),
@@ -529,7 +555,7 @@ fn train_batches<B: Backend, E: Element>(
     common: &Common<'_, B>,
     group: &Group,
     mut observer: Option<&mut dyn Observer>,
-) -> Result<(RunSummary, bool), Failure> {
+) -> Result<Trained, Failure> {
     let Common {
         device,
         dataset,
@@ -549,7 +575,7 @@ fn train_batches<B: Backend, E: Element>(
     let run = placed.train(device, &tasks, (train.seed, Some(group)), observer)?;
     // None ends the program before the others have seen their last exchange.
     group.any("end of the run", false)?;
-    Ok((run.summary, run.stopped))
+    Ok(run)
 }
 
 /// A run on what this rank has of a graph that is dealt out.
@@ -558,7 +584,7 @@ fn train_shard<B: Backend, E: Element>(
     dealt: &Dealt,
     group: &Group,
     mut observer: Option<&mut dyn Observer>,
-) -> Result<(RunSummary, bool), Failure> {
+) -> Result<Trained, Failure> {
     let Common {
         device,
         dataset,
@@ -637,11 +663,14 @@ fn train_shard<B: Backend, E: Element>(
     if kept != Some(trainer.progress().epoch) {
         keep(&trainer)?;
     }
-    // None ends the program before the others have seen their last exchange.
-    group
-        .any("end of the run", false)
-        .map_err(|error: Error| Failure::from(error))?;
-    Ok((trainer.summary(), stopped))
+    // Each counts what its own vertices send. None ends the program before the others have seen their last exchange.
+    let saturated = trainer.model().saturated_messages(backend)?;
+    let all = group.gather("end of the run", &[saturated.unwrap_or(0)])?;
+    Ok(Trained {
+        summary: trainer.summary(),
+        stopped,
+        saturated: saturated.map(|_| all.iter().map(|of_rank| of_rank[0]).sum()),
+    })
 }
 
 /// What a rank has of a graph: the shard, features and the graph on the device.

@@ -256,7 +256,7 @@ pub struct Trained {
     /// Whether somebody ended it.
     pub stopped: bool,
     /// Messages that were larger than their scales had room for.
-    saturated: Option<u64>,
+    pub saturated: Option<u64>,
 }
 
 impl<'a, E: Element> Placed<'a, E> {

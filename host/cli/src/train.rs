@@ -351,7 +351,10 @@ fn plan(
             "--pieces",
             args.placement.pieces != PieceCount::Auto && policy.is_none(),
         ),
-        ("--messages", model.messages.is_some()),
+        (
+            "--messages in batches",
+            model.messages.is_some() && policy.is_some(),
+        ),
         (
             "--hidden-norm pair or graph",
             model.hidden_norm.wants_whole_graphs() && policy != Some(&SamplingPolicy::Graphs),

@@ -158,6 +158,23 @@ impl Driver for Dry {
         match *link {}
     }
 
+    fn transfer_begin(
+        &self,
+        link: &Infallible,
+        _sends: &[Part<'_, DryBuffer>],
+        _receives: &[Part<'_, DryBuffer>],
+    ) -> Result<(), DriverError> {
+        match *link {}
+    }
+
+    fn transfer_end(
+        &self,
+        link: &Infallible,
+        _receives: &[Part<'_, DryBuffer>],
+    ) -> Result<(), DriverError> {
+        match *link {}
+    }
+
     fn sum_words(
         &self,
         link: &Infallible,

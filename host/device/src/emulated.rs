@@ -160,6 +160,17 @@ enum Work {
         sends: Vec<Place>,
         receives: Vec<Place>,
     },
+    /// The first half of a transfer: until the second what is to come is no number, so that whoever looks at it is found out.
+    Give {
+        link: LocalLink,
+        sends: Vec<Place>,
+        receives: Vec<Place>,
+    },
+    /// The second.
+    Take {
+        link: LocalLink,
+        receives: Vec<Place>,
+    },
     /// Words at an address.
     Sum {
         link: LocalLink,
@@ -183,6 +194,10 @@ impl Place {
             address: part.buffer.address + part.offset as u64,
             len: part.len,
         })
+    }
+
+    fn of_all(parts: &[Part<'_, EmulatedBuffer>]) -> Result<Vec<Self>, DriverError> {
+        parts.iter().map(Self::of).collect()
     }
 }
 
@@ -220,6 +235,18 @@ impl Emulated {
             _ => (device.write(place.address, bytes))
                 .map_err(|error| self.memory_error("a transfer", &error, 0)),
         };
+        let give = |link: &LocalLink, sends: &[Place]| {
+            let sends = sends.iter().map(read).collect::<Result<_, _>>()?;
+            link.exchange(sends, &mut [])
+        };
+        let take = |link: &LocalLink, receives: &[Place]| {
+            let mut arrived: Vec<_> = (receives.iter())
+                .map(|place| (place.rank, vec![0; place.len]))
+                .collect();
+            link.exchange(Vec::new(), &mut arrived)?;
+            let mut pairs = receives.iter().zip(&arrived);
+            pairs.try_for_each(|(place, (_, bytes))| write(place, bytes))
+        };
         match work {
             Work::Launch(..) => Ok(()),
             Work::Transfer {
@@ -227,14 +254,19 @@ impl Emulated {
                 sends,
                 receives,
             } => {
-                let sends = sends.iter().map(read).collect::<Result<_, _>>()?;
-                let mut arrived: Vec<_> = (receives.iter())
-                    .map(|place| (place.rank, vec![0; place.len]))
-                    .collect();
-                link.exchange(sends, &mut arrived)?;
-                let mut pairs = receives.iter().zip(&arrived);
-                pairs.try_for_each(|(place, (_, bytes))| write(place, bytes))
+                give(link, sends)?;
+                take(link, receives)
             }
+            Work::Give {
+                link,
+                sends,
+                receives,
+            } => {
+                give(link, sends)?;
+                let mut places = receives.iter();
+                places.try_for_each(|place| write(place, &vec![0xff; place.len]))
+            }
+            Work::Take { link, receives } => take(link, receives),
             Work::Sum { link, words } => {
                 let (_, bytes) = read(words)?;
                 let mut sums: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
@@ -457,14 +489,34 @@ impl Driver for Emulated {
         sends: &[Part<'_, EmulatedBuffer>],
         receives: &[Part<'_, EmulatedBuffer>],
     ) -> Result<(), DriverError> {
-        let places = |parts: &[Part<'_, EmulatedBuffer>]| {
-            let places = parts.iter().map(Place::of);
-            places.collect::<Result<Vec<_>, DriverError>>()
-        };
         self.between_ranks(Work::Transfer {
             link: link.clone(),
-            sends: places(sends)?,
-            receives: places(receives)?,
+            sends: Place::of_all(sends)?,
+            receives: Place::of_all(receives)?,
+        })
+    }
+
+    fn transfer_begin(
+        &self,
+        link: &LocalLink,
+        sends: &[Part<'_, EmulatedBuffer>],
+        receives: &[Part<'_, EmulatedBuffer>],
+    ) -> Result<(), DriverError> {
+        self.between_ranks(Work::Give {
+            link: link.clone(),
+            sends: Place::of_all(sends)?,
+            receives: Place::of_all(receives)?,
+        })
+    }
+
+    fn transfer_end(
+        &self,
+        link: &LocalLink,
+        receives: &[Part<'_, EmulatedBuffer>],
+    ) -> Result<(), DriverError> {
+        self.between_ranks(Work::Take {
+            link: link.clone(),
+            receives: Place::of_all(receives)?,
         })
     }
 

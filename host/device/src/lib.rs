@@ -318,6 +318,29 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         receives: &[Part<'_, Self::Buffer>],
     ) -> Result<(), DriverError>;
 
+    /// The same as far as it is begun: where it is recorded it may go on beside the work behind it, until [`Driver::transfer_end`]. Before
+    /// that nothing else is given to the link, what is sent stays as it is and nobody looks at what is received. Elsewhere
+    /// it may be done by then.
+    ///
+    /// # Errors
+    /// Those of [`Driver::transfer`].
+    fn transfer_begin(
+        &self,
+        link: &Self::Link,
+        sends: &[Part<'_, Self::Buffer>],
+        receives: &[Part<'_, Self::Buffer>],
+    ) -> Result<(), DriverError>;
+
+    /// Has the work behind it wait for the transfer that was begun, of the same `receives`.
+    ///
+    /// # Errors
+    /// Those of [`Driver::transfer`].
+    fn transfer_end(
+        &self,
+        link: &Self::Link,
+        receives: &[Part<'_, Self::Buffer>],
+    ) -> Result<(), DriverError>;
+
     /// Makes each of the first `count` words of 32 bits in `buffer` the sum of those of all ranks, which wraps around: work like
     /// [`Driver::transfer`].
     ///

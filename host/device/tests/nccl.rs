@@ -29,6 +29,7 @@ fn nccl_on_a_stand_in() {
     log.take();
     calls_are_those_of_the_documentation(&cuda, &log);
     a_graph_holds_its_link(&cuda, &log);
+    a_recorded_transfer_goes_on_beside(&cuda, &log);
     who_waits_in_vain_comes_out(&cuda, &log);
 }
 
@@ -203,6 +204,58 @@ fn a_graph_holds_its_link(cuda: &Cuda, log: &Log) {
     drop(linked);
     assert!(log.take().is_empty(), "the graph has work of it");
     drop(graph);
+    assert_eq!(log.take(), ["destroy"]);
+}
+
+fn a_recorded_transfer_goes_on_beside(cuda: &Cuda, log: &Log) {
+    let linked = link(cuda, Watch::new(|_| None));
+    let buffer = cuda.alloc(64).expect("it fits");
+    let (sends, receives) = ([part(0, &buffer, 0, 8)], [part(2, &buffer, 8, 8)]);
+    log.take();
+    let graph = cuda.capture::<DriverError>(|| {
+        for _ in 0..2 {
+            cuda.transfer_begin(&linked, &sends, &receives)?;
+            cuda.transfer_end(&linked, &receives)?;
+        }
+        cuda.sum_words(&linked, &buffer, 2)
+    });
+    drop(graph.expect("both halves can be recorded"));
+    let calls = log.take();
+    let aside = calls[0].split(' ').nth(1).expect("a stream");
+    let own = calls[1].split(' ').next_back().expect("a stream");
+    assert_ne!(aside, own);
+    let (from, to) = (buffer.address(), buffer.address() + 8);
+    let transfer = [
+        format!("wait in {aside} for {own}"),
+        "start".to_owned(),
+        format!("send 8 of 1 to 0 from {from:#x} in {aside}"),
+        format!("receive 8 of 1 from 2 to {to:#x} in {aside}"),
+        "end".to_owned(),
+        format!("wait in {own} for {aside}"),
+    ];
+    let mut expected = vec![format!("stream {aside} of priority {}", i32::MIN)];
+    expected.extend(transfer.iter().chain(&transfer).cloned());
+    expected.push(format!(
+        "reduce 2 of 3 by 0 from {from:#x} to {from:#x} in {own}"
+    ));
+    assert_eq!(calls, expected);
+    // Where nothing is recorded, in the order of the calls.
+    cuda.transfer_begin(&linked, &sends, &receives)
+        .expect("it is queued");
+    cuda.transfer_end(&linked, &receives).expect("it is there");
+    let calls = log.take();
+    let raw = format!("in {:p}", cuda.raw_stream());
+    assert_eq!(calls.len(), 4, "{calls:?}");
+    assert!(
+        calls[1].ends_with(&raw) && calls[2].ends_with(&raw),
+        "{calls:?}"
+    );
+    let out = cuda.transfer_begin(&linked, &[part(0, &buffer, 60, 8)], &[]);
+    assert!(
+        matches!(out, Err(DriverError::OutOfRange { .. })),
+        "{out:?}"
+    );
+    drop(linked);
     assert_eq!(log.take(), ["destroy"]);
 }
 

@@ -2,7 +2,7 @@
 
 use super::communicator::Counting;
 use super::{Communicator, Place};
-use crate::backend::{Backend, Floats, Transfer};
+use crate::backend::{Backend, Floats, Rows, Transfer};
 use crate::driver::{LinkPlace, Watch};
 use crate::error::Error;
 use crate::nn::Pool;
@@ -11,7 +11,7 @@ use bytemuck::Pod;
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A rank among others: a handle, whose clones are the same one.
@@ -32,6 +32,7 @@ struct Inner {
 #[derive(Debug)]
 struct At {
     communicator: Box<dyn Communicator>,
+    overlaps: AtomicBool,
     epoch: AtomicU32,
     /// The last exchange that devices were given.
     what: Mutex<String>,
@@ -100,6 +101,7 @@ impl Group {
     pub fn new(communicator: impl Communicator + 'static) -> Self {
         let at = At {
             communicator: Box::new(communicator),
+            overlaps: AtomicBool::new(true),
             epoch: AtomicU32::new(0),
             what: Mutex::default(),
         };
@@ -209,6 +211,19 @@ impl Group {
     /// What links the devices, where anything does.
     pub fn library(&self) -> Option<&str> {
         self.0.link.as_ref().map(|linked| &linked.library[..])
+    }
+
+    /// The same ranks, whose devices compute while rows go from one to the other, where `overlaps` says so: as they do where nothing is
+    /// said. It takes devices that are [linked](Group::linked), and a step that is recorded. No bit changes by it.
+    #[must_use]
+    pub fn overlapping(self, overlaps: bool) -> Self {
+        self.0.at.overlaps.store(overlaps, Ordering::Relaxed);
+        self
+    }
+
+    /// Whether they do, where they can.
+    pub fn overlaps(&self) -> bool {
+        self.0.at.overlaps.load(Ordering::Relaxed)
     }
 
     /// The link of a backend of this kind.
@@ -373,28 +388,48 @@ impl Group {
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
-    pub fn exchange_rows<B: Backend, E: Element>(
+    pub fn exchange_rows<B: Backend, T: Pod>(
         &self,
         backend: &B,
         what: &str,
-        (from, sends): (&Matrix<B, E>, &[Range<usize>]),
-        (to, receives): (&mut Matrix<B, E>, &[Range<usize>]),
+        (from, sends): (Rows<'_, B, T>, &[Range<usize>]),
+        (to, receives): (Rows<'_, B, T>, &[Range<usize>]),
+    ) -> Result<(), Error> {
+        self.begin_rows(backend, what, (from, sends), (to, receives))?;
+        self.end_rows(backend, (to, receives))
+    }
+
+    /// [`Group::exchange_rows`] that goes on beside the operators behind it, where devices are linked and [overlap](Group::overlapping),
+    /// until [`Group::end_rows`]. Before that nothing else is exchanged, what is sent stays as it is and nobody looks at what is
+    /// received.
+    ///
+    /// # Errors
+    /// Those of [`Group::exchange_rows`].
+    pub fn begin_rows<B: Backend, T: Pod>(
+        &self,
+        backend: &B,
+        what: &str,
+        (from, sends): (Rows<'_, B, T>, &[Range<usize>]),
+        (to, receives): (Rows<'_, B, T>, &[Range<usize>]),
     ) -> Result<(), Error> {
         if backend.only_counts() {
             return Ok(());
         }
         if let Some(link) = self.link::<B>() {
             self.begin(what);
-            let given = transfers(from, sends)?;
-            return backend.transfer(link, &given, &transfers(to, receives)?);
+            let (sends, receives) = (transfers(&from, sends), transfers(&to, receives));
+            return match self.overlaps() {
+                true => backend.transfer_begin(link, &sends, &receives),
+                false => backend.transfer(link, &sends, &receives),
+            };
         }
         let (row, whole) = (from.stride(), |parts: &[Range<usize>]| {
             let ends = parts.first().zip(parts.last());
             ends.map_or(0..0, |(first, last)| first.start..last.end)
         });
         let (sent, received) = (whole(sends), whole(receives));
-        let elements = from.read_rows(backend, sent.clone())?;
-        let mut arrived = vec![E::zeroed(); received.len() * row];
+        let elements = from.read(backend, sent.clone())?;
+        let mut arrived = vec![T::zeroed(); received.len() * row];
         let given: Vec<&[u8]> = sends
             .iter()
             .map(|part| (part.start - sent.start) * row..(part.end - sent.start) * row)
@@ -410,7 +445,22 @@ impl Group {
         (self.communicator()).exchange(self.place(what), &given, &mut places)?;
         match received.is_empty() {
             true => Ok(()),
-            false => to.write_rows(backend, received.start, &arrived),
+            false => to.write(backend, received.start, &arrived),
+        }
+    }
+
+    /// Has the operators behind it wait for what was [begun](Group::begin_rows), to the same rows.
+    ///
+    /// # Errors
+    /// Those of [`Group::exchange_rows`].
+    pub fn end_rows<B: Backend, T: Pod>(
+        &self,
+        backend: &B,
+        (to, receives): (Rows<'_, B, T>, &[Range<usize>]),
+    ) -> Result<(), Error> {
+        match self.link::<B>().filter(|_| self.overlaps()) {
+            Some(link) => backend.transfer_end(link, &transfers(&to, receives)),
+            None => Ok(()),
         }
     }
 
@@ -508,6 +558,43 @@ impl Group {
         Ok(())
     }
 
+    /// Makes each float the largest of those of all ranks, none of which is negative, as [`Group::sum`] makes the sum.
+    ///
+    /// # Errors
+    /// Those of [`Group::sum`].
+    pub fn largest<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        pool: &mut Pool<B, E>,
+        terms: Vec<Floats<'_, B>>,
+    ) -> Result<(), Error> {
+        let all = self.gather_floats(backend, what, pool, &terms)?;
+        for (largest, all) in terms.into_iter().zip(all) {
+            crate::ops::largest_of_parts(backend, (&all, self.ranks()), largest)?;
+            pool.give_numbers(all);
+        }
+        Ok(())
+    }
+
+    /// The same by way of the host, and without memory on the device.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::exchange`] and of the device.
+    pub(crate) fn largest_by_host<B: Backend>(
+        &self,
+        backend: &B,
+        what: &str,
+        largest: &mut Matrix<B, f32>,
+    ) -> Result<(), Error> {
+        let mut values = largest.to_f32(backend)?;
+        for others in self.gather(what, &values)? {
+            let pairs = values.iter_mut().zip(others);
+            pairs.for_each(|(value, other)| *value = value.max(other));
+        }
+        largest.write_f32(backend, &values)
+    }
+
     /// The sums of numbers of all ranks.
     ///
     /// # Errors
@@ -551,16 +638,14 @@ impl Group {
     }
 }
 
-/// Rows of a matrix for each rank, or from it.
-fn transfers<'a, B: Backend, E: Element>(
-    matrix: &'a Matrix<B, E>,
+/// Some of `rows` for each rank, or from it.
+fn transfers<'a, B: Backend, T: Pod>(
+    rows: &Rows<'a, B, T>,
     parts: &[Range<usize>],
-) -> Result<Vec<Transfer<'a, B, E>>, Error> {
-    let parts = parts
-        .iter()
-        .enumerate()
-        .filter(|(_, rows)| !rows.is_empty());
+) -> Vec<Transfer<'a, B, T>> {
+    let parts = parts.iter().enumerate();
+    let parts = parts.filter(|(_, part)| !part.is_empty());
     parts
-        .map(|(rank, rows)| Transfer::of_rows(rank, matrix, rows.clone()))
+        .map(|(rank, part)| rows.transfer(rank, part.clone()))
         .collect()
 }

@@ -24,6 +24,9 @@ pub struct Shard {
     pub receives: Vec<Range<usize>>,
     /// Own vertices of each rank.
     pub counts: Vec<usize>,
+    /// Whether each vertex of the whole graph is heard by those that it hears: then the edges that lead to the own vertices are those
+    /// that lead from them.
+    pub mutual: bool,
 }
 
 impl Shard {
@@ -75,6 +78,7 @@ impl Shard {
             sends,
             receives,
             counts,
+            mutual: graph.is_symmetric(),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::backend::cpu::Cpu;
-use crate::backend::{Floats, MemoryKind};
+use crate::backend::{Floats, MemoryKind, Rows};
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::graph::generate::Rmat;
@@ -446,9 +446,10 @@ fn linked_ranks_exchange_as_others_do() {
                 let kind = MemoryKind::Workspace;
                 let values: Vec<f32> = (0..rows * 9).map(|at| (100 * rank + at) as f32).collect();
                 let from = Matrix::<_, f32>::from_f32(backend, rows, 9, &values, kind)?;
-                let mut to = Matrix::zeros(backend, rows, 9, kind)?;
+                let to = Matrix::zeros(backend, rows, 9, kind)?;
                 group.expect_fit("rows", &parts, &parts)?;
-                group.exchange_rows(backend, "rows", (&from, &parts), (&mut to, &parts))?;
+                let (given, room) = (Rows::of_matrix(&from)?, Rows::of_matrix(&to)?);
+                group.exchange_rows(backend, "rows", (given, &parts), (room, &parts))?;
                 let mut loss = Array::from_slice(backend, &[0.1 + rank as f32], kind)?;
                 let mut matrix = Matrix::from_f32(backend, 3, 1, &[0.3, 1e9, rank as f32], kind)?;
                 let terms = vec![Floats::Array(&mut loss), Floats::Matrix(&mut matrix)];

@@ -33,7 +33,7 @@ impl Aggregation {
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let graph = at.graph()?;
-        let columns = graph.column_scale().filter(|_| !scaled);
+        let columns = at.column_scale()?.filter(|_| !scaled);
         let factors = graph.edge_factors()?;
         let along = Along {
             direction: Direction::Forward,
@@ -63,9 +63,13 @@ impl Aggregation {
         let factors = graph.edge_factors()?;
         let against = Along {
             direction: Direction::Backward,
-            a: graph.backward(at.backend)?,
+            // Codes of gradients come as those of activations do, along the edges that go both ways.
+            a: match at.exchanges_codes() {
+                true => graph.forward(),
+                false => graph.backward(at.backend)?,
+            },
             columns: rows,
-            rows: graph.column_scale(),
+            rows: at.column_scale()?,
             of_edges: factors.map(|it| (it.backward, it.scale)),
         };
         self.sum(at, against, epilogue, d, dx)
@@ -87,14 +91,14 @@ impl Aggregation {
             rows,
             of_edges,
         } = along;
-        let (backend, mode) = (at.backend, at.mode);
+        let (backend, mode, graph) = (at.backend, at.mode, at.graph()?);
         let Some(messages) = &mut at.messages else {
             let op = self.op([columns, rows], of_edges, epilogue)?;
             return ops::spmm(backend, a, &op, x, y);
         };
         // Factors of columns are in the codes.
         let op = self.op([None, rows], of_edges, epilogue)?;
-        let codes = messages.encode(backend, at.pool, (direction, mode), x, columns)?;
+        let codes = messages.encode(backend, at.pool, (direction, mode), x, (columns, graph))?;
         ops::quantized_spmm(backend, a, &op, codes, y)?;
         messages.release(backend, at.pool, direction)
     }
@@ -157,12 +161,12 @@ impl Sending {
             return Ok(None);
         };
         let factors = match self.direction {
-            Direction::Forward => graph.column_scale(),
+            Direction::Forward => graph.sent_scale(messages.exchanges()),
             Direction::Backward => graph.row_scale(),
         };
         let factors = factors.filter(|_| !self.scaled);
         let way = (self.direction, mode);
-        messages.coding(backend, pool, way, rows, factors, self.alone)
+        messages.coding(backend, pool, way, (rows, graph), factors, self.alone)
     }
 
     /// `y = epilogue(a · b)`, which is sent next: its codes are made where it is written, where codes are sent.
@@ -183,7 +187,12 @@ impl Sending {
             coding: self.coding(backend, messages, at.pool, at.mode, graph, y.rows())?,
             ..MatmulFusion::default()
         };
-        ops::matmul_fused(backend, form, a, b, epilogue, fusion, y)
+        let made = fusion.coding.is_some();
+        ops::matmul_fused(backend, form, a, b, epilogue, fusion, y)?;
+        match at.messages.as_deref_mut().filter(|_| made) {
+            Some(messages) => messages.begin(backend, at.pool, self.direction, graph),
+            None => Ok(()),
+        }
     }
 }
 

@@ -150,6 +150,10 @@ impl<B: Backend, E: Element> Layer<B, E> for AppnpLayer {
         (self.width, self.width)
     }
 
+    fn hears_sums_alone(&self) -> bool {
+        true
+    }
+
     fn message_columns(&self) -> Option<usize> {
         Some(self.width)
     }

@@ -75,7 +75,7 @@ impl PreparedGraph<'_> {
     ///
     /// # Errors
     /// Those of [`Propagation::of_shard`] and [`Propagation::with_edge_features`], and [`Error::Unsupported`] of a model that drops
-    /// edges, whose numbers ranks do not draw alike, or sends messages of 8 bits, whose scales follow what a rank sees.
+    /// edges, whose numbers ranks do not draw alike.
     pub fn propagation_of_shard<B: Backend, E: Element>(
         &self,
         backend: &B,
@@ -115,11 +115,6 @@ impl ModelConfig {
         if self.convolution.drops_edges() {
             return refuse(
                 "edges are not dropped by several ranks; leave the attention dropout out, or train with one",
-            );
-        }
-        if self.messages.is_some() {
-            return refuse(
-                "messages of 8 bits have scales that ranks do not share; leave the messages out, or train with one",
             );
         }
         Ok(())

@@ -6,7 +6,7 @@
 
 use super::aggregation::Sending;
 use super::messages::Messages;
-use super::{Aggregation, Context, Propagation};
+use super::{Aggregation, Context, Halo, Propagation};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{
@@ -322,6 +322,21 @@ pub struct InputGradient<'a, B: Backend, E: Element> {
     dx: Option<Matrix<B, E>>,
     undone: bool,
     sent: Option<Sent<'a, B>>,
+    /// The ranks that rows of it go to.
+    ranks: Option<&'a Halo<B>>,
+    /// Where what they give comes, once it is on its way.
+    underway: Option<Matrix<B, E>>,
+}
+
+/// The gradient of a layer's input, as the layer leaves it.
+#[derive(Debug)]
+pub(super) struct Written<B: Backend, E: Element> {
+    /// Where it was wanted.
+    pub(super) dx: Option<Matrix<B, E>>,
+    /// Whether ReLU and dropout before the layer are undone.
+    pub(super) undone: bool,
+    /// What [`Halo::begin_fold`] gave, if the exchange is begun.
+    pub(super) underway: Option<Matrix<B, E>>,
 }
 
 /// Where the backward pass of the layer before sends the gradient on as it is: how, in which messages, and along which graph.
@@ -338,6 +353,7 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
         x: &'a Matrix<B, E>,
         gradient_factor: Option<f32>,
         sent: Option<Sent<'a, B>>,
+        ranks: Option<&'a Halo<B>>,
     ) -> Self {
         Self {
             wanted,
@@ -346,6 +362,8 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
             dx: None,
             undone: false,
             sent,
+            ranks,
+            underway: None,
         }
     }
 
@@ -390,8 +408,30 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
             coding,
             ..MatmulFusion::default()
         };
+        let made = fusion.coding.is_some();
         ops::matmul_fused(backend, Form::NT, d, weight, &epilogue, fusion, dx)?;
         self.undone = gradient_factor.is_some();
+        if let Some(Sent {
+            sending,
+            messages,
+            graph,
+        }) = self.sent.as_mut().filter(|_| made)
+        {
+            messages.begin(backend, at.pool, sending.direction, graph)?;
+        }
+        self.is_written(at)
+    }
+
+    /// Tells that all of it is there: ranks exchange it while the layer computes what else there is, such as gradients of weights. It
+    /// may be written once more after all.
+    ///
+    /// # Errors
+    /// Those of [`Group::begin_rows`](crate::distributed::Group::begin_rows).
+    pub fn is_written(&mut self, at: &mut Context<'_, B, E>) -> Result<(), Error> {
+        if let (Some(ranks), Some(dx), None) = (self.ranks, &self.dx, &self.underway) {
+            let what = backward_exchange(at.layer);
+            self.underway = Some(ranks.begin_fold(at.backend, &what, at.pool, dx)?);
+        }
         Ok(())
     }
 
@@ -433,7 +473,7 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
         )?;
         at.give(part);
         self.undone = gradient_factor.is_some();
-        Ok(())
+        self.is_written(at)
     }
 
     /// The gradient, sources × inputs, of any content at first.
@@ -442,8 +482,16 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
     /// Those of [`Matrix::zeros`].
     pub fn matrix(&mut self, at: &mut Context<'_, B, E>) -> Result<&mut Matrix<B, E>, Error> {
         self.undone = false;
-        if let Some(sent) = &mut self.sent {
-            sent.messages.unmake(sent.sending.direction);
+        if let Some(Sent {
+            sending,
+            messages,
+            graph,
+        }) = &mut self.sent
+        {
+            messages.unmake(at.backend, at.pool, sending.direction, graph)?;
+        }
+        if let (Some(ranks), Some(packed)) = (self.ranks, self.underway.take()) {
+            ranks.forget_fold(at.backend, at.pool, packed)?;
         }
         match &mut self.dx {
             Some(dx) => Ok(dx),
@@ -451,18 +499,28 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
         }
     }
 
-    /// The gradient where it was wanted, and whether ReLU and dropout before the layer are undone.
-    pub(super) fn finish(
-        self,
-        at: &mut Context<'_, B, E>,
-    ) -> Result<(Option<Matrix<B, E>>, bool), Error> {
+    /// What the layer has left.
+    pub(super) fn finish(self, at: &mut Context<'_, B, E>) -> Result<Written<B, E>, Error> {
         match (self.wanted, self.dx) {
             (true, None) => unwritten(at.layer, "writing the gradient of its input"),
-            (true, dx) => Ok((dx, self.undone)),
+            (true, dx) => Ok(Written {
+                dx,
+                undone: self.undone,
+                underway: self.underway,
+            }),
             (false, dx) => {
                 dx.into_iter().for_each(|dx| at.give(dx));
-                Ok((None, false))
+                Ok(Written {
+                    dx: None,
+                    undone: false,
+                    underway: None,
+                })
             }
         }
     }
+}
+
+/// What errors call the exchange behind the backward pass of a layer.
+pub(super) fn backward_exchange(layer: usize) -> String {
+    format!("layers.{layer} backward")
 }

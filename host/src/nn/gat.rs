@@ -393,7 +393,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         let mut messages = at.messages.take();
         let way = (Direction::Forward, at.mode);
         let codes = match &mut messages {
-            Some(messages) => Some(messages.encode(backend, at.pool, way, h, None)?),
+            Some(messages) => Some(messages.encode(backend, at.pool, way, h, (None, graph))?),
             None => None,
         };
         let heard = self.heard.room(backend, at.rows())?;
@@ -456,7 +456,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         let mut messages = at.messages.take();
         let way = (Direction::Backward, at.mode);
         let codes = match &mut messages {
-            Some(messages) => Some(messages.encode(backend, at.pool, way, dy, None)?),
+            Some(messages) => Some(messages.encode(backend, at.pool, way, dy, (None, graph))?),
             None => None,
         };
         let of = AttentionBackward {
@@ -511,8 +511,8 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
             at.give(spread);
         }
         let (weight, gradient) = self.weight.values_and_gradient();
-        ops::matmul(backend, Form::TN, x, &dh, &Epilogue::default(), gradient)?;
         dx.product(at, &dh, weight)?;
+        ops::matmul(backend, Form::TN, x, &dh, &Epilogue::default(), gradient)?;
         at.give(dh);
         Ok(())
     }

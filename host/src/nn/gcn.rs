@@ -115,6 +115,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
         self.weight.shape()
     }
 
+    fn hears_sums_alone(&self) -> bool {
+        true
+    }
+
     fn message_columns(&self) -> Option<usize> {
         Some(match &self.aggregated {
             Some(_) => self.weight.shape().0,
@@ -144,7 +148,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
         }
         let mut product = at.pool.take(at.backend, (x.rows(), y.columns()))?;
         let scaled = Epilogue {
-            row_scale: at.graph()?.column_scale(),
+            row_scale: at.column_scale()?,
             ..Epilogue::default()
         };
         let sending = Sending {
@@ -205,9 +209,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
         let mut product = at.pool.take(backend, (x.rows(), d.columns()))?;
         self.aggregation
             .backward(at, scaled, plain, d, &mut product)?;
+        // Ranks exchange the one gradient while the other is computed.
+        dx.product(at, &product, weight)?;
         let form = Form::TN;
         ops::matmul(backend, form, x, &product, &Epilogue::default(), gradient)?;
-        dx.product(at, &product, weight)?;
         at.give(product);
         Ok(())
     }

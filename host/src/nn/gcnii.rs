@@ -182,6 +182,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GcniiLayer<B, E> {
         self.weight.shape()
     }
 
+    fn hears_sums_alone(&self) -> bool {
+        true
+    }
+
     fn message_columns(&self) -> Option<usize> {
         Some(self.weight.shape().0)
     }

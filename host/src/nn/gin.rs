@@ -409,6 +409,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         (self.first.shape().0, self.second.shape().1)
     }
 
+    fn hears_sums_alone(&self) -> bool {
+        true
+    }
+
     fn message_columns(&self) -> Option<usize> {
         let (inputs, hidden) = self.first.shape();
         Some(match &self.aggregated {
@@ -511,8 +515,8 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
                 at.give_rows(own);
             }
             at.give(d_between);
-            ops::matmul(backend, Form::TN, x, &d_transformed, &plain, gradient)?;
             dx.product(at, &d_transformed, first)?;
+            ops::matmul(backend, Form::TN, x, &d_transformed, &plain, gradient)?;
             at.give(d_transformed);
             return Ok(());
         };

@@ -1,11 +1,11 @@
 //! A shard's exchanges on a backend: rows of neighbours to where they are heard, their gradients back.
 
 use super::Pool;
-use crate::backend::{Adjacency, Backend, MemoryKind};
+use crate::backend::{Adjacency, Backend, MemoryKind, Rows};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::Csr;
-use crate::ops::{self, Addend, Combine, Dropout, Spmm, SpmmEpilogue};
+use crate::ops::{self, Addend, Combine, Dropout, QuantizedMatrix, Spmm, SpmmEpilogue};
 use crate::tensor::{Array, Element, Matrix};
 use std::ops::Range;
 
@@ -28,6 +28,8 @@ pub struct Halo<B: Backend> {
     receives: Vec<Range<usize>>,
     /// Own rows × packed ones: where the gradients of a row come back. None where no other rank wants any.
     returns: Option<Adjacency<B>>,
+    /// Whether the whole graph is symmetric.
+    mutual: bool,
 }
 
 impl<B: Backend> Halo<B> {
@@ -70,6 +72,7 @@ impl<B: Backend> Halo<B> {
             sends,
             receives: shard.receives.clone(),
             returns,
+            mutual: shard.mutual,
         })
     }
 
@@ -103,36 +106,113 @@ impl<B: Backend> Halo<B> {
         const NAME: &str = "Halo::extend";
         Error::expect(NAME, "own rows", self.own, x.rows())?;
         Error::expect(NAME, "rows", self.sources, all.rows())?;
-        ops::combine_rows(backend, self.own, &Combine::copy(), x, all)?;
         let mut packed = pool.take(backend, (self.packing.len(), x.columns()))?;
         if self.returns.is_some() {
             ops::take_rows(backend, x, &self.packing, &mut packed)?;
         }
-        let (from, to) = ((&packed, &self.sends[..]), (all, &self.receives[..]));
-        self.group.exchange_rows(backend, what, from, to)?;
+        let from = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        let to = (Rows::of_matrix(all)?, &self.receives[..]);
+        self.group.begin_rows(backend, what, from, to)?;
+        // The rows of others come behind these.
+        ops::combine_rows(backend, self.own, &Combine::copy(), x, all)?;
+        let to = (Rows::of_matrix(all)?, &self.receives[..]);
+        self.group.end_rows(backend, to)?;
         pool.give(packed);
         Ok(())
     }
 
-    /// `d` becomes the gradient of the own rows: that in `all`, and those of the ranks that heard them, added up in float in their
-    /// order and rounded once. Every rank calls it at once.
+    /// `codes`, whose first rows are those of the own rows, get behind them what others have in theirs: all have one scale a column, so
+    /// codes mean the same. Every rank calls it at once. They are on their way until [`Halo::end_codes`] is given what comes back.
     ///
     /// # Errors
-    /// Those of [`Communicator::exchange`](crate::distributed::Communicator::exchange) and of the device.
-    pub fn fold<E: Element>(
+    /// [`Error::Shape`] where there is no room for all, and those of [`Group::begin_rows`].
+    pub(super) fn begin_codes<E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        pool: &mut Pool<B, E>,
+        codes: &mut QuantizedMatrix<B>,
+    ) -> Result<Array<B, u32>, Error> {
+        Error::expect("Halo::begin_codes", "own rows", self.own, codes.rows())?;
+        let words = QuantizedMatrix::<B>::words(self.packing.len(), codes.columns())?;
+        let mut packed = pool.take_words(backend, words)?;
+        if self.returns.is_some() {
+            ops::take_codes(backend, codes, &self.packing, &mut packed)?;
+        }
+        codes.set_rows(self.sources)?;
+        let from = (codes.rows_of(&packed), &self.sends[..]);
+        let to = (codes.as_rows(), &self.receives[..]);
+        self.group.begin_rows(backend, what, from, to)?;
+        Ok(packed)
+    }
+
+    /// Waits for what [`Halo::begin_codes`] has begun.
+    ///
+    /// # Errors
+    /// Those of [`Group::end_rows`].
+    pub(super) fn end_codes<E: Element>(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        (codes, packed): (&QuantizedMatrix<B>, Array<B, u32>),
+    ) -> Result<(), Error> {
+        let to = (codes.as_rows(), &self.receives[..]);
+        self.group.end_rows(backend, to)?;
+        pool.give_words(packed);
+        Ok(())
+    }
+
+    /// Gives the gradients in `all` of rows of other ranks to these: they are on their way until [`Halo::end_fold`] is given what comes
+    /// back, and stay as they are. The own rows are not sent. Every rank calls it at once.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where `all` has not the own rows and those of others, and those of [`Group::begin_rows`].
+    pub(super) fn begin_fold<E: Element>(
         &self,
         backend: &B,
         what: &str,
         pool: &mut Pool<B, E>,
         all: &Matrix<B, E>,
+    ) -> Result<Matrix<B, E>, Error> {
+        Error::expect("Halo::begin_fold", "rows", self.sources, all.rows())?;
+        let packed = pool.take(backend, (self.packing.len(), all.columns()))?;
+        let from = (Rows::of_matrix(all)?, &self.receives[..]);
+        let to = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        self.group.begin_rows(backend, what, from, to)?;
+        Ok(packed)
+    }
+
+    /// Waits for what was begun, of which nothing is wanted any more.
+    ///
+    /// # Errors
+    /// Those of [`Group::end_rows`].
+    pub(super) fn forget_fold<E: Element>(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        packed: Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let to = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        self.group.end_rows(backend, to)?;
+        pool.give(packed);
+        Ok(())
+    }
+
+    /// `d` becomes the gradient of the own rows: that in `all`, and those of the ranks that heard them, which [`Halo::begin_fold`] has
+    /// asked for, added up in float in their order and rounded once.
+    ///
+    /// # Errors
+    /// Those of [`Group::end_rows`] and of the device.
+    pub(super) fn end_fold<E: Element>(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        (all, packed): (&Matrix<B, E>, Matrix<B, E>),
         d: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        const NAME: &str = "Halo::fold";
-        Error::expect(NAME, "own rows", self.own, d.rows())?;
-        Error::expect(NAME, "rows", self.sources, all.rows())?;
-        let mut packed = pool.take(backend, (self.packing.len(), d.columns()))?;
-        let (from, to) = ((all, &self.receives[..]), (&mut packed, &self.sends[..]));
-        self.group.exchange_rows(backend, what, from, to)?;
+        Error::expect("Halo::end_fold", "own rows", self.own, d.rows())?;
+        let to = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        self.group.end_rows(backend, to)?;
         match &self.returns {
             None => ops::combine_rows(backend, self.own, &Combine::copy(), all, d)?,
             Some(returns) => {
@@ -156,6 +236,27 @@ impl<B: Backend> Halo<B> {
         Ok(())
     }
 
+    /// Whether vertices are heard by those that they hear, so that gradients go the way of activations.
+    pub fn is_mutual(&self) -> bool {
+        self.mutual
+    }
+
+    /// Own rows.
+    pub(super) fn own(&self) -> usize {
+        self.own
+    }
+
+    /// Own rows and those of others.
+    pub(super) fn sources(&self) -> usize {
+        self.sources
+    }
+
+    /// The graph's vertex of each of so many rows: of the own ones, or of all.
+    pub(super) fn vertices(&self, rows: usize) -> &Array<B, u32> {
+        let [own, all] = &self.vertices;
+        if rows == own.len() { own } else { all }
+    }
+
     /// Drops of `x`, which has the own rows or all, what a single rank would drop of the same vertices.
     ///
     /// # Errors
@@ -166,8 +267,6 @@ impl<B: Backend> Halo<B> {
         dropout: Dropout<'_, B>,
         x: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        let [own, all] = &self.vertices;
-        let vertices = if x.rows() == own.len() { own } else { all };
-        ops::drop_rows(backend, dropout, vertices, x)
+        ops::drop_rows(backend, dropout, self.vertices(x.rows()), x)
     }
 }

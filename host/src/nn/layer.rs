@@ -8,7 +8,7 @@ use super::{
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{self, BitMatrix, Combine, Dropout};
-use crate::tensor::{Element, Matrix};
+use crate::tensor::{Array, Element, Matrix};
 use std::fmt;
 use std::ops::Deref;
 
@@ -42,6 +42,12 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     /// alone: then a [stage](super::Stage::messages) can have them sent in 8 bits.
     fn message_columns(&self) -> Option<usize> {
         None
+    }
+
+    /// Whether all that it reads of its neighbours are those sums, and everything else of the destinations' rows: then ranks can exchange
+    /// the codes of what is summed up, and its input has a rank's own rows alone.
+    fn hears_sums_alone(&self) -> bool {
+        false
     }
 
     /// What its backward pass sends against the edges first. Where that is the gradient of its output and goes in 8 bits, the layer behind
@@ -260,6 +266,19 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
                 self.layer
             ),
         })
+    }
+
+    /// Factor of what each row of the layer's input sends: [`Propagation::column_scale`], of the rows that the input has.
+    ///
+    /// # Errors
+    /// Those of [`Context::graph`].
+    pub fn column_scale(&self) -> Result<Option<&'a Array<B, f32>>, Error> {
+        Ok(self.graph()?.sent_scale(self.exchanges_codes()))
+    }
+
+    /// Whether ranks exchange codes where the layer sums up, and not its input's rows around it.
+    pub(super) fn exchanges_codes(&self) -> bool {
+        self.messages.as_ref().is_some_and(|it| it.exchanges())
     }
 
     /// Rows of the layer's output: the destinations of its graph.

@@ -6,8 +6,13 @@
 //! Transformer Engine), so that nobody has to look at the matrix first. Codes of a forward pass are rounded to the nearest, those of gradients by chance, which keeps them unbiased.
 //!
 //! An evaluation sends what the model computes with, as it is.
+//!
+//! Of several ranks, whose scales are the same ones, codes are what is [exchanged](Messages::exchanges): those of the own rows, in both
+//! directions, so that a layer sees its own rows alone and what it sums up are the codes that one rank has. That takes a graph whose edges
+//! go both ways. Else, and where a layer reads more of its neighbours than their sum, rows are exchanged around it as they are, and each
+//! rank makes the codes of its halo once more. What is drawn is drawn by a vertex' number.
 
-use super::{Mode, Pool};
+use super::{Halo, Mode, Pool, Propagation};
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::ops::{self, CodeFormat, Coding, QuantizedMatrix, Rounding};
@@ -37,6 +42,10 @@ pub(super) struct Messages<B: Backend> {
     has_scales: [bool; 2],
     /// Whether they are there before the sum asks for them.
     made: [bool; 2],
+    /// Whether ranks exchange them.
+    exchanged: bool,
+    /// What is on its way to other ranks.
+    underway: [Option<Array<B, u32>>; 2],
     /// The layer's number.
     layer: u32,
 }
@@ -58,8 +67,20 @@ impl<B: Backend> Messages<B> {
             codes: [none()?, none()?],
             has_scales: [false; 2],
             made: [false; 2],
+            exchanged: false,
+            underway: [None, None],
             layer: layer as u32,
         })
+    }
+
+    /// Has ranks exchange the codes, and not what they are made of.
+    pub(super) fn exchange(&mut self, exchanged: bool) {
+        self.exchanged = exchanged;
+    }
+
+    /// Whether they do: then a layer's input has a rank's own rows alone.
+    pub(super) fn exchanges(&self) -> bool {
+        self.exchanged
     }
 
     /// What an operator is told that makes the codes of `factors · x` where it writes `x`, of so many rows, which is sent next;
@@ -72,7 +93,7 @@ impl<B: Backend> Messages<B> {
         backend: &B,
         pool: &mut Pool<B, E>,
         (direction, mode): (Direction, Mode<'a, B>),
-        rows: usize,
+        (rows, graph): (usize, &'a Propagation<B>),
         factors: Option<&'a Array<B, f32>>,
         alone: bool,
     ) -> Result<Option<Coding<'a, B>>, Error> {
@@ -80,8 +101,9 @@ impl<B: Backend> Messages<B> {
             return Ok(None);
         }
         self.made[direction as usize] = true;
-        self.room(backend, pool, direction, rows)?;
-        let rounding = self.rounding(direction, mode);
+        let ranks = graph.halo();
+        self.room(backend, pool, direction, (rows, ranks))?;
+        let rounding = self.rounding((direction, mode), (rows, ranks));
         let codes = &mut self.codes[direction as usize];
         ops::update_scales(backend, ROOM, codes.scales_mut())?;
         Ok(Some(Coding {
@@ -92,39 +114,100 @@ impl<B: Backend> Messages<B> {
         }))
     }
 
-    /// The codes of `factors · x`, until they are [released](Messages::release): those that an operator made of it, or made now.
+    /// The codes of `factors · x`, until they are [released](Messages::release): those that an operator made of it, or made now; and behind
+    /// them those of the halo, where ranks exchange them.
     ///
     /// # Errors
-    /// Those of [`ops::quantize`].
+    /// Those of [`ops::quantize`] and [`Halo::begin_codes`].
     pub(super) fn encode<E: Element>(
         &mut self,
         backend: &B,
         pool: &mut Pool<B, E>,
         (direction, mode): (Direction, Mode<'_, B>),
         x: &Matrix<B, E>,
-        factors: Option<&Array<B, f32>>,
+        (factors, graph): (Option<&Array<B, f32>>, &Propagation<B>),
     ) -> Result<&QuantizedMatrix<B>, Error> {
-        let at = direction as usize;
-        if std::mem::take(&mut self.made[at]) {
-            return Ok(&self.codes[at]);
-        }
-        self.room(backend, pool, direction, x.rows())?;
-        let rounding = self.rounding(direction, mode);
-        let finds_scales = self.wants_scales(backend, direction)?;
-        let codes = &mut self.codes[at];
-        if finds_scales {
+        let (at, ranks) = (direction as usize, graph.halo());
+        if !std::mem::take(&mut self.made[at]) {
+            self.room(backend, pool, direction, (x.rows(), ranks))?;
+            let rounding = self.rounding((direction, mode), (x.rows(), ranks));
+            let finds_scales = self.wants_scales(backend, direction)?;
+            let codes = &mut self.codes[at];
+            if finds_scales {
+                ops::quantize(backend, x, factors, rounding, codes)?;
+                codes.scales_mut().forget_counts(backend)?;
+                if let Some(ranks) = ranks {
+                    let what = format!("layers.{} scales", self.layer);
+                    let [_, largest] = codes.scales_mut().state_mut();
+                    ranks.group().largest_by_host(backend, &what, largest)?;
+                }
+            }
+            self.has_scales[at] = true;
+            ops::update_scales(backend, ROOM, codes.scales_mut())?;
             ops::quantize(backend, x, factors, rounding, codes)?;
-            codes.scales_mut().forget_counts(backend)?;
         }
-        self.has_scales[at] = true;
-        ops::update_scales(backend, ROOM, codes.scales_mut())?;
-        ops::quantize(backend, x, factors, rounding, codes)?;
-        Ok(codes)
+        self.begin(backend, pool, direction, graph)?;
+        self.end(backend, pool, direction, graph)?;
+        Ok(&self.codes[at])
     }
 
-    /// What was made of a matrix that changes after all is not sent.
-    pub(super) fn unmake(&mut self, direction: Direction) {
+    /// Sends the codes on their way, where ranks exchange them and they are not: what an operator has made goes while others compute.
+    ///
+    /// # Errors
+    /// Those of [`Halo::begin_codes`].
+    pub(super) fn begin<E: Element>(
+        &mut self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        direction: Direction,
+        graph: &Propagation<B>,
+    ) -> Result<(), Error> {
+        let at = direction as usize;
+        let Some(ranks) = graph.halo().filter(|_| self.exchanged) else {
+            return Ok(());
+        };
+        if self.underway[at].is_none() {
+            let way = match direction {
+                Direction::Forward => "forward",
+                Direction::Backward => "backward",
+            };
+            let what = format!("layers.{} {way}", self.layer);
+            let codes = &mut self.codes[at];
+            self.underway[at] = Some(ranks.begin_codes(backend, &what, pool, codes)?);
+        }
+        Ok(())
+    }
+
+    /// Waits for those of other ranks.
+    fn end<E: Element>(
+        &mut self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        direction: Direction,
+        graph: &Propagation<B>,
+    ) -> Result<(), Error> {
+        let at = direction as usize;
+        match (graph.halo(), self.underway[at].take()) {
+            (Some(ranks), Some(packed)) => {
+                ranks.end_codes(backend, pool, (&self.codes[at], packed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What was made of a matrix that changes after all is not sent, or not looked at.
+    ///
+    /// # Errors
+    /// Those of [`Halo::end_codes`].
+    pub(super) fn unmake<E: Element>(
+        &mut self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        direction: Direction,
+        graph: &Propagation<B>,
+    ) -> Result<(), Error> {
         self.made[direction as usize] = false;
+        self.end(backend, pool, direction, graph)
     }
 
     /// Whether scales have nothing to follow yet. Those of a checkpoint go on; a first step has none, and looks at itself.
@@ -140,27 +223,40 @@ impl<B: Backend> Messages<B> {
         Ok(false)
     }
 
-    /// Makes room for codes of so many rows.
+    /// Makes room for codes of so many rows, and for those that ranks exchange.
     fn room<E: Element>(
         &mut self,
         backend: &B,
         pool: &mut Pool<B, E>,
         direction: Direction,
-        rows: usize,
+        (rows, ranks): (usize, Option<&Halo<B>>),
     ) -> Result<(), Error> {
         let codes = &mut self.codes[direction as usize];
-        let words = QuantizedMatrix::<B>::words(rows, codes.columns())?;
-        let nothing = codes.replace_codes(pool.take_words(backend, words)?, rows)?;
+        let room = match ranks.filter(|_| self.exchanged) {
+            Some(ranks) => ranks.sources(),
+            None => rows,
+        };
+        let words = QuantizedMatrix::<B>::words(room, codes.columns())?;
+        let nothing = codes.replace_codes(pool.take_words(backend, words)?, room)?;
         pool.give_words(nothing);
+        codes.set_rows(rows)?;
+        if let Some(ranks) = ranks {
+            codes.count_first(ranks.own());
+        }
         Ok(())
     }
 
     /// How those of a direction are rounded.
-    fn rounding<'a>(&self, direction: Direction, mode: Mode<'a, B>) -> Rounding<'a, B> {
+    fn rounding<'a>(
+        &self,
+        (direction, mode): (Direction, Mode<'a, B>),
+        (rows, ranks): (usize, Option<&'a Halo<B>>),
+    ) -> Rounding<'a, B> {
         match (direction, mode) {
             (Direction::Backward, Mode::Train { random }) => Rounding::Stochastic {
                 stream: ROUNDING_STREAM.wrapping_add(self.layer),
                 random,
+                numbers: ranks.map(|ranks| ranks.vertices(rows)),
             },
             _ => Rounding::Nearest,
         }
@@ -197,6 +293,15 @@ impl<B: Backend> Messages<B> {
         let buffers = self.codes.iter_mut();
         let buffers = buffers.flat_map(|codes| codes.scales_mut().state_mut());
         NAMES.into_iter().zip(buffers)
+    }
+
+    /// [`Messages::largest`], for ranks to agree on.
+    pub(super) fn largest_mut(&mut self) -> impl Iterator<Item = &mut Matrix<B, f32>> {
+        let codes = self.codes.iter_mut();
+        codes.map(|codes| {
+            let [_, largest] = codes.scales_mut().state_mut();
+            largest
+        })
     }
 
     /// The largest magnitudes of the last step: infinite where a message was, which its codes do not tell.

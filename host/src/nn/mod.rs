@@ -222,6 +222,12 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
         Vec::new()
     }
 
+    /// The same, in the same order, none of them negative: of ranks that take a step together each becomes the largest that one of them
+    /// has.
+    fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        Vec::new()
+    }
+
     /// The parameters, in a fixed order.
     fn parameters(&self) -> Vec<&Parameter<B, E>>;
 

@@ -16,7 +16,7 @@ pub use stage::Stage;
 
 use super::binary;
 use super::decoder::{self, Decoder};
-use super::fusion::{After, Sent};
+use super::fusion::{After, Sent, Written, backward_exchange};
 use super::hidden_norm::StageNorm;
 use super::jumping;
 use super::layer::{Earlier, dropout};
@@ -737,7 +737,10 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 (_, Some(step), _) => step.output.get(),
                 (_, None, _) => inputs.features,
             };
-            let x = match (level.exchange, extended) {
+            // Codes are exchanged where the layer sums them up.
+            let by_codes = messages.as_ref().is_some_and(Messages::exchanges);
+            let exchange = level.exchange.filter(|_| !by_codes);
+            let x = match (exchange, extended) {
                 (Some(_), Some(all)) => all.get(),
                 _ => x,
             };
@@ -770,7 +773,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             let bias = bias.as_mut().map(Parameter::gradient_mut);
             let mut dy = OutputGradient::new(backend, d, bias);
             let sending = before.last();
-            let sending = sending.filter(|_| as_it_is && level.exchange.is_none());
+            let sending = sending.filter(|_| as_it_is && exchange.is_none());
             let sending = sending.and_then(|step| step.layer.sends_back().sending());
             let graph = number
                 .checked_sub(1)
@@ -784,7 +787,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 _ => None,
             };
             let factor = gradient_factor.filter(|_| skipped.is_none());
-            let mut dx = InputGradient::new(wanted, x, factor, sent);
+            let mut dx = InputGradient::new(wanted, x, factor, sent, exchange.filter(|_| wanted));
             let done = layer.backward(&mut at, x, &mut dy, &mut dx);
             let done = done
                 .and_then(|()| dy.finish())
@@ -792,19 +795,30 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             if let Some(step) = before.last_mut() {
                 step.messages = messages_before;
             }
-            let (mut next, done) = done?;
+            let Written {
+                dx: mut next,
+                undone: done,
+                underway,
+            } = done?;
             undone = done;
             if let (Some(skipped), Some(dx)) = (skipped, &mut next) {
                 ops::combine_rows(backend, skipped.rows(), &Combine::sum(), &skipped, dx)?;
                 self.pool.give(skipped);
             }
-            if let Some(halo) = level.exchange
+            if let Some(halo) = exchange
                 && let Some(all) = next.take()
             {
-                let what = format!("layers.{number} backward");
+                // The residual's gradient is of the own rows, which are not sent.
+                let packed = match underway {
+                    Some(packed) => packed,
+                    None => {
+                        let what = backward_exchange(number);
+                        halo.begin_fold(backend, &what, &mut self.pool, &all)?
+                    }
+                };
                 let own = (level.rows, all.columns());
                 let own = next.insert(self.pool.take(backend, own)?);
-                halo.fold(backend, &what, &mut self.pool, &all, own)?;
+                halo.end_fold(backend, &mut self.pool, (&all, packed), own)?;
                 self.pool.give(all);
             }
             // What else reads the same rows has told its gradient before.
@@ -903,6 +917,11 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
         let messages = self.steps.iter().flat_map(|step| &step.messages);
         messages.flat_map(Messages::largest).collect()
+    }
+
+    fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        let messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
+        messages.flat_map(Messages::largest_mut).collect()
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

@@ -777,6 +777,24 @@ impl<B: Backend> Propagation<B> {
         self.column_scale.as_deref()
     }
 
+    /// [`Propagation::column_scale`], or of the destinations alone where ranks [exchange codes](Propagation::exchanges_codes): those have
+    /// as many edges as rows and as columns.
+    pub(super) fn sent_scale(&self, of_destinations: bool) -> Option<&Array<B, f32>> {
+        let sent = self.column_scale();
+        match of_destinations {
+            true => sent.and(self.row_scale()),
+            false => sent,
+        }
+    }
+
+    /// Whether ranks can exchange the codes of what is summed up, both ways: edges go both ways and multiply nothing of their own, and
+    /// where senders have a factor it is that of their own rows.
+    pub(super) fn exchanges_codes(&self) -> bool {
+        let mutual = self.halo.as_ref().is_some_and(Halo::is_mutual);
+        let known = self.column_scale.is_none() || self.row_scale.is_some();
+        mutual && known && self.weights.is_none()
+    }
+
     /// The reciprocals of [`Propagation::row_scale`] where that makes means, with [`Norm::Right`]: the degrees.
     pub fn row_divisor(&self) -> Option<&Array<B, f32>> {
         self.row_divisor.as_deref()

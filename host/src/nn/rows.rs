@@ -15,6 +15,7 @@ use crate::distributed::{Group, Partition, Shard};
 use crate::error::Error;
 use crate::graph::{Graph, Part};
 use crate::tensor::Element;
+use halfgnn_contract::rng;
 
 const NAME: &str = "ModelConfig::prepare_rows";
 
@@ -244,7 +245,42 @@ fn shard(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Result<
         sends: sends.collect::<Result<_, Error>>()?,
         receives,
         counts,
+        mutual: is_mutual(local, graph, owners, group)?,
     })
+}
+
+/// Whether the whole graph is symmetric. A rank has edges to its own vertices alone, so each two tell one another sums of numbers that are
+/// drawn of edges, one way and the other.
+fn is_mutual(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Result<bool, Error> {
+    let (rank, ranks) = (group.rank(), group.ranks());
+    let drawn = |from: u32, to: u32| {
+        let [a, b, c, d] = rng::philox([0x6d75_7475, 0x616c], [from, to, 0, 0]);
+        [
+            u64::from(a) << 32 | u64::from(b),
+            u64::from(c) << 32 | u64::from(d),
+        ]
+    };
+    // Of each rank two words as its vertices are heard, and two of the other way.
+    let mut sums = vec![0_u64; 4 * ranks];
+    for &row in &local.own {
+        let to = local.vertices[row as usize];
+        for &column in graph.csr().row(row as usize) {
+            let from = local.vertices[column as usize];
+            let first = 4 * owners[from as usize] as usize;
+            let words = [drawn(from, to), drawn(to, from)].concat();
+            for (sum, word) in sums[first..].iter_mut().zip(words) {
+                *sum = sum.wrapping_add(word);
+            }
+        }
+    }
+    let all = group.gather("whether edges are mutual", &sums)?;
+    let agree = (0..ranks).all(|other| {
+        let (own, theirs) = (&sums[4 * other..][..4], &all[other][4 * rank..][..4]);
+        own[..2] == theirs[2..] && own[2..] == theirs[..2]
+    });
+    group
+        .any("edges that are not mutual", !agree)
+        .map(|any| !any)
 }
 
 impl Shard {

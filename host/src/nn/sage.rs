@@ -88,6 +88,10 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         self.itself.shape()
     }
 
+    fn hears_sums_alone(&self) -> bool {
+        true
+    }
+
     fn message_columns(&self) -> Option<usize> {
         Some(match &self.aggregated {
             Some(_) => self.itself.shape().0,
@@ -180,8 +184,8 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         }
         let mut heard = at.pool.take(backend, (x.rows(), d.columns()))?;
         self.aggregation.backward(at, false, sum, d, &mut heard)?;
-        ops::matmul(backend, Form::TN, x, &heard, &plain, gradient)?;
         dx.two_products(at, [(&heard, neighbours), (d, itself)])?;
+        ops::matmul(backend, Form::TN, x, &heard, &plain, gradient)?;
         at.give(heard);
         Ok(())
     }

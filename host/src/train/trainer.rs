@@ -190,7 +190,7 @@ fn is_by_devices(group: Option<&Group>) -> bool {
     group.is_none_or(|ranks| ranks.library().is_some())
 }
 
-/// Refuses messages of 8 bits of several ranks: scales, and whether something overflowed, would be each rank's own.
+/// Refuses messages of 8 bits of batches that are dealt out: a rank that has no vertex of one would have no scales to tell.
 fn expect_no_messages<B: Backend, E: Element>(model: &impl Model<B, E>) -> Result<(), Error> {
     if model.watched().is_empty() {
         return Ok(());
@@ -198,7 +198,7 @@ fn expect_no_messages<B: Backend, E: Element>(model: &impl Model<B, E>) -> Resul
     Err(Error::Unsupported {
         operator: "Trainer",
         reason:
-            "messages of 8 bits are trained by one rank; leave them as they are, or train with one"
+            "messages of 8 bits are trained in batches by one rank; leave them as they are, or train with one"
                 .into(),
     })
 }
@@ -233,9 +233,6 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     ) -> Result<Self, Error> {
         expect_outputs(objective, &model)?;
         expect_outputs(training, &model)?;
-        if training.group().is_some() {
-            expect_no_messages(&model)?;
-        }
         for parameter in model.parameters_mut() {
             parameter.keep_moments(backend, config.optimizer.moments())?;
         }
@@ -286,7 +283,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// are those of the first, so all decide alike. All have the same bits after each step.
     ///
     /// # Errors
-    /// Those of [`Trainer::new`]; [`Error::Unsupported`] of messages of 8 bits on ranks.
+    /// Those of [`Trainer::new`]; [`Error::Unsupported`] of messages of 8 bits of batches that are dealt out.
     pub fn sampled(
         backend: &B,
         batches: Batches<B, E>,
@@ -490,7 +487,13 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         let mut terms = vec![Floats::Array(&mut self.loss)];
         let parameters = self.model.parameters_mut().into_iter();
         terms.extend(parameters.map(|parameter| Floats::Matrix(parameter.gradient_mut())));
-        group.sum(&self.backend, "gradients", &mut self.gathered, terms)
+        group.sum(&self.backend, "gradients", &mut self.gathered, terms)?;
+        let watched = self.model.watched_mut().into_iter();
+        let watched: Vec<_> = watched.map(Floats::Matrix).collect();
+        match watched.is_empty() {
+            true => Ok(()),
+            false => group.largest(&self.backend, "largest", &mut self.gathered, watched),
+        }
     }
 
     /// Errors of ranks tell `what` from now on, where it is replayed and nothing in it says so itself.

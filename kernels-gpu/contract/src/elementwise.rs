@@ -126,8 +126,8 @@ param_struct! {
 }
 
 param_struct! {
-    /// Parameters of `sum_parts`: a float of `sums` becomes `factor` times the sum of that of each part, from zero on and in their
-    /// order, whatever the device. A thread for each.
+    /// Parameters of `sum_parts` and `largest_of_parts`: a float of `sums` becomes `factor` times the sum of that of each part, or
+    /// the largest of them, from zero on and in their order, whatever the device. A thread for each.
     pub struct SumPartsParams {
         /// Parts of `len` floats, one behind the other.
         pub parts: DevicePtr<f32>,
@@ -137,7 +137,7 @@ param_struct! {
         pub len: u64,
         /// How many parts.
         pub count: u32,
-        /// Factor of each sum.
+        /// Factor of each.
         pub factor: f32,
     }
 }
@@ -216,6 +216,8 @@ macro_rules! elementwise_entries {
             plain {
                 /// Sums of what several ranks have.
                 sum_parts(SumPartsParams);
+                /// The largest float of parts, none of which is negative.
+                largest_of_parts(SumPartsParams);
             }
         }
     };

@@ -233,6 +233,10 @@ param_struct! {
         pub counts: DevicePtr<u32>,
         /// The step that random numbers are of, or null to round to the nearest.
         pub step: DevicePtr<u32>,
+        /// By which number random ones are drawn for each row, or null for its place.
+        pub numbers: DevicePtr<u32>,
+        /// Rows from here on are not counted.
+        pub counted: u64,
         /// Key of the random numbers.
         pub key: [u32; 2],
         /// Distance of two rows of `y` in codes: a multiple of 16.
@@ -251,6 +255,8 @@ impl CodesParams {
         largest: DevicePtr::NULL,
         counts: DevicePtr::NULL,
         step: DevicePtr::NULL,
+        numbers: DevicePtr::NULL,
+        counted: 0,
         key: [0; 2],
         stride: 0,
         format: INT8,

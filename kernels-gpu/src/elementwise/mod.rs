@@ -15,7 +15,7 @@ use halfgnn_contract::elementwise::{
 /// The functions that the entries are, by name.
 mod family {
     pub use super::activate::{backward as activate_backward, drop_rows, forward as activate};
-    pub use super::sums::{columns as column_sums, parts as sum_parts};
+    pub use super::sums::{columns as column_sums, largest_of_parts, sum_parts};
 }
 
 halfgnn_contract::elementwise_entries!(entries);

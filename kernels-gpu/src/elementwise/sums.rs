@@ -1,5 +1,6 @@
 //! Sums of columns, a block of rows a CTA; and sums of what several ranks have.
 
+use crate::device::float::max;
 use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, block_idx_y, global_idx_x, sync_threads, thread_idx_x};
@@ -76,27 +77,46 @@ pub unsafe fn columns<V: Vector>(params: &ColumnSumsParams) {
 /// # Safety
 /// The launch contract of [`SumPartsParams`].
 #[inline(always)]
-pub unsafe fn parts(params: &SumPartsParams) {
+pub unsafe fn sum_parts(params: &SumPartsParams) {
+    // SAFETY: the caller's promise.
+    unsafe { fold_parts(params, |sum, term| sum + term) }
+}
+
+/// The largest of a float of each part, none of which is negative.
+///
+/// # Safety
+/// The launch contract of [`SumPartsParams`].
+#[inline(always)]
+pub unsafe fn largest_of_parts(params: &SumPartsParams) {
+    // SAFETY: the caller's promise.
+    unsafe { fold_parts(params, max) }
+}
+
+/// # Safety
+/// The launch contract of [`SumPartsParams`].
+#[inline(always)]
+unsafe fn fold_parts(params: &SumPartsParams, fold: impl Fn(f32, f32) -> f32) {
     let at = global_idx_x();
     if at >= params.len {
         return;
     }
-    let mut sum = 0.0;
+    let mut result = 0.0;
     let mut part = 0;
     while part < params.count as u64 {
         // SAFETY: a float of a part, by the launch contract.
-        sum += unsafe {
+        let term = unsafe {
             Global::<f32>::new(params.parts)
                 .at(part * params.len + at)
                 .read()
         };
+        result = fold(result, term);
         part += 1;
     }
     // SAFETY: the thread's own float of the sums.
     unsafe {
         Global::<f32>::new(params.sums)
             .at(at)
-            .store(params.factor * sum);
+            .store(params.factor * result);
     }
 }
 

@@ -101,14 +101,23 @@ impl<V: Vector> Coder<V> {
         let mut numbers = values.zip(self.reciprocals, |value, reciprocal| value * reciprocal);
         // Also of a NaN, which is not within anything.
         if !(largest_of::<V>(numbers) <= self.format.limit()) {
-            self.count(values, numbers);
+            if row < params.counted {
+                self.count(values, numbers);
+            }
             numbers = numbers.map(|number| self.format.within(number));
         }
         let words = if self.drawn {
             let block = first / ROUNDED_TOGETHER;
             // Round keys take fewer instructions than registers.
             let key = params.key.map(recomputed);
-            let bits = rounding_bits_by(key, self.step, row, block, wide_product);
+            let of_rows = Global::<u32>::new(params.numbers);
+            let number = if of_rows.is_null() {
+                row
+            } else {
+                // SAFETY: there is a number for each row.
+                unsafe { of_rows.at(row).read() as u64 }
+            };
+            let bits = rounding_bits_by(key, self.step, number, block, wide_product);
             // A vector of floats is half of what is drawn together.
             let second = V::WIDTH < ROUNDED_TOGETHER && self.vector % 2 == 1;
             let [a, b, c, d] = bits;

@@ -8,7 +8,7 @@ use crate::processes::{Exchange, device_name, moved_by, this_process};
 use crate::screen::{Page, bytes};
 use clap::Args;
 use halfgnn::Error;
-use halfgnn::backend::{Backend, Floats, MemoryKind};
+use halfgnn::backend::{Backend, Floats, MemoryKind, Rows};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::distributed::{Group, Rendezvous, Tcp};
 use halfgnn::nn::Pool;
@@ -203,8 +203,9 @@ fn time<B: Backend>(
         let parts = parts(rank, ranks, rows);
         let shape = (rows * (ranks - 1), ROW_FLOATS);
         let from = Matrix::from_rows(backend, shape, kind, own)?;
-        let mut to = Matrix::<B, f32>::zeros(backend, shape.0, shape.1, kind)?;
-        group.exchange_rows(backend, "all-to-all", (&from, &parts), (&mut to, &parts))?;
+        let to = Matrix::<B, f32>::zeros(backend, shape.0, shape.1, kind)?;
+        let (given, room) = (Rows::of_matrix(&from)?, Rows::of_matrix(&to)?);
+        group.exchange_rows(backend, "all-to-all", (given, &parts), (room, &parts))?;
         let arrived = to.read_rows(backend, 0..shape.0)?;
         let mut expected = (0..ranks).filter(|&other| other != rank);
         let fits = (arrived.chunks(rows * ROW_FLOATS)).all(|part| {
@@ -214,7 +215,8 @@ fn time<B: Backend>(
         });
         check(fits)?;
         Box::new(move || {
-            group.exchange_rows(backend, "all-to-all", (&from, &parts), (&mut to, &parts))
+            let (given, room) = (Rows::of_matrix(&from)?, Rows::of_matrix(&to)?);
+            group.exchange_rows(backend, "all-to-all", (given, &parts), (room, &parts))
         })
     } else {
         let mut from = Matrix::from_rows(backend, (rows, ROW_FLOATS), kind, own)?;

@@ -10,7 +10,7 @@ use crate::json::JsonLines;
 use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
 use crate::names::{CodeFormatName, DeviceName, PrecisionName};
-use crate::processes::{Exchange, device_name, moved_by, this_process};
+use crate::processes::{Exchange, Overlap, device_name, moved_by, this_process};
 use crate::rank_memory::{self, RankMemory};
 use crate::screen::{Page, bytes};
 use clap::Args;
@@ -101,6 +101,9 @@ pub struct TrainBenchArgs {
     /// What moves rows and gradients between processes
     #[arg(long, value_enum, default_value_t = Exchange::Auto)]
     pub exchange: Exchange,
+    /// Whether devices compute while NCCL moves rows, in recorded steps [default: on]
+    #[arg(long, value_enum)]
+    pub overlap: Option<Overlap>,
     /// Figures of others to set beside: JSON lines with name, model, graph, ms, gib
     #[arg(long, value_name = "FILE")]
     pub against: Vec<PathBuf>,
@@ -144,6 +147,9 @@ struct Row<'a> {
     ranks: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exchange: Option<&'a str>,
+    /// Whether devices compute meanwhile, where they exchange.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overlap: Option<bool>,
     ms: f64,
     gib: f64,
     foretold_gib: f64,
@@ -275,7 +281,10 @@ impl Task for OnGraph<'_, '_> {
     fn run<B: Backend>(mut self, device: &Device<B>) -> Self::Output {
         let args = self.bench.args;
         let group = match &self.bench.ranks {
-            Some(group) => Some(args.exchange.link(group.clone(), &device.backend)?),
+            Some(group) => Some(Overlap::of(
+                args.overlap,
+                args.exchange.link(group.clone(), &device.backend)?,
+            )?),
             None => None,
         };
         for &name in &args.model {
@@ -415,6 +424,7 @@ impl OnGraph<'_, '_> {
             recorded: trainer.is_recorded(),
             ranks: group.map(Group::ranks),
             exchange: group.map(moved_by),
+            overlap: group.and_then(|group| group.library().map(|_| group.overlaps())),
             ms,
             gib: gib(peak),
             foretold_gib: gib(by_rank
@@ -448,6 +458,9 @@ impl Bench<'_> {
         );
         if let (Some(ranks), Some(exchange)) = (row.ranks, row.exchange) {
             line.push_str(&format!("  {ranks} ranks by {exchange}"));
+            if row.overlap == Some(true) {
+                line.push_str(" beside computation");
+            }
             if let Some(largest) = row.largest_rank {
                 line.push_str(&format!(", rank {largest} the largest"));
             }

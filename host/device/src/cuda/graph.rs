@@ -12,16 +12,23 @@ use super::context::Context;
 use super::error::{check, check_cust};
 use super::module::CudaFunction;
 use super::nccl::NcclLink;
-use super::stream::Queue;
+use super::stream::{Mark, Queue};
 use crate::DriverError;
 
 /// A thread's recording while it is under way: a stream of its own, so that the work of other threads stays out of it.
 #[derive(Debug)]
 pub(super) struct Capture {
     stream: Stream,
+    /// For what goes on beside the launches, once there is some.
+    aside: Option<Stream>,
+    /// Where the two have waited for one another.
+    marks: Vec<Mark>,
     functions: Vec<CudaFunction>,
     links: Vec<NcclLink>,
 }
+
+/// The first priority of all: the driver takes the first that a card has.
+const FIRST: i32 = i32::MIN;
 
 // SAFETY: a stream's handle belongs to a context and not to a thread; `Captures` hands a capture only to the thread that
 // began it, and moves it under a lock.
@@ -36,8 +43,43 @@ impl Capture {
 
     /// The stream for work of `link`, which lives as long as the recording.
     pub(super) fn stream_with(&mut self, link: &NcclLink) -> CUstream {
-        self.links.push(link.clone());
+        self.keep(link);
         self.stream.as_inner()
+    }
+
+    /// Has `link` live as long as the recording.
+    fn keep(&mut self, link: &NcclLink) {
+        self.links.push(link.clone());
+    }
+
+    /// The stream for work of `link` that waits for all that is recorded so far and not for what comes, until they are
+    /// [joined](Capture::join). Its kernels go before others: at the same priority they would wait for room on the card until those were
+    /// done. The context is current.
+    pub(super) fn fork(&mut self, link: &NcclLink) -> Result<CUstream, DriverError> {
+        self.keep(link);
+        let aside = match &self.aside {
+            Some(aside) => aside.as_inner(),
+            None => {
+                let made = Stream::new(StreamFlags::NON_BLOCKING, Some(FIRST));
+                let made = check_cust("cuStreamCreateWithPriority", made)?;
+                self.aside.insert(made).as_inner()
+            }
+        };
+        let mark = Mark::record(self.stream.as_inner())?;
+        mark.hold(aside)?;
+        self.marks.push(mark);
+        Ok(aside)
+    }
+
+    /// Has what is recorded from now on wait for what goes on beside. The context is current.
+    pub(super) fn join(&mut self) -> Result<(), DriverError> {
+        let Some(aside) = &self.aside else {
+            return Ok(());
+        };
+        let mark = Mark::record(aside.as_inner())?;
+        mark.hold(self.stream.as_inner())?;
+        self.marks.push(mark);
+        Ok(())
     }
 }
 
@@ -79,12 +121,17 @@ impl CudaGraph {
         })?;
         let capture = Capture {
             stream,
+            aside: None,
+            marks: Vec::new(),
             functions: Vec::new(),
             links: Vec::new(),
         };
         // Where `work` fails, the stream is destroyed and its capture with it.
+        // The stream aside lives until its work is in the graph.
         let Capture {
             stream,
+            aside: _aside,
+            marks: _marks,
             functions,
             links,
         } = context.captures().record(capture, work)?;

@@ -33,6 +33,7 @@ use super::{
     MemoryUse, Part, Watch,
 };
 use context::Context;
+use graph::Capture;
 use host::HostMemory;
 use nccl::{Nccl, NcclLink};
 use stream::Queue;
@@ -359,6 +360,34 @@ impl Driver for Cuda {
         // SAFETY: `places` has checked the ranges; memory that is freed is used again behind what is in the stream, or, of a
         // recording, when that is gone. The stream is this context's, as are link and buffers.
         unsafe { link.transfer(stream, &sends, &receives) }
+    }
+
+    fn transfer_begin(
+        &self,
+        link: &NcclLink,
+        sends: &[Part<'_, CudaBuffer>],
+        receives: &[Part<'_, CudaBuffer>],
+    ) -> Result<(), DriverError> {
+        let (sends, receives) = (self.places(sends)?, self.places(receives)?);
+        if (sends.iter().chain(&receives)).all(|(_, _, bytes)| *bytes == 0) {
+            return Ok(());
+        }
+        link.check_owner(self.context())?;
+        self.context().enter()?;
+        let aside = self.context().captures().with(|it| it.fork(link));
+        let stream = aside.unwrap_or_else(|| Ok(self.queue.raw()))?.cast();
+        // SAFETY: as of `transfer`; a stream aside is of a recording, which sets freed memory aside until it is gone.
+        unsafe { link.transfer(stream, &sends, &receives) }
+    }
+
+    fn transfer_end(
+        &self,
+        _link: &NcclLink,
+        _receives: &[Part<'_, CudaBuffer>],
+    ) -> Result<(), DriverError> {
+        self.context().enter()?;
+        let joined = self.context().captures().with(Capture::join);
+        joined.unwrap_or(Ok(()))
     }
 
     fn sum_words(

@@ -15,6 +15,7 @@ use std::alloc::Layout;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -109,6 +110,15 @@ impl State {
                 Item::Work(work) => self.fault = self.fault.max(work()),
                 Item::After(stream, end) => self.run(stream, end),
             }
+        }
+    }
+
+    /// Writes a line to the file that FAKE_NCCL_LOG names, while a stream is captured.
+    fn log(&self, line: std::fmt::Arguments<'_>) {
+        let captures = self.captures.as_ref().is_some_and(|all| !all.is_empty());
+        if let (true, Some(file)) = (captures, std::env::var_os("FAKE_NCCL_LOG")) {
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(file);
+            writeln!(file.unwrap(), "{line}").unwrap();
         }
     }
 
@@ -257,10 +267,12 @@ pub extern "C" fn cuCtxSetCurrent(context: usize) -> c_uint {
 pub unsafe extern "C" fn cuStreamCreateWithPriority(
     stream: *mut usize,
     _flags: c_uint,
-    _priority: c_int,
+    priority: c_int,
 ) -> c_uint {
-    with(|_| {
-        unsafe { stream.write(new_handle()) };
+    with(|state| {
+        let handle = new_handle();
+        state.log(format_args!("stream {handle:#x} of priority {priority}"));
+        unsafe { stream.write(handle) };
         0
     })
 }
@@ -373,6 +385,7 @@ pub extern "C" fn cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint)
             return 1;
         };
         state.push(stream, Item::After(of, end));
+        state.log(format_args!("wait in {stream:#x} for {of:#x}"));
         0
     })
 }

@@ -9,7 +9,9 @@ mod borrowed;
 pub mod cpu;
 pub mod gpu;
 
-pub use crate::storage::{Floats, Ledger, MemoryKind, MemoryReport, Storage, Tracked, Transfer};
+pub use crate::storage::{
+    Floats, Ledger, MemoryKind, MemoryReport, Rows, Storage, Tracked, Transfer,
+};
 pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
 
 use crate::driver::Driver;

@@ -4,7 +4,7 @@ mod ledger;
 mod transfer;
 
 pub use ledger::{Ledger, MemoryKind, MemoryReport, Tracked};
-pub use transfer::{Floats, Transfer};
+pub use transfer::{Floats, Rows, Transfer};
 
 use crate::driver::{Interconnect, LinkPlace, Watch};
 use crate::error::Error;
@@ -146,6 +146,28 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
         &self,
         link: &Self::Link,
         sends: &[Transfer<'_, Self, T>],
+        receives: &[Transfer<'_, Self, T>],
+    ) -> Result<(), Error>;
+
+    /// The same as far as it is begun: where it is recorded it may go on beside the operators behind it, until
+    /// [`Storage::transfer_end`]. Before that no other transfer is begun, what is sent stays as it is and nobody looks at what is received.
+    ///
+    /// # Errors
+    /// Those of [`Storage::transfer`].
+    fn transfer_begin<T: Pod>(
+        &self,
+        link: &Self::Link,
+        sends: &[Transfer<'_, Self, T>],
+        receives: &[Transfer<'_, Self, T>],
+    ) -> Result<(), Error>;
+
+    /// Has the operators behind it wait for the transfer that was begun, of the same `receives`.
+    ///
+    /// # Errors
+    /// Those of [`Storage::transfer`].
+    fn transfer_end<T: Pod>(
+        &self,
+        link: &Self::Link,
         receives: &[Transfer<'_, Self, T>],
     ) -> Result<(), Error>;
 

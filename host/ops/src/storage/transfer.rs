@@ -15,23 +15,77 @@ pub struct Transfer<'a, B: Storage, T: Pod> {
     pub(crate) elements: Range<usize>,
 }
 
-impl<'a, B: Storage, E: Element> Transfer<'a, B, E> {
-    /// Some rows of a matrix, their padding included.
+/// Rows that lie one behind the other, padding included: what ranks give one another of elements or of codes.
+#[derive(Debug)]
+pub struct Rows<'a, B: Storage, T: Pod> {
+    buffer: &'a B::Buffer<T>,
+    /// Elements from one to the next.
+    stride: usize,
+}
+
+impl<B: Storage, T: Pod> Clone for Rows<'_, B, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Storage, T: Pod> Copy for Rows<'_, B, T> {}
+
+impl<'a, B: Storage, E: Element> Rows<'a, B, E> {
+    /// Those of a matrix.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where rows do not [follow](Matrix::is_contiguous) one another.
-    pub fn of_rows(
-        rank: usize,
-        matrix: &'a Matrix<B, E>,
-        rows: Range<usize>,
-    ) -> Result<Self, Error> {
-        matrix.expect_contiguous("Transfer::of_rows")?;
-        let stride = matrix.stride();
+    pub fn of_matrix(matrix: &'a Matrix<B, E>) -> Result<Self, Error> {
+        matrix.expect_contiguous("Rows::of_matrix")?;
         Ok(Self {
-            rank,
             buffer: &matrix.buffer,
-            elements: rows.start * stride..rows.end * stride,
+            stride: matrix.stride(),
         })
+    }
+}
+
+impl<'a, B: Storage> Rows<'a, B, u32> {
+    /// Those of an array, of `stride` words each.
+    pub fn of_words(words: &'a Array<B, u32>, stride: usize) -> Self {
+        Self {
+            buffer: &words.buffer,
+            stride,
+        }
+    }
+}
+
+impl<'a, B: Storage, T: Pod> Rows<'a, B, T> {
+    /// Elements from the start of a row to that of the next.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Some of them, for a rank or from it.
+    pub fn transfer(&self, rank: usize, rows: Range<usize>) -> Transfer<'a, B, T> {
+        Transfer {
+            rank,
+            buffer: self.buffer,
+            elements: rows.start * self.stride..rows.end * self.stride,
+        }
+    }
+
+    /// The elements of some of them, after all work on the backend is done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there are not so many, or with the failure of an earlier operator.
+    pub fn read(&self, backend: &B, rows: Range<usize>) -> Result<Vec<T>, Error> {
+        let mut elements = vec![T::zeroed(); rows.len() * self.stride];
+        backend.download_at(self.buffer, rows.start * self.stride, &mut elements)?;
+        Ok(elements)
+    }
+
+    /// Replaces the rows from `first` on by what was [read](Rows::read) of others.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there are not so many.
+    pub fn write(&self, backend: &B, first: usize, elements: &[T]) -> Result<(), Error> {
+        backend.upload_at(self.buffer, first * self.stride, elements)
     }
 }
 

@@ -191,7 +191,17 @@ impl<B: Backend, E: Element> Step<B, E> {
             output,
             ..
         } = self;
-        let messages = messages.as_mut();
+        // Of messages alone: an evaluation sends what the model computes with.
+        let mut messages = messages
+            .as_mut()
+            .filter(|_| matches!(mode, Mode::Train { .. }));
+        let mut exchange = level.exchange;
+        if let (Some(messages), Some(graph)) = (&mut messages, level.graph) {
+            let by_codes =
+                exchange.is_some() && layer.hears_sums_alone() && graph.exchanges_codes();
+            messages.exchange(by_codes);
+            exchange = exchange.filter(|_| !by_codes);
+        }
         let x = match (dropping, dropped) {
             (Some(op), Some(dropped)) => {
                 let dropped = dropped.room(backend, source.rows())?;
@@ -206,7 +216,7 @@ impl<B: Backend, E: Element> Step<B, E> {
             }
             _ => source,
         };
-        let x = match (level.exchange, level.graph) {
+        let x = match (exchange, level.graph) {
             (Some(halo), Some(graph)) => {
                 let extended = match extended {
                     Some(extended) => extended,
@@ -251,7 +261,7 @@ impl<B: Backend, E: Element> Step<B, E> {
             graph: level.graph,
             ranks,
             rows: level.rows,
-            messages: messages.filter(|_| matches!(mode, Mode::Train { .. })),
+            messages,
             earlier,
             d_initial: &mut None,
             d_jumped: &mut [],

@@ -48,6 +48,7 @@ fn coded_products<B: Backend + 'static, E: Element>(
         let drawn = Rounding::Stochastic {
             stream: 7,
             random: &random,
+            numbers: None,
         };
         let row_scale = elements(backend, &operands.mild::<f32>(ROWS));
         let mut results = Vec::new();
@@ -120,6 +121,7 @@ fn coded_gradients<B: Backend + 'static, E: Element>(
                 rounding: Rounding::Stochastic {
                     stream: 1,
                     random: &random,
+                    numbers: None,
                 },
                 codes: &mut codes,
                 alone: false,
@@ -203,6 +205,7 @@ fn codes<B: Backend + 'static, E: Element>(
         let drawn = Rounding::Stochastic {
             stream: 2,
             random: &random,
+            numbers: None,
         };
         let row_scale = elements(backend, &operands.mild::<f32>(shape.0));
         let steps = [

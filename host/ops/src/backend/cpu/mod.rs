@@ -185,17 +185,35 @@ impl Storage for Cpu {
         sends: &[Transfer<'_, Self, T>],
         receives: &[Transfer<'_, Self, T>],
     ) -> Result<(), Error> {
+        self.transfer_begin(link, sends, receives)?;
+        self.transfer_end(link, receives)
+    }
+
+    fn transfer_begin<T: Pod>(
+        &self,
+        link: &LocalLink,
+        sends: &[Transfer<'_, Self, T>],
+        _receives: &[Transfer<'_, Self, T>],
+    ) -> Result<(), Error> {
         let mut given = Vec::with_capacity(sends.len());
         for part in sends {
             let mut elements = vec![T::zeroed(); part.elements.len()];
             part.buffer.copy_from(part.elements.start, &mut elements)?;
             given.push((part.rank, bytemuck::cast_slice(&elements).to_vec()));
         }
+        Ok(link.exchange(given, &mut [])?)
+    }
+
+    fn transfer_end<T: Pod>(
+        &self,
+        link: &LocalLink,
+        receives: &[Transfer<'_, Self, T>],
+    ) -> Result<(), Error> {
         let room = |part: &Transfer<'_, Self, T>| vec![0; part.elements.len() * size_of::<T>()];
         let mut arrived: Vec<_> = (receives.iter())
             .map(|part| (part.rank, room(part)))
             .collect();
-        link.exchange(given, &mut arrived)?;
+        link.exchange(Vec::new(), &mut arrived)?;
         for (part, (_, bytes)) in receives.iter().zip(&arrived) {
             let elements: Vec<T> = bytemuck::pod_collect_to_vec(bytes);
             part.buffer.write_at(part.elements.start, &elements)?;

@@ -500,6 +500,24 @@ impl<D: Driver> Storage for Gpu<D> {
         Ok(self.driver.transfer(link, &sends, &receives)?)
     }
 
+    fn transfer_begin<T: Pod>(
+        &self,
+        link: &D::Link,
+        sends: &[Transfer<'_, Self, T>],
+        receives: &[Transfer<'_, Self, T>],
+    ) -> Result<(), Error> {
+        let (sends, receives) = (self.parts(sends)?, self.parts(receives)?);
+        Ok(self.driver.transfer_begin(link, &sends, &receives)?)
+    }
+
+    fn transfer_end<T: Pod>(
+        &self,
+        link: &D::Link,
+        receives: &[Transfer<'_, Self, T>],
+    ) -> Result<(), Error> {
+        Ok(self.driver.transfer_end(link, &self.parts(receives)?)?)
+    }
+
     fn sum_words(&self, link: &D::Link, words: &mut Array<Self, u32>) -> Result<(), Error> {
         self.expect_here(&words.buffer)?;
         Ok(self

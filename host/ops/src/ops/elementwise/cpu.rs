@@ -4,7 +4,7 @@
 
 use super::{
     ActivateBackwardOperands, ActivateOperands, ColumnSumsOperands, DropRowsOperands, Dropout,
-    ElementwiseOperators, SumPartsOperands,
+    ElementwiseOperators, OfParts, SumPartsOperands,
 };
 use crate::backend::Floats;
 use crate::backend::cpu::Cpu;
@@ -137,10 +137,14 @@ impl ElementwiseOperators for Cpu {
             Floats::Matrix(matrix) => matrix.buffer.get_mut(),
             Floats::Array(array) => array.buffer.get_mut(),
         };
+        let fold: fn(f32, f32) -> f32 = match of.of {
+            OfParts::Sum => |sum, term| sum + term,
+            OfParts::Largest => f32::max,
+        };
         let len = sums.len();
         for (at, sum) in sums.iter_mut().enumerate() {
             let terms = (0..of.count).map(|part| parts[part * len + at]);
-            *sum = of.factor * terms.fold(0.0, |sum, term| sum + term);
+            *sum = of.factor * terms.fold(0.0, fold);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{
     ActivateBackwardOperands, ActivateOperands, Activation, ColumnSumsOperands, DropRowsOperands,
-    Dropout, ElementwiseOperators, SumPartsOperands,
+    Dropout, ElementwiseOperators, OfParts, SumPartsOperands,
 };
 use crate::backend::Floats;
 use crate::backend::gpu::{Gpu, dense_config, entry, narrow, stride_vectors};
@@ -107,12 +107,17 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
 
     fn sum_parts(&self, operands: Checked<SumPartsOperands<'_, Self>>) -> Result<(), Error> {
         let SumPartsOperands {
+            of,
             factor,
             parts,
             count,
             sums,
         } = operands.into_inner();
         const NAME: &str = "sum_parts";
+        let name = match of {
+            OfParts::Sum => NAME,
+            OfParts::Largest => "largest_of_parts",
+        };
         let params = SumPartsParams {
             parts: self.array(parts)?,
             sums: match &sums {
@@ -126,7 +131,7 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         let ctas = params.len.div_ceil(contract::THREADS_PER_CTA.into());
         let config = dense_config(NAME, ctas, 1, 0)?;
         // SAFETY: the operator checked that there are so many parts, each as long as the sums.
-        unsafe { self.launch(NAME, config, &params) }
+        unsafe { self.launch(name, config, &params) }
     }
 }
 

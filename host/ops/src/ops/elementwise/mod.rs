@@ -199,6 +199,7 @@ pub fn sum_parts<B: ElementwiseOperators>(
     sums: Floats<'_, B>,
 ) -> Result<(), Error> {
     let operands = SumPartsOperands {
+        of: OfParts::Sum,
         factor,
         parts,
         count,
@@ -207,16 +208,46 @@ pub fn sum_parts<B: ElementwiseOperators>(
     backend.sum_parts(Checked::new(operands)?)
 }
 
-/// Operands of [`sum_parts`].
+/// Each float of `largest` becomes the largest of that of each of `count` parts, none of which is negative: see [`sum_parts`].
+///
+/// # Errors
+/// Those of [`sum_parts`].
+pub fn largest_of_parts<B: ElementwiseOperators>(
+    backend: &B,
+    (parts, count): (&Array<B, f32>, usize),
+    largest: Floats<'_, B>,
+) -> Result<(), Error> {
+    let operands = SumPartsOperands {
+        of: OfParts::Largest,
+        factor: 1.0,
+        parts,
+        count,
+        sums: largest,
+    };
+    backend.sum_parts(Checked::new(operands)?)
+}
+
+/// What is made of a float of each part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfParts {
+    /// Their sum.
+    Sum,
+    /// The largest, or zero.
+    Largest,
+}
+
+/// Operands of [`sum_parts`] and [`largest_of_parts`].
 #[derive(Debug)]
 pub struct SumPartsOperands<'a, B: Storage> {
-    /// Factor of each sum.
+    /// What of the parts.
+    pub of: OfParts,
+    /// Factor of it.
     pub factor: f32,
-    /// What is added up, part behind part.
+    /// What is put together, part behind part.
     pub parts: &'a Array<B, f32>,
     /// How many parts there are.
     pub count: usize,
-    /// Become the sums.
+    /// Become that.
     pub sums: Floats<'a, B>,
 }
 
@@ -259,7 +290,7 @@ pub trait ElementwiseOperators: Storage {
         operands: Checked<ColumnSumsOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
-    /// Sums of parts, float by float, from zero on and in the order of the parts.
+    /// Sums of parts or the largest of them, float by float, from zero on and in the order of the parts.
     ///
     /// # Errors
     /// Those of the device.

@@ -56,27 +56,39 @@ impl QuantizeOperators for Cpu {
         }
         let (values, row_scale) = (x.buffer.read(), read(row_scale));
         let x = view(x, &values);
-        let drawn = match rounding {
-            Rounding::Nearest => None,
-            Rounding::Stochastic { stream, random } => {
+        let (drawn, numbers) = match rounding {
+            Rounding::Nearest => (None, None),
+            Rounding::Stochastic {
+                stream,
+                random,
+                numbers,
+            } => {
                 let (words, at) = random.count();
-                Some((rng::key(random.seed(), stream), words.buffer.read()[at]))
+                let drawn = (rng::key(random.seed(), stream), words.buffer.read()[at]);
+                (Some(drawn), read(numbers))
             }
         };
+        let (rows, counted) = (y.rows(), y.counted);
         let scales = y.scales.scales.buffer.read();
         let reciprocals: Vec<f32> = scales[..columns].iter().map(|scale| 1.0 / scale).collect();
         drop(scales);
-        let rows = parallel::chunks_mut(y.codes.buffer.get_mut(), SEEN_ROWS * stride / 4);
+        // There may be room for more rows.
+        let codes = &mut y.codes.buffer.get_mut()[..rows * stride / 4];
+        let rows = parallel::chunks_mut(codes, SEEN_ROWS * stride / 4);
         let of_blocks = parallel::map(rows, |block, words| {
             let mut seen = Seen::nothing(columns);
             for (row, words) in (block * SEEN_ROWS..).zip(words.chunks_exact_mut(stride / 4)) {
                 let factor = row_scale.as_ref().map(|factors| factors[row]);
                 words.fill(u32::from_ne_bytes([format.zero(); 4]));
                 let elements = &x.values[row * x.stride..][..columns];
+                let number = numbers
+                    .as_ref()
+                    .map_or(row as u64, |numbers| numbers[row].into());
+                let counts = u32::from(row < counted);
                 let together = rng::ROUNDED_TOGETHER as usize;
                 for (block, elements) in elements.chunks(together).enumerate() {
                     let bits = drawn
-                        .map(|(key, step)| rng::rounding_bits(key, step, row as u64, block as u32));
+                        .map(|(key, step)| rng::rounding_bits(key, step, number, block as u32));
                     for (k, element) in elements.iter().enumerate() {
                         let column = together * block + k;
                         let value = element.to_f32();
@@ -84,13 +96,13 @@ impl QuantizeOperators for Cpu {
                         let magnitude = if value.is_finite() {
                             value.abs()
                         } else {
-                            seen.not_finite = seen.not_finite.wrapping_add(1);
+                            seen.not_finite = seen.not_finite.wrapping_add(counts);
                             f32::INFINITY
                         };
                         seen.largest[column] = seen.largest[column].max(magnitude);
                         let number = value * reciprocals[column];
                         if number.abs() > format.saturation() {
-                            seen.saturated = seen.saturated.wrapping_add(1);
+                            seen.saturated = seen.saturated.wrapping_add(counts);
                         }
                         let noise = bits.map(|bits| rng::rounding_noise(bits, k as u32));
                         let code = format.encode(number, noise);

@@ -20,11 +20,17 @@ impl<D: Driver> Gpu<D> {
         rounding: Rounding<'_, Self>,
         y: &QuantizedMatrix<Self>,
     ) -> Result<CodesParams, Error> {
-        let (key, step) = match rounding {
-            Rounding::Nearest => ([0; 2], DevicePtr::NULL),
-            Rounding::Stochastic { stream, random } => {
-                (rng::key(random.seed(), stream), self.step_of(random)?)
-            }
+        let (key, step, numbers) = match rounding {
+            Rounding::Nearest => ([0; 2], DevicePtr::NULL, None),
+            Rounding::Stochastic {
+                stream,
+                random,
+                numbers,
+            } => (
+                rng::key(random.seed(), stream),
+                self.step_of(random)?,
+                numbers,
+            ),
         };
         Ok(CodesParams {
             y: self.array(&y.codes)?,
@@ -33,6 +39,8 @@ impl<D: Driver> Gpu<D> {
             largest: self.matrix(&y.scales.largest)?,
             counts: self.array(&y.scales.counts)?,
             step,
+            numbers: self.optional_array(numbers)?,
+            counted: y.counted as u64,
             key,
             stride: narrow(operator, "columns", y.stride())?,
             format: y.format().word(),

@@ -1,6 +1,6 @@
 //! Matrices of 8-bit codes.
 
-use crate::backend::{MemoryKind, Storage};
+use crate::backend::{MemoryKind, Rows, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Matrix};
 use halfgnn_contract::quantize::{COUNTS, CodeFormat, NOT_FINITE, SATURATED, row_codes};
@@ -28,6 +28,8 @@ pub struct QuantizedMatrix<B: Storage> {
     pub(crate) codes: Array<B, u32>,
     pub(crate) scales: ColumnScales<B>,
     rows: usize,
+    /// Rows from here on are not counted.
+    pub(crate) counted: usize,
 }
 
 /// Elements that no code stands for.
@@ -185,6 +187,7 @@ impl<B: Storage> QuantizedMatrix<B> {
             codes,
             scales,
             rows,
+            counted: usize::MAX,
         })
     }
 
@@ -216,6 +219,25 @@ impl<B: Storage> QuantizedMatrix<B> {
         Error::expect(NAME, "words of codes", words, codes.len())?;
         self.rows = rows;
         Ok(std::mem::replace(&mut self.codes, codes))
+    }
+
+    /// Takes the first `rows` of those that there is room for as all that it has.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where there is no room for so many.
+    pub fn set_rows(&mut self, rows: usize) -> Result<(), Error> {
+        const NAME: &str = "QuantizedMatrix::set_rows";
+        let words = Self::words(rows, self.columns())?;
+        let room = self.codes.len();
+        Error::expect(NAME, "words of codes", words.max(room), room)?;
+        self.rows = rows;
+        Ok(())
+    }
+
+    /// Has the first `rows` alone [counted](ColumnScales::unrepresented) from now on: the others are copies of rows that somebody else
+    /// counts.
+    pub fn count_first(&mut self, rows: usize) {
+        self.counted = rows;
     }
 
     /// The scales of the columns.
@@ -250,10 +272,21 @@ impl<B: Storage> QuantizedMatrix<B> {
         let codes = words.iter().flat_map(|word| word.to_le_bytes());
         let stride = self.stride();
         Ok(codes
+            .take(self.rows * stride)
             .enumerate()
             .filter(|(at, _)| at % stride < self.columns())
             .map(|(_, code)| code)
             .collect())
+    }
+
+    /// The rows of codes, to be given to other ranks or taken from them.
+    pub fn as_rows(&self) -> Rows<'_, B, u32> {
+        self.rows_of(&self.codes)
+    }
+
+    /// As many codes a row in an array by itself.
+    pub fn rows_of<'a>(&self, words: &'a Array<B, u32>) -> Rows<'a, B, u32> {
+        Rows::of_words(words, self.stride() / size_of::<u32>())
     }
 
     /// How codes tell numbers.

@@ -57,12 +57,15 @@ pub enum Rounding<'a, B: Storage> {
     /// The nearer, or of two as near the even one.
     Nearest,
     /// Either, by chance, so that the expectation is the number: gradients stay unbiased. What is drawn is a function of seed,
-    /// stream, step and the element's place.
+    /// stream, step, the row's number and the column.
     Stochastic {
         /// Tells the matrices of one model apart.
         stream: u32,
         /// Seed and step.
         random: &'a RandomState<B>,
+        /// The number of each row: of a part of a matrix those in the whole, so that it is rounded as the whole is. Its place where
+        /// absent.
+        numbers: Option<&'a Array<B, u32>>,
     },
 }
 
@@ -73,6 +76,18 @@ impl<B: Storage> Clone for Rounding<'_, B> {
 }
 
 impl<B: Storage> Copy for Rounding<'_, B> {}
+
+impl<B: Storage> Rounding<'_, B> {
+    /// Refuses numbers that are not those of so many rows.
+    fn check(&self, operator: &'static str, rows: usize) -> Result<(), Error> {
+        match self {
+            Rounding::Stochastic { numbers, .. } => {
+                expect_len(operator, "numbers of rows", rows, *numbers)
+            }
+            Rounding::Nearest => Ok(()),
+        }
+    }
+}
 
 /// Codes that an operator makes of its result where it writes it: those that [`quantize`] would make of it, bit for bit. Where no
 /// kernel does both, they are made in a pass of their own.
@@ -103,6 +118,7 @@ impl<B: Storage> Coding<'_, B> {
         {
             Error::expect(operator, what, expected, found)?;
         }
+        self.rounding.check(operator, result.rows())?;
         expect_len(
             operator,
             "row factors of the codes",
@@ -138,6 +154,7 @@ impl<B: Storage, E: Element> Operator for QuantizeOperands<'_, B, E> {
     fn check(&self) -> Result<(), Error> {
         let operands = ["rows of x", "columns of x"];
         expect_shape(Self::NAME, operands, self.y.shape(), self.x)?;
+        self.rounding.check(Self::NAME, self.x.rows())?;
         expect_len(Self::NAME, "row scale", self.x.rows(), self.row_scale)
     }
 }

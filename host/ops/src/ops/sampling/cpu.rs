@@ -3,7 +3,7 @@
 use super::{
     CountNeighborsOperands, MarkVerticesOperands, NEIGHBORS, NeighborPolicy, PlaceMarkedOperands,
     PlaceVerticesOperands, RelabelOperands, STREAM, SampleNeighborsOperands, SamplePairsOperands,
-    SamplingOperators, TakeRowsOperands,
+    SamplingOperators, TakeCodesOperands, TakeRowsOperands,
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::{view, view_mut};
@@ -215,6 +215,26 @@ impl SamplingOperators for Cpu {
             Some(from) => to.copy_from_slice(from),
             None => to.fill(E::zeroed()),
         });
+        Ok(())
+    }
+
+    fn take_codes(&self, operands: Checked<TakeCodesOperands<'_, Self>>) -> Result<(), Error> {
+        let TakeCodesOperands {
+            codes,
+            order,
+            taken,
+        } = operands.into_inner();
+        let (words, order) = (codes.codes.buffer.read(), order.buffer.read());
+        let width = codes.stride() / size_of::<u32>();
+        let rows = words[..codes.rows() * width].chunks_exact(width.max(1));
+        let rows: Vec<&[u32]> = rows.collect();
+        let taken = taken.buffer.get_mut().chunks_exact_mut(width.max(1));
+        for (to, &row) in taken.zip(order.iter()) {
+            match rows.get(row as usize) {
+                Some(from) => to.copy_from_slice(from),
+                None => to.fill(0),
+            }
+        }
         Ok(())
     }
 }

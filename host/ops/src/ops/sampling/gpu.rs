@@ -3,7 +3,8 @@
 use super::{
     CountNeighborsOperands, Draw, Fanout, MarkVerticesOperands, NEIGHBORS, NeighborPolicy,
     PlaceMarkedOperands, PlaceVerticesOperands, Places, RelabelOperands, STREAM,
-    SampleNeighborsOperands, SamplePairsOperands, SamplingOperators, TakeRowsOperands, Total,
+    SampleNeighborsOperands, SamplePairsOperands, SamplingOperators, TakeCodesOperands,
+    TakeRowsOperands, Total,
 };
 use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, dense_config, narrow};
@@ -11,13 +12,13 @@ use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Array, Element, padded};
-use halfgnn_contract::DevicePtr;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::rng::key;
 use halfgnn_contract::sampling::{
     NeighborParams, RelabelParams, SamplePairsParams, TakeRowsParams, mark_words, neighbor_ctas,
     row_ctas, row_lanes,
 };
+use halfgnn_contract::{DevicePtr, VECTOR_BYTES};
 
 impl<D: Driver> SamplingOperators for Gpu<D> {
     fn sample_pairs(&self, operands: Checked<SamplePairsOperands<'_, Self>>) -> Result<(), Error> {
@@ -154,10 +155,12 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
         &self,
         operands: Checked<TakeRowsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        const NAME: &str = "take_rows";
         let TakeRowsOperands { rows, order, taken } = operands.into_inner();
-        let vectors = narrow(NAME, "columns", padded::<E>(taken.columns()) / E::LANES)?;
-        let lanes = row_lanes(vectors);
+        let vectors = narrow(
+            TAKE_ROWS,
+            "columns",
+            padded::<E>(taken.columns()) / E::LANES,
+        )?;
         let params = TakeRowsParams {
             rows: self.strided(rows)?,
             order: self.array(order)?,
@@ -165,14 +168,47 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             row_count: rows.rows() as u64,
             taken_count: order.len() as u64,
             vectors,
-            stride: narrow(NAME, "stride", rows.stride() / E::LANES)?,
-            lanes,
+            stride: narrow(TAKE_ROWS, "stride", rows.stride() / E::LANES)?,
+            lanes: row_lanes(vectors),
             unused: 0,
         };
-        let config = dense_config(NAME, row_ctas(params.taken_count, lanes), 1, 0)?;
-        // SAFETY: the operator checked that there is a row for each of the order, of as many columns; the kernel looks whether there
-        // is such a row to be taken.
-        unsafe { self.launch(NAME, config, &params) }
+        // SAFETY: the operator checked that there is a row for each of the order, of as many columns.
+        unsafe { self.launch_take_rows(&params) }
+    }
+
+    fn take_codes(&self, operands: Checked<TakeCodesOperands<'_, Self>>) -> Result<(), Error> {
+        let TakeCodesOperands {
+            codes,
+            order,
+            taken,
+        } = operands.into_inner();
+        let vectors = narrow(TAKE_ROWS, "columns", codes.stride() / VECTOR_BYTES as usize)?;
+        let params = TakeRowsParams {
+            rows: self.array(&codes.codes)?,
+            order: self.array(order)?,
+            taken: self.array(taken)?,
+            row_count: codes.rows() as u64,
+            taken_count: order.len() as u64,
+            vectors,
+            stride: vectors,
+            lanes: row_lanes(vectors),
+            unused: 0,
+        };
+        // SAFETY: the operator checked that there are the words of a row for each of the order.
+        unsafe { self.launch_take_rows(&params) }
+    }
+}
+
+const TAKE_ROWS: &str = "take_rows";
+
+impl<D: Driver> Gpu<D> {
+    /// # Safety
+    /// The launch contract of [`TakeRowsParams`]; the kernel looks whether there is such a row to be taken.
+    unsafe fn launch_take_rows(&self, params: &TakeRowsParams) -> Result<(), Error> {
+        let ctas = row_ctas(params.taken_count, params.lanes);
+        let config = dense_config(TAKE_ROWS, ctas, 1, 0)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.launch(TAKE_ROWS, config, params) }
     }
 }
 

@@ -16,7 +16,7 @@ pub use neighbors::{
 pub use places::{
     MarkVerticesOperands, PlaceMarkedOperands, PlaceVerticesOperands, Places, RelabelOperands,
 };
-pub use rows::{TakeRowsOperands, take_rows};
+pub use rows::{TakeCodesOperands, TakeRowsOperands, take_codes, take_rows};
 
 use super::{Checked, Operator};
 use crate::backend::{Adjacency, Storage};
@@ -158,4 +158,10 @@ pub trait SamplingOperators: Storage {
         &self,
         operands: Checked<TakeRowsOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
+
+    /// Rows of codes: see [`take_codes`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn take_codes(&self, operands: Checked<TakeCodesOperands<'_, Self>>) -> Result<(), Error>;
 }

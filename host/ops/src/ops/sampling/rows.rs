@@ -3,7 +3,7 @@
 use super::{Operator, SamplingOperators};
 use crate::backend::Storage;
 use crate::error::Error;
-use crate::ops::Checked;
+use crate::ops::{Checked, QuantizedMatrix};
 use crate::tensor::{Array, Element, Matrix};
 
 /// Row `i` of `taken` becomes the row `order[i]` of `rows`, bit for bit, or zeros where there is no such row: the features of the
@@ -19,6 +19,49 @@ pub fn take_rows<B: SamplingOperators, E: Element>(
     taken: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
     backend.take_rows(Checked::new(TakeRowsOperands { rows, order, taken })?)
+}
+
+/// Row `i` of `taken` becomes the row `order[i]` of `codes`, bit for bit, as [`take_rows`] has it of a matrix: rows of as many codes in an
+/// array by itself.
+///
+/// # Errors
+/// [`Error::Shape`] where `taken` has not the words of a row for each of `order`.
+pub fn take_codes<B: SamplingOperators>(
+    backend: &B,
+    codes: &QuantizedMatrix<B>,
+    order: &Array<B, u32>,
+    taken: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    backend.take_codes(Checked::new(TakeCodesOperands {
+        codes,
+        order,
+        taken,
+    })?)
+}
+
+/// Operands of [`take_codes`].
+#[derive(Debug)]
+pub struct TakeCodesOperands<'a, B: Storage> {
+    /// What is picked from.
+    pub codes: &'a QuantizedMatrix<B>,
+    /// Which row each of the results is.
+    pub order: &'a Array<B, u32>,
+    /// Becomes the rows.
+    pub taken: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for TakeCodesOperands<'_, B> {
+    const NAME: &'static str = "take_codes";
+
+    fn check(&self) -> Result<(), Error> {
+        let words = QuantizedMatrix::<B>::words(self.order.len(), self.codes.columns())?;
+        Error::expect(
+            Self::NAME,
+            "words of the taken rows",
+            words,
+            self.taken.len(),
+        )
+    }
 }
 
 /// Operands of [`take_rows`].
