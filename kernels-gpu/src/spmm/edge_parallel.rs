@@ -290,20 +290,11 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                         } else {
                             [0; 4]
                         };
+                        let (weights, terms) = W::four_termed::<V>(params, at, rows, columns);
+                        self.weight(params, edge).store_u32x4(weights);
                         if W::TERMED {
-                            let edges = [
-                                W::termed::<V>(params, at, rows[0], columns[0]),
-                                W::termed::<V>(params, at + 1, rows[1], columns[1]),
-                                W::termed::<V>(params, at + 2, rows[2], columns[2]),
-                                W::termed::<V>(params, at + 3, rows[3], columns[3]),
-                            ];
-                            let weights = edges.map(|(weight, _)| weight);
-                            let terms = edges.map(|(_, term)| term.to_bits());
-                            self.weight(params, edge).store_u32x4(weights);
+                            let terms = terms.map(f32::to_bits);
                             self.term(params, edge).store_u32x4(terms);
-                        } else {
-                            let weights = W::four::<V>(params, at, rows, columns);
-                            self.weight(params, edge).store_u32x4(weights);
                         }
                     }
                 } else {
