@@ -93,7 +93,7 @@ impl Ends {
             return weight;
         }
         // Word by word: as a whole the key would go through local memory. SAFETY: the caller's promise.
-        unsafe { self.dropped(of, [of.key[0], of.key[1]], weight) }
+        unsafe { self.dropped(of, || [of.key[0], of.key[1]], weight) }
     }
 
     /// [`Ends::dropout`] by `key`, where there is dropout.
@@ -101,11 +101,16 @@ impl Ends {
     /// # Safety
     /// The step is there.
     #[inline(always)]
-    pub unsafe fn dropped(&self, of: &EdgeAttention, key: [u32; 2], weight: f32) -> f32 {
+    pub unsafe fn dropped(
+        &self,
+        of: &EdgeAttention,
+        key: impl FnOnce() -> [u32; 2],
+        weight: f32,
+    ) -> f32 {
         // SAFETY: the caller's promise.
         let step = unsafe { Global::<u32>::new(of.step).read() };
         let counter = edge_dropout_counter(step, self.head, self.destination, self.source);
-        if philox_by(key, counter, wide_product)[0] < of.threshold {
+        if philox_by(key(), counter, wide_product)[0] < of.threshold {
             0.0
         } else {
             weight * of.keep_scale

@@ -272,7 +272,7 @@ unsafe fn dropped(of: &EdgeAttention, ends: [Ends; 4], weights: [f32; 4]) -> [f3
     }
     let of_edge = |i: usize| {
         // Round keys take fewer instructions than registers, for each edge anew.
-        let key = [recomputed(of.key[0]), recomputed(of.key[1])];
+        let key = || [recomputed(of.key[0]), recomputed(of.key[1])];
         // SAFETY: the caller's promise.
         unsafe { ends[i].dropped(of, key, weights[i]) }
     };
@@ -280,7 +280,7 @@ unsafe fn dropped(of: &EdgeAttention, ends: [Ends; 4], weights: [f32; 4]) -> [f3
 }
 
 /// The sign of a weight that tells edges apart and is no part of it: set where the sum of scores is not positive.
-const SIGN: u32 = 1 << 31;
+pub const SIGN: u32 = 1 << 31;
 
 /// A signed weight as that of the sum of all edges, and as that of the sum of the positive ones.
 #[inline(always)]
@@ -558,6 +558,29 @@ pub trait Accumulate<V: Vector> {
     /// The term of one more edge.
     #[inline(always)]
     fn add_term(sum: Self::Sum, _term: f32) -> Self::Sum {
+        sum
+    }
+    /// Whether weights are whole numbers, as [`Accumulate::whole_weights`] makes them of a warp's, and four edges are added at once
+    /// ([`Accumulate::add_four`]), none alone.
+    const WHOLE_WEIGHTS: bool = false;
+    /// The words of four edges in the place of their weights, which are `factor` times as large and rounded.
+    #[inline(always)]
+    fn whole_weights(weights: [u32; 4], _factor: f32) -> [u32; 4] {
+        weights
+    }
+    /// What four edges' rows of `x` are as [`Accumulate::add_four`] takes them.
+    #[inline(always)]
+    fn together(x: [Self::Input; 4]) -> [Self::Input; 4] {
+        x
+    }
+    /// Four edges' words with no weight of those whose bits are not in `edges`.
+    #[inline(always)]
+    fn weights_of(words: [u32; 4], _edges: u32) -> [u32; 4] {
+        words
+    }
+    /// Four more edges.
+    #[inline(always)]
+    fn add_four(sum: Self::Sum, _words: [u32; 4], _x: [Self::Input; 4]) -> Self::Sum {
         sum
     }
     /// The sum in float, exactly.
