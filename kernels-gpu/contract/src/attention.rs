@@ -16,7 +16,7 @@
 //!   16-byte vectors if there is more than one head.
 
 use crate::format::table;
-use crate::math::{exp, exp_below};
+use crate::math::exp;
 use crate::{DevicePtr, EntrySpec, HalfBits, param_struct};
 
 /// Edges of a row of the adjacency are those of a source: destination and source change places.
@@ -236,9 +236,9 @@ impl Softmax {
         let ahead = self.m - other.m;
         // One of the two is as it is, by the other's greater maximum the other one shrinks. A NaN makes NaN of `z`.
         let (large, small, factor) = if ahead >= 0.0 {
-            (self, other, exp_below(-ahead))
+            (self, other, exp(-ahead))
         } else {
-            (other, self, exp_below(ahead))
+            (other, self, exp(ahead))
         };
         Self {
             m: large.m,

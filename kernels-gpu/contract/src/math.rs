@@ -2,7 +2,7 @@
 //!
 //! Only additions, multiplications and divisions that round once each are used, and none is contracted.
 
-/// 2ⁿ for n in −126 ..= 127, and 0 for −127.
+/// 2ⁿ for n in −126 ..= 127.
 #[inline]
 const fn exp2i(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
@@ -18,33 +18,12 @@ pub const fn exp(x: f32) -> f32 {
     const UNDERFLOW: f32 = -104.0;
     let within = if x < UNDERFLOW { UNDERFLOW } else { x };
     let within = if within > OVERFLOW { OVERFLOW } else { within };
-    let (y, n) = reduced(within);
-    // In two factors, because 2ⁿ itself may be subnormal or too large.
-    let half = n >> 1;
-    let y = y * exp2i(half) * exp2i(n.wrapping_sub(half));
-    if x > OVERFLOW { f32::INFINITY } else { y }
-}
-
-/// [`exp`] of what is never far above zero, such as a distance from the largest: the same bits, but zero already where eˣ would be less
-/// than 2⁻¹²⁶, with eight instructions less. `x` is at most 88, or a NaN, which stays one.
-#[inline]
-pub const fn exp_below(x: f32) -> f32 {
-    // Its power of two is 2⁻¹²⁷, of which nothing is left.
-    const UNDERFLOW: f32 = -88.0;
-    let within = if x < UNDERFLOW { UNDERFLOW } else { x };
-    let (y, n) = reduced(within);
-    y * exp2i(n)
-}
-
-/// eˣ as a number from 0.7 to 1.42 and the power of two that it is multiplied by. Of a NaN the power is anything, and the number a NaN.
-#[inline(always)]
-const fn reduced(x: f32) -> (f32, i32) {
     // Adding and taking away 1.5 · 2²³ rounds to the nearest integer, and leaves it in the low bits meanwhile.
     const ROUND: f32 = 12_582_912.0;
-    let rounded = x * core::f32::consts::LOG2_E + ROUND;
+    let rounded = within * core::f32::consts::LOG2_E + ROUND;
     let n = rounded - ROUND;
     // ln 2 in two parts, the first of so few bits that n times it is exact (Cody and Waite).
-    let r = x - n * 0.693_359_4 - n * -2.121_944_4e-4;
+    let r = within - n * 0.693_359_4 - n * -2.121_944_4e-4;
     let p = 1.987_569_2e-4;
     let p = p * r + 1.398_2e-3;
     let p = p * r + 8.333_452e-3;
@@ -52,7 +31,11 @@ const fn reduced(x: f32) -> (f32, i32) {
     let p = p * r + 0.166_666_66;
     let p = p * r + 0.5;
     let y = p * (r * r) + r + 1.0;
-    (y, rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32)
+    // In two factors, because 2ⁿ itself may be subnormal or too large. Of a NaN they are anything, and y is a NaN.
+    let n = rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
+    let half = n >> 1;
+    let y = y * exp2i(half) * exp2i(n.wrapping_sub(half));
+    if x > OVERFLOW { f32::INFINITY } else { y }
 }
 
 /// eˣ − 1 within 2 ulp, also where that is next to nothing; −1 of what is far below zero. A NaN stays one.
@@ -145,29 +128,6 @@ mod tests {
         assert_eq!(exp(-65_504.0), 0.0);
         assert_eq!(exp(f32::INFINITY), f32::INFINITY);
         assert!(exp(f32::NAN).is_nan());
-    }
-
-    #[test]
-    fn exp_below_is_exp_down_to_the_smallest_normal_numbers() {
-        let mut x = -87.3f32;
-        while x < 1.0 {
-            assert_eq!(exp_below(x), exp(x), "{x}");
-            x += 0.000_73;
-        }
-        for x in [0.0, -0.0, 2.5, -87.336_54, 88.0] {
-            assert_eq!(exp_below(x), exp(x), "{x}");
-        }
-        // Where that is no normal number any more it may be zero.
-        let mut x = -87.3f32;
-        while x > -110.0 {
-            let below = exp_below(x);
-            assert!(below == exp(x) || below == 0.0 && x < -87.3, "{x}");
-            x -= 0.000_73;
-        }
-        for x in [-88.0, -104.0, -65_504.0, f32::NEG_INFINITY] {
-            assert_eq!(exp_below(x).to_bits(), 0, "{x}");
-        }
-        assert!(exp_below(f32::NAN).is_nan());
     }
 
     #[test]

@@ -12,11 +12,7 @@ use halfgnn_contract::loss::{LossParams, NO_TARGET, OUTCOMES};
 /// # Safety
 /// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
 #[inline(always)]
-pub unsafe fn loss<V: Vector<Bits = [u32; 4]>, L: ElementLoss>(
-    loss: L,
-    _: PhantomData<V>,
-    params: &LossParams,
-) {
+pub unsafe fn loss<V: Vector, L: ElementLoss>(loss: L, _: PhantomData<V>, params: &LossParams) {
     let mut total = 0.0;
     let gradient = Global::<V::Bits>::new(params.gradient);
     // SAFETY: every lane of the warp comes with the same number of rows; elements below `columns` have a target.
@@ -52,7 +48,7 @@ pub unsafe fn loss<V: Vector<Bits = [u32; 4]>, L: ElementLoss>(
 /// # Safety
 /// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
 #[inline(always)]
-pub unsafe fn count_labels<V: Vector<Bits = [u32; 4]>>(params: &LossParams) {
+pub unsafe fn count_labels<V: Vector>(params: &LossParams) {
     // SAFETY: elements below `columns` have a target and counts.
     unsafe {
         for_rows(params, |place| {

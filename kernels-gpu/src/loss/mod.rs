@@ -24,7 +24,7 @@ mod family {
                 /// # Safety
                 /// The launch contract of [`LossParams`].
                 #[inline(always)]
-                pub unsafe fn $name<V: Vector<Bits = [u32; 4]>>(params: &LossParams) {
+                pub unsafe fn $name<V: Vector>(params: &LossParams) {
                     // SAFETY: the caller's promise.
                     unsafe { $kernel(<$policy>::default(), core::marker::PhantomData::<V>, params) }
                 }

@@ -9,7 +9,7 @@ use crate::device::warp::{self, ballot, lane_id, shuffle_xor, warp_id};
 use core::marker::PhantomData;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::loss::{LossParams, NO_TARGET, OUTCOMES};
-use halfgnn_contract::math::{exp_below, ln};
+use halfgnn_contract::math::{exp, ln};
 use halfgnn_contract::optimizer::state;
 use halfgnn_contract::{DevicePtr, WARP};
 
@@ -18,7 +18,7 @@ const WARPS: u32 = THREADS_PER_CTA / WARP;
 /// # Safety
 /// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
 #[inline(always)]
-pub unsafe fn cross_entropy<V: Vector<Bits = [u32; 4]>, W: RowWeight>(
+pub unsafe fn cross_entropy<V: Vector, W: RowWeight>(
     weight: W,
     _: PhantomData<V>,
     params: &LossParams,
@@ -41,9 +41,9 @@ pub unsafe fn cross_entropy<V: Vector<Bits = [u32; 4]>, W: RowWeight>(
             let first = row.first();
             let max = row.fold(first, f32::NEG_INFINITY, f32::max);
             let max = place.all(max, f32::max);
-            let exponentials = first.map(|logit| exp_below(logit - max));
+            let exponentials = first.map(|logit| exp(logit - max));
             let sum = each::<V>(exponentials, 0.0, |sum, value| sum + value);
-            let sum = row.fold_rest(sum, |sum, logit| sum + exp_below(logit - max));
+            let sum = row.fold_rest(sum, |sum, logit| sum + exp(logit - max));
             let sum = place.all(sum, |a, b| a + b);
             let reciprocal = 1.0 / sum;
             let weight = weight.of(params, target) * place.weight(params);
@@ -56,18 +56,16 @@ pub unsafe fn cross_entropy<V: Vector<Bits = [u32; 4]>, W: RowWeight>(
                         let class = vector * V::WIDTH + i;
                         let expected = if class == target { 1.0 } else { 0.0 };
                         let value = (exponentials.get(i as usize) * reciprocal - expected) * factor;
+                        let value = if class < params.columns { value } else { 0.0 };
                         values = values.with(i as usize, value);
                         i += 1;
                     }
                 }
-                let values = V::narrow(values).to_bits();
-                let columns = row.columns(vector);
-                let filled = [0, 1, 2, 3].map(|i: usize| values[i] & columns[i]);
-                gradient.at(at).store(filled);
+                gradient.at(at).store(V::narrow(values).to_bits());
             };
             row.with_first(|at, vector| store(at, vector, exponentials));
             row.for_each_other(|at, vector| {
-                store(at, vector, row.load(at).map(|logit| exp_below(logit - max)))
+                store(at, vector, row.load(at).map(|logit| exp(logit - max)))
             });
             if target != NO_TARGET && place.lane == 0 {
                 total += (ln(sum) - (row.logit(target) - max)) * weight;
@@ -80,7 +78,7 @@ pub unsafe fn cross_entropy<V: Vector<Bits = [u32; 4]>, W: RowWeight>(
 /// # Safety
 /// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
 #[inline(always)]
-pub unsafe fn count_correct<V: Vector<Bits = [u32; 4]>>(params: &LossParams) {
+pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
     let mut correct = [0; 3];
     // SAFETY: every lane of the warp comes with the same number of rows; `row` has lanes that are there.
     unsafe {
@@ -109,7 +107,7 @@ pub unsafe fn count_correct<V: Vector<Bits = [u32; 4]>>(params: &LossParams) {
 /// # Safety
 /// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
 #[inline(always)]
-pub unsafe fn count_classes<V: Vector<Bits = [u32; 4]>>(params: &LossParams) {
+pub unsafe fn count_classes<V: Vector>(params: &LossParams) {
     // SAFETY: every lane of the warp comes with the same number of rows; classes below `columns` have counts.
     unsafe {
         for_rows(params, |place| {
@@ -364,7 +362,7 @@ pub(super) struct Row<'a, V> {
     vector: PhantomData<V>,
 }
 
-impl<'a, V: Vector<Bits = [u32; 4]>> Row<'a, V> {
+impl<'a, V: Vector> Row<'a, V> {
     #[inline(always)]
     pub(super) fn new(params: &'a LossParams, place: &'a Place) -> Self {
         Self {
@@ -409,24 +407,19 @@ impl<'a, V: Vector<Bits = [u32; 4]>> Row<'a, V> {
         self.place.at * self.params.vectors as u64 + vector as u64
     }
 
-    /// The bits of a vector's elements that are classes. Of the lane's first vector they are the same in every row.
-    #[inline(always)]
-    fn columns(&self, vector: u32) -> [u32; 4] {
-        let elements = self.params.columns.saturating_sub(vector * V::WIDTH);
-        V::from_bits([u32::MAX; 4]).first(elements).to_bits()
-    }
-
     /// The logits of the lane's first vector, to be kept in registers; -∞ where there is no such class.
     #[inline(always)]
     fn first(&self) -> V::Floats {
         let mut logits = V::Floats::ZERO.map(|_| f32::NEG_INFINITY);
         self.with_first(|at, vector| {
-            // SAFETY: `at` is a vector of the logits, which nothing writes during the launch.
-            let loaded = unsafe { Global::<V::Bits>::new(self.params.logits).at(at).read() };
-            // Padding is zeros, of which the bits of -∞ make -∞.
-            let (columns, lowest) = (self.columns(vector), V::lowest().to_bits());
-            let bits = [0, 1, 2, 3].map(|i: usize| loaded[i] | lowest[i] & !columns[i]);
-            logits = V::from_bits(bits).widen();
+            let loaded = self.load(at);
+            let mut i = 0;
+            while i < V::WIDTH {
+                if vector * V::WIDTH + i < self.params.columns {
+                    logits = logits.with(i as usize, loaded.get(i as usize));
+                }
+                i += 1;
+            }
         });
         logits
     }
