@@ -185,20 +185,41 @@ pub(crate) fn ternary<T: Lane>(op: Int3, a: u64, b: u64, c: u64) -> u64 {
         }
         Int3::Lop3(lut) => lop3(lut, a, b, c),
         Int3::Prmt(mode) => prmt(mode, a as u32, b as u32, c as u32).into(),
-        Int3::Dp4a { a_signed, b_signed } => {
-            let byte = |v: u64, i: u32, signed: bool| {
-                let v = (v >> (8 * i)) as u8;
-                if signed {
-                    i32::from(v as i8)
+        Int3::Dp2a {
+            high,
+            a_signed,
+            b_signed,
+        } => {
+            let half = |i: u32| {
+                let v = (a >> (16 * i)) as u16;
+                if a_signed {
+                    i32::from(v as i16)
                 } else {
                     i32::from(v)
                 }
             };
+            let first = if high { 2 } else { 0 };
+            let dot = (0..2)
+                .map(|i| half(i) * byte(b, first + i, b_signed))
+                .sum::<i32>();
+            u64::from((c as u32).wrapping_add(dot as u32))
+        }
+        Int3::Dp4a { a_signed, b_signed } => {
             let dot = (0..4)
                 .map(|i| byte(a, i, a_signed) * byte(b, i, b_signed))
                 .sum::<i32>();
             u64::from((c as u32).wrapping_add(dot as u32))
         }
+    }
+}
+
+/// Byte `i` of a word.
+fn byte(v: u64, i: u32, signed: bool) -> i32 {
+    let v = (v >> (8 * i)) as u8;
+    if signed {
+        i32::from(v as i8)
+    } else {
+        i32::from(v)
     }
 }
 

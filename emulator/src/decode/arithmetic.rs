@@ -143,12 +143,22 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                     .unwrap_or(PrmtMode::Index);
                 self.int3(Int3::Prmt(mode), ty, [ty; 3], ty)?
             }
-            "dp4a" => {
+            name @ ("dp2a" | "dp4a") => {
+                let high = m.take("hi");
+                if name == "dp2a" && !high && !m.take("lo") {
+                    return Err(self.error("dp2a needs .lo or .hi"));
+                }
                 let (a, b) = (self.ty_of_bits(m, 32)?, self.ty_of_bits(m, 32)?);
                 let signed = |t: Type| matches!(t, Type::Signed(_));
-                let op = Int3::Dp4a {
-                    a_signed: signed(a),
-                    b_signed: signed(b),
+                let (a_signed, b_signed) = (signed(a), signed(b));
+                let op = if name == "dp2a" {
+                    Int3::Dp2a {
+                        high,
+                        a_signed,
+                        b_signed,
+                    }
+                } else {
+                    Int3::Dp4a { a_signed, b_signed }
                 };
                 self.int3(
                     op,

@@ -70,6 +70,12 @@ pub(crate) enum Int3 {
     },
     Lop3(u8),
     Prmt(PrmtMode),
+    /// Dot product of both halfwords with two bytes, the first or the last; whether each side is signed.
+    Dp2a {
+        high: bool,
+        a_signed: bool,
+        b_signed: bool,
+    },
     /// Four-way byte dot product; whether each side is signed.
     Dp4a {
         a_signed: bool,

@@ -266,6 +266,35 @@ fn fields_of_bits() {
                 .sum()
         },
     );
+    let all = operands(&WORDS, 32, 11);
+    for (half, first) in [("lo", 0), ("hi", 2)] {
+        let name = format!("dp2a.{half}.u32.s32 d, x, y, z;");
+        check(&name, "b32", "b32", &all, |x, y, z| {
+            let bytes = (y as u32).to_le_bytes();
+            let product = |i: usize| {
+                let halfword = (x as u32 >> (16 * i)) & 0xffff;
+                (halfword as i32).wrapping_mul(i32::from(bytes[first + i] as i8))
+            };
+            u64::from(
+                (z as u32)
+                    .wrapping_add(product(0) as u32)
+                    .wrapping_add(product(1) as u32),
+            )
+        });
+        let name = format!("dp2a.{half}.s32.u32 d, x, y, z;");
+        check(&name, "b32", "b32", &all, |x, y, z| {
+            let bytes = (y as u32).to_le_bytes();
+            let product = |i: usize| {
+                let halfword = (x as u32 >> (16 * i)) as i16;
+                i32::from(halfword) * i32::from(bytes[first + i])
+            };
+            u64::from(
+                (z as u32)
+                    .wrapping_add(product(0) as u32)
+                    .wrapping_add(product(1) as u32),
+            )
+        });
+    }
     let all = operands(&WORDS, 32, 9);
     check("prmt.b32 d, x, y, z;", "b32", "b32", &all, |x, y, z| {
         let bytes = [x as u32, y as u32].map(u32::to_le_bytes).concat();

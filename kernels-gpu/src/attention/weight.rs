@@ -45,7 +45,7 @@ impl Ends {
         unsafe {
             Global::<f32>::new(of.destination)
                 .at(self.destination_at(of))
-                .read()
+                .load()
                 + self.source_score(of)
         }
     }
@@ -58,7 +58,7 @@ impl Ends {
     pub unsafe fn source_score(&self, of: &EdgeAttention) -> f32 {
         let at = self.head as u64 * of.sources as u64 + self.source as u64;
         // SAFETY: the caller's promise.
-        unsafe { Global::<f32>::new(of.source).at(at).read() }
+        unsafe { Global::<f32>::new(of.source).at(at).load() }
     }
 
     /// `α` of the edge, whose scores have this sum.
@@ -68,12 +68,19 @@ impl Ends {
     #[inline(always)]
     pub unsafe fn weight(&self, of: &EdgeAttention, sum_of_scores: f32) -> f32 {
         // SAFETY: the caller's promise.
-        let statistics: [u32; 2] = unsafe {
-            Global::new(of.statistics)
-                .at(self.destination_at(of))
-                .read()
-        };
-        attention::weight(sum_of_scores, of.slope, statistics.map(f32::from_bits))
+        attention::weight(sum_of_scores, of.slope, unsafe { self.statistics(of) })
+    }
+
+    /// `m` and `1/z` of the destination.
+    ///
+    /// # Safety
+    /// As [`Ends::sum_of_scores`], for the statistics.
+    #[inline(always)]
+    pub unsafe fn statistics(&self, of: &EdgeAttention) -> [f32; 2] {
+        let at = self.destination_at(of);
+        // SAFETY: the caller's promise.
+        let statistics: [u32; 2] = unsafe { Global::new(of.statistics).at(at).load() };
+        statistics.map(f32::from_bits)
     }
 
     /// What becomes of the edge's weight, or of a gradient of it, by dropout.
@@ -85,12 +92,25 @@ impl Ends {
         if of.flags & DROPOUT == 0 {
             return weight;
         }
+        // Word by word: as a whole the key would go through local memory. SAFETY: the caller's promise.
+        unsafe { self.dropped(of, || [of.key[0], of.key[1]], weight) }
+    }
+
+    /// [`Ends::dropout`] by `key`, where there is dropout.
+    ///
+    /// # Safety
+    /// The step is there.
+    #[inline(always)]
+    pub unsafe fn dropped(
+        &self,
+        of: &EdgeAttention,
+        key: impl FnOnce() -> [u32; 2],
+        weight: f32,
+    ) -> f32 {
         // SAFETY: the caller's promise.
         let step = unsafe { Global::<u32>::new(of.step).read() };
         let counter = edge_dropout_counter(step, self.head, self.destination, self.source);
-        // Word by word: as a whole the key would go through local memory.
-        let key = [of.key[0], of.key[1]];
-        if philox_by(key, counter, wide_product)[0] < of.threshold {
+        if philox_by(key(), counter, wide_product)[0] < of.threshold {
             0.0
         } else {
             weight * of.keep_scale

@@ -7,11 +7,12 @@ use super::policy::{Accumulate, Scaling, Weights, add};
 use super::rows::{Order, Rows, share};
 use super::sums::Sums;
 use crate::device::async_copy;
+use crate::device::float::max;
 use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x_anew};
 use crate::device::vector::{Input, Vector};
-use crate::device::warp::{lane_id, sync_warp, warp_id};
+use crate::device::warp::{lane_id, shuffle_xor, sync_warp, warp_id};
 use halfgnn_contract::spmm::{
     STAGED_END, STAGED_TAIL, SpmmParams, WARPS_PER_CTA, merge_bytes, shared, shared_bytes,
 };
@@ -52,7 +53,7 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>, O: Order>
     };
     // SAFETY: all threads of the CTA take the same way; the barriers below order the accesses to shared memory.
     unsafe {
-        let tile = Tile::<V, A::Sums>::new::<W, S, O>(params);
+        let mut tile = Tile::<V, A::Sums>::new::<W, S, O>(params);
         if block_idx_x() >= params.ctas {
             let cta = block_idx_x() - params.ctas;
             return empty::clear::<V, S, A::Sums>(params, cta, tile.load);
@@ -60,6 +61,9 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>, O: Order>
         // Before the edges, so that one wait is for both; but not where weights take all registers.
         let early = (!W::OF_ROWS).then(|| O::ask(params, tile.share));
         tile.cache_edges::<W, O>(params);
+        if A::WHOLE_WEIGHTS {
+            tile.unit = tile.round_weights::<W, A>(params);
+        }
         sync_warp();
         let asked = early.unwrap_or_else(|| O::ask(params, tile.share));
         let ended = tile.walk::<W, S, A, O>(params, asked);
@@ -86,6 +90,8 @@ struct Tile<V: Vector, T: Sums<V>> {
     load: Load,
     /// Of the addend, where there is an epilogue.
     addend_factor: f32,
+    /// What weights are multiples of, where they are whole numbers, else 1.
+    unit: f32,
     of: core::marker::PhantomData<(V, T)>,
 }
 
@@ -151,6 +157,25 @@ impl Addend for PrefetchedAddend<'_> {
     }
 }
 
+/// The largest whole weight.
+const LARGEST_WEIGHT: f32 = 65_535.0;
+
+/// Weights that are all smaller are no more than this over [`LARGEST_WEIGHT`], so that the reciprocal of that is a float.
+const SMALLEST_LARGEST: f32 = 1e-30;
+
+/// The terms with zeros for edges whose bits are not in `edges`.
+#[inline(always)]
+fn terms_of(terms: [f32; 4], edges: u32) -> [f32; 4] {
+    let of = |i: usize| if edges >> i & 1 != 0 { terms[i] } else { 0.0 };
+    [of(0), of(1), of(2), of(3)]
+}
+
+/// The terms of four more edges.
+#[inline(always)]
+fn add_terms<V: Vector, A: Accumulate<V>>(sum: A::Sum, [a, b, c, d]: [f32; 4]) -> A::Sum {
+    A::add_term(A::add_term(A::add_term(A::add_term(sum, a), b), c), d)
+}
+
 /// How a sub-warp's share ended.
 #[derive(Clone, Copy)]
 struct Ends {
@@ -184,6 +209,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             } else {
                 0.0
             },
+            unit: 1.0,
             of: core::marker::PhantomData,
         }
     }
@@ -290,20 +316,11 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                         } else {
                             [0; 4]
                         };
+                        let (weights, terms) = W::four_termed::<V>(params, at, rows, columns);
+                        self.weight(params, edge).store_u32x4(weights);
                         if W::TERMED {
-                            let edges = [
-                                W::termed::<V>(params, at, rows[0], columns[0]),
-                                W::termed::<V>(params, at + 1, rows[1], columns[1]),
-                                W::termed::<V>(params, at + 2, rows[2], columns[2]),
-                                W::termed::<V>(params, at + 3, rows[3], columns[3]),
-                            ];
-                            let weights = edges.map(|(weight, _)| weight);
-                            let terms = edges.map(|(_, term)| term.to_bits());
-                            self.weight(params, edge).store_u32x4(weights);
+                            let terms = terms.map(f32::to_bits);
                             self.term(params, edge).store_u32x4(terms);
-                        } else {
-                            let weights = W::four::<V>(params, at, rows, columns);
-                            self.weight(params, edge).store_u32x4(weights);
                         }
                     }
                 } else {
@@ -335,6 +352,67 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             if W::OF_ROWS {
                 ahead = four(next);
             }
+        }
+    }
+
+    /// The warp's weights as whole numbers, and what they are multiples of; NaN where one of them is. Of the last four
+    /// those that there are not have none.
+    ///
+    /// # Safety
+    /// After stage 1, all lanes together.
+    #[inline(always)]
+    unsafe fn round_weights<W: Weights, A: Accumulate<V, Sums = T>>(
+        &self,
+        params: &SpmmParams,
+    ) -> f32 {
+        let (base, end) = self.warp;
+        let first = base.saturating_add(lane_id() * 4);
+        let mut largest = 0.0;
+        // SAFETY: what the lane itself wrote; arrays of edges have room for all edges of a CTA, which are a multiple of four.
+        unsafe {
+            let mut edge = first;
+            while edge < end {
+                let mut i = end - edge;
+                while i < 4 {
+                    self.weight(params, edge + i).store_u32(0);
+                    if W::TERMED {
+                        self.term(params, edge + i).store_f32(0.0);
+                    }
+                    i += 1;
+                }
+                let [a, b, c, d] = self.weight(params, edge).load_u32x4().map(f32::from_bits);
+                let magnitude = max(max(a.abs(), b.abs()), max(c.abs(), d.abs()));
+                largest = max(largest, magnitude);
+                edge = edge.saturating_add(4 * WARP);
+            }
+            let mut distance = WARP / 2;
+            while distance > 0 {
+                largest = max(largest, shuffle_xor(largest, distance));
+                distance /= 2;
+            }
+            let largest = if largest < SMALLEST_LARGEST {
+                SMALLEST_LARGEST
+            } else {
+                largest
+            };
+            let factor = LARGEST_WEIGHT / largest;
+            let mut edge = first;
+            while edge < end {
+                let place = self.weight(params, edge);
+                place.store_u32x4(A::whole_weights(place.load_u32x4(), factor));
+                edge = edge.saturating_add(4 * WARP);
+            }
+            largest * (1.0 / LARGEST_WEIGHT)
+        }
+    }
+
+    /// The row's factor times what weights are multiples of.
+    #[inline(always)]
+    fn scale<A: Accumulate<V, Sums = T>>(&self, params: &SpmmParams, rows: &Rows) -> f32 {
+        if A::WHOLE_WEIGHTS {
+            rows.scale(params) * self.unit
+        } else {
+            rows.scale(params)
         }
     }
 
@@ -404,7 +482,8 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             // The next four edges, of these rows of `x`. A function in its place has conversions moved past branches.
             macro_rules! add_four {
                 ($values:expr) => {
-                    let [a, b, c, d] = $values;
+                    let values = $values;
+                    let [a, b, c, d] = values;
                     let weights = if W::WEIGHTED {
                         four(self.weight(params, edge))
                     } else {
@@ -440,8 +519,66 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     order.pass(params, IN_FLIGHT, edge, edge < end);
                 };
             }
+            // The next `count` edges at once, at most four, of these rows of `x`. A row that begins among them ends the one before, of which
+            // their first ones are: sub-warps that end rows at different edges do so together, by one copy of what ends a row.
+            macro_rules! add_together {
+                ($values:expr, $count:expr) => {
+                    let count: u32 = $count;
+                    let x = A::together($values);
+                    let mut words = self.weight(params, edge).load_u32x4();
+                    let mut terms = if W::TERMED {
+                        self.term(params, edge).load_u32x4().map(f32::from_bits)
+                    } else {
+                        [0.0; 4]
+                    };
+                    // Past the last edge there is one more start.
+                    let mut starting = order.four(segment.rows.row, [0; 4]) & ((1 << count) - 1);
+                    while starting != 0 {
+                        let before = (starting & starting.wrapping_neg()) - 1;
+                        segment.sum = A::add_four(segment.sum, A::weights_of(words, before), x);
+                        words = A::weights_of(words, !before);
+                        if W::TERMED {
+                            segment.sum = add_terms::<V, A>(segment.sum, terms_of(terms, before));
+                            terms = terms_of(terms, !before);
+                        }
+                        self.flush::<W, S, A>(params, &segment, false);
+                        let rows = O::next(params, segment.rows, 0);
+                        segment = Segment {
+                            sum: A::start(params, rows.row, self.load.index),
+                            rows,
+                            ..segment
+                        };
+                        starting &= starting - 1;
+                    }
+                    segment.sum = A::add_four(segment.sum, words, x);
+                    if W::TERMED {
+                        segment.sum = add_terms::<V, A>(segment.sum, terms);
+                    }
+                    edge += count;
+                    order.pass(params, count, edge, edge < end);
+                };
+            }
+            if A::WHOLE_WEIGHTS {
+                const { assert!(!A::WHOLE_WEIGHTS || !O::CACHES_ROWS && !S::EPILOGUE) };
+                while end - edge >= IN_FLIGHT {
+                    let columns = self.column(params, edge).load_u32x4();
+                    add_together!(columns.map(fetch), IN_FLIGHT);
+                }
+                if edge < end {
+                    // At the end of the graph. The first one's row stands for those that there are not, which have no weight.
+                    let count = end - edge;
+                    let column = |i: u32| {
+                        let edge = if i < count { edge + i } else { edge };
+                        self.column(params, edge).load_u32()
+                    };
+                    add_together!(
+                        [column(0), column(1), column(2), column(3)].map(fetch),
+                        count
+                    );
+                }
+            }
             // Shares begin at multiples of a step; no sum here leaves 32 bits.
-            if A::FOURS == 2 && !O::IN_TURN {
+            if A::FOURS == 2 && !O::IN_TURN && !A::WHOLE_WEIGHTS {
                 while end - edge >= 2 * IN_FLIGHT {
                     let columns = self.column(params, edge).load_u32x4();
                     let later = self.column(params, edge + IN_FLIGHT).load_u32x4();
@@ -455,13 +592,13 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     let columns = four(self.column(params, edge));
                     add_four!(columns.map(fetch));
                 }
-            } else {
+            } else if !A::WHOLE_WEIGHTS {
                 while edge < end & !(IN_FLIGHT - 1) {
                     let columns = four(self.column(params, edge));
                     add_four!(columns.map(fetch));
                 }
             }
-            while edge < end {
+            while !A::WHOLE_WEIGHTS && edge < end {
                 let value = fetch(self.column(params, edge).load_u32());
                 let weight = if W::WEIGHTED {
                     self.weight(params, edge).load_u32()
@@ -488,7 +625,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 order.pass(params, 1, edge, edge < end);
             }
             let open = order.goes_on(segment.rows.row);
-            let scale = segment.rows.scale(params);
+            let scale = self.scale::<A>(params, &segment.rows);
             if open && S::ATOMIC {
                 let sums = A::finish(segment.sum).leave::<S>(scale);
                 self.add_to_output(params, segment.rows.row, sums);
@@ -606,7 +743,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         segment: &Segment<A::Sum>,
         called: bool,
     ) {
-        let (row, scale) = (segment.rows.row, segment.rows.scale(params));
+        let (row, scale) = (segment.rows.row, self.scale::<A>(params, &segment.rows));
         let sums = A::finish(segment.sum).leave::<S>(scale);
         // SAFETY: the caller's promise; a row that lies inside the share is completed by nobody else.
         unsafe {

@@ -5,9 +5,10 @@ use crate::attention::weight::Ends;
 use crate::device::float::{self, mul_add};
 use crate::device::global::Global;
 use crate::device::half;
+use crate::device::registers::recomputed;
 use crate::device::thread::block_idx_z;
 use crate::device::vector::{Floats, HalfVector, Input, Vector};
-use halfgnn_contract::attention::{leaky_relu_derivative, weight};
+use halfgnn_contract::attention::{DROPOUT, EdgeAttention, leaky_relu_derivative, weight};
 use halfgnn_contract::spmm::SpmmParams;
 
 /// Where the weights of edges come from. A weight is a word as [`Vector::weights`] caches it, unless
@@ -50,6 +51,23 @@ pub trait Weights {
     /// # Safety
     /// It is an edge of the graph.
     unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, row: u32, column: u32) -> u32;
+    /// As [`Weights::four`], with their terms.
+    ///
+    /// # Safety
+    /// As [`Weights::four`].
+    #[inline(always)]
+    unsafe fn four_termed<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        rows: [u32; 4],
+        columns: [u32; 4],
+    ) -> ([u32; 4], [f32; 4]) {
+        // SAFETY: the caller's promise.
+        (
+            unsafe { Self::four::<V>(params, edge, rows, columns) },
+            [0.0; 4],
+        )
+    }
     /// The weight of one edge, and its term.
     ///
     /// # Safety
@@ -190,6 +208,17 @@ impl<const BIASED: bool> Weights for OfAttention<BIASED> {
     const IN_FLOAT: bool = true;
     const BY_HEAD: bool = true;
     #[inline(always)]
+    unsafe fn four<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        rows: [u32; 4],
+        columns: [u32; 4],
+    ) -> [u32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { four_weights::<BIASED>(params, edge, ends_of(params, rows, columns)).0 }
+            .map(f32::to_bits)
+    }
+    #[inline(always)]
     unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, row: u32, column: u32) -> u32 {
         let of = &params.attention;
         let ends = Ends::new(of, block_idx_z(), row, column);
@@ -201,8 +230,57 @@ impl<const BIASED: bool> Weights for OfAttention<BIASED> {
     }
 }
 
+/// The ends of four edges.
+#[inline(always)]
+fn ends_of(params: &SpmmParams, rows: [u32; 4], columns: [u32; 4]) -> [Ends; 4] {
+    let of = |i: usize| Ends::new(&params.attention, block_idx_z(), rows[i], columns[i]);
+    [of(0), of(1), of(2), of(3)]
+}
+
+/// Weights of edges `edge .. edge + 4`, which have these ends, and the sums of their scores. What is asked of memory is asked for all four
+/// before one is computed, and dropout is a branch of its own: within each edge it had the loads of the next wait for it.
+///
+/// # Safety
+/// The edges are edges of the graph.
+#[inline(always)]
+unsafe fn four_weights<const BIASED: bool>(
+    params: &SpmmParams,
+    edge: u64,
+    ends: [Ends; 4],
+) -> ([f32; 4], [f32; 4]) {
+    let of = &params.attention;
+    // SAFETY: planes have a number for each vertex and edge, and the host validated rows and columns.
+    unsafe {
+        let statistics = ends.map(|ends| ends.statistics(of));
+        let sums = ends.map(|ends| ends.sum_of_scores(of));
+        let biased = |i: usize| biased::<BIASED>(params, edge + i as u64, sums[i]);
+        let sums = [biased(0), biased(1), biased(2), biased(3)];
+        let of_edge = |i: usize| weight(sums[i], of.slope, statistics[i]);
+        let weights = [of_edge(0), of_edge(1), of_edge(2), of_edge(3)];
+        (dropped(of, ends, weights), sums)
+    }
+}
+
+/// What becomes of the weights of four edges by dropout.
+///
+/// # Safety
+/// As [`Ends::dropout`].
+#[inline(always)]
+unsafe fn dropped(of: &EdgeAttention, ends: [Ends; 4], weights: [f32; 4]) -> [f32; 4] {
+    if of.flags & DROPOUT == 0 {
+        return weights;
+    }
+    let of_edge = |i: usize| {
+        // Round keys take fewer instructions than registers, for each edge anew.
+        let key = || [recomputed(of.key[0]), recomputed(of.key[1])];
+        // SAFETY: the caller's promise.
+        unsafe { ends[i].dropped(of, key, weights[i]) }
+    };
+    [of_edge(0), of_edge(1), of_edge(2), of_edge(3)]
+}
+
 /// The sign of a weight that tells edges apart and is no part of it: set where the sum of scores is not positive.
-const SIGN: u32 = 1 << 31;
+pub const SIGN: u32 = 1 << 31;
 
 /// A signed weight as that of the sum of all edges, and as that of the sum of the positive ones.
 #[inline(always)]
@@ -233,6 +311,19 @@ impl<const BIASED: bool> Weights for OfSignedAttention<BIASED> {
     const IN_FLOAT: bool = true;
     const BY_HEAD: bool = true;
     #[inline(always)]
+    unsafe fn four<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        rows: [u32; 4],
+        columns: [u32; 4],
+    ) -> [u32; 4] {
+        let ends = ends_of(params, rows, columns);
+        // SAFETY: the caller's promise.
+        let (weights, sums) = unsafe { four_weights::<BIASED>(params, edge, ends) };
+        let of = |i: usize| signed(weights[i], sums[i]);
+        [of(0), of(1), of(2), of(3)]
+    }
+    #[inline(always)]
     unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, row: u32, column: u32) -> u32 {
         let of = &params.attention;
         let ends = Ends::new(of, block_idx_z(), row, column);
@@ -242,6 +333,17 @@ impl<const BIASED: bool> Weights for OfSignedAttention<BIASED> {
             signed(ends.dropout(of, ends.weight(of, sum)), sum)
         }
     }
+}
+
+/// The record of an edge's destination.
+///
+/// # Safety
+/// The launch contract; it is an edge of the graph.
+#[inline(always)]
+unsafe fn record_of(params: &SpmmParams, ends: Ends) -> [u32; 4] {
+    let at = ends.destination_at(&params.attention);
+    // SAFETY: there is a record for each vertex and head.
+    unsafe { Global::new(params.records).at(at).load() }
 }
 
 /// As [`SignedAttention`], from a record of the destination; an edge's term is `leaky' · α · v`, not dropped, with the
@@ -260,6 +362,33 @@ impl<const BIASED: bool> Weights for OfAttentionGradient<BIASED> {
     const IN_FLOAT: bool = true;
     const BY_HEAD: bool = true;
     const TERMED: bool = true;
+    /// As [`four_weights`] has it.
+    #[inline(always)]
+    unsafe fn four_termed<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        rows: [u32; 4],
+        columns: [u32; 4],
+    ) -> ([u32; 4], [f32; 4]) {
+        let of = &params.attention;
+        let ends = ends_of(params, rows, columns);
+        // SAFETY: planes have a number for each vertex, records one as well, and the host validated rows and columns.
+        unsafe {
+            let records = ends.map(|ends| record_of(params, ends).map(f32::from_bits));
+            let sources = ends.map(|ends| ends.source_score(of));
+            let sum =
+                |i: usize| biased::<BIASED>(params, edge + i as u64, records[i][2] + sources[i]);
+            let sums = [sum(0), sum(1), sum(2), sum(3)];
+            let alpha = |i: usize| weight(sums[i], of.slope, [records[i][0], records[i][1]]);
+            let alphas = [alpha(0), alpha(1), alpha(2), alpha(3)];
+            let term =
+                |i: usize| leaky_relu_derivative(sums[i], of.slope) * alphas[i] * records[i][3];
+            let terms = [term(0), term(1), term(2), term(3)];
+            let weights = dropped(of, ends, alphas);
+            let signed = |i: usize| signed(weights[i], sums[i]);
+            ([signed(0), signed(1), signed(2), signed(3)], terms)
+        }
+    }
     #[inline(always)]
     unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, row: u32, column: u32) -> u32 {
         // SAFETY: the caller's promise.
@@ -276,9 +405,7 @@ impl<const BIASED: bool> Weights for OfAttentionGradient<BIASED> {
         let ends = Ends::new(of, block_idx_z(), row, column);
         // SAFETY: planes have a number for each vertex, records one as well, and the host validated rows and columns.
         unsafe {
-            let record: [u32; 4] = Global::new(params.records)
-                .at(ends.destination_at(of))
-                .read();
+            let record: [u32; 4] = record_of(params, ends);
             let [m, reciprocal_z, l, v] = record.map(f32::from_bits);
             let sum = biased::<BIASED>(params, edge, l + ends.source_score(of));
             let alpha = weight(sum, of.slope, [m, reciprocal_z]);
@@ -431,6 +558,29 @@ pub trait Accumulate<V: Vector> {
     /// The term of one more edge.
     #[inline(always)]
     fn add_term(sum: Self::Sum, _term: f32) -> Self::Sum {
+        sum
+    }
+    /// Whether weights are whole numbers, as [`Accumulate::whole_weights`] makes them of a warp's, and four edges are added at once
+    /// ([`Accumulate::add_four`]), none alone.
+    const WHOLE_WEIGHTS: bool = false;
+    /// The words of four edges in the place of their weights, which are `factor` times as large and rounded.
+    #[inline(always)]
+    fn whole_weights(weights: [u32; 4], _factor: f32) -> [u32; 4] {
+        weights
+    }
+    /// What four edges' rows of `x` are as [`Accumulate::add_four`] takes them.
+    #[inline(always)]
+    fn together(x: [Self::Input; 4]) -> [Self::Input; 4] {
+        x
+    }
+    /// Four edges' words with no weight of those whose bits are not in `edges`.
+    #[inline(always)]
+    fn weights_of(words: [u32; 4], _edges: u32) -> [u32; 4] {
+        words
+    }
+    /// Four more edges.
+    #[inline(always)]
+    fn add_four(sum: Self::Sum, _words: [u32; 4], _x: [Self::Input; 4]) -> Self::Sum {
         sum
     }
     /// The sum in float, exactly.

@@ -1,10 +1,11 @@
 //! Sums of rows of 8-bit codes, over the scales of their columns: exact in integers where edges have no weights, else in float.
 
-use super::policy::{Accumulate, Weights, both_weights};
+use super::policy::{Accumulate, SIGN, Weights, both_weights};
 use super::sums::{Both, Quantized, QuantizedBoth, Sums};
 use crate::device::code::{Code, Codes, E4m3, Int8};
 use crate::device::float::mul_add;
-use crate::device::vector::{Floats, Vector};
+use crate::device::integer::{bytes_of, dot_of_high, dot_of_low, transposed};
+use crate::device::vector::{Floats, Input, Vector};
 use halfgnn_contract::quantize::INT8_ZERO;
 
 /// int8 in integers: two sums of 16 bits in a register, and how many codes each has, since a code is [`INT8_ZERO`] too large. A
@@ -119,11 +120,10 @@ impl<C: Code, V: Vector<Floats = [f32; 8]>> Accumulate<V> for CodesInFloat<C> {
     }
 }
 
-/// Two sums of codes in float, as [`BothInFloat`](super::policy::BothInFloat) has of elements.
+/// Two sums of codes in float, as [`BothInFloat`](super::policy::BothInFloat) has of elements. Four rows are under way, not eight as in one
+/// sum: beside sixteen sums a lane has no registers for the others, and a quarter fewer warps cost more than they gain.
 pub struct BothOfCodes<C>(core::marker::PhantomData<C>);
 
-/// Of int8.
-pub type BothOfInt8 = BothOfCodes<Int8>;
 /// Of e4m3.
 pub type BothOfE4m3 = BothOfCodes<E4m3>;
 
@@ -131,7 +131,6 @@ impl<C: Code, V: Vector<Floats = [f32; 8]>> Accumulate<V> for BothOfCodes<C> {
     type Input = Codes<C>;
     type Sum = Both<V>;
     type Sums = QuantizedBoth<V>;
-    const FOURS: u32 = 2;
     #[inline(always)]
     fn zero() -> Both<V> {
         Sums::zero()
@@ -171,6 +170,104 @@ impl<C: Code, V: Vector<Floats = [f32; 8]>> Accumulate<V> for BothOfCodes<C> {
             all: sum.all.map(|value| value * C::UNIT),
             positive: sum.positive.map(|value| value * C::UNIT),
             ..sum
+        })
+    }
+}
+
+/// Two sums of int8 in integers, of all edges and of those of positive sign: weights are whole numbers of 16 bits, and four edges of a
+/// column take two instructions a sum ([`dot_of_low`]), where floats take eight and widen each code before.
+///
+/// 256 edges of a sub-warp are less than 2³¹: 256 · 65,535 · 127.
+pub struct BothOfInt8;
+
+/// The sums of a batch, over the unit of the warp's weights.
+#[derive(Clone, Copy)]
+pub struct WholeSums {
+    all: [u32; 8],
+    positive: [u32; 8],
+    term: f32,
+}
+
+/// Four codes with their signs as bytes have them.
+const SIGNS: u32 = INT8_ZERO * 0x0101_0101;
+
+impl<V: Vector<Floats = [f32; 8]>> Accumulate<V> for BothOfInt8 {
+    type Input = Codes<Int8>;
+    type Sum = WholeSums;
+    type Sums = QuantizedBoth<V>;
+    const WHOLE_WEIGHTS: bool = true;
+    #[inline(always)]
+    fn zero() -> WholeSums {
+        WholeSums {
+            all: [0; 8],
+            positive: [0; 8],
+            term: 0.0,
+        }
+    }
+    #[inline(always)]
+    fn add(sum: WholeSums, _: Codes<Int8>) -> WholeSums {
+        sum
+    }
+    #[inline(always)]
+    fn add_weighted<W: Weights>(sum: WholeSums, _: u32, _: Codes<Int8>) -> WholeSums {
+        sum
+    }
+    #[inline(always)]
+    fn add_scaled<W: Weights>(sum: WholeSums, _: u32, _: f32, _: Codes<Int8>) -> WholeSums {
+        sum
+    }
+    #[inline(always)]
+    fn add_term(sum: WholeSums, term: f32) -> WholeSums {
+        WholeSums {
+            term: sum.term + term,
+            ..sum
+        }
+    }
+    /// Two weights a word: of all edges, and with zeros for those of negative sign.
+    #[inline(always)]
+    fn whole_weights(weights: [u32; 4], factor: f32) -> [u32; 4] {
+        // Adding 2²³ rounds, and leaves the number in the low bits.
+        let all = weights
+            .map(|weight| (mul_add(f32::from_bits(weight & !SIGN), factor, 8_388_608.0)).to_bits());
+        let positive = |i: usize| all[i] & !((weights[i] as i32 >> 31) as u32);
+        [
+            bytes_of::<0x5410>(all[0], all[1]),
+            bytes_of::<0x5410>(all[2], all[3]),
+            bytes_of::<0x5410>(positive(0), positive(1)),
+            bytes_of::<0x5410>(positive(2), positive(3)),
+        ]
+    }
+    #[inline(always)]
+    fn weights_of([a, b, c, d]: [u32; 4], edges: u32) -> [u32; 4] {
+        let both = |edges: u32| (edges & 1 | (edges & 2) << 15) * 0xffff;
+        let (first, last) = (both(edges), both(edges >> 2));
+        [a & first, b & last, c & first, d & last]
+    }
+    #[inline(always)]
+    fn together(x: [Codes<Int8>; 4]) -> [Codes<Int8>; 4] {
+        let columns = |word: usize| transposed(x.map(|codes| codes.words[word] ^ SIGNS));
+        let ([a, b, c, d], [e, f, g, h]) = (columns(0), columns(1));
+        [[a, b], [c, d], [e, f], [g, h]].map(Input::from_bits)
+    }
+    #[inline(always)]
+    fn add_four(mut sum: WholeSums, words: [u32; 4], x: [Codes<Int8>; 4]) -> WholeSums {
+        let [a, b, c, d] = words;
+        let mut i = 0;
+        while i < 8 {
+            let column = x[i / 2].words[i % 2];
+            sum.all[i] = dot_of_high(b, column, dot_of_low(a, column, sum.all[i]));
+            sum.positive[i] = dot_of_high(d, column, dot_of_low(c, column, sum.positive[i]));
+            i += 1;
+        }
+        sum
+    }
+    #[inline(always)]
+    fn finish(sum: WholeSums) -> QuantizedBoth<V> {
+        let float = |value: u32| value as i32 as f32;
+        QuantizedBoth(Both {
+            all: sum.all.map(float),
+            positive: sum.positive.map(float),
+            term: sum.term,
         })
     }
 }

@@ -56,6 +56,9 @@ fn arithmetic() -> Vec<Case> {
     for a in ["u32", "s32"] {
         for b in ["u32", "s32"] {
             cases.push(Case::new(format!("dp4a.{a}.{b}"), &[word; 3], 4));
+            for half in ["lo", "hi"] {
+                cases.push(Case::new(format!("dp2a.{half}.{a}.{b}"), &[word; 3], 4));
+            }
         }
     }
     cases

@@ -112,7 +112,9 @@ pub fn attention_pair<B: SpmmOperators, E: Element>(
     backend.attention_pair(Checked::new(operands)?)
 }
 
-/// [`attention_pair`] of a matrix of 8-bit codes, as [`quantized_spmm`](super::quantized_spmm) is of an SpMM.
+/// [`attention_pair`] of a matrix of 8-bit codes, as [`quantized_spmm`](super::quantized_spmm) is of an SpMM. On a card the two sums of
+/// int8 are made in integers, by weights that are rounded to multiples of what the largest of a warp's is over 65,535: a NaN among them makes
+/// NaNs of the rows that the warp has.
 ///
 /// # Errors
 /// As [`attention_pair`], and [`Error::Unsupported`] for outputs in float.
