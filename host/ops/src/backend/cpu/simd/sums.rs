@@ -77,14 +77,14 @@ impl<E: Element, T: Total> RowSums<'_, E, T> {
             let ahead = self.rows.get(start + AHEAD..).unwrap_or_default();
             let last = x.len().checked_sub(width).expect("rows of such a width");
             let mut sums = [simd.splat_f32s(0.0); N];
-            for i in 0..batch.len() {
-                if let Some(&row) = ahead.get(i) {
-                    let row = x.as_ptr().wrapping_add(row as usize * stride + at);
+            for (i, &row) in batch.iter().enumerate() {
+                if let Some(&next) = ahead.get(i) {
+                    let next = x.as_ptr().wrapping_add(next as usize * stride + at);
                     for line in 0..(width * size_of::<E>()).div_ceil(LINE) {
-                        lanes.prefetch(row.cast::<u8>().wrapping_add(line * LINE));
+                        lanes.prefetch(next.cast::<u8>().wrapping_add(line * LINE));
                     }
                 }
-                let first = batch[i] as usize * stride + at;
+                let first = row as usize * stride + at;
                 assert!(first <= last, "a row of the matrix");
                 // SAFETY: `first + width` is at most `x.len()`, by the assertion and what `last` is.
                 let row = unsafe { x.get_unchecked(first..first + width) };
