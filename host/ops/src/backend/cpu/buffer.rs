@@ -2,14 +2,17 @@
 
 use crate::backend::Tracked;
 use crate::driver::DriverError;
-use bytemuck::Pod;
+use bytemuck::{Pod, Zeroable};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// Sixteen bytes: rows of a matrix start at multiples of it, so they start at aligned addresses.
-type Line = u128;
+/// A line of the cache. Rows of a matrix begin at multiples of 16 bytes; those that are whole lines so take no more lines than they fill, and
+/// no vector of them lies in two.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
 
 /// Bytes of a buffer.
 enum Memory {
@@ -73,7 +76,7 @@ impl<T: Pod> Buffer<T> {
                 call: "malloc",
                 reason: format!("the machine has no {asked} bytes of memory"),
             })?;
-        lines.resize(count, 0);
+        lines.resize(count, Line::zeroed());
         Ok(Self {
             memory: RwLock::new(Memory::Owned(lines)),
             len,
@@ -195,6 +198,17 @@ mod tests {
         assert_eq!(start, [5, 6]);
         drop(buffer);
         assert_eq!(ledger.report().current[MemoryKind::Graph as usize], 0);
+    }
+
+    #[test]
+    fn buffers_begin_with_a_line_of_the_cache() {
+        let ledger = Ledger::default();
+        // Several, since one might by chance; large ones are memory of the system's, which do not.
+        for len in [1, 3, 40, 5_000, 300_000, 1 << 20] {
+            let track = |bytes| ledger.track(bytes, MemoryKind::Features);
+            let mut buffer = Buffer::<u16>::zeroed(len, track).unwrap();
+            assert_eq!(buffer.get_mut().as_ptr().addr() % 64, 0, "{len} halves");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! that is not finite is not zero, so the second operand must be finite.
 
 use crate::backend::cpu::Instructions;
-use crate::backend::cpu::simd::{self, Kernel, Lanes, RowSums, WeightedSums};
+use crate::backend::cpu::simd::{self, InPlace, Kernel, Lanes, RowSums, WeightedSums};
 use crate::tensor::Element;
 
 /// Elements of which one may be other than zero: a product of which fewer are zero is faster as a dense one.
@@ -165,9 +165,11 @@ impl Kernel for Product<'_> {
             let row_sums = RowSums {
                 x: self.b,
                 stride: self.stride,
-                rows: &rows[terms.clone()],
+                rows: &rows[terms.start..],
+                count: terms.len(),
+                batch: usize::MAX,
                 factor: 1.0,
-                merged: &mut padded,
+                total: InPlace(&mut padded),
             };
             let mut row_sums = WeightedSums {
                 sums: row_sums,

@@ -14,7 +14,7 @@ mod x86;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::Neon;
-pub(crate) use sums::{PlainSums, RowSums, WeightedSums};
+pub(crate) use sums::{InPlace, PlainSums, RowSums, Total, WeightedSums};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512};
 
@@ -42,6 +42,10 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
 
     /// Half as many lanes; at four lanes itself.
     fn narrower(self) -> Self::Narrower;
+
+    /// Asks for the memory at an address, which need be none. Nothing where that cannot be asked for.
+    #[inline(always)]
+    fn prefetch(self, _address: *const u8) {}
 
     /// The bits of as many halves as there are lanes, widened.
     fn widen_halves(self, halves: &[u16]) -> Floats<Self>;

@@ -7,8 +7,8 @@ use super::{Floats, Lanes, read, write};
 use pulp::core_arch::x86::F16c;
 use pulp::x86::{V2, V3, V4};
 use std::arch::x86_64::{
-    __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _mm_cvtph_ps, _mm_cvtps_ph, _mm256_cvtph_ps,
-    _mm256_cvtps_ph,
+    __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_cvtph_ps, _mm_cvtps_ph,
+    _mm256_cvtph_ps, _mm256_cvtps_ph,
 };
 
 pulp::simd_type!({
@@ -96,6 +96,11 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        self.v4.sse._mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+
+    #[inline(always)]
     fn widen_halves(self, halves: &[u16]) -> Floats<Self> {
         let halves: __m256i = read(halves);
         pulp::cast(self.v4.avx512f._mm512_cvtph_ps(halves))
@@ -173,6 +178,11 @@ impl Lanes for Eight {
     }
 
     #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        self.v3.sse._mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+
+    #[inline(always)]
     fn widen_halves(self, halves: &[u16]) -> Floats<Self> {
         let F16c { .. } = self.f16c;
         let halves: __m128i = read(halves);
@@ -213,6 +223,11 @@ impl Lanes for Four {
     #[inline(always)]
     fn narrower(self) -> Self {
         self
+    }
+
+    #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        self.v2.sse._mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
 
     #[inline(always)]

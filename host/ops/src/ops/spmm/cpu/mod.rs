@@ -414,6 +414,22 @@ trait Summation<E: Element>: Copy {
         merged: &mut [f32],
     );
 
+    /// Writes the complete row of `chunk`; `merged` is room for a row of floats.
+    #[inline(always)]
+    fn row(
+        self,
+        operands: &Operands<'_, E>,
+        plan: Plan,
+        chunk: Chunk,
+        room: &mut Self::Room,
+        merged: &mut [f32],
+        y: &mut [E],
+    ) {
+        let row = chunk.row;
+        self.chunk(operands, plan, chunk, room, merged);
+        self.finish(operands, row, room, merged, y);
+    }
+
     /// Leaves the largest product of each column of `chunk`, NaN where one is, times the factor, in `merged`.
     fn largest(
         self,
@@ -464,18 +480,23 @@ impl<E: Element> Rows<'_, E> {
             let edges = operands.offsets[row] as usize..operands.offsets[row + 1] as usize;
             let factor = operands.row_scale.map_or(1.0, |scale| scale[row]) * operands.scale;
             let whole = Chunk { row, edges, factor };
-            if whole.edges.is_empty() {
-                merged.fill(0.0);
-            } else if operands.aggregation == Aggregation::Max {
-                summation.largest(operands, whole, &mut room, &mut merged);
-            } else if whole.edges.len() <= self.plan.chunk() {
-                summation.chunk(operands, self.plan, whole, &mut room, &mut merged);
+            let is_largest = operands.aggregation == Aggregation::Max;
+            if !is_largest && whole.edges.len() <= self.plan.chunk() {
+                summation.row(operands, self.plan, whole, &mut room, &mut merged, y);
             } else {
-                sum_long_row(operands, self.plan, self.instructions, whole, &mut merged);
+                if whole.edges.is_empty() {
+                    merged.fill(0.0);
+                } else if is_largest {
+                    summation.largest(operands, whole, &mut room, &mut merged);
+                } else {
+                    sum_long_row(operands, self.plan, self.instructions, whole, &mut merged);
+                }
+                summation.finish(operands, row, &mut room, &mut merged, y);
             }
-            summation.finish(operands, row, &mut room, &mut merged, y);
-            // Infinite factors and NaN weights reach zeros that are not elements.
-            y[features..].fill(E::zeroed());
+            if features < stride {
+                // Infinite factors and NaN weights reach zeros that are not elements.
+                y[features..].fill(E::zeroed());
+            }
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{BATCH_EDGES, Chunk, Operands, Plan, Summation, Weights};
 use crate::backend::cpu::simd::{
-    self, Floats, Lanes, MOST_LANES, PlainSums, RowSums, Step, WeightedSums, load, store, sweep,
+    self, Floats, InPlace, Lanes, MOST_LANES, PlainSums, RowSums, Step, Total, WeightedSums, load,
+    store, sweep,
 };
 use crate::ops::edge_plane;
 use crate::tensor::Element;
@@ -14,12 +15,12 @@ use std::ops::Range;
 pub(super) struct Vectors<L>(pub(super) L);
 
 impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
-    /// The weights of a batch.
+    /// The weights of a chunk's edges.
     type Room = Vec<f32>;
 
     #[inline(always)]
     fn room(self, _: &Operands<'_, E>) -> Vec<f32> {
-        vec![0.0; BATCH_EDGES]
+        Vec::new()
     }
 
     #[inline(always)]
@@ -31,35 +32,23 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
         weights: &mut Vec<f32>,
         merged: &mut [f32],
     ) {
-        let Chunk { row, edges, factor } = chunk;
-        let width = operands.stride / operands.heads;
-        let (x, stride) = operands.x.elements();
         merged.fill(0.0);
-        let mut start = edges.start;
-        while start < edges.end {
-            let batch = start..edges.end.min(start + BATCH_EDGES);
-            start = batch.end;
-            let columns = &operands.columns[batch.clone()];
-            let sums = RowSums {
-                x,
-                stride,
-                rows: columns,
-                factor,
-                merged: &mut *merged,
-            };
-            if let Weights::Ones = operands.weights {
-                sweep(self.0, 0, operands.stride, &mut PlainSums(sums));
-                continue;
-            }
-            let mut sums = WeightedSums {
-                sums,
-                weights: &mut weights[..batch.len()],
-            };
-            for head in 0..operands.heads {
-                operands.weigh(self.0, row, batch.clone(), head, sums.weights);
-                sweep(self.0, head * width, (head + 1) * width, &mut sums);
-            }
-        }
+        self.sums(operands, chunk, weights, InPlace(merged));
+    }
+
+    /// What is summed up does not leave the registers before it is complete.
+    #[inline(always)]
+    fn row(
+        self,
+        operands: &Operands<'_, E>,
+        _: Plan,
+        chunk: Chunk,
+        weights: &mut Vec<f32>,
+        _: &mut [f32],
+        y: &mut [E],
+    ) {
+        let complete = Complete(Finish::new(operands, chunk.row, y));
+        self.sums(operands, chunk, weights, complete);
     }
 
     #[inline(always)]
@@ -74,6 +63,7 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
         let width = operands.stride / operands.heads;
         let (x, stride) = operands.x.elements();
         merged.fill(f32::NEG_INFINITY);
+        weights.resize(BATCH_EDGES, 0.0);
         let mut start = edges.start;
         while start < edges.end {
             let batch = start..edges.end.min(start + BATCH_EDGES);
@@ -104,18 +94,52 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
         merged: &mut [f32],
         y: &mut [E],
     ) {
-        let addend = operands.epilogue.addend.as_ref().map(|addend| {
-            let values = &addend.values[row * addend.stride..][..operands.stride];
-            (addend.factor_of(row), values)
-        });
-        let mut finish = Finish {
-            addend,
-            bias: operands.epilogue.bias.as_deref(),
-            relu: operands.epilogue.relu,
+        let mut finish = FinishMerged {
+            finish: Finish::new(operands, row, y),
             merged,
-            y,
         };
         sweep(self.0, 0, operands.stride, &mut finish);
+    }
+}
+
+impl<L: Lanes> Vectors<L> {
+    /// Adds the scaled sum of a chunk to what `total` begins with.
+    #[inline(always)]
+    fn sums<E: Element, T: Total>(
+        self,
+        operands: &Operands<'_, E>,
+        chunk: Chunk,
+        weights: &mut Vec<f32>,
+        total: T,
+    ) {
+        let Chunk { row, edges, factor } = chunk;
+        let (x, stride) = operands.x.elements();
+        let sums = RowSums {
+            x,
+            stride,
+            rows: &operands.columns[edges.start..],
+            count: edges.len(),
+            batch: BATCH_EDGES,
+            factor,
+            total,
+        };
+        if let Weights::Ones = operands.weights {
+            sweep(self.0, 0, operands.stride, &mut PlainSums(sums));
+            return;
+        }
+        if weights.len() < edges.len() {
+            weights.resize(edges.len(), 0.0);
+        }
+        let mut sums = WeightedSums { sums, weights };
+        let width = operands.stride / operands.heads;
+        for head in 0..operands.heads {
+            for start in edges.clone().step_by(BATCH_EDGES) {
+                let batch = start..edges.end.min(start + BATCH_EDGES);
+                let weights = &mut sums.weights[start - edges.start..][..batch.len()];
+                operands.weigh(self.0, row, batch, head, weights);
+            }
+            sweep(self.0, head * width, (head + 1) * width, &mut sums);
+        }
     }
 }
 
@@ -206,30 +230,87 @@ struct Finish<'a, E> {
     addend: Option<(f32, &'a [E])>,
     bias: Option<&'a [f32]>,
     relu: bool,
-    merged: &'a [f32],
     y: &'a mut [E],
 }
 
-impl<E: Element> Step for Finish<'_, E> {
+impl<'a, E: Element> Finish<'a, E> {
+    #[inline(always)]
+    fn new(operands: &'a Operands<'_, E>, row: usize, y: &'a mut [E]) -> Self {
+        let epilogue = &operands.epilogue;
+        Self {
+            addend: epilogue.addend.as_ref().map(|addend| {
+                let values = &addend.values[row * addend.stride..][..operands.stride];
+                (addend.factor_of(row), values)
+            }),
+            bias: epilogue.bias.as_deref(),
+            relu: epilogue.relu,
+            y,
+        }
+    }
+
+    /// Whether sums are only rounded.
+    #[inline(always)]
+    fn is_none(&self) -> bool {
+        self.addend.is_none() && self.bias.is_none() && !self.relu
+    }
+
+    /// Writes the elements from `at` on, whose sums are `sum`.
+    #[inline(always)]
+    fn write<L: Lanes>(&mut self, lanes: L, at: usize, mut sum: Floats<L>) {
+        let simd = lanes.simd();
+        if let Some((factor, row)) = self.addend {
+            let product = simd.mul_f32s(simd.splat_f32s(factor), load(lanes, &row[at..]));
+            sum = simd.add_f32s(product, sum);
+        }
+        if let Some(bias) = self.bias {
+            sum = simd.add_f32s(sum, load_padded(lanes, bias, at));
+        }
+        if self.relu {
+            let zero = simd.splat_f32s(0.0);
+            // Not `max`, which would make a zero of a NaN.
+            sum = simd.select_f32s(simd.less_than_f32s(sum, zero), zero, sum);
+        }
+        store(lanes, sum, &mut self.y[at..]);
+    }
+}
+
+/// A row that is complete when it has been summed up.
+struct Complete<'a, E>(Finish<'a, E>);
+
+impl<E: Element> Total for Complete<'_, E> {
+    #[inline(always)]
+    fn start<L: Lanes, const N: usize>(&self, lanes: L, _: usize) -> [Floats<L>; N] {
+        [lanes.simd().splat_f32s(0.0); N]
+    }
+
+    #[inline(always)]
+    fn finish<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize, sums: [Floats<L>; N]) {
+        if self.0.is_none() {
+            let y = &mut self.0.y[at..][..N * L::LANES];
+            for (i, &sum) in sums.iter().enumerate() {
+                store(lanes, sum, &mut y[i * L::LANES..]);
+            }
+            return;
+        }
+        for (i, &sum) in sums.iter().enumerate() {
+            self.0.write(lanes, at + i * L::LANES, sum);
+        }
+    }
+}
+
+/// A row whose sums are `merged`.
+struct FinishMerged<'a, E> {
+    finish: Finish<'a, E>,
+    merged: &'a [f32],
+}
+
+impl<E: Element> Step for FinishMerged<'_, E> {
     #[inline(always)]
     fn step<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize) {
-        let simd = lanes.simd();
         for i in 0..N {
             let at = at + i * L::LANES;
-            let mut sum = load(lanes, &self.merged[at..]);
-            if let Some((factor, row)) = self.addend {
-                let product = simd.mul_f32s(simd.splat_f32s(factor), load(lanes, &row[at..]));
-                sum = simd.add_f32s(product, sum);
-            }
-            if let Some(bias) = self.bias {
-                sum = simd.add_f32s(sum, load_padded(lanes, bias, at));
-            }
-            if self.relu {
-                let zero = simd.splat_f32s(0.0);
-                // Not `max`, which would make a zero of a NaN.
-                sum = simd.select_f32s(simd.less_than_f32s(sum, zero), zero, sum);
-            }
-            store(lanes, sum, &mut self.y[at..]);
+            self.finish
+                .write(lanes, at, load(lanes, &self.merged[at..]));
         }
     }
 }
