@@ -310,6 +310,9 @@ impl<'a, B: Backend, E: Element> OutputGradient<'a, B, E> {
     }
 }
 
+/// A gradient and the weights that it goes back through.
+pub type GradientProduct<'a, B, E> = (&'a Matrix<B, E>, &'a Matrix<B, E>);
+
 /// Where the gradient of a layer's input goes, where it is wanted: the last operator of a backward pass writes it by
 /// [`InputGradient::product`], which also undoes the ReLU and the dropout before the layer, or into
 /// [`InputGradient::matrix`].
@@ -442,7 +445,7 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
     pub fn two_products(
         &mut self,
         at: &mut Context<'_, B, E>,
-        [first, second]: [(&Matrix<B, E>, &Matrix<B, E>); 2],
+        [first, second]: [GradientProduct<'_, B, E>; 2],
     ) -> Result<(), Error> {
         if !self.wanted {
             return Ok(());
@@ -454,7 +457,7 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
             ..Epilogue::default()
         };
         // Of a sum that is let through, each part is.
-        let product = |(d, weight): (&Matrix<B, E>, &Matrix<B, E>), c: &mut Matrix<B, E>| {
+        let product = |(d, weight): GradientProduct<'_, B, E>, c: &mut Matrix<B, E>| {
             let fusion = MatmulFusion {
                 positive: gradient_factor.map(|_| x),
                 ..MatmulFusion::default()

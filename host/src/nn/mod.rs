@@ -54,7 +54,7 @@ pub(crate) use decoder::WIDTH as EDGE_WIDTH;
 pub use decoder::{Bilinear, Decoder, LinkDecoder, Mlp};
 pub use dense::Dense;
 pub use edge_features::{EdgeData, EdgeFeatures, PreparedGraph};
-pub use fusion::{InputGradient, Output, OutputGradient};
+pub use fusion::{GradientProduct, InputGradient, Output, OutputGradient};
 pub use gat::{Gat, GatLayer};
 pub use gatv2::{GatV2, GatV2Layer};
 pub use gcn::{Gcn, GcnLayer};
