@@ -352,6 +352,7 @@ fn plan(
             args.placement.pieces != PieceCount::Auto && policy.is_none(),
         ),
         ("--messages", model.messages.is_some()),
+        ("--store", model.store.is_some()),
         (
             "--hidden-norm pair or graph",
             model.hidden_norm.wants_whole_graphs() && policy != Some(&SamplingPolicy::Graphs),

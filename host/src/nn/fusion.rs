@@ -5,6 +5,7 @@
 //! the same results in more passes: what its operators did not do on their way, `finish` does.
 
 use super::aggregation::Sending;
+use super::codes::LayerInput;
 use super::messages::Messages;
 use super::{Aggregation, Context, Propagation};
 use crate::backend::Backend;
@@ -264,6 +265,30 @@ impl<'a, B: Backend, E: Element> OutputGradient<'a, B, E> {
         ops::matmul_fused(backend, Form::TN, x, d, &epilogue, fusion, gradient)
     }
 
+    /// `gradient = factor · xᵀ · d`, of the input of the layer, of which only the rows of the destinations count.
+    ///
+    /// # Errors
+    /// Those of [`OutputGradient::weight_gradient`] and [`ops::quantized_matmul`].
+    pub(super) fn weight_gradient_of(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: LayerInput<'_, B, E>,
+        gradient: &mut Matrix<B, f32>,
+    ) -> Result<(), Error> {
+        match x {
+            LayerInput::Elements(x) => {
+                let own = at.own_rows(x)?;
+                self.weight_gradient(1.0, None, &own, gradient)?;
+                at.give_rows(own);
+                Ok(())
+            }
+            LayerInput::Codes(x) => {
+                let sums = self.column_sums.take();
+                ops::quantized_matmul(self.backend, x, self.d, 1.0, sums, gradient)
+            }
+        }
+    }
+
     fn sum_columns(&mut self) -> Result<(), Error> {
         match self.column_sums.take() {
             Some(sums) => ops::column_sums(self.backend, self.d, sums),
@@ -283,7 +308,7 @@ impl<'a, B: Backend, E: Element> OutputGradient<'a, B, E> {
 #[derive(Debug)]
 pub struct InputGradient<'a, B: Backend, E: Element> {
     wanted: bool,
-    x: &'a Matrix<B, E>,
+    x: LayerInput<'a, B, E>,
     /// The factor of what ReLU and dropout before the layer let through, which is where `x` is positive.
     gradient_factor: Option<f32>,
     dx: Option<Matrix<B, E>>,
@@ -302,7 +327,7 @@ pub(super) struct Sent<'a, B: Backend> {
 impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
     pub(super) fn new(
         wanted: bool,
-        x: &'a Matrix<B, E>,
+        x: LayerInput<'a, B, E>,
         gradient_factor: Option<f32>,
         sent: Option<Sent<'a, B>>,
     ) -> Self {
@@ -353,7 +378,8 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
             ..Epilogue::default()
         };
         let fusion = MatmulFusion {
-            positive: gradient_factor.map(|_| x),
+            positive: gradient_factor.and_then(|_| x.elements()),
+            positive_codes: gradient_factor.and_then(|_| x.codes()),
             coding,
             ..MatmulFusion::default()
         };

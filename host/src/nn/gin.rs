@@ -12,14 +12,17 @@
 use super::aggregation::{Aggregation, Order, Sending};
 use super::architecture::{Architecture, LayerOption, finite, not_negative, stack, store};
 use super::batch_norm::{BatchNormalization, Statistics};
+use super::codes::LayerInput;
 use super::messages::Direction;
 use super::{
-    Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
-    Place, Propagation, Stage,
+    Context, InputGradient, Kept, Layer, Mode, ModelConfig, Norm, Output, OutputGradient, OwnRows,
+    Parameter, Place, Propagation, Stage, StoredCodes,
 };
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{self, Addend, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
+use crate::ops::{
+    self, Addend, Combine, Epilogue, Form, QuantizedMatrix, SpmmEpilogue, SpmmPolicy,
+};
 use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -199,6 +202,9 @@ const SENT: Sending = Sending {
 /// The name of the running statistics.
 const RUNNING: &str = "norm.running";
 
+/// The names of the scales of what is kept in codes, and of the largest magnitudes that the next ones are made of.
+const CODES: [&str; 2] = ["between.scales", "between.largest"];
+
 /// The layer of a [`Gin`].
 #[derive(Debug)]
 pub struct GinLayer<B: Backend, E: Element> {
@@ -214,6 +220,8 @@ pub struct GinLayer<B: Backend, E: Element> {
     aggregated: Option<Kept<B, E>>,
     /// What is normalised, by the products of the second map that read it.
     between: Kept<B, E>,
+    /// Where the backward pass reads codes of that, which has no rows then but while they are made.
+    between_codes: Option<StoredCodes<B>>,
 }
 
 impl<B: Backend, E: Element> GinLayer<B, E> {
@@ -256,6 +264,7 @@ impl<B: Backend, E: Element> GinLayer<B, E> {
             transformed,
             aggregated,
             between: Kept::new(backend, hidden)?,
+            between_codes: None,
         })
     }
 }
@@ -404,62 +413,11 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
     }
 }
 
-impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
-    fn widths(&self) -> (usize, usize) {
-        (self.first.shape().0, self.second.shape().1)
-    }
-
-    fn message_columns(&self) -> Option<usize> {
-        let (inputs, hidden) = self.first.shape();
-        Some(match &self.aggregated {
-            Some(_) => inputs,
-            None => hidden,
-        })
-    }
-
-    fn forward(
+impl<B: Backend, E: Element> GinLayer<B, E> {
+    fn backward_of_input(
         &mut self,
         at: &mut Context<'_, B, E>,
-        x: &Matrix<B, E>,
-        y: &mut Output<'_, B, E>,
-    ) -> Result<(), Error> {
-        let (backend, rows, plain) = (at.backend, at.rows(), Epilogue::default());
-        let sum = SelfAndNeighbours::new(&self.gin, self.policy, self.epsilon.as_ref(), at)?;
-        let (first, hidden) = (self.first.values(), self.first.shape().1);
-        let between = self.between.room(backend, rows)?;
-        if let Some(aggregated) = &mut self.aggregated {
-            let aggregated = aggregated.room(backend, rows)?;
-            sum.forward(at, x, aggregated)?;
-            ops::matmul(backend, Form::NN, aggregated, first, &plain, between)?;
-        } else if let Some(transformed) = &mut self.transformed {
-            let transformed = transformed.room(backend, x.rows())?;
-            SENT.product(at, Form::NN, [x, first], &plain, transformed)?;
-            sum.forward(at, transformed, between)?;
-        } else {
-            let mut transformed = at.pool.take(backend, (x.rows(), hidden))?;
-            SENT.product(at, Form::NN, [x, first], &plain, &mut transformed)?;
-            sum.forward(at, &transformed, between)?;
-            at.give(transformed);
-        }
-        let scale = sum.scale;
-        self.norm.forward(at, scale, between)?;
-        self.repeat(at, y)
-    }
-
-    fn repeats(&self) -> bool {
-        true
-    }
-
-    fn repeat(&self, _at: &mut Context<'_, B, E>, y: &mut Output<'_, B, E>) -> Result<(), Error> {
-        let normalization = self.norm.op();
-        let (between, second) = (self.between.get(), self.second.values());
-        y.product(Some(&normalization), between, second)
-    }
-
-    fn backward(
-        &mut self,
-        at: &mut Context<'_, B, E>,
-        x: &Matrix<B, E>,
+        x: LayerInput<'_, B, E>,
         dy: &mut OutputGradient<'_, B, E>,
         dx: &mut InputGradient<'_, B, E>,
     ) -> Result<(), Error> {
@@ -467,7 +425,12 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         let (inputs, hidden) = self.first.shape();
         let normalization = self.norm.op();
         let (second, gradient) = self.second.values_and_gradient();
-        dy.weight_gradient(1.0, Some(&normalization), self.between.get(), gradient)?;
+        // In codes where they are stored so: then their numbers have a copy until the largest other one is wanted.
+        let between = match &self.between_codes {
+            Some(codes) => OwnRows::Copied(codes.widened(backend, at.pool)?),
+            None => OwnRows::All(self.between.get()),
+        };
+        dy.weight_gradient(1.0, Some(&normalization), &between, gradient)?;
         let mut d_between = at.take(hidden)?;
         let (d, form) = (dy.matrix(), Form::NT);
         ops::matmul(backend, form, d, second, &plain, &mut d_between)?;
@@ -486,7 +449,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
             scaled: scaling.row_scale.is_some(),
             alone: false,
         };
-        let (between, rows, graph) = (self.between.get(), d_between.rows(), at.graph()?);
+        let (rows, graph) = (d_between.rows(), at.graph()?);
         let mut messages = at.messages.take();
         let coding = match &self.aggregated {
             Some(_) => None,
@@ -496,8 +459,9 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
             }
         };
         self.norm
-            .backward(at, between, &mut d_between, factors, coding)?;
+            .backward(at, &between, &mut d_between, factors, coding)?;
         at.messages = messages;
+        at.give_rows(between);
 
         let sum = SelfAndNeighbours::new(&self.gin, self.policy, self.epsilon.as_ref(), at)?;
         let scale = sum.scale;
@@ -511,7 +475,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
                 at.give_rows(own);
             }
             at.give(d_between);
-            ops::matmul(backend, Form::TN, x, &d_transformed, &plain, gradient)?;
+            x.weight_gradient(backend, &d_transformed, gradient)?;
             dx.product(at, &d_transformed, first)?;
             at.give(d_transformed);
             return Ok(());
@@ -535,12 +499,107 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
             sum.backward(at, &scaling, &d_aggregated, dx)?;
         }
         if let Some(epsilon) = &mut self.epsilon {
-            let own = at.own_rows(x)?;
+            let own = at.own_rows_of(x)?;
             ops::dot(backend, scale, &d_aggregated, &own, epsilon.gradient_mut())?;
             at.give_rows(own);
         }
         at.give(d_aggregated);
         Ok(())
+    }
+}
+
+impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
+    fn widths(&self) -> (usize, usize) {
+        (self.first.shape().0, self.second.shape().1)
+    }
+
+    fn message_columns(&self) -> Option<usize> {
+        let (inputs, hidden) = self.first.shape();
+        Some(match &self.aggregated {
+            Some(_) => inputs,
+            None => hidden,
+        })
+    }
+
+    fn forward(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &Matrix<B, E>,
+        y: &mut Output<'_, B, E>,
+    ) -> Result<(), Error> {
+        let (backend, rows, plain) = (at.backend, at.rows(), Epilogue::default());
+        let sum = SelfAndNeighbours::new(&self.gin, self.policy, self.epsilon.as_ref(), at)?;
+        let (first, hidden) = (self.first.values(), self.first.shape().1);
+        if self.between_codes.is_some() {
+            let nothing = self.between.put(at.pool.take(backend, (rows, hidden))?);
+            at.give(nothing);
+        }
+        let between = self.between.room(backend, rows)?;
+        if let Some(aggregated) = &mut self.aggregated {
+            let aggregated = aggregated.room(backend, rows)?;
+            sum.forward(at, x, aggregated)?;
+            ops::matmul(backend, Form::NN, aggregated, first, &plain, between)?;
+        } else if let Some(transformed) = &mut self.transformed {
+            let transformed = transformed.room(backend, x.rows())?;
+            SENT.product(at, Form::NN, [x, first], &plain, transformed)?;
+            sum.forward(at, transformed, between)?;
+        } else {
+            let mut transformed = at.pool.take(backend, (x.rows(), hidden))?;
+            SENT.product(at, Form::NN, [x, first], &plain, &mut transformed)?;
+            sum.forward(at, &transformed, between)?;
+            at.give(transformed);
+        }
+        let scale = sum.scale;
+        self.norm.forward(at, scale, between)?;
+        self.repeat(at, y)?;
+        if let Some(codes) = &mut self.between_codes {
+            let nothing = at.pool.take(backend, (0, hidden))?;
+            let between = self.between.put(nothing);
+            if let Mode::Train { .. } = at.mode {
+                codes.keep(backend, &between)?;
+            }
+            at.give(between);
+        }
+        Ok(())
+    }
+
+    fn stored(&self) -> Vec<&StoredCodes<B>> {
+        self.between_codes.iter().collect()
+    }
+
+    fn repeats(&self) -> bool {
+        self.between_codes.is_none()
+    }
+
+    fn repeat(&self, _at: &mut Context<'_, B, E>, y: &mut Output<'_, B, E>) -> Result<(), Error> {
+        let normalization = self.norm.op();
+        let (between, second) = (self.between.get(), self.second.values());
+        y.product(Some(&normalization), between, second)
+    }
+
+    fn backward(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &Matrix<B, E>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        self.backward_of_input(at, LayerInput::Elements(x), dy, dx)
+    }
+
+    fn store_codes(&mut self, backend: &B) -> Result<bool, Error> {
+        self.between_codes = Some(StoredCodes::new(backend, self.first.shape().1)?);
+        Ok(true)
+    }
+
+    fn backward_of_codes(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &QuantizedMatrix<B>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        self.backward_of_input(at, LayerInput::Codes(x), dy, dx)
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {
@@ -556,11 +615,19 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
     }
 
     fn buffers(&self) -> Vec<(&'static str, &Matrix<B, f32>)> {
-        vec![(RUNNING, self.norm.running())]
+        let codes = self.between_codes.iter();
+        let codes = codes.flat_map(|codes| CODES.into_iter().zip(codes.delayed().state()));
+        [(RUNNING, self.norm.running())]
+            .into_iter()
+            .chain(codes)
+            .collect()
     }
 
     fn buffers_mut(&mut self) -> Vec<(&'static str, &mut Matrix<B, f32>)> {
-        vec![(RUNNING, self.norm.running_mut())]
+        let codes = self.between_codes.iter_mut();
+        let codes = codes.flat_map(|codes| CODES.into_iter().zip(codes.delayed_mut().state_mut()));
+        let running = [(RUNNING, self.norm.running_mut())];
+        running.into_iter().chain(codes).collect()
     }
 
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {

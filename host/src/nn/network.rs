@@ -14,6 +14,7 @@ mod step;
 pub use stage::Stage;
 
 use super::binary;
+use super::codes::{self, LayerInput, StoredCodes};
 use super::decoder::{self, Decoder};
 use super::fusion::{After, Sent};
 use super::hidden_norm::StageNorm;
@@ -22,7 +23,7 @@ use super::layer::{Earlier, dropout};
 use super::messages::Messages;
 use super::{
     Context, Halo, HiddenNorm, InputGradient, Inputs, Kept, LinkOperands, Mode, Model, ModelConfig,
-    Output, OutputGradient, Parameter, Pieces, Pool,
+    Output, OutputGradient, OwnRows, Parameter, Pieces, Pool,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::data::FeatureRows;
@@ -54,6 +55,9 @@ pub struct Network<B: Backend, E: Element> {
     in_pieces: bool,
 }
 
+/// What a checkpoint holds of codes: their scales, and the largest magnitudes that the next ones are made of.
+const CODES: [&str; 2] = ["output.scales", "output.largest"];
+
 fn refuse<T>(reason: String) -> Result<T, Error> {
     Err(Error::Unsupported {
         operator: "Network",
@@ -83,6 +87,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             let sends = stage.layer.aggregates() && !stage.layer.pools();
             stage.recompute |= config.recompute;
             stage.messages = config.messages.filter(|_| sends);
+            stage.store = config.store;
             stage
         });
         let network = Self::from_layers(backend, stages)?;
@@ -171,14 +176,32 @@ impl<B: Backend, E: Element> Network<B, E> {
         // Whether what comes is dropped into a matrix of its own: of another function's output than a ReLU's nobody could tell
         // afterwards what was dropped.
         let mut apart = true;
-        for (number, stage) in stages.into_iter().enumerate() {
+        let takes_codes: Vec<bool> = stages.iter().map(|stage| stage.store.is_some()).collect();
+        for (number, mut stage) in stages.into_iter().enumerate() {
             let (inputs, columns) = stage.layer.widths();
-            let stored = !(stage.recompute && stage.layer.repeats())
-                || stage.norm != HiddenNorm::None
-                || stage.residual
-                || stage.initial
-                || stage.jumps
-                || number + 1 == count;
+            if stage.store.is_some() {
+                if E::PRECISION == Precision::Float {
+                    return refuse("activations are kept in 8 bits of half or bfloat16, and this model computes in float; take one of those, or keep them as they are".into());
+                }
+                if !stage.layer.store_codes(backend)? {
+                    return refuse(format!(
+                        "the backward pass of layer {number} reads activations as they are, and not in 8 bits; keep them so"
+                    ));
+                }
+            }
+            // The next layer reads it in its backward pass, and this stage what a ReLU let through.
+            let in_codes = stage.store.is_some()
+                && takes_codes.get(number + 1) == Some(&true)
+                && stage.nonlinearity.is_none()
+                && !stage.initial
+                && !stage.jumps;
+            let stored = !in_codes
+                && (!(stage.recompute && stage.layer.repeats())
+                    || stage.norm != HiddenNorm::None
+                    || stage.residual
+                    || stage.initial
+                    || stage.jumps
+                    || number + 1 == count);
             let bias = if stage.bias {
                 let name = format!("layers.{number}.bias");
                 let mut bias = Parameter::bias(backend, name, columns)?;
@@ -237,6 +260,10 @@ impl<B: Backend, E: Element> Network<B, E> {
                         None
                     },
                     stored,
+                    codes: match in_codes {
+                        true => Some(StoredCodes::new(backend, columns)?),
+                        false => None,
+                    },
                 },
                 layer: stage.layer,
             });
@@ -324,7 +351,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 "the output of layer {number} was not kept of a pass in pieces; name it among those to be kept"
             )),
             _ => refuse(format!(
-                "the output of layer {number} is not stored; leave recompute out"
+                "the output of layer {number} is not stored; leave recompute out, or activations as they are"
             )),
         }
     }
@@ -339,6 +366,25 @@ impl<B: Backend, E: Element> Network<B, E> {
         let counts: Vec<u64> = messages
             .map(|messages| messages.saturated(backend))
             .collect::<Result<_, _>>()?;
+        Ok((!counts.is_empty()).then(|| counts.iter().sum()))
+    }
+
+    /// What is kept in codes.
+    fn stored(&self) -> impl Iterator<Item = &StoredCodes<B>> {
+        let steps = self.steps.iter();
+        steps.flat_map(|step| step.layer.stored().into_iter().chain(&step.output.codes))
+    }
+
+    /// Activations that were larger than their scales had room for when they were kept, so far: each became the largest that there is a
+    /// code of. None where none are kept in codes.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn saturated_activations(&self, backend: &B) -> Result<Option<u64>, Error> {
+        let counts = self
+            .stored()
+            .map(|codes| codes.delayed().saturated(backend));
+        let counts: Vec<u64> = counts.collect::<Result<_, _>>()?;
         Ok((!counts.is_empty()).then(|| counts.iter().sum()))
     }
 
@@ -464,7 +510,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             output,
             ..
         } = &mut self.steps[number];
-        if output.stored {
+        if output.stored || output.codes.is_some() {
             return Ok(());
         }
         let y = output.room(backend, &mut self.pool, level.rows)?;
@@ -551,6 +597,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             };
             rest[0].forward(pass, &mut self.pool)?;
             if let Some(step) = before.last_mut() {
+                step.output.keep(inputs.backend, mode)?;
                 step.output.release(&mut self.pool);
             }
         }
@@ -619,8 +666,17 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                         ranks.drop_rows(backend, dropout, d)?;
                     }
                     _ => {
-                        let output = Some(step.output.get());
-                        ops::activate_backward(backend, &activation, output, None, d)?;
+                        let output = match step.output.kept() {
+                            LayerInput::Elements(output) => OwnRows::All(output),
+                            LayerInput::Codes(codes) => {
+                                OwnRows::Copied(codes::widened(backend, &mut self.pool, codes)?)
+                            }
+                        };
+                        let read = Some(&*output);
+                        ops::activate_backward(backend, &activation, read, None, d)?;
+                        if let OwnRows::Copied(output) = output {
+                            self.pool.give(output);
+                        }
                     }
                 }
             }
@@ -648,12 +704,12 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 ..
             } = &mut rest[0];
             let x = match (&dropping, before.last(), dropped) {
-                (Some(_), _, Some(dropped)) => dropped.get(),
-                (_, Some(step), _) => step.output.get(),
-                (_, None, _) => inputs.features,
+                (Some(_), _, Some(dropped)) => LayerInput::Elements(dropped.get()),
+                (_, Some(step), _) => step.output.kept(),
+                (_, None, _) => LayerInput::Elements(inputs.features),
             };
             let x = match (level.exchange, extended) {
-                (Some(_), Some(all)) => all.get(),
+                (Some(_), Some(all)) => LayerInput::Elements(all.get()),
                 _ => x,
             };
             let d = lent.as_mut().unwrap_or(&mut self.gradient);
@@ -700,7 +756,10 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             };
             let factor = gradient_factor.filter(|_| skipped.is_none());
             let mut dx = InputGradient::new(wanted, x, factor, sent);
-            let done = layer.backward(&mut at, x, &mut dy, &mut dx);
+            let done = match x {
+                LayerInput::Elements(x) => layer.backward(&mut at, x, &mut dy, &mut dx),
+                LayerInput::Codes(x) => layer.backward_of_codes(&mut at, x, &mut dy, &mut dx),
+            };
             let done = done
                 .and_then(|()| dy.finish())
                 .and_then(|()| dx.finish(&mut at));
@@ -797,6 +856,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 let messages = step.messages.iter().flat_map(Messages::buffers);
                 let norm = step.norm.iter().filter_map(StageNorm::buffers);
                 let buffers = step.layer.buffers().into_iter().chain(norm).chain(messages);
+                let codes = step.output.codes.iter();
+                let codes = codes.flat_map(|codes| CODES.into_iter().zip(codes.delayed().state()));
+                let buffers = buffers.chain(codes);
                 buffers.map(move |(name, buffer)| (format!("layers.{number}.{name}"), buffer))
             })
             .collect()
@@ -809,7 +871,10 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 let messages = step.messages.iter_mut().flat_map(Messages::buffers_mut);
                 let norm = step.norm.iter_mut().filter_map(StageNorm::buffers_mut);
                 let own = step.layer.buffers_mut().into_iter();
-                let buffers = own.chain(norm).chain(messages);
+                let codes = step.output.codes.iter_mut();
+                let codes =
+                    codes.flat_map(|codes| CODES.into_iter().zip(codes.delayed_mut().state_mut()));
+                let buffers = own.chain(norm).chain(messages).chain(codes);
                 buffers.map(move |(name, buffer)| (format!("layers.{number}.{name}"), buffer))
             })
             .collect()
@@ -817,7 +882,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
 
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
         let messages = self.steps.iter().flat_map(|step| &step.messages);
-        messages.flat_map(Messages::largest).collect()
+        let stored = self.stored().map(|codes| codes.delayed().largest());
+        messages.flat_map(Messages::largest).chain(stored).collect()
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {
