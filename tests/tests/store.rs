@@ -60,7 +60,7 @@ fn gradients_of_weights_alone_are_of_codes() {
             let apart = norm(codes.iter().zip(plain).map(|(a, b)| a - b));
             let apart = apart / norm(plain.iter().copied()).max(1e-9);
             println!("APART {name} {parameter} {} {apart:.5}", E::PRECISION);
-            let bound = if name == "gin" { 0.15 } else { 0.02 };
+            let bound = if name == "gin" { 0.25 } else { 0.05 };
             assert!(
                 apart < bound,
                 "{name}: {parameter} in {} is {apart} away",
