@@ -147,7 +147,12 @@ impl<D: Driver> ConstructOperators for Gpu<D> {
         unsafe {
             let config = config(contract::start_ctas(words as u64), 0)?;
             self.launch("row_starts", config, &params)?;
-            self.scan(STARTS, &of_starts)?;
+            self.scan_sums(STARTS, &of_starts)?;
+            let of_starts = ScanParams {
+                added: 1,
+                ..of_starts
+            };
+            self.launch(STARTS.scan, scan_config(of_starts.items)?, &of_starts)?;
         }
         Ok(RowIndex {
             starts,
