@@ -8,8 +8,7 @@ use halfgnn::train::TrainConfig;
 use halfgnn_tests::task;
 use halfgnn_tests::training::models_of_store;
 
-/// Logits and the gradients of all parameters, by name, of the second step on weights that the first leaves as they are, so that scales
-/// are those of the step before.
+/// Logits and the gradients of all parameters, by name, of the second step, on weights that the first leaves as they are.
 fn step<E: Element>(model: &ModelConfig) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
     let cpu = Cpu::new();
     let objective = task::objective::<Cpu, E>(&cpu, model.norm());
@@ -46,7 +45,7 @@ fn norm(values: impl Iterator<Item = f32>) -> f64 {
 /// codes too.
 #[test]
 fn gradients_of_weights_alone_are_of_codes() {
-    fn check<E: Element>(name: &str, model: &ModelConfig) {
+    fn check<E: Element>(name: &str, model: &ModelConfig, bound: f64) {
         let (logits, of_codes) = step::<E>(model);
         let (expected, plain) = step::<E>(&without_store(model));
         assert_eq!(logits, expected, "{name}");
@@ -60,7 +59,6 @@ fn gradients_of_weights_alone_are_of_codes() {
             let apart = norm(codes.iter().zip(plain).map(|(a, b)| a - b));
             let apart = apart / norm(plain.iter().copied()).max(1e-9);
             println!("APART {name} {parameter} {} {apart:.5}", E::PRECISION);
-            let bound = if name == "gin" { 0.25 } else { 0.05 };
             assert!(
                 apart < bound,
                 "{name}: {parameter} in {} is {apart} away",
@@ -71,12 +69,13 @@ fn gradients_of_weights_alone_are_of_codes() {
     }
     for (name, model) in models_of_store() {
         for dropout in [0.0, 0.5] {
+            let bound = if name == "gin" { 0.25 } else { 0.03 };
             let model = ModelConfig {
                 dropout,
                 ..model.clone()
             };
-            check::<f16>(name, &model);
-            check::<bf16>(name, &model);
+            check::<f16>(name, &model, bound);
+            check::<bf16>(name, &model, bound);
         }
     }
 }
@@ -111,44 +110,27 @@ fn training_comes_as_far() {
     }
 }
 
-/// What is too large for its scale is counted: of weights that grow a hundredfold from one step to the next. What overflows has a finite
-/// code and is seen all the same.
+/// What overflows has a finite code, and is seen all the same: the step is left out.
 #[test]
-fn what_saturates_is_counted_and_an_overflow_is_seen() {
+fn an_overflow_is_seen_behind_its_code() {
     let cpu = Cpu::new();
     let (_, model) = models_of_store().remove(0);
-    let model = ModelConfig {
-        dropout: 0.0,
-        ..model
-    };
     let objective = task::objective::<Cpu, f16>(&cpu, model.norm());
-    let mut trainer = task::trainer(
-        &cpu,
-        &objective,
-        model.clone(),
-        TrainConfig::new(Precision::Half),
-    );
-    trainer.step().expect("a step");
-    let count = |model: &Network<Cpu, f16>| model.saturated_activations(&cpu).expect("no failure");
-    assert_eq!(count(trainer.model()), Some(0));
-    let weights = task::weights(&cpu, trainer.model());
-    let mut grow = |factor: f32| {
-        let weights: Vec<f32> = weights[0].iter().map(|weight| weight * factor).collect();
+    let config = TrainConfig::new(Precision::Half);
+    let mut trainer = task::trainer(&cpu, &objective, model, config);
+    let mut is_seen = |factor: f32| {
+        let weights = task::weights(&cpu, trainer.model());
+        let grown: Vec<f32> = weights[0].iter().map(|weight| weight * factor).collect();
         let mut parameters = trainer.model_mut().parameters_mut();
-        parameters[0].write(&cpu, &weights).expect("as many");
+        parameters[0].write(&cpu, &grown).expect("as many");
         drop(parameters);
         trainer.gradients().expect("half a step");
-        let largest = trainer.model().watched().into_iter();
-        let infinite = largest.flat_map(|matrix| matrix.to_f32(&cpu).expect("no failure"));
-        let infinite = infinite.into_iter().any(f32::is_infinite);
-        (count(trainer.model()).expect("it has some"), infinite)
+        let watched = trainer.model().watched().into_iter();
+        let watched = watched.flat_map(|matrix| matrix.to_f32(&cpu).expect("no failure"));
+        watched.into_iter().any(f32::is_infinite)
     };
-    let (saturated, infinite) = grow(100.0);
-    assert!(saturated > 0 && !infinite);
-    let (_, infinite) = grow(60_000.0);
-    assert!(infinite);
-    let plain = Network::<Cpu, f16>::new(&cpu, &without_store(&model), 0).expect("a model");
-    assert_eq!(count(&plain), None);
+    assert!(!is_seen(1.0));
+    assert!(is_seen(1e7));
 }
 
 #[test]

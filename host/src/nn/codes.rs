@@ -1,100 +1,18 @@
-//! Matrices that are made anew in each step, in 8-bit codes.
-//!
-//! Scales, one a column, are those of the step before with some room (delayed scaling, as in Transformer Engine), so that nobody has to look
-//! at a matrix before its codes are made. The first step looks at itself; a checkpoint holds the scales.
+//! What is kept of a forward pass in 8-bit codes, and how a backward pass reads it.
 
 use super::Pool;
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::ops::{self, CodeFormat, QuantizedMatrix};
+use crate::ops::{self, CodeFormat, QuantizedMatrix, Rounding};
 use crate::tensor::{Array, Element, Matrix};
 
-/// How many times the largest magnitude of the step before there is room for.
-const ROOM: f32 = 1.5;
-
-/// Codes whose scales follow the step before.
+/// Rows that a backward pass reads again, in int8 codes with a scale a column, the smallest that has room for it. Whatever is positive has a
+/// positive code, so that what a ReLU and a dropout behind it let through is known exactly.
+///
+/// Scales of the step before, as messages have them, would spare a pass; but where a dropout takes the largest of a column in one step and
+/// leaves it in the next, it would become a fraction of what it is.
 #[derive(Debug)]
-pub(super) struct DelayedCodes<B: Backend> {
-    pub(super) codes: QuantizedMatrix<B>,
-    /// Whether the scales follow something.
-    has_scales: bool,
-}
-
-impl<B: Backend> DelayedCodes<B> {
-    /// Codes of so many columns, without rows yet.
-    ///
-    /// # Errors
-    /// Those of [`QuantizedMatrix::zeros`].
-    pub(super) fn new(backend: &B, columns: usize, format: CodeFormat) -> Result<Self, Error> {
-        let codes = QuantizedMatrix::zeros(backend, (0, columns), format, MemoryKind::Activations)?;
-        Ok(Self {
-            codes,
-            has_scales: false,
-        })
-    }
-
-    /// Whether scales have nothing to follow yet. Those of a checkpoint go on; a first step has none, and looks at itself.
-    pub(super) fn wants_scales(&mut self, backend: &B) -> Result<bool, Error> {
-        if !self.has_scales && !backend.only_counts() {
-            let scales = self.codes.scales().to_vec(backend)?;
-            if scales.iter().all(|&scale| scale == 1.0) {
-                return Ok(true);
-            }
-        }
-        self.has_scales = true;
-        Ok(false)
-    }
-
-    /// New scales, for codes that are made next.
-    pub(super) fn next_scales(&mut self, backend: &B) -> Result<(), Error> {
-        ops::update_scales(backend, ROOM, self.codes.scales_mut())
-    }
-
-    /// Makes the codes by `quantize`, with new scales.
-    pub(super) fn make(
-        &mut self,
-        backend: &B,
-        quantize: impl Fn(&mut QuantizedMatrix<B>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        if self.wants_scales(backend)? {
-            quantize(&mut self.codes)?;
-            self.codes.scales_mut().forget_counts(backend)?;
-        }
-        self.has_scales = true;
-        self.next_scales(backend)?;
-        quantize(&mut self.codes)
-    }
-
-    /// What a checkpoint holds: the scales, and the largest magnitudes that the next ones are made of.
-    pub(super) fn state(&self) -> [&Matrix<B, f32>; 2] {
-        self.codes.scales().state()
-    }
-
-    /// The same, to be restored.
-    pub(super) fn state_mut(&mut self) -> [&mut Matrix<B, f32>; 2] {
-        self.has_scales = false;
-        self.codes.scales_mut().state_mut()
-    }
-
-    /// The largest magnitudes of the last step: infinite where something was, which its codes do not tell.
-    pub(super) fn largest(&self) -> &Matrix<B, f32> {
-        self.state()[1]
-    }
-
-    /// Numbers that were larger than their scales had room for, so far.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub(super) fn saturated(&self, backend: &B) -> Result<u64, Error> {
-        let told = self.codes.scales().unrepresented(backend)?;
-        Ok(told.saturated.into())
-    }
-}
-
-/// Rows that a backward pass reads again, in int8 codes. Whatever is positive has a positive code, so that what a ReLU and a dropout behind
-/// it let through is known exactly.
-#[derive(Debug)]
-pub struct StoredCodes<B: Backend>(DelayedCodes<B>);
+pub struct StoredCodes<B: Backend>(QuantizedMatrix<B>);
 
 impl<B: Backend> StoredCodes<B> {
     /// Codes of so many columns, without rows yet.
@@ -102,7 +20,9 @@ impl<B: Backend> StoredCodes<B> {
     /// # Errors
     /// Those of [`QuantizedMatrix::zeros`].
     pub fn new(backend: &B, columns: usize) -> Result<Self, Error> {
-        DelayedCodes::new(backend, columns, CodeFormat::Int8).map(Self)
+        let shape = (0, columns);
+        let kind = MemoryKind::Activations;
+        QuantizedMatrix::zeros(backend, shape, CodeFormat::Int8, kind).map(Self)
     }
 
     /// Makes them of `x`.
@@ -110,19 +30,22 @@ impl<B: Backend> StoredCodes<B> {
     /// # Errors
     /// Those of [`ops::quantize_positive`] and [`Array::uninit`].
     pub fn keep<E: Element>(&mut self, backend: &B, x: &Matrix<B, E>) -> Result<(), Error> {
-        let codes = &mut self.0.codes;
+        let codes = &mut self.0;
         if codes.rows() != x.rows() {
             let words = QuantizedMatrix::<B>::words(x.rows(), codes.columns())?;
             let words = Array::uninit(backend, words, MemoryKind::Activations)?;
             codes.replace_codes(words, x.rows())?;
         }
-        self.0
-            .make(backend, |codes| ops::quantize_positive(backend, x, codes))
+        // Forgets the largest magnitudes of the step before, and then has those of this one.
+        ops::update_scales(backend, 1.0, codes.scales_mut())?;
+        ops::quantize(backend, x, None, Rounding::Nearest, codes)?;
+        ops::update_scales(backend, 1.0, codes.scales_mut())?;
+        ops::quantize_positive(backend, x, codes)
     }
 
     /// The codes.
     pub fn get(&self) -> &QuantizedMatrix<B> {
-        &self.0.codes
+        &self.0
     }
 
     /// Their numbers, in a matrix of the pool's, to be given back.
@@ -137,12 +60,9 @@ impl<B: Backend> StoredCodes<B> {
         widened(backend, pool, self.get())
     }
 
-    pub(super) fn delayed(&self) -> &DelayedCodes<B> {
-        &self.0
-    }
-
-    pub(super) fn delayed_mut(&mut self) -> &mut DelayedCodes<B> {
-        &mut self.0
+    /// The largest magnitude of each column: infinite where something was, which the codes do not tell.
+    pub fn largest(&self) -> &Matrix<B, f32> {
+        self.0.scales().state()[1]
     }
 }
 

@@ -390,7 +390,7 @@ impl ModelConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Store {
-    /// In int8 codes with a float scale a column.
+    /// In int8 codes with a float scale a column, that of the pass itself.
     EightBit,
 }
 

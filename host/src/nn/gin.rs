@@ -202,9 +202,6 @@ const SENT: Sending = Sending {
 /// The name of the running statistics.
 const RUNNING: &str = "norm.running";
 
-/// The names of the scales of what is kept in codes, and of the largest magnitudes that the next ones are made of.
-const CODES: [&str; 2] = ["between.scales", "between.largest"];
-
 /// The layer of a [`Gin`].
 #[derive(Debug)]
 pub struct GinLayer<B: Backend, E: Element> {
@@ -615,19 +612,11 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
     }
 
     fn buffers(&self) -> Vec<(&'static str, &Matrix<B, f32>)> {
-        let codes = self.between_codes.iter();
-        let codes = codes.flat_map(|codes| CODES.into_iter().zip(codes.delayed().state()));
-        [(RUNNING, self.norm.running())]
-            .into_iter()
-            .chain(codes)
-            .collect()
+        vec![(RUNNING, self.norm.running())]
     }
 
     fn buffers_mut(&mut self) -> Vec<(&'static str, &mut Matrix<B, f32>)> {
-        let codes = self.between_codes.iter_mut();
-        let codes = codes.flat_map(|codes| CODES.into_iter().zip(codes.delayed_mut().state_mut()));
-        let running = [(RUNNING, self.norm.running_mut())];
-        running.into_iter().chain(codes).collect()
+        vec![(RUNNING, self.norm.running_mut())]
     }
 
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {

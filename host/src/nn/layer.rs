@@ -60,7 +60,7 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         Ok(false)
     }
 
-    /// What it keeps in codes of the last forward pass. Their scales are among its [buffers](Layer::buffers).
+    /// What it keeps in codes of the last forward pass.
     fn stored(&self) -> Vec<&StoredCodes<B>> {
         Vec::new()
     }

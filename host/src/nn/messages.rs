@@ -2,16 +2,19 @@
 //!
 //! Three quarters of a training step are sums over neighbours, which take as long as their rows are to read. In codes these are half as
 //! long as in half. They are made by the operator that writes the rows, where that can ([`Coding`]), else in a pass before the sum, with the
-//! factors of the sender in them; their scales follow the step before ([`DelayedCodes`]). Codes of a forward pass are rounded to the nearest, those of gradients by chance, which keeps them unbiased.
+//! factors of the sender in them; their scales, one a column, are those of the step before with some room (delayed scaling, as in
+//! Transformer Engine), so that nobody has to look at the matrix first. Codes of a forward pass are rounded to the nearest, those of gradients by chance, which keeps them unbiased.
 //!
 //! An evaluation sends what the model computes with, as it is.
 
-use super::codes::DelayedCodes;
 use super::{Mode, Pool};
-use crate::backend::Backend;
+use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::ops::{self, CodeFormat, Coding, QuantizedMatrix, Rounding};
 use crate::tensor::{Array, Element, Matrix};
+
+/// How many times the largest magnitude of the step before there is room for.
+const ROOM: f32 = 1.5;
 
 /// Tags the random numbers of rounding, so that dropout shares none with them.
 const ROUNDING_STREAM: u32 = 0x726f_756e;
@@ -29,7 +32,9 @@ pub(super) enum Direction {
 #[derive(Debug)]
 pub(super) struct Messages<B: Backend> {
     /// By [`Direction`]. Without rows but while they are summed up: layers lend one another the memory.
-    codes: [DelayedCodes<B>; 2],
+    codes: [QuantizedMatrix<B>; 2],
+    /// Whether their scales follow something.
+    has_scales: [bool; 2],
     /// Whether they are there before the sum asks for them.
     made: [bool; 2],
     /// The layer's number.
@@ -47,9 +52,11 @@ impl<B: Backend> Messages<B> {
         format: CodeFormat,
         layer: usize,
     ) -> Result<Self, Error> {
-        let none = || DelayedCodes::new(backend, columns, format);
+        let none =
+            || QuantizedMatrix::zeros(backend, (0, columns), format, MemoryKind::Activations);
         Ok(Self {
             codes: [none()?, none()?],
+            has_scales: [false; 2],
             made: [false; 2],
             layer: layer as u32,
         })
@@ -69,18 +76,18 @@ impl<B: Backend> Messages<B> {
         factors: Option<&'a Array<B, f32>>,
         alone: bool,
     ) -> Result<Option<Coding<'a, B>>, Error> {
-        if self.codes[direction as usize].wants_scales(backend)? {
+        if self.wants_scales(backend, direction)? {
             return Ok(None);
         }
         self.made[direction as usize] = true;
         self.room(backend, pool, direction, rows)?;
         let rounding = self.rounding(direction, mode);
         let codes = &mut self.codes[direction as usize];
-        codes.next_scales(backend)?;
+        ops::update_scales(backend, ROOM, codes.scales_mut())?;
         Ok(Some(Coding {
             row_scale: factors,
             rounding,
-            codes: &mut codes.codes,
+            codes,
             alone,
         }))
     }
@@ -99,20 +106,38 @@ impl<B: Backend> Messages<B> {
     ) -> Result<&QuantizedMatrix<B>, Error> {
         let at = direction as usize;
         if std::mem::take(&mut self.made[at]) {
-            return Ok(&self.codes[at].codes);
+            return Ok(&self.codes[at]);
         }
         self.room(backend, pool, direction, x.rows())?;
         let rounding = self.rounding(direction, mode);
+        let finds_scales = self.wants_scales(backend, direction)?;
         let codes = &mut self.codes[at];
-        codes.make(backend, |codes| {
-            ops::quantize(backend, x, factors, rounding, codes)
-        })?;
-        Ok(&codes.codes)
+        if finds_scales {
+            ops::quantize(backend, x, factors, rounding, codes)?;
+            codes.scales_mut().forget_counts(backend)?;
+        }
+        self.has_scales[at] = true;
+        ops::update_scales(backend, ROOM, codes.scales_mut())?;
+        ops::quantize(backend, x, factors, rounding, codes)?;
+        Ok(codes)
     }
 
     /// What was made of a matrix that changes after all is not sent.
     pub(super) fn unmake(&mut self, direction: Direction) {
         self.made[direction as usize] = false;
+    }
+
+    /// Whether scales have nothing to follow yet. Those of a checkpoint go on; a first step has none, and looks at itself.
+    fn wants_scales(&mut self, backend: &B, direction: Direction) -> Result<bool, Error> {
+        let at = direction as usize;
+        if !self.has_scales[at] && !backend.only_counts() {
+            let scales = self.codes[at].scales().to_vec(backend)?;
+            if scales.iter().all(|&scale| scale == 1.0) {
+                return Ok(true);
+            }
+        }
+        self.has_scales[at] = true;
+        Ok(false)
     }
 
     /// Makes room for codes of so many rows.
@@ -123,7 +148,7 @@ impl<B: Backend> Messages<B> {
         direction: Direction,
         rows: usize,
     ) -> Result<(), Error> {
-        let codes = &mut self.codes[direction as usize].codes;
+        let codes = &mut self.codes[direction as usize];
         let words = QuantizedMatrix::<B>::words(rows, codes.columns())?;
         let nothing = codes.replace_codes(pool.take_words(backend, words)?, rows)?;
         pool.give_words(nothing);
@@ -152,14 +177,14 @@ impl<B: Backend> Messages<B> {
         direction: Direction,
     ) -> Result<(), Error> {
         let nothing = pool.take_words(backend, 0)?;
-        let codes = &mut self.codes[direction as usize].codes;
-        pool.give_words(codes.replace_codes(nothing, 0)?);
+        let codes = self.codes[direction as usize].replace_codes(nothing, 0)?;
+        pool.give_words(codes);
         Ok(())
     }
 
     /// What a checkpoint holds of them, by name: the scales, and the largest magnitudes that the next ones are made of.
     pub(super) fn buffers(&self) -> impl Iterator<Item = (&'static str, &Matrix<B, f32>)> {
-        let buffers = self.codes.iter().flat_map(DelayedCodes::state);
+        let buffers = self.codes.iter().flat_map(|codes| codes.scales().state());
         NAMES.into_iter().zip(buffers)
     }
 
@@ -167,14 +192,16 @@ impl<B: Backend> Messages<B> {
     pub(super) fn buffers_mut(
         &mut self,
     ) -> impl Iterator<Item = (&'static str, &mut Matrix<B, f32>)> {
+        self.has_scales = [false; 2];
         self.made = [false; 2];
-        let buffers = self.codes.iter_mut().flat_map(DelayedCodes::state_mut);
+        let buffers = self.codes.iter_mut();
+        let buffers = buffers.flat_map(|codes| codes.scales_mut().state_mut());
         NAMES.into_iter().zip(buffers)
     }
 
     /// The largest magnitudes of the last step: infinite where a message was, which its codes do not tell.
     pub(super) fn largest(&self) -> impl Iterator<Item = &Matrix<B, f32>> {
-        self.codes.iter().map(DelayedCodes::largest)
+        self.codes.iter().map(|codes| codes.scales().state()[1])
     }
 
     /// Messages that were larger than their scales had room for, forward and backward, so far.
@@ -183,7 +210,10 @@ impl<B: Backend> Messages<B> {
     /// Those of the device.
     pub(super) fn saturated(&self, backend: &B) -> Result<u64, Error> {
         let counts = self.codes.iter();
-        counts.map(|codes| codes.saturated(backend)).sum()
+        let counts = counts.map(|codes| codes.scales().unrepresented(backend));
+        counts
+            .map(|count| count.map(|count| u64::from(count.saturated)))
+            .sum()
     }
 }
 

@@ -55,9 +55,6 @@ pub struct Network<B: Backend, E: Element> {
     in_pieces: bool,
 }
 
-/// What a checkpoint holds of codes: their scales, and the largest magnitudes that the next ones are made of.
-const CODES: [&str; 2] = ["output.scales", "output.largest"];
-
 fn refuse<T>(reason: String) -> Result<T, Error> {
     Err(Error::Unsupported {
         operator: "Network",
@@ -373,19 +370,6 @@ impl<B: Backend, E: Element> Network<B, E> {
     fn stored(&self) -> impl Iterator<Item = &StoredCodes<B>> {
         let steps = self.steps.iter();
         steps.flat_map(|step| step.layer.stored().into_iter().chain(&step.output.codes))
-    }
-
-    /// Activations that were larger than their scales had room for when they were kept, so far: each became the largest that there is a
-    /// code of. None where none are kept in codes.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub fn saturated_activations(&self, backend: &B) -> Result<Option<u64>, Error> {
-        let counts = self
-            .stored()
-            .map(|codes| codes.delayed().saturated(backend));
-        let counts: Vec<u64> = counts.collect::<Result<_, _>>()?;
-        Ok((!counts.is_empty()).then(|| counts.iter().sum()))
     }
 
     /// Layers that hear from neighbours: graphs of [`Inputs::graphs`], and hops of a sampled batch.
@@ -856,9 +840,6 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 let messages = step.messages.iter().flat_map(Messages::buffers);
                 let norm = step.norm.iter().filter_map(StageNorm::buffers);
                 let buffers = step.layer.buffers().into_iter().chain(norm).chain(messages);
-                let codes = step.output.codes.iter();
-                let codes = codes.flat_map(|codes| CODES.into_iter().zip(codes.delayed().state()));
-                let buffers = buffers.chain(codes);
                 buffers.map(move |(name, buffer)| (format!("layers.{number}.{name}"), buffer))
             })
             .collect()
@@ -871,10 +852,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 let messages = step.messages.iter_mut().flat_map(Messages::buffers_mut);
                 let norm = step.norm.iter_mut().filter_map(StageNorm::buffers_mut);
                 let own = step.layer.buffers_mut().into_iter();
-                let codes = step.output.codes.iter_mut();
-                let codes =
-                    codes.flat_map(|codes| CODES.into_iter().zip(codes.delayed_mut().state_mut()));
-                let buffers = own.chain(norm).chain(messages).chain(codes);
+                let buffers = own.chain(norm).chain(messages);
                 buffers.map(move |(name, buffer)| (format!("layers.{number}.{name}"), buffer))
             })
             .collect()
@@ -882,7 +860,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
 
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
         let messages = self.steps.iter().flat_map(|step| &step.messages);
-        let stored = self.stored().map(|codes| codes.delayed().largest());
+        let stored = self.stored().map(StoredCodes::largest);
         messages.flat_map(Messages::largest).chain(stored).collect()
     }
 

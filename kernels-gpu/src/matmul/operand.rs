@@ -235,8 +235,11 @@ impl<L: Layout> TileLoader<L> {
     /// [`OWN`] vectors for each thread.
     #[inline(always)]
     pub unsafe fn rewrite(&mut self, target: Shared, change: impl Fn([u32; 4]) -> [u32; 4]) {
+        let outside = !L::ALONG_K && self.vector >= self.vectors;
+        // Of a vector of 8 bytes in memory half is missing, outside of the matrix as well.
+        let incomplete = self.operand.vector_bytes < VECTOR_BYTES && !self.constant;
         // Along `k`, vectors past the end of a row meet zeros of the other operand.
-        if L::ALONG_K || self.vector < self.vectors {
+        if !outside || incomplete {
             let mut bits = [[0; 4]; OWN];
             unroll!(i in 0..OWN => {
                 let below = i as u32 * self.rows_at_a_time();
@@ -254,7 +257,7 @@ impl<L: Layout> TileLoader<L> {
             unroll!(i in 0..OWN => {
                 let below = i as u32 * self.rows_at_a_time();
                 let mut changed = change(bits[i]);
-                if !L::ALONG_K && !self.has_row(below) {
+                if outside || (!L::ALONG_K && !self.has_row(below)) {
                     changed = [0; 4];
                 }
                 // SAFETY: the caller's promise.
