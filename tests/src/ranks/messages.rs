@@ -78,6 +78,10 @@ fn allowed<E: Element>(name: &str) -> f64 {
     }
 }
 
+/// With it no model meets a column that hardly differs between vertices: divided by so small a deviation, roundings are what its batch
+/// normalisation leaves, and ranks have others. With 0, gradients of a GIN that sums are 94 % of their norm apart, all of it in one column.
+const SEED: u64 = 5;
+
 fn assert_coded_steps<B: Backend, E: Element>(
     backend: &B,
     graph: &Graph,
@@ -91,6 +95,7 @@ fn assert_coded_steps<B: Backend, E: Element>(
     };
     let mut config = TrainConfig::new(E::PRECISION);
     config.scaling.initial = config.scaling.initial.min(256.0);
+    config.seed = SEED;
     let mut one = alone::<B, E>(backend, &case, model, config);
     let expected = [(); 3].map(|()| told(backend, &mut one, None));
     for partition in partitions {
@@ -103,11 +108,7 @@ fn assert_coded_steps<B: Backend, E: Element>(
         let all = of_ranks::<B, E, _>(by_host(backend), (graph, case.edges), model, of, steps);
         for (at, ((_, one), of_first)) in expected.iter().zip(&all[0]).enumerate() {
             let off = apart(&one.gradients, &of_first.gradients);
-            // The third step of a GIN that sums, in half and int8, is 94 % apart on the graph whose edges go one way, by the CPU and a card
-            // to the same five digits: so no chance, but something that turns as a whole, such as the side of a hub's ReLU. Not known yet.
-            if name != "gin-sum" || at < 2 {
-                assert!(off <= allowed::<E>(name), "{what}, step {at}: {off} apart");
-            }
+            assert!(off <= allowed::<E>(name), "{what}, step {at}: {off} apart");
             let off = f64::from((one.loss - of_first.loss).abs() / one.loss);
             assert!(off <= allowed::<E>(name), "{what}: losses {off} apart");
             // Of features, which all have the same bits of, and products with the same weights.
