@@ -10,7 +10,7 @@ use super::{Aggregation, Context, Halo, Propagation};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{
-    self, Activation, Addend, Combine, Dropout, Epilogue, Form, MatmulFusion, Nonlinearity,
+    self, Activation, Addend, Coding, Combine, Dropout, Epilogue, Form, MatmulFusion, Nonlinearity,
     Normalization, SpmmEpilogue,
 };
 use crate::tensor::{Element, Matrix};
@@ -402,17 +402,8 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
         let Some(dx) = &mut self.dx else {
             return Ok(());
         };
-        let epilogue = Epilogue {
-            alpha: gradient_factor.unwrap_or(1.0),
-            ..Epilogue::default()
-        };
-        let fusion = MatmulFusion {
-            positive: gradient_factor.map(|_| x),
-            coding,
-            ..MatmulFusion::default()
-        };
-        let made = fusion.coding.is_some();
-        ops::matmul_fused(backend, Form::NT, d, weight, &epilogue, fusion, dx)?;
+        let made = coding.is_some();
+        back_through(backend, (x, gradient_factor), (d, weight), coding, dx)?;
         self.undone = gradient_factor.is_some();
         if let Some(Sent {
             sending,
@@ -450,23 +441,11 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
         if !self.wanted {
             return Ok(());
         }
-        let (x, gradient_factor) = (self.x, self.gradient_factor);
-        let backend = at.backend;
-        let epilogue = Epilogue {
-            alpha: gradient_factor.unwrap_or(1.0),
-            ..Epilogue::default()
-        };
+        let (backend, through) = (at.backend, (self.x, self.gradient_factor));
         // Of a sum that is let through, each part is.
-        let product = |(d, weight): GradientProduct<'_, B, E>, c: &mut Matrix<B, E>| {
-            let fusion = MatmulFusion {
-                positive: gradient_factor.map(|_| x),
-                ..MatmulFusion::default()
-            };
-            ops::matmul_fused(backend, Form::NT, d, weight, &epilogue, fusion, c)
-        };
-        product(first, self.matrix(at)?)?;
-        let mut part = at.pool.take(backend, (second.0.rows(), x.columns()))?;
-        product(second, &mut part)?;
+        back_through(backend, through, first, None, self.matrix(at)?)?;
+        let mut part = at.pool.take(backend, (second.0.rows(), self.x.columns()))?;
+        back_through(backend, through, second, None, &mut part)?;
         ops::combine_rows(
             backend,
             part.rows(),
@@ -475,7 +454,7 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
             self.matrix(at)?,
         )?;
         at.give(part);
-        self.undone = gradient_factor.is_some();
+        self.undone = self.gradient_factor.is_some();
         self.is_written(at)
     }
 
@@ -521,6 +500,27 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
             }
         }
     }
+}
+
+/// `c = d · weightᵀ`, of which the ReLU and the dropout that gave the first rows of `x` let through what is positive there, times the
+/// factor; all of it without one.
+fn back_through<B: Backend, E: Element>(
+    backend: &B,
+    (x, gradient_factor): (&Matrix<B, E>, Option<f32>),
+    (d, weight): GradientProduct<'_, B, E>,
+    coding: Option<Coding<'_, B>>,
+    c: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let epilogue = Epilogue {
+        alpha: gradient_factor.unwrap_or(1.0),
+        ..Epilogue::default()
+    };
+    let fusion = MatmulFusion {
+        positive: gradient_factor.map(|_| x),
+        coding,
+        ..MatmulFusion::default()
+    };
+    ops::matmul_fused(backend, Form::NT, d, weight, &epilogue, fusion, c)
 }
 
 /// What errors call the exchange behind the backward pass of a layer.

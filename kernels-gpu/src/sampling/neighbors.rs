@@ -30,7 +30,7 @@ pub unsafe fn count_neighbors(params: &NeighborParams) {
         if at < count {
             let vertex = Global::<u32>::new(params.vertices).at(at).read();
             if let Some(row) = Row::of(params, vertex) {
-                edges = row.picks + row.own;
+                edges = row.edges();
             }
         }
         Global::<u32>::new(params.firsts).at(at).store(edges);
@@ -56,6 +56,12 @@ impl Row {
         picks: 0,
         own: 0,
     };
+
+    /// Edges of the vertex in the batch.
+    #[inline(always)]
+    fn edges(&self) -> u32 {
+        self.picks + self.own
+    }
 
     /// Of a vertex, if it is one.
     ///
@@ -145,15 +151,11 @@ pub unsafe fn sample_neighbors(params: &NeighborParams) {
             vertex = Global::<u32>::new(params.vertices).at(at).read();
             first = Global::<u32>::new(params.firsts).at(at).read() as u64;
         }
-        let mut row = match Row::of(params, vertex) {
-            Some(row) => row,
-            None => Row::EMPTY,
+        let row = match Row::of(params, vertex) {
+            Some(row) if first + row.edges() as u64 <= params.edges => row,
+            _ => Row::EMPTY,
         };
-        let end = first + row.picks as u64 + row.own as u64;
-        if end > params.edges {
-            row = Row::EMPTY;
-        }
-        let end = first + row.picks as u64 + row.own as u64;
+        let end = first + row.edges() as u64;
         let mut edge = first + lanes.lane as u64;
         while edge < end {
             Global::<u32>::new(params.rows).at(edge).store(at as u32);
@@ -229,8 +231,7 @@ unsafe fn pad_edges(params: &NeighborParams, lanes: Lanes, at: u64) {
 /// that it stored.
 ///
 /// # Safety
-/// All lanes of the warp come together, each with the row and the places of its vertex, the lanes' own; there are no more vertices to a warp
-/// than it has lanes for draws.
+/// All lanes of the warp come together, with one `fanout` and each with the row and the places of its vertex, the lanes' own.
 #[inline(always)]
 unsafe fn take_places(
     lanes: Lanes,

@@ -1,4 +1,8 @@
 //! The edge-parallel kernel: two stages, then a merge inside the CTA.
+//!
+//! - [`whole_weights`]: what is done with weights in between, where they become whole numbers.
+
+mod whole_weights;
 
 use super::empty;
 use super::epilogue::{Addend, InMemory, addend_factor, addend_load, addend_scale, finish};
@@ -7,16 +11,16 @@ use super::policy::{Accumulate, Scaling, Weights, add};
 use super::rows::{Order, Rows, share};
 use super::sums::Sums;
 use crate::device::async_copy;
-use crate::device::float::max;
 use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x_anew};
 use crate::device::vector::{Input, Vector};
-use crate::device::warp::{lane_id, shuffle_xor, sync_warp, warp_id};
+use crate::device::warp::{lane_id, sync_warp, warp_id};
 use halfgnn_contract::spmm::{
     STAGED_END, STAGED_TAIL, SpmmParams, WARPS_PER_CTA, merge_bytes, shared, shared_bytes,
 };
 use halfgnn_contract::{VECTOR_BYTES, WARP};
+use whole_weights::{add_terms, terms_of};
 
 /// Edges whose features a sub-warp has in flight at once, of each of [`Accumulate::FOURS`].
 const IN_FLIGHT: u32 = 4;
@@ -155,25 +159,6 @@ impl Addend for PrefetchedAddend<'_> {
             }
         }
     }
-}
-
-/// The largest whole weight.
-const LARGEST_WEIGHT: f32 = 65_535.0;
-
-/// Weights that are all smaller are no more than this over [`LARGEST_WEIGHT`], so that the reciprocal of that is a float.
-const SMALLEST_LARGEST: f32 = 1e-30;
-
-/// The terms with zeros for edges whose bits are not in `edges`.
-#[inline(always)]
-fn terms_of(terms: [f32; 4], edges: u32) -> [f32; 4] {
-    let of = |i: usize| if edges >> i & 1 != 0 { terms[i] } else { 0.0 };
-    [of(0), of(1), of(2), of(3)]
-}
-
-/// The terms of four more edges.
-#[inline(always)]
-fn add_terms<V: Vector, A: Accumulate<V>>(sum: A::Sum, [a, b, c, d]: [f32; 4]) -> A::Sum {
-    A::add_term(A::add_term(A::add_term(A::add_term(sum, a), b), c), d)
 }
 
 /// How a sub-warp's share ended.
@@ -352,67 +337,6 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             if W::OF_ROWS {
                 ahead = four(next);
             }
-        }
-    }
-
-    /// The warp's weights as whole numbers, and what they are multiples of; NaN where one of them is. Of the last four
-    /// those that there are not have none.
-    ///
-    /// # Safety
-    /// After stage 1, all lanes together.
-    #[inline(always)]
-    unsafe fn round_weights<W: Weights, A: Accumulate<V, Sums = T>>(
-        &self,
-        params: &SpmmParams,
-    ) -> f32 {
-        let (base, end) = self.warp;
-        let first = base.saturating_add(lane_id() * 4);
-        let mut largest = 0.0;
-        // SAFETY: what the lane itself wrote; arrays of edges have room for all edges of a CTA, which are a multiple of four.
-        unsafe {
-            let mut edge = first;
-            while edge < end {
-                let mut i = end - edge;
-                while i < 4 {
-                    self.weight(params, edge + i).store_u32(0);
-                    if W::TERMED {
-                        self.term(params, edge + i).store_f32(0.0);
-                    }
-                    i += 1;
-                }
-                let [a, b, c, d] = self.weight(params, edge).load_u32x4().map(f32::from_bits);
-                let magnitude = max(max(a.abs(), b.abs()), max(c.abs(), d.abs()));
-                largest = max(largest, magnitude);
-                edge = edge.saturating_add(4 * WARP);
-            }
-            let mut distance = WARP / 2;
-            while distance > 0 {
-                largest = max(largest, shuffle_xor(largest, distance));
-                distance /= 2;
-            }
-            let largest = if largest < SMALLEST_LARGEST {
-                SMALLEST_LARGEST
-            } else {
-                largest
-            };
-            let factor = LARGEST_WEIGHT / largest;
-            let mut edge = first;
-            while edge < end {
-                let place = self.weight(params, edge);
-                place.store_u32x4(A::whole_weights(place.load_u32x4(), factor));
-                edge = edge.saturating_add(4 * WARP);
-            }
-            largest * (1.0 / LARGEST_WEIGHT)
-        }
-    }
-
-    /// The row's factor times what weights are multiples of.
-    #[inline(always)]
-    fn scale<A: Accumulate<V, Sums = T>>(&self, params: &SpmmParams, rows: &Rows) -> f32 {
-        if A::WHOLE_WEIGHTS {
-            rows.scale(params) * self.unit
-        } else {
-            rows.scale(params)
         }
     }
 

@@ -50,6 +50,9 @@ pub struct Cuda {
     queue: Arc<Queue>,
 }
 
+/// The rank of a part, and its address and length in bytes.
+type Place = (usize, u64, usize);
+
 impl Cuda {
     /// Opens card `ordinal`, counting those that `CUDA_VISIBLE_DEVICES` leaves visible, with its primary context.
     ///
@@ -137,10 +140,7 @@ impl Cuda {
     }
 
     /// Ranks, addresses and lengths of `parts`.
-    fn places(
-        &self,
-        parts: &[Part<'_, CudaBuffer>],
-    ) -> Result<Vec<(usize, u64, usize)>, DriverError> {
+    fn places(&self, parts: &[Part<'_, CudaBuffer>]) -> Result<Vec<Place>, DriverError> {
         let place = |part: &Part<'_, CudaBuffer>| {
             DriverError::check_range(part.offset, part.len, part.buffer.len())?;
             part.buffer.check_owner(self.context())?;
@@ -148,6 +148,17 @@ impl Cuda {
             Ok((part.rank, address, part.len))
         };
         parts.iter().map(place).collect()
+    }
+
+    /// [`Self::places`] of what is sent and what is received; nothing where both are no bytes.
+    fn ends(
+        &self,
+        sends: &[Part<'_, CudaBuffer>],
+        receives: &[Part<'_, CudaBuffer>],
+    ) -> Result<Option<[Vec<Place>; 2]>, DriverError> {
+        let (sends, receives) = (self.places(sends)?, self.places(receives)?);
+        let is_empty = (sends.iter().chain(&receives)).all(|(_, _, bytes)| *bytes == 0);
+        Ok((!is_empty).then_some([sends, receives]))
     }
 
     /// The address of byte `offset` of `buffer`, and this context made the thread's, for work on `count` bytes.
@@ -352,10 +363,9 @@ impl Driver for Cuda {
         sends: &[Part<'_, CudaBuffer>],
         receives: &[Part<'_, CudaBuffer>],
     ) -> Result<(), DriverError> {
-        let (sends, receives) = (self.places(sends)?, self.places(receives)?);
-        if (sends.iter().chain(&receives)).all(|(_, _, bytes)| *bytes == 0) {
+        let Some([sends, receives]) = self.ends(sends, receives)? else {
             return Ok(());
-        }
+        };
         let stream = self.stream_for(link)?;
         // SAFETY: `places` has checked the ranges; memory that is freed is used again behind what is in the stream, or, of a
         // recording, when that is gone. The stream is this context's, as are link and buffers.
@@ -368,10 +378,9 @@ impl Driver for Cuda {
         sends: &[Part<'_, CudaBuffer>],
         receives: &[Part<'_, CudaBuffer>],
     ) -> Result<(), DriverError> {
-        let (sends, receives) = (self.places(sends)?, self.places(receives)?);
-        if (sends.iter().chain(&receives)).all(|(_, _, bytes)| *bytes == 0) {
+        let Some([sends, receives]) = self.ends(sends, receives)? else {
             return Ok(());
-        }
+        };
         link.check_owner(self.context())?;
         self.context().enter()?;
         let aside = self.context().captures().with(|it| it.fork(link));

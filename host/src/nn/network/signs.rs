@@ -10,6 +10,8 @@ use crate::nn::{Context, Mode, Output, Parameter, Pool, Propagation, SignsOrElem
 use crate::ops::{Activation, BitMatrix};
 use crate::tensor::{Element, Matrix};
 
+const NAME: &str = "Network::evaluate_signs";
+
 /// What a stage reads.
 #[derive(Debug)]
 pub(super) enum Source<'a, B: Backend, E: Element> {
@@ -136,8 +138,6 @@ impl<B: Backend, E: Element> Network<B, E> {
             && self.reads_signs_at(number + 1)
     }
 }
-
-const NAME: &str = "Network::evaluate_signs";
 
 impl<B: Backend, E: Element> Step<B, E> {
     /// Computes its output, or its signs for the stage `next`, in an evaluation that reads no more of its input than signs.

@@ -10,7 +10,7 @@ use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::graph::Starts;
 use crate::ops::Checked;
-use crate::ops::sort::{Scan, no_items, scan_config};
+use crate::ops::sort::{Scan, no_items};
 use crate::tensor::{Array, Element, Precision};
 use bytemuck::Pod;
 use halfgnn_contract::DevicePtr;
@@ -122,11 +122,10 @@ impl<D: Driver> ConstructOperators for Gpu<D> {
         let of_rows = ScanParams {
             result: self.array(&filled_rows)?,
             empty_rows: self.array(&empty_rows)?,
-            added: 1,
             ..of_rows
         };
         // SAFETY: the lists are as long as the same offsets were counted to be.
-        unsafe { self.launch(ROWS.scan, scan_config(of_rows.items)?, &of_rows)? };
+        unsafe { self.scan_added(ROWS, &of_rows)? };
 
         let words = Starts::words(edges);
         let starts = Array::zeros(self, words, kind)?;
@@ -147,12 +146,9 @@ impl<D: Driver> ConstructOperators for Gpu<D> {
         unsafe {
             let config = config(contract::start_ctas(words as u64), 0)?;
             self.launch("row_starts", config, &params)?;
+            // In three launches of small graphs too, which what was recorded of a card then stands for.
             self.scan_sums(STARTS, &of_starts)?;
-            let of_starts = ScanParams {
-                added: 1,
-                ..of_starts
-            };
-            self.launch(STARTS.scan, scan_config(of_starts.items)?, &of_starts)?;
+            self.scan_added(STARTS, &of_starts)?;
         }
         Ok(RowIndex {
             starts,

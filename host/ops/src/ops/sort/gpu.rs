@@ -119,19 +119,31 @@ impl<D: Driver> Gpu<D> {
     /// `params` are as their page asks for, and `of` is of that kind of items.
     pub(crate) unsafe fn scan(&self, of: Scan, params: &ScanParams) -> Result<(), Error> {
         let config = scan_config(params.items)?;
-        let mut params = *params;
         // SAFETY: the caller's promise.
         unsafe {
             match scan::ctas(params.items) {
                 0 | 1 => {}
-                2..=scan::MOST_ADDED => self.launch(of.sums, config, &params)?,
+                2..=scan::MOST_ADDED => self.launch(of.sums, config, params)?,
                 _ => {
-                    self.scan_sums(of, &params)?;
-                    params.added = 1;
+                    self.scan_sums(of, params)?;
+                    return self.scan_added(of, params);
                 }
             }
-            self.launch(of.scan, config, &params)
+            self.launch(of.scan, config, params)
         }
+    }
+
+    /// The last launch of a scan, behind [`Gpu::scan_sums`].
+    ///
+    /// # Safety
+    /// As [`Gpu::scan`].
+    pub(crate) unsafe fn scan_added(&self, of: Scan, params: &ScanParams) -> Result<(), Error> {
+        let params = ScanParams {
+            added: 1,
+            ..*params
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.launch(of.scan, scan_config(params.items)?, &params) }
     }
 
     /// The first two launches of a scan: the partial sums are then added, and the last of them is the sum of all.
@@ -153,7 +165,7 @@ impl<D: Driver> Gpu<D> {
 }
 
 /// The launch of a scan's items.
-pub(crate) fn scan_config(items: u64) -> Result<LaunchConfig, Error> {
+fn scan_config(items: u64) -> Result<LaunchConfig, Error> {
     let (threads, shared_bytes) = (scan::THREADS_PER_CTA, scan::SHARED_BYTES);
     linear_config("exclusive_sum", scan::ctas(items), threads, shared_bytes)
 }
