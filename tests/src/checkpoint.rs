@@ -56,6 +56,12 @@ pub fn a_resumed_run_is_the_same_run<B: Backend>(backend: &B, scale: Scale) {
             check::<B, f16>(backend, &model, scale.pick([1, 3], [7, 20]));
         }
     }
+    // Scales of activations are those of the step, and nothing of them goes on.
+    for (name, model) in training::models_of_store() {
+        if matches!(name, "gcn" | "gin") {
+            check::<B, f16>(backend, &model, scale.pick([1, 3], [7, 20]));
+        }
+    }
 }
 
 /// A snapshot of another model is refused by the name of what is missing.

@@ -56,6 +56,7 @@ pub mod spmm_algebra;
 pub mod spmm_heads;
 pub mod spmm_values;
 pub mod spmv;
+pub mod stored;
 pub mod strides;
 pub mod subgraph;
 pub mod task;
@@ -148,6 +149,7 @@ macro_rules! conformance {
             coding: products, normalizations, misfits_are_refused, gradients_between_layers;
             quantized: rows_are_rounded_by_their_numbers, codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, pairs_of_sums, epilogues,
                 scales_are_multiplied, misfits_are_refused;
+            stored: positive_stays_positive, numbers_of_codes, products, masks, misfits_are_refused;
             strides: gathered_rows_may_be_apart, dots_take_both_strides_or_none, misfits_are_refused;
             sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
             communities: rounds_follow_the_contract, planted_communities_are_found, devices_agree, misfits_are_refused;

@@ -6,7 +6,7 @@ use crate::task;
 use halfgnn::backend::Backend;
 use halfgnn::nn::{
     Aggregate, Appnp, Binary, ConvolutionConfig, Gat, GatV2, Gcnii, Gin, HiddenActivation,
-    HiddenNorm, Jumping, ModelConfig, Statistics,
+    HiddenNorm, Jumping, ModelConfig, Statistics, Store,
 };
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Precision};
@@ -207,6 +207,22 @@ pub fn models_of_messages() -> Vec<(&'static str, ModelConfig)> {
     weighed.flat_map(of).collect()
 }
 
+/// Those of [`models`] whose activations may be kept in 8 bits, of three layers.
+pub fn models_of_store() -> Vec<(&'static str, ModelConfig)> {
+    let models = models().into_iter();
+    let stored = models.map(|(name, model)| {
+        let model = ModelConfig {
+            layers: 3,
+            store: Some(Store::EightBit),
+            ..model
+        };
+        (name, model)
+    });
+    stored
+        .filter(|(name, _)| matches!(*name, "gcn" | "sage" | "gin" | "gat"))
+        .collect()
+}
+
 /// [`models_of_messages`], to compare gradients of. A LeakyReLU's bend is slight: codes are coarse, so that of the few edges of a task some
 /// score stands within a rounding of 0, and at the usual slope the side on which a backend finds it decides on a tenth of a gradient.
 pub fn models_of_messages_with_a_slight_bend() -> Vec<(&'static str, ModelConfig)> {
@@ -297,6 +313,9 @@ pub fn assert_steps_agree<A: Backend, B: Backend, E: Element>(
         // Where that turns a code it is the neighbouring one, forward and backward.
         let codes = model.messages.map_or(0.0, step_of_codes);
         let allowed = allowed + codes * (2 * model.layers) as f64;
+        // Likewise a code of what is kept, of which gradients of weights alone are made.
+        let stored = model.store.map_or(0.0, |_| 1.0 / 127.0);
+        let allowed = allowed + stored * model.layers as f64;
         let losses = [
             first.loss().expect("a loss"),
             second.loss().expect("a loss"),

@@ -12,7 +12,7 @@ use halfgnn::graph::generate::Rmat;
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{
     ConvolutionConfig, EdgeData, Gat, HiddenNorm, LinkDecoder, ModelConfig, ModelKind, Network,
-    Pieces, Propagation,
+    Pieces, Propagation, Store,
 };
 use halfgnn::ops::{Accumulate, CodeFormat, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix, Precision};
@@ -164,6 +164,46 @@ fn evaluations_in_pieces_are_foretold() {
         // The most of each kind, which need not be the most of all at once.
         assert!(foretold.total() >= memory.peak_total);
         assert!(foretold.total() < memory.peak_total * 5 / 4);
+    }
+}
+
+/// Activations in 8 bits: what is foretold is what is used, and less than without.
+#[test]
+fn activations_of_8_bits_are_foretold_and_smaller() {
+    let graph = &Rmat::graph500(9).generate(1).expect("a small graph");
+    let (features, classes, hidden) = (40, 8, 64);
+    let train = TrainConfig::new(Precision::Half);
+    for model in models(features, classes) {
+        let name = model.convolution.name();
+        if !matches!(name, "gcn" | "sage" | "gin" | "gat") {
+            continue;
+        }
+        for layers in [2, 4] {
+            let plain = ModelConfig {
+                hidden,
+                layers,
+                ..model.clone()
+            };
+            let stored = ModelConfig {
+                store: Some(Store::EightBit),
+                ..plain.clone()
+            };
+            check::<f16>(&card(4), graph, &stored, &train);
+            let activations = |config: &ModelConfig| {
+                let graph = config.prepare(graph).expect("room");
+                let counts = GraphCounts::of(&graph);
+                let of = Footprint::of_training::<f16>(&counts, config, &train, Some(4));
+                of.expect("a model").of(MemoryKind::Activations)
+            };
+            let (less, more) = (activations(&stored), activations(&plain));
+            println!("ACTIVATIONS {name} {layers} {less} {more}");
+            // Half of each output between two layers at least.
+            let saved = (graph.vertices() * hidden * (layers - 1)) as u64;
+            assert!(
+                less + saved * 9 / 10 <= more,
+                "{name}, {layers} layers: {less} and {more}"
+            );
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::failure::Failure;
 use crate::names::{
-    ActivationName, BinaryName, CodeFormatName, HiddenNormName, JumpingName, PoolName, probability,
+    ActivationName, BinaryName, CodeFormatName, HiddenNormName, JumpingName, PoolName, StoreName,
+    probability,
 };
 use crate::policy::SpmmPolicyName;
 use clap::builder::PossibleValue;
@@ -61,6 +62,10 @@ pub struct ModelArgs {
     /// predictions send what the model computes with. Not of GATv2
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub messages: Option<CodeFormatName>,
+    /// Keep what the backward pass reads of the forward pass, outputs of hidden layers and what GIN normalises, in this way instead of as
+    /// the model computes with it; of GCN, GraphSAGE, GIN and GAT, in half or bf16, by one rank
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub store: Option<StoreName>,
     /// Multiply signs of activations by signs of weights, as Bi-GCN does, of GCN and GraphSAGE; weight decay and dropout are then 0 unless
     /// they are given, hidden layers of bin 128 wide, and the sign is the only activation; one of each layer, where they differ
     #[arg(long, value_enum, value_name = "PARTS", value_delimiter = ',')]
@@ -275,6 +280,7 @@ impl ModelArgs {
             jumping: self.jumping.map(Into::into),
             recompute: self.recompute,
             messages: self.messages.map(Into::into),
+            store: self.store.map(Into::into),
             policy: self.policy.map_or(config.policy, |named| named.0),
             readout: of_graphs.then(|| self.pool.map_or(Readout::Sum, Readout::from)),
             ..config

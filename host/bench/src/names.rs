@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use halfgnn::device;
-use halfgnn::nn::{Binary, HiddenActivation, HiddenNorm, Jumping, Readout};
+use halfgnn::nn::{Binary, HiddenActivation, HiddenNorm, Jumping, Readout, Store};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Precision;
 use halfgnn::train::FeaturesIn;
@@ -209,6 +209,21 @@ impl From<CodeFormatName> for CodeFormat {
         match name {
             CodeFormatName::Int8 => CodeFormat::Int8,
             CodeFormatName::E4m3 => CodeFormat::E4m3,
+        }
+    }
+}
+
+/// [`Store`], as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StoreName {
+    /// In int8 codes with a scale a column
+    EightBit,
+}
+
+impl From<StoreName> for Store {
+    fn from(name: StoreName) -> Self {
+        match name {
+            StoreName::EightBit => Store::EightBit,
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct CheckpointArgs {
     pub save_every: Option<u32>,
     /// Go on with the run in FILE, with the same bits as if it had never stopped; --epochs may give it more, and --lr,
     /// --weight-decay, --schedule, --warmup, --clip-norm and --clip-value change what they say from there on
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "layers", "recompute", "hidden", "dropout", "residual", "activation", "hidden_norm", "jumping", "messages", "binary", "policy", "pool", "OwnOptions", "scale_features", "precision", "optimizer", "momentum", "nesterov", "sampler", "batch", "coverage", "seed", "seeds"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "layers", "recompute", "hidden", "dropout", "residual", "activation", "hidden_norm", "jumping", "messages", "store", "binary", "policy", "pool", "OwnOptions", "scale_features", "precision", "optimizer", "momentum", "nesterov", "sampler", "batch", "coverage", "seed", "seeds"])]
     pub resume: Option<PathBuf>,
 }
 

@@ -208,7 +208,7 @@ fn carry_out<B: Backend, E: Element>(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, Failure> {
     let backend = &device.backend;
-    for (tensor, kept) in kept_as(plan.precision, plan.model.messages) {
+    for (tensor, kept) in kept_as(plan.precision, plan.model.messages, plan.model.store) {
         tracing::info!("kept in {kept}: {tensor}");
     }
     let placed = Placed::<E>::new(device, dataset, plan)?;

@@ -355,6 +355,7 @@ fn plan(
             "--messages in batches",
             model.messages.is_some() && policy.is_some(),
         ),
+        ("--store", model.store.is_some()),
         (
             "--hidden-norm pair or graph",
             model.hidden_norm.wants_whole_graphs() && policy != Some(&SamplingPolicy::Graphs),

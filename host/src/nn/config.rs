@@ -50,6 +50,10 @@ pub struct ModelConfig {
     /// with. Of models that sum up with degrees and weights alone.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "by_name")]
     pub messages: Option<CodeFormat>,
+    /// How what the backward pass reads of the forward pass is kept, where not as the model computes with it: the outputs of hidden layers
+    /// and, of GIN, what its layers normalise. Of GCN, GraphSAGE, GIN and GAT, in half and bfloat16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<Store>,
     /// Which parts are of one bit; none where absent. See [`ModelConfig::of_bits`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<Binary>,
@@ -90,6 +94,7 @@ impl ModelConfig {
             hidden_norm: HiddenNorm::None,
             recompute: false,
             messages: None,
+            store: None,
             binary: None,
             binary_layers: Vec::new(),
             policy: SpmmPolicy::default(),
@@ -319,6 +324,9 @@ impl ModelConfig {
                     .into(),
             );
         }
+        if self.store.is_some() {
+            self.check_store().or_else(|reason| refuse(reason.into()))?;
+        }
         let mut dropouts = std::iter::once(&self.dropout).chain(dropouts);
         if let Some(dropout) = dropouts.find(|dropout| !(0.0..1.0).contains(*dropout)) {
             return refuse(format!("dropout probability {dropout} is not in [0, 1)"));
@@ -331,6 +339,59 @@ impl ModelConfig {
         }
         self.convolution.check(self).or_else(refuse)
     }
+}
+
+impl ModelConfig {
+    /// That what it keeps can be kept in 8 bits.
+    fn check_store(&self) -> Result<(), &'static str> {
+        let known = matches!(
+            self.convolution,
+            ConvolutionConfig::Gcn(_)
+                | ConvolutionConfig::Sage(_)
+                | ConvolutionConfig::Gin(_)
+                | ConvolutionConfig::Gat(_)
+        );
+        let refused = [
+            (
+                !known,
+                "activations are kept in 8 bits of gcn, sage, gin and gat; take one of those, or leave store out",
+            ),
+            (
+                self.recompute,
+                "what recompute makes again is not stored, and it is made of what 8 bits would change; leave one of them out",
+            ),
+            (
+                !self.activation.is_relu(),
+                "of another activation than relu a backward pass reads what has no codes; leave store out",
+            ),
+            (
+                !self.hidden_norm.is_none(),
+                "what a norm between layers has read is kept as it is; leave it or store out",
+            ),
+            (
+                self.jumping.is_some(),
+                "jumping knowledge reads outputs of layers as they are; leave it or store out",
+            ),
+            (
+                self.readout.is_some(),
+                "of a model that tells whole graphs activations are kept as they are; leave store out",
+            ),
+            (
+                self.binary.is_some() || !self.binary_layers.is_empty(),
+                "layers of one bit read activations as they are; leave store out",
+            ),
+        ];
+        let refused = refused.into_iter().find(|(is_so, _)| *is_so);
+        refused.map_or(Ok(()), |(_, reason)| Err(reason))
+    }
+}
+
+/// How activations are kept that the backward pass reads again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Store {
+    /// In int8 codes with a float scale a column, that of the pass itself.
+    EightBit,
 }
 
 /// A format of codes by its name.

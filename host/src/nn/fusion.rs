@@ -5,6 +5,7 @@
 //! the same results in more passes: what its operators did not do on their way, `finish` does.
 
 use super::aggregation::Sending;
+use super::codes::LayerInput;
 use super::messages::Messages;
 use super::{Aggregation, Context, Halo, Propagation};
 use crate::backend::Backend;
@@ -297,6 +298,30 @@ impl<'a, B: Backend, E: Element> OutputGradient<'a, B, E> {
         ops::matmul_fused(backend, Form::TN, x, d, &epilogue, fusion, gradient)
     }
 
+    /// `gradient = factor · xᵀ · d`, of the input of the layer, of which only the rows of the destinations count.
+    ///
+    /// # Errors
+    /// Those of [`OutputGradient::weight_gradient`] and [`ops::quantized_matmul`].
+    pub(super) fn weight_gradient_of(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: LayerInput<'_, B, E>,
+        gradient: &mut Matrix<B, f32>,
+    ) -> Result<(), Error> {
+        match x {
+            LayerInput::Elements(x) => {
+                let own = at.own_rows(x)?;
+                self.weight_gradient(1.0, None, &own, gradient)?;
+                at.give_rows(own);
+                Ok(())
+            }
+            LayerInput::Codes(x) => {
+                let sums = self.column_sums.take();
+                ops::quantized_matmul(self.backend, x, self.d, 1.0, sums, gradient)
+            }
+        }
+    }
+
     fn sum_columns(&mut self) -> Result<(), Error> {
         match self.column_sums.take() {
             Some(sums) => ops::column_sums(self.backend, self.d, sums),
@@ -319,7 +344,7 @@ pub type GradientProduct<'a, B, E> = (&'a Matrix<B, E>, &'a Matrix<B, E>);
 #[derive(Debug)]
 pub struct InputGradient<'a, B: Backend, E: Element> {
     wanted: bool,
-    x: &'a Matrix<B, E>,
+    x: LayerInput<'a, B, E>,
     /// The factor of what ReLU and dropout before the layer let through, which is where `x` is positive.
     gradient_factor: Option<f32>,
     dx: Option<Matrix<B, E>>,
@@ -353,7 +378,7 @@ pub(super) struct Sent<'a, B: Backend> {
 impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
     pub(super) fn new(
         wanted: bool,
-        x: &'a Matrix<B, E>,
+        x: LayerInput<'a, B, E>,
         gradient_factor: Option<f32>,
         sent: Option<Sent<'a, B>>,
         ranks: Option<&'a Halo<B>>,
@@ -506,7 +531,7 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
 /// factor; all of it without one.
 fn back_through<B: Backend, E: Element>(
     backend: &B,
-    (x, gradient_factor): (&Matrix<B, E>, Option<f32>),
+    (x, gradient_factor): (LayerInput<'_, B, E>, Option<f32>),
     (d, weight): GradientProduct<'_, B, E>,
     coding: Option<Coding<'_, B>>,
     c: &mut Matrix<B, E>,
@@ -516,7 +541,8 @@ fn back_through<B: Backend, E: Element>(
         ..Epilogue::default()
     };
     let fusion = MatmulFusion {
-        positive: gradient_factor.map(|_| x),
+        positive: gradient_factor.and_then(|_| x.elements()),
+        positive_codes: gradient_factor.and_then(|_| x.codes()),
         coding,
         ..MatmulFusion::default()
     };

@@ -12,6 +12,7 @@
 
 use super::aggregation::Sending;
 use super::architecture::{Architecture, LayerOption, number, probability, stack, store};
+use super::codes::LayerInput;
 use super::heads::{self, Heads, Joining};
 use super::messages::Direction;
 use super::{
@@ -20,6 +21,7 @@ use super::{
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
+use crate::ops::QuantizedMatrix;
 use crate::ops::{
     self, Attention, AttentionBackward, AttentionForward, EdgeBiases, Epilogue, Form, SpmmPolicy,
 };
@@ -336,6 +338,101 @@ impl<B: Backend, E: Element> GatLayer<B, E> {
             gat: gat.clone(),
         })
     }
+
+    fn backward_of_input(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: LayerInput<'_, B, E>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        let (backend, heads) = (at.backend, self.heads.count);
+        let width = self.heard.get().columns();
+        let spread = self.joining.backward(at, width, dy)?;
+        let mut numbers = |rows| at.pool.take_numbers(backend, heads * rows);
+        let (mut inner, mut d_destination) = (numbers(at.rows)?, numbers(at.rows)?);
+        let mut softmax_gradient = numbers(x.rows())?;
+        let mut room = || at.pool.take(backend, (x.rows(), width));
+        let (mut dh, mut lent) = (room()?, room()?);
+        let graph = at.graph()?;
+        let features = edge_features(graph, self.gat.edge_features)?;
+        let mut of_edges = match (&mut self.edge, features) {
+            (Some(edge), Some(features)) => {
+                let forward = edge.terms(backend, at.pool, &features.forward)?;
+                let backward = edge.terms(backend, at.pool, &features.backward)?;
+                let edges = features.forward.columns();
+                let lent = at.pool.take(backend, (heads, edges))?.into_array()?;
+                let d = at.pool.take_numbers(backend, heads * edges)?;
+                Some((forward, backward, lent, d))
+            }
+            _ => None,
+        };
+
+        let (vectors, d_vectors) = self.vectors.values_and_gradient();
+        let dy = spread.as_ref().unwrap_or(dy.matrix());
+        let mut messages = at.messages.take();
+        let way = (Direction::Backward, at.mode);
+        let codes = match &mut messages {
+            Some(messages) => Some(messages.encode(backend, at.pool, way, dy, (None, graph))?),
+            None => None,
+        };
+        let of = AttentionBackward {
+            h: self.transformed.get(),
+            vectors,
+            y: self.heard.get(),
+            positive: self.positive.get(),
+            dy,
+            codes,
+            dropout: at.dropout(self.gat.attention_dropout, 0),
+            lent: (
+                &mut lent,
+                [&mut inner, &mut d_destination, &mut softmax_gradient],
+            ),
+            dh: &mut dh,
+            d_vectors,
+            biases: of_edges
+                .as_mut()
+                .map(|(forward, backward, lent, d)| EdgeBiases {
+                    a: graph.forward(),
+                    forward,
+                    backward,
+                    lent,
+                    d,
+                }),
+        };
+        let Some((_, softmax)) = &mut self.softmax else {
+            return Err(Error::Unsupported {
+                operator: "Model::backward",
+                reason: "there was no forward pass before".into(),
+            });
+        };
+        softmax.backward(backend, graph.backward(backend)?, of)?;
+        if let Some(messages) = &mut messages {
+            messages.release(backend, at.pool, Direction::Backward)?;
+        }
+        at.messages = messages;
+        at.give(lent);
+        if let (Some((forward, backward, lent, d)), Some(edge), Some(features)) =
+            (of_edges, &mut self.edge, features)
+        {
+            at.pool.give_numbers(forward);
+            at.pool.give_numbers(backward);
+            at.pool
+                .give(Matrix::from_array(lent, heads, features.forward.columns())?);
+            edge.backward(backend, at.pool, &features.forward, d)?;
+        }
+        for numbers in [inner, d_destination, softmax_gradient] {
+            at.pool.give_numbers(numbers);
+        }
+        if let Some(spread) = spread {
+            at.give(spread);
+        }
+        let (weight, gradient) = self.weight.values_and_gradient();
+        dx.product(at, &dh, weight)?;
+        x.weight_gradient(backend, &dh, gradient)?;
+        at.give(dh);
+        Ok(())
+    }
 }
 
 impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
@@ -429,92 +526,21 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         dy: &mut OutputGradient<'_, B, E>,
         dx: &mut InputGradient<'_, B, E>,
     ) -> Result<(), Error> {
-        let (backend, heads) = (at.backend, self.heads.count);
-        let width = self.heard.get().columns();
-        let spread = self.joining.backward(at, width, dy)?;
-        let mut numbers = |rows| at.pool.take_numbers(backend, heads * rows);
-        let (mut inner, mut d_destination) = (numbers(at.rows)?, numbers(at.rows)?);
-        let mut softmax_gradient = numbers(x.rows())?;
-        let mut room = || at.pool.take(backend, (x.rows(), width));
-        let (mut dh, mut lent) = (room()?, room()?);
-        let graph = at.graph()?;
-        let features = edge_features(graph, self.gat.edge_features)?;
-        let mut of_edges = match (&mut self.edge, features) {
-            (Some(edge), Some(features)) => {
-                let forward = edge.terms(backend, at.pool, &features.forward)?;
-                let backward = edge.terms(backend, at.pool, &features.backward)?;
-                let edges = features.forward.columns();
-                let lent = at.pool.take(backend, (heads, edges))?.into_array()?;
-                let d = at.pool.take_numbers(backend, heads * edges)?;
-                Some((forward, backward, lent, d))
-            }
-            _ => None,
-        };
+        self.backward_of_input(at, LayerInput::Elements(x), dy, dx)
+    }
 
-        let (vectors, d_vectors) = self.vectors.values_and_gradient();
-        let dy = spread.as_ref().unwrap_or(dy.matrix());
-        let mut messages = at.messages.take();
-        let way = (Direction::Backward, at.mode);
-        let codes = match &mut messages {
-            Some(messages) => Some(messages.encode(backend, at.pool, way, dy, (None, graph))?),
-            None => None,
-        };
-        let of = AttentionBackward {
-            h: self.transformed.get(),
-            vectors,
-            y: self.heard.get(),
-            positive: self.positive.get(),
-            dy,
-            codes,
-            dropout: at.dropout(self.gat.attention_dropout, 0),
-            lent: (
-                &mut lent,
-                [&mut inner, &mut d_destination, &mut softmax_gradient],
-            ),
-            dh: &mut dh,
-            d_vectors,
-            biases: of_edges
-                .as_mut()
-                .map(|(forward, backward, lent, d)| EdgeBiases {
-                    a: graph.forward(),
-                    forward,
-                    backward,
-                    lent,
-                    d,
-                }),
-        };
-        let Some((_, softmax)) = &mut self.softmax else {
-            return Err(Error::Unsupported {
-                operator: "Model::backward",
-                reason: "there was no forward pass before".into(),
-            });
-        };
-        softmax.backward(backend, graph.backward(backend)?, of)?;
-        if let Some(messages) = &mut messages {
-            messages.release(backend, at.pool, Direction::Backward)?;
-        }
-        at.messages = messages;
-        at.give(lent);
-        if let (Some((forward, backward, lent, d)), Some(edge), Some(features)) =
-            (of_edges, &mut self.edge, features)
-        {
-            at.pool.give_numbers(forward);
-            at.pool.give_numbers(backward);
-            at.pool
-                .give(Matrix::from_array(lent, heads, features.forward.columns())?);
-            edge.backward(backend, at.pool, &features.forward, d)?;
-        }
-        for numbers in [inner, d_destination, softmax_gradient] {
-            at.pool.give_numbers(numbers);
-        }
-        if let Some(spread) = spread {
-            at.give(spread);
-        }
-        let (weight, gradient) = self.weight.values_and_gradient();
-        dx.product(at, &dh, weight)?;
-        ops::matmul(backend, Form::TN, x, &dh, &Epilogue::default(), gradient)?;
-        at.give(dh);
-        Ok(())
+    fn store_codes(&mut self, _backend: &B) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    fn backward_of_codes(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &QuantizedMatrix<B>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        self.backward_of_input(at, LayerInput::Codes(x), dy, dx)
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

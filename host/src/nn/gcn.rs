@@ -4,6 +4,7 @@
 
 use super::aggregation::{Aggregation, Order, Sending};
 use super::architecture::{Architecture, LayerOption, stack, store};
+use super::codes::LayerInput;
 use super::messages::Direction;
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
@@ -11,6 +12,7 @@ use super::{
 };
 use crate::backend::Backend;
 use crate::error::Error;
+use crate::ops::QuantizedMatrix;
 use crate::ops::{self, Activation, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
@@ -108,6 +110,60 @@ impl<B: Backend, E: Element> GcnLayer<B, E> {
             },
         })
     }
+
+    fn backward_of_input(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: LayerInput<'_, B, E>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        let backend = at.backend;
+        let plain = SpmmEpilogue::default();
+        let (weight, gradient) = self.weight.values_and_gradient();
+        if let Some(aggregated) = &self.aggregated {
+            dy.weight_gradient(1.0, None, aggregated.get(), gradient)?;
+            if !dx.is_wanted() {
+                return Ok(());
+            }
+            let mut sent = at.take(x.columns())?;
+            let scaled = Epilogue {
+                row_scale: at.graph()?.row_scale(),
+                ..Epilogue::default()
+            };
+            let sending = Sending {
+                direction: Direction::Backward,
+                scaled: true,
+                alone: true,
+            };
+            let of = [dy.matrix(), weight];
+            sending.product(at, Form::NT, of, &scaled, &mut sent)?;
+            let dx = dx.matrix(at)?;
+            self.aggregation.backward(at, true, plain, &sent, dx)?;
+            at.give(sent);
+            return Ok(());
+        }
+        // Codes have the factors of rows in them, where they cost nothing.
+        let scaled = at.messages.is_none();
+        if let Some(row_scale) = at.graph()?.row_scale().filter(|_| scaled) {
+            let scale_rows = Activation {
+                bias: None,
+                relu: false,
+                dropout: None,
+            };
+            let d = dy.overwrite()?;
+            ops::activate_backward(backend, &scale_rows, None, Some(row_scale), d)?;
+        }
+        let d = dy.matrix();
+        let mut product = at.pool.take(backend, (x.rows(), d.columns()))?;
+        self.aggregation
+            .backward(at, scaled, plain, d, &mut product)?;
+        // Ranks exchange the one gradient while the other is computed.
+        dx.product(at, &product, weight)?;
+        x.weight_gradient(backend, &product, gradient)?;
+        at.give(product);
+        Ok(())
+    }
 }
 
 impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
@@ -169,52 +225,21 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
         dy: &mut OutputGradient<'_, B, E>,
         dx: &mut InputGradient<'_, B, E>,
     ) -> Result<(), Error> {
-        let backend = at.backend;
-        let plain = SpmmEpilogue::default();
-        let (weight, gradient) = self.weight.values_and_gradient();
-        if let Some(aggregated) = &self.aggregated {
-            dy.weight_gradient(1.0, None, aggregated.get(), gradient)?;
-            if !dx.is_wanted() {
-                return Ok(());
-            }
-            let mut sent = at.take(x.columns())?;
-            let scaled = Epilogue {
-                row_scale: at.graph()?.row_scale(),
-                ..Epilogue::default()
-            };
-            let sending = Sending {
-                direction: Direction::Backward,
-                scaled: true,
-                alone: true,
-            };
-            let of = [dy.matrix(), weight];
-            sending.product(at, Form::NT, of, &scaled, &mut sent)?;
-            let dx = dx.matrix(at)?;
-            self.aggregation.backward(at, true, plain, &sent, dx)?;
-            at.give(sent);
-            return Ok(());
-        }
-        // Codes have the factors of rows in them, where they cost nothing.
-        let scaled = at.messages.is_none();
-        if let Some(row_scale) = at.graph()?.row_scale().filter(|_| scaled) {
-            let scale_rows = Activation {
-                bias: None,
-                relu: false,
-                dropout: None,
-            };
-            let d = dy.overwrite()?;
-            ops::activate_backward(backend, &scale_rows, None, Some(row_scale), d)?;
-        }
-        let d = dy.matrix();
-        let mut product = at.pool.take(backend, (x.rows(), d.columns()))?;
-        self.aggregation
-            .backward(at, scaled, plain, d, &mut product)?;
-        // Ranks exchange the one gradient while the other is computed.
-        dx.product(at, &product, weight)?;
-        let form = Form::TN;
-        ops::matmul(backend, form, x, &product, &Epilogue::default(), gradient)?;
-        at.give(product);
-        Ok(())
+        self.backward_of_input(at, LayerInput::Elements(x), dy, dx)
+    }
+
+    fn store_codes(&mut self, _backend: &B) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    fn backward_of_codes(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &QuantizedMatrix<B>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        self.backward_of_input(at, LayerInput::Codes(x), dy, dx)
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

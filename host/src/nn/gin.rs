@@ -12,14 +12,17 @@
 use super::aggregation::{Aggregation, Order, Sending};
 use super::architecture::{Architecture, LayerOption, finite, not_negative, stack, store};
 use super::batch_norm::{BatchNormalization, Statistics};
+use super::codes::LayerInput;
 use super::messages::Direction;
 use super::{
-    Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
-    Place, Propagation, Stage,
+    Context, InputGradient, Kept, Layer, Mode, ModelConfig, Norm, Output, OutputGradient, OwnRows,
+    Parameter, Place, Propagation, Stage, StoredCodes,
 };
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{self, Addend, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
+use crate::ops::{
+    self, Addend, Combine, Epilogue, Form, QuantizedMatrix, SpmmEpilogue, SpmmPolicy,
+};
 use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -214,6 +217,8 @@ pub struct GinLayer<B: Backend, E: Element> {
     aggregated: Option<Kept<B, E>>,
     /// What is normalised, by the products of the second map that read it.
     between: Kept<B, E>,
+    /// Where the backward pass reads codes of that, which has no rows then but while they are made.
+    between_codes: Option<StoredCodes<B>>,
 }
 
 impl<B: Backend, E: Element> GinLayer<B, E> {
@@ -256,6 +261,7 @@ impl<B: Backend, E: Element> GinLayer<B, E> {
             transformed,
             aggregated,
             between: Kept::new(backend, hidden)?,
+            between_codes: None,
         })
     }
 }
@@ -404,6 +410,101 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
     }
 }
 
+impl<B: Backend, E: Element> GinLayer<B, E> {
+    fn backward_of_input(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: LayerInput<'_, B, E>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        let (backend, plain) = (at.backend, Epilogue::default());
+        let (inputs, hidden) = self.first.shape();
+        let normalization = self.norm.op();
+        let (second, gradient) = self.second.values_and_gradient();
+        // In codes where they are stored so: then their numbers have a copy until the largest other one is wanted.
+        let between = match &self.between_codes {
+            Some(codes) => OwnRows::Copied(codes.widened(backend, at.pool)?),
+            None => OwnRows::All(self.between.get()),
+        };
+        dy.weight_gradient(1.0, Some(&normalization), &between, gradient)?;
+        let mut d_between = at.take(hidden)?;
+        let (d, form) = (dy.matrix(), Form::NT);
+        ops::matmul(backend, form, d, second, &plain, &mut d_between)?;
+        // The gradient of ε wants to see the rows as they are, and so does that of the first map, if it comes after the
+        // aggregation.
+        let scaling = match &self.epsilon {
+            Some(_) => ScaledRows::NONE,
+            None => ScaledRows::of(at.graph()?).unwrap_or(ScaledRows::NONE),
+        };
+        let factors = match self.aggregated {
+            Some(_) => (1.0, None),
+            None => (scaling.power, scaling.row_scale),
+        };
+        let sending = Sending {
+            direction: Direction::Backward,
+            scaled: scaling.row_scale.is_some(),
+            alone: false,
+        };
+        let (rows, graph) = (d_between.rows(), at.graph()?);
+        let mut messages = at.messages.take();
+        let coding = match &self.aggregated {
+            Some(_) => None,
+            None => {
+                let messages = messages.as_deref_mut();
+                sending.coding(backend, messages, at.pool, at.mode, graph, rows)?
+            }
+        };
+        self.norm
+            .backward(at, &between, &mut d_between, factors, coding)?;
+        at.messages = messages;
+        at.give_rows(between);
+
+        let sum = SelfAndNeighbours::new(&self.gin, self.policy, self.epsilon.as_ref(), at)?;
+        let scale = sum.scale;
+        let (first, gradient) = self.first.values_and_gradient();
+        let Some(aggregated) = &self.aggregated else {
+            let mut d_transformed = at.pool.take(backend, (x.rows(), hidden))?;
+            sum.backward(at, &scaling, &d_between, &mut d_transformed)?;
+            if let (Some(epsilon), Some(transformed)) = (&mut self.epsilon, &self.transformed) {
+                let (own, gradient) = (at.own_rows(transformed.get())?, epsilon.gradient_mut());
+                ops::dot(backend, scale, &d_between, &own, gradient)?;
+                at.give_rows(own);
+            }
+            at.give(d_between);
+            dx.product(at, &d_transformed, first)?;
+            x.weight_gradient(backend, &d_transformed, gradient)?;
+            at.give(d_transformed);
+            return Ok(());
+        };
+        let aggregated = aggregated.get();
+        ops::matmul(backend, Form::TN, aggregated, &d_between, &plain, gradient)?;
+        if !dx.is_wanted() && self.epsilon.is_none() {
+            at.give(d_between);
+            return Ok(());
+        }
+        let mut d_aggregated = at.take(inputs)?;
+        let (d, d_x, scaled) = (&d_between, &mut d_aggregated, scaling.product());
+        if dx.is_wanted() {
+            sending.product(at, Form::NT, [d, first], &scaled, d_x)?;
+        } else {
+            ops::matmul(backend, Form::NT, d, first, &scaled, d_x)?;
+        }
+        at.give(d_between);
+        if dx.is_wanted() {
+            let dx = dx.matrix(at)?;
+            sum.backward(at, &scaling, &d_aggregated, dx)?;
+        }
+        if let Some(epsilon) = &mut self.epsilon {
+            let own = at.own_rows_of(x)?;
+            ops::dot(backend, scale, &d_aggregated, &own, epsilon.gradient_mut())?;
+            at.give_rows(own);
+        }
+        at.give(d_aggregated);
+        Ok(())
+    }
+}
+
 impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
     fn widths(&self) -> (usize, usize) {
         (self.first.shape().0, self.second.shape().1)
@@ -430,6 +531,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         let (backend, rows, plain) = (at.backend, at.rows(), Epilogue::default());
         let sum = SelfAndNeighbours::new(&self.gin, self.policy, self.epsilon.as_ref(), at)?;
         let (first, hidden) = (self.first.values(), self.first.shape().1);
+        if self.between_codes.is_some() {
+            let nothing = self.between.put(at.pool.take(backend, (rows, hidden))?);
+            at.give(nothing);
+        }
         let between = self.between.room(backend, rows)?;
         if let Some(aggregated) = &mut self.aggregated {
             let aggregated = aggregated.room(backend, rows)?;
@@ -447,11 +552,24 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         }
         let scale = sum.scale;
         self.norm.forward(at, scale, between)?;
-        self.repeat(at, y)
+        self.repeat(at, y)?;
+        if let Some(codes) = &mut self.between_codes {
+            let nothing = at.pool.take(backend, (0, hidden))?;
+            let between = self.between.put(nothing);
+            if let Mode::Train { .. } = at.mode {
+                codes.keep(backend, &between)?;
+            }
+            at.give(between);
+        }
+        Ok(())
+    }
+
+    fn stored(&self) -> Vec<&StoredCodes<B>> {
+        self.between_codes.iter().collect()
     }
 
     fn repeats(&self) -> bool {
-        true
+        self.between_codes.is_none()
     }
 
     fn repeat(&self, _at: &mut Context<'_, B, E>, y: &mut Output<'_, B, E>) -> Result<(), Error> {
@@ -467,84 +585,22 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         dy: &mut OutputGradient<'_, B, E>,
         dx: &mut InputGradient<'_, B, E>,
     ) -> Result<(), Error> {
-        let (backend, plain) = (at.backend, Epilogue::default());
-        let (inputs, hidden) = self.first.shape();
-        let normalization = self.norm.op();
-        let (second, gradient) = self.second.values_and_gradient();
-        dy.weight_gradient(1.0, Some(&normalization), self.between.get(), gradient)?;
-        let mut d_between = at.take(hidden)?;
-        let (d, form) = (dy.matrix(), Form::NT);
-        ops::matmul(backend, form, d, second, &plain, &mut d_between)?;
-        // The gradient of ε wants to see the rows as they are, and so does that of the first map, if it comes after the
-        // aggregation.
-        let scaling = match &self.epsilon {
-            Some(_) => ScaledRows::NONE,
-            None => ScaledRows::of(at.graph()?).unwrap_or(ScaledRows::NONE),
-        };
-        let factors = match self.aggregated {
-            Some(_) => (1.0, None),
-            None => (scaling.power, scaling.row_scale),
-        };
-        let sending = Sending {
-            direction: Direction::Backward,
-            scaled: scaling.row_scale.is_some(),
-            alone: false,
-        };
-        let (between, rows, graph) = (self.between.get(), d_between.rows(), at.graph()?);
-        let mut messages = at.messages.take();
-        let coding = match &self.aggregated {
-            Some(_) => None,
-            None => {
-                let messages = messages.as_deref_mut();
-                sending.coding(backend, messages, at.pool, at.mode, graph, rows)?
-            }
-        };
-        self.norm
-            .backward(at, between, &mut d_between, factors, coding)?;
-        at.messages = messages;
+        self.backward_of_input(at, LayerInput::Elements(x), dy, dx)
+    }
 
-        let sum = SelfAndNeighbours::new(&self.gin, self.policy, self.epsilon.as_ref(), at)?;
-        let scale = sum.scale;
-        let (first, gradient) = self.first.values_and_gradient();
-        let Some(aggregated) = &self.aggregated else {
-            let mut d_transformed = at.pool.take(backend, (x.rows(), hidden))?;
-            sum.backward(at, &scaling, &d_between, &mut d_transformed)?;
-            if let (Some(epsilon), Some(transformed)) = (&mut self.epsilon, &self.transformed) {
-                let (own, gradient) = (at.own_rows(transformed.get())?, epsilon.gradient_mut());
-                ops::dot(backend, scale, &d_between, &own, gradient)?;
-                at.give_rows(own);
-            }
-            at.give(d_between);
-            dx.product(at, &d_transformed, first)?;
-            ops::matmul(backend, Form::TN, x, &d_transformed, &plain, gradient)?;
-            at.give(d_transformed);
-            return Ok(());
-        };
-        let aggregated = aggregated.get();
-        ops::matmul(backend, Form::TN, aggregated, &d_between, &plain, gradient)?;
-        if !dx.is_wanted() && self.epsilon.is_none() {
-            at.give(d_between);
-            return Ok(());
-        }
-        let mut d_aggregated = at.take(inputs)?;
-        let (d, d_x, scaled) = (&d_between, &mut d_aggregated, scaling.product());
-        if dx.is_wanted() {
-            sending.product(at, Form::NT, [d, first], &scaled, d_x)?;
-        } else {
-            ops::matmul(backend, Form::NT, d, first, &scaled, d_x)?;
-        }
-        at.give(d_between);
-        if dx.is_wanted() {
-            let dx = dx.matrix(at)?;
-            sum.backward(at, &scaling, &d_aggregated, dx)?;
-        }
-        if let Some(epsilon) = &mut self.epsilon {
-            let own = at.own_rows(x)?;
-            ops::dot(backend, scale, &d_aggregated, &own, epsilon.gradient_mut())?;
-            at.give_rows(own);
-        }
-        at.give(d_aggregated);
-        Ok(())
+    fn store_codes(&mut self, backend: &B) -> Result<bool, Error> {
+        self.between_codes = Some(StoredCodes::new(backend, self.first.shape().1)?);
+        Ok(true)
+    }
+
+    fn backward_of_codes(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &QuantizedMatrix<B>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        self.backward_of_input(at, LayerInput::Codes(x), dy, dx)
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

@@ -1,13 +1,14 @@
 //! What a layer is, and what it computes with.
 
 use super::aggregation::Sending;
+use super::codes::{self, LayerInput, StoredCodes};
 use super::messages::{Direction, Messages};
 use super::{
     Halo, InputGradient, Mode, Output, OutputGradient, Parameter, Pool, Propagation, glorot_uniform,
 };
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{self, BitMatrix, Combine, Dropout};
+use crate::ops::{self, BitMatrix, Combine, Dropout, QuantizedMatrix};
 use crate::tensor::{Array, Element, Matrix};
 use std::fmt;
 use std::ops::Deref;
@@ -54,6 +55,20 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     /// it makes the codes where it writes that gradient ([`InputGradient::product`]): those that the sum would make of it, bit for bit.
     fn sends_back(&self) -> SentBack {
         SentBack::Own
+    }
+
+    /// Has what its backward pass reads of the forward pass kept in 8-bit codes from now on, where it can: its input
+    /// ([`Layer::backward_of_codes`]), and what it [stores](Layer::stored) itself. False of one that reads its input as it was.
+    ///
+    /// # Errors
+    /// Those of [`StoredCodes::new`].
+    fn store_codes(&mut self, _backend: &B) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// What it keeps in codes of the last forward pass.
+    fn stored(&self) -> Vec<&StoredCodes<B>> {
+        Vec::new()
     }
 
     /// Computes `y` from `x`, and keeps what [`Layer::backward`] wants to see again.
@@ -115,6 +130,25 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         _y: SignsOrElements<'_, '_, B, E>,
     ) -> Result<(), Error> {
         Err(no_signs())
+    /// [`Layer::backward`] of an input of which codes were kept, of a layer that [takes](Layer::store_codes) them. Where `x` has more rows
+    /// than there are destinations, those come first.
+    ///
+    /// # Errors
+    /// Those of the operators.
+    fn backward_of_codes(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        _x: &QuantizedMatrix<B>,
+        _dy: &mut OutputGradient<'_, B, E>,
+        _dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        Err(Error::Unsupported {
+            operator: "Network",
+            reason: format!(
+                "layer {} says by Layer::store_codes that it takes codes, and has no backward pass of them",
+                at.layer
+            ),
+        })
     }
 
     /// Whether there is [`Layer::repeat`].
@@ -300,6 +334,25 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         Ok(OwnRows::Copied(rows))
     }
 
+    /// [`Context::own_rows`] of an input that may be in codes, whose numbers have a copy then.
+    pub(super) fn own_rows_of<'x>(
+        &mut self,
+        x: LayerInput<'x, B, E>,
+    ) -> Result<OwnRows<'x, B, E>, Error> {
+        let codes = match x {
+            LayerInput::Elements(x) => return self.own_rows(x),
+            LayerInput::Codes(codes) => codes,
+        };
+        let all = codes::widened(self.backend, self.pool, codes)?;
+        if all.rows() == self.rows {
+            return Ok(OwnRows::Copied(all));
+        }
+        let mut rows = self.take(all.columns())?;
+        ops::combine_rows(self.backend, self.rows, &Combine::copy(), &all, &mut rows)?;
+        self.give(all);
+        Ok(OwnRows::Copied(rows))
+    }
+
     /// Gives rows back that were copied.
     pub fn give_rows(&mut self, rows: OwnRows<'_, B, E>) {
         if let OwnRows::Copied(rows) = rows {
@@ -482,6 +535,11 @@ impl<B: Backend, E: Element> Kept<B, E> {
             self.0 = Matrix::uninit(backend, rows, self.0.columns(), kind)?;
         }
         Ok(&mut self.0)
+    }
+
+    /// Takes `matrix` in the place of its own, which it gives back.
+    pub(super) fn put(&mut self, matrix: Matrix<B, E>) -> Matrix<B, E> {
+        std::mem::replace(&mut self.0, matrix)
     }
 
     /// What was kept.

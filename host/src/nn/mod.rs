@@ -14,6 +14,7 @@ mod appnp;
 pub mod architecture;
 mod batch_norm;
 mod binary;
+mod codes;
 mod config;
 mod decoder;
 mod dense;
@@ -49,7 +50,8 @@ pub use appnp::{Appnp, AppnpLayer};
 pub use architecture::{Architecture, ConvolutionConfig, ModelKind, OtherLayers};
 pub use batch_norm::Statistics;
 pub use binary::{Binary, BinaryLayer};
-pub use config::{ModelConfig, WeightedGraph};
+pub use codes::StoredCodes;
+pub use config::{ModelConfig, Store, WeightedGraph};
 pub(crate) use decoder::WIDTH as EDGE_WIDTH;
 pub use decoder::{Bilinear, Decoder, LinkDecoder, Mlp};
 pub use dense::Dense;
@@ -217,7 +219,7 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     }
 
     /// What is finite unless something overflowed in the pass before, and nothing of it is seen in the gradients of the parameters:
-    /// of messages in codes the largest magnitudes. A step whose pass overflowed is left out.
+    /// of messages and of activations in codes the largest magnitudes. A step whose pass overflowed is left out.
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
         Vec::new()
     }

@@ -15,6 +15,7 @@ mod step;
 pub use stage::Stage;
 
 use super::binary;
+use super::codes::{self, LayerInput, StoredCodes};
 use super::decoder::{self, Decoder};
 use super::fusion::{After, Sent, Written, backward_exchange};
 use super::hidden_norm::StageNorm;
@@ -23,7 +24,7 @@ use super::layer::{Earlier, dropout};
 use super::messages::Messages;
 use super::{
     Context, Halo, HiddenNorm, InputGradient, Inputs, Kept, LinkOperands, Mode, Model, ModelConfig,
-    Output, OutputGradient, Parameter, Pieces, Pool, Propagation,
+    Output, OutputGradient, OwnRows, Parameter, Pieces, Pool, Propagation,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::data::FeatureRows;
@@ -87,6 +88,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             let sends = stage.layer.aggregates() && !stage.layer.pools();
             stage.recompute |= config.recompute;
             stage.messages = config.messages.filter(|_| sends);
+            stage.store = config.store;
             stage
         });
         let network = Self::from_layers(backend, stages)?;
@@ -175,14 +177,32 @@ impl<B: Backend, E: Element> Network<B, E> {
         // Whether what comes is dropped into a matrix of its own: of another function's output than a ReLU's nobody could tell
         // afterwards what was dropped.
         let mut apart = true;
-        for (number, stage) in stages.into_iter().enumerate() {
+        let takes_codes: Vec<bool> = stages.iter().map(|stage| stage.store.is_some()).collect();
+        for (number, mut stage) in stages.into_iter().enumerate() {
             let (inputs, columns) = stage.layer.widths();
-            let stored = !(stage.recompute && stage.layer.repeats())
-                || stage.norm != HiddenNorm::None
-                || stage.residual
-                || stage.initial
-                || stage.jumps
-                || number + 1 == count;
+            if stage.store.is_some() {
+                if E::PRECISION == Precision::Float {
+                    return refuse("activations are kept in 8 bits of half or bfloat16, and this model computes in float; take one of those, or keep them as they are".into());
+                }
+                if !stage.layer.store_codes(backend)? {
+                    return refuse(format!(
+                        "the backward pass of layer {number} reads activations as they are, and not in 8 bits; keep them so"
+                    ));
+                }
+            }
+            // The next layer reads it in its backward pass, and this stage what a ReLU let through.
+            let in_codes = stage.store.is_some()
+                && takes_codes.get(number + 1) == Some(&true)
+                && stage.nonlinearity.is_none()
+                && !stage.initial
+                && !stage.jumps;
+            let stored = !in_codes
+                && (!(stage.recompute && stage.layer.repeats())
+                    || stage.norm != HiddenNorm::None
+                    || stage.residual
+                    || stage.initial
+                    || stage.jumps
+                    || number + 1 == count);
             let bias = if stage.bias {
                 let name = format!("layers.{number}.bias");
                 let mut bias = Parameter::bias(backend, name, columns)?;
@@ -243,6 +263,10 @@ impl<B: Backend, E: Element> Network<B, E> {
                         None
                     },
                     stored,
+                    codes: match in_codes {
+                        true => Some(StoredCodes::new(backend, columns)?),
+                        false => None,
+                    },
                 },
                 layer: stage.layer,
             });
@@ -334,7 +358,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 "the output of layer {number} was not kept of a pass in pieces; name it among those to be kept"
             )),
             _ => refuse(format!(
-                "the output of layer {number} is not stored; leave recompute out"
+                "the output of layer {number} is not stored; leave recompute out, or activations as they are"
             )),
         }
     }
@@ -366,6 +390,12 @@ impl<B: Backend, E: Element> Network<B, E> {
             .map(|messages| messages.saturated(backend))
             .collect::<Result<_, _>>()?;
         Ok((!counts.is_empty()).then(|| counts.iter().sum()))
+    }
+
+    /// What is kept in codes.
+    fn stored(&self) -> impl Iterator<Item = &StoredCodes<B>> {
+        let steps = self.steps.iter();
+        steps.flat_map(|step| step.layer.stored().into_iter().chain(&step.output.codes))
     }
 
     /// Layers that hear from neighbours: graphs of [`Inputs::graphs`], and hops of a sampled batch.
@@ -400,6 +430,12 @@ impl<B: Backend, E: Element> Network<B, E> {
                 "{wanted} of its layers hear from neighbours, and there are {} graphs; give one for each, or {ways}",
                 graphs.len()
             ));
+        }
+        if graphs.iter().any(|graph| graph.halo().is_some()) && self.stored().next().is_some() {
+            return refuse(
+                "of several ranks activations are kept as they are; leave store out, or train with one"
+                    .into(),
+            );
         }
         let all = graphs;
         let mut pooled = graphs.iter().skip(usize::from(two));
@@ -509,7 +545,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             output,
             ..
         } = &mut self.steps[number];
-        if output.stored {
+        if output.stored || output.codes.is_some() {
             return Ok(());
         }
         let y = output.room(backend, &mut self.pool, level.rows)?;
@@ -594,6 +630,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 }
             }
             if let Some(step) = before.last_mut() {
+                step.output.keep(backend, mode)?;
                 step.output.release(&mut self.pool);
             }
         }
@@ -703,8 +740,17 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                         ranks.drop_rows(backend, dropout, d)?;
                     }
                     _ => {
-                        let output = Some(step.output.get());
-                        ops::activate_backward(backend, &activation, output, None, d)?;
+                        let output = match step.output.kept() {
+                            LayerInput::Elements(output) => OwnRows::All(output),
+                            LayerInput::Codes(codes) => {
+                                OwnRows::Copied(codes::widened(backend, &mut self.pool, codes)?)
+                            }
+                        };
+                        let read = Some(&*output);
+                        ops::activate_backward(backend, &activation, read, None, d)?;
+                        if let OwnRows::Copied(output) = output {
+                            self.pool.give(output);
+                        }
                     }
                 }
             }
@@ -733,15 +779,15 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 ..
             } = &mut rest[0];
             let x = match (&dropping, before.last(), dropped) {
-                (Some(_), _, Some(dropped)) => dropped.get(),
-                (_, Some(step), _) => step.output.get(),
-                (_, None, _) => inputs.features,
+                (Some(_), _, Some(dropped)) => LayerInput::Elements(dropped.get()),
+                (_, Some(step), _) => step.output.kept(),
+                (_, None, _) => LayerInput::Elements(inputs.features),
             };
             // Codes are exchanged where the layer sums them up.
             let by_codes = messages.as_ref().is_some_and(Messages::exchanges);
             let exchange = level.exchange.filter(|_| !by_codes);
             let x = match (exchange, extended) {
-                (Some(_), Some(all)) => all.get(),
+                (Some(_), Some(all)) => LayerInput::Elements(all.get()),
                 _ => x,
             };
             let d = lent.as_mut().unwrap_or(&mut self.gradient);
@@ -788,7 +834,10 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             };
             let factor = gradient_factor.filter(|_| skipped.is_none());
             let mut dx = InputGradient::new(wanted, x, factor, sent, exchange.filter(|_| wanted));
-            let done = layer.backward(&mut at, x, &mut dy, &mut dx);
+            let done = match x {
+                LayerInput::Elements(x) => layer.backward(&mut at, x, &mut dy, &mut dx),
+                LayerInput::Codes(x) => layer.backward_of_codes(&mut at, x, &mut dy, &mut dx),
+            };
             let done = done
                 .and_then(|()| dy.finish())
                 .and_then(|()| dx.finish(&mut at));
@@ -916,7 +965,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
 
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
         let messages = self.steps.iter().flat_map(|step| &step.messages);
-        messages.flat_map(Messages::largest).collect()
+        let stored = self.stored().map(StoredCodes::largest);
+        messages.flat_map(Messages::largest).chain(stored).collect()
     }
 
     fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {

@@ -124,6 +124,7 @@ impl ModelConfig {
         self.wants_all_vertices().is_none()
             && !normalises
             && self.messages.is_none()
+            && self.store.is_none()
             && !convolution.drops_edges()
             && self.edge_features() == 0
             && self.edge_weights().is_ok()

@@ -1,5 +1,6 @@
 //! Which tensor is kept in what precision: the one list, which `halfgnn train -v` prints.
 
+use super::Store;
 use crate::ops::CodeFormat;
 use crate::tensor::Precision;
 
@@ -36,10 +37,11 @@ const KEPT: [(&str, &str); 13] = [
 ];
 
 /// What a run of a precision keeps: kinds of tensors, and what each is kept as; `messages` is
-/// [`ModelConfig::messages`](super::ModelConfig::messages).
+/// [`ModelConfig::messages`](super::ModelConfig::messages), `store` [`ModelConfig::store`](super::ModelConfig::store).
 pub fn kept_as(
     precision: Precision,
     messages: Option<CodeFormat>,
+    store: Option<Store>,
 ) -> impl Iterator<Item = (&'static str, String)> {
     let messages = messages.map(|format| {
         (
@@ -55,7 +57,13 @@ pub fn kept_as(
         };
         (tensor, kept)
     });
-    kept.chain(messages)
+    let stored = store.map(|Store::EightBit| {
+        (
+            "outputs of hidden layers, and what GIN normalises, for the backward pass",
+            "int8, with a float scale for each column".to_owned(),
+        )
+    });
+    kept.chain(messages).chain(stored)
 }
 
 #[cfg(test)]
@@ -65,7 +73,7 @@ mod tests {
     #[test]
     fn state_tensors_are_of_the_precision_of_the_run() {
         let of = |precision| {
-            kept_as(precision, None)
+            kept_as(precision, None, None)
                 .map(|(_, kept)| kept)
                 .collect::<Vec<_>>()
         };
@@ -74,7 +82,9 @@ mod tests {
         assert_eq!(half[2], "half, rounded from the master weights by Adam");
         assert_eq!(float[2], "float");
         assert!(half.iter().all(|kept| !kept.starts_with('E')));
-        let codes = kept_as(Precision::Half, Some(CodeFormat::Int8)).last();
+        let codes = kept_as(Precision::Half, Some(CodeFormat::Int8), None).last();
         assert!(codes.is_some_and(|(_, kept)| kept.starts_with("int8")));
+        let stored = kept_as(Precision::Half, None, Some(Store::EightBit)).last();
+        assert!(stored.is_some_and(|(tensor, _)| tensor.starts_with("outputs")));
     }
 }

@@ -4,6 +4,7 @@
 
 use super::aggregation::{Aggregation, Order, Sending};
 use super::architecture::{Architecture, stack};
+use super::codes::LayerInput;
 use super::messages::Direction;
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
@@ -11,6 +12,7 @@ use super::{
 };
 use crate::backend::Backend;
 use crate::error::Error;
+use crate::ops::QuantizedMatrix;
 use crate::ops::{self, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
@@ -80,6 +82,46 @@ impl<B: Backend, E: Element> SageLayer<B, E> {
                 Order::TransformFirst => None,
             },
         })
+    }
+
+    fn backward_of_input(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: LayerInput<'_, B, E>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        let (backend, plain) = (at.backend, Epilogue::default());
+        let sum = SpmmEpilogue::default();
+        dy.weight_gradient_of(at, x, self.itself.gradient_mut())?;
+        let d = dy.matrix();
+        let itself = self.itself.values();
+        let (neighbours, gradient) = self.neighbours.values_and_gradient();
+        if let Some(aggregated) = &self.aggregated {
+            ops::matmul(backend, Form::TN, aggregated.get(), d, &plain, gradient)?;
+            if !dx.is_wanted() {
+                return Ok(());
+            }
+            let mut product = at.take(x.columns())?;
+            let sending = Sending {
+                direction: Direction::Backward,
+                scaled: false,
+                alone: true,
+            };
+            sending.product(at, Form::NT, [d, neighbours], &plain, &mut product)?;
+            let dx = dx.matrix(at)?;
+            self.aggregation.backward(at, false, sum, &product, dx)?;
+            ops::matmul(backend, Form::NT, d, itself, &plain, &mut product)?;
+            ops::combine_rows(backend, d.rows(), &Combine::sum(), &product, dx)?;
+            at.give(product);
+            return Ok(());
+        }
+        let mut heard = at.pool.take(backend, (x.rows(), d.columns()))?;
+        self.aggregation.backward(at, false, sum, d, &mut heard)?;
+        dx.two_products(at, [(&heard, neighbours), (d, itself)])?;
+        x.weight_gradient(backend, &heard, gradient)?;
+        at.give(heard);
+        Ok(())
     }
 }
 
@@ -155,39 +197,21 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         dy: &mut OutputGradient<'_, B, E>,
         dx: &mut InputGradient<'_, B, E>,
     ) -> Result<(), Error> {
-        let (backend, plain) = (at.backend, Epilogue::default());
-        let sum = SpmmEpilogue::default();
-        let own = at.own_rows(x)?;
-        dy.weight_gradient(1.0, None, &own, self.itself.gradient_mut())?;
-        at.give_rows(own);
-        let d = dy.matrix();
-        let itself = self.itself.values();
-        let (neighbours, gradient) = self.neighbours.values_and_gradient();
-        if let Some(aggregated) = &self.aggregated {
-            ops::matmul(backend, Form::TN, aggregated.get(), d, &plain, gradient)?;
-            if !dx.is_wanted() {
-                return Ok(());
-            }
-            let mut product = at.take(x.columns())?;
-            let sending = Sending {
-                direction: Direction::Backward,
-                scaled: false,
-                alone: true,
-            };
-            sending.product(at, Form::NT, [d, neighbours], &plain, &mut product)?;
-            let dx = dx.matrix(at)?;
-            self.aggregation.backward(at, false, sum, &product, dx)?;
-            ops::matmul(backend, Form::NT, d, itself, &plain, &mut product)?;
-            ops::combine_rows(backend, d.rows(), &Combine::sum(), &product, dx)?;
-            at.give(product);
-            return Ok(());
-        }
-        let mut heard = at.pool.take(backend, (x.rows(), d.columns()))?;
-        self.aggregation.backward(at, false, sum, d, &mut heard)?;
-        dx.two_products(at, [(&heard, neighbours), (d, itself)])?;
-        ops::matmul(backend, Form::TN, x, &heard, &plain, gradient)?;
-        at.give(heard);
-        Ok(())
+        self.backward_of_input(at, LayerInput::Elements(x), dy, dx)
+    }
+
+    fn store_codes(&mut self, _backend: &B) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    fn backward_of_codes(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &QuantizedMatrix<B>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        self.backward_of_input(at, LayerInput::Codes(x), dy, dx)
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

@@ -190,7 +190,7 @@ fn is_by_devices(group: Option<&Group>) -> bool {
     group.is_none_or(|ranks| ranks.library().is_some())
 }
 
-/// Refuses messages of 8 bits of batches that are dealt out: a rank that has no vertex of one would have no scales to tell.
+/// Refuses messages and activations of 8 bits of batches that are dealt out: a rank that has no vertex of one would have no scales to tell.
 fn expect_no_messages<B: Backend, E: Element>(model: &impl Model<B, E>) -> Result<(), Error> {
     if model.watched().is_empty() {
         return Ok(());
@@ -198,7 +198,7 @@ fn expect_no_messages<B: Backend, E: Element>(model: &impl Model<B, E>) -> Resul
     Err(Error::Unsupported {
         operator: "Trainer",
         reason:
-            "messages of 8 bits are trained in batches by one rank; leave them as they are, or train with one"
+            "messages and activations of 8 bits are trained in batches by one rank; leave them as they are, or train with one"
                 .into(),
     })
 }

@@ -12,6 +12,9 @@
 //! and rounded once. A may be what a batch normalisation makes of the matrix ([`Operand::Normalized`]): it is normalised when
 //! it has come to shared memory, with the bits that `normalize` would have stored.
 //!
+//! Of a matrix of int8 codes ([`Operand::Codes`]) the product is that of the whole numbers that the codes stand for; the scales of its
+//! columns, which are rows of C in `Aᵀ·B`, are `row_scale`. Codes are widened when they have come to shared memory.
+//!
 //! Some products make 8-bit codes of C where they write it ([`coded_product`]): what `quantize` would make of what is stored, bit
 //! for bit, without another way to memory and back.
 
@@ -55,13 +58,20 @@ pub const A_RELU: u32 = 2;
 /// Bit of [`MatmulParams::flags`]: only the codes of C are written, and C is not.
 pub const CODES_ALONE: u32 = 4;
 
+/// Bit of [`MatmulParams::flags`]: what [`MatmulParams::positive`] names are codes. Of outputs of 16 bits.
+pub const POSITIVE_CODES: u32 = 8;
+
+/// Bytes of the codes of a 16-byte vector of 16-bit elements.
+pub const CODE_VECTOR_BYTES: u32 = VECTOR_BYTES / 2;
+
 param_struct! {
     /// Parameters of the product and of the reduction.
     ///
     /// Matrices are row-major. Rows are 16-byte aligned; their strides count 16-byte vectors. The elements between the
     /// end of a row and the next multiple of 16 bytes are its padding: zero in A and B, written as zero in C.
     pub struct MatmulParams {
-        /// A: `m` rows of `k` elements, or `k` rows of `m` for [`Form::Tn`]. Halves or floats, as the entry says.
+        /// A: `m` rows of `k` elements, or `k` rows of `m` for [`Form::Tn`]. Halves or floats, as the entry says, or int8 codes, whose
+        /// padding is the code of zero.
         pub a: DevicePtr<HalfBits>,
         /// B: `k` rows of `n` elements, or `n` rows of `k` for [`Form::Nt`]. The same type as A.
         pub b: DevicePtr<HalfBits>,
@@ -72,7 +82,8 @@ param_struct! {
         /// A factor of each row of C, `m` long, or null for 1.
         pub row_scale: DevicePtr<f32>,
         /// A matrix of C's shape, stride and type, or null: where it holds no positive number C becomes zero, so that the
-        /// product is the gradient of what a ReLU made of it. For [`Form::Nt`], and read by the reduction after any.
+        /// product is the gradient of what a ReLU made of it. For [`Form::Nt`], and read by the reduction after any. With
+        /// [`POSITIVE_CODES`] int8 codes of such a matrix, rows of [`row_codes`](crate::quantize::row_codes).
         pub positive: DevicePtr<HalfBits>,
         /// The sums of the columns of B, as long as a row of C, padding included, or null. For [`Form::Tn`] with an output
         /// in float, where [`sums_fit`].
@@ -92,7 +103,7 @@ param_struct! {
         pub n: u32,
         /// Elements of one sum.
         pub k: u32,
-        /// Distance of two rows of A in 16-byte vectors.
+        /// Distance of two rows of A in 16-byte vectors; of codes in vectors of as many, which are [`CODE_VECTOR_BYTES`].
         pub a_stride: u32,
         /// Distance of two rows of B in 16-byte vectors.
         pub b_stride: u32,
@@ -106,7 +117,7 @@ param_struct! {
         pub steps_per_split: u32,
         /// CTAs that share a tile: CTAs in y.
         pub splits: u32,
-        /// [`RELU`], [`A_RELU`], [`CODES_ALONE`].
+        /// [`RELU`], [`A_RELU`], [`CODES_ALONE`], [`POSITIVE_CODES`].
         pub flags: u32,
         /// Factor of the whole product.
         pub alpha: f32,
@@ -149,6 +160,8 @@ pub enum Operand {
     /// What a batch normalisation of its features makes of it, rounded to its elements: see
     /// [`Column::output`](crate::normalize::Column::output).
     Normalized,
+    /// The whole numbers that int8 codes stand for, from −127 to 127.
+    Codes,
 }
 
 /// Elements of `k` in one step.
@@ -381,6 +394,12 @@ macro_rules! matmul_entries {
             gemm_tn_normalized_bf16_to_f32_128x64: Tn, Normalized, BF16, F32, 64;
             gemm_tn_normalized_bf16_to_f32_128x32: Tn, Normalized, BF16, F32, 32;
             gemm_tn_normalized_bf16_to_f32_128x16: Tn, Normalized, BF16, F32, 16;
+            gemm_tn_codes_f16_to_f32_128x64: Tn, Codes, F16, F32, 64;
+            gemm_tn_codes_f16_to_f32_128x32: Tn, Codes, F16, F32, 32;
+            gemm_tn_codes_f16_to_f32_128x16: Tn, Codes, F16, F32, 16;
+            gemm_tn_codes_bf16_to_f32_128x64: Tn, Codes, BF16, F32, 64;
+            gemm_tn_codes_bf16_to_f32_128x32: Tn, Codes, BF16, F32, 32;
+            gemm_tn_codes_bf16_to_f32_128x16: Tn, Codes, BF16, F32, 16;
         }
     };
 }
@@ -453,7 +472,7 @@ macro_rules! products {
 pub const PRODUCTS: &[MatmulEntry] = matmul_entries!(products);
 
 /// The product for an output of `n` columns, or `None` for what is not built: float to half, and with a normalised operand
-/// all but what a layer wants, `A·B` of one type and `Aᵀ·B` in float.
+/// all but what a layer wants, `A·B` of one type and `Aᵀ·B` in float. Of codes there is `Aᵀ·B` of 16 bits in float.
 pub fn product(
     form: Form,
     operand: Operand,
@@ -677,6 +696,9 @@ mod tests {
                         wanted,
                         "{form:?} {input:?} {output:?}"
                     );
+                    let codes = product(form, Operand::Codes, input, output, n);
+                    let wanted = (form, input, output) == (Form::Tn, Format::F16, Format::F32);
+                    assert_eq!(codes.is_some(), wanted, "{form:?} {input:?} {output:?}");
                 }
                 assert_eq!(
                     product(form, Operand::Plain, Format::F32, Format::F16, n),

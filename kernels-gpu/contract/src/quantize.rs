@@ -177,6 +177,17 @@ impl CodeFormat {
     }
 }
 
+/// What is coded instead of `value` where a positive one is to stay positive: one less than the column's scale becomes that. So its
+/// nearest code is no zero, and whether a ReLU let it through can be told from it.
+#[inline(always)]
+pub const fn kept_positive(value: f32, scale: f32) -> f32 {
+    if value > 0.0 && value < scale {
+        scale
+    } else {
+        value
+    }
+}
+
 /// A word whose lowest byte is the nearest int8 code of a number within its range.
 #[inline(always)]
 pub const fn int8_bits(number: f32) -> u32 {
@@ -264,7 +275,7 @@ impl CodesParams {
 }
 
 param_struct! {
-    /// Parameters of `quantize`. CTAs in x have [`rows_per_cta`] rows each, in y `1 << lanes_log2` vectors of each row of codes,
+    /// Parameters of `quantize`, and of `quantize_positive`, which takes [`kept_positive`] of each element. CTAs in x have [`rows_per_cta`] rows each, in y `1 << lanes_log2` vectors of each row of codes,
     /// where a vector is as many columns as 16 bytes of `x` have.
     pub struct QuantizeParams {
         /// Input.
@@ -281,6 +292,33 @@ param_struct! {
         pub x_vectors: u32,
         /// Base-2 logarithm of the lanes side by side of a row.
         pub lanes_log2: u32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `dequantize`, `y = codes · scales`, padding included: a CTA for each `rows_per_cta` rows, of
+    /// [`elementwise::THREADS_PER_CTA`](crate::elementwise::THREADS_PER_CTA).
+    pub struct DequantizeParams {
+        /// Codes, rows of `stride`; past the last column the code of zero.
+        pub codes: DevicePtr<u32>,
+        /// Scale of each column; `stride` long.
+        pub scales: DevicePtr<f32>,
+        /// Output. Its rows have no more elements than those of the codes, padding included.
+        pub y: DevicePtr<HalfBits>,
+        /// Rows.
+        pub rows: u64,
+        /// Rows of a CTA: [`elementwise::rows_per_cta`](crate::elementwise::rows_per_cta).
+        pub rows_per_cta: u32,
+        /// 16-byte vectors of a row of `y`.
+        pub vectors: u32,
+        /// [`elementwise::reciprocal`](crate::elementwise::reciprocal) of them.
+        pub reciprocal: u32,
+        /// Distance of two rows of codes: a multiple of 16.
+        pub stride: u32,
+        /// [`INT8`] or [`E4M3`].
+        pub format: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
@@ -310,6 +348,11 @@ macro_rules! quantize_entries {
             formats {
                 /// Codes of elements.
                 quantize(QuantizeParams): F16 = quantize_f16, F32 = quantize_f32, BF16 = quantize_bf16;
+                /// Codes of elements, of which what is positive stays so.
+                quantize_positive(QuantizeParams):
+                    F16 = quantize_positive_f16, F32 = quantize_positive_f32, BF16 = quantize_positive_bf16;
+                /// Elements of codes.
+                dequantize(DequantizeParams): F16 = dequantize_f16, F32 = dequantize_f32, BF16 = dequantize_bf16;
             }
             plain {
                 /// Scales from the largest magnitudes.

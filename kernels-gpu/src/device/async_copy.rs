@@ -24,6 +24,20 @@ pub unsafe fn copy_16(target: Shared, source: u64, present: bool) {
     }
 }
 
+/// Starts a copy of 8 bytes, or fills them with zeros where `present` is false; nothing is read then.
+///
+/// # Safety
+/// As [`copy_16`], with both addresses aligned to 8 bytes.
+#[inline(always)]
+pub unsafe fn copy_8(target: Shared, source: u64, present: bool) {
+    let bytes = if present { 8u32 } else { 0 };
+    // SAFETY: the caller's promise; the block is taken to read and write memory, so no access moves across it.
+    unsafe {
+        asm!("cp.async.ca.shared.global [{}], [{}], 8, {};",
+            in(reg32) target.address(), in(reg64) source, in(reg32) bytes, options(nostack, preserves_flags));
+    }
+}
+
 /// Starts a copy of 4 bytes.
 ///
 /// # Safety

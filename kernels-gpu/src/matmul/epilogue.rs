@@ -4,12 +4,13 @@
 use core::marker::PhantomData;
 
 use halfgnn_contract::matmul::{
-    CODES_ALONE, MatmulParams, RELU, STAGES, THREADS_PER_CTA, WARPS_PER_CTA, matrix_vector,
-    workspace_vector,
+    CODE_VECTOR_BYTES, CODES_ALONE, MatmulParams, POSITIVE_CODES, RELU, STAGES, THREADS_PER_CTA,
+    WARPS_PER_CTA, matrix_vector, workspace_vector,
 };
-use halfgnn_contract::quantize::{CodeFormat, INT8, largest_bytes};
+use halfgnn_contract::quantize::{CodeFormat, INT8, largest_bytes, row_codes};
 use halfgnn_contract::{DevicePtr, Format, HalfBits, VECTOR_BYTES, WARP};
 
+use super::codes::Widened;
 use super::pipeline::{Layouts, Multiplier, Origin};
 use crate::device::async_copy;
 use crate::device::bfloat::BFloat2;
@@ -270,14 +271,18 @@ impl<P: Pair, const CODED: bool> Output for Rounded<P, CODED> {
         }
         for_each_staged::<M>(origin, |staged, c_row, c_vector| {
             let present = is_of_c(params, c_row, c_vector);
-            let at = matrix_vector(c_row, c_vector, params.c_stride) * VECTOR_BYTES as u64;
-            // SAFETY: within the staged tile, which the caller leaves to it; a vector of the matrix that lies as C does.
+            let (target, source) = (shared.offset(staged), params.positive.address());
+            // SAFETY: within the staged tile, which the caller leaves to it; a vector of the matrix that lies as C does, or of its
+            // codes, of which a row has as many as C's padded one at least.
             unsafe {
-                async_copy::copy_16(
-                    shared.offset(staged),
-                    params.positive.address() + at,
-                    present,
-                )
+                if params.flags & POSITIVE_CODES == 0 {
+                    let at = matrix_vector(c_row, c_vector, params.c_stride);
+                    async_copy::copy_16(target, source + at * VECTOR_BYTES as u64, present);
+                } else {
+                    let codes = row_codes(params.n as u64) as u32 / CODE_VECTOR_BYTES;
+                    let at = matrix_vector(c_row, c_vector, codes);
+                    async_copy::copy_8(target, source + at * CODE_VECTOR_BYTES as u64, present);
+                }
             };
         });
     }
@@ -295,6 +300,14 @@ impl<P: Pair, const CODED: bool> Output for Rounded<P, CODED> {
         // SAFETY: the caller's promise; `prefetch` was of the same opinion.
         unsafe {
             if L::OF_INPUT && !params.positive.is_null() {
+                if params.flags & POSITIVE_CODES != 0 {
+                    // Each lane the vectors that it sent for, which have come for the CTA.
+                    for_each_staged::<M>(origin, |staged, _, _| {
+                        let place = shared.offset(staged);
+                        place.store_u32x4(Widened::<Packed<P, 4>>::of(place.load_u32x2()));
+                    });
+                    sync_warp();
+                }
                 stage::<P, L, M, true>(multiplier, finished, origin, shared);
             } else {
                 stage::<P, L, M, false>(multiplier, finished, origin, shared);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! - [`operand`]: one operand's way from global to shared memory, whichever way `k` runs in it.
-//! - [`normalized`]: what A's tile becomes there where A is normalised.
+//! - [`normalized`], [`codes`]: what A's tile becomes there where A is normalised, or widened from 8-bit codes.
 //! - [`tensor_cores`], [`cuda_cores`]: the product of one step in shared memory, added to a thread's sums.
 //! - [`pipeline`]: the skeleton that all entries share.
 //! - [`epilogue`]: what becomes of the sums, and how they are written.
@@ -17,6 +17,7 @@
 //! Each element of C is added up in an order that depends on the shape and on the split alone, so results repeat bit
 //! for bit.
 
+mod codes;
 mod cuda_cores;
 mod epilogue;
 mod normalized;
@@ -27,9 +28,12 @@ mod tensor_cores;
 
 use crate::device::bfloat::BFloat2;
 use crate::device::half::Half2;
+use crate::device::vector;
+use codes::Widened;
 use cuda_cores::CudaCores;
 use halfgnn_contract::matmul::MatmulParams;
-use operand::{AcrossK, AlongK};
+use normalized::Normalized;
+use operand::{AcrossK, AlongK, Plain};
 use tensor_cores::TensorCores;
 
 /// How a form's operands lie: A's layout, then B's.
@@ -58,13 +62,16 @@ macro_rules! multiplier {
     (F32, 16) => { CudaCores<4, 4> };
 }
 
-/// Whether A is normalised.
-macro_rules! normalized {
-    (Plain) => {
-        false
+/// What A is in memory.
+macro_rules! source {
+    (Plain, $input:ident) => {
+        Plain
     };
-    (Normalized) => {
-        true
+    (Normalized, $input:ident) => {
+        Normalized<vector::$input>
+    };
+    (Codes, $input:ident) => {
+        Widened<vector::$input>
     };
 }
 
@@ -83,7 +90,7 @@ macro_rules! entries {
                     multiplier!($input, $columns),
                     epilogue::$output,
                     $columns,
-                    { normalized!($operand) },
+                    source!($operand, $input),
                 >(&params)
             }
         }

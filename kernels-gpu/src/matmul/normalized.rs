@@ -2,6 +2,7 @@
 
 use halfgnn_contract::matmul::{A_RELU, MatmulParams};
 
+use super::operand::Source;
 use crate::device::float;
 use crate::device::vector::{Floats, Vector};
 use crate::normalize::Columns;
@@ -13,13 +14,12 @@ pub struct Normalized<V: Vector> {
     floor: f32,
 }
 
-impl<V: Vector<Bits = [u32; 4]>> Normalized<V> {
-    /// That of the `vector`-th vector of A's rows in memory. Features past the end have factors of zero.
-    ///
-    /// # Safety
-    /// The launch contract of a product whose A is normalised.
+impl<V: Vector<Bits = [u32; 4]>> Source for Normalized<V> {
+    const REWRITES: bool = true;
+
+    /// Features past the end have factors of zero.
     #[inline(always)]
-    pub unsafe fn read(params: &MatmulParams, vector: u32) -> Self {
+    unsafe fn read(params: &MatmulParams, vector: u32) -> Self {
         let rows = [params.statistics, params.norm_weight, params.norm_bias];
         Self {
             // SAFETY: the caller's promise.
@@ -34,7 +34,7 @@ impl<V: Vector<Bits = [u32; 4]>> Normalized<V> {
 
     /// What `normalize` makes of the vector; but that a -0 is a 0, which no sum tells apart.
     #[inline(always)]
-    pub fn apply(&self, bits: [u32; 4]) -> [u32; 4] {
+    fn apply(&self, bits: [u32; 4]) -> [u32; 4] {
         let mut values = V::from_bits(bits).widen();
         let mut i = 0;
         while i < V::WIDTH as usize {

@@ -6,7 +6,9 @@
 
 use core::marker::PhantomData;
 
-use halfgnn_contract::matmul::{STEP_VECTORS, THREADS_PER_CTA, Tile, matrix_vector, swizzle};
+use halfgnn_contract::matmul::{
+    MatmulParams, STEP_VECTORS, THREADS_PER_CTA, Tile, matrix_vector, swizzle,
+};
 use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
 
 use crate::device::async_copy;
@@ -45,19 +47,55 @@ impl Layout for AcrossK {
     const ALONG_K: bool = false;
 }
 
+/// What an operand is in global memory, and what becomes of its tiles when they have come to shared memory.
+pub trait Source {
+    /// Bytes of a vector in global memory: 16, or 8 of what is to be widened.
+    const VECTOR_BYTES: u32 = VECTOR_BYTES;
+    /// Whether anything becomes of them.
+    const REWRITES: bool;
+
+    /// What is known of the `vector`-th vector of each of A's rows.
+    ///
+    /// # Safety
+    /// The launch contract of a product of such an A.
+    unsafe fn read(params: &MatmulParams, vector: u32) -> Self;
+
+    /// What becomes of such a vector.
+    fn apply(&self, bits: [u32; 4]) -> [u32; 4];
+}
+
+/// The elements themselves.
+pub struct Plain;
+
+impl Source for Plain {
+    const REWRITES: bool = false;
+
+    #[inline(always)]
+    unsafe fn read(_: &MatmulParams, _: u32) -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    fn apply(&self, bits: [u32; 4]) -> [u32; 4] {
+        bits
+    }
+}
+
 /// A matrix in global memory, and how it is cut into tiles.
 #[derive(Clone, Copy)]
 pub struct Operand {
     /// First element.
     pub data: DevicePtr<HalfBits>,
-    /// Distance of two rows in 16-byte vectors.
+    /// Distance of two rows in vectors.
     pub stride: u32,
     /// Extent in the direction that is not `k`.
     pub extent: u32,
     /// Extent in the direction of `k`.
     pub k: u32,
-    /// Elements of a 16-byte vector: a constant of the entry.
+    /// Elements of a vector: a constant of the entry.
     pub per_vector: u32,
+    /// Bytes of one in global memory, 16 or 8: a constant of the entry. In shared memory it has 16.
+    pub vector_bytes: u32,
     /// A word that begins with a one, and has zeros above it: a constant of the entry.
     pub one: u32,
     /// Rows or columns of C in a tile: a constant of the entry.
@@ -110,11 +148,11 @@ impl<L: Layout> TileLoader<L> {
             )
         };
         let source = operand.data.address()
-            + matrix_vector(row, vector, operand.stride) * VECTOR_BYTES as u64;
+            + matrix_vector(row, vector, operand.stride) * operand.vector_bytes as u64;
         Self {
             operand,
             source,
-            pitch: operand.stride as u64 * VECTOR_BYTES as u64,
+            pitch: operand.stride as u64 * operand.vector_bytes as u64,
             row,
             rows,
             vector,
@@ -168,8 +206,15 @@ impl<L: Layout> TileLoader<L> {
                 let below = i * self.rows_at_a_time();
                 let present = self.has_row(below) && self.vector < self.vectors;
                 let source = self.source + below as u64 * self.pitch;
+                let target = self.target(target, below);
                 // SAFETY: the vector lies in the tile, and in the matrix where `present`; rows are 16-byte aligned.
-                unsafe { async_copy::copy_16(self.target(target, below), source, present) };
+                unsafe {
+                    if self.operand.vector_bytes == VECTOR_BYTES {
+                        async_copy::copy_16(target, source, present);
+                    } else {
+                        async_copy::copy_8(target, source, present);
+                    }
+                }
                 i += 1;
             }
         }
@@ -190,18 +235,29 @@ impl<L: Layout> TileLoader<L> {
     /// [`OWN`] vectors for each thread.
     #[inline(always)]
     pub unsafe fn rewrite(&mut self, target: Shared, change: impl Fn([u32; 4]) -> [u32; 4]) {
+        let outside = !L::ALONG_K && self.vector >= self.vectors;
+        // Of a vector of 8 bytes in memory half is missing, outside of the matrix as well.
+        let incomplete = self.operand.vector_bytes < VECTOR_BYTES && !self.constant;
         // Along `k`, vectors past the end of a row meet zeros of the other operand.
-        if L::ALONG_K || self.vector < self.vectors {
+        if !outside || incomplete {
             let mut bits = [[0; 4]; OWN];
             unroll!(i in 0..OWN => {
                 let below = i as u32 * self.rows_at_a_time();
-                // SAFETY: the caller's promise.
-                bits[i] = unsafe { self.target(target, below).load_u32x4() };
+                let place = self.target(target, below);
+                // SAFETY: the caller's promise; of a vector in memory of 8 bytes no more has come.
+                bits[i] = unsafe {
+                    if self.operand.vector_bytes == VECTOR_BYTES {
+                        place.load_u32x4()
+                    } else {
+                        let [low, high] = place.load_u32x2();
+                        [low, high, 0, 0]
+                    }
+                };
             });
             unroll!(i in 0..OWN => {
                 let below = i as u32 * self.rows_at_a_time();
                 let mut changed = change(bits[i]);
-                if !L::ALONG_K && !self.has_row(below) {
+                if outside || (!L::ALONG_K && !self.has_row(below)) {
                     changed = [0; 4];
                 }
                 // SAFETY: the caller's promise.
@@ -236,7 +292,7 @@ impl<L: Layout> TileLoader<L> {
     fn advance(&mut self) {
         if L::ALONG_K {
             self.vector += STEP_VECTORS;
-            self.source += (STEP_VECTORS * VECTOR_BYTES) as u64;
+            self.source += (STEP_VECTORS * self.operand.vector_bytes) as u64;
         } else {
             let rows = STEP_VECTORS * self.operand.per_vector;
             self.row += rows;

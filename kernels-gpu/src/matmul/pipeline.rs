@@ -6,8 +6,7 @@ use core::num::NonZeroU32;
 use halfgnn_contract::matmul::{MatmulParams, STAGES, STEP_VECTORS, Tile, operand_bytes};
 
 use super::epilogue::{Output, write_partial};
-use super::normalized::Normalized;
-use super::operand::{Layout, Operand, TileLoader};
+use super::operand::{Layout, Operand, Plain, Source, TileLoader};
 use crate::device::async_copy;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, block_idx_y, sync_threads};
@@ -76,18 +75,12 @@ pub struct Origin {
     pub column: u32,
 }
 
-/// One CTA's part of the product. `COLUMNS` is what the entry's name says of its tile, and `NORMALIZED` what it says of A.
+/// One CTA's part of the product. `COLUMNS` is what the entry's name says of its tile, and `S` what it says of A.
 ///
 /// # Safety
 /// The launch contract in `halfgnn_contract::matmul`, C not empty.
 #[inline(always)]
-pub unsafe fn run<
-    L: Layouts,
-    M: Multiplier,
-    O: Output,
-    const COLUMNS: u32,
-    const NORMALIZED: bool,
->(
+pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32, S: Source>(
     params: &MatmulParams,
 ) {
     const {
@@ -126,6 +119,7 @@ pub unsafe fn run<
         extent: params.m,
         k: params.k,
         per_vector: M::PER_VECTOR,
+        vector_bytes: S::VECTOR_BYTES,
         one: M::Vector::ONE,
         tile_extent: M::TILE.rows,
         ones: L::SUM_OVER_ROWS && !params.column_sums.is_null(),
@@ -136,6 +130,7 @@ pub unsafe fn run<
         extent: params.n,
         k: params.k,
         per_vector: M::PER_VECTOR,
+        vector_bytes: Plain::VECTOR_BYTES,
         one: M::Vector::ONE,
         tile_extent: M::TILE.columns,
         ones: false,
@@ -191,11 +186,11 @@ pub unsafe fn run<
     let mut multiplier = M::zero();
     let mut step = 0;
     while step < steps {
-        if NORMALIZED {
+        if S::REWRITES {
             // SAFETY: the launch contract; after the wait the thread's own copies of the step's tile are there, and before
             // the barrier below no other thread looks at them.
             unsafe {
-                let features = Normalized::<M::Vector>::read(params, arrived_a.vector());
+                let features = S::read(params, arrived_a.vector());
                 async_copy::wait::<{ STAGES - 2 }>();
                 arrived_a.rewrite(stage(step).0, |bits| features.apply(bits));
             }

@@ -6,11 +6,14 @@
 use core::num::NonZeroU64;
 
 use halfgnn_contract::matmul::{
-    MatmulParams, REDUCE_VECTORS_PER_CTA, WARPS_PER_CTA, reduce_vectors, workspace_vector,
+    MatmulParams, POSITIVE_CODES, REDUCE_VECTORS_PER_CTA, WARPS_PER_CTA, matrix_vector,
+    reduce_vectors, workspace_vector,
 };
+use halfgnn_contract::quantize::row_codes;
 use halfgnn_contract::{VECTOR_BYTES, WARP};
 
 use super::epilogue::{Epilogue, Output};
+use crate::device::code::{Code, Int8};
 use crate::device::global::Global;
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;
@@ -100,11 +103,18 @@ pub unsafe fn run<O: Output>(params: &MatmulParams) {
         value
     });
     // SAFETY: a vector of the row's, which is as long as C's padded row, and only this lane's; the other matrix lies as C
-    // does.
+    // does, or its rows have as many codes at least.
     unsafe {
         let mut kept = values;
         if !params.positive.is_null() {
-            let others = O::read_four(params.positive, params.c_stride, row, vector);
+            let others = if params.flags & POSITIVE_CODES == 0 {
+                O::read_four(params.positive, params.c_stride, row, vector)
+            } else {
+                let fours = row_codes(params.n as u64) as u32 / 4;
+                let word =
+                    Global::<u32>::new(params.positive).at(matrix_vector(row, vector, fours));
+                Int8::widen(word.read())
+            };
             let mut i = 0;
             while i < 4 {
                 kept[i] = if others[i] > 0.0 { values[i] } else { 0.0 };

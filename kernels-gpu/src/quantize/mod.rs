@@ -1,16 +1,18 @@
-//! Matrices of 8-bit codes: made of elements, and their scales.
+//! Matrices of 8-bit codes: made of elements, their scales, and elements of them.
 
 mod coder;
 mod codes;
+mod elements;
 mod scales;
 
 pub(crate) use coder::Coder;
 
-use halfgnn_contract::quantize::{QuantizeParams, UpdateScalesParams};
+use halfgnn_contract::quantize::{DequantizeParams, QuantizeParams, UpdateScalesParams};
 
 /// The functions that the entries are, by name.
 mod family {
-    pub use super::codes::quantize;
+    pub use super::codes::{quantize, quantize_positive};
+    pub use super::elements::dequantize;
     pub use super::scales::update_scales;
 }
 

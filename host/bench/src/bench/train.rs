@@ -9,7 +9,7 @@ use crate::graphs::GraphName;
 use crate::json::JsonLines;
 use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
-use crate::names::{CodeFormatName, DeviceName, PrecisionName};
+use crate::names::{CodeFormatName, DeviceName, PrecisionName, StoreName};
 use crate::processes::{Exchange, Overlap, device_name, moved_by, this_process};
 use crate::rank_memory::{self, RankMemory};
 use crate::screen::{Page, bytes};
@@ -86,6 +86,9 @@ pub struct TrainBenchArgs {
     /// Send what is summed up over neighbours in 8 bits, of models that can, in half and bf16
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub messages: Option<CodeFormatName>,
+    /// Keep what the backward pass reads of the forward pass in this way, of models that can, in half and bf16
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub store: Option<StoreName>,
     /// Edges that a warp of an SpMM walks, a power of two from 16 to 256, instead of what suits graph and card
     #[arg(long, value_name = "N")]
     pub edges_per_warp: Option<u32>,
@@ -313,6 +316,7 @@ impl OnGraph<'_, '_> {
             dropout: 0.0,
             recompute: args.recompute,
             messages: args.messages.map(Into::into),
+            store: args.store.map(Into::into),
             ..name.config(features, classes)
         };
         config.policy.edges_per_warp = args.edges_per_warp;

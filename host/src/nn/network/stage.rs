@@ -1,7 +1,7 @@
 //! What a network is made of: a layer, and what comes after it.
 
 use crate::backend::Backend;
-use crate::nn::{HiddenActivation, HiddenNorm, Layer, ModelConfig};
+use crate::nn::{HiddenActivation, HiddenNorm, Layer, ModelConfig, Store};
 use crate::ops::{CodeFormat, Nonlinearity};
 use crate::tensor::Element;
 
@@ -19,6 +19,7 @@ pub struct Stage<B: Backend, E: Element> {
     pub(super) jumps: bool,
     pub(super) recompute: bool,
     pub(super) messages: Option<CodeFormat>,
+    pub(super) store: Option<Store>,
     pub(super) decay: f32,
 }
 
@@ -37,6 +38,7 @@ impl<B: Backend, E: Element> Stage<B, E> {
             jumps: false,
             recompute: false,
             messages: None,
+            store: None,
             decay: 1.0,
         }
     }
@@ -116,6 +118,14 @@ impl<B: Backend, E: Element> Stage<B, E> {
     #[must_use]
     pub fn messages(mut self, format: CodeFormat) -> Self {
         self.messages = Some(format);
+        self
+    }
+
+    /// With what its backward pass reads of the forward pass kept in 8 bits, of a layer that [can](Layer::store_codes); its output as well,
+    /// where the next stage does so too and nobody else reads it. In half and bfloat16.
+    #[must_use]
+    pub fn store(mut self, store: Store) -> Self {
+        self.store = Some(store);
         self
     }
 

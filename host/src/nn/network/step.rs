@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::error::Error;
+use crate::nn::codes::{LayerInput, StoredCodes};
 use crate::nn::fusion::{After, Bend};
 use crate::nn::hidden_norm::StageNorm;
 use crate::nn::layer::{Earlier, dropout};
@@ -56,6 +57,8 @@ pub(super) struct StoredOutput<B: Backend, E: Element> {
     /// Absent only where it is not stored, and then while nobody wants to see it.
     pub(super) matrix: Option<Matrix<B, E>>,
     pub(super) stored: bool,
+    /// What the backward pass reads instead, where that is codes; then the matrix is not stored.
+    pub(super) codes: Option<StoredCodes<B>>,
 }
 
 impl<B: Backend, E: Element> StoredOutput<B, E> {
@@ -78,6 +81,22 @@ impl<B: Backend, E: Element> StoredOutput<B, E> {
             None => pool.take(backend, (rows, self.columns))?,
         };
         Ok(self.matrix.insert(matrix))
+    }
+
+    /// What the backward pass of the layer behind it reads.
+    pub(super) fn kept(&self) -> LayerInput<'_, B, E> {
+        match &self.codes {
+            Some(codes) => LayerInput::Codes(codes.get()),
+            None => LayerInput::Elements(self.get()),
+        }
+    }
+
+    /// Keeps codes of it, where that is what is kept.
+    pub(super) fn keep(&mut self, backend: &B, mode: Mode<'_, B>) -> Result<(), Error> {
+        match (&mut self.codes, &self.matrix, mode) {
+            (Some(codes), Some(matrix), Mode::Train { .. }) => codes.keep(backend, matrix),
+            _ => Ok(()),
+        }
     }
 
     /// Nobody wants to see it until it is made again.

@@ -15,6 +15,11 @@ use halfgnn::tensor::{Array, Element};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
+    stored::<B, f16>(&mut cases);
+    stored::<B, bf16>(&mut cases);
+    stored::<B, f32>(&mut cases);
+    products_of_codes::<B, f16>(&mut cases);
+    products_of_codes::<B, bf16>(&mut cases);
     for format in [CodeFormat::Int8, CodeFormat::E4m3] {
         for features in [13, 64] {
             codes::<B, f16>(&mut cases, format, features);
@@ -32,6 +37,48 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
         pairs::<B, bf16>(&mut cases, format);
     }
     cases
+}
+
+/// Codes that keep what is positive, and their numbers again.
+fn stored<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let name = format!("stored codes {}", E::PRECISION);
+    cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+        let mut results = Vec::new();
+        for format in CodeFormat::ALL {
+            let shape @ (rows, columns) = (130, 45);
+            let x = matrix::<B, E>(backend, shape, &operands.mixed::<E>(rows * columns));
+            let mut codes = QuantizedMatrix::zeros(backend, shape, format, KIND).expect("room");
+            ops::quantize_positive(backend, &x, &mut codes).expect("legal");
+            let mut y = unwritten::<B, E>(backend, shape);
+            ops::dequantize(backend, &codes, &mut y).expect("legal");
+            results.extend(codes.to_f32(backend).expect("no failure"));
+            results.extend(codes.scales().largest(backend).expect("no failure"));
+            results.extend(read(backend, &y));
+        }
+        Results::rows(&results, 45)
+    }));
+}
+
+/// Products of codes, of every width of a tile, in one piece and split. Of integers, whose sums are the same on every tensor core.
+fn products_of_codes<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let name = format!("products of codes {}", E::PRECISION);
+    cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+        let mut results = Vec::new();
+        for (columns, rows) in [(10, 40), (30, 900), (60, 70)] {
+            let shape @ (_, features) = (rows, 41);
+            let numbers = operands.integers(100, rows * features);
+            let x = matrix::<B, E>(backend, shape, &numbers);
+            let format = CodeFormat::Int8;
+            let mut codes = QuantizedMatrix::zeros(backend, shape, format, KIND).expect("room");
+            ops::quantize(backend, &x, None, Rounding::Nearest, &mut codes).expect("legal");
+            let b = operands.integers(4, rows * columns);
+            let b = matrix::<B, E>(backend, (rows, columns), &b);
+            let mut c = unwritten::<B, f32>(backend, (features, columns));
+            ops::quantized_matmul(backend, &codes, &b, 0.5, None, &mut c).expect("legal");
+            results.extend(read(backend, &c));
+        }
+        Results::rows(&results, 10)
+    }));
 }
 
 /// Codes that a product makes of its result, of every width of a tile and both forms. Of integers, whose sums are the same on every

@@ -1,12 +1,12 @@
 //! Which operands a product takes.
 
-use super::{Form, MatmulOperands};
+use super::{Form, MatmulOperands, QuantizedMatmulOperands};
 use crate::backend::Storage;
 use crate::error::Error;
-use crate::ops::Operator;
 use crate::ops::check::{expect_bias, expect_len, expect_shape};
 use crate::ops::normalize::check::expect_normalization;
-use crate::tensor::{Element, Precision};
+use crate::ops::{CodeFormat, Operator, QuantizedMatrix};
+use crate::tensor::{Element, Matrix, Precision};
 
 impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O> {
     const NAME: &'static str = "matmul";
@@ -45,13 +45,76 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
             let rows = positive.rows().max(m);
             expect_shape(Self::NAME, what, (rows, n), positive)?;
         }
-        if let Some(sums) = &fusion.column_sums {
-            let what = ["rows of the sums", "columns of the sums"];
-            expect_shape(Self::NAME, what, (1, b.columns()), sums)?;
+        if let Some(codes) = fusion.positive_codes {
+            expect_int8(Self::NAME, codes)?;
+            let what = ["rows of the ReLU's codes", "columns of the ReLU's codes"];
+            let found = [codes.rows(), codes.columns()];
+            for ((what, expected), found) in what.into_iter().zip([m, n]).zip(found) {
+                Error::expect(Self::NAME, what, expected, found)?;
+            }
+            let twice = fusion.positive.is_some();
+            if twice || form != Form::NT || O::PRECISION == Precision::Float {
+                return Err(Error::Unsupported {
+                    operator: Self::NAME,
+                    reason: format!(
+                        "a product of the form {form:?} in {} takes no codes of a ReLU's output; those of the form NT in half and bfloat16 do, in the place of the output itself",
+                        O::PRECISION
+                    ),
+                });
+            }
         }
+        expect_sums(Self::NAME, b, fusion.column_sums.as_deref())?;
         if let Some(coding) = &fusion.coding {
             coding.check(Self::NAME, self.c)?;
         }
         Ok(())
+    }
+}
+
+impl<B: Storage, E: Element> Operator for QuantizedMatmulOperands<'_, B, E> {
+    const NAME: &'static str = "quantized_matmul";
+
+    fn check(&self) -> Result<(), Error> {
+        let (a, b) = (self.a, self.b);
+        expect_int8(Self::NAME, a)?;
+        if E::PRECISION == Precision::Float {
+            return Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason: "codes are multiplied by half and bfloat16; take one of those".into(),
+            });
+        }
+        if a.rows() < b.rows() {
+            Error::expect(Self::NAME, "rows of the codes", b.rows(), a.rows())?;
+        }
+        let what = ["rows of c", "columns of c"];
+        expect_shape(Self::NAME, what, (a.columns(), b.columns()), self.c)?;
+        expect_sums(Self::NAME, b, self.column_sums.as_deref())
+    }
+}
+
+/// That there is room for the sums of the columns of `b`, where they are wanted.
+fn expect_sums<B: Storage, E: Element>(
+    operator: &'static str,
+    b: &Matrix<B, E>,
+    sums: Option<&Matrix<B, f32>>,
+) -> Result<(), Error> {
+    let what = ["rows of the sums", "columns of the sums"];
+    match sums {
+        Some(sums) => expect_shape(operator, what, (1, b.columns()), sums),
+        None => Ok(()),
+    }
+}
+
+/// That codes are whole numbers, which is what products widen.
+fn expect_int8<B: Storage>(
+    operator: &'static str,
+    codes: &QuantizedMatrix<B>,
+) -> Result<(), Error> {
+    match codes.format() {
+        CodeFormat::Int8 => Ok(()),
+        other => Err(Error::Unsupported {
+            operator,
+            reason: format!("codes of {}; products are of int8", other.name()),
+        }),
     }
 }

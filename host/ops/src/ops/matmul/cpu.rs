@@ -5,14 +5,14 @@
 //! thread, so that a product has the same bits on any number of threads.
 
 use super::sparse::Terms;
-use super::{Form, MatmulOperands, MatmulOperators};
+use super::{Form, MatmulOperands, MatmulOperators, QuantizedMatmulOperands};
 use crate::backend::cpu::convert::{round, round_to, widen, widened};
 use crate::backend::cpu::view::{View, ViewMut, read, read_matrix, view, view_mut};
 use crate::backend::cpu::{Cpu, Instructions};
 use crate::error::Error;
 use crate::ops::elementwise::cpu::add_bias_and_activate;
 use crate::ops::normalize::cpu::AffineColumns;
-use crate::ops::{self, Checked};
+use crate::ops::{self, Checked, CodeFormat};
 use crate::tensor::Element;
 use halfgnn_graph::parallel;
 use std::borrow::Cow;
@@ -37,14 +37,24 @@ impl MatmulOperators for Cpu {
         if let Some(sums) = of.fusion.column_sums {
             ops::column_sums(self, of.b, sums)?;
         }
-        let positive = read_matrix(of.fusion.positive);
+        let output = read_matrix(of.fusion.positive);
+        let codes = of.fusion.positive_codes;
+        let codes = codes.map(|codes| (codes.codes.buffer.read(), codes.stride()));
+        let positive = match (&output, &codes) {
+            (Some(output), _) => Some(Positive::Output(output)),
+            (None, Some((words, stride))) => Some(Positive::Codes {
+                codes: bytemuck::cast_slice(words),
+                stride: *stride,
+            }),
+            (None, None) => None,
+        };
         let (row_scale, bias) = (read(epilogue.row_scale), read_matrix(epilogue.bias));
         let finish = Finish {
             alpha: epilogue.alpha,
             row_scale: row_scale.as_deref(),
             bias: bias.as_deref(),
             relu: epilogue.relu,
-            positive: positive.as_deref(),
+            positive,
         };
         let (a_values, b_values) = (of.a.buffer.read(), of.b.buffer.read());
         let affine = of.fusion.normalization.map(AffineColumns::new);
@@ -64,6 +74,34 @@ impl MatmulOperators for Cpu {
             None => Ok(()),
         }
     }
+
+    fn quantized_matmul<E: Element>(
+        &self,
+        operands: Checked<QuantizedMatmulOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        if let Some(sums) = of.column_sums {
+            ops::column_sums(self, of.b, sums)?;
+        }
+        let (words, scales) = (of.a.codes.buffer.read(), of.a.scales.scales.buffer.read());
+        let finish = Finish::<f32> {
+            alpha: of.alpha,
+            row_scale: Some(&scales),
+            bias: None,
+            relu: false,
+            positive: None,
+        };
+        let a = CodedOperand {
+            codes: bytemuck::cast_slice(&words),
+            stride: of.a.stride(),
+        };
+        let values = of.b.buffer.read();
+        let (instructions, b) = (self.instructions(), view(of.b, &values));
+        for_blocks(&finish, view_mut(of.c), |rows| {
+            over_rows(instructions, a, b, rows)
+        });
+        Ok(())
+    }
 }
 
 /// What becomes of the sums: `relu(alpha · row_scale[m] · sum + bias[n])`, and zero where `positive` is not.
@@ -72,8 +110,16 @@ struct Finish<'a, O> {
     row_scale: Option<&'a [f32]>,
     bias: Option<&'a [f32]>,
     relu: bool,
+    positive: Option<Positive<'a, O>>,
+}
+
+/// The output of a ReLU.
+#[derive(Clone, Copy)]
+enum Positive<'a, O> {
     /// Lies as the result does.
-    positive: Option<&'a [O]>,
+    Output(&'a [O]),
+    /// int8 codes, rows of `stride`.
+    Codes { codes: &'a [u8], stride: usize },
 }
 
 impl<O: Element> Finish<'_, O> {
@@ -84,8 +130,21 @@ impl<O: Element> Finish<'_, O> {
             .map_or(self.alpha, |scale| self.alpha * scale[m]);
         sums.iter_mut().for_each(|sum| *sum *= factor);
         add_bias_and_activate(sums, self.bias, self.relu);
-        if let Some(positive) = self.positive {
-            O::keep_positive(sums, &positive[m * c.len()..][..sums.len()], 1.0);
+        match self.positive {
+            None => {}
+            Some(Positive::Output(output)) => {
+                O::keep_positive(sums, &output[m * c.len()..][..sums.len()], 1.0);
+            }
+            Some(Positive::Codes { codes, stride }) => {
+                let codes = &codes[m * stride..][..sums.len()];
+                for (sum, &code) in sums.iter_mut().zip(codes) {
+                    *sum = if code > CodeFormat::Int8.zero() {
+                        *sum
+                    } else {
+                        0.0
+                    };
+                }
+            }
         }
         round(sums, &mut c[..sums.len()]);
         c[sums.len()..].fill(O::zeroed());
@@ -130,8 +189,22 @@ impl<'a, E: Element> LeftOperand<'a, E> {
         }
         Cow::Owned(floats)
     }
+}
+
+/// A first operand whose columns the rows of a result are sums over.
+trait SummedOver: Copy + Sync {
+    /// The terms of a block of columns that is mostly zeros.
+    fn terms(self, rows: Range<usize>, columns: Range<usize>) -> Option<Terms>;
 
     /// Some columns of some rows, in float and without padding.
+    fn part(self, rows: Range<usize>, columns: Range<usize>) -> Vec<f32>;
+}
+
+impl<E: Element> SummedOver for LeftOperand<'_, E> {
+    fn terms(self, rows: Range<usize>, columns: Range<usize>) -> Option<Terms> {
+        Terms::of_columns(columns.len(), self.elements(rows, columns)?)
+    }
+
     fn part(self, rows: Range<usize>, columns: Range<usize>) -> Vec<f32> {
         let mut floats = vec![0.0; rows.len() * columns.len()];
         let mut room = vec![E::zeroed(); columns.len()];
@@ -148,6 +221,25 @@ impl<'a, E: Element> LeftOperand<'a, E> {
     }
 }
 
+/// A first operand in int8 codes.
+#[derive(Clone, Copy)]
+struct CodedOperand<'a> {
+    codes: &'a [u8],
+    stride: usize,
+}
+
+impl SummedOver for CodedOperand<'_> {
+    fn terms(self, _: Range<usize>, _: Range<usize>) -> Option<Terms> {
+        None
+    }
+
+    fn part(self, rows: Range<usize>, columns: Range<usize>) -> Vec<f32> {
+        let rows = self.codes[rows.start * self.stride..rows.end * self.stride].chunks(self.stride);
+        let codes = rows.flat_map(|row| &row[columns.clone()]);
+        codes.map(|&code| CodeFormat::Int8.decode(code)).collect()
+    }
+}
+
 /// Writes the product to `c`, padding included.
 fn matmul<E: Element, O: Element>(
     instructions: Instructions,
@@ -157,31 +249,39 @@ fn matmul<E: Element, O: Element>(
     finish: &Finish<'_, O>,
     c: ViewMut<'_, O>,
 ) {
-    let (columns, stride) = (c.columns, c.stride);
-    if columns == 0 {
-        return;
-    }
+    let columns = c.columns;
     // B is small where it is a layer's weights, and read by every block.
     let weights = match form {
         Form::NN | Form::NT => widened(b.values),
         Form::TN => Cow::Borrowed([].as_slice()),
     };
+    for_blocks(finish, c, |rows| match form {
+        Form::NN => sparse_by_rows(instructions, a, rows.clone(), &weights, b.stride, columns)
+            .unwrap_or_else(|| by_rows(a, rows, Operand::new(&weights, b.stride), columns)),
+        Form::NT => by_rows(
+            a,
+            rows,
+            Operand::new(&weights, b.stride).transposed(),
+            columns,
+        ),
+        Form::TN => over_rows(instructions, a, b, rows),
+    });
+}
+
+/// Writes a result to `c`, block by block of rows, from their `sums`.
+fn for_blocks<O: Element>(
+    finish: &Finish<'_, O>,
+    c: ViewMut<'_, O>,
+    sums: impl Fn(Range<usize>) -> Vec<f32> + Sync,
+) {
+    let (columns, stride) = (c.columns, c.stride);
+    if columns == 0 {
+        return;
+    }
     let blocks = parallel::chunks_mut(c.values, BLOCK_ROWS * stride);
     parallel::for_each(blocks, |block, c| {
         let rows = block * BLOCK_ROWS..block * BLOCK_ROWS + c.len() / stride;
-        let mut sums = match form {
-            Form::NN => sparse_by_rows(instructions, a, rows.clone(), &weights, b.stride, columns)
-                .unwrap_or_else(|| {
-                    by_rows(a, rows.clone(), Operand::new(&weights, b.stride), columns)
-                }),
-            Form::NT => by_rows(
-                a,
-                rows.clone(),
-                Operand::new(&weights, b.stride).transposed(),
-                columns,
-            ),
-            Form::TN => over_rows(instructions, a, b, rows.clone()),
-        };
+        let mut sums = sums(rows.clone());
         let sums = sums.chunks_exact_mut(columns);
         for ((row, sums), c) in rows.zip(sums).zip(c.chunks_exact_mut(stride)) {
             finish.row(row, sums, c);
@@ -234,7 +334,7 @@ fn by_rows<E: Element>(
 /// of that range are summed up in parallel, and added in their order.
 fn over_rows<E: Element>(
     instructions: Instructions,
-    a: LeftOperand<'_, E>,
+    a: impl SummedOver,
     b: View<'_, E>,
     block: Range<usize>,
 ) -> Vec<f32> {
@@ -245,9 +345,7 @@ fn over_rows<E: Element>(
         for rows in ranges(piece.clone(), BLOCK_DEPTH) {
             let shape = [block.len(), b.columns, rows.len()];
             let b_floats = widened(b.rows(rows.clone()).values);
-            let terms = a
-                .elements(rows.clone(), block.clone())
-                .and_then(|rows| Terms::of_columns(block.len(), rows));
+            let terms = a.terms(rows.clone(), block.clone());
             if let Some(mut terms) = terms.filter(|_| is_finite(&b_floats)) {
                 let columns = b.columns;
                 terms.add_product(instructions, &b_floats, b.stride, columns, &mut sums);

@@ -1,14 +1,16 @@
 //! Matrix product: one launch, or two where the sum is split.
 
-use super::{Form, MatmulOperands, MatmulOperators};
+use super::{
+    Epilogue, Form, MatmulFusion, MatmulOperands, MatmulOperators, QuantizedMatmulOperands,
+};
 use crate::backend::gpu::{Gpu, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::{self, Activation, Checked};
-use crate::tensor::Element;
+use crate::tensor::{Element, Matrix};
 use halfgnn_contract::matmul::{self as contract, MatmulParams, Split, Tile};
 use halfgnn_contract::quantize::CodesParams;
-use halfgnn_contract::{DevicePtr, Format};
+use halfgnn_contract::{DevicePtr, Format, HalfBits};
 
 const NAME: &str = "matmul";
 
@@ -17,17 +19,86 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
         &self,
         operands: Checked<MatmulOperands<'_, Self, E, O>>,
     ) -> Result<(), Error> {
-        let of = operands.into_inner();
-        let (form, a, b, c) = (of.form, of.a, of.b, of.c);
-        let (epilogue, fusion) = (of.epilogue, of.fusion);
-        let k = match form {
-            Form::NN | Form::NT => a.columns(),
-            Form::TN => a.rows(),
+        let MatmulOperands {
+            form,
+            a,
+            b,
+            epilogue,
+            fusion,
+            c,
+        } = operands.into_inner();
+        let left = Left {
+            data: self.strided(a)?,
+            stride: stride_vectors(NAME, a)?,
+            inner: match form {
+                Form::NN | Form::NT => a.columns(),
+                Form::TN => a.rows(),
+            },
+            operand: match fusion.normalization {
+                Some(_) => contract::Operand::Normalized,
+                None => contract::Operand::Plain,
+            },
+            row_scale: self.optional_array(epilogue.row_scale)?,
         };
+        self.product((form, left, b), epilogue, fusion, c)
+    }
+
+    fn quantized_matmul<E: Element>(
+        &self,
+        operands: Checked<QuantizedMatmulOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let QuantizedMatmulOperands {
+            a,
+            b,
+            alpha,
+            column_sums,
+            c,
+        } = operands.into_inner();
+        let left = Left {
+            data: self.array(&a.codes)?,
+            stride: narrow(NAME, "columns of the codes", a.stride())? / contract::CODE_VECTOR_BYTES,
+            inner: b.rows(),
+            operand: contract::Operand::Codes,
+            // Columns of codes are rows of the product.
+            row_scale: self.matrix(&a.scales.scales)?,
+        };
+        let epilogue = Epilogue {
+            alpha,
+            ..Epilogue::default()
+        };
+        let fusion = MatmulFusion {
+            column_sums,
+            ..MatmulFusion::default()
+        };
+        self.product((Form::TN, left, b), &epilogue, fusion, c)
+    }
+}
+
+/// The first operand of a product, as kernels are told of it.
+struct Left {
+    data: DevicePtr<HalfBits>,
+    /// Distance of two rows in vectors.
+    stride: u32,
+    /// Terms of each sum.
+    inner: usize,
+    operand: contract::Operand,
+    /// Factor of each row of the result, or null.
+    row_scale: DevicePtr<f32>,
+}
+
+impl<D: Driver> Gpu<D> {
+    /// The product of operands that were checked, of which `left` is the first.
+    fn product<E: Element, O: Element>(
+        &self,
+        (form, left, b): (Form, Left, &Matrix<Self, E>),
+        epilogue: &Epilogue<'_, Self>,
+        fusion: MatmulFusion<'_, Self, O>,
+        c: &mut Matrix<Self, O>,
+    ) -> Result<(), Error> {
         let [m, n, k] = [
             ("rows of c", c.rows()),
             ("columns of c", c.columns()),
-            ("inner dimension", k),
+            ("inner dimension", left.inner),
         ]
         .map(|(what, value)| {
             narrow(NAME, what, value).and_then(|value| {
@@ -77,11 +148,7 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
             Form::NT => contract::Form::Nt,
             Form::TN => contract::Form::Tn,
         };
-        let normalization = fusion.normalization;
-        let operand = match normalization {
-            Some(_) => contract::Operand::Normalized,
-            None => contract::Operand::Plain,
-        };
+        let (normalization, operand) = (fusion.normalization, left.operand);
         let built =
             contract::product(form, operand, input, output, n).zip(contract::reduction(output));
         // Where the sum is not split; else codes have a pass of their own.
@@ -112,16 +179,18 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
             | flag(
                 coding.as_ref().is_some_and(|coding| coding.alone),
                 contract::CODES_ALONE,
-            );
+            )
+            | flag(fusion.positive_codes.is_some(), contract::POSITIVE_CODES);
         let params = MatmulParams {
-            a: self.strided(a)?,
+            a: left.data,
             b: self.strided(b)?,
             c: self.strided(c)?,
             bias: self.optional_matrix(epilogue.bias)?,
-            row_scale: self.optional_array(epilogue.row_scale)?,
-            positive: match positive {
-                Some(positive) => self.strided(positive)?,
-                None => DevicePtr::NULL,
+            row_scale: left.row_scale,
+            positive: match (positive, fusion.positive_codes) {
+                (Some(positive), _) => self.strided(positive)?,
+                (None, Some(codes)) => self.array(&codes.codes)?,
+                (None, None) => DevicePtr::NULL,
             },
             column_sums: self.optional_matrix(sums.as_deref())?,
             statistics: self.optional_matrix(normalization.map(|op| op.statistics))?,
@@ -133,7 +202,7 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
             m,
             n,
             k,
-            a_stride: stride_vectors(NAME, a)?,
+            a_stride: left.stride,
             b_stride: stride_vectors(NAME, b)?,
             c_stride: stride_vectors(NAME, c)?,
             workspace_stride: contract::workspace_stride(n),

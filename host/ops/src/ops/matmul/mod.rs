@@ -5,7 +5,7 @@ mod cpu;
 mod gpu;
 pub(crate) mod sparse;
 
-use super::{Checked, Coding, Normalization};
+use super::{Checked, Coding, Normalization, QuantizedMatrix};
 use crate::backend::Storage;
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -48,6 +48,30 @@ pub fn matmul_fused<B: MatmulOperators, E: Element, O: Element>(
         c,
     };
     backend.matmul(Checked::new(operands)?)
+}
+
+/// `c = alpha · aᵀ · b` of a matrix of int8 codes, in float: the gradient of a linear map's weights, of what it was given in 8 bits. No
+/// number of a code has a copy in memory. Of the first rows of `a`, where it has more than `b`. `column_sums` is as of [`MatmulFusion`].
+///
+/// The products are those of whole numbers, and a column's scale is multiplied once with their sum.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit one another, [`Error::Unsupported`] for codes of another format and for floats.
+pub fn quantized_matmul<B: MatmulOperators, E: Element>(
+    backend: &B,
+    a: &QuantizedMatrix<B>,
+    b: &Matrix<B, E>,
+    alpha: f32,
+    column_sums: Option<&mut Matrix<B, f32>>,
+    c: &mut Matrix<B, f32>,
+) -> Result<(), Error> {
+    backend.quantized_matmul(Checked::new(QuantizedMatmulOperands {
+        a,
+        b,
+        alpha,
+        column_sums,
+        c,
+    })?)
 }
 
 /// Which operand of a product is transposed. Sizes are those of the product: `c` is M × N, the sum runs over K.
@@ -95,6 +119,9 @@ pub struct MatmulFusion<'a, B: Storage, O: Element> {
     /// The output of a ReLU, of the shape of `c` or with more rows, which are not read: where it holds no positive number `c` becomes zero.
     /// So `c` is the gradient of what the ReLU was given.
     pub positive: Option<&'a Matrix<B, O>>,
+    /// The same in int8 codes that keep what is [positive](crate::ops::quantize_positive), in its place: of [`Form::NT`], in half or
+    /// bfloat16.
+    pub positive_codes: Option<&'a QuantizedMatrix<B>>,
     /// Becomes the sums of the columns of `b`, in float and in a fixed order: 1 × columns of `b`. With [`Form::TN`], where `b`
     /// is the gradient of a layer's output, those are the gradient of its bias.
     pub column_sums: Option<&'a mut Matrix<B, f32>>,
@@ -108,6 +135,7 @@ impl<B: Storage, O: Element> Default for MatmulFusion<'_, B, O> {
         Self {
             normalization: None,
             positive: None,
+            positive_codes: None,
             column_sums: None,
             coding: None,
         }
@@ -131,6 +159,21 @@ pub struct MatmulOperands<'a, B: Storage, E: Element, O: Element> {
     pub c: &'a mut Matrix<B, O>,
 }
 
+/// Operands of [`quantized_matmul`].
+#[derive(Debug)]
+pub struct QuantizedMatmulOperands<'a, B: Storage, E: Element> {
+    /// Codes; transposed in the product.
+    pub a: &'a QuantizedMatrix<B>,
+    /// The second operand.
+    pub b: &'a Matrix<B, E>,
+    /// Factor of everything.
+    pub alpha: f32,
+    /// Becomes the sums of the columns of `b`.
+    pub column_sums: Option<&'a mut Matrix<B, f32>>,
+    /// Becomes the product.
+    pub c: &'a mut Matrix<B, f32>,
+}
+
 /// Products of matrices.
 pub trait MatmulOperators: Storage {
     /// `c = epilogue(a · b)` in one of three forms, accumulated in float and rounded once, and what is wanted beside it.
@@ -140,5 +183,14 @@ pub trait MatmulOperators: Storage {
     fn matmul<E: Element, O: Element>(
         &self,
         operands: Checked<MatmulOperands<'_, Self, E, O>>,
+    ) -> Result<(), Error>;
+
+    /// The product of codes: see [`quantized_matmul`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn quantized_matmul<E: Element>(
+        &self,
+        operands: Checked<QuantizedMatmulOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 }

@@ -1,12 +1,15 @@
 //! Codes, row by row.
 
-use super::{QuantizeOperands, QuantizeOperators, Rounding, UpdateScalesOperands};
+use super::{
+    DequantizeOperands, QuantizeOperands, QuantizeOperators, Rounding, UpdateScalesOperands,
+};
 use crate::backend::cpu::Cpu;
-use crate::backend::cpu::view::{read, view};
+use crate::backend::cpu::convert::round;
+use crate::backend::cpu::view::{for_rows, read, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::Element;
-use halfgnn_contract::quantize::{NOT_FINITE, SATURATED};
+use halfgnn_contract::quantize::{NOT_FINITE, SATURATED, kept_positive};
 use halfgnn_contract::rng;
 use halfgnn_graph::parallel;
 
@@ -48,6 +51,7 @@ impl QuantizeOperators for Cpu {
             x,
             row_scale,
             rounding,
+            keeps_positive,
             y,
         } = operands.into_inner();
         let (format, stride, columns) = (y.format(), y.stride(), y.columns());
@@ -70,8 +74,8 @@ impl QuantizeOperators for Cpu {
         };
         let (rows, counted) = (y.rows(), y.counted);
         let scales = y.scales.scales.buffer.read();
-        let reciprocals: Vec<f32> = scales[..columns].iter().map(|scale| 1.0 / scale).collect();
-        drop(scales);
+        let scales: Vec<f32> = scales[..columns].to_vec();
+        let reciprocals: Vec<f32> = scales.iter().map(|scale| 1.0 / scale).collect();
         // There may be room for more rows.
         let codes = &mut y.codes.buffer.get_mut()[..rows * stride / 4];
         let rows = parallel::chunks_mut(codes, SEEN_ROWS * stride / 4);
@@ -91,7 +95,10 @@ impl QuantizeOperators for Cpu {
                         .map(|(key, step)| rng::rounding_bits(key, step, number, block as u32));
                     for (k, element) in elements.iter().enumerate() {
                         let column = together * block + k;
-                        let value = element.to_f32();
+                        let value = match keeps_positive {
+                            true => kept_positive(element.to_f32(), scales[column]),
+                            false => element.to_f32(),
+                        };
                         let value = factor.map_or(value, |factor| value * factor);
                         let magnitude = if value.is_finite() {
                             value.abs()
@@ -123,6 +130,28 @@ impl QuantizeOperators for Cpu {
         for (word, more) in [(SATURATED, seen.saturated), (NOT_FINITE, seen.not_finite)] {
             counts[word as usize] = counts[word as usize].wrapping_add(more);
         }
+        Ok(())
+    }
+
+    fn dequantize<E: Element>(
+        &self,
+        operands: Checked<DequantizeOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let DequantizeOperands { x, y } = operands.into_inner();
+        let (words, scales) = (x.codes.buffer.read(), x.scales.scales.buffer.read());
+        let (codes, stride, format): (&[u8], _, _) =
+            (bytemuck::cast_slice(&words), x.stride(), x.format());
+        for_rows(view_mut(y), |row, columns, y, floats| {
+            let numbers = codes[row * stride..]
+                .iter()
+                .map(|&code| format.decode(code));
+            for ((float, number), scale) in floats[..columns].iter_mut().zip(numbers).zip(&*scales)
+            {
+                *float = number * scale;
+            }
+            round(&floats[..columns], &mut y[..columns]);
+            y[columns..].fill(E::zeroed());
+        });
         Ok(())
     }
 

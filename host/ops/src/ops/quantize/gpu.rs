@@ -1,15 +1,18 @@
-//! Codes: a launch for those of a matrix, and one for new scales.
+//! Codes: a launch for those of a matrix, one for the matrix of theirs, and one for new scales.
 
-use super::{QuantizeOperands, QuantizeOperators, QuantizedMatrix, Rounding, UpdateScalesOperands};
-use crate::backend::gpu::{Gpu, entry, linear_config, narrow, stride_vectors};
+use super::{
+    DequantizeOperands, QuantizeOperands, QuantizeOperators, QuantizedMatrix, Rounding,
+    UpdateScalesOperands,
+};
+use crate::backend::gpu::{Gpu, dense_config, entry, linear_config, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Array, Element};
 use halfgnn_contract::quantize::{
-    self as contract, CodesParams, QuantizeParams, UpdateScalesParams,
+    self as contract, CodesParams, DequantizeParams, QuantizeParams, UpdateScalesParams,
 };
-use halfgnn_contract::{DevicePtr, rng};
+use halfgnn_contract::{DevicePtr, elementwise, rng};
 
 impl<D: Driver> Gpu<D> {
     /// What kernels are told of codes that they make.
@@ -78,8 +81,41 @@ impl<D: Driver> QuantizeOperators for Gpu<D> {
             contract::largest_bytes(contract::THREADS_PER_CTA),
         )?;
         let grid = [config.grid[0], vectors.div_ceil(1 << lanes_log2), 1];
+        let name = match of.keeps_positive {
+            true => "quantize_positive",
+            false => NAME,
+        };
         // SAFETY: the operator checked that both have one shape; codes, scales and largest magnitudes are as long as a row is.
-        unsafe { self.launch(entry::<E>(NAME)?, LaunchConfig { grid, ..config }, &params) }
+        unsafe { self.launch(entry::<E>(name)?, LaunchConfig { grid, ..config }, &params) }
+    }
+
+    fn dequantize<E: Element>(
+        &self,
+        operands: Checked<DequantizeOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "dequantize";
+        let DequantizeOperands { x, y } = operands.into_inner();
+        let vectors = stride_vectors(NAME, y)?;
+        let rows_per_cta = elementwise::rows_per_cta(vectors);
+        let params = DequantizeParams {
+            codes: self.array(&x.codes)?,
+            scales: self.matrix(&x.scales.scales)?,
+            y: self.matrix(y)?,
+            rows: y.rows() as u64,
+            rows_per_cta,
+            vectors,
+            reciprocal: elementwise::reciprocal(vectors),
+            stride: narrow(NAME, "columns", x.stride())?,
+            format: x.format().word(),
+            reserved: 0,
+        };
+        let ctas = match vectors {
+            0 => 0,
+            _ => params.rows.div_ceil(rows_per_cta.into()),
+        };
+        let config = dense_config(NAME, ctas, 1, 0)?;
+        // SAFETY: the operator checked that both have one shape; rows of codes and scales are padded to 16 elements, those of `y` to 8 or 4.
+        unsafe { self.launch(entry::<E>(NAME)?, config, &params) }
     }
 
     fn update_scales(

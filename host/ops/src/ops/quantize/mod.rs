@@ -1,4 +1,4 @@
-//! Matrices of 8-bit codes: made of numbers, with a scale a column that follows what was seen before.
+//! Matrices of 8-bit codes: made of numbers, with a scale a column that follows what was seen before, and the numbers again.
 
 mod cpu;
 mod gpu;
@@ -30,8 +30,40 @@ pub fn quantize<B: QuantizeOperators, E: Element>(
         x,
         row_scale,
         rounding,
+        keeps_positive: false,
         y,
     })?)
+}
+
+/// [`quantize`] to the nearest, but that what is positive stays so: what is less than the scale of its column becomes that. So where a ReLU
+/// has let something through can be told from the codes of its output, and what they tell of no element is further from it than a scale.
+///
+/// # Errors
+/// Those of [`quantize`].
+pub fn quantize_positive<B: QuantizeOperators, E: Element>(
+    backend: &B,
+    x: &Matrix<B, E>,
+    y: &mut QuantizedMatrix<B>,
+) -> Result<(), Error> {
+    backend.quantize(Checked::new(QuantizeOperands {
+        x,
+        row_scale: None,
+        rounding: Rounding::Nearest,
+        keeps_positive: true,
+        y,
+    })?)
+}
+
+/// `y = x`: the number of each code times the scale of its column, rounded once. `x` has the scales that its codes were made with.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit.
+pub fn dequantize<B: QuantizeOperators, E: Element>(
+    backend: &B,
+    x: &QuantizedMatrix<B>,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    backend.dequantize(Checked::new(DequantizeOperands { x, y })?)
 }
 
 /// New scales for the matrix that is quantized next: each column has room for `margin` times the largest magnitude that it had in
@@ -144,6 +176,8 @@ pub struct QuantizeOperands<'a, B: Storage, E: Element> {
     pub row_scale: Option<&'a Array<B, f32>>,
     /// How they are rounded.
     pub rounding: Rounding<'a, B>,
+    /// Whether what is positive stays so: see [`quantize_positive`].
+    pub keeps_positive: bool,
     /// Becomes their codes.
     pub y: &'a mut QuantizedMatrix<B>,
 }
@@ -156,6 +190,24 @@ impl<B: Storage, E: Element> Operator for QuantizeOperands<'_, B, E> {
         expect_shape(Self::NAME, operands, self.y.shape(), self.x)?;
         self.rounding.check(Self::NAME, self.x.rows())?;
         expect_len(Self::NAME, "row scale", self.x.rows(), self.row_scale)
+    }
+}
+
+/// Operands of [`dequantize`].
+#[derive(Debug)]
+pub struct DequantizeOperands<'a, B: Storage, E: Element> {
+    /// Codes.
+    pub x: &'a QuantizedMatrix<B>,
+    /// Becomes their numbers.
+    pub y: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for DequantizeOperands<'_, B, E> {
+    const NAME: &'static str = "dequantize";
+
+    fn check(&self) -> Result<(), Error> {
+        let operands = ["rows of y", "columns of y"];
+        expect_shape(Self::NAME, operands, self.x.shape(), self.y)
     }
 }
 
@@ -194,6 +246,15 @@ pub trait QuantizeOperators: Storage {
     fn quantize<E: Element>(
         &self,
         operands: Checked<QuantizeOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// Numbers of codes.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn dequantize<E: Element>(
+        &self,
+        operands: Checked<DequantizeOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// Scales from the largest magnitudes.
