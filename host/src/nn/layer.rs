@@ -130,6 +130,8 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         _y: SignsOrElements<'_, '_, B, E>,
     ) -> Result<(), Error> {
         Err(no_signs())
+    }
+
     /// [`Layer::backward`] of an input of which codes were kept, of a layer that [takes](Layer::store_codes) them. Where `x` has more rows
     /// than there are destinations, those come first.
     ///
