@@ -427,7 +427,7 @@ impl Options {
     fn train(&self, precision: Precision, model: &ModelConfig) -> PyResult<TrainConfig> {
         let defaults = TrainConfig::new(precision);
         let weight_decay = self.weight_decay.unwrap_or(model.weight_decay());
-        let learning_rate = self.lr.unwrap_or(defaults.optimizer.learning_rate());
+        let learning_rate = self.lr.unwrap_or(model.learning_rate());
         for (name, number) in [("lr", learning_rate), ("weight_decay", weight_decay)] {
             if !(number.is_finite() && number >= 0.0) {
                 return Err(refused(format!(

@@ -89,9 +89,6 @@ fn the_emulator_agrees_with_the_card() {
 /// Kernels of `contract::baselines`, which no operator takes.
 const OF_NO_OPERATOR: [&str; 3] = ["gather_half8", "gather_8_bytes", "sddmm_dgl_half"];
 
-/// Compared with the CPU's on a card by `ranks::parts_are_put_together`, and not recorded yet.
-const NOT_RECORDED: [&str; 1] = ["largest_of_parts"];
-
 #[test]
 fn every_kernel_is_launched() {
     let module = Module::parse(&PTX).expect("PTX");
@@ -99,7 +96,7 @@ fn every_kernel_is_launched() {
     let missing: Vec<&&str> = entries
         .iter()
         .filter(|name| !RAN.kernels.contains(**name))
-        .filter(|name| !OF_NO_OPERATOR.contains(name) && !NOT_RECORDED.contains(name))
+        .filter(|name| !OF_NO_OPERATOR.contains(name))
         .collect();
     assert!(
         missing.is_empty(),

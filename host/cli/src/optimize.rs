@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
+use halfgnn::nn::ModelConfig;
 use halfgnn::ops::{AdamHyper, Optimizer, SgdHyper};
 use halfgnn::train::{Clipping, Decay, TrainConfig};
 use halfgnn_bench::model::with_defaults;
@@ -14,7 +15,7 @@ pub struct OptimizeArgs {
     /// How weights follow their gradients
     #[arg(long, value_enum, default_value_t)]
     pub optimizer: OptimizerName,
-    /// Learning rate [default: 0.01]
+    /// Learning rate [default: 0.01; with --binary 0.001]
     #[arg(long, value_name = "X", value_parser = positive, allow_hyphen_values = true)]
     pub lr: Option<f32>,
     /// Weight decay: an L2 penalty that is added to the gradients; of adamw what shrinks the weights
@@ -58,8 +59,14 @@ impl OptimizeArgs {
     ///
     /// # Errors
     /// Where an option is given that the optimiser does not have.
-    pub fn config(&self, defaults: TrainConfig, weight_decay: f32) -> Result<TrainConfig, Failure> {
+    pub fn config(
+        &self,
+        defaults: TrainConfig,
+        model: &ModelConfig,
+    ) -> Result<TrainConfig, Failure> {
+        let (learning_rate, weight_decay) = (model.learning_rate(), model.weight_decay());
         let adam = AdamHyper {
+            learning_rate,
             weight_decay,
             ..AdamHyper::default()
         };
@@ -67,7 +74,7 @@ impl OptimizeArgs {
             OptimizerName::Adam => Optimizer::Adam(adam),
             OptimizerName::Adamw => Optimizer::AdamW(adam),
             OptimizerName::Sgd => Optimizer::Sgd(SgdHyper {
-                learning_rate: adam.learning_rate,
+                learning_rate,
                 momentum: self.momentum.unwrap_or(0.0),
                 nesterov: self.nesterov,
                 weight_decay,

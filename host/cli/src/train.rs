@@ -71,7 +71,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
                 // No recipe makes many graphs.
                 let model = args.model.config(demand.features, classes)?;
                 let defaults = TrainConfig::new(args.precision.into());
-                let train = args.optimize.config(defaults, model.weight_decay())?;
+                let train = args.optimize.config(defaults, &model)?;
                 Ok((model, train))
             },
         )?;
@@ -294,9 +294,7 @@ fn plan(
             }
             let train = TrainConfig {
                 seed: args.seed,
-                ..args
-                    .optimize
-                    .config(args.task.measure(defaults)?, model.weight_decay())?
+                ..args.optimize.config(args.task.measure(defaults)?, &model)?
             };
             let divisors =
                 match args.scale_features {

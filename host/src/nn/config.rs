@@ -6,7 +6,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphError};
-use crate::ops::{CodeFormat, SpmmPolicy};
+use crate::ops::{AdamHyper, CodeFormat, SpmmPolicy};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -142,6 +142,15 @@ impl ModelConfig {
         match self.binary {
             Some(_) => 0.0,
             None => self.convolution.weight_decay(),
+        }
+    }
+
+    /// The rate that models of this kind customarily learn at, by Adam.
+    pub fn learning_rate(&self) -> f32 {
+        // Weights as small as these change their signs, all of a column in turn, at a larger one.
+        match self.binary {
+            Some(_) => 1e-3,
+            None => AdamHyper::default().learning_rate,
         }
     }
 

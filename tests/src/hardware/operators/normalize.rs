@@ -24,38 +24,47 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
 
 /// What several ranks have, put together: sums, and statistics of a batch.
 fn of_parts<B: Backend + 'static>() -> OperatorCase<B> {
-    OperatorCase::new("sums and statistics of parts", |backend: &B, operands| {
-        let (parts, columns, stride) = (3, 41, 44);
-        let array = |values: &[f32]| {
-            let array = Array::from_slice(backend, values, MemoryKind::Workspace);
-            array.expect("room")
-        };
-        let terms = array(&operands.mixed::<f32>(parts * 300));
-        let mut sums = array(&vec![f32::NAN; 300]);
-        let of = Floats::Array(&mut sums);
-        ops::sum_parts(backend, 0.75, (&terms, parts), of).expect("legal sums");
-        let counts = Array::from_slice(backend, &[70, 0, 33], MemoryKind::Workspace).expect("room");
-        let moments = operands.mild::<f32>(2 * parts * stride);
-        let moments = array(&moments.iter().map(|it| it.abs()).collect::<Vec<_>>());
-        let deviations = array(&operands.mild::<f32>(2 * parts * stride));
-        let of = StatisticsOfParts {
-            counts: &counts,
-            moments: &moments,
-            deviations: &deviations,
-        };
-        let mut running = matrix(backend, (2, columns), &operands.mild::<f32>(2 * columns));
-        let mut statistics = unwritten::<B, f32>(backend, (2, columns));
-        let op = BatchNorm::default();
-        ops::merge_statistics(backend, &op, of, Some(&mut running), &mut statistics)
-            .expect("legal statistics");
-        [&statistics, &running]
-            .into_iter()
-            .map(|values| Results::rows(&read(backend, values), 1))
-            .fold(
-                Results::rows(&sums.to_vec(backend).expect("no failure before"), 1),
-                Results::and,
-            )
-    })
+    OperatorCase::new(
+        "sums, maxima and statistics of parts",
+        |backend: &B, operands| {
+            let (parts, columns, stride) = (3, 41, 44);
+            let array = |values: &[f32]| {
+                let array = Array::from_slice(backend, values, MemoryKind::Workspace);
+                array.expect("room")
+            };
+            let terms = array(&operands.mixed::<f32>(parts * 300));
+            let mut sums = array(&vec![f32::NAN; 300]);
+            let of = Floats::Array(&mut sums);
+            ops::sum_parts(backend, 0.75, (&terms, parts), of).expect("legal sums");
+            let magnitudes: Vec<f32> = operands.mixed::<f32>(parts * 300);
+            let magnitudes = array(&magnitudes.iter().map(|it| it.abs()).collect::<Vec<_>>());
+            let mut largest = array(&vec![f32::NAN; 300]);
+            let of = Floats::Array(&mut largest);
+            ops::largest_of_parts(backend, (&magnitudes, parts), of).expect("legal maxima");
+            let counts =
+                Array::from_slice(backend, &[70, 0, 33], MemoryKind::Workspace).expect("room");
+            let moments = operands.mild::<f32>(2 * parts * stride);
+            let moments = array(&moments.iter().map(|it| it.abs()).collect::<Vec<_>>());
+            let deviations = array(&operands.mild::<f32>(2 * parts * stride));
+            let of = StatisticsOfParts {
+                counts: &counts,
+                moments: &moments,
+                deviations: &deviations,
+            };
+            let mut running = matrix(backend, (2, columns), &operands.mild::<f32>(2 * columns));
+            let mut statistics = unwritten::<B, f32>(backend, (2, columns));
+            let op = BatchNorm::default();
+            ops::merge_statistics(backend, &op, of, Some(&mut running), &mut statistics)
+                .expect("legal statistics");
+            let floats = |of: &Array<B, f32>| {
+                Results::rows(&of.to_vec(backend).expect("no failure before"), 1)
+            };
+            [&statistics, &running]
+                .into_iter()
+                .map(|values| Results::rows(&read(backend, values), 1))
+                .fold(Results::and(floats(&sums), floats(&largest)), Results::and)
+        },
+    )
 }
 
 fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
