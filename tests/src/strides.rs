@@ -5,8 +5,8 @@ use crate::graphs::power_law;
 use crate::input::{KIND, Random};
 use half::f16;
 use halfgnn::backend::{Adjacency, Backend};
-use halfgnn::ops::{self, Accumulate, Schedule, Sddmm, Spmm, SpmmPolicy};
-use halfgnn::tensor::{Array, Element, Matrix, gathered_strides, padded};
+use halfgnn::ops::{self, Accumulate, Epilogue, Form, Schedule, Sddmm, Spmm, SpmmPolicy};
+use halfgnn::tensor::{Array, Element, Matrix, gathered_stride, gathered_strides, padded};
 
 fn of_element<B: Backend, E: Element>(backend: &B, scale: Scale) {
     let edges = scale.pick(1_500, 60_000);
@@ -75,6 +75,35 @@ fn of_element<B: Backend, E: Element>(backend: &B, scale: Scale) {
 pub fn gathered_rows_may_be_apart<B: Backend>(backend: &B, scale: Scale) {
     of_element::<B, f16>(backend, scale);
     of_element::<B, f32>(backend, scale);
+}
+
+/// A product in rows that sums over neighbours read fastest, and the sum of them, have the bits of those as close as can be.
+pub fn products_are_written_apart<B: Backend>(backend: &B, scale: Scale) {
+    let graph = power_law(200, scale.pick(1_500, 60_000), Random(55));
+    let a = Adjacency::new(backend, &graph).expect("room for a graph");
+    let rows = graph.vertices();
+    for (columns, apart) in [(24, 24), (32, 32), (33, 64), (47, 64), (64, 64), (100, 128)] {
+        assert_eq!(gathered_stride::<f16>(columns), apart);
+        assert_eq!(gathered_stride::<f32>(columns), padded::<f32>(columns));
+        let make = |rows, columns, random| {
+            let values = Random(random).uniform::<f16>(rows * columns);
+            Matrix::<B, f16>::from_f32(backend, rows, columns, &values, KIND).expect("room")
+        };
+        let (x, weight) = (make(rows, 72, 56), make(72, columns, 57));
+        let sums = |mut product: Matrix<B, f16>| {
+            let (form, plain) = (Form::NN, Epilogue::default());
+            ops::matmul(backend, form, &x, &weight, &plain, &mut product).expect("legal operands");
+            let mut y = Matrix::zeros(backend, rows, columns, KIND).expect("room");
+            ops::spmm(backend, &a, &Spmm::default(), &product, &mut y).expect("legal operands");
+            [product, y].map(|all| all.to_padded(backend).expect("no failure before"))
+        };
+        let close = Matrix::uninit(backend, rows, columns, KIND).expect("room");
+        let gathered = Matrix::uninit_gathered(backend, (rows, columns), KIND).expect("room");
+        assert_eq!(gathered.stride(), apart);
+        assert!(sums(close) == sums(gathered), "{columns} columns");
+    }
+    let none = Matrix::<B, f16>::uninit_gathered(backend, (0, 47), KIND).expect("nothing");
+    assert_eq!(none.shape(), (0, 47));
 }
 
 /// Dot products of rows that are each at a distance of its own have the bits of those of rows as close as can be, of one head and of

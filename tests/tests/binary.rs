@@ -28,6 +28,7 @@ fn models(layers: usize, width: usize, hidden: usize) -> Vec<ModelConfig> {
         let shaped = |parts: &Vec<Binary>| ModelConfig {
             layers,
             hidden,
+            dropout: 0.0,
             ..kind.clone().of_bits_by_layer(parts)
         };
         parts.iter().map(shaped).collect::<Vec<_>>()

@@ -355,6 +355,7 @@ fn an_evaluation_of_bits_reads_inputs_once() {
         let model = ModelConfig {
             layers,
             hidden: 16,
+            dropout: 0.0,
             ..kind.of_bits(Binary::Bin)
         };
         let objective = task::objective::<_, f16>(&gpu, model.norm());

@@ -15,7 +15,7 @@ pub struct OptimizeArgs {
     /// How weights follow their gradients
     #[arg(long, value_enum, default_value_t)]
     pub optimizer: OptimizerName,
-    /// Learning rate [default: 0.01; with --binary 0.001]
+    /// Learning rate [default: 0.01; with --binary full 0.003, with bin 0.001]
     #[arg(long, value_name = "X", value_parser = positive, allow_hyphen_values = true)]
     pub lr: Option<f32>,
     /// Weight decay: an L2 penalty that is added to the gradients; of adamw what shrinks the weights

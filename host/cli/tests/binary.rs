@@ -30,7 +30,8 @@ fn networks_of_one_bit_learn_and_are_kept() {
         let told = events_of(&place, &[&asked[..], &["--epochs", "60"]].concat());
         assert_eq!(told[0]["binary"], binary);
         assert_eq!(told[0]["weight_decay"], 0.0);
-        assert_eq!(told[0]["learning_rate"].as_f64().unwrap() as f32, 0.001);
+        let rate = if binary == "bin" { 0.001 } else { 0.003 };
+        assert_eq!(told[0]["learning_rate"].as_f64().unwrap() as f32, rate);
         assert_eq!(told[0]["hidden"], if binary == "bin" { 128 } else { 64 });
         let summary = told.last().unwrap();
         let accuracy = summary["test_accuracy"].as_f64().unwrap();

@@ -267,6 +267,17 @@ pub fn gathered_strides<E: Element>(columns: usize) -> Vec<usize> {
     strides
 }
 
+/// The one of [`gathered_strides`] that a sum over neighbours reads fastest: whole lines, for elements of 16 bits in rows that are neither
+/// lines nor less than half of one. As measured with 40 and 100 columns; rows of floats gain nothing, and take more room.
+pub fn gathered_stride<E: Element>(columns: usize) -> usize {
+    let least = padded::<E>(columns);
+    let (half_a_line, line) = (64 / size_of::<E>(), 128 / size_of::<E>());
+    match size_of::<E>() == 2 && least > half_a_line {
+        true => least.next_multiple_of(line),
+        false => least,
+    }
+}
+
 /// Bytes of rows that are made at a time on their way to a device.
 const PIECE_BYTES: usize = 64 << 20;
 
@@ -309,6 +320,21 @@ impl<B: Storage, E: Element> Matrix<B, E> {
     ) -> Result<Self, Error> {
         let buffer = backend.alloc_uncleared(Self::elements(rows, columns)?, kind)?;
         Ok(Self::of(buffer, rows, columns))
+    }
+
+    /// The same for what sums over neighbours read: rows are a [`gathered_stride`] apart.
+    ///
+    /// # Errors
+    /// Those of [`Matrix::zeros`].
+    pub fn uninit_gathered(
+        backend: &B,
+        (rows, columns): (usize, usize),
+        kind: MemoryKind,
+    ) -> Result<Self, Error> {
+        let stride = gathered_stride::<E>(columns);
+        // As many for the last row as for all: who writes rows writes what is between them, too.
+        let buffer = backend.alloc_uncleared(Self::elements(rows, stride)?, kind)?;
+        Ok(Self::strided(buffer, (rows, columns), stride))
     }
 
     /// A matrix in memory that is there; `buffer` has [`Matrix::elements`].

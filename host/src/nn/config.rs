@@ -147,9 +147,10 @@ impl ModelConfig {
 
     /// The rate that models of this kind customarily learn at, by Adam.
     pub fn learning_rate(&self) -> f32 {
-        // Weights as small as these change their signs, all of a column in turn, at a larger one.
+        // Where signs are all that counts, a larger one changes too many of them at a time.
         match self.binary {
-            Some(_) => 1e-3,
+            Some(Binary::Full) => 3e-3,
+            Some(Binary::Bin) => 1e-3,
             None => AdamHyper::default().learning_rate,
         }
     }

@@ -126,7 +126,7 @@ impl<B: Backend, E: Element> GcnLayer<B, E> {
             if !dx.is_wanted() {
                 return Ok(());
             }
-            let mut sent = at.take(x.columns())?;
+            let mut sent = at.take_sent(at.rows(), x.columns())?;
             let scaled = Epilogue {
                 row_scale: at.graph()?.row_scale(),
                 ..Epilogue::default()
@@ -202,7 +202,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
             self.aggregation.forward(at, false, plain, x, aggregated)?;
             return y.product(None, aggregated, weight);
         }
-        let mut product = at.pool.take(at.backend, (x.rows(), y.columns()))?;
+        let mut product = at.take_sent(x.rows(), y.columns())?;
         let scaled = Epilogue {
             row_scale: at.column_scale()?,
             ..Epilogue::default()

@@ -355,6 +355,14 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         Ok(OwnRows::Copied(rows))
     }
 
+    /// A matrix for the product of all sources that the layer sums up next, of so many columns: where codes of it are sent it is not read.
+    pub(super) fn take_sent(&mut self, rows: usize, columns: usize) -> Result<Matrix<B, E>, Error> {
+        match self.messages {
+            Some(_) => self.pool.take(self.backend, (rows, columns)),
+            None => self.pool.take_gathered(self.backend, (rows, columns)),
+        }
+    }
+
     /// Gives rows back that were copied.
     pub fn give_rows(&mut self, rows: OwnRows<'_, B, E>) {
         if let OwnRows::Copied(rows) = rows {

@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::tensor::{Array, Element, Matrix};
+use crate::tensor::{Array, Element, Matrix, gathered_stride, padded};
 
 /// Lends matrices and arrays, and keeps those that come back for the next who asks for their shape.
 ///
@@ -39,11 +39,32 @@ impl<B: Backend, E: Element> Pool<B, E> {
         backend: &B,
         (rows, columns): (usize, usize),
     ) -> Result<Matrix<B, E>, Error> {
-        let fits = |matrix: &Matrix<B, E>| matrix.shape() == (rows, columns);
-        match self.free.iter().rposition(fits) {
-            Some(index) => Ok(self.free.swap_remove(index)),
+        match self.find((rows, columns), padded::<E>(columns)) {
+            Some(matrix) => Ok(matrix),
             None => Matrix::uninit(backend, rows, columns, MemoryKind::Activations),
         }
+    }
+
+    /// The same for what is written by a product and then read by a sum over neighbours alone, with rows as far apart as that
+    /// [reads fastest](gathered_stride).
+    ///
+    /// # Errors
+    /// Those of [`Matrix::uninit_gathered`].
+    pub fn take_gathered(
+        &mut self,
+        backend: &B,
+        shape: (usize, usize),
+    ) -> Result<Matrix<B, E>, Error> {
+        match self.find(shape, gathered_stride::<E>(shape.1)) {
+            Some(matrix) => Ok(matrix),
+            None => Matrix::uninit_gathered(backend, shape, MemoryKind::Activations),
+        }
+    }
+
+    fn find(&mut self, shape: (usize, usize), stride: usize) -> Option<Matrix<B, E>> {
+        let fits = |matrix: &Matrix<B, E>| matrix.shape() == shape && matrix.stride() == stride;
+        let index = self.free.iter().rposition(fits)?;
+        Some(self.free.swap_remove(index))
     }
 
     /// Takes a matrix back.

@@ -170,7 +170,7 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
                 y.matrix(),
             )?;
         } else {
-            let mut product = at.pool.take(backend, (x.rows(), columns))?;
+            let mut product = at.take_sent(x.rows(), columns)?;
             let sending = Sending {
                 direction: Direction::Forward,
                 scaled: false,

@@ -62,13 +62,13 @@ impl fmt::Display for Binary {
 }
 
 impl ModelConfig {
-    /// The same of one bit, as such models customarily are: no activation behind the layers, dropout 0, and with [`Binary::Bin`] 128 wide and
-    /// with the mean over neighbours, as sums of signs have no factors of senders.
+    /// The same of one bit, as such models customarily are: no activation behind the layers, dropout 0.3, and with [`Binary::Bin`] 128 wide
+    /// and with the mean over neighbours, as sums of signs have no factors of senders.
     #[must_use]
     pub fn of_bits(mut self, binary: Binary) -> Self {
         self.binary = Some(binary);
         self.activation = HiddenActivation::None;
-        self.dropout = 0.0;
+        self.dropout = 0.3;
         if binary == Binary::Bin {
             self.hidden = 128;
             if let ConvolutionConfig::Gcn(gcn) = &mut self.convolution {
