@@ -7,7 +7,8 @@
 use super::sparse::Terms;
 use super::{Form, MatmulOperands, MatmulOperators};
 use crate::backend::cpu::convert::{round, round_to, widen, widened};
-use crate::backend::cpu::view::{View, ViewMut, read, read_matrix, view, view_mut};
+use crate::backend::cpu::nonzeros::Nonzeros;
+use crate::backend::cpu::view::{View, ViewMut, nonzeros, read, read_matrix, view, view_mut};
 use crate::backend::cpu::{Cpu, Instructions};
 use crate::error::Error;
 use crate::ops::elementwise::cpu::add_bias_and_activate;
@@ -54,6 +55,10 @@ impl MatmulOperators for Cpu {
             LeftOperand {
                 matrix: view(of.a, &a_values),
                 affine: affine.as_ref(),
+                nonzeros: match (of.form, &affine) {
+                    (Form::NN | Form::TN, None) => nonzeros(of.a, &a_values),
+                    _ => None,
+                },
             },
             view(of.b, &b_values),
             &finish,
@@ -97,6 +102,8 @@ impl<O: Element> Finish<'_, O> {
 struct LeftOperand<'a, E> {
     matrix: View<'a, E>,
     affine: Option<&'a AffineColumns>,
+    /// What is kept of its elements.
+    nonzeros: Option<&'a Nonzeros>,
 }
 
 impl<'a, E: Element> LeftOperand<'a, E> {
@@ -111,6 +118,38 @@ impl<'a, E: Element> LeftOperand<'a, E> {
             values
                 .chunks_exact(stride)
                 .map(move |row| &row[columns.clone()])
+        })
+    }
+
+    /// The terms of a block of rows, where most elements are zeros.
+    fn terms_of_rows(self, rows: Range<usize>) -> Option<Terms> {
+        let depth = self.matrix.columns;
+        let Some(nonzeros) = self.nonzeros else {
+            return Terms::of_rows(depth, self.elements(rows, 0..depth)?);
+        };
+        let (places, values) = (nonzeros.places(), nonzeros.values());
+        let (elements, starts) = (rows.len() * depth, &places.starts[rows.start..=rows.end]);
+        Terms::of_listed(elements, starts, &places.columns, |term| values[term])
+    }
+
+    /// The terms of a block of columns over the `number`-th of [`depth_ranges`], where most elements are zeros.
+    fn terms_of_columns(
+        self,
+        block: Range<usize>,
+        (number, rows): (usize, Range<usize>),
+    ) -> Option<Terms> {
+        let Some(nonzeros) = self.nonzeros else {
+            return Terms::of_columns(block.len(), self.elements(rows, block)?);
+        };
+        let values = nonzeros.values();
+        let by_columns = nonzeros.places().by_columns(depth_ranges(self.matrix.rows));
+        let of = &by_columns[number];
+        let (elements, starts) = (
+            rows.len() * block.len(),
+            &of.starts[block.start..=block.end],
+        );
+        Terms::of_listed(elements, starts, &of.rows, |term| {
+            values[of.places[term] as usize]
         })
     }
 
@@ -166,6 +205,10 @@ fn matmul<E: Element, O: Element>(
         Form::NN | Form::NT => widened(b.values),
         Form::TN => Cow::Borrowed([].as_slice()),
     };
+    if let (Form::TN, Some(nonzeros)) = (form, a.nonzeros) {
+        // Before every block would make them.
+        nonzeros.places().by_columns(depth_ranges(a.matrix.rows));
+    }
     let blocks = parallel::chunks_mut(c.values, BLOCK_ROWS * stride);
     parallel::for_each(blocks, |block, c| {
         let rows = block * BLOCK_ROWS..block * BLOCK_ROWS + c.len() / stride;
@@ -198,8 +241,7 @@ fn sparse_by_rows<E: Element>(
     stride: usize,
     columns: usize,
 ) -> Option<Vec<f32>> {
-    let depth = a.matrix.columns;
-    let mut terms = Terms::of_rows(depth, a.elements(rows.clone(), 0..depth)?)?;
+    let mut terms = a.terms_of_rows(rows.clone())?;
     if !is_finite(b) {
         return None;
     }
@@ -238,16 +280,15 @@ fn over_rows<E: Element>(
     b: View<'_, E>,
     block: Range<usize>,
 ) -> Vec<f32> {
-    let depth = b.rows.div_ceil(MAX_PIECES).max(BLOCK_DEPTH);
+    let depth = piece_depth(b.rows);
     let pieces: Vec<Range<usize>> = ranges(0..b.rows, depth).collect();
-    let partial = parallel::map(&*pieces, |_, piece| {
+    let partial = parallel::map(&*pieces, |number, piece| {
         let mut sums = vec![0.0; block.len() * b.columns];
-        for rows in ranges(piece.clone(), BLOCK_DEPTH) {
+        let first = number * depth.div_ceil(BLOCK_DEPTH);
+        for (number, rows) in (first..).zip(ranges(piece.clone(), BLOCK_DEPTH)) {
             let shape = [block.len(), b.columns, rows.len()];
             let b_floats = widened(b.rows(rows.clone()).values);
-            let terms = a
-                .elements(rows.clone(), block.clone())
-                .and_then(|rows| Terms::of_columns(block.len(), rows));
+            let terms = a.terms_of_columns(block.clone(), (number, rows.clone()));
             if let Some(mut terms) = terms.filter(|_| is_finite(&b_floats)) {
                 let columns = b.columns;
                 terms.add_product(instructions, &b_floats, b.stride, columns, &mut sums);
@@ -270,6 +311,16 @@ fn over_rows<E: Element>(
         }
     }
     sums
+}
+
+/// Rows of a piece of a sum over `rows`.
+fn piece_depth(rows: usize) -> usize {
+    rows.div_ceil(MAX_PIECES).max(BLOCK_DEPTH)
+}
+
+/// The ranges that a sum over `rows` takes one after the other, of all pieces.
+fn depth_ranges(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    ranges(0..rows, piece_depth(rows)).flat_map(|piece| ranges(piece, BLOCK_DEPTH))
 }
 
 /// `range` in pieces of `step`, the last as long as what is left.
