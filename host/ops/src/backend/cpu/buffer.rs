@@ -1,12 +1,16 @@
 //! Host memory that looks like a device's.
 
+use super::nonzeros::Nonzeros;
+use super::view::View;
 use crate::backend::Tracked;
 use crate::driver::DriverError;
+use crate::tensor::Element;
 use bytemuck::{Pod, Zeroable};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 /// A line of the cache. Rows of a matrix begin at multiples of 16 bytes; those that are whole lines so take no more lines than they fill, and
 /// no vector of them lies in two.
@@ -49,12 +53,40 @@ impl Memory {
     }
 }
 
+/// Times that somebody asks what is not zero of a matrix, which nobody writes meanwhile, before that is [kept](Nonzeros): the products of
+/// a layer, forward and backward, ask twice of what it is given.
+const ASKED_OFTEN: u32 = 3;
+
+/// Memory, and what is known of it until it is written.
+struct Contents {
+    memory: Memory,
+    asked: AtomicU32,
+    nonzeros: OnceLock<Option<Nonzeros>>,
+}
+
+impl Contents {
+    fn new(memory: Memory) -> RwLock<Self> {
+        RwLock::new(Self {
+            memory,
+            asked: AtomicU32::new(0),
+            nonzeros: OnceLock::new(),
+        })
+    }
+
+    /// The bytes, to be written, and what was known to be not zero of them.
+    fn write(&mut self) -> (&mut [u8], Option<Nonzeros>) {
+        *self.asked.get_mut() = 0;
+        let nonzeros = self.nonzeros.take().flatten();
+        (self.memory.bytes_mut(), nonzeros)
+    }
+}
+
 /// Memory of the CPU backend.
 ///
 /// A backend uploads through a shared reference, as a device does, so the bytes lie behind a lock; an operator takes
 /// it once for each operand, and needs none for its output, which it has to itself.
 pub struct Buffer<T> {
-    memory: RwLock<Memory>,
+    contents: RwLock<Contents>,
     len: usize,
     _bytes: Tracked,
     element: PhantomData<fn() -> T>,
@@ -78,7 +110,7 @@ impl<T: Pod> Buffer<T> {
             })?;
         lines.resize(count, Line::zeroed());
         Ok(Self {
-            memory: RwLock::new(Memory::Owned(lines)),
+            contents: Contents::new(Memory::Owned(lines)),
             len,
             _bytes: track(asked as u64),
             element: PhantomData,
@@ -92,7 +124,7 @@ impl<T: Pod> Buffer<T> {
     /// nor reads or writes them while it is written. `start` is a multiple of the element's alignment.
     pub(super) unsafe fn borrowed(start: NonNull<T>, len: usize, uncounted: Tracked) -> Self {
         Self {
-            memory: RwLock::new(Memory::Borrowed {
+            contents: Contents::new(Memory::Borrowed {
                 start: start.cast(),
                 bytes: len * size_of::<T>(),
             }),
@@ -105,7 +137,7 @@ impl<T: Pod> Buffer<T> {
     /// The elements, as they are now; writers wait.
     pub(crate) fn read(&self) -> Reading<'_, T> {
         Reading {
-            memory: self.memory.read().unwrap_or_else(PoisonError::into_inner),
+            contents: self.contents.read().unwrap_or_else(PoisonError::into_inner),
             len: self.len,
             element: PhantomData,
         }
@@ -113,24 +145,40 @@ impl<T: Pod> Buffer<T> {
 
     /// The elements, which nobody else can reach.
     pub(crate) fn get_mut(&mut self) -> &mut [T] {
-        let memory = self
-            .memory
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        elements_mut(memory, self.len)
+        self.get_mut_and_nonzeros().0
+    }
+
+    /// The elements, which nobody else can reach, and what was known to be not zero of them.
+    pub(crate) fn get_mut_and_nonzeros(&mut self) -> (&mut [T], Option<Nonzeros>) {
+        let contents = self.contents.get_mut();
+        let contents = contents.unwrap_or_else(PoisonError::into_inner);
+        let (bytes, nonzeros) = contents.write();
+        (elements_mut(bytes, self.len), nonzeros)
+    }
+
+    /// Keeps what is not zero of the elements, which whoever calls it has just written; not of memory that others may write.
+    pub(crate) fn keep_nonzeros(&mut self, nonzeros: Nonzeros) {
+        let contents = self.contents.get_mut();
+        let contents = contents.unwrap_or_else(PoisonError::into_inner);
+        if let Memory::Owned(_) = contents.memory {
+            contents.nonzeros = OnceLock::from(Some(nonzeros));
+        }
     }
 
     /// Makes all bytes zero.
     pub(super) fn clear(&self) {
-        let mut memory = self.memory.write().unwrap_or_else(PoisonError::into_inner);
-        memory.bytes_mut().fill(0);
+        let contents = self.contents.write();
+        let mut contents = contents.unwrap_or_else(PoisonError::into_inner);
+        contents.write().0.fill(0);
     }
 
     /// Copies `source` to the elements from `at` on.
     pub(super) fn write_at(&self, at: usize, source: &[T]) -> Result<(), DriverError> {
         self.check(at, source.len())?;
-        let mut memory = self.memory.write().unwrap_or_else(PoisonError::into_inner);
-        elements_mut(&mut memory, self.len)[at..][..source.len()].copy_from_slice(source);
+        let contents = self.contents.write();
+        let mut contents = contents.unwrap_or_else(PoisonError::into_inner);
+        let elements = elements_mut(contents.write().0, self.len);
+        elements[at..][..source.len()].copy_from_slice(source);
         Ok(())
     }
 
@@ -147,8 +195,8 @@ impl<T: Pod> Buffer<T> {
     }
 }
 
-fn elements_mut<T: Pod>(memory: &mut Memory, len: usize) -> &mut [T] {
-    bytemuck::cast_slice_mut(&mut memory.bytes_mut()[..len * size_of::<T>()])
+fn elements_mut<T: Pod>(bytes: &mut [u8], len: usize) -> &mut [T] {
+    bytemuck::cast_slice_mut(&mut bytes[..len * size_of::<T>()])
 }
 
 impl<T> fmt::Debug for Buffer<T> {
@@ -159,7 +207,7 @@ impl<T> fmt::Debug for Buffer<T> {
 
 /// The elements of a [`Buffer`] while they are being read.
 pub(crate) struct Reading<'a, T> {
-    memory: RwLockReadGuard<'a, Memory>,
+    contents: RwLockReadGuard<'a, Contents>,
     len: usize,
     element: PhantomData<T>,
 }
@@ -168,7 +216,41 @@ impl<T: Pod> std::ops::Deref for Reading<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        bytemuck::cast_slice(&self.memory.bytes()[..self.len * size_of::<T>()])
+        bytemuck::cast_slice(&self.contents.memory.bytes()[..self.len * size_of::<T>()])
+    }
+}
+
+impl<E: Element> Reading<'_, E> {
+    /// What is not zero of a matrix of these elements, if it is mostly zeros and was asked for [often](ASKED_OFTEN) since it was written.
+    /// Nothing of memory that others may write.
+    pub(crate) fn nonzeros(
+        &self,
+        (rows, columns): (usize, usize),
+        stride: usize,
+    ) -> Option<&Nonzeros> {
+        let Contents {
+            memory: Memory::Owned(_),
+            asked,
+            nonzeros,
+        } = &*self.contents
+        else {
+            return None;
+        };
+        let found = match nonzeros.get() {
+            Some(found) => found,
+            None if asked.fetch_add(1, Ordering::Relaxed) + 1 < ASKED_OFTEN => return None,
+            // Not made while others wait: a thread that waits for its part might take work of theirs.
+            None => {
+                let found = Nonzeros::find(View {
+                    values: self,
+                    rows,
+                    columns,
+                    stride,
+                });
+                nonzeros.get_or_init(|| found)
+            }
+        };
+        found.as_ref().filter(|found| found.fits(columns, stride))
     }
 }
 

@@ -21,6 +21,7 @@ mod address_tests;
 mod buffer;
 pub(crate) mod convert;
 mod instructions;
+pub(crate) mod nonzeros;
 pub(crate) mod simd;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 //! overflow where a policy lets them, and a float64 reference for each product.
 
 mod agreement;
+mod nonzeros;
 
 use super::Cpu;
 use crate::backend::{Adjacency, MemoryKind, Storage};

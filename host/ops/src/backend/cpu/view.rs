@@ -2,6 +2,7 @@
 
 use super::Cpu;
 use super::buffer::Reading;
+use super::nonzeros::Nonzeros;
 use crate::backend::Adjacency;
 use crate::tensor::{Array, Element, Matrix};
 use bytemuck::Pod;
@@ -45,6 +46,14 @@ pub(crate) fn view<'a, E: Element>(
         columns: matrix.columns(),
         stride: matrix.stride(),
     }
+}
+
+/// What is not zero of a matrix, where that is [kept](Reading::nonzeros).
+pub(crate) fn nonzeros<'a, E: Element>(
+    matrix: &Matrix<Cpu, E>,
+    values: &'a Reading<'_, E>,
+) -> Option<&'a Nonzeros> {
+    values.nonzeros(matrix.shape(), matrix.stride())
 }
 
 pub(crate) fn view_mut<E: Element>(matrix: &mut Matrix<Cpu, E>) -> ViewMut<'_, E> {

@@ -9,8 +9,8 @@ use super::{
 use crate::backend::Floats;
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen, widened};
-use crate::backend::cpu::simd::is_zero;
-use crate::backend::cpu::view::{for_rows, read, read_matrix, view, view_mut};
+use crate::backend::cpu::simd::{Kernel, Lanes, is_zero};
+use crate::backend::cpu::view::{for_rows, nonzeros, read, read_matrix, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::Element;
@@ -26,9 +26,29 @@ impl ElementwiseOperators for Cpu {
         operands: Checked<ActivateOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let ActivateOperands { op, x, sum, y } = operands.into_inner();
-        let (x, bias) = (read_matrix(x), read_matrix(op.bias));
-        let (x, bias) = (x.as_deref(), bias.as_deref());
         let mask = op.dropout.map(Mask::new);
+        let (values, bias) = (read_matrix(x), read_matrix(op.bias));
+        let kept = match (x, &values, &bias) {
+            (Some(x), Some(values), None) if !sum => nonzeros(x, values),
+            _ => None,
+        };
+        if let Some(kept) = kept {
+            let (elements, before) = y.buffer.get_mut_and_nonzeros();
+            let dropped = kept.map(elements, before.as_ref(), |rows, columns, values| {
+                add_bias_and_activate(values, None, op.relu);
+                if let Some(mask) = &mask {
+                    self.instructions().run(DropSome {
+                        mask,
+                        rows,
+                        columns,
+                        values,
+                    });
+                }
+            });
+            y.buffer.keep_nonzeros(dropped);
+            return Ok(());
+        }
+        let (x, bias) = (values.as_deref(), bias.as_deref());
         for_rows(view_mut(y), |row, columns, y, floats| {
             let source = x.map_or(&*y, |x| &x[row * y.len()..(row + 1) * y.len()]);
             if bias.is_none() && !sum && is_mostly_zeros(source) {
@@ -260,6 +280,41 @@ impl Mask {
                 };
             }
         }
+    }
+}
+
+/// Drops of `values`, whose places are told one by one.
+struct DropSome<'a> {
+    mask: &'a Mask,
+    rows: &'a [u32],
+    columns: &'a [u32],
+    values: &'a mut [f32],
+}
+
+impl Kernel for DropSome<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn plain(self) {
+        let (rows, columns) = (self.rows.iter(), self.columns.iter());
+        for ((value, &row), &column) in self.values.iter_mut().zip(rows).zip(columns) {
+            let bits = rng::dropout_bits(self.mask.key, self.mask.step, row.into(), column / 4);
+            // Chosen without an index, so that the compiler draws for as many values at a time as vectors hold.
+            let is_odd = column & 1 != 0;
+            let low = if is_odd { bits[1] } else { bits[0] };
+            let high = if is_odd { bits[3] } else { bits[2] };
+            let bits = if column & 2 != 0 { high } else { low };
+            *value = if bits >= self.mask.threshold {
+                *value * self.mask.scale
+            } else {
+                0.0
+            };
+        }
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, _: L) {
+        self.plain();
     }
 }
 

@@ -7,7 +7,8 @@
 use super::sparse::Terms;
 use super::{Form, MatmulOperands, MatmulOperators, QuantizedMatmulOperands};
 use crate::backend::cpu::convert::{round, round_to, widen, widened};
-use crate::backend::cpu::view::{View, ViewMut, read, read_matrix, view, view_mut};
+use crate::backend::cpu::nonzeros::Nonzeros;
+use crate::backend::cpu::view::{View, ViewMut, nonzeros, read, read_matrix, view, view_mut};
 use crate::backend::cpu::{Cpu, Instructions};
 use crate::error::Error;
 use crate::ops::elementwise::cpu::add_bias_and_activate;
@@ -64,6 +65,10 @@ impl MatmulOperators for Cpu {
             LeftOperand {
                 matrix: view(of.a, &a_values),
                 affine: affine.as_ref(),
+                nonzeros: match (of.form, &affine) {
+                    (Form::NN | Form::TN, None) => nonzeros(of.a, &a_values),
+                    _ => None,
+                },
             },
             view(of.b, &b_values),
             &finish,
@@ -156,6 +161,8 @@ impl<O: Element> Finish<'_, O> {
 struct LeftOperand<'a, E> {
     matrix: View<'a, E>,
     affine: Option<&'a AffineColumns>,
+    /// What is kept of its elements.
+    nonzeros: Option<&'a Nonzeros>,
 }
 
 impl<'a, E: Element> LeftOperand<'a, E> {
@@ -171,6 +178,17 @@ impl<'a, E: Element> LeftOperand<'a, E> {
                 .chunks_exact(stride)
                 .map(move |row| &row[columns.clone()])
         })
+    }
+
+    /// The terms of a block of rows, where most elements are zeros.
+    fn terms_of_rows(self, rows: Range<usize>) -> Option<Terms> {
+        let depth = self.matrix.columns;
+        let Some(nonzeros) = self.nonzeros else {
+            return Terms::of_rows(depth, self.elements(rows, 0..depth)?);
+        };
+        let (places, values) = (nonzeros.places(), nonzeros.values());
+        let (elements, starts) = (rows.len() * depth, &places.starts[rows.start..=rows.end]);
+        Terms::of_listed(elements, starts, &places.columns, |term| values[term])
     }
 
     /// Some rows, in float.
@@ -193,16 +211,28 @@ impl<'a, E: Element> LeftOperand<'a, E> {
 
 /// A first operand whose columns the rows of a result are sums over.
 trait SummedOver: Copy + Sync {
-    /// The terms of a block of columns that is mostly zeros.
-    fn terms(self, rows: Range<usize>, columns: Range<usize>) -> Option<Terms>;
+    /// The terms of a block of columns over the `number`-th of [`depth_ranges`], where most elements are zeros.
+    fn terms(self, rows: (usize, Range<usize>), columns: Range<usize>) -> Option<Terms>;
 
     /// Some columns of some rows, in float and without padding.
     fn part(self, rows: Range<usize>, columns: Range<usize>) -> Vec<f32>;
 }
 
 impl<E: Element> SummedOver for LeftOperand<'_, E> {
-    fn terms(self, rows: Range<usize>, columns: Range<usize>) -> Option<Terms> {
-        Terms::of_columns(columns.len(), self.elements(rows, columns)?)
+    fn terms(self, (number, rows): (usize, Range<usize>), columns: Range<usize>) -> Option<Terms> {
+        let Some(nonzeros) = self.nonzeros else {
+            return Terms::of_columns(columns.len(), self.elements(rows, columns)?);
+        };
+        let values = nonzeros.values();
+        let by_columns = nonzeros.places().by_columns(depth_ranges(self.matrix.rows));
+        let of = &by_columns[number];
+        let (elements, starts) = (
+            rows.len() * columns.len(),
+            &of.starts[columns.start..=columns.end],
+        );
+        Terms::of_listed(elements, starts, &of.rows, |term| {
+            values[of.places[term] as usize]
+        })
     }
 
     fn part(self, rows: Range<usize>, columns: Range<usize>) -> Vec<f32> {
@@ -229,7 +259,7 @@ struct CodedOperand<'a> {
 }
 
 impl SummedOver for CodedOperand<'_> {
-    fn terms(self, _: Range<usize>, _: Range<usize>) -> Option<Terms> {
+    fn terms(self, _: (usize, Range<usize>), _: Range<usize>) -> Option<Terms> {
         None
     }
 
@@ -255,6 +285,10 @@ fn matmul<E: Element, O: Element>(
         Form::NN | Form::NT => widened(b.values),
         Form::TN => Cow::Borrowed([].as_slice()),
     };
+    if let (Form::TN, Some(nonzeros)) = (form, a.nonzeros) {
+        // Before every block would make them.
+        nonzeros.places().by_columns(depth_ranges(a.matrix.rows));
+    }
     for_blocks(finish, c, |rows| match form {
         Form::NN => sparse_by_rows(instructions, a, rows.clone(), &weights, b.stride, columns)
             .unwrap_or_else(|| by_rows(a, rows, Operand::new(&weights, b.stride), columns)),
@@ -298,8 +332,7 @@ fn sparse_by_rows<E: Element>(
     stride: usize,
     columns: usize,
 ) -> Option<Vec<f32>> {
-    let depth = a.matrix.columns;
-    let mut terms = Terms::of_rows(depth, a.elements(rows.clone(), 0..depth)?)?;
+    let mut terms = a.terms_of_rows(rows.clone())?;
     if !is_finite(b) {
         return None;
     }
@@ -338,14 +371,15 @@ fn over_rows<E: Element>(
     b: View<'_, E>,
     block: Range<usize>,
 ) -> Vec<f32> {
-    let depth = b.rows.div_ceil(MAX_PIECES).max(BLOCK_DEPTH);
+    let depth = piece_depth(b.rows);
     let pieces: Vec<Range<usize>> = ranges(0..b.rows, depth).collect();
-    let partial = parallel::map(&*pieces, |_, piece| {
+    let partial = parallel::map(&*pieces, |number, piece| {
         let mut sums = vec![0.0; block.len() * b.columns];
-        for rows in ranges(piece.clone(), BLOCK_DEPTH) {
+        let first = number * depth.div_ceil(BLOCK_DEPTH);
+        for (number, rows) in (first..).zip(ranges(piece.clone(), BLOCK_DEPTH)) {
             let shape = [block.len(), b.columns, rows.len()];
             let b_floats = widened(b.rows(rows.clone()).values);
-            let terms = a.terms(rows.clone(), block.clone());
+            let terms = a.terms((number, rows.clone()), block.clone());
             if let Some(mut terms) = terms.filter(|_| is_finite(&b_floats)) {
                 let columns = b.columns;
                 terms.add_product(instructions, &b_floats, b.stride, columns, &mut sums);
@@ -368,6 +402,16 @@ fn over_rows<E: Element>(
         }
     }
     sums
+}
+
+/// Rows of a piece of a sum over `rows`.
+fn piece_depth(rows: usize) -> usize {
+    rows.div_ceil(MAX_PIECES).max(BLOCK_DEPTH)
+}
+
+/// The ranges that a sum over `rows` takes one after the other, of all pieces.
+fn depth_ranges(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    ranges(0..rows, piece_depth(rows)).flat_map(|piece| ranges(piece, BLOCK_DEPTH))
 }
 
 /// `range` in pieces of `step`, the last as long as what is left.

@@ -5,11 +5,9 @@
 //! that is not finite is not zero, so the second operand must be finite.
 
 use crate::backend::cpu::Instructions;
+use crate::backend::cpu::nonzeros::SPARSITY;
 use crate::backend::cpu::simd::{self, InPlace, Kernel, Lanes, RowSums, WeightedSums};
 use crate::tensor::Element;
-
-/// Elements of which one may be other than zero: a product of which fewer are zero is faster as a dense one.
-const SPARSITY: usize = 8;
 
 /// Elements that are compared with zero at a time.
 const RUN: usize = 32;
@@ -73,6 +71,33 @@ impl Terms {
         })
     }
 
+    /// Of what is listed of a part of so many elements: row `i` of the result has the terms `starts[i]..starts[i + 1]` of `rows`, those of
+    /// which `weight` is not zero. `None` where too few are zero.
+    pub(super) fn of_listed(
+        elements: usize,
+        starts: &[usize],
+        rows: &[u32],
+        weight: impl Fn(usize) -> f32,
+    ) -> Option<Self> {
+        let listed = starts[starts.len() - 1] - starts[0];
+        let mut terms = Self {
+            starts: vec![0],
+            rows: vec![0; listed],
+            weights: vec![0.0; listed],
+        };
+        let mut count = 0;
+        for ends in starts.windows(2) {
+            for term in ends[0]..ends[1] {
+                // A zero is overwritten by the next, since nobody could foresee which ones a dropout has made.
+                let weight = weight(term);
+                (terms.rows[count], terms.weights[count]) = (rows[term], weight);
+                count += usize::from(weight.to_bits() != 0);
+            }
+            terms.starts.push(count);
+        }
+        (count <= elements / SPARSITY).then_some(terms)
+    }
+
     /// Adds to each row of `sums` its sum of rows of `b`, which are `stride` floats apart. `sums` has rows of `columns` floats.
     pub(super) fn add_product(
         &mut self,
@@ -92,11 +117,11 @@ impl Terms {
     }
 }
 
-/// Adds what is not zero, with its columns.
+/// Adds what has a bit that is not zero, with its columns.
 pub(crate) fn push_nonzero<E: Element>(row: &[E], columns: &mut Vec<u32>, values: &mut Vec<f32>) {
     let mut push = |first: usize, run: &[E]| {
         for (column, element) in (first..).zip(run) {
-            if *element != E::zeroed() {
+            if !simd::is_zero(std::slice::from_ref(element)) {
                 columns.push(column as u32);
                 values.push(element.to_f32());
             }
