@@ -300,12 +300,12 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         Ok(())
     }
 
-    /// `Z`, as a product of bits: those of the input, those of the weights, and their magnitudes.
+    /// What the bits of the input are multiplied by for `Z`: those of the weights, and the magnitudes of both.
     fn bit_product<'a>(
         &'a mut self,
         backend: &B,
         input: &'a Signs<B, E>,
-    ) -> Result<(&'a BitMatrix<B>, &'a BitMatrix<B>, Bmm<'a, B>), Error> {
+    ) -> Result<(&'a BitMatrix<B>, Bmm<'a, B>), Error> {
         self.make(backend)?;
         self.make_bits(backend)?;
         let op = Bmm {
@@ -314,7 +314,7 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
             ..Bmm::default()
         };
         let weights = self.bits.as_ref().expect("they were made");
-        Ok((input.bits(), weights, op))
+        Ok((weights, op))
     }
 
     /// `y += Z`, in an evaluation.
@@ -324,8 +324,12 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         input: &Signs<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        let (a, b, op) = self.bit_product(backend, input)?;
-        let product = BmmOperands { a, b, op: &op };
+        let (b, op) = self.bit_product(backend, input)?;
+        let product = BmmOperands {
+            a: input.bits(),
+            b,
+            op: &op,
+        };
         mm_add(backend, product, Addition::Products, y)
     }
 
@@ -338,8 +342,8 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
     ) -> Result<(), Error> {
         let row_scale = input.magnitudes.as_ref();
         if let Mode::Evaluate = at.mode {
-            let (a, b, op) = self.bit_product(at.backend, input)?;
-            return ops::bmm(at.backend, a, b, &op, y);
+            let (weights, op) = self.bit_product(at.backend, input)?;
+            return ops::bmm(at.backend, input.bits(), weights, &op, y);
         }
         self.make_scaled(at.backend)?;
         let epilogue = Epilogue {
