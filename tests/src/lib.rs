@@ -144,7 +144,7 @@ macro_rules! conformance {
             blocks: whole_neighbourhoods_are_the_graph, running_statistics_evaluate_blocks,
                 gradients_are_differences_of_the_loss, batches_are_trained_on, overflows_leave_nothing_behind, misfits_are_refused;
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
-            bits: every_graph, rows_of_every_length, every_width, signs_of_elements, signs_of_what_is_normalized, products, factors_of_columns, operands_of_every_type, misfits_are_refused;
+            bits: every_graph, rows_of_every_length, every_width, signs_of_elements, signs_of_what_is_normalized, products, products_that_are_added, products_that_are_summed_up, factors_of_columns, operands_of_every_type, misfits_are_refused;
             frdc: every_graph, every_width, misfits_are_refused;
             coding: products, normalizations, misfits_are_refused, gradients_between_layers;
             quantized: rows_are_rounded_by_their_numbers, codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, pairs_of_sums, epilogues,

@@ -8,7 +8,7 @@ use halfgnn::backend::{Adjacency, Block, MemoryKind, Storage};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::Csr;
-use halfgnn::nn::ConvolutionConfig;
+use halfgnn::nn::{Binary, ConvolutionConfig, Mode, Model, ModelConfig, Network};
 use halfgnn::ops::{self, Addend, Sddmm, Spmm, SpmmEpilogue, edge_plane};
 use halfgnn::tensor::{Array, Matrix};
 use halfgnn_tests::Scale;
@@ -18,6 +18,7 @@ use halfgnn_tests::input::{Random, matrix, read, unwritten};
 use halfgnn_tests::properties::in_any_order;
 use halfgnn_tests::second_levels::MULTIPROCESSORS;
 use halfgnn_tests::task::edge_weights;
+use halfgnn_tests::toy::Toy;
 use halfgnn_tests::training::{
     assert_steps_agree, models, models_of_activations, models_of_bits, models_of_edge_features,
     models_of_messages_with_a_slight_bend, models_of_store, models_of_weights, parameters_after,
@@ -128,6 +129,44 @@ fn training_of_one_bit_follows_the_cpu() {
         // From its second step on a number is within a rounding of zero, and its sign turns.
         assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, None, 1);
         assert_steps_agree::<_, _, f32>((&cpu, &*EMULATOR), &model, None, 2);
+    }
+}
+
+/// What a GraphSAGE of one bit has of a vertex itself is added where its product is made, with no pass of its own.
+#[test]
+fn evaluations_of_one_bit_add_products_in_their_launch() {
+    let recording = open(Options {
+        record: true,
+        ..Options::default()
+    });
+    let toy = Toy::new(9);
+    for (binary, expected) in [
+        (
+            Binary::Full,
+            &["bmm_f16", "bmm_add_f16", "bmm_f16", "bmm_add_f16"][..],
+        ),
+        (
+            Binary::Bin,
+            &["bmm_sign", "bmm_add_signs_f16", "bmm_add_f16"],
+        ),
+    ] {
+        let config = ModelConfig::sage(9, 3).of_bits(binary);
+        let objective = toy.objective::<_, f16>(&recording, config.norm());
+        let mut model = Network::new(&recording, &config, 1).expect("a model");
+        model.freeze(&recording).expect("room for bits");
+        recording.driver().take_launches();
+        let inputs = objective.inputs(&recording);
+        model.forward(inputs, Mode::Evaluate).expect("legal");
+        let launches = recording.driver().take_launches();
+        let kernels: Vec<&str> = launches.iter().map(|it| it.kernel.as_str()).collect();
+        let (products, others): (Vec<_>, Vec<_>) = kernels
+            .into_iter()
+            .partition(|name| name.starts_with("bmm"));
+        assert_eq!(products, expected, "{binary}");
+        assert!(
+            !others.iter().any(|name| name.starts_with("combine")),
+            "{binary}: {others:?}"
+        );
     }
 }
 

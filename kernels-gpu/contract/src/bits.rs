@@ -151,13 +151,14 @@ param_struct! {
 pub const BINARIZE_ROWS: u32 = 8;
 
 param_struct! {
-    /// Parameters of `bmm*`: `y = scale · R · a · bᵀ · C + bias`, of rows of ±1.
+    /// Parameters of `bmm*`: `y = scale · R · a · bᵀ · C + bias`, of rows of ±1; of `bmm_add_*` that is added to `y`, and of
+    /// `bmm_add_signs_*` its signs are, times `share`.
     pub struct BmmParams {
         /// `rows` rows of `inner` bits, `a_stride` words apart.
         pub a: DevicePtr<u64>,
         /// `columns` rows of `inner` bits, `b_stride` words apart.
         pub b: DevicePtr<u64>,
-        /// Rows of elements (`y_stride` elements) or of bits (`y_stride` words).
+        /// Rows of elements (`y_stride` elements) or of bits (`y_stride` words). `bmm_add*` read it, and write it in place.
         pub y: DevicePtr<HalfBits>,
         /// A factor a row of `y`; or null.
         pub row_scale: DevicePtr<f32>,
@@ -181,6 +182,10 @@ param_struct! {
         pub scale: f32,
         /// Rows of a warp: [`bmm_rows_per_warp`].
         pub rows_per_warp: u32,
+        /// What `bmm_add_signs_*` add where the product is zero or more, and take away elsewhere.
+        pub share: f32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
@@ -293,6 +298,10 @@ macro_rules! bits_entries {
                 bspmm_follow_up(BspmmParams): F16 = bspmm_follow_up_f16, F32 = bspmm_follow_up_f32, BF16 = bspmm_follow_up_bf16;
                 /// Products, as elements.
                 bmm(BmmParams): F16 = bmm_f16, F32 = bmm_f32, BF16 = bmm_bf16;
+                /// Products, added to elements.
+                bmm_add(BmmParams): F16 = bmm_add_f16, F32 = bmm_add_f32, BF16 = bmm_add_bf16;
+                /// A share with the sign of each product, added to elements.
+                bmm_add_signs(BmmParams): F16 = bmm_add_signs_f16, F32 = bmm_add_signs_f32, BF16 = bmm_add_signs_bf16;
             }
             plain {
                 /// Signs of sums of rows of one word.

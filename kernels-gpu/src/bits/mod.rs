@@ -4,7 +4,7 @@
 //! - [`planes`]: counts of all columns of a unit at once, and the transpose that tells them apart.
 //! - [`sums`]: the sums over neighbours of a CTA's edges, with a factor a column or without.
 //! - [`output`]: what a sum becomes: a sign, or an element.
-//! - [`product`]: products of two matrices of bits.
+//! - [`product`]: products of two matrices of bits, alone or added to what is there.
 //! - [`follow_up`]: rows that cross CTAs, and rows without edges.
 
 mod follow_up;
@@ -75,12 +75,22 @@ mod family {
         unsafe { super::follow_up::run::<Signs>(params) }
     }
 
-    /// # Safety
-    /// The launch contract of [`BmmParams`].
-    #[inline(always)]
-    pub unsafe fn bmm<V: Vector>(params: &BmmParams) {
-        // SAFETY: the caller's promise.
-        unsafe { product::run::<product::Elements<V>>(params) }
+    macro_rules! bmm {
+        ($($name:ident: $sum:ident;)+) => {$(
+            /// # Safety
+            /// The launch contract of [`BmmParams`].
+            #[inline(always)]
+            pub unsafe fn $name<V: Vector>(params: &BmmParams) {
+                // SAFETY: the caller's promise.
+                unsafe { product::run::<product::Elements<V, product::$sum>>(params) }
+            }
+        )+};
+    }
+
+    bmm! {
+        bmm: Alone;
+        bmm_add: Added;
+        bmm_add_signs: AddedSigns;
     }
 
     /// # Safety

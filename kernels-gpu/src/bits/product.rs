@@ -38,10 +38,56 @@ pub trait Output {
     unsafe fn write_plain(params: &BmmParams, row: u32, first: u32, products: [i32; LANE_COLUMNS]);
 }
 
-/// Elements.
-pub struct Elements<V>(PhantomData<V>);
+/// What an element becomes of itself and of the product's.
+pub trait Sum {
+    /// Whether it is of what was there.
+    const READS: bool;
+    /// The element in float, before it is rounded.
+    fn of(params: &BmmParams, before: f32, value: f32) -> f32;
+}
 
-impl<V: Vector> Output for Elements<V> {
+/// The product alone.
+pub struct Alone;
+
+impl Sum for Alone {
+    const READS: bool = false;
+    #[inline(always)]
+    fn of(_: &BmmParams, _: f32, value: f32) -> f32 {
+        value
+    }
+}
+
+/// What was there and the product.
+pub struct Added;
+
+impl Sum for Added {
+    const READS: bool = true;
+    #[inline(always)]
+    fn of(_: &BmmParams, before: f32, value: f32) -> f32 {
+        before + value
+    }
+}
+
+/// What was there and a share, with the product's sign.
+pub struct AddedSigns;
+
+impl Sum for AddedSigns {
+    const READS: bool = true;
+    #[inline(always)]
+    fn of(params: &BmmParams, before: f32, value: f32) -> f32 {
+        before
+            + if value >= 0.0 {
+                params.share
+            } else {
+                -params.share
+            }
+    }
+}
+
+/// Elements.
+pub struct Elements<V, S>(PhantomData<(V, S)>);
+
+impl<V: Vector, S: Sum> Output for Elements<V, S> {
     #[inline(always)]
     unsafe fn write(params: &BmmParams, row: u32, first: u32, values: [f32; LANE_COLUMNS]) {
         if row >= params.rows {
@@ -49,11 +95,33 @@ impl<V: Vector> Output for Elements<V> {
         }
         let y = Global::<V::Feature>::new(params.y)
             .at(row as u64 * params.y_stride as u64 + first as u64);
+        // All of it is asked for before anything is written.
+        let mut before = [0.0; LANE_COLUMNS];
+        if S::READS {
+            let mut there = V::Floats::ZERO;
+            unroll!(at in 0..LANE_COLUMNS => {
+                let (vector, i) = (at as u32 / V::WIDTH, at as u32 % V::WIDTH);
+                if first + vector * V::WIDTH < params.y_stride {
+                    if i == 0 {
+                        // SAFETY: the vector is one of the row's, and none but this lane writes it. No `read`: it is written below.
+                        there = V::from_bits(unsafe {
+                            Global::<V::Bits>::cast(y).at(vector as u64).load()
+                        })
+                        .widen();
+                    }
+                    before[at] = there.get(i as usize);
+                }
+            });
+        }
         let mut floats = V::Floats::ZERO;
         unroll!(at in 0..LANE_COLUMNS => {
             let (vector, i) = (at as u32 / V::WIDTH, at as u32 % V::WIDTH);
             let is_column = first + (at as u32) < params.columns;
-            let value = if is_column { values[at] } else { 0.0 };
+            let value = if is_column {
+                S::of(params, before[at], values[at])
+            } else {
+                0.0
+            };
             floats = floats.with(i as usize, value);
             if i + 1 == V::WIDTH && first + vector * V::WIDTH < params.y_stride {
                 // SAFETY: the vector is one of the row's, padding included, and the row is one of the matrix.

@@ -9,7 +9,7 @@ use crate::nn::{
     Context, InputGradient, Kept, Layer, Mode, Output, OutputGradient, Parameter, Place,
     Propagation, SignsOrElements,
 };
-use crate::ops::{self, BitMatrix, Combine, SpmmEpilogue, SpmmPolicy};
+use crate::ops::{self, BitMatrix, BitOutput, Combine, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Element, Matrix};
 
 /// What a layer sums up over neighbours.
@@ -181,18 +181,25 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
                 at.give(product);
             }
         }
-        if let Some(itself) = &mut self.itself {
-            let mut own = at.take(columns)?;
-            match self.neighbours {
-                Neighbours::Signs => itself.sign_elements(at, &self.input, &mut own)?,
-                _ => itself.product(at, &self.input, &mut own)?,
+        match (&mut self.itself, at.mode) {
+            (None, _) => {}
+            // Of signs an evaluation is one of bits, above.
+            (Some(itself), Mode::Evaluate) => {
+                itself.add_product(backend, &self.input, y.matrix())?;
             }
-            let added = Combine {
-                x_factor: share,
-                ..sum
-            };
-            ops::combine(backend, &added, &own, y.matrix())?;
-            at.give(own);
+            (Some(itself), Mode::Train { .. }) => {
+                let mut own = at.take(columns)?;
+                match self.neighbours {
+                    Neighbours::Signs => itself.sign_elements(at, &self.input, &mut own)?,
+                    _ => itself.product(at, &self.input, &mut own)?,
+                }
+                let added = Combine {
+                    x_factor: share,
+                    ..sum
+                };
+                ops::combine(backend, &added, &own, y.matrix())?;
+                at.give(own);
+            }
         }
         standardized.into_iter().for_each(|lent| at.give(lent));
         Ok(())
@@ -247,27 +254,23 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
             return self.weight.output_of(backend, mean, y);
         }
         let sent = bits(backend, &mut self.sent, (rows, columns))?;
-        self.weight.signs_of(backend, signs, sent)?;
         let y = match (y, &self.itself) {
             // Means have the signs of sums.
             (SignsOrElements::Signs(y), None) => {
-                return ops::bspmm_signs(backend, graph.forward(), sent, y);
+                let y = BitOutput::Bits(y);
+                let sent = (sent, share);
+                return self.weight.sum_signs_of(backend, signs, graph, sent, y);
             }
             (SignsOrElements::Signs(_), Some(_)) => return Err(no_signs()),
             (SignsOrElements::Elements(y), _) => y.matrix(),
         };
-        ops::bspmm(backend, graph.forward(), sent, graph.row_scale(), share, y)?;
-        if let Some(itself) = &mut self.itself {
-            let mut own = at.take(columns)?;
-            itself.sign_elements_of(backend, signs, &mut own)?;
-            let added = Combine {
-                x_factor: share,
-                ..Combine::sum()
-            };
-            ops::combine(backend, &added, &own, y)?;
-            at.give(own);
+        let sums = BitOutput::Elements(&mut *y);
+        self.weight
+            .sum_signs_of(backend, signs, graph, (sent, share), sums)?;
+        match &mut self.itself {
+            None => Ok(()),
+            Some(itself) => itself.add_signs_of(backend, signs, share, y),
         }
-        Ok(())
     }
 
     fn backward(

@@ -2,10 +2,11 @@
 
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::nn::{Context, Kept, Mode, Output, Parameter, Place};
+use crate::nn::{Context, Kept, Mode, Output, Parameter, Place, Propagation};
+use crate::ops::blocks::{Addition, Between, mm_add, mm_spmm};
 use crate::ops::{
-    self, Activation, BatchNorm, BitMatrix, Bmm, Combine, Dropout, Epilogue, Form, HeadDots,
-    Nonlinearity, Normalization,
+    self, Activation, BatchNorm, BitMatrix, BitOutput, Bmm, BmmOperands, Combine, Dropout,
+    Epilogue, Form, HeadDots, Nonlinearity, Normalization,
 };
 use crate::tensor::{Array, Element, Matrix};
 
@@ -299,6 +300,39 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         Ok(())
     }
 
+    /// What the bits of the input are multiplied by for `Z`: those of the weights, and the magnitudes of both.
+    fn bit_product<'a>(
+        &'a mut self,
+        backend: &B,
+        input: &'a Signs<B, E>,
+    ) -> Result<(&'a BitMatrix<B>, Bmm<'a, B>), Error> {
+        self.make(backend)?;
+        self.make_bits(backend)?;
+        let op = Bmm {
+            row_scale: input.magnitudes.as_ref(),
+            column_scale: self.magnitudes.as_ref(),
+            ..Bmm::default()
+        };
+        let weights = self.bits.as_ref().expect("they were made");
+        Ok((weights, op))
+    }
+
+    /// `y += Z`, in an evaluation.
+    pub(super) fn add_product(
+        &mut self,
+        backend: &B,
+        input: &Signs<B, E>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let (b, op) = self.bit_product(backend, input)?;
+        let product = BmmOperands {
+            a: input.bits(),
+            b,
+            op: &op,
+        };
+        mm_add(backend, product, Addition::Products, y)
+    }
+
     /// `y = Z`.
     pub(super) fn product(
         &mut self,
@@ -308,14 +342,7 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
     ) -> Result<(), Error> {
         let row_scale = input.magnitudes.as_ref();
         if let Mode::Evaluate = at.mode {
-            self.make(at.backend)?;
-            self.make_bits(at.backend)?;
-            let op = Bmm {
-                row_scale,
-                column_scale: self.magnitudes.as_ref(),
-                ..Bmm::default()
-            };
-            let weights = self.bits.as_ref().expect("they were made");
+            let (weights, op) = self.bit_product(at.backend, input)?;
             return ops::bmm(at.backend, input.bits(), weights, &op, y);
         }
         self.make_scaled(at.backend)?;
@@ -350,27 +377,42 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         y.product_transposed(x, self.scaled.get())
     }
 
-    /// `y = sign Z`, in an evaluation.
-    pub(super) fn signs_of(
+    /// `y = R · A · sign Z`, times a share where `y` is elements, in an evaluation. `sent` becomes `sign Z`.
+    pub(super) fn sum_signs_of(
         &mut self,
         backend: &B,
         signs: &BitMatrix<B>,
-        y: &mut BitMatrix<B>,
+        graph: &Propagation<B>,
+        (sent, share): (&mut BitMatrix<B>, f32),
+        y: BitOutput<'_, B, E>,
     ) -> Result<(), Error> {
-        let weights = self.make_bits(backend)?;
-        ops::bmm_signs(backend, signs, weights, &Bmm::default(), y)
+        let product = BmmOperands {
+            a: signs,
+            b: self.make_bits(backend)?,
+            op: &Bmm::default(),
+        };
+        let between = Between::Signs {
+            room: sent,
+            row_scale: graph.row_scale(),
+            scale: share,
+        };
+        mm_spmm(backend, product, graph.forward(), between, y)
     }
 
-    /// [`BinaryWeight::signs_of`] as elements.
-    pub(super) fn sign_elements_of(
+    /// `y += share · sign Z`, in an evaluation.
+    pub(super) fn add_signs_of(
         &mut self,
         backend: &B,
         signs: &BitMatrix<B>,
+        share: f32,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        let weights = self.make_bits(backend)?;
-        ops::bmm(backend, signs, weights, &Bmm::default(), y)?;
-        ops::nonlinearity(backend, Nonlinearity::Sign, None, None, y)
+        let product = BmmOperands {
+            a: signs,
+            b: self.make_bits(backend)?,
+            op: &Bmm::default(),
+        };
+        mm_add(backend, product, Addition::Signs { share }, y)
     }
 
     /// `y = sign Z`, of sums of signs, so that a zero is a zero; what its gradient is clipped by is kept.

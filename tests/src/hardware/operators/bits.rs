@@ -1,14 +1,15 @@
 //! Signs of elements, sums of bits over neighbours, and products of bits.
 
 use super::sparse::graph;
-use super::{OperatorCase, Results};
+use super::{Operands, OperatorCase, Results};
 use crate::bits::read_bits;
 use crate::input::{KIND, elements, matrix, read, unwritten};
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Frdc;
-use halfgnn::ops::{self, BitMatrix, Bmm, ColumnFactors, TiledAdjacency, Trinary};
-use halfgnn::tensor::Element;
+use halfgnn::ops::blocks::{Addition, mm_add};
+use halfgnn::ops::{self, BitMatrix, Bmm, BmmOperands, ColumnFactors, TiledAdjacency, Trinary};
+use halfgnn::tensor::{Array, Element};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
@@ -29,6 +30,9 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     products::<B, f16>(&mut cases);
     products::<B, bf16>(&mut cases);
     products::<B, f32>(&mut cases);
+    added::<B, f16>(&mut cases);
+    added::<B, bf16>(&mut cases);
+    added::<B, f32>(&mut cases);
     cases
 }
 
@@ -55,30 +59,68 @@ fn tiles<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>, tri
     }));
 }
 
+/// The size of a product, and its factors.
+const PRODUCT: [usize; 3] = [300, 70, 200];
+
+/// The two factors of [`PRODUCT`] and what multiplies the rows and the columns of the product and is added to them.
+fn factors_of_product<B: Backend, E: Element>(
+    backend: &B,
+    operands: &mut Operands,
+) -> ([BitMatrix<B>; 2], [Array<B, f32>; 3]) {
+    let [m, n, k] = PRODUCT;
+    let mut bits = |rows| {
+        let numbers = matrix::<B, E>(backend, (rows, k), &operands.mixed::<E>(rows * k));
+        let mut bits = BitMatrix::zeros(backend, rows, k, KIND).expect("room for bits");
+        ops::binarize(backend, &numbers, &mut bits).expect("legal");
+        bits
+    };
+    let both = [bits(m), bits(n)];
+    let numbers = |len| elements(backend, &operands.mild::<f32>(len));
+    (both, [m, n, n].map(numbers))
+}
+
+/// All that is done with a product.
+fn scaled<B: Backend>([row_scale, column_scale, bias]: &[Array<B, f32>; 3]) -> Bmm<'_, B> {
+    Bmm {
+        scale: 0.3,
+        row_scale: Some(row_scale),
+        column_scale: Some(column_scale),
+        bias: Some(bias),
+    }
+}
+
 fn products<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
     let name = format!("bmm {}", E::PRECISION);
     cases.push(OperatorCase::new(name, |backend: &B, operands| {
-        let [m, n, k] = [300, 70, 200];
-        let mut bits = |rows| {
-            let numbers = matrix::<B, E>(backend, (rows, k), &operands.mixed::<E>(rows * k));
-            let mut bits = BitMatrix::zeros(backend, rows, k, KIND).expect("room for bits");
-            ops::binarize(backend, &numbers, &mut bits).expect("legal");
-            bits
-        };
-        let (a, b) = (bits(m), bits(n));
-        let mut numbers = |len| elements(backend, &operands.mild::<f32>(len));
-        let (row_scale, column_scale, bias) = (numbers(m), numbers(n), numbers(n));
-        let op = Bmm {
-            scale: 0.3,
-            row_scale: Some(&row_scale),
-            column_scale: Some(&column_scale),
-            bias: Some(&bias),
-        };
+        let [m, n, _] = PRODUCT;
+        let ([a, b], factors) = factors_of_product::<B, E>(backend, operands);
+        let op = scaled(&factors);
         let mut signs = BitMatrix::zeros(backend, m, n, KIND).expect("room for bits");
         ops::bmm_signs(backend, &a, &b, &op, &mut signs).expect("legal");
         let mut y = unwritten::<B, E>(backend, (m, n));
         ops::bmm(backend, &a, &b, &op, &mut y).expect("legal");
         Results::rows(&read_bits(backend, &signs), n).and(Results::rows(&read(backend, &y), n))
+    }));
+}
+
+/// To what is there, and a share with their signs.
+fn added<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let name = format!("bmm added {}", E::PRECISION);
+    cases.push(OperatorCase::new(name, |backend: &B, operands| {
+        let [m, n, _] = PRODUCT;
+        let ([a, b], factors) = factors_of_product::<B, E>(backend, operands);
+        let op = scaled(&factors);
+        let mut sums = |addition| {
+            let mut y = matrix::<B, E>(backend, (m, n), &operands.mixed::<E>(m * n));
+            let product = BmmOperands {
+                a: &a,
+                b: &b,
+                op: &op,
+            };
+            mm_add(backend, product, addition, &mut y).expect("legal");
+            Results::rows(&read(backend, &y), n)
+        };
+        sums(Addition::Products).and(sums(Addition::Signs { share: 0.3 }))
     }));
 }
 

@@ -1,5 +1,6 @@
 //! Bits, a column at a time.
 
+use super::blocks::Addition;
 use super::factors::code_of;
 use super::{
     BinarizeOperands, BitMatrix, BitsOperators, BmmElements, BmmOperands, BmmSigns, BspmmOperands,
@@ -160,12 +161,22 @@ impl BitsOperators for Cpu {
     }
 
     fn bmm<E: Element>(&self, operands: Checked<BmmElements<'_, Self, E>>) -> Result<(), Error> {
-        let BmmElements { operands, y } = operands.into_inner();
+        let BmmElements {
+            operands,
+            addition,
+            y,
+        } = operands.into_inner();
         let y = view_mut(y);
         for_products(&operands, y.values, y.stride, |values, out| {
-            out.fill(E::zeroed());
-            for (to, &value) in out.iter_mut().zip(values) {
-                *to = E::from_f32(value);
+            let (columns, padding) = out.split_at_mut(values.len());
+            padding.fill(E::zeroed());
+            for (to, &value) in columns.iter_mut().zip(values) {
+                *to = E::from_f32(match addition {
+                    None => value,
+                    Some(Addition::Products) => to.to_f32() + value,
+                    Some(Addition::Signs { share }) if value >= 0.0 => to.to_f32() + share,
+                    Some(Addition::Signs { share }) => to.to_f32() - share,
+                });
             }
         });
         Ok(())

@@ -1,5 +1,6 @@
 //! Bits: a launch for the signs of a matrix, one for a product, and two for the sums of each 256 columns.
 
+use super::blocks::Addition;
 use super::{
     BinarizeOperands, BitMatrix, BitsOperators, BmmElements, BmmOperands, BmmSigns, BspmmOperands,
     BspmmSignsOperands, ColumnFactors,
@@ -103,14 +104,25 @@ impl<D: Driver> BitsOperators for Gpu<D> {
     }
 
     fn bmm<E: Element>(&self, operands: Checked<BmmElements<'_, Self, E>>) -> Result<(), Error> {
-        let BmmElements { operands, y } = operands.into_inner();
+        let BmmElements {
+            operands,
+            addition,
+            y,
+        } = operands.into_inner();
+        let (family, share) = match addition {
+            None => ("bmm", 0.0),
+            Some(Addition::Products) => ("bmm_add", 0.0),
+            Some(Addition::Signs { share }) => ("bmm_add_signs", share),
+        };
         let params = BmmParams {
             y: self.matrix(y)?,
             y_stride: narrow(BMM, "columns", y.stride())?,
+            share,
             ..self.bmm_params(&operands)?
         };
-        // SAFETY: the operator checked that the operands fit one another; rows of `y` end with their columns' last word of signs.
-        unsafe { self.multiply_bits(entry::<E>("bmm")?, 0, &params) }
+        // SAFETY: the operator checked that the operands fit one another; rows of `y` end with their columns' last word of signs, and it
+        // is none of what is multiplied, since it is borrowed mutably.
+        unsafe { self.multiply_bits(entry::<E>(family)?, 0, &params) }
     }
 
     fn bmm_signs(&self, operands: Checked<BmmSigns<'_, Self>>) -> Result<(), Error> {
@@ -206,6 +218,8 @@ impl<D: Driver> Gpu<D> {
             y_stride: 0,
             scale: op.scale,
             rows_per_warp: contract::bmm_rows_per_warp(rows, multiprocessors),
+            share: 0.0,
+            reserved: 0,
         })
     }
 

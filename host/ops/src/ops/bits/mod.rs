@@ -1,5 +1,6 @@
 //! Matrices of bits: made of numbers by their sign, summed up over neighbours, and multiplied (BitGNN, Chen et al. 2023).
 
+pub mod blocks;
 pub(super) mod cpu;
 mod factors;
 mod gpu;
@@ -145,7 +146,12 @@ pub fn bmm<B: BitsOperators, E: Element>(
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
     let operands = BmmOperands { a, b, op };
-    backend.bmm(Checked::new(BmmElements { operands, y })?)
+    let addition = None;
+    backend.bmm(Checked::new(BmmElements {
+        operands,
+        addition,
+        y,
+    })?)
 }
 
 /// The signs of what [`bmm`] computes, +1 where that is zero or more: BitGNN's BMM.BBB, with the threshold of a batch normalisation as
@@ -189,7 +195,7 @@ impl<B: Storage> Default for Bmm<'_, B> {
     }
 }
 
-/// What [`bmm`] and [`bmm_signs`] read.
+/// What [`bmm`], [`bmm_signs`] and the [blocks] multiply.
 #[derive(Debug)]
 pub struct BmmOperands<'a, B: Storage> {
     /// M × K.
@@ -212,12 +218,14 @@ impl<B: Storage> BmmOperands<'_, B> {
     }
 }
 
-/// Operands of [`bmm`].
+/// Operands of [`bmm`] and of [`blocks::mm_add`].
 #[derive(Debug)]
 pub struct BmmElements<'a, B: Storage, E: Element> {
-    /// What is read.
+    /// What is multiplied.
     pub operands: BmmOperands<'a, B>,
-    /// Becomes the product.
+    /// What of the product is added to `y`; where absent `y` becomes the product.
+    pub addition: Option<blocks::Addition>,
+    /// Becomes the product, or the sum.
     pub y: &'a mut Matrix<B, E>,
 }
 
