@@ -6,9 +6,10 @@ use crate::graphs::{boundaries, from_degrees, odd, permutation, power_law, recta
 use crate::input::{KIND, Random, words};
 use crate::spmm;
 use half::f16;
-use halfgnn::backend::{Adjacency, Backend};
-use halfgnn::graph::{Csr, edge_order};
-use halfgnn::ops::{self, DegreePower, SpmmPolicy};
+use halfgnn::backend::{Adjacency, Backend, DeviceGraph};
+use halfgnn::graph::reorder::Permutation;
+use halfgnn::graph::{Csr, Graph, edge_order};
+use halfgnn::ops::{self, DegreePower, GraphRows, SpmmPolicy};
 use halfgnn::tensor::Array;
 
 fn read<B: Backend>(backend: &B, array: &Array<B, u32>) -> Vec<u32> {
@@ -88,6 +89,53 @@ pub fn transposes<B: Backend>(backend: &B, scale: Scale) {
             assert_eq!(ends, (graph.cols()[of], graph.rows()[of]), "{name}");
         }
     }
+}
+
+/// With their vertices renamed on the device graphs are the host's, array by array and both ways, and the map takes edges along in their order.
+pub fn renamed_graphs_are_the_hosts<B: Backend>(backend: &B, scale: Scale) {
+    let squares = graphs(scale)
+        .into_iter()
+        .filter(|(_, graph)| graph.shape().0 == graph.shape().1);
+    // Edges between the same vertices, which keep their order, and a graph that is its own transpose.
+    let (rows, columns) = ([0, 1, 2, 2, 2, 2, 3], [2, 2, 0, 1, 3, 3, 2]);
+    let twice = Csr::from_edges(4, &rows, &columns).expect("legal edges");
+    let both_ways = Graph::new(power_law(90, 700, Random(46))).expect("a square adjacency");
+    let both_ways = both_ways.to_undirected().expect("room").csr().clone();
+    let more = [("twice".into(), twice), ("both ways".into(), both_ways)];
+    for (name, csr) in squares.chain(more) {
+        let graph = Graph::new(csr).expect("a square adjacency");
+        let order = Permutation::of_order(&permutation(graph.vertices(), Random(45)));
+        let order = order.expect("each vertex once");
+        let expected = graph.permuted(order.new_of_old()).expect("a permutation");
+        let rows = GraphRows::new(backend, graph.csr()).expect("room for a graph");
+        let a = Adjacency::renamed(backend, &rows, &order).expect("room to rename");
+        assert_same(backend, &name, &a, expected.csr());
+        let (offsets, columns) = a.to_csr(backend).expect("no failure before");
+        let fetched = graph.permuted_as(offsets, columns).expect("a graph");
+        assert_eq!(fetched.csr(), expected.csr(), "{name}");
+        let both = DeviceGraph::of_renamed(backend, &expected, a).expect("room for the transpose");
+        assert_same(backend, &name, both.backward(), expected.transposed());
+
+        let (a, map) = Adjacency::renamed_with_map(backend, &rows, &order).expect("room to rename");
+        assert_same(backend, &name, &a, expected.csr());
+        let rename = |ids: &[u32]| -> Vec<u32> { ids.iter().map(|&v| order.rename(v)).collect() };
+        let (rows, columns) = (rename(graph.rows()), rename(graph.cols()));
+        let wanted = edge_order(graph.vertices(), &rows, &columns).expect("legal edges");
+        let map = map.to_vec(backend).expect("no failure before");
+        assert_eq!(map, wanted, "{name}");
+    }
+    // Names of other vertices, and rows that are not vertices.
+    let graph = power_law(9, 20, Random(47));
+    let rows = GraphRows::new(backend, &graph).expect("room for a graph");
+    let order = Permutation::of_order(&[1, 0]).expect("each vertex once");
+    let refused = Adjacency::renamed(backend, &rows, &order).expect_err("refused");
+    assert_eq!(refused.to_string(), "renaming: names should be 9, is 2");
+    let tall = Csr::rectangular_from_edges((3, 2), &[2], &[1]).expect("legal edges");
+    let refused = GraphRows::new(backend, &tall).expect_err("refused");
+    assert_eq!(
+        refused.to_string(),
+        "GraphRows::new: columns should be 3, is 2"
+    );
 }
 
 /// An SpMM on a graph that was made on the device has the bits of one on the host's.

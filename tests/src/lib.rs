@@ -153,7 +153,7 @@ macro_rules! conformance {
             strides: gathered_rows_may_be_apart, products_are_written_apart, dots_take_both_strides_or_none, misfits_are_refused;
             sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
             communities: rounds_follow_the_contract, planted_communities_are_found, devices_agree, misfits_are_refused;
-            construct: coo_becomes_the_hosts_graph, csr_becomes_the_hosts_graph, transposes, sums_are_the_same,
+            construct: coo_becomes_the_hosts_graph, csr_becomes_the_hosts_graph, transposes, renamed_graphs_are_the_hosts, sums_are_the_same,
                 rows_and_offsets, degrees_make_factors, misfits_are_refused;
             second_levels: split_products, moments_of_many_ctas, losses_of_many_ctas, column_sums_of_many_ctas,
                 empty_rows_of_many_ctas;

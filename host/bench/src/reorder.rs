@@ -3,12 +3,14 @@
 use crate::failure::Failure;
 use crate::screen::count;
 use clap::ValueEnum;
-use halfgnn::backend::Backend;
+use halfgnn::Error;
+use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::data::{Origin, Preparation};
-use halfgnn::device::{self, Cache, Device, Task};
+use halfgnn::device::{Cache, Device, Task};
+use halfgnn::driver::DriverError;
 use halfgnn::graph::Graph;
 use halfgnn::graph::reorder::{Permutation, by_degree, cached_share, louvain};
-use halfgnn::ops::label_propagation;
+use halfgnn::ops::{GraphRows, label_propagation_of, renaming_bytes};
 use std::time::{Duration, Instant};
 
 /// An order of the vertices.
@@ -24,8 +26,8 @@ pub enum ReorderName {
     Degree,
 }
 
-/// Nanoseconds an edge, about, that an order by label propagation takes on a card, to be found there and for the graph to be renamed by
-/// sixteen threads.
+/// Nanoseconds an edge, about, that an order by label propagation takes on a card, to be found and for the graph to be renamed there and
+/// copied back.
 const NS_PER_EDGE_ON_CARD: f64 = 4.0;
 /// Likewise on a CPU, of one thread.
 const NS_PER_EDGE_OF_THREAD: f64 = 120.0;
@@ -39,6 +41,24 @@ pub struct Gathering {
     pub sums: u64,
     /// Bytes of a row that each edge reads.
     pub row_bytes: u64,
+}
+
+/// A graph in another order, if that is worth it.
+pub struct Ordered {
+    /// What it is; `None` where the order is as it was.
+    pub renamed: Option<RenamedGraph>,
+    /// Which order, where the graph was renamed, and how long it took.
+    pub line: String,
+}
+
+/// A graph whose vertices have other names.
+pub struct RenamedGraph {
+    /// Where each vertex went.
+    pub order: Permutation,
+    /// The graph with its new names.
+    pub graph: Graph,
+    /// Which edge each of its edges was, where that was asked for and a device renamed it.
+    pub old_of_new: Option<Vec<u32>>,
 }
 
 /// What has its vertices in another order, if it has.
@@ -60,6 +80,8 @@ pub struct Ordering<'a> {
     pub graph: &'a Graph,
     /// What it is for.
     pub gathering: Gathering,
+    /// Whether edges have weights or features, which go along.
+    pub edge_map: bool,
 }
 
 impl ReorderName {
@@ -77,29 +99,114 @@ impl ReorderName {
 }
 
 impl Ordering<'_> {
-    /// Finds the order, on the device of `choice` where it is one that devices find, and gives what belongs to the vertices that order.
-    pub fn apply_on<T, E: Into<Failure>>(
-        self,
-        choice: device::Choice,
-        apply: impl FnOnce(&Permutation) -> Result<T, E>,
-    ) -> Result<Reordered<T>, Failure> {
-        let found = match self.name {
-            ReorderName::Degree | ReorderName::Louvain => self.find_on_host(),
-            ReorderName::LabelPropagation | ReorderName::Auto => device::open(choice, self)??,
-        };
-        found.apply(self.label, apply)
-    }
-
-    /// The same on a device that is open.
-    pub fn apply<B: Backend, T, E: Into<Failure>>(
+    /// Finds the order and renames the graph, on the device where that is one that does it and has room, and otherwise on the host. What a
+    /// device has renamed is there too.
+    pub fn apply<B: Backend>(
         self,
         device: &Device<B>,
-        apply: impl FnOnce(&Permutation) -> Result<T, E>,
-    ) -> Result<Reordered<T>, Failure> {
-        self.run(device)?.apply(self.label, apply)
+    ) -> Result<(Ordered, Option<Adjacency<B>>), Failure> {
+        let Found {
+            order,
+            rows,
+            what,
+            took,
+        } = self.find(device)?;
+        let (label, took) = (self.label, took.as_secs_f64());
+        let Some(order) = order else {
+            let line = format!("{label}: left in its order after {took:.2} s: {what}");
+            let renamed = None;
+            return Ok((Ordered { renamed, line }, None));
+        };
+        let found = format!("{label}: in the order of {what} after {took:.2} s, renamed");
+        if let Some(on_device) = self.rename_on(device, rows, &order)? {
+            let line = format!(
+                "{found} on the device after another {:.2} s, copied to the host after another {:.2} s",
+                on_device.renaming.as_secs_f64(),
+                on_device.copying.as_secs_f64()
+            );
+            let renamed = Some(RenamedGraph {
+                order,
+                graph: on_device.graph,
+                old_of_new: on_device.old_of_new,
+            });
+            return Ok((Ordered { renamed, line }, Some(on_device.adjacency)));
+        }
+        let start = Instant::now();
+        let graph = self.graph.permuted(order.new_of_old())?;
+        let line = format!(
+            "{found} on the host after another {:.2} s",
+            start.elapsed().as_secs_f64()
+        );
+        let renamed = Some(RenamedGraph {
+            order,
+            graph,
+            old_of_new: None,
+        });
+        Ok((Ordered { renamed, line }, None))
     }
 
-    fn find_on_host(&self) -> Found {
+    /// The graph renamed on the device, and on the host as well; `None` where the host has to do it: of a CPU, which keeps rows together and
+    /// is faster so, and of a device without room.
+    fn rename_on<B: Backend>(
+        &self,
+        device: &Device<B>,
+        rows: Option<GraphRows<B>>,
+        order: &Permutation,
+    ) -> Result<Option<OnDevice<B>>, Failure> {
+        let wanted = renaming_bytes(self.graph.vertices(), self.graph.edges());
+        let has_room = device.memory.is_none_or(|(free, _)| wanted <= free);
+        if device.multiprocessors.is_none() || !has_room {
+            return Ok(None);
+        }
+        match self.rename(&device.backend, rows, order) {
+            Ok(renamed) => Ok(Some(renamed)),
+            // What was free when the device was opened may be taken by now.
+            Err(Error::Driver(DriverError::OutOfMemory { .. })) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn rename<B: Backend>(
+        &self,
+        backend: &B,
+        rows: Option<GraphRows<B>>,
+        order: &Permutation,
+    ) -> Result<OnDevice<B>, Error> {
+        let start = Instant::now();
+        let rows = match rows {
+            Some(rows) => rows,
+            None => GraphRows::new(backend, self.graph.csr())?,
+        };
+        // Both wait for the device, which counts its rows.
+        let (adjacency, map) = match self.edge_map {
+            true => {
+                let (adjacency, map) = Adjacency::renamed_with_map(backend, &rows, order)?;
+                (adjacency, Some(map))
+            }
+            false => (Adjacency::renamed(backend, &rows, order)?, None),
+        };
+        let renaming = start.elapsed();
+        let (offsets, columns) = adjacency.to_csr(backend)?;
+        let graph = self.graph.permuted_as(offsets, columns)?;
+        let old_of_new = map.map(|map| map.to_vec(backend)).transpose()?;
+        Ok(OnDevice {
+            adjacency,
+            graph,
+            old_of_new,
+            renaming,
+            copying: start.elapsed() - renaming,
+        })
+    }
+
+    fn find<B: Backend>(&self, device: &Device<B>) -> Result<Found<B>, Failure> {
+        match self.name {
+            ReorderName::Degree | ReorderName::Louvain => Ok(self.find_on_host()),
+            ReorderName::LabelPropagation => self.propagate(&device.backend),
+            ReorderName::Auto => self.propagate_if_it_pays(device),
+        }
+    }
+
+    fn find_on_host<B: Backend>(&self) -> Found<B> {
         let start = Instant::now();
         let (order, what) = match self.name {
             ReorderName::Degree => (by_degree(self.graph), "degree"),
@@ -107,14 +214,16 @@ impl Ordering<'_> {
         };
         Found {
             order: Some(order),
+            rows: None,
             what: what.into(),
             took: start.elapsed(),
         }
     }
 
-    fn propagate<B: Backend>(&self, backend: &B) -> Result<Found, Failure> {
+    fn propagate<B: Backend>(&self, backend: &B) -> Result<Found<B>, Failure> {
         let start = Instant::now();
-        let communities = label_propagation(backend, self.graph)?;
+        let rows = GraphRows::new(backend, self.graph.csr())?;
+        let communities = label_propagation_of(backend, self.graph, &rows)?;
         let order = communities.order(backend)?;
         let took = start.elapsed();
         let what = format!(
@@ -124,13 +233,14 @@ impl Ordering<'_> {
         );
         Ok(Found {
             order: Some(order),
+            rows: Some(rows),
             what,
             took,
         })
     }
 
     /// The order of label propagation, or none where a run would not get back the time that it takes.
-    fn propagate_if_it_pays<B: Backend>(&self, device: &Device<B>) -> Result<Found, Failure> {
+    fn propagate_if_it_pays<B: Backend>(&self, device: &Device<B>) -> Result<Found<B>, Failure> {
         let start = Instant::now();
         let of = Payback {
             gathering: self.gathering,
@@ -145,6 +255,7 @@ impl Ordering<'_> {
         let before = share(None);
         let as_it_is = |why: String, took| Found {
             order: None,
+            rows: None,
             what: why,
             took,
         };
@@ -179,44 +290,54 @@ impl Ordering<'_> {
 }
 
 impl Task for Ordering<'_> {
-    type Output = Result<Found, Failure>;
+    type Output = Result<Ordered, Failure>;
 
     fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
-        match self.name {
-            ReorderName::Degree | ReorderName::Louvain => Ok(self.find_on_host()),
-            ReorderName::LabelPropagation => self.propagate(&device.backend),
-            ReorderName::Auto => self.propagate_if_it_pays(device),
-        }
+        Ok(self.apply(device)?.0)
     }
 }
 
 /// An order that was found, or why there is none.
-pub struct Found {
+struct Found<B: Backend> {
     order: Option<Permutation>,
+    /// The graph where the device has it already.
+    rows: Option<GraphRows<B>>,
     what: String,
     took: Duration,
 }
 
-impl Found {
-    fn apply<T, E: Into<Failure>>(
+/// A graph that a device has renamed.
+struct OnDevice<B: Backend> {
+    adjacency: Adjacency<B>,
+    graph: Graph,
+    old_of_new: Option<Vec<u32>>,
+    renaming: Duration,
+    copying: Duration,
+}
+
+impl Ordered {
+    /// Gives what belongs to the vertices the order of the graph.
+    pub fn carry<T, E: Into<Failure>>(
         self,
-        label: &str,
-        apply: impl FnOnce(&Permutation) -> Result<T, E>,
+        carry: impl FnOnce(&Permutation, Graph, Option<Vec<u32>>) -> Result<T, E>,
     ) -> Result<Reordered<T>, Failure> {
-        let Self { order, what, took } = self;
-        let took = took.as_secs_f64();
-        let Some(order) = order else {
-            let line = format!("{label}: left in its order after {took:.2} s: {what}");
+        let Self { renamed, line } = self;
+        let Some(renamed) = renamed else {
             return Ok(Reordered { what: None, line });
         };
+        let RenamedGraph {
+            order,
+            graph,
+            old_of_new,
+        } = renamed;
         let start = Instant::now();
-        let renamed = apply(&order).map_err(Into::into)?;
+        let carried = carry(&order, graph, old_of_new).map_err(Into::into)?;
         let line = format!(
-            "{label}: in the order of {what} after {took:.2} s, renamed after another {:.2} s",
+            "{line}, and what belongs to its vertices after another {:.2} s",
             start.elapsed().as_secs_f64()
         );
         Ok(Reordered {
-            what: Some((renamed, order)),
+            what: Some((carried, order)),
             line,
         })
     }
@@ -287,6 +408,7 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use halfgnn::backend::cpu::Cpu;
 
     const CARD: Cache = Cache {
         bytes: 25 << 20,
@@ -324,8 +446,7 @@ mod tests {
         assert!(!payback(0).pays(0.0, 1.0));
     }
 
-    /// What `auto` makes of a graph of ten communities on a device with a cache of so many bytes.
-    fn auto(cache: u64, sums: u64) -> Reordered<Graph> {
+    fn communities() -> Graph {
         let model = halfgnn::graph::generate::BlockModel {
             vertices: 6_000,
             classes: 30,
@@ -334,35 +455,87 @@ mod tests {
             hubs: 0,
             hub_degree: 0,
         };
-        let graph = model.generate(3).expect("a graph").0;
-        let ordering = Ordering {
-            name: ReorderName::Auto,
-            label: "blocks",
-            graph: &graph,
-            gathering: Gathering {
-                sums,
-                row_bytes: 128,
-            },
-        };
-        let device = Device {
-            backend: halfgnn::backend::cpu::Cpu::new(),
-            memory: None,
+        model.generate(3).expect("a graph").0
+    }
+
+    /// The operators of a CPU, as if it were a card with so much free memory and such a cache.
+    fn card(cache: u64, free: Option<u64>) -> Device<Cpu> {
+        Device {
+            backend: Cpu::new(),
+            memory: free.map(|free| (free, free)),
             multiprocessors: Some(132),
             cache: Cache {
                 bytes: cache,
                 ..CARD
             },
-        };
-        let ordered = ordering.apply(&device, |order| graph.permuted(order.new_of_old()));
+        }
+    }
+
+    fn apply(ordering: Ordering<'_>, device: &Device<Cpu>) -> (Ordered, Option<Adjacency<Cpu>>) {
+        let ordered = ordering.apply(device);
         ordered.unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    /// What `auto` makes of a graph of communities on a device with a cache of so many bytes.
+    fn auto(cache: u64, sums: u64) -> Ordered {
+        let ordering = Ordering {
+            name: ReorderName::Auto,
+            label: "blocks",
+            graph: &communities(),
+            gathering: Gathering {
+                sums,
+                row_bytes: 128,
+            },
+            edge_map: false,
+        };
+        apply(ordering, &card(cache, None)).0
+    }
+
+    #[test]
+    fn a_device_renames_where_it_has_room() {
+        let graph = communities();
+        let wanted = renaming_bytes(graph.vertices(), graph.edges());
+        let names = [
+            ReorderName::Degree,
+            ReorderName::Louvain,
+            ReorderName::LabelPropagation,
+        ];
+        for (name, edge_map) in names.into_iter().zip([false, true, true]) {
+            let ordering = Ordering {
+                name,
+                label: "blocks",
+                graph: &graph,
+                gathering: payback(1).gathering,
+                edge_map,
+            };
+            let no_card = Device {
+                multiprocessors: None,
+                ..card(0, None)
+            };
+            let (here, there) = (" renamed on the host after", " renamed on the device after");
+            let cases = [
+                (card(0, Some(wanted)), there),
+                (card(0, Some(wanted - 1)), here),
+                (no_card, here),
+            ];
+            for (device, place) in cases {
+                let (ordered, adjacency) = apply(ordering, &device);
+                assert!(ordered.line.contains(place), "{}", ordered.line);
+                assert_eq!(adjacency.is_some(), place == there);
+                let renamed = ordered.renamed.expect("another order");
+                assert_eq!(renamed.old_of_new.is_some(), edge_map && place == there);
+                let host = graph.permuted(renamed.order.new_of_old()).expect("names");
+                assert_eq!(renamed.graph.csr(), host.csr());
+            }
+        }
     }
 
     #[test]
     fn auto_takes_an_order_where_it_pays() {
         let taken = auto(600 * 128, 10_000);
-        let (graph, order) = taken.what.expect("another order");
-        assert_eq!(graph.vertices(), order.new_of_old().len());
-        let share = cached_share(&graph, None, 600);
+        let renamed = taken.renamed.expect("another order");
+        assert_eq!(renamed.graph.vertices(), renamed.order.new_of_old().len());
+        let share = cached_share(&renamed.graph, None, 600);
         assert!(share > 0.75, "{share}");
         let told = format!("{:.0} % of the rows that are gathered", 100.0 * share);
         assert!(taken.line.contains(&told), "{} for {}", taken.line, told);
@@ -373,14 +546,14 @@ mod tests {
         );
 
         let few = auto(600 * 128, 3);
-        assert!(few.what.is_none());
+        assert!(few.renamed.is_none());
         assert!(
             few.line.starts_with("blocks: left in its order"),
             "{}",
             few.line
         );
         let fits = auto(6_000 * 128, 1_000_000);
-        assert!(fits.what.is_none());
+        assert!(fits.renamed.is_none());
         assert!(
             fits.line.contains("an order can save 0.0 s at most"),
             "{}",

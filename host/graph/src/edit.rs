@@ -133,6 +133,19 @@ impl Graph {
         Ok(Self::with_symmetry(renamed, self.known_symmetry()))
     }
 
+    /// This graph with its vertices renamed, of the row offsets and the columns that it then has and that were made elsewhere, such as on a
+    /// device. What is known of its symmetry stays known, since that does not depend on names.
+    ///
+    /// # Errors
+    /// [`GraphError::Length`] where there are not as many vertices or edges, and those of [`Graph::from_offsets`].
+    pub fn permuted_as(&self, offsets: Vec<u64>, columns: Vec<u32>) -> Result<Self, GraphError> {
+        let wanted = "as many as before the renaming";
+        check_length("offsets", offsets.len(), self.vertices() + 1, wanted)?;
+        check_length("columns", columns.len(), self.edges(), wanted)?;
+        let renamed = Csr::from_offsets(offsets, columns)?;
+        Ok(Self::with_symmetry(renamed, self.known_symmetry()))
+    }
+
     /// The edges that `keep` says, given the row, the column before it in that row, and the column. Whether it
     /// keeps an edge must not depend on the edge's direction.
     fn filtered(&self, keep: impl Fn(usize, Option<u32>, u32) -> bool + Sync) -> Self {

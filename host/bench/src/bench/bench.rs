@@ -8,7 +8,7 @@ use super::table::{Choice, PRECISIONS, Row, Table};
 use crate::failure::Failure;
 use crate::reorder::{Gathering, Ordering as VertexOrder};
 use halfgnn::Error;
-use halfgnn::backend::{Backend, DeviceGraph};
+use halfgnn::backend::{Adjacency, Backend, DeviceGraph};
 use halfgnn::device::{Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::tensor::{Element, Precision, gathered_strides, padded};
@@ -48,23 +48,23 @@ impl<O: Operator> Task for Bench<'_, '_, O> {
             Some(peers) if self.wants(PeerName::Gather) => Some(peers.copy_bandwidth()?),
             _ => None,
         };
-        let reordered;
-        let graph = match self.common.reorder {
-            Some(order) => {
-                let ordering = VertexOrder {
-                    name: order,
-                    label: self.label,
-                    graph: self.graph,
-                    gathering: self.gathering(),
-                };
-                let permuted =
-                    ordering.apply(device, |order| self.graph.permuted(order.new_of_old()))?;
-                self.table.say(&permuted.line);
-                reordered = permuted.what;
-                reordered.as_ref().map_or(self.graph, |(graph, _)| graph)
-            }
-            None => self.graph,
-        };
+        let mut reordered = None;
+        let mut on_device = None;
+        if let Some(order) = self.common.reorder {
+            let ordering = VertexOrder {
+                name: order,
+                label: self.label,
+                graph: self.graph,
+                gathering: self.gathering(),
+                edge_map: false,
+            };
+            let (ordered, renamed) = ordering.apply(device)?;
+            self.table.say(&ordered.line);
+            (reordered, on_device) = (ordered.renamed, renamed);
+        }
+        let graph = reordered
+            .as_ref()
+            .map_or(self.graph, |renamed| &renamed.graph);
         let mut bench = Bench::<O> {
             common: self.common,
             policies: self.policies,
@@ -74,7 +74,7 @@ impl<O: Operator> Task for Bench<'_, '_, O> {
             table: &mut *self.table,
             stop: self.stop,
         };
-        bench.every_combination(backend, peers.as_ref(), copy)
+        bench.every_combination(backend, on_device, peers.as_ref(), copy)
     }
 }
 
@@ -121,10 +121,14 @@ impl<O: Operator> Bench<'_, '_, O> {
     fn every_combination<B: Backend>(
         &mut self,
         backend: &B,
+        on_device: Option<Adjacency<B>>,
         peers: Option<&Peers<'_>>,
         copy: Option<f64>,
     ) -> Result<(), Failure> {
-        let graph = DeviceGraph::new(backend, self.graph)?;
+        let graph = match on_device {
+            Some(forward) => DeviceGraph::of_renamed(backend, self.graph, forward)?,
+            None => DeviceGraph::new(backend, self.graph)?,
+        };
         for &features in &self.common.features {
             let mut baselines = Baselines {
                 peers: Vec::new(),

@@ -386,6 +386,15 @@ impl<B: ConstructOperators> Adjacency<B> {
         Ok(a)
     }
 
+    /// Offsets and columns (CSR) on the host.
+    ///
+    /// # Errors
+    /// Those of [`Adjacency::row_ids`].
+    pub fn to_csr(&self, backend: &B) -> Result<(Vec<u64>, Vec<u32>), Error> {
+        let offsets = self.offsets(backend)?.to_vec(backend)?;
+        Ok((offsets, self.column_ids.to_vec(backend)?))
+    }
+
     /// Where rows start and which have edges: made the first time, which waits for the device, and kept.
     ///
     /// # Errors

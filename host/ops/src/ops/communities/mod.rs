@@ -6,7 +6,7 @@
 mod cpu;
 mod gpu;
 
-use super::{Checked, Operator, SortOperators, sort_pairs};
+use super::{Checked, GraphRows, Operator, SortOperators, sort_pairs};
 use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
 use crate::graph::Graph;
@@ -71,15 +71,24 @@ pub fn label_propagation<B: CommunityOperators>(
     backend: &B,
     graph: &Graph,
 ) -> Result<Communities<B>, Error> {
-    let upload = |csr: &crate::graph::Csr| {
-        let offsets = Array::from_slice(backend, csr.offsets(), MemoryKind::Graph)?;
-        let columns = Array::from_slice(backend, csr.cols(), MemoryKind::Graph)?;
-        Ok::<_, Error>((offsets, columns))
-    };
-    let heard = upload(graph.csr())?;
+    label_propagation_of(backend, graph, &GraphRows::new(backend, graph.csr())?)
+}
+
+/// [`label_propagation`] of a graph whose rows are on the device already.
+///
+/// # Errors
+/// Those of [`label_propagation`]; [`Error::Shape`] where `heard` has not the vertices or the edges of `graph`.
+pub fn label_propagation_of<B: CommunityOperators>(
+    backend: &B,
+    graph: &Graph,
+    heard: &GraphRows<B>,
+) -> Result<Communities<B>, Error> {
+    const NAME: &str = "label_propagation_of";
+    Error::expect(NAME, "rows", graph.vertices(), heard.vertices())?;
+    Error::expect(NAME, "edges", graph.edges(), heard.edges())?;
     let hearing = match graph.is_symmetric() {
         true => None,
-        false => Some(upload(&graph.csr().transposed())?),
+        false => Some(GraphRows::new(backend, &graph.csr().transposed())?),
     };
     let vertices = graph.vertices();
     let first: Vec<u32> = (0..vertices as u32).collect();
@@ -88,12 +97,11 @@ pub fn label_propagation<B: CommunityOperators>(
     let mut rounds = 0;
     let mut before = vertices as u64;
     while rounds < MOST_ROUNDS {
-        let (offsets, columns) = match &hearing {
+        let rows = match &hearing {
             Some(hearing) if rounds % 2 == 1 => hearing,
-            _ => &heard,
+            _ => heard,
         };
-        let neighbors = Neighbors { offsets, columns };
-        let moved = propagate_labels(backend, neighbors, rounds, &labels, &mut next)?;
+        let moved = propagate_labels(backend, rows.neighbors(), rounds, &labels, &mut next)?;
         std::mem::swap(&mut labels, &mut next);
         rounds += 1;
         if (before + moved) * MOVED_OF <= vertices as u64 {

@@ -6,6 +6,9 @@
 mod adjacency;
 mod cpu;
 mod gpu;
+mod renamed;
+
+pub use renamed::{GraphRows, renaming_bytes};
 
 use super::{Checked, Operator};
 use crate::backend::{Adjacency, MemoryKind, Storage};
