@@ -1,6 +1,6 @@
 //! Which instructions the operators use.
 
-use super::simd::{Call, Kernel};
+use super::simd::{Call, Kernel, Lanes};
 use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
@@ -69,6 +69,24 @@ impl Instructions {
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
         }
+    }
+
+    /// Whether sums of halves are faster when those are [shrunk](Lanes::SHRINKS).
+    pub(crate) fn shrinks(self) -> bool {
+        struct Ask;
+        impl Kernel for Ask {
+            type Output = bool;
+
+            fn plain(self) -> bool {
+                false
+            }
+
+            #[inline(always)]
+            fn vectors<L: Lanes>(self, _: L) -> bool {
+                L::SHRINKS
+            }
+        }
+        self.run(Ask)
     }
 
     /// Runs a kernel with these instructions, plain where the processor has not got them.

@@ -87,10 +87,10 @@ impl Terms {
         };
         let mut count = 0;
         for ends in starts.windows(2) {
-            for term in ends[0]..ends[1] {
+            for (term, &row) in (ends[0]..).zip(&rows[ends[0]..ends[1]]) {
                 // A zero is overwritten by the next, since nobody could foresee which ones a dropout has made.
                 let weight = weight(term);
-                (terms.rows[count], terms.weights[count]) = (rows[term], weight);
+                (terms.rows[count], terms.weights[count]) = (row, weight);
                 count += usize::from(weight.to_bits() != 0);
             }
             terms.starts.push(count);

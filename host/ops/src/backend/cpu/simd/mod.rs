@@ -14,7 +14,9 @@ mod x86;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::Neon;
-pub(crate) use sums::{InPlace, PlainSums, RowSums, Total, WeightedSums};
+pub(crate) use sums::{
+    InPlace, LARGEST_FACTOR, PlainSums, RowSums, ShrunkSums, Total, WeightedSums,
+};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512};
 
@@ -50,6 +52,34 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// The bits of as many halves as there are lanes, widened.
     fn widen_halves(self, halves: &[u16]) -> Floats<Self>;
 
+    /// Whether [`Lanes::shrink_halves`] is faster than [`Lanes::widen_halves`].
+    const SHRINKS: bool = false;
+
+    /// Of the bits of twice as many halves as there are lanes those at even places and those at odd ones, each [shrunk].
+    #[inline(always)]
+    fn shrink_halves(self, halves: &[u16]) -> [Floats<Self>; 2] {
+        let mut floats = [self.simd().splat_f32s(0.0); 2];
+        for (at, &half) in halves[..2 * Self::LANES].iter().enumerate() {
+            let lanes = bytemuck::cast_slice_mut(std::slice::from_mut(&mut floats[at % 2]));
+            lanes[at / 2] = shrunk(half);
+        }
+        floats
+    }
+
+    /// The floats at even places and those at odd ones in the order of their places.
+    #[inline(always)]
+    fn interleave(self, parts: [Floats<Self>; 2]) -> [Floats<Self>; 2] {
+        let mut floats = [self.simd().splat_f32s(0.0); 2];
+        let all: &mut [f32] = bytemuck::cast_slice_mut(&mut floats);
+        for (first, part) in parts.iter().enumerate() {
+            let part: &[f32] = bytemuck::cast_slice(std::slice::from_ref(part));
+            for lane in 0..Self::LANES {
+                all[2 * lane + first] = part[lane];
+            }
+        }
+        floats
+    }
+
     /// Writes the bits of the nearest halves, ties to even.
     fn round_halves(self, floats: Floats<Self>, halves: &mut [u16]);
 
@@ -64,6 +94,18 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
             *bfloat = nearest_bfloat(bits);
         }
     }
+}
+
+/// What [`shrunk`] numbers are multiplied with to become what they were.
+pub(crate) const GROWTH: f32 = f32::from_bits((127 + 112) << 23);
+
+/// The bits of the float that is a half over 2^112: its fields moved to where a float has them, without another bias of the exponent.
+/// Of a half that is infinite or NaN it is another number. Sums of such floats have the bits of the sums of halves, over 2^112: what is
+/// below the smallest normal float is a multiple of 2^-136, and exact.
+#[inline(always)]
+pub(crate) fn shrunk(half: u16) -> u32 {
+    let (sign, rest) = (u32::from(half & 0x8000), u32::from(half & 0x7fff));
+    sign << 16 | rest << 13
 }
 
 /// The bits of the bfloat that is nearest to a float, ties to even; without a branch.
@@ -261,6 +303,51 @@ impl<E: Element> Step for Rounding<'_, E> {
             let at = at + i * L::LANES;
             let floats: Floats<L> = read(&self.floats[at..]);
             store(lanes, floats, &mut self.elements[at..]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::Instructions;
+    use half::f16;
+
+    /// All halves, shrunk and back in their order, as floats; none of plain code.
+    struct Shrink<'a>(&'a [u16]);
+
+    impl Kernel for Shrink<'_> {
+        type Output = Vec<f32>;
+
+        fn plain(self) -> Vec<f32> {
+            let shrunk = self.0.iter().map(|&half| f32::from_bits(shrunk(half)));
+            shrunk.collect()
+        }
+
+        #[inline(always)]
+        fn vectors<L: Lanes>(self, lanes: L) -> Vec<f32> {
+            let mut floats = Vec::new();
+            for halves in self.0.chunks_exact(2 * L::LANES) {
+                let parts = lanes.interleave(lanes.shrink_halves(halves));
+                floats.extend_from_slice(bytemuck::cast_slice(&parts));
+            }
+            floats
+        }
+    }
+
+    #[test]
+    fn every_finite_half_is_shrunk_exactly() {
+        let all: Vec<u16> = (0..=u16::MAX).collect();
+        for instructions in Instructions::available() {
+            let floats = instructions.run(Shrink(&all));
+            assert_eq!(floats.len(), all.len(), "{instructions}");
+            for (&bits, float) in all.iter().zip(floats) {
+                let half = f16::from_bits(bits);
+                if half.is_finite() {
+                    let grown = (float * GROWTH).to_bits();
+                    assert_eq!(grown, half.to_f32().to_bits(), "{half}, {instructions}");
+                }
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Sums of rows, which stay in registers while the rows are walked: what an SpMM is made of, and a product with a matrix that
 //! is mostly zeros.
 
-use super::{Floats, Lanes, Step, load, read, write};
-use crate::tensor::Element;
+use super::{Floats, GROWTH, Lanes, Step, load, read, write};
+use crate::tensor::{Element, Precision};
 use pulp::Simd;
 
 /// Rows ahead of the present one that are asked for: more lie under way than a processor looks ahead by itself, since most of what it
@@ -58,13 +58,15 @@ impl Total for InPlace<'_> {
 }
 
 impl<E: Element, T: Total> RowSums<'_, E, T> {
-    /// Walks the batches; `add` adds the `N` vectors from `at` of row `number` of `rows` to the sums of a batch.
+    /// Walks the batches; `add` adds the `N` vectors from `at` of row `number` of `rows` to the sums of a batch, which `order` puts in
+    /// the order of the elements.
     #[inline(always)]
     fn walk<L: Lanes, const N: usize>(
         &mut self,
         lanes: L,
         at: usize,
         add: impl Fn(usize, &[E], &mut [Floats<L>; N]),
+        order: impl Fn(&mut [Floats<L>; N]),
     ) {
         let (simd, width) = (lanes.simd(), N * L::LANES);
         let (x, stride) = (self.x, self.stride);
@@ -90,12 +92,51 @@ impl<E: Element, T: Total> RowSums<'_, E, T> {
                 let row = unsafe { x.get_unchecked(first..first + width) };
                 add(start + i, row, &mut sums);
             }
+            order(&mut sums);
             for i in 0..N {
                 total[i] = simd.add_f32s(total[i], simd.mul_f32s(factor, sums[i]));
             }
             start += batch.len();
         }
         self.total.finish(lanes, at, total);
+    }
+}
+
+/// Largest factor of batches of [`ShrunkSums`], whose product with [`GROWTH`] is a float yet.
+pub(crate) const LARGEST_FACTOR: f32 = 16_384.0;
+
+/// Of weights that are all one, a factor of at most [`LARGEST_FACTOR`], and halves that are all finite.
+pub(crate) struct ShrunkSums<'a, E, T>(pub(crate) PlainSums<'a, E, T>);
+
+impl<E: Element, T: Total> Step for ShrunkSums<'_, E, T> {
+    #[inline(always)]
+    fn step<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize) {
+        let (simd, factor) = (lanes.simd(), self.0.0.factor);
+        if !L::SHRINKS || !N.is_multiple_of(2) || E::PRECISION != Precision::Half {
+            return self.0.step::<L, N>(lanes, at);
+        }
+        self.0.0.factor = factor * GROWTH;
+        self.0.0.walk::<L, N>(
+            lanes,
+            at,
+            #[inline(always)]
+            |_, row, sums| {
+                for i in 0..N / 2 {
+                    let halves = &row[2 * i * L::LANES..][..2 * L::LANES];
+                    let [even, odd] = lanes.shrink_halves(bytemuck::cast_slice(halves));
+                    sums[2 * i] = simd.add_f32s(sums[2 * i], even);
+                    sums[2 * i + 1] = simd.add_f32s(sums[2 * i + 1], odd);
+                }
+            },
+            #[inline(always)]
+            |sums| {
+                for i in 0..N / 2 {
+                    let [first, second] = lanes.interleave([sums[2 * i], sums[2 * i + 1]]);
+                    (sums[2 * i], sums[2 * i + 1]) = (first, second);
+                }
+            },
+        );
+        self.0.0.factor = factor;
     }
 }
 
@@ -115,6 +156,7 @@ impl<E: Element, T: Total> Step for PlainSums<'_, E, T> {
                     sums[i] = simd.add_f32s(sums[i], load(lanes, &row[i * L::LANES..]));
                 }
             },
+            |_| (),
         );
     }
 }
@@ -141,6 +183,7 @@ impl<E: Element, T: Total> Step for WeightedSums<'_, E, T> {
                     sums[i] = simd.add_f32s(sums[i], product);
                 }
             },
+            |_| (),
         );
     }
 }

@@ -7,7 +7,7 @@ use super::{Floats, Lanes, read, write};
 use pulp::core_arch::x86::F16c;
 use pulp::x86::{V2, V3, V4};
 use std::arch::x86_64::{
-    __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_cvtph_ps, _mm_cvtps_ph,
+    __m128i, __m256i, __m512i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_cvtph_ps, _mm_cvtps_ph,
     _mm256_cvtph_ps, _mm256_cvtps_ph,
 };
 
@@ -98,6 +98,43 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn prefetch(self, address: *const u8) {
         self.v4.sse._mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+
+    /// A conversion takes twice as long as what it is fed to.
+    const SHRINKS: bool = true;
+
+    #[inline(always)]
+    fn shrink_halves(self, halves: &[u16]) -> [Floats<Self>; 2] {
+        let (avx512f, avx512bw) = (self.v4.avx512f, self.v4.avx512bw);
+        let pairs: __m512i = read(halves);
+        // The lower half of each word times 2^13, the sign in all bits above; the upper one moved there, and behind it the lower.
+        let even = avx512bw._mm512_madd_epi16(pairs, avx512f._mm512_set1_epi32(1 << 13));
+        let odd = avx512f._mm512_srai_epi32::<3>(pairs);
+        let fields = avx512f._mm512_set1_epi32(0x8fff_e000_u32.cast_signed());
+        [even, odd].map(
+            #[inline(always)]
+            |words| pulp::cast(avx512f._mm512_and_si512(words, fields)),
+        )
+    }
+
+    #[inline(always)]
+    fn interleave(self, [even, odd]: [Floats<Self>; 2]) -> [Floats<Self>; 2] {
+        const fn places(first: i32) -> [i32; 16] {
+            let mut places = [0; 16];
+            let mut lane = 0;
+            while lane < 16 {
+                // From 16 on the lanes are those of the second vector.
+                places[lane] = first + lane as i32 / 2 + 16 * (lane as i32 % 2);
+                lane += 1;
+            }
+            places
+        }
+        let avx512f = self.v4.avx512f;
+        let (even, odd) = (pulp::cast(even), pulp::cast(odd));
+        let take = |places: [i32; 16]| {
+            pulp::cast(avx512f._mm512_permutex2var_ps(even, pulp::cast(places), odd))
+        };
+        [take(const { places(0) }), take(const { places(8) })]
     }
 
     #[inline(always)]

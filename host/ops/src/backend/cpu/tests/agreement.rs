@@ -148,6 +148,48 @@ fn spmm_agrees<E: Element>() {
     }
 }
 
+/// Halves of every size and sign, among them the largest, the smallest and both zeros, and none that is not finite but the last of `poison`.
+fn finite_halves(len: usize, poison: Option<f16>) -> Vec<f32> {
+    let key = rng::key(2, 40);
+    let draw = |at: usize| rng::uniform_u32(key, at as u64) as u16;
+    let finite = |at: usize| match draw(at) & 0xfbff {
+        // A tenth of small ones, whose sums are small as well.
+        bits if at.is_multiple_of(10) => f16::from_bits(bits & 0x87ff),
+        bits => f16::from_bits(bits),
+    };
+    let mut halves: Vec<f32> = (0..len).map(|at| finite(at).to_f32()).collect();
+    halves[..4].copy_from_slice(&[65_504.0, -65_504.0, -0.0, f16::from_bits(1).to_f32()]);
+    if let (Some(poison), Some(last)) = (poison, halves.last_mut()) {
+        *last = poison.to_f32();
+    }
+    halves
+}
+
+/// Of rows with many edges halves are added up without being widened, where they are finite and factors are not too large.
+#[test]
+fn sums_of_many_finite_halves_have_the_same_bits_with_any_instructions() {
+    let csr = hub(50, 9_000);
+    for f in [8, 32, 64, 96, 257] {
+        for poison in [None, Some(f16::INFINITY), Some(f16::NAN)] {
+            for scale in [1.0, 0.7, 1e-30, 30_000.0, f32::MAX] {
+                let what = format!("{f} features, last {poison:?}, times {scale}");
+                assert_agreement(&what, |cpu| {
+                    let a = Adjacency::new(cpu, &csr).unwrap();
+                    let values = finite_halves(50 * f, poison);
+                    let x = Matrix::<_, f16>::from_f32(cpu, 50, f, &values, KIND).unwrap();
+                    let mut y = matrix::<f16>(cpu, 1, 50, f);
+                    let op = Spmm {
+                        scale,
+                        ..Spmm::default()
+                    };
+                    ops::spmm(cpu, &a, &op, &x, &mut y).unwrap();
+                    y.to_padded(cpu).unwrap()
+                });
+            }
+        }
+    }
+}
+
 fn spmm_of_heads_agrees<E: Element>() {
     for (name, csr) in graphs() {
         for (heads, width) in [(1, 41), (2, 8), (3, 24), (8, 16), (5, 40)] {

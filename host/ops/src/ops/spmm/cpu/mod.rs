@@ -46,6 +46,12 @@ const BATCH_EDGES: usize = EDGES_PER_WARP as usize;
 /// Edges of a long row that are one piece of work.
 const CHUNK_EDGES: usize = 32 * BATCH_EDGES;
 
+/// Fewest edges for each row of `x` of which it is asked whether they are finite: less than a tenth of the time goes into it then.
+const EDGES_A_ROW: usize = 16;
+
+/// Halves that are looked at as one piece of work.
+const FINITE_AT_A_TIME: usize = 1 << 16;
+
 impl SpmmOperators for Cpu {
     fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error> {
         let SpmmOperands { a, op, x, y } = operands.into_inner();
@@ -221,6 +227,28 @@ pub struct Operands<'a, E> {
     pub(super) epilogue: Epilogue<'a, E>,
 }
 
+impl<E: Element> Operands<'_, E> {
+    /// Whether all elements are finite halves, of which so many sums are made that it is worth looking.
+    fn are_worth_shrinking(&self) -> bool {
+        let Input::Elements { elements, stride } = self.x else {
+            return false;
+        };
+        let is_half = E::PRECISION == Precision::Half && matches!(self.weights, Weights::Ones);
+        if !is_half || elements.len() > self.columns.len() / EDGES_A_ROW * stride {
+            return false;
+        }
+        let halves: &[u16] = bytemuck::cast_slice(elements);
+        // Without a branch, so that it is done in vectors.
+        let are_finite = |halves: &[u16]| {
+            let finite = |all, half: &u16| all & (half & 0x7c00 != 0x7c00);
+            halves.iter().fold(true, finite)
+        };
+        let pieces = parallel::chunks(halves, FINITE_AT_A_TIME);
+        let finite = parallel::map(pieces, |_, piece| are_finite(piece));
+        finite.into_iter().all(|finite| finite)
+    }
+}
+
 /// What becomes of the sum of a row before it is rounded.
 pub(super) struct Epilogue<'a, E> {
     pub(super) addend: Option<Addend<'a, E>>,
@@ -340,6 +368,10 @@ pub(crate) fn sum_rows<E: Element>(
     } else {
         Instructions::Plain
     };
+    let plan = Plan {
+        shrinks: instructions.shrinks() && operands.are_worth_shrinking(),
+        ..plan
+    };
     parallel::by_edges(operands.offsets, operands.stride, y, &|rows, y| {
         instructions.run(Rows {
             operands,
@@ -357,6 +389,8 @@ pub(crate) fn sum_rows<E: Element>(
 struct Plan {
     scaling: Scaling,
     in_half: bool,
+    /// Whether halves may be added up [shrunk](crate::backend::cpu::simd::shrunk).
+    shrinks: bool,
 }
 
 impl Plan {
@@ -371,6 +405,7 @@ impl Plan {
         Self {
             scaling,
             in_half: in_half && E::PRECISION == Precision::Half,
+            shrinks: false,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::{BATCH_EDGES, Chunk, Operands, Plan, Summation, Weights};
 use crate::backend::cpu::simd::{
-    self, Floats, InPlace, Lanes, MOST_LANES, PlainSums, RowSums, Step, Total, WeightedSums, load,
-    store, sweep,
+    self, Floats, InPlace, LARGEST_FACTOR, Lanes, MOST_LANES, PlainSums, RowSums, ShrunkSums, Step,
+    Total, WeightedSums, load, store, sweep,
 };
 use crate::ops::edge_plane;
 use crate::tensor::Element;
@@ -27,13 +27,13 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
     fn chunk(
         self,
         operands: &Operands<'_, E>,
-        _: Plan,
+        plan: Plan,
         chunk: Chunk,
         weights: &mut Vec<f32>,
         merged: &mut [f32],
     ) {
         merged.fill(0.0);
-        self.sums(operands, chunk, weights, InPlace(merged));
+        self.sums(operands, plan, chunk, weights, InPlace(merged));
     }
 
     /// What is summed up does not leave the registers before it is complete.
@@ -41,14 +41,14 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
     fn row(
         self,
         operands: &Operands<'_, E>,
-        _: Plan,
+        plan: Plan,
         chunk: Chunk,
         weights: &mut Vec<f32>,
         _: &mut [f32],
         y: &mut [E],
     ) {
         let complete = Complete(Finish::new(operands, chunk.row, y));
-        self.sums(operands, chunk, weights, complete);
+        self.sums(operands, plan, chunk, weights, complete);
     }
 
     #[inline(always)]
@@ -108,6 +108,7 @@ impl<L: Lanes> Vectors<L> {
     fn sums<E: Element, T: Total>(
         self,
         operands: &Operands<'_, E>,
+        plan: Plan,
         chunk: Chunk,
         weights: &mut Vec<f32>,
         total: T,
@@ -124,7 +125,11 @@ impl<L: Lanes> Vectors<L> {
             total,
         };
         if let Weights::Ones = operands.weights {
-            sweep(self.0, 0, operands.stride, &mut PlainSums(sums));
+            if plan.shrinks && factor.abs() <= LARGEST_FACTOR {
+                sweep(self.0, 0, operands.stride, &mut ShrunkSums(PlainSums(sums)));
+            } else {
+                sweep(self.0, 0, operands.stride, &mut PlainSums(sums));
+            }
             return;
         }
         if weights.len() < edges.len() {
