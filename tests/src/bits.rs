@@ -324,7 +324,16 @@ pub fn products_that_are_added<B: Backend>(backend: &B, scale: Scale) {
             column_scale: Some(&columns),
             bias: Some(&bias),
         };
-        for (op, is_factored) in [(Bmm::default(), false), (factored, true)] {
+        // Of these some are zero, of either sign.
+        let scaled = Bmm {
+            row_scale: Some(&rows),
+            ..Bmm::default()
+        };
+        for (op, what) in [
+            (Bmm::default(), "plain"),
+            (scaled, "rows times factors"),
+            (factored, "all factors and a bias"),
+        ] {
             // In float, as it is before it is an element.
             let mut product = unwritten::<B, f32>(backend, (m, n));
             ops::bmm(backend, &a, &b, &op, &mut product).expect("legal");
@@ -345,7 +354,7 @@ pub fn products_that_are_added<B: Backend>(backend: &B, scale: Scale) {
                 mm_add(backend, BmmOperands { a, b, op }, addition, &mut y).expect("legal");
                 assert!(
                     read(backend, &y) == expected,
-                    "{m} x {n} x {k}, {addition:?}, factors: {is_factored}"
+                    "{m} x {n} x {k}, {addition:?}, {what}"
                 );
             }
         }
