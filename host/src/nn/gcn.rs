@@ -13,8 +13,8 @@ use super::{
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::QuantizedMatrix;
-use crate::ops::{self, Activation, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
-use crate::tensor::{Array, Element, Matrix, gathered_stride, padded};
+use crate::ops::{self, Activation, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
+use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 
 /// `R · A · C · H · W` (Kipf and Welling, ICLR 2017), two layers of 64 with dropout 0.5.
@@ -145,49 +145,25 @@ impl<B: Backend, E: Element> GcnLayer<B, E> {
         }
         // Codes have the factors of rows in them, where they cost nothing.
         let scaled = at.messages.is_none();
-        let sent = match at.graph()?.row_scale().filter(|_| scaled) {
-            Some(row_scale) => scale_rows(at, row_scale, dy)?,
-            None => None,
-        };
-        let d = sent.as_ref().unwrap_or(dy.matrix());
+        if let Some(row_scale) = at.graph()?.row_scale().filter(|_| scaled) {
+            let scale_rows = Activation {
+                bias: None,
+                relu: false,
+                dropout: None,
+            };
+            let d = dy.overwrite()?;
+            ops::activate_backward(backend, &scale_rows, None, Some(row_scale), d)?;
+        }
+        let d = dy.matrix();
         let mut product = at.pool.take(backend, (x.rows(), d.columns()))?;
         self.aggregation
             .backward(at, scaled, plain, d, &mut product)?;
-        if let Some(sent) = sent {
-            at.give(sent);
-        }
         // Ranks exchange the one gradient while the other is computed.
         dx.product(at, &product, weight)?;
         x.weight_gradient(backend, &product, gradient)?;
         at.give(product);
         Ok(())
     }
-}
-
-/// `dy` with a factor for each row: in a matrix of its own, where a sum over neighbours reads that one faster, else in its place.
-fn scale_rows<B: Backend, E: Element>(
-    at: &mut Context<'_, B, E>,
-    row_scale: &Array<B, f32>,
-    dy: &mut OutputGradient<'_, B, E>,
-) -> Result<Option<Matrix<B, E>>, Error> {
-    let (rows, columns) = dy.matrix().shape();
-    if gathered_stride::<E>(columns) == padded::<E>(columns) {
-        let activation = Activation {
-            bias: None,
-            relu: false,
-            dropout: None,
-        };
-        let d = dy.overwrite()?;
-        ops::activate_backward(at.backend, &activation, None, Some(row_scale), d)?;
-        return Ok(None);
-    }
-    let mut scaled = at.take_sent(rows, columns)?;
-    let combine = Combine {
-        x_scale: Some(row_scale),
-        ..Combine::copy()
-    };
-    ops::combine(at.backend, &combine, dy.matrix(), &mut scaled)?;
-    Ok(Some(scaled))
 }
 
 impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {

@@ -169,7 +169,7 @@ param_struct! {
     pub struct CombineParams {
         /// The other matrix.
         pub x: DevicePtr<HalfBits>,
-        /// Input and output, the shape of `x`.
+        /// Input and output, the shape and stride of `x`.
         pub y: DevicePtr<HalfBits>,
         /// One float, or null for 0.
         pub epsilon: DevicePtr<f32>,
@@ -181,12 +181,8 @@ param_struct! {
         pub rows_per_cta: u32,
         /// Columns, padding not counted.
         pub columns: u32,
-        /// Distance of two rows of `x` in 16-byte vectors, without any between them.
+        /// Distance of two rows in 16-byte vectors, for both matrices.
         pub vectors: u32,
-        /// The same of `y`: `vectors`, or more where it is not read.
-        pub y_vectors: u32,
-        /// Zero.
-        pub reserved: u32,
         /// Base-2 logarithm of the vectors of a row that a CTA covers: [`lanes_log2`].
         pub lanes_log2: u32,
         /// Factor of `x`.

@@ -257,7 +257,7 @@ pub unsafe fn combine<V: Vector<Bits = [u32; 4]>>(params: &CombineParams) {
         return;
     }
     let x = walk.vectors_of(params.x);
-    let y = Output::of::<V>(&walk, params.y, params.y_vectors, params.columns);
+    let y = Output::of::<V>(&walk, params.y, params.vectors, params.columns);
     let epsilon = Global::<f32>::new(params.epsilon);
     let mut x_factor = params.x_factor;
     if !epsilon.is_null() {

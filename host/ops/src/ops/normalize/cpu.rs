@@ -28,19 +28,15 @@ impl NormalizeOperators for Cpu {
         let CombineOperands { rows, op, x, y } = operands.into_inner();
         let epsilon = op.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
         let x_factor = epsilon.map_or(op.x_factor, |epsilon| op.x_factor * (1.0 + epsilon));
-        let (stride, x_scale) = (x.stride(), read(op.x_scale));
-        let x = x.buffer.read();
+        let (x, x_scale) = (x.buffer.read(), read(op.x_scale));
         let mut y = view_mut(y);
-        // Behind the last row there may be nothing.
-        let len = y.values.len().min(rows * y.stride);
-        y.values = &mut y.values[..len];
+        y.values = &mut y.values[..rows * y.stride];
         for_rows(y, |row, columns, y, floats| {
             let x_factor = x_scale
                 .as_ref()
                 .map_or(x_factor, |scale| x_factor * scale[row]);
-            let mut others = vec![0.0; columns];
-            widen(&x[row * stride..][..columns], &mut others);
-            let floats = &mut floats[..y.len()];
+            let mut others = vec![0.0; y.len()];
+            widen(&x[row * y.len()..(row + 1) * y.len()], &mut others);
             if op.y_factor != 0.0 {
                 widen(y, floats);
             } else {

@@ -340,22 +340,16 @@ impl<D: Driver> Gpu<D> {
         y: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
         const NAME: &str = "combine";
-        let (config, rows_per_cta, lanes_log2) = walk_config(NAME, rows, x)?;
+        let (config, rows_per_cta, lanes_log2) = walk_config(NAME, rows, &*y)?;
         let params = CombineParams {
             x: self.matrix(x)?,
-            // What is read has the places of `x`.
-            y: match op.y_factor == 0.0 {
-                true => self.strided(y)?,
-                false => self.matrix(y)?,
-            },
+            y: self.matrix(y)?,
             epsilon: self.optional_matrix(op.epsilon)?,
             x_scale: self.optional_array(op.x_scale)?,
             rows: rows as u64,
             rows_per_cta,
             columns: narrow(NAME, "columns", y.columns())?,
-            vectors: stride_vectors(NAME, x)?,
-            y_vectors: stride_vectors(NAME, y)?,
-            reserved: 0,
+            vectors: stride_vectors(NAME, y)?,
             lanes_log2,
             x_factor: op.x_factor,
             y_factor: op.y_factor,

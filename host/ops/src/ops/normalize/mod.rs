@@ -31,7 +31,6 @@ pub fn combine<B: NormalizeOperators, E: Element>(
 }
 
 /// [`combine`] of the first `rows` rows of both matrices, of which either may have more: those are neither read nor written.
-/// Where `y` is not read its rows may lie [apart](Matrix::uninit_gathered); what is between them is not kept on a CPU.
 /// In a [block](crate::graph::Block) they are the rows of the destinations.
 ///
 /// # Errors
