@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use halfgnn::Error;
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::data::{Origin, Preparation};
-use halfgnn::device::{Cache, Device, Task};
+use halfgnn::device::{self, Cache, Device, Task};
 use halfgnn::driver::DriverError;
 use halfgnn::graph::Graph;
 use halfgnn::graph::reorder::{Permutation, by_degree, cached_share, louvain};
@@ -26,8 +26,8 @@ pub enum ReorderName {
     Degree,
 }
 
-/// Nanoseconds an edge, about, that an order by label propagation takes on a card, to be found and for the graph to be renamed there and
-/// copied back.
+/// Nanoseconds an edge, about, that an order by label propagation takes on a card, to be found there and for the graph to be renamed by
+/// sixteen threads.
 const NS_PER_EDGE_ON_CARD: f64 = 4.0;
 /// Likewise on a CPU, of one thread.
 const NS_PER_EDGE_OF_THREAD: f64 = 120.0;
@@ -41,24 +41,6 @@ pub struct Gathering {
     pub sums: u64,
     /// Bytes of a row that each edge reads.
     pub row_bytes: u64,
-}
-
-/// A graph in another order, if that is worth it.
-pub struct Ordered {
-    /// What it is; `None` where the order is as it was.
-    pub renamed: Option<RenamedGraph>,
-    /// Which order, where the graph was renamed, and how long it took.
-    pub line: String,
-}
-
-/// A graph whose vertices have other names.
-pub struct RenamedGraph {
-    /// Where each vertex went.
-    pub order: Permutation,
-    /// The graph with its new names.
-    pub graph: Graph,
-    /// Which edge each of its edges was, where that was asked for and a device renamed it.
-    pub old_of_new: Option<Vec<u32>>,
 }
 
 /// What has its vertices in another order, if it has.
@@ -80,8 +62,6 @@ pub struct Ordering<'a> {
     pub graph: &'a Graph,
     /// What it is for.
     pub gathering: Gathering,
-    /// Whether edges have weights or features, which go along.
-    pub edge_map: bool,
 }
 
 impl ReorderName {
@@ -99,50 +79,62 @@ impl ReorderName {
 }
 
 impl Ordering<'_> {
+    /// Finds the order, on the device of `choice` where it is one that devices find, and gives what belongs to the vertices that order. It
+    /// is the host that does so, where what is renamed is wanted: to copy it from a device takes as long.
+    pub fn apply_on<T, E: Into<Failure>>(
+        self,
+        choice: device::Choice,
+        apply: impl FnOnce(&Permutation) -> Result<T, E>,
+    ) -> Result<Reordered<T>, Failure> {
+        let found = match self.name {
+            ReorderName::Degree | ReorderName::Louvain => self.find_on_host(),
+            ReorderName::LabelPropagation | ReorderName::Auto => device::open(choice, self)??,
+        };
+        let told = found.told(self.label);
+        let Some(order) = found.order else {
+            return Ok(Reordered {
+                what: None,
+                line: told,
+            });
+        };
+        let start = Instant::now();
+        let renamed = apply(&order).map_err(Into::into)?;
+        let line = format!("{told} renamed after another {}", seconds_since(start));
+        Ok(Reordered {
+            what: Some((renamed, order)),
+            line,
+        })
+    }
+
     /// Finds the order and renames the graph, on the device where that is one that does it and has room, and otherwise on the host. What a
     /// device has renamed is there too.
     pub fn apply<B: Backend>(
         self,
         device: &Device<B>,
-    ) -> Result<(Ordered, Option<Adjacency<B>>), Failure> {
-        let Found {
-            order,
-            rows,
-            what,
-            took,
-        } = self.find(device)?;
-        let (label, took) = (self.label, took.as_secs_f64());
-        let Some(order) = order else {
-            let line = format!("{label}: left in its order after {took:.2} s: {what}");
-            let renamed = None;
-            return Ok((Ordered { renamed, line }, None));
+    ) -> Result<(Reordered<Graph>, Option<Adjacency<B>>), Failure> {
+        let (found, rows) = self.find(device)?;
+        let told = found.told(self.label);
+        let Some(order) = found.order else {
+            let (what, line) = (None, told);
+            return Ok((Reordered { what, line }, None));
         };
-        let found = format!("{label}: in the order of {what} after {took:.2} s, renamed");
         if let Some(on_device) = self.rename_on(device, rows, &order)? {
             let line = format!(
-                "{found} on the device after another {:.2} s, copied to the host after another {:.2} s",
+                "{told} renamed on the device after another {:.2} s, copied to the host after another {:.2} s",
                 on_device.renaming.as_secs_f64(),
                 on_device.copying.as_secs_f64()
             );
-            let renamed = Some(RenamedGraph {
-                order,
-                graph: on_device.graph,
-                old_of_new: on_device.old_of_new,
-            });
-            return Ok((Ordered { renamed, line }, Some(on_device.adjacency)));
+            let what = Some((on_device.graph, order));
+            return Ok((Reordered { what, line }, Some(on_device.adjacency)));
         }
         let start = Instant::now();
         let graph = self.graph.permuted(order.new_of_old())?;
         let line = format!(
-            "{found} on the host after another {:.2} s",
-            start.elapsed().as_secs_f64()
+            "{told} renamed on the host after another {}",
+            seconds_since(start)
         );
-        let renamed = Some(RenamedGraph {
-            order,
-            graph,
-            old_of_new: None,
-        });
-        Ok((Ordered { renamed, line }, None))
+        let what = Some((graph, order));
+        Ok((Reordered { what, line }, None))
     }
 
     /// The graph renamed on the device, and on the host as well; `None` where the host has to do it: of a CPU, which keeps rows together and
@@ -177,36 +169,35 @@ impl Ordering<'_> {
             Some(rows) => rows,
             None => GraphRows::new(backend, self.graph.csr())?,
         };
-        // Both wait for the device, which counts its rows.
-        let (adjacency, map) = match self.edge_map {
-            true => {
-                let (adjacency, map) = Adjacency::renamed_with_map(backend, &rows, order)?;
-                (adjacency, Some(map))
-            }
-            false => (Adjacency::renamed(backend, &rows, order)?, None),
-        };
+        // Waits for the device, which counts its rows.
+        let adjacency = Adjacency::renamed(backend, &rows, order)?;
         let renaming = start.elapsed();
         let (offsets, columns) = adjacency.to_csr(backend)?;
         let graph = self.graph.permuted_as(offsets, columns)?;
-        let old_of_new = map.map(|map| map.to_vec(backend)).transpose()?;
         Ok(OnDevice {
             adjacency,
             graph,
-            old_of_new,
             renaming,
             copying: start.elapsed() - renaming,
         })
     }
 
-    fn find<B: Backend>(&self, device: &Device<B>) -> Result<Found<B>, Failure> {
+    /// The order, and the graph where the device has it then.
+    fn find<B: Backend>(
+        &self,
+        device: &Device<B>,
+    ) -> Result<(Found, Option<GraphRows<B>>), Failure> {
         match self.name {
-            ReorderName::Degree | ReorderName::Louvain => Ok(self.find_on_host()),
-            ReorderName::LabelPropagation => self.propagate(&device.backend),
+            ReorderName::Degree | ReorderName::Louvain => Ok((self.find_on_host(), None)),
+            ReorderName::LabelPropagation => {
+                let (found, rows) = self.propagate(&device.backend)?;
+                Ok((found, Some(rows)))
+            }
             ReorderName::Auto => self.propagate_if_it_pays(device),
         }
     }
 
-    fn find_on_host<B: Backend>(&self) -> Found<B> {
+    fn find_on_host(&self) -> Found {
         let start = Instant::now();
         let (order, what) = match self.name {
             ReorderName::Degree => (by_degree(self.graph), "degree"),
@@ -214,13 +205,12 @@ impl Ordering<'_> {
         };
         Found {
             order: Some(order),
-            rows: None,
             what: what.into(),
             took: start.elapsed(),
         }
     }
 
-    fn propagate<B: Backend>(&self, backend: &B) -> Result<Found<B>, Failure> {
+    fn propagate<B: Backend>(&self, backend: &B) -> Result<(Found, GraphRows<B>), Failure> {
         let start = Instant::now();
         let rows = GraphRows::new(backend, self.graph.csr())?;
         let communities = label_propagation_of(backend, self.graph, &rows)?;
@@ -231,16 +221,15 @@ impl Ordering<'_> {
             count(communities.count(backend)?),
             communities.rounds
         );
-        Ok(Found {
-            order: Some(order),
-            rows: Some(rows),
-            what,
-            took,
-        })
+        let order = Some(order);
+        Ok((Found { order, what, took }, rows))
     }
 
     /// The order of label propagation, or none where a run would not get back the time that it takes.
-    fn propagate_if_it_pays<B: Backend>(&self, device: &Device<B>) -> Result<Found<B>, Failure> {
+    fn propagate_if_it_pays<B: Backend>(
+        &self,
+        device: &Device<B>,
+    ) -> Result<(Found, Option<GraphRows<B>>), Failure> {
         let start = Instant::now();
         let of = Payback {
             gathering: self.gathering,
@@ -253,11 +242,9 @@ impl Ordering<'_> {
             cached_share(self.graph, order, rows)
         };
         let before = share(None);
-        let as_it_is = |why: String, took| Found {
-            order: None,
-            rows: None,
-            what: why,
-            took,
+        let as_it_is = |what: String, took| {
+            let order = None;
+            (Found { order, what, took }, None)
         };
         // No order has more in the cache than all rows but the first time that each is read.
         let vertices = self.graph.vertices() as f64;
@@ -271,7 +258,7 @@ impl Ordering<'_> {
             );
             return Ok(as_it_is(why, start.elapsed()));
         }
-        let mut found = self.propagate(&device.backend)?;
+        let (mut found, rows) = self.propagate(&device.backend)?;
         let after = share(found.order.as_ref());
         found.took = start.elapsed();
         let saving = format!(
@@ -285,62 +272,46 @@ impl Ordering<'_> {
             return Ok(as_it_is(format!("{saving}; {}", of.cost()), found.took));
         }
         found.what = format!("{} {saving},", found.what);
-        Ok(found)
+        Ok((found, Some(rows)))
     }
 }
 
 impl Task for Ordering<'_> {
-    type Output = Result<Ordered, Failure>;
+    type Output = Result<Found, Failure>;
 
     fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
-        Ok(self.apply(device)?.0)
+        Ok(self.find(device)?.0)
     }
 }
 
 /// An order that was found, or why there is none.
-struct Found<B: Backend> {
+pub struct Found {
     order: Option<Permutation>,
-    /// The graph where the device has it already.
-    rows: Option<GraphRows<B>>,
     what: String,
     took: Duration,
+}
+
+impl Found {
+    /// What was found, where `label` was to have an order, and in what time.
+    fn told(&self, label: &str) -> String {
+        let (what, took) = (&self.what, self.took.as_secs_f64());
+        match self.order {
+            Some(_) => format!("{label}: in the order of {what} after {took:.2} s,"),
+            None => format!("{label}: left in its order after {took:.2} s: {what}"),
+        }
+    }
+}
+
+fn seconds_since(start: Instant) -> String {
+    format!("{:.2} s", start.elapsed().as_secs_f64())
 }
 
 /// A graph that a device has renamed.
 struct OnDevice<B: Backend> {
     adjacency: Adjacency<B>,
     graph: Graph,
-    old_of_new: Option<Vec<u32>>,
     renaming: Duration,
     copying: Duration,
-}
-
-impl Ordered {
-    /// Gives what belongs to the vertices the order of the graph.
-    pub fn carry<T, E: Into<Failure>>(
-        self,
-        carry: impl FnOnce(&Permutation, Graph, Option<Vec<u32>>) -> Result<T, E>,
-    ) -> Result<Reordered<T>, Failure> {
-        let Self { renamed, line } = self;
-        let Some(renamed) = renamed else {
-            return Ok(Reordered { what: None, line });
-        };
-        let RenamedGraph {
-            order,
-            graph,
-            old_of_new,
-        } = renamed;
-        let start = Instant::now();
-        let carried = carry(&order, graph, old_of_new).map_err(Into::into)?;
-        let line = format!(
-            "{line}, and what belongs to its vertices after another {:.2} s",
-            start.elapsed().as_secs_f64()
-        );
-        Ok(Reordered {
-            what: Some((carried, order)),
-            line,
-        })
-    }
 }
 
 /// Seconds that an order by label propagation takes, about. They depend on nothing but the graph and the machine, so that a run that is
@@ -471,13 +442,16 @@ mod tests {
         }
     }
 
-    fn apply(ordering: Ordering<'_>, device: &Device<Cpu>) -> (Ordered, Option<Adjacency<Cpu>>) {
+    fn apply(
+        ordering: Ordering<'_>,
+        device: &Device<Cpu>,
+    ) -> (Reordered<Graph>, Option<Adjacency<Cpu>>) {
         let ordered = ordering.apply(device);
         ordered.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
     /// What `auto` makes of a graph of communities on a device with a cache of so many bytes.
-    fn auto(cache: u64, sums: u64) -> Ordered {
+    fn auto(cache: u64, sums: u64) -> Reordered<Graph> {
         let ordering = Ordering {
             name: ReorderName::Auto,
             label: "blocks",
@@ -486,7 +460,6 @@ mod tests {
                 sums,
                 row_bytes: 128,
             },
-            edge_map: false,
         };
         apply(ordering, &card(cache, None)).0
     }
@@ -500,13 +473,12 @@ mod tests {
             ReorderName::Louvain,
             ReorderName::LabelPropagation,
         ];
-        for (name, edge_map) in names.into_iter().zip([false, true, true]) {
+        for name in names {
             let ordering = Ordering {
                 name,
                 label: "blocks",
                 graph: &graph,
                 gathering: payback(1).gathering,
-                edge_map,
             };
             let no_card = Device {
                 multiprocessors: None,
@@ -522,10 +494,9 @@ mod tests {
                 let (ordered, adjacency) = apply(ordering, &device);
                 assert!(ordered.line.contains(place), "{}", ordered.line);
                 assert_eq!(adjacency.is_some(), place == there);
-                let renamed = ordered.renamed.expect("another order");
-                assert_eq!(renamed.old_of_new.is_some(), edge_map && place == there);
-                let host = graph.permuted(renamed.order.new_of_old()).expect("names");
-                assert_eq!(renamed.graph.csr(), host.csr());
+                let (renamed, order) = ordered.what.expect("another order");
+                let host = graph.permuted(order.new_of_old()).expect("names");
+                assert_eq!(renamed.csr(), host.csr());
             }
         }
     }
@@ -533,9 +504,9 @@ mod tests {
     #[test]
     fn auto_takes_an_order_where_it_pays() {
         let taken = auto(600 * 128, 10_000);
-        let renamed = taken.renamed.expect("another order");
-        assert_eq!(renamed.graph.vertices(), renamed.order.new_of_old().len());
-        let share = cached_share(&renamed.graph, None, 600);
+        let (renamed, order) = taken.what.expect("another order");
+        assert_eq!(renamed.vertices(), order.new_of_old().len());
+        let share = cached_share(&renamed, None, 600);
         assert!(share > 0.75, "{share}");
         let told = format!("{:.0} % of the rows that are gathered", 100.0 * share);
         assert!(taken.line.contains(&told), "{} for {}", taken.line, told);
@@ -546,14 +517,14 @@ mod tests {
         );
 
         let few = auto(600 * 128, 3);
-        assert!(few.renamed.is_none());
+        assert!(few.what.is_none());
         assert!(
             few.line.starts_with("blocks: left in its order"),
             "{}",
             few.line
         );
         let fits = auto(6_000 * 128, 1_000_000);
-        assert!(fits.renamed.is_none());
+        assert!(fits.what.is_none());
         assert!(
             fits.line.contains("an order can save 0.0 s at most"),
             "{}",

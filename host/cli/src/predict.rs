@@ -195,10 +195,8 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             label: &dataset.name,
             graph: &dataset.graph,
             gathering: gathering(&checkpoint, &dataset),
-            edge_map: dataset.edge_weights.is_some() || dataset.edge_features.is_some(),
         };
-        let found = device::open(args.device.into(), ordering)??
-            .carry(|order, graph, edges| dataset.reordered_as(order, graph, edges))?;
+        let found = ordering.apply_on(args.device.into(), |order| dataset.reordered(order))?;
         reordering = Some(found.line);
         reordered = found.what;
         dataset

@@ -108,10 +108,8 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             label: &dataset.name,
             graph: &dataset.graph,
             gathering: gathering(args, &dataset)?,
-            edge_map: dataset.edge_weights.is_some() || dataset.edge_features.is_some(),
         };
-        let reordered = device::open(args.device.into(), ordering)??
-            .carry(|order, graph, edges| dataset.reordered_as(order, graph, edges))?;
+        let reordered = ordering.apply_on(args.device.into(), |order| dataset.reordered(order))?;
         reordering = Some(reordered.line);
         if let Some((reordered, _)) = reordered.what {
             dataset = reordered;

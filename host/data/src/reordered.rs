@@ -14,46 +14,6 @@ impl Dataset {
     /// [`DataProblem::Graph`] where `order` is of another number of vertices, [`DataProblem::OutOfMemory`], [`DataProblem::ManyGraphs`] where the
     /// dataset is many graphs.
     pub fn reordered(&self, order: &Permutation) -> Result<Self, DataError> {
-        self.reordered_by(order, || {
-            let graph = self.graph.permuted(order.new_of_old());
-            let graph = graph.map_err(|error| DataProblem::graph("order", error))?;
-            Ok((graph, None))
-        })
-    }
-
-    /// [`Dataset::reordered`] of a graph that has been renamed already, [`Graph::permuted`] or what has the same bits. `old_of_new` is which
-    /// edge each of its edges was, edges between the same vertices in their order; `None` where nobody has looked.
-    ///
-    /// # Errors
-    /// Those of [`Dataset::reordered`]; [`DataProblem::Part`] where `graph` or `old_of_new` has not as many vertices or edges.
-    pub fn reordered_as(
-        &self,
-        order: &Permutation,
-        graph: Graph,
-        old_of_new: Option<Vec<u32>>,
-    ) -> Result<Self, DataError> {
-        self.reordered_by(order, || {
-            let (vertices, edges) = (self.graph.vertices(), self.graph.edges());
-            let fits = order.new_of_old().len() == vertices
-                && (graph.vertices(), graph.edges()) == (vertices, edges)
-                && (old_of_new.iter())
-                    .all(|map| map.len() == edges && map.iter().all(|&e| (e as usize) < edges));
-            if !fits {
-                let reason = format!(
-                    "it is of another graph than one of {vertices} vertices and {edges} edges"
-                );
-                return Err(DataProblem::part("order", reason));
-            }
-            Ok((graph, old_of_new))
-        })
-    }
-
-    /// A dataset with the graph and the map of edges that `rename` gives, which is asked where a dataset can have another order.
-    fn reordered_by(
-        &self,
-        order: &Permutation,
-        rename: impl FnOnce() -> Result<(Graph, Option<Vec<u32>>), DataProblem>,
-    ) -> Result<Self, DataError> {
         let refuse = |problem| DataError::new(&self.name, problem);
         if let Some(graphs) = &self.graphs {
             return Err(refuse(DataProblem::ManyGraphs {
@@ -67,13 +27,11 @@ impl Dataset {
                 reason: reason.into(),
             }));
         }
-        let (graph, old_of_new) = rename().map_err(refuse)?;
+        let permuted = self.graph.permuted(order.new_of_old());
+        let graph = permuted.map_err(|error| refuse(DataProblem::graph("order", error)))?;
         let (mut edge_weights, mut edge_features) = (None, None);
         if self.edge_weights.is_some() || self.edge_features.is_some() {
-            let old_of_new = match old_of_new {
-                Some(old_of_new) => old_of_new,
-                None => renamed_edges(&self.graph, &graph, order).map_err(refuse)?,
-            };
+            let old_of_new = renamed_edges(&self.graph, &graph, order).map_err(refuse)?;
             if let Some(weights) = &self.edge_weights {
                 let weights = gathered("edge weights", weights, 1, &old_of_new);
                 edge_weights = Some(weights.map_err(refuse)?);
@@ -227,46 +185,6 @@ mod tests {
                     old.class_labels().expect("classes")
                 );
             }
-        }
-    }
-
-    #[test]
-    fn what_is_renamed_elsewhere_is_taken_as_it_is() {
-        let old = dataset(sparse());
-        let order = by_degree(&old.graph);
-        let new = old.reordered(&order).expect("an order of its vertices");
-        let graph = || old.graph.permuted(order.new_of_old()).expect("names");
-        let map = renamed_edges(&old.graph, &graph(), &order).expect("room");
-        let parts = |of: &Dataset| {
-            let features = of.edge_features.as_ref().expect("features");
-            let weights = of.edge_weights.clone().expect("weights");
-            (of.graph.csr().clone(), weights, features.values().to_vec())
-        };
-        for map in [Some(map.clone()), None] {
-            let same = old.reordered_as(&order, graph(), map).expect("it fits");
-            assert_eq!(parts(&same), parts(&new));
-        }
-        // The map is followed, not looked for again.
-        let mut other = map.clone();
-        other.swap(0, 6);
-        let swapped = old
-            .reordered_as(&order, graph(), Some(other))
-            .expect("it fits");
-        let mut weights = parts(&new).1;
-        weights.swap(0, 6);
-        assert_eq!(parts(&swapped).1, weights);
-
-        let two = Graph::from_edges(2, &[0], &[1]).expect("a legal graph");
-        let mut outside = map.clone();
-        outside[3] = 7;
-        for (graph, map) in [
-            (two, None),
-            (graph(), Some(map[1..].to_vec())),
-            (graph(), Some(outside)),
-        ] {
-            let refused = old.reordered_as(&order, graph, map);
-            let error = refused.expect_err("of another graph").to_string();
-            assert!(error.contains("of 4 vertices and 7 edges"), "{error}");
         }
     }
 

@@ -155,7 +155,8 @@ impl<B: Backend, E: Element> GcnLayer<B, E> {
             ops::activate_backward(backend, &scale_rows, None, Some(row_scale), d)?;
         }
         let d = dy.matrix();
-        let mut product = at.pool.take(backend, (x.rows(), d.columns()))?;
+        // Where that of the forward pass was.
+        let mut product = at.take_sent(x.rows(), d.columns())?;
         self.aggregation
             .backward(at, scaled, plain, d, &mut product)?;
         // Ranks exchange the one gradient while the other is computed.

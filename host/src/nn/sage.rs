@@ -116,7 +116,8 @@ impl<B: Backend, E: Element> SageLayer<B, E> {
             at.give(product);
             return Ok(());
         }
-        let mut heard = at.pool.take(backend, (x.rows(), d.columns()))?;
+        // Where the product of the forward pass was.
+        let mut heard = at.take_sent(x.rows(), d.columns())?;
         self.aggregation.backward(at, false, sum, d, &mut heard)?;
         dx.two_products(at, [(&heard, neighbours), (d, itself)])?;
         x.weight_gradient(backend, &heard, gradient)?;

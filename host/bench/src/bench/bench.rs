@@ -56,15 +56,12 @@ impl<O: Operator> Task for Bench<'_, '_, O> {
                 label: self.label,
                 graph: self.graph,
                 gathering: self.gathering(),
-                edge_map: false,
             };
             let (ordered, renamed) = ordering.apply(device)?;
             self.table.say(&ordered.line);
-            (reordered, on_device) = (ordered.renamed, renamed);
+            (reordered, on_device) = (ordered.what, renamed);
         }
-        let graph = reordered
-            .as_ref()
-            .map_or(self.graph, |renamed| &renamed.graph);
+        let graph = reordered.as_ref().map_or(self.graph, |(graph, _)| graph);
         let mut bench = Bench::<O> {
             common: self.common,
             policies: self.policies,
