@@ -95,6 +95,8 @@ pub fn products_are_written_apart<B: Backend>(backend: &B, scale: Scale) {
             ops::matmul(backend, form, &x, &weight, &plain, &mut product).expect("legal operands");
             let mut y = Matrix::zeros(backend, rows, columns, KIND).expect("room");
             ops::spmm(backend, &a, &Spmm::default(), &product, &mut y).expect("legal operands");
+            // And back, from close rows to those.
+            ops::spmm(backend, &a, &Spmm::default(), &y, &mut product).expect("legal operands");
             [product, y].map(|all| all.to_padded(backend).expect("no failure before"))
         };
         let close = Matrix::uninit(backend, rows, columns, KIND).expect("room");

@@ -19,7 +19,7 @@ pub trait Loops: Sized {
         cpu: &Cpu,
         operands: &Operands<'_, Self>,
         policy: SpmmPolicy,
-        features: usize,
+        shape: (usize, usize),
         y: &mut [Self],
     );
     /// Runs [`Dots`] with the instructions of `cpu`.
@@ -41,10 +41,10 @@ macro_rules! compiled_here {
                 cpu: &Cpu,
                 operands: &Operands<'_, Self>,
                 policy: SpmmPolicy,
-                features: usize,
+                shape: (usize, usize),
                 y: &mut [Self],
             ) {
-                sum_rows(cpu, operands, policy, features, y);
+                sum_rows(cpu, operands, policy, shape, y);
             }
 
             fn dots(cpu: &Cpu, dots: Dots<'_, Self>) {

@@ -34,7 +34,7 @@ use crate::backend::cpu::view::{read, read_matrix, with_edges};
 use crate::backend::cpu::{Cpu, Instructions, Reading};
 use crate::error::Error;
 use crate::ops::{Checked, QuantizedMatrix};
-use crate::tensor::{Element, Matrix, Precision};
+use crate::tensor::{Element, Matrix, Precision, padded};
 use halfgnn_contract::attention::{leaky_relu_derivative, weight};
 use halfgnn_contract::spmm::EDGES_PER_WARP;
 use halfgnn_graph::parallel;
@@ -128,10 +128,11 @@ impl Cpu {
                 scale: 1.0,
                 aggregation: Aggregation::Sum,
                 x,
-                stride: y.stride(),
+                width: padded::<E>(columns),
                 epilogue: Epilogue::NONE,
             };
-            E::sum_rows(self, &operands, op.policy, columns, y.buffer.get_mut());
+            let shape = (columns, y.stride());
+            E::sum_rows(self, &operands, op.policy, shape, y.buffer.get_mut());
         }
         let Some(SoftmaxGradient { values, sums }) = op.softmax_gradient else {
             return;
@@ -212,7 +213,7 @@ impl<E: Element> Input<'_, E> {
     }
 }
 
-/// The operands of an SpMM but the output, which has rows of `stride` elements.
+/// The operands of an SpMM but the output, which has rows of `width` elements, padding included.
 pub struct Operands<'a, E> {
     pub(super) offsets: &'a [u64],
     pub(super) columns: &'a [u32],
@@ -223,7 +224,7 @@ pub struct Operands<'a, E> {
     pub(super) scale: f32,
     pub(super) aggregation: Aggregation,
     pub(super) x: Input<'a, E>,
-    pub(super) stride: usize,
+    pub(super) width: usize,
     pub(super) epilogue: Epilogue<'a, E>,
 }
 
@@ -328,7 +329,7 @@ impl Cpu {
             scale: op.scale,
             aggregation: op.aggregation,
             x,
-            stride: y.stride(),
+            width: padded::<E>(y.columns()),
             epilogue: Epilogue {
                 addend: op.epilogue.addend.map(|addend| {
                     let epsilon = addend.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
@@ -344,19 +345,20 @@ impl Cpu {
                 relu: op.epilogue.relu,
             },
         };
-        E::sum_rows(self, &operands, op.policy, y.columns(), y.buffer.get_mut());
+        let shape = (y.columns(), y.stride());
+        E::sum_rows(self, &operands, op.policy, shape, y.buffer.get_mut());
     }
 }
 
-/// Writes the product to `y`, whose rows are as far apart as those of `x`, and `features` long.
+/// Writes the product to `y`, whose rows are `features` long and `stride` apart.
 pub(crate) fn sum_rows<E: Element>(
     cpu: &Cpu,
     operands: &Operands<'_, E>,
     policy: SpmmPolicy,
-    features: usize,
+    (features, stride): (usize, usize),
     y: &mut [E],
 ) {
-    if operands.stride == 0 {
+    if operands.width == 0 {
         return;
     }
     let plan = Plan::of::<E>(policy);
@@ -372,12 +374,13 @@ pub(crate) fn sum_rows<E: Element>(
         shrinks: instructions.shrinks() && operands.are_worth_shrinking(),
         ..plan
     };
-    parallel::by_edges(operands.offsets, operands.stride, y, &|rows, y| {
+    parallel::by_edges(operands.offsets, stride, y, &|rows, y| {
         instructions.run(Rows {
             operands,
             plan,
             instructions,
             features,
+            stride,
             rows,
             y,
         });
@@ -499,6 +502,8 @@ struct Rows<'a, E> {
     plan: Plan,
     instructions: Instructions,
     features: usize,
+    /// Elements from one row of `y` to the next.
+    stride: usize,
     rows: Range<usize>,
     y: &'a mut [E],
 }
@@ -509,9 +514,10 @@ impl<E: Element> Rows<'_, E> {
         let Self {
             operands, features, ..
         } = self;
-        let stride = operands.stride;
-        let (mut room, mut merged) = (summation.room(operands), vec![0.0; stride]);
-        for (row, y) in self.rows.zip(self.y.chunks_exact_mut(stride)) {
+        let width = operands.width;
+        let (mut room, mut merged) = (summation.room(operands), vec![0.0; width]);
+        for (row, y) in self.rows.zip(self.y.chunks_exact_mut(self.stride)) {
+            let y = &mut y[..width];
             let edges = operands.offsets[row] as usize..operands.offsets[row + 1] as usize;
             let factor = operands.row_scale.map_or(1.0, |scale| scale[row]) * operands.scale;
             let whole = Chunk { row, edges, factor };
@@ -528,7 +534,7 @@ impl<E: Element> Rows<'_, E> {
                 }
                 summation.finish(operands, row, &mut room, &mut merged, y);
             }
-            if features < stride {
+            if features < width {
                 // Infinite factors and NaN weights reach zeros that are not elements.
                 y[features..].fill(E::zeroed());
             }

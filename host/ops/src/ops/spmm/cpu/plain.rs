@@ -26,9 +26,9 @@ impl<E: Element> Summation<E> for Plain {
 
     fn room(self, operands: &Operands<'_, E>) -> Room {
         Room {
-            input: vec![0.0; operands.stride],
-            batch: vec![0.0; operands.stride],
-            halves: vec![f16::ZERO; operands.stride],
+            input: vec![0.0; operands.width],
+            batch: vec![0.0; operands.width],
+            halves: vec![f16::ZERO; operands.width],
         }
     }
 
@@ -68,7 +68,7 @@ impl<E: Element> Summation<E> for Plain {
         merged: &mut [f32],
     ) {
         let Chunk { row, edges, factor } = chunk;
-        let width = operands.stride / operands.heads;
+        let width = operands.width / operands.heads;
         let plane = edge_plane(operands.columns.len());
         merged.fill(f32::NEG_INFINITY);
         for edge in edges {
@@ -104,7 +104,7 @@ impl<E: Element> Summation<E> for Plain {
             }
         }
         if let Some(addend) = &epilogue.addend {
-            let values = &addend.values[row * addend.stride..][..operands.stride];
+            let values = &addend.values[row * addend.stride..][..operands.width];
             widen(values, &mut room.input);
             let factor = addend.factor_of(row);
             for (sum, value) in merged.iter_mut().zip(&room.input) {
@@ -136,7 +136,7 @@ impl<E: Element> Operands<'_, E> {
         } = room;
         let column = self.columns[edge] as usize;
         self.x.row(column, input);
-        let width = self.stride / self.heads;
+        let width = self.width / self.heads;
         let plane = edge_plane(self.columns.len());
         let weight = |head| self.weights.of(edge, row, column, head, plane);
         if plan.scaling == Scaling::PreReduction {

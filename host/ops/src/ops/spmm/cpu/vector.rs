@@ -60,7 +60,7 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
         merged: &mut [f32],
     ) {
         let Chunk { row, edges, factor } = chunk;
-        let width = operands.stride / operands.heads;
+        let width = operands.width / operands.heads;
         let (x, stride) = operands.x.elements();
         merged.fill(f32::NEG_INFINITY);
         weights.resize(BATCH_EDGES, 0.0);
@@ -98,7 +98,7 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
             finish: Finish::new(operands, row, y),
             merged,
         };
-        sweep(self.0, 0, operands.stride, &mut finish);
+        sweep(self.0, 0, operands.width, &mut finish);
     }
 }
 
@@ -126,9 +126,9 @@ impl<L: Lanes> Vectors<L> {
         };
         if let Weights::Ones = operands.weights {
             if plan.shrinks && factor.abs() <= LARGEST_FACTOR {
-                sweep(self.0, 0, operands.stride, &mut ShrunkSums(PlainSums(sums)));
+                sweep(self.0, 0, operands.width, &mut ShrunkSums(PlainSums(sums)));
             } else {
-                sweep(self.0, 0, operands.stride, &mut PlainSums(sums));
+                sweep(self.0, 0, operands.width, &mut PlainSums(sums));
             }
             return;
         }
@@ -136,7 +136,7 @@ impl<L: Lanes> Vectors<L> {
             weights.resize(edges.len(), 0.0);
         }
         let mut sums = WeightedSums { sums, weights };
-        let width = operands.stride / operands.heads;
+        let width = operands.width / operands.heads;
         for head in 0..operands.heads {
             for start in edges.clone().step_by(BATCH_EDGES) {
                 let batch = start..edges.end.min(start + BATCH_EDGES);
@@ -244,7 +244,7 @@ impl<'a, E: Element> Finish<'a, E> {
         let epilogue = &operands.epilogue;
         Self {
             addend: epilogue.addend.as_ref().map(|addend| {
-                let values = &addend.values[row * addend.stride..][..operands.stride];
+                let values = &addend.values[row * addend.stride..][..operands.width];
                 (addend.factor_of(row), values)
             }),
             bias: epilogue.bias.as_deref(),
