@@ -3,6 +3,7 @@
 use crate::input::bits;
 use crate::reference::roundoff;
 use crate::task;
+use half::f16;
 use halfgnn::backend::Backend;
 use halfgnn::nn::{
     Aggregate, Appnp, Binary, ConvolutionConfig, Gat, GatV2, Gcnii, Gin, HiddenActivation,
@@ -22,6 +23,33 @@ pub fn roundings<E: Element>(layers: usize) -> f64 {
         Precision::Float => 2 * task::LONGEST_ROW,
     };
     (layers * of_layer) as f64
+}
+
+/// How far `values` are from `expected`, of the norm of those.
+pub fn relative_distance(values: &[f32], expected: &[f32]) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f32>| {
+        let squares: f64 = values.map(|value| f64::from(value).powi(2)).sum();
+        squares.sqrt()
+    };
+    let mut apart = values.iter().zip(expected).map(|(a, b)| a - b);
+    norm(&mut apart) / norm(&mut expected.iter().copied()).max(1e-9)
+}
+
+/// The losses of the first step and of one 60 steps later, in half and without dropout.
+pub fn first_and_last_loss<B: Backend>(backend: &B, model: ModelConfig) -> (f32, f32) {
+    let model = ModelConfig {
+        dropout: 0.0,
+        ..model
+    };
+    let objective = task::objective::<B, f16>(backend, model.norm());
+    let config = TrainConfig::new(Precision::Half);
+    let mut trainer = task::trainer(backend, &objective, model, config);
+    trainer.step().expect("a step");
+    let first = trainer.loss().expect("a loss");
+    for _ in 0..60 {
+        trainer.step().expect("a step");
+    }
+    (first, trainer.loss().expect("a loss"))
 }
 
 /// Three layers of a model.

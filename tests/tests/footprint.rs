@@ -196,7 +196,6 @@ fn activations_of_8_bits_are_foretold_and_smaller() {
                 of.expect("a model").of(MemoryKind::Activations)
             };
             let (less, more) = (activations(&stored), activations(&plain));
-            println!("ACTIVATIONS {name} {layers} {less} {more}");
             // Half of each output between two layers at least.
             let saved = (graph.vertices() * hidden * (layers - 1)) as u64;
             assert!(

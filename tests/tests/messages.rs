@@ -8,7 +8,7 @@ use halfgnn::ops::{Accumulate, CodeFormat, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::TrainConfig;
 use halfgnn_tests::task::{self, CLASSES, VERTICES};
-use halfgnn_tests::training::models_of_messages;
+use halfgnn_tests::training::{first_and_last_loss, models_of_messages, relative_distance};
 
 /// Gradients of the first step, all parameters one after the other.
 fn gradients<E: Element>(model: &ModelConfig) -> Vec<Vec<f32>> {
@@ -27,13 +27,6 @@ fn read_gradients<E: Element>(cpu: &Cpu, model: &impl Model<Cpu, E>) -> Vec<Vec<
         .collect()
 }
 
-fn norm(values: impl Iterator<Item = f32>) -> f64 {
-    values
-        .map(|value| f64::from(value).powi(2))
-        .sum::<f64>()
-        .sqrt()
-}
-
 /// Codes are near the numbers that they stand for, and no others: gradients are those of the model without them up to a few steps of
 /// codes, and not to their last bit. Of models without a batch normalisation, which leaves of a random network's gradients little but
 /// the differences.
@@ -48,8 +41,7 @@ fn gradients_are_those_of_messages_as_they_are() {
             gradients::<E>(model).concat(),
             gradients::<E>(&plain).concat(),
         );
-        let apart =
-            norm(codes.iter().zip(&plain).map(|(a, b)| a - b)) / norm(plain.iter().copied());
+        let apart = relative_distance(&codes, &plain);
         println!(
             "APART {name} {:?} {} {apart:.4}",
             model.messages,
@@ -83,18 +75,9 @@ fn training_comes_as_far_as_with_messages_as_they_are() {
         let losses = |messages| {
             let model = ModelConfig {
                 messages,
-                dropout: 0.0,
                 ..model.clone()
             };
-            let objective = task::objective::<Cpu, f16>(&cpu, model.norm());
-            let config = TrainConfig::new(Precision::Half);
-            let mut trainer = task::trainer(&cpu, &objective, model, config);
-            trainer.step().expect("a step");
-            let first = trainer.loss().expect("a loss");
-            for _ in 0..60 {
-                trainer.step().expect("a step");
-            }
-            (first, trainer.loss().expect("a loss"))
+            first_and_last_loss(&cpu, model)
         };
         let ((_, codes), (first, plain)) = (losses(model.messages), losses(None));
         println!("LOSS {name} {:?} {first} {plain} {codes}", model.messages);

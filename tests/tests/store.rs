@@ -6,7 +6,7 @@ use halfgnn::nn::{HiddenActivation, HiddenNorm, Model, ModelConfig, Network, Sto
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::TrainConfig;
 use halfgnn_tests::task;
-use halfgnn_tests::training::models_of_store;
+use halfgnn_tests::training::{first_and_last_loss, models_of_store, relative_distance};
 
 /// Logits and the gradients of all parameters, by name, of the second step, on weights that the first leaves as they are.
 fn step<E: Element>(model: &ModelConfig) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
@@ -33,13 +33,6 @@ fn without_store(model: &ModelConfig) -> ModelConfig {
     }
 }
 
-fn norm(values: impl Iterator<Item = f32>) -> f64 {
-    values
-        .map(|value| f64::from(value).powi(2))
-        .sum::<f64>()
-        .sqrt()
-}
-
 /// The forward pass is not touched. Gradients that go on from layer to layer are the same as well, since codes tell exactly what a ReLU and
 /// a dropout let through; what is made of the codes are gradients of weights, and those are near. A GIN's normalisation is computed from
 /// codes too.
@@ -56,9 +49,7 @@ fn gradients_of_weights_alone_are_of_codes() {
                 assert_eq!(codes, plain, "{name}: {parameter} in {}", E::PRECISION);
             }
             changed += usize::from(codes != plain);
-            let apart = norm(codes.iter().zip(plain).map(|(a, b)| a - b));
-            let apart = apart / norm(plain.iter().copied()).max(1e-9);
-            println!("APART {name} {parameter} {} {apart:.5}", E::PRECISION);
+            let apart = relative_distance(codes, plain);
             assert!(
                 apart < bound,
                 "{name}: {parameter} in {} is {apart} away",
@@ -85,24 +76,8 @@ fn gradients_of_weights_alone_are_of_codes() {
 fn training_comes_as_far() {
     let cpu = Cpu::new();
     for (name, model) in models_of_store() {
-        let model = ModelConfig {
-            dropout: 0.0,
-            ..model
-        };
-        let losses = |model: ModelConfig| {
-            let objective = task::objective::<Cpu, f16>(&cpu, model.norm());
-            let config = TrainConfig::new(Precision::Half);
-            let mut trainer = task::trainer(&cpu, &objective, model, config);
-            trainer.step().expect("a step");
-            let first = trainer.loss().expect("a loss");
-            for _ in 0..60 {
-                trainer.step().expect("a step");
-            }
-            (first, trainer.loss().expect("a loss"))
-        };
-        let (first, plain) = losses(without_store(&model));
-        let (_, codes) = losses(model);
-        println!("LOSS {name} {first} {plain} {codes}");
+        let (first, plain) = first_and_last_loss(&cpu, without_store(&model));
+        let (_, codes) = first_and_last_loss(&cpu, model);
         assert!(
             codes - plain < 0.1 * (first - plain),
             "{name}: {codes}, and {plain} without"
