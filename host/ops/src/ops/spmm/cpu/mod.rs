@@ -234,8 +234,10 @@ impl<E: Element> Operands<'_, E> {
         let Input::Elements { elements, stride } = self.x else {
             return false;
         };
-        let is_half = E::PRECISION == Precision::Half && matches!(self.weights, Weights::Ones);
-        if !is_half || elements.len() > self.columns.len() / EDGES_A_ROW * stride {
+        let is_sum_of_halves = E::PRECISION == Precision::Half
+            && self.aggregation != Aggregation::Max
+            && matches!(self.weights, Weights::Ones);
+        if !is_sum_of_halves || elements.len() > self.columns.len() / EDGES_A_ROW * stride {
             return false;
         }
         let halves: &[u16] = bytemuck::cast_slice(elements);
