@@ -99,7 +99,10 @@ impl Ordering<'_> {
         };
         let start = Instant::now();
         let renamed = apply(&order).map_err(Into::into)?;
-        let line = format!("{told} renamed after another {}", seconds_since(start));
+        let line = format!(
+            "{told} renamed after another {}",
+            in_seconds(start.elapsed())
+        );
         Ok(Reordered {
             what: Some((renamed, order)),
             line,
@@ -120,9 +123,9 @@ impl Ordering<'_> {
         };
         if let Some(on_device) = self.rename_on(device, rows, &order)? {
             let line = format!(
-                "{told} renamed on the device after another {:.2} s, copied to the host after another {:.2} s",
-                on_device.renaming.as_secs_f64(),
-                on_device.copying.as_secs_f64()
+                "{told} renamed on the device after another {}, copied to the host after another {}",
+                in_seconds(on_device.renaming),
+                in_seconds(on_device.copying)
             );
             let what = Some((on_device.graph, order));
             return Ok((Reordered { what, line }, Some(on_device.adjacency)));
@@ -131,7 +134,7 @@ impl Ordering<'_> {
         let graph = self.graph.permuted(order.new_of_old())?;
         let line = format!(
             "{told} renamed on the host after another {}",
-            seconds_since(start)
+            in_seconds(start.elapsed())
         );
         let what = Some((graph, order));
         Ok((Reordered { what, line }, None))
@@ -294,16 +297,16 @@ pub struct Found {
 impl Found {
     /// What was found, where `label` was to have an order, and in what time.
     fn told(&self, label: &str) -> String {
-        let (what, took) = (&self.what, self.took.as_secs_f64());
+        let (what, took) = (&self.what, in_seconds(self.took));
         match self.order {
-            Some(_) => format!("{label}: in the order of {what} after {took:.2} s,"),
-            None => format!("{label}: left in its order after {took:.2} s: {what}"),
+            Some(_) => format!("{label}: in the order of {what} after {took},"),
+            None => format!("{label}: left in its order after {took}: {what}"),
         }
     }
 }
 
-fn seconds_since(start: Instant) -> String {
-    format!("{:.2} s", start.elapsed().as_secs_f64())
+fn in_seconds(time: Duration) -> String {
+    format!("{:.2} s", time.as_secs_f64())
 }
 
 /// A graph that a device has renamed.

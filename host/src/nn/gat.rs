@@ -21,9 +21,9 @@ use super::{
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::ops::QuantizedMatrix;
 use crate::ops::{
-    self, Attention, AttentionBackward, AttentionForward, EdgeBiases, Epilogue, Form, SpmmPolicy,
+    self, Attention, AttentionBackward, AttentionForward, EdgeBiases, Epilogue, Form,
+    QuantizedMatrix, SpmmPolicy,
 };
 use crate::tensor::{Array, Element, Matrix, padded};
 use serde::{Deserialize, Serialize};

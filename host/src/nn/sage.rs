@@ -12,8 +12,7 @@ use super::{
 };
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::QuantizedMatrix;
-use crate::ops::{self, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
+use crate::ops::{self, Combine, Epilogue, Form, QuantizedMatrix, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 

@@ -191,7 +191,7 @@ fn is_by_devices(group: Option<&Group>) -> bool {
 }
 
 /// Refuses messages and activations of 8 bits of batches that are dealt out: a rank that has no vertex of one would have no scales to tell.
-fn expect_no_messages<B: Backend, E: Element>(model: &impl Model<B, E>) -> Result<(), Error> {
+fn expect_no_codes<B: Backend, E: Element>(model: &impl Model<B, E>) -> Result<(), Error> {
     if model.watched().is_empty() {
         return Ok(());
     }
@@ -283,7 +283,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// are those of the first, so all decide alike. All have the same bits after each step.
     ///
     /// # Errors
-    /// Those of [`Trainer::new`]; [`Error::Unsupported`] of messages of 8 bits of batches that are dealt out.
+    /// Those of [`Trainer::new`]; [`Error::Unsupported`] of messages or activations of 8 bits of batches that are dealt out.
     pub fn sampled(
         backend: &B,
         batches: Batches<B, E>,
@@ -293,7 +293,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     ) -> Result<Self, Error> {
         let together = batches.group().cloned();
         if together.is_some() {
-            expect_no_messages(&model)?;
+            expect_no_codes(&model)?;
         }
         // What goes through the host cannot be replayed; and what is drawn ahead of features on disk gives memory back beside a
         // recording.
