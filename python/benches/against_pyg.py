@@ -1,6 +1,8 @@
 """PyG's own models on a card, before and after ``halfgnn.nn.replace``: milliseconds a training step, and peaks of memory.
 
     python python/benches/against_pyg.py                     # reddit-like: 232,965 vertices, 114.6 M edges, 602 features
+    python python/benches/against_pyg.py --vertices 2449029 --edges 123718280 --features 100 --classes 47     # products-like
+    python python/benches/against_pyg.py --edges 20000000 --only GAT         # what PyG's GAT has memory for
     python python/benches/against_pyg.py --calls             # microseconds of the host a call instead
 
 Edges are uniformly random and in both directions. A step is a forward and a backward pass and Adam's (fused); two steps are not timed.
@@ -64,7 +66,7 @@ def measure(label: str, model: torch.nn.Module, x: torch.Tensor, adjacency: obje
     print(f"  {label:34} {taken}, peak {peak / 2**30:.2f} GiB, before {before / 2**30:.2f}", flush=True)
 
 
-def models(vertices: int, edges: int, features: int, classes: int) -> None:
+def models(vertices: int, edges: int, features: int, classes: int, only: str) -> None:
     torch.manual_seed(0)
     index = torch.randint(0, vertices, (2, edges // 2), device="cuda")
     index = torch.cat([index, index.flip(0)], 1)
@@ -80,6 +82,8 @@ def models(vertices: int, edges: int, features: int, classes: int) -> None:
         "GraphSAGE": lambda: GraphSAGE(features, 64, 2, classes),
     }
     for name, make in kinds.items():
+        if not name.startswith(only):
+            continue
         print(name)
         torch.manual_seed(1)
         theirs = make().cuda()
@@ -131,11 +135,12 @@ def main() -> None:
     parser.add_argument("--calls", action="store_true", help="microseconds of the host a call")
     for name, default in (("vertices", 232_965), ("edges", 114_615_892), ("features", 602), ("classes", 41)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--only", default="", choices=("GCN", "GAT", "GIN", "GraphSAGE"), help="one model")
     options = parser.parse_args()
     if options.calls:
         calls()
     else:
-        models(options.vertices, options.edges, options.features, options.classes)
+        models(options.vertices, options.edges, options.features, options.classes, options.only)
 
 
 if __name__ == "__main__":

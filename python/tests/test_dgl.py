@@ -61,6 +61,11 @@ def test_gin_conv():
     assert set(layer.state_dict()) == {"eps", "apply_func.weight", "apply_func.bias"}
     expected = layer.apply_func(1.5 * x + dense(graph) @ x)
     assert torch.allclose(layer(graph, x), expected, atol=1e-5)
+    # What makes rows wider comes after the sum, and so does what is no product.
+    for network in (torch.nn.Linear(IN, 2 * IN), torch.nn.Tanh(), None):
+        layer = dgl.GINConv(network, init_eps=0.5)
+        total = 1.5 * x + dense(graph) @ x
+        assert torch.allclose(layer(graph, x), total if network is None else network(total), atol=1e-5)
 
 
 def test_gat_conv():

@@ -124,6 +124,56 @@ def in_half(theirs, ours, x, index, of_gradients=5e-3):
     assert_close(got[1:], expected[1:], of_gradients)
 
 
+def networks():
+    """Networks of a GIN, by what they begin with, and how wide the rows are that are summed up."""
+    of = pytest.importorskip("torch_geometric.nn.models")
+    linear = torch.nn.Linear
+    return {
+        "a product": (linear(IN, OUT), OUT),
+        "a product without bias": (torch.nn.Sequential(pyg.Linear(IN, OUT, bias=False), torch.nn.ReLU()), OUT),
+        "a product that widens": (torch.nn.Sequential(linear(IN, 24), torch.nn.ReLU(), linear(24, OUT)), IN),
+        "something else": (torch.nn.Sequential(torch.nn.ReLU(), linear(IN, OUT)), IN),
+        "a network of its own": (torch.nn.Sequential(torch.nn.Sequential(linear(IN, OUT))), IN),
+        "PyG's, normalised": (of.MLP([IN, 8, OUT]), 8),
+        "PyG's, activated first": (of.MLP([IN, 8, 7, OUT], act="elu", act_first=True, norm="layer", plain_last=False), 8),
+        "PyG's, of one product": (of.MLP([IN, OUT], dropout=0.5), OUT),
+        "PyG's, plain": (of.MLP([IN, 8, OUT], act=None, norm=None, bias=[False, True]), 8),
+    }
+
+
+@pytest.mark.parametrize("aggr", ["add", "mean", "max"])
+@pytest.mark.parametrize("name", networks())
+def test_products_of_gin_go_first_where_they_make_rows_narrower(name, aggr, monkeypatch):
+    torch.manual_seed(2)
+    network, width = networks()[name]
+    theirs = pyg.GINConv(network, eps=0.3, train_eps=True, aggr=aggr).train()
+    ours = copy.deepcopy(theirs)
+    nn.replace(ours)
+    index, x = graph_and_features()
+    summed = []
+    spmm = halfgnn.spmm
+    monkeypatch.setattr(
+        "halfgnn.nn._convolutions.spmm", lambda graph, rows, **options: summed.append(rows.shape[1]) or spmm(graph, rows, **options)
+    )
+    torch.manual_seed(3)
+    expected = run(theirs, x, index)
+    torch.manual_seed(3)
+    assert_close(run(ours, x, index), expected, 1e-5)
+    assert summed == [IN if aggr == "max" else width]
+
+
+@pytest.mark.parametrize("of_product", [False, True])
+def test_who_listens_to_a_network_of_gin_hears_it(of_product):
+    theirs = pyg.GINConv(mlp().eval())
+    ours = copy.deepcopy(theirs)
+    nn.replace(ours)
+    index, x = graph_and_features()
+    heard = []
+    (ours.nn[0] if of_product else ours.nn).register_forward_hook(lambda module, given, out: heard.append(given[0]))
+    assert torch.allclose(ours(x, index), theirs(x, index), atol=1e-5)
+    assert [given.shape for given in heard] == [(N, IN)]
+
+
 @pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("gcn")])
 def test_edge_weights_and_their_gradients(name):
     theirs, ours = both(name)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
+from .._networks import isomorphism
 from ..graph import Graph
 from ..ops import gat_attention, spmm
 
@@ -200,9 +201,15 @@ class GINConv(nn.Module):
         first = feat[0] if isinstance(feat, tuple) else feat
         graph = _graph(graph, first.device)
         source, destination = _pair(graph, feat)
-        heard = spmm(graph, source, edge_weight, reduce=self._aggregator_type)  # type: ignore[arg-type]
-        out: Tensor = (1 + self.eps.to(heard.dtype)) * destination.to(heard.dtype) + heard
-        out = out if self.apply_func is None else self.apply_func(out)
+        reduce: Any = self._aggregator_type
+        out = isomorphism(
+            self.apply_func,
+            lambda rows, bias: spmm(graph, rows, edge_weight, reduce=reduce, bias=bias),
+            source,
+            destination,
+            self.eps,
+            linear=reduce != "max",
+        )
         return out if self.activation is None else self.activation(out)
 
 

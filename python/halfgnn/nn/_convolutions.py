@@ -9,6 +9,7 @@ import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
 
+from .._networks import LINEARS, isomorphism
 from ..graph import Graph
 from ..ops import gat_attention, gatv2_attention, scaled_spmm, spmm
 from ._common import fall_back, graph_of, refused, sizes, to_pyg
@@ -119,7 +120,7 @@ class SAGEConv(_Untemplated, pyg.SAGEConv):  # type: ignore[misc]
 
 
 class GINConv(_Untemplated, pyg.GINConv):  # type: ignore[misc]
-    """PyG's ``GINConv``."""
+    """PyG's ``GINConv``. Where ``nn`` begins with a product that makes rows narrower, it is done before they are summed up."""
 
     def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
         """As PyG's."""
@@ -131,11 +132,17 @@ class GINConv(_Untemplated, pyg.GINConv):  # type: ignore[misc]
             fall_back(self, reason)
             return super().forward(x, to_pyg(edge_index)[0], size)  # type: ignore[no-any-return]
         graph = _unweighted(self, graph_of(edge_index, sizes(pair, edge_index, size)))
-        out = spmm(graph, pair[0], reduce="sum" if self.aggr == "add" else self.aggr)
-        if pair[1] is not None:
-            own = pair[1].to(out.dtype)
-            out = out + (1 + self.eps.to(out.dtype)) * own
-        return self.nn(out)  # type: ignore[no-any-return]
+        reduce: Any = "sum" if self.aggr == "add" else self.aggr
+        return isomorphism(  # type: ignore[no-any-return]
+            self.nn,
+            lambda rows, bias: spmm(graph, rows, reduce=reduce, bias=bias),
+            pair[0],
+            pair[1],
+            self.eps,
+            linear=reduce != "max",
+            linears=(*LINEARS, pyg.Linear),
+            mlp=pyg.MLP,
+        )
 
 
 class GATConv(_Untemplated, pyg.GATConv):  # type: ignore[misc]

@@ -1,0 +1,102 @@
+"""Networks that begin with a product: it may be done before rows are summed up, where it makes them narrower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+#: Classes that are a product and a bias.
+LINEARS: tuple[type, ...] = (torch.nn.Linear,)
+
+
+def isomorphism(
+    network: Any,
+    sums: Callable[[Tensor, Tensor | None], Tensor],
+    source: Tensor,
+    own: Tensor | None,
+    eps: Tensor,
+    *,
+    linear: bool,
+    linears: tuple[type, ...] = LINEARS,
+    mlp: type | None = None,
+) -> Any:
+    """``network(sums(source, None) + (1 + eps)·own)``: what a GIN's layer computes.
+
+    Where ``sums`` is ``linear``, the product that the network begins with goes first if it makes rows narrower.
+
+    Args:
+        network: what is applied to each row; ``None`` for nothing.
+        sums: rows over neighbours, and a bias added to each of what comes out.
+        source: rows that are summed up.
+        own: rows of the destinations; ``None`` where nothing of them is added.
+        eps: one number.
+        linear: whether ``sums`` is a linear map, as a sum or a mean is.
+        linears: classes that are a product and a bias.
+        mlp: PyG's ``MLP``.
+    """
+    product = _first_product(network, linears, mlp) if linear and source.ndim == 2 else None
+    if product is None or product.weight.shape[0] >= source.shape[1]:
+        out = _with_own(sums(source, None), own, eps)
+        return out if network is None else network(out)
+    narrow = F.linear(source, product.weight)
+    if own is not None:
+        own = narrow if own is source else F.linear(own, product.weight)
+    return _after_first_product(network, _with_own(sums(narrow, product.bias), own, eps))
+
+
+def _with_own(heard: Tensor, own: Tensor | None, eps: Tensor) -> Tensor:
+    return heard if own is None else heard + (1 + eps.to(heard.dtype)) * own.to(heard.dtype)
+
+
+def _first_product(network: Any, linears: tuple[type, ...], mlp: type | None) -> Any | None:
+    """The product that a network begins with: itself, the first of a ``Sequential``, or the first of PyG's ``MLP``.
+
+    ``None`` of other networks, and where hooks would miss a call of the network or of the product.
+    """
+    kind = type(network)
+    if kind in linears:
+        product = network
+    elif kind is torch.nn.Sequential and len(network) > 0:
+        product = network[0]
+    elif mlp is not None and kind is mlp:
+        product = network.lins[0]
+    else:
+        return None
+    return None if type(product) not in linears or _is_heard(network) or _is_heard(product) else product
+
+
+def _after_first_product(network: Any, x: Tensor) -> Any:
+    """What a network of which :func:`_first_product` knows the product does with what that gives, bias included."""
+    if isinstance(network, torch.nn.Sequential):
+        for place, module in enumerate(network):
+            x = x if place == 0 else module(x)
+        return x
+    return _rest_of_mlp(network, x) if hasattr(network, "lins") else x
+
+
+def _is_heard(module: torch.nn.Module) -> bool:
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
+def _rest_of_mlp(mlp: Any, x: Tensor) -> Tensor:
+    """The forward pass of PyG's ``MLP`` behind its first product, of rows of one graph."""
+    for layer, norm in enumerate(mlp.norms):
+        if layer > 0:
+            x = mlp.lins[layer](x)
+        if mlp.act is not None and mlp.act_first:
+            x = mlp.act(x)
+        x = norm(x)
+        if mlp.act is not None and not mlp.act_first:
+            x = mlp.act(x)
+        x = F.dropout(x, p=mlp.dropout[layer], training=mlp.training)
+    if mlp.plain_last:
+        if len(mlp.norms) > 0:
+            x = mlp.lins[-1](x)
+        x = F.dropout(x, p=mlp.dropout[-1], training=mlp.training)
+    return x
