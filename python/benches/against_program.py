@@ -14,63 +14,42 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import time
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch_geometric.nn.models import GAT
 
 import halfgnn
 from halfgnn import Graph
+from workload import add_sizes, milliseconds, random_data, training
 
 HIDDEN, LAYERS = 64, 3
 
 
-def milliseconds(run: Callable[[], object], count: int) -> float:
-    """The least of three means, since the machine does other things as well."""
-    taken = []
-    for _ in range(3):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(count):
-            run()
-        torch.cuda.synchronize()
-        taken.append((time.perf_counter() - start) / count * 1e3)
-    return min(taken)
+def least(run: Callable[[], object]) -> float:
+    """The least of three means of ten runs, since the machine does other things as well."""
+    return min(milliseconds(run, 10) for _ in range(3))
 
 
 def layers_beside_trainer(vertices: int, edges: int, features: int, classes: int) -> None:
-    torch.manual_seed(0)
-    index = torch.randint(0, vertices, (2, edges // 2), device="cuda")
-    index = torch.cat([index, index.flip(0)], 1)
-    x, y = torch.randn(vertices, features, device="cuda"), torch.randint(0, classes, (vertices,), device="cuda")
+    index, x, y = random_data(vertices, edges, features, classes)
     graph = Graph(index, vertices).prepare()
     graph._looped()[0].prepare()
 
     model = GAT(features, HIDDEN, LAYERS, classes, heads=1).cuda()
     halfgnn.nn.replace(model)
-    optimizer = torch.optim.Adam(model.parameters(), 1e-2, fused=True, capturable=True)
-    scaler = torch.amp.GradScaler("cuda")
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype=torch.float16, cache_enabled=False):
-            out = model(x, graph)
-        scaler.scale(F.cross_entropy(out.float(), y)).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    step = training(model, x, graph, y, True, capturable=True)
 
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         step(), step()
     torch.cuda.current_stream().wait_stream(stream)
-    launched = milliseconds(step, 10)
+    launched = least(step)
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured):
         step()
-    replayed = milliseconds(captured.replay, 10)
-    del captured, model, optimizer
+    replayed = least(captured.replay)
+    del captured, step, model
     torch.cuda.empty_cache()
 
     # One vertex each to validate and to test on: the step learns from all others.
@@ -84,7 +63,7 @@ def layers_beside_trainer(vertices: int, edges: int, features: int, classes: int
         data, "gat", hidden=HIDDEN, layers=LAYERS, dropout=0.0, attention_dropout=0.0, activation="relu", device="cuda"
     )
     trainer.step(), trainer.step()
-    whole = milliseconds(trainer.step, 10)
+    whole = least(trainer.step)
     print(f"GAT's layers, step launched   {launched:8.2f} ms, {launched / whole:.3f} of Trainer's")
     print(f"GAT's layers, step captured   {replayed:8.2f} ms, {replayed / whole:.3f}")
     print(f"Trainer                       {whole:8.2f} ms", flush=True)
@@ -103,8 +82,7 @@ def trainer_beside_program(program: str, dataset: str, model: str, epochs: int) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("vertices", 232_965), ("edges", 114_615_892), ("features", 602), ("classes", 41)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+    add_sizes(parser)
     parser.add_argument("--program", help="the program halfgnn, of the same version")
     parser.add_argument("--dataset", default="reddit-like:1", help="what Trainer and the program train on")
     options = parser.parse_args()

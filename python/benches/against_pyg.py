@@ -1,7 +1,7 @@
 """PyG's own models on a card, before and after ``halfgnn.nn.replace``: milliseconds a training step, and peaks of memory.
 
     python python/benches/against_pyg.py                     # reddit-like: 232,965 vertices, 114.6 M edges, 602 features
-    python python/benches/against_pyg.py --vertices 2449029 --edges 123718280 --features 100 --classes 47     # products-like
+    python python/benches/against_pyg.py --vertices 2449029 --edges 123718280 --features 100 --classes 47     # of products' size
     python python/benches/against_pyg.py --edges 20000000 --only GAT         # what PyG's GAT has memory for
     python python/benches/against_pyg.py --calls             # microseconds of the host a call instead
 
@@ -15,40 +15,13 @@ import argparse
 import copy
 import gc
 import time
-from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE
 
 import halfgnn
 from halfgnn import Graph
-
-
-def milliseconds(run: Callable[[], object], count: int) -> float:
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(count):
-        run()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start) / count * 1e3
-
-
-def training(model: torch.nn.Module, x: torch.Tensor, adjacency: object, y: torch.Tensor, half: bool) -> Callable[[], float]:
-    optimizer = torch.optim.Adam(model.parameters(), 1e-2, fused=True)
-    scaler = torch.amp.GradScaler("cuda", enabled=half)
-
-    def step() -> torch.Tensor:
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype=torch.float16, enabled=half):
-            out = model(x, adjacency)
-        loss = F.cross_entropy(out.float(), y)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        return loss.detach()
-
-    return step
+from workload import add_sizes, milliseconds, random_data, training
 
 
 def measure(label: str, model: torch.nn.Module, x: torch.Tensor, adjacency: object, y: torch.Tensor, half: bool, count: int) -> None:
@@ -67,10 +40,7 @@ def measure(label: str, model: torch.nn.Module, x: torch.Tensor, adjacency: obje
 
 
 def models(vertices: int, edges: int, features: int, classes: int, only: str) -> None:
-    torch.manual_seed(0)
-    index = torch.randint(0, vertices, (2, edges // 2), device="cuda")
-    index = torch.cat([index, index.flip(0)], 1)
-    x, y = torch.randn(vertices, features, device="cuda"), torch.randint(0, classes, (vertices,), device="cuda")
+    index, x, y = random_data(vertices, edges, features, classes)
     graph = Graph(index, vertices).prepare()
     graph._looped()[0].prepare()
     ones = torch.ones(index.shape[1], device="cuda")
@@ -133,8 +103,7 @@ def calls() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", action="store_true", help="microseconds of the host a call")
-    for name, default in (("vertices", 232_965), ("edges", 114_615_892), ("features", 602), ("classes", 41)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+    add_sizes(parser)
     parser.add_argument("--only", default="", choices=("GCN", "GAT", "GIN", "GraphSAGE"), help="one model")
     options = parser.parse_args()
     if options.calls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,50 +39,52 @@ def isomorphism(
         linears: classes that are a product and a bias.
         mlp: PyG's ``MLP``.
     """
-    product = _first_product(network, linears, mlp) if linear and source.ndim == 2 else None
-    if product is None or product.weight.shape[0] >= source.shape[1]:
+    begun = _first_product(network, linears, mlp) if linear and source.ndim == 2 else None
+    if begun is None or begun[0].weight.shape[0] >= source.shape[1]:
         out = _with_own(sums(source, None), own, eps)
         return out if network is None else network(out)
+    product, rest = begun
     narrow = F.linear(source, product.weight)
     if own is not None:
         own = narrow if own is source else F.linear(own, product.weight)
-    return _after_first_product(network, _with_own(sums(narrow, product.bias), own, eps))
+    return rest(_with_own(sums(narrow, product.bias), own, eps))
 
 
 def _with_own(heard: Tensor, own: Tensor | None, eps: Tensor) -> Tensor:
     return heard if own is None else heard + (1 + eps.to(heard.dtype)) * own.to(heard.dtype)
 
 
-def _first_product(network: Any, linears: tuple[type, ...], mlp: type | None) -> Any | None:
-    """The product that a network begins with: itself, the first of a ``Sequential``, or the first of PyG's ``MLP``.
+def _first_product(network: Any, linears: tuple[type, ...], mlp: type | None) -> tuple[Any, Callable[[Tensor], Any]] | None:
+    """The product that a network begins with, of itself, a ``Sequential`` or PyG's ``MLP``, and what is done with what that and its bias give.
 
     ``None`` of other networks, and where hooks would miss a call of the network or of the product.
     """
     kind = type(network)
     if kind in linears:
-        product = network
+        product, rest = network, _nothing
     elif kind is torch.nn.Sequential and len(network) > 0:
-        product = network[0]
+        product, rest = network[0], partial(_rest_of_sequential, network)
     elif mlp is not None and kind is mlp:
-        product = network.lins[0]
+        product, rest = network.lins[0], partial(_rest_of_mlp, network)
     else:
         return None
-    return None if type(product) not in linears or _is_heard(network) or _is_heard(product) else product
-
-
-def _after_first_product(network: Any, x: Tensor) -> Any:
-    """What a network of which :func:`_first_product` knows the product does with what that gives, bias included."""
-    if isinstance(network, torch.nn.Sequential):
-        for place, module in enumerate(network):
-            x = x if place == 0 else module(x)
-        return x
-    return _rest_of_mlp(network, x) if hasattr(network, "lins") else x
+    if type(product) not in linears or _is_heard(network) or _is_heard(product):
+        return None
+    return product, rest
 
 
 def _is_heard(module: torch.nn.Module) -> bool:
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)
+
+
+def _nothing(x: Tensor) -> Tensor:
+    return x
+
+
+def _rest_of_sequential(network: Any, x: Tensor) -> Any:
+    for module in list(network)[1:]:
+        x = module(x)
+    return x
 
 
 def _rest_of_mlp(mlp: Any, x: Tensor) -> Tensor:

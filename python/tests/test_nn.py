@@ -126,7 +126,6 @@ def in_half(theirs, ours, x, index, of_gradients=5e-3):
 
 def networks():
     """Networks of a GIN, by what they begin with, and how wide the rows are that are summed up."""
-    of = pytest.importorskip("torch_geometric.nn.models")
     linear = torch.nn.Linear
     return {
         "a product": (linear(IN, OUT), OUT),
@@ -134,10 +133,10 @@ def networks():
         "a product that widens": (torch.nn.Sequential(linear(IN, 24), torch.nn.ReLU(), linear(24, OUT)), IN),
         "something else": (torch.nn.Sequential(torch.nn.ReLU(), linear(IN, OUT)), IN),
         "a network of its own": (torch.nn.Sequential(torch.nn.Sequential(linear(IN, OUT))), IN),
-        "PyG's, normalised": (of.MLP([IN, 8, OUT]), 8),
-        "PyG's, activated first": (of.MLP([IN, 8, 7, OUT], act="elu", act_first=True, norm="layer", plain_last=False), 8),
-        "PyG's, of one product": (of.MLP([IN, OUT], dropout=0.5), OUT),
-        "PyG's, plain": (of.MLP([IN, 8, OUT], act=None, norm=None, bias=[False, True]), 8),
+        "PyG's, normalised": (pyg.MLP([IN, 8, OUT]), 8),
+        "PyG's, activated first": (pyg.MLP([IN, 8, 7, OUT], act="elu", act_first=True, norm="layer", plain_last=False), 8),
+        "PyG's, of one product": (pyg.MLP([IN, OUT], dropout=0.5), OUT),
+        "PyG's, plain": (pyg.MLP([IN, 8, OUT], act=None, norm=None, bias=[False, True]), 8),
     }
 
 

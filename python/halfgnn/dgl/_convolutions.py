@@ -174,7 +174,7 @@ class SAGEConv(nn.Module):
 
 
 class GINConv(nn.Module):
-    """DGL's ``GINConv``."""
+    """DGL's ``GINConv``. Where ``apply_func`` begins with a product that makes rows narrower, it is done before they are summed up."""
 
     eps: Tensor
 
