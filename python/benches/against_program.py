@@ -1,12 +1,12 @@
 """What a training step takes from Python beside the program's own, on a card, milliseconds.
 
     python python/benches/against_program.py                          # layers of PyG beside Trainer: GAT on reddit-like
-    python python/benches/against_program.py --program halfgnn        # and Trainer beside the program
+    halfgnn dataset convert reddit-like:1 reddit.npz
+    python python/benches/against_program.py --program halfgnn --dataset reddit.npz        # and Trainer beside the program
 
 Of the first, both are GATs of three layers, 64 wide, on the same 232,965 vertices and 114.6 M uniformly random edges with 602 features:
 PyG's model after ``halfgnn.nn.replace`` under autocast to half, with Adam (fused) and a GradScaler, its step launched from Python and
-captured once with ``torch.cuda.graph``; and ``halfgnn.Trainer``, recorded. Of the second, both train on the same generated dataset, in
-turns.
+captured once with ``torch.cuda.graph``; and ``halfgnn.Trainer``, recorded. Of the second, both train on the same dataset, in turns.
 """
 
 from __future__ import annotations
@@ -84,8 +84,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_sizes(parser)
     parser.add_argument("--program", help="the program halfgnn, of the same version")
-    parser.add_argument("--dataset", default="reddit-like:1", help="what Trainer and the program train on")
+    parser.add_argument("--dataset", help="a file or folder that Trainer and the program train on")
     options = parser.parse_args()
+    if (options.program is None) != (options.dataset is None):
+        parser.error("--program and --dataset go together")
     layers_beside_trainer(options.vertices, options.edges, options.features, options.classes)
     if options.program:
         for model in ("gcn", "gat"):
