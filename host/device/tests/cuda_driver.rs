@@ -4,7 +4,9 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::ptr;
 
+use cust::sys::{self, CUcontext, CUresult};
 use halfgnn_device::cuda::{Cuda, CudaBuffer, NO_POOL_VARIABLE};
 use halfgnn_device::{DeviceBuffer, Driver, DriverError, LaunchConfig, MemoryUse};
 
@@ -16,22 +18,70 @@ fn the_cuda_driver_on_a_stand_in() {
     // SAFETY: the only test of this program; the harness's main thread waits for it and reads no variable meanwhile.
     unsafe { std::env::set_var("HALFGNN_LIBCUDA", stand_in()) };
 
+    // Loads the driver.
     cards_are_described_or_refused();
-    copies_arrive_although_the_source_is_reused();
-    ranges_and_owners_are_checked();
-    freed_memory_is_reused_and_given_back();
-    without_a_pool_memory_is_taken_and_given_back_as_it_is_asked_for();
-    a_full_card_is_told();
-    memory_of_the_host_is_read_and_written_by_launches();
-    modules_load_or_say_why();
-    launches_run_or_say_why();
-    what_is_queued_runs_although_its_owners_go();
-    any_thread_may_call();
-    launches_are_recorded_and_replayed();
-    streams_wait_for_what_they_share();
-    somebody_elses_stream_is_used();
+    for before in [ptr::null_mut(), SOMEBODY_ELSES] {
+        for part in [
+            cards_are_described_or_refused,
+            copies_arrive_although_the_source_is_reused,
+            ranges_and_owners_are_checked,
+            freed_memory_is_reused_and_given_back,
+            without_a_pool_memory_is_taken_and_given_back_as_it_is_asked_for,
+            a_full_card_is_told,
+            memory_of_the_host_is_read_and_written_by_launches,
+            modules_load_or_say_why,
+            launches_run_or_say_why,
+            what_is_queued_runs_although_its_owners_go,
+            any_thread_may_call,
+            launches_are_recorded_and_replayed,
+            streams_wait_for_what_they_share,
+            somebody_elses_stream_is_used,
+        ] {
+            leaves_the_context(before, part);
+        }
+    }
+    a_context_stays_where_that_is_asked_for();
     // The last, since a fault stays.
-    a_fault_shows_when_it_is_waited_for();
+    leaves_the_context(SOMEBODY_ELSES, a_fault_shows_when_it_is_waited_for);
+}
+
+/// A context that a framework has made current: of another card, for instance.
+const SOMEBODY_ELSES: CUcontext = ptr::without_provenance_mut(0x77);
+
+/// The thread's context.
+fn current() -> CUcontext {
+    let mut context = ptr::null_mut();
+    // SAFETY: writes one handle; the driver is loaded.
+    let status = unsafe { sys::cuCtxGetCurrent(&mut context) };
+    assert_eq!(status, CUresult::CUDA_SUCCESS);
+    context
+}
+
+/// Makes `context` the thread's.
+fn set_current(context: CUcontext) {
+    // SAFETY: the stand-in takes any number, and uses none.
+    let status = unsafe { sys::cuCtxSetCurrent(context) };
+    assert_eq!(status, CUresult::CUDA_SUCCESS);
+}
+
+/// Runs `part`, which drops all that it makes, in a thread whose context is `before`, and then has to be so again.
+fn leaves_the_context(before: CUcontext, part: fn()) {
+    set_current(before);
+    part();
+    assert_eq!(current(), before);
+    set_current(ptr::null_mut());
+}
+
+fn a_context_stays_where_that_is_asked_for() {
+    let cuda = open();
+    assert!(current().is_null());
+    cuda.make_current().expect("it is");
+    let own = current();
+    assert!(!own.is_null());
+    drop(cuda.alloc(8).expect("it fits"));
+    drop(cuda);
+    assert_eq!(current(), own);
+    set_current(ptr::null_mut());
 }
 
 /// Compiles the stand-in and returns its path.

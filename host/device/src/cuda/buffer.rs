@@ -33,7 +33,7 @@ impl CudaBuffer {
     /// `len` bytes with any content.
     pub(super) fn new(queue: &Queue, len: usize) -> Result<Self, DriverError> {
         let context = queue.context();
-        context.enter()?;
+        let _entered = context.enter()?;
         Ok(Self {
             memory: Memory::Pooled(context.alloc(len, queue.raw())?),
             len,
@@ -43,7 +43,7 @@ impl CudaBuffer {
 
     /// `len` bytes of the host's memory, with any content.
     pub(super) fn of_host(context: &Arc<Context>, len: usize) -> Result<Self, DriverError> {
-        context.enter()?;
+        let _entered = context.enter()?;
         Ok(Self {
             memory: Memory::Host(HostMemory::new(len)?),
             len,
@@ -102,14 +102,16 @@ impl Drop for CudaBuffer {
         match &mut self.memory {
             Memory::Pooled(block) => self.context.release(*block, self.len),
             Memory::Host(memory) => {
-                let waited =
-                    (self.context.enter()).and_then(|()| self.context.streams().synchronize());
-                if let Err(error) = waited {
+                let freed = self.context.enter().and_then(|_entered| {
+                    let waited = self.context.streams().synchronize();
+                    // SAFETY: every stream of the card was waited for just now, and this is the last that is done with it.
+                    unsafe { memory.free() };
+                    waited
+                });
+                if let Err(error) = freed {
                     // A failure is of an earlier kernel, and told to whoever waits for that: nothing runs any more.
                     tracing::debug!(%error, "freeing memory of the host");
                 }
-                // SAFETY: every stream of the card was waited for just now, and this is the last that is done with it.
-                unsafe { memory.free() };
             }
             Memory::Borrowed(_) => {}
         }

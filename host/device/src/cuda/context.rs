@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use cust::context::{Context as PrimaryContext, CurrentContext};
+use cust::context::{Context as PrimaryContext, ContextHandle as _};
 use cust::device::{Device, DeviceAttribute};
-use cust::sys::{self, CUdevice_attribute, CUresult, CUstream};
+use cust::sys::{self, CUcontext, CUdevice_attribute, CUresult, CUstream};
 
 use super::error::{check, check_cust, words};
 use super::graph::Capture;
@@ -55,8 +55,9 @@ impl Context {
                 info.name
             )));
         }
+        // This makes it current, too.
+        let _before = Entered::leaving(current()?);
         let primary = check_cust("cuDevicePrimaryCtxRetain", PrimaryContext::new(device))?;
-        check_cust("cuCtxSetCurrent", CurrentContext::set_current(&primary))?;
         tracing::info!(
             card = info.name,
             capability = ?info.compute_capability,
@@ -79,12 +80,19 @@ impl Context {
         })
     }
 
-    /// Makes this context the calling thread's: every call of the driver's below needs it.
-    pub(super) fn enter(&self) -> Result<(), DriverError> {
-        check_cust(
-            "cuCtxSetCurrent",
-            CurrentContext::set_current(&self.primary),
-        )
+    /// Makes this context the calling thread's until the result is dropped: every call of the driver's below needs it.
+    pub(super) fn enter(&self) -> Result<Entered, DriverError> {
+        let before = current()?;
+        if before == self.primary.get_inner() {
+            return Ok(Entered::staying());
+        }
+        self.make_current()?;
+        Ok(Entered::leaving(before))
+    }
+
+    /// Makes this context the calling thread's for good.
+    pub(super) fn make_current(&self) -> Result<(), DriverError> {
+        set_current(self.primary.get_inner())
     }
 
     /// What tells the card from all others.
@@ -194,7 +202,7 @@ impl Context {
         pool.count_out(len);
         if !self.pooled {
             // A failure is of an earlier kernel, and told to whoever waits for that.
-            if let Err(error) = self.enter().and_then(|()| free_all(&mut pool)) {
+            if let Err(error) = self.enter().and_then(|_entered| free_all(&mut pool)) {
                 tracing::debug!(%error, "freeing device memory");
             }
         }
@@ -221,7 +229,7 @@ impl Context {
         if !streams.several() {
             return Vec::new();
         }
-        let marks = self.enter().and_then(|()| streams.marks());
+        let marks = self.enter().and_then(|_entered| streams.marks());
         marks.unwrap_or_else(|error| {
             tracing::debug!(%error, "marking the streams of a freed buffer: waiting for them instead");
             // A failure is of an earlier kernel, and told to whoever waits for that: nothing runs any more.
@@ -242,11 +250,58 @@ impl Drop for Context {
         // kernel that was at fault, mostly) has been told to whoever waited for it; the primary context goes in any case.
         let emptied = self
             .enter()
-            .and_then(|()| free_all(&mut self.pool()).map(|_| ()));
+            .and_then(|_entered| free_all(&mut self.pool()).map(|_| ()));
         if let Err(error) = emptied {
             tracing::debug!(%error, "closing a CUDA card");
         }
     }
+}
+
+/// A context that is the calling thread's; once this is dropped, the one before is again. A framework in the same process, such as
+/// torch, takes the current context for what its user chose.
+#[derive(Debug)]
+#[must_use = "the context is the thread's only until this is dropped"]
+pub(super) struct Entered {
+    /// What was current, null where nothing was; none where that needs no change.
+    before: Option<CUcontext>,
+}
+
+impl Entered {
+    fn staying() -> Self {
+        Self { before: None }
+    }
+
+    fn leaving(before: CUcontext) -> Self {
+        Self {
+            before: Some(before),
+        }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let Some(before) = self.before else { return };
+        // It fails where the other context was destroyed meanwhile: then nobody misses it.
+        if let Err(error) = set_current(before) {
+            tracing::debug!(%error, "leaving a CUDA context");
+        }
+    }
+}
+
+/// The calling thread's context, or null.
+fn current() -> Result<CUcontext, DriverError> {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: writes one handle.
+    check("cuCtxGetCurrent", unsafe {
+        sys::cuCtxGetCurrent(&mut context)
+    })?;
+    Ok(context)
+}
+
+/// Makes `context`, or none where it is null, the calling thread's.
+fn set_current(context: CUcontext) -> Result<(), DriverError> {
+    // SAFETY: the driver looks the handle up, and refuses one of a context that is gone.
+    check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context) })
 }
 
 /// The driver's library, and what it says of every card that is visible, without making any of them ready for work.

@@ -106,7 +106,7 @@ impl CudaGraph {
         context: &Arc<Context>,
         work: impl FnOnce() -> Result<(), E>,
     ) -> Result<Self, E> {
-        context.enter()?;
+        let _entered = context.enter()?;
         let stream = check_cust(
             "cuStreamCreate",
             Stream::new(StreamFlags::NON_BLOCKING, None),
@@ -135,7 +135,8 @@ impl CudaGraph {
             functions,
             links,
         } = context.captures().record(capture, work)?;
-        context.enter()?;
+        // Whatever `work` left current.
+        let _entered = context.enter()?;
         let mut graph = ptr::null_mut();
         // SAFETY: the stream is being captured, by this thread; the call writes one handle.
         check("cuStreamEndCapture", unsafe {
@@ -168,7 +169,7 @@ impl CudaGraph {
                 reason: "the graph was recorded by another driver".into(),
             });
         }
-        context.enter()?;
+        let _entered = context.enter()?;
         let _alone = context.graph_launches();
         // Where the card has as much to do as it can note, this waits.
         context.wait(|| {
@@ -193,7 +194,7 @@ fn instantiate(graph: CUgraph) -> Result<CUgraphExec, DriverError> {
 
 impl Drop for CudaGraph {
     fn drop(&mut self) {
-        let destroyed = self.context.enter().and_then(|()| {
+        let destroyed = self.context.enter().and_then(|_entered| {
             // SAFETY: nobody can launch it any more; where it is under way, the driver frees it when it is done.
             check("cuGraphExecDestroy", unsafe {
                 sys::cuGraphExecDestroy(self.executable)

@@ -193,7 +193,7 @@ pub struct CudaEvent {
 impl CudaEvent {
     /// The point that the stream has come to.
     pub(super) fn record(queue: &Queue) -> Result<Self, DriverError> {
-        queue.context().enter()?;
+        let _entered = queue.context().enter()?;
         Ok(Self {
             mark: Mark::record(queue.raw())?,
             context: Arc::clone(queue.context()),
@@ -208,13 +208,13 @@ impl CudaEvent {
                 reason: "the event is of another driver".into(),
             });
         }
-        self.context.enter()?;
+        let _entered = self.context.enter()?;
         self.mark.hold(queue.raw())
     }
 
     /// Milliseconds since `start`, once this event has come.
     pub(super) fn elapsed_ms_since(&self, start: &Self) -> Result<f64, DriverError> {
-        self.context.enter()?;
+        let _entered = self.context.enter()?;
         let mut milliseconds = 0.0;
         // SAFETY: both events are live; the call writes one float.
         unsafe {

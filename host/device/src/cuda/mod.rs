@@ -119,7 +119,7 @@ impl Cuda {
     /// # Errors
     /// Those of the device.
     pub fn memory_info(&self) -> Result<(u64, u64), DriverError> {
-        self.context().enter()?;
+        let _entered = self.context().enter()?;
         context::memory_info()
     }
 
@@ -128,7 +128,7 @@ impl Cuda {
     /// # Errors
     /// Those of the device, the failure of an earlier launch among them.
     pub fn trim(&self) -> Result<u64, DriverError> {
-        self.context().enter()?;
+        let _entered = self.context().enter()?;
         self.context().trim()
     }
 
@@ -161,12 +161,11 @@ impl Cuda {
         Ok((!is_empty).then_some([sends, receives]))
     }
 
-    /// The address of byte `offset` of `buffer`, and this context made the thread's, for work on `count` bytes.
+    /// The address of byte `offset` of `buffer`, for work on `count` bytes.
     fn place(&self, buffer: &CudaBuffer, offset: usize, count: usize) -> Result<u64, DriverError> {
         DriverError::check_range(offset, count, buffer.len())?;
         self.context().captures().refuse("a copy or a fill")?;
         buffer.check_owner(self.context())?;
-        self.context().enter()?;
         Ok(buffer.address() + offset as u64)
     }
 
@@ -193,12 +192,13 @@ impl Cuda {
         unsafe { self.queue.copy(source, target, bytes) }
     }
 
-    /// Makes the card's primary context the calling thread's, for libraries that work in whichever is.
+    /// Makes the card's primary context the calling thread's, for libraries that work in whichever is. Every other call leaves the
+    /// thread's context as it finds it.
     ///
     /// # Errors
     /// Those of the device.
     pub fn make_current(&self) -> Result<(), DriverError> {
-        self.context().enter()
+        self.context().make_current()
     }
 
     /// The stream that this handle's work goes to, as `CUstream`, for libraries that are to queue theirs behind it. It lives as
@@ -218,7 +218,7 @@ impl Cuda {
         block_threads: u32,
         shared_bytes: u32,
     ) -> Result<u32, DriverError> {
-        self.context().enter()?;
+        let _entered = self.context().enter()?;
         launch::resident_ctas(self.context(), function, block_threads, shared_bytes)
     }
 }
@@ -301,7 +301,7 @@ impl Driver for Cuda {
         config: LaunchConfig,
         params: &[u8],
     ) -> Result<(), DriverError> {
-        self.context().enter()?;
+        let _entered = self.context().enter()?;
         // SAFETY: what this method asks of its caller.
         unsafe { launch::launch(&self.queue, function, config, params) }
     }
@@ -320,7 +320,6 @@ impl Driver for Cuda {
 
     fn synchronize(&self) -> Result<(), DriverError> {
         self.context().captures().refuse("a wait")?;
-        self.context().enter()?;
         self.queue.synchronize()
     }
 
@@ -382,7 +381,7 @@ impl Driver for Cuda {
             return Ok(());
         };
         link.check_owner(self.context())?;
-        self.context().enter()?;
+        let _entered = self.context().enter()?;
         let aside = self.context().captures().with(|it| it.fork(link));
         let stream = aside.unwrap_or_else(|| Ok(self.queue.raw()))?.cast();
         // SAFETY: as of `transfer`; a stream aside is of a recording, which sets freed memory aside until it is gone.
@@ -394,7 +393,7 @@ impl Driver for Cuda {
         _link: &NcclLink,
         _receives: &[Part<'_, CudaBuffer>],
     ) -> Result<(), DriverError> {
-        self.context().enter()?;
+        let _entered = self.context().enter()?;
         let joined = self.context().captures().with(Capture::join);
         joined.unwrap_or(Ok(()))
     }

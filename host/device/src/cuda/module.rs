@@ -43,7 +43,7 @@ impl CudaModule {
                 error.nul_position()
             ))
         })?;
-        context.enter()?;
+        let _entered = context.enter()?;
 
         let mut log = vec![0_u8; LOG_BYTES];
         // An option's value is the pointer itself, or an integer in its place.
@@ -83,7 +83,7 @@ impl CudaModule {
     pub(super) fn function(&self, name: &str) -> Result<CudaFunction, DriverError> {
         let no_entry = || DriverError::NoEntry(name.to_owned());
         let c_name = CString::new(name).map_err(|_| no_entry())?;
-        self.0.context.enter()?;
+        let _entered = self.0.context.enter()?;
         let mut function = ptr::null_mut();
         // SAFETY: the module is loaded as long as `self` lives; the name is a C string; the call writes the handle.
         match unsafe { sys::cuModuleGetFunction(&mut function, self.0.module, c_name.as_ptr()) } {
@@ -110,7 +110,7 @@ impl CudaModule {
 impl Drop for Loaded {
     fn drop(&mut self) {
         // Kernels of the module may still be queued.
-        let unloaded = self.context.enter().and_then(|()| {
+        let unloaded = self.context.enter().and_then(|_entered| {
             let waited = self.context.streams().synchronize();
             // SAFETY: no function of the module is left, since each holds the module.
             let unloaded = check("cuModuleUnload", unsafe {

@@ -38,7 +38,7 @@ unsafe impl Sync for Queue {}
 impl Queue {
     /// A new stream of `context`, behind all work that its others have.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, DriverError> {
-        context.enter()?;
+        let _entered = context.enter()?;
         let stream = check_cust("cuStreamCreate", Stream::new(StreamFlags::DEFAULT, None))?;
         Self::with(context, stream.as_inner(), Some(stream))
     }
@@ -51,7 +51,7 @@ impl Queue {
         context: &Arc<Context>,
         raw: CUstream,
     ) -> Result<Self, DriverError> {
-        context.enter()?;
+        let _entered = context.enter()?;
         Self::with(context, raw, None)
     }
 
@@ -108,6 +108,7 @@ impl Queue {
 
     /// Waits for the stream.
     pub(super) fn synchronize(&self) -> Result<(), DriverError> {
+        let _entered = self.context.enter()?;
         self.context.wait(|| synchronize(self.raw))
     }
 
@@ -119,6 +120,7 @@ impl Queue {
         if source.is_empty() {
             return Ok(());
         }
+        let _entered = self.context.enter()?;
         let copy = |from: *const u8| {
             // A copy from memory that is not locked may wait for the card by itself.
             self.context.wait(|| {
@@ -156,6 +158,7 @@ impl Queue {
         if target.is_empty() {
             return Ok(());
         }
+        let _entered = self.context.enter()?;
         // A copy to memory that is not locked waits for the card by itself, and so is a wait that a link may have to end.
         let queued = self.context.wait(|| {
             // SAFETY: the source by what this function asks of its caller; the target is borrowed until the wait below.
@@ -186,6 +189,7 @@ impl Queue {
         if len == 0 {
             return Ok(());
         }
+        let _entered = self.context.enter()?;
         // SAFETY: what this function asks of its caller.
         check("cuMemcpyDtoDAsync", unsafe {
             sys::cuMemcpyDtoDAsync_v2(target, source, len, self.raw)
@@ -205,6 +209,7 @@ impl Queue {
         if len == 0 {
             return Ok(());
         }
+        let _entered = self.context.enter()?;
         // SAFETY: what this function asks of its caller.
         check("cuMemsetD8Async", unsafe {
             sys::cuMemsetD8Async(address, byte, len, self.raw)
@@ -222,7 +227,7 @@ impl Drop for Queue {
             return;
         }
         // A failure (a kernel that was at fault, mostly) has been told to whoever waited for it.
-        let emptied = self.context.enter().and_then(|()| {
+        let emptied = self.context.enter().and_then(|_entered| {
             let waited = self.context.streams().remove(self.raw);
             if let Some(staging) = &mut *self.staging() {
                 // SAFETY: the context is current, the stream is done or dead, and `self` is not used after this.

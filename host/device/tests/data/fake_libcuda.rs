@@ -3,8 +3,8 @@
 //!
 //! Card 0 is an sm_90 with 64 MiB, card 1 an sm_75. Of modules it knows the kernels `add_one`, which adds one to each of
 //! `len` bytes, and `fault`, which fails as an illegal address does: late, and for good. PTX with the word `nonsense` does
-//! not compile. As in the real driver, most calls fail where no context is the thread's, and a launch whose dynamic shared
-//! memory is above 48 KiB fails unless it was asked for before.
+//! not compile. As in the real driver, most calls fail where another context than the card's is the thread's, or none, and
+//! a launch whose dynamic shared memory is above 48 KiB fails unless it was asked for before.
 #![allow(
     non_snake_case,
     clippy::missing_safety_doc,
@@ -66,11 +66,11 @@ static STATE: Mutex<State> = Mutex::new(State {
     captures: None,
     graphs: None,
 });
-thread_local!(static CURRENT: Cell<bool> = const { Cell::new(false) });
+thread_local!(static CURRENT: Cell<usize> = const { Cell::new(0) });
 
 /// Runs `call` with the state where the thread has a context and nothing has failed.
 fn with(call: impl FnOnce(&mut State) -> c_uint) -> c_uint {
-    if !CURRENT.get() {
+    if CURRENT.get() != HANDLE {
         return 201;
     }
     let mut state = STATE.lock().unwrap();
@@ -259,7 +259,13 @@ pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> c_uint {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSetCurrent(context: usize) -> c_uint {
-    CURRENT.set(context != 0);
+    CURRENT.set(context);
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut usize) -> c_uint {
+    unsafe { context.write(CURRENT.get()) };
     0
 }
 

@@ -179,7 +179,7 @@ impl NcclLink {
         let (sender, receiver) = std::sync::mpsc::channel();
         let of_thread = Arc::clone(context);
         std::thread::spawn(move || {
-            let met = of_thread.enter().and_then(|()| {
+            let met = of_thread.enter().and_then(|_entered| {
                 let mut comm = Handle(std::ptr::null_mut());
                 // SAFETY: the context is current; writes one handle.
                 let status = unsafe { nccl.comm_init_rank(&mut comm.0, ranks, id, rank) };
@@ -211,7 +211,7 @@ impl NcclLink {
             let (watched, context) = (Arc::clone(&watched), Arc::clone(context));
             move || {
                 // What it aborts is of this context.
-                let _ = context.enter();
+                let _entered = context.enter();
                 watched.watch(&watch);
             }
         });
@@ -283,7 +283,7 @@ impl NcclLink {
             context,
             ..
         } = &*self.0;
-        context.enter()?;
+        let _entered = context.enter()?;
         let _alone = calls.lock().unwrap_or_else(PoisonError::into_inner);
         watched.waits(|| watched.nccl.check(name, work()))
     }
