@@ -21,7 +21,7 @@ from torch_geometric.nn.models import GAT
 
 import halfgnn
 from halfgnn import Graph
-from workload import add_sizes, milliseconds, random_data, training
+from workload import add_data, milliseconds, random_data, training
 
 HIDDEN, LAYERS = 64, 3
 
@@ -31,8 +31,9 @@ def least(run: Callable[[], object]) -> float:
     return min(milliseconds(run, 10) for _ in range(3))
 
 
-def layers_beside_trainer(vertices: int, edges: int, features: int, classes: int) -> None:
-    index, x, y = random_data(vertices, edges, features, classes)
+def layers_beside_trainer(options: argparse.Namespace) -> None:
+    index, x, y = random_data(options)
+    vertices, features, classes = options.vertices, options.features, options.classes
     graph = Graph(index, vertices).prepare()
     graph._looped()[0].prepare()
 
@@ -82,13 +83,13 @@ def trainer_beside_program(program: str, dataset: str, model: str, epochs: int) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_sizes(parser)
+    add_data(parser)
     parser.add_argument("--program", help="the program halfgnn, of the same version")
     parser.add_argument("--dataset", help="a file or folder that Trainer and the program train on")
     options = parser.parse_args()
     if (options.program is None) != (options.dataset is None):
         parser.error("--program and --dataset go together")
-    layers_beside_trainer(options.vertices, options.edges, options.features, options.classes)
+    layers_beside_trainer(options)
     if options.program:
         for model in ("gcn", "gat"):
             trainer_beside_program(options.program, options.dataset, model, 20)

@@ -2,10 +2,11 @@
 
     python python/benches/against_pyg.py                     # reddit-like: 232,965 vertices, 114.6 M edges, 602 features
     python python/benches/against_pyg.py --vertices 2449029 --edges 123718280 --features 100 --classes 47     # of products' size
+    python python/benches/against_pyg.py --shape rmat                        # edges as the program's `reddit-like` has them
     python python/benches/against_pyg.py --edges 20000000 --only GAT         # what PyG's GAT has memory for
     python python/benches/against_pyg.py --calls             # microseconds of the host a call instead
 
-Edges are uniformly random and in both directions. A step is a forward and a backward pass and Adam's (fused); two steps are not timed.
+Edges are random, uniformly or by R-MAT (``--shape``), and in both directions. A step is a forward and a backward pass and Adam's (fused); two steps are not timed.
 Peaks are torch's; *before* is what lay there before the step: features, and the graph in each form.
 """
 
@@ -21,7 +22,7 @@ from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE
 
 import halfgnn
 from halfgnn import Graph
-from workload import add_sizes, milliseconds, random_data, training
+from workload import add_data, milliseconds, random_data, training
 
 
 def measure(label: str, model: torch.nn.Module, x: torch.Tensor, adjacency: object, y: torch.Tensor, half: bool, count: int) -> None:
@@ -39,8 +40,9 @@ def measure(label: str, model: torch.nn.Module, x: torch.Tensor, adjacency: obje
     print(f"  {label:34} {taken}, peak {peak / 2**30:.2f} GiB, before {before / 2**30:.2f}", flush=True)
 
 
-def models(vertices: int, edges: int, features: int, classes: int, only: str) -> None:
-    index, x, y = random_data(vertices, edges, features, classes)
+def models(options: argparse.Namespace) -> None:
+    index, x, y = random_data(options)
+    vertices, features, classes = options.vertices, options.features, options.classes
     graph = Graph(index, vertices).prepare()
     graph._looped()[0].prepare()
     ones = torch.ones(index.shape[1], device="cuda")
@@ -52,7 +54,7 @@ def models(vertices: int, edges: int, features: int, classes: int, only: str) ->
         "GraphSAGE": lambda: GraphSAGE(features, 64, 2, classes),
     }
     for name, make in kinds.items():
-        if not name.startswith(only):
+        if not name.startswith(options.only):
             continue
         print(name)
         torch.manual_seed(1)
@@ -103,13 +105,13 @@ def calls() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", action="store_true", help="microseconds of the host a call")
-    add_sizes(parser)
+    add_data(parser)
     parser.add_argument("--only", default="", choices=("GCN", "GAT", "GIN", "GraphSAGE"), help="one model")
     options = parser.parse_args()
     if options.calls:
         calls()
     else:
-        models(options.vertices, options.edges, options.features, options.classes, options.only)
+        models(options)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,33 @@ import torch
 import torch.nn.functional as F
 
 
-def add_sizes(parser: argparse.ArgumentParser) -> None:
-    """Options for the four sizes of :func:`random_data`, by default Reddit's."""
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Options for :func:`random_data`: its four sizes, by default Reddit's, and what its edges are."""
     for name, default in (("vertices", 232_965), ("edges", 114_615_892), ("features", 602), ("classes", 41)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--shape", default="uniform", choices=("uniform", "rmat"), help="what edges are drawn from")
 
 
-def random_data(vertices: int, edges: int, features: int, classes: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """On the card, ``edge_index`` of uniformly random edges in both directions, features in float, and classes."""
+def rmat(vertices: int, edges: int) -> torch.Tensor:
+    """Edges of R-MAT as those of the program's ``products-like`` and ``reddit-like``: the same quadrants, ids that wrap around, and
+    vertices renamed at random."""
+    upper, left = 0.45 + 0.22, (0.45 / (0.45 + 0.22), 0.22 / (0.22 + 0.11))
+    index = torch.zeros(2, edges, dtype=torch.int64, device="cuda")
+    for _ in range((vertices - 1).bit_length()):
+        lower = torch.rand(edges, device="cuda") >= upper
+        right = torch.rand(edges, device="cuda") >= torch.where(lower, left[1], left[0])
+        index = index.mul_(2).add_(torch.stack([lower, right]))
+    return torch.randperm(vertices, device="cuda")[index.remainder_(vertices)]
+
+
+def random_data(options: argparse.Namespace) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """On the card, ``edge_index`` of random edges in both directions, features in float, and classes."""
     torch.manual_seed(0)
-    index = torch.randint(0, vertices, (2, edges // 2), device="cuda")
+    vertices, edges = options.vertices, options.edges // 2
+    index = rmat(vertices, edges) if options.shape == "rmat" else torch.randint(0, vertices, (2, edges), device="cuda")
     index = torch.cat([index, index.flip(0)], 1)
-    return index, torch.randn(vertices, features, device="cuda"), torch.randint(0, classes, (vertices,), device="cuda")
+    x = torch.randn(vertices, options.features, device="cuda")
+    return index, x, torch.randint(0, options.classes, (vertices,), device="cuda")
 
 
 def training(
