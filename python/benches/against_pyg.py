@@ -1,12 +1,13 @@
 """PyG's own models on a card, before and after ``halfgnn.nn.replace``: milliseconds a training step, and peaks of memory.
 
     python python/benches/against_pyg.py                     # reddit-like: 232,965 vertices, 114.6 M edges, 602 features
-    python python/benches/against_pyg.py --vertices 2449029 --edges 123718280 --features 100 --classes 47     # of products' size
+    python python/benches/against_pyg.py --vertices 2449029 --edges 123718280 --features 100 --classes 47 --training 196615   # of products' size
     python python/benches/against_pyg.py --shape rmat                        # edges as the program's `reddit-like` has them
     python python/benches/against_pyg.py --edges 20000000 --only GAT         # what PyG's GAT has memory for
     python python/benches/against_pyg.py --calls             # microseconds of the host a call instead
 
-Edges are random, uniformly or by R-MAT (``--shape``), and in both directions. A step is a forward and a backward pass and Adam's (fused); two steps are not timed.
+Edges are random, uniformly or by R-MAT (``--shape``), and in both directions; so many vertices have classes to learn (``--training``).
+A step is a forward and a backward pass and Adam's (fused); two steps are not timed.
 Peaks are torch's; *before* is what lay there before the step: features, and the graph in each form.
 """
 
