@@ -5,11 +5,14 @@ from os import PathLike
 from typing import Any, final
 
 __version__: str
+#: Bytes of a result from which on the direct operators leave it to the general ones.
+LARGE: int
 
 __all__ = [
     "Adjacency",
     "Data",
     "DeviceOutOfMemoryError",
+    "LARGE",
     "Sampler",
     "Trainer",
     "Vertices",
@@ -20,6 +23,7 @@ __all__ = [
     "emulate",
     "gat_backward",
     "gat_forward",
+    "gathered_stride",
     "gatv2_backward",
     "gatv2_forward",
     "kernels_in",
@@ -112,6 +116,7 @@ class Sampler:
 
 def adjacency(place: _Place, shape: tuple[int, int], rows: _Array, columns: _Array) -> Adjacency: ...
 def transposed(place: _Place, a: _Adjacency) -> Adjacency: ...
+def gathered_stride(format: int, columns: int) -> int: ...
 def spmm(
     place: _Place,
     allocate: _Allocate,

@@ -210,7 +210,7 @@ class _Operator:
                 results = self._direct(*given)
                 if (results[0] if type(results) is tuple else results).ndim == 2:
                     return results
-                # Mostly rows of an odd width.
+                # Mostly rows of an odd width, or too large a result.
                 given = self._copied(given)
                 if given is None:
                     break
@@ -224,6 +224,9 @@ class _Operator:
             x = given[at]
             if x is None or x.ndim != 2 or x.dtype not in FORMATS:
                 continue
+            if x.numel() * x.element_size() > _core.LARGE:
+                # Results are as large, mostly, and those the direct operator refuses: a copy would be for nothing.
+                return None
             copy = _library._rows(x, clean)[0]
             if copy is not x:
                 copied = copied or list(given)

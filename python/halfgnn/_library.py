@@ -53,9 +53,10 @@ def _call(operator: Callable[..., None], device: torch.device, *arguments: Any) 
         raise torch.OutOfMemoryError(str(error)) from None
 
 
-def _rows(x: Tensor, clean: bool = False) -> tuple[Tensor, tuple[int, int, int, int]]:
+def _rows(x: Tensor, clean: bool = False, gathered: bool = False) -> tuple[Tensor, tuple[int, int, int, int]]:
     """A matrix as the extension module takes it: itself where its rows begin at multiples of 16 bytes, else a copy. ``clean``: what
-    lies behind its last column is read."""
+    lies behind its last column is read; ``gathered``: each row is read for each of its edges, so that copies are far enough apart to
+    be read fast."""
     rows, columns = x.shape
     lanes = FORMATS[x.dtype][1]
     stride = (columns + lanes - 1) // lanes * lanes
@@ -69,7 +70,9 @@ def _rows(x: Tensor, clean: bool = False) -> tuple[Tensor, tuple[int, int, int, 
     if fits and (whole or (not clean and _has_padding(x, stride))):
         apart = x.stride(0) if rows > 1 else stride
         return x, (x.data_ptr(), rows, columns, apart)
-    copy = x.new_zeros((rows, stride)) if not whole else x.new_empty((rows, stride))
+    if gathered and x.device.type == "cuda":
+        stride = _core.gathered_stride(FORMATS[x.dtype][0], columns)
+    copy = x.new_zeros((rows, stride)) if clean and not whole else x.new_empty((rows, stride))
     copy[:, :columns] = x
     return copy, (copy.data_ptr(), rows, columns, stride)
 
@@ -152,7 +155,7 @@ def _spmm(
     heads: int,
 ) -> Tensor:
     y = _output(x, sizes[0], x.shape[1])
-    x, x_raw = _rows(x)
+    x, x_raw = _rows(x, gathered=True)
     weight, row_scale, column_scale = _aligned(weight), _aligned(row_scale), _aligned(column_scale)
     kept, bias_raw = (None, None) if bias is None else _rows(bias.float()[None])
     _call(

@@ -13,6 +13,7 @@ mod operator;
 mod spmm;
 
 use interface::{Interface, Tensor};
+pub use operands::LARGE;
 use operator::{Definition, Operand};
 use pyo3::prelude::*;
 use std::collections::HashMap;

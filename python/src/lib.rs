@@ -26,8 +26,8 @@ mod _core {
     use super::errors::DeviceOutOfMemoryError;
     #[pymodule_export]
     use super::operators::{
-        edge_softmax, edge_softmax_backward, gat_backward, gat_forward, gatv2_backward,
-        gatv2_forward, sddmm, spmm,
+        edge_softmax, edge_softmax_backward, gat_backward, gat_forward, gathered_stride,
+        gatv2_backward, gatv2_forward, sddmm, spmm,
     };
     #[pymodule_export]
     use super::place::{emulate, kernels_in, load, survey};
@@ -41,6 +41,7 @@ mod _core {
     #[pymodule_init]
     fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
         use super::PyModuleMethods;
+        module.add("LARGE", super::dispatcher::LARGE)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

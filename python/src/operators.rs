@@ -12,7 +12,7 @@ use halfgnn::Error;
 use halfgnn::ops::{
     self, Aggregation, Dropout, EdgeWeights, RandomState, Sddmm, Spmm, SpmmEpilogue,
 };
-use halfgnn::tensor::{Element, Precision};
+use halfgnn::tensor::{self, Element, Precision};
 use halfgnn::with_element;
 use pyo3::prelude::*;
 
@@ -196,6 +196,12 @@ impl OnElements for SpmmCall {
         // SAFETY: as above.
         unsafe { backend.give_matrix(&y, self.y) }
     }
+}
+
+/// How far apart rows of so many elements of a format should be where sums over neighbours read them.
+#[pyfunction]
+pub fn gathered_stride(format: u8, columns: usize) -> PyResult<usize> {
+    Ok(with_element!(precision(format)?, E => tensor::gathered_stride::<E>(columns)))
 }
 
 /// `y = relu(R · A_w · (C · x) + bias)`, each part where it is given; or the maximum in place of the sum.

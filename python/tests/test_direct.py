@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import halfgnn  # noqa: E402
-from halfgnn import Graph, _eager  # noqa: E402
+from halfgnn import Graph, _core, _eager, _library  # noqa: E402
 
 direct = pytest.mark.skipif(_eager.reason is not None, reason=f"no direct operator: {_eager.reason}")
 SIZE = (19, 23)
@@ -298,6 +298,33 @@ def test_others_are_called_and_copy_what_lies_otherwise(name, monkeypatch):
             assert torch.allclose(first, torch.zeros(19, heads * width).index_add(0, index[0], u[index[1]]), atol=1e-5)
         elif name == "edge_softmax":
             assert first.abs().max() < 1e-6
+
+
+@direct
+def test_large_operands_are_copied_once(monkeypatch):
+    """Where a result is too large for the direct operator, only the general one makes a copy of rows of an odd width."""
+    of, x = graph(), torch.randn(19, 5)
+    copies = []
+    rows = _library._rows
+
+    def counted(tensor, *arguments, **named):
+        result = rows(tensor, *arguments, **named)
+        copies.append(result[0] is not tensor)
+        return result
+
+    monkeypatch.setattr(_library, "_rows", counted)
+    expected = halfgnn.spmm(of, x, reduce="mean")
+    assert copies == [True]
+    run, called = _eager._product._general, []
+    monkeypatch.setattr(_eager._product, "_general", lambda *operands: called.append(True) or run(*operands))
+    monkeypatch.setattr(_core, "LARGE", x.numel() * x.element_size() - 1)
+    assert torch.equal(halfgnn.spmm(of, x, reduce="mean"), expected)
+    assert called == [True] and copies == [True, True]
+
+
+@pytest.mark.parametrize(("format", "columns", "stride"), [(0, 47, 64), (1, 100, 128), (0, 64, 64), (0, 27, 32), (2, 47, 48)])
+def test_rows_that_sums_read_lie_at_whole_lines(format, columns, stride):
+    assert _core.gathered_stride(format, columns) == stride
 
 
 @pytest.mark.parametrize("size", [(0, 0), (3, 3)])

@@ -9,7 +9,7 @@ use halfgnn::with_element;
 
 /// Results of more bytes are left to the general form, whose call takes no time beside them: where memory is short torch tells of it
 /// at length as soon as it is asked for through this interface, although the exception is made elsewhere.
-const LARGE: usize = 1 << 26;
+pub const LARGE: usize = 1 << 26;
 
 /// A graph, as torch gives it, with what an operator is told in the same words: pairs of numbers, the first in the upper half.
 pub struct Graph {
