@@ -3,6 +3,7 @@
 //! - [`binarize`](self::signs): a bit an element.
 //! - [`planes`]: counts of all columns of a unit at once, and the transpose that tells them apart.
 //! - [`sums`]: the sums over neighbours of a CTA's edges, with a factor a column or without.
+//! - [`vertex_parallel`]: the same in one launch, a warp a word of a row.
 //! - [`output`]: what a sum becomes: a sign, or an element.
 //! - [`product`]: products of two matrices of bits, alone or added to what is there.
 //! - [`follow_up`]: rows that cross CTAs, and rows without edges.
@@ -13,6 +14,7 @@ mod planes;
 mod product;
 mod signs;
 mod sums;
+mod vertex_parallel;
 
 use halfgnn_contract::bits::{BinarizeParams, BmmParams, BspmmParams};
 
@@ -57,6 +59,22 @@ mod family {
         bspmm_factored_1, bspmm_factored_1_sign: Codes, 1 words, 2;
         bspmm_factored_2, bspmm_factored_2_sign: Codes, 2 words, 4;
         bspmm_factored_4, bspmm_factored_4_sign: Codes, 4 words, 4;
+    }
+
+    /// # Safety
+    /// The launch contract of [`BspmmParams`].
+    #[inline(always)]
+    pub unsafe fn bspmm_vertex<V: Vector>(params: &BspmmParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::vertex_parallel::run::<Elements<V>>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`BspmmParams`].
+    #[inline(always)]
+    pub unsafe fn bspmm_vertex_sign(params: &BspmmParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::vertex_parallel::run::<Signs>(params) }
     }
 
     /// # Safety
