@@ -58,7 +58,6 @@ unsafe fn counts(params: &BspmmParams, word: u32, begin: u32, end: u32) -> Unit<
     let stride = params.x_stride * 8;
     let mut counts = [0; U];
     let mut first = 0;
-    // Behind the loop's test it is a number of edges, and so nothing wraps.
     let edges = end - begin;
     while first < edges {
         let left = edges - first;
@@ -86,6 +85,7 @@ unsafe fn counts(params: &BspmmParams, word: u32, begin: u32, end: u32) -> Unit<
         unroll!(at in 0..U => {
             counts[at] += more[at];
         });
+        // A row may have so many edges that the sum would wrap.
         first = first.saturating_add(IN_FLIGHT as u32 * WARP);
     }
     counts
