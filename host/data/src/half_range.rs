@@ -81,7 +81,10 @@ impl HalfRange {
             return range;
         };
         let stored = features.stored();
-        range.largest_feature = largest_magnitude(stored);
+        range.largest_feature = match features {
+            Features::Bits(bits) => bits.largest_magnitude(),
+            _ => largest_magnitude(stored),
+        };
         range.infinite_features =
             InfiniteFeatures::of(features).map_or(0, |infinite| infinite.count);
 
@@ -95,7 +98,10 @@ impl HalfRange {
         at_risk.par_sort_unstable_by_key(|&vertex| {
             (std::cmp::Reverse(degrees[vertex as usize]), vertex)
         });
-        let numbers_a_row = stored.len() as u64 / features.vertices().max(1) as u64 + 1;
+        let numbers_a_row = match features {
+            Features::Bits(bits) => bits.feature_len() as u64 + 1,
+            _ => stored.len() as u64 / features.vertices().max(1) as u64 + 1,
+        };
         let mut left = BUDGET;
         let affordable = at_risk.iter().take_while(|&&vertex| {
             let cost = u64::from(degrees[vertex as usize]) * numbers_a_row;
@@ -154,7 +160,7 @@ impl InfiniteFeatures {
         let column = match features {
             Features::Dense(_) => place % features.feature_len(),
             Features::Sparse(sparse) => sparse.indices()[place] as usize,
-            Features::Stored(_) => return None,
+            Features::Bits(_) | Features::Stored(_) => return None,
         };
         Some(Self {
             count,
@@ -169,7 +175,7 @@ fn largest_sum(graph: &Graph, features: &Features, vertex: usize) -> f32 {
     let neighbours = graph.csr().row(vertex).iter();
     let largest = |sum: f32, next: f32| sum.max(next.abs());
     match features {
-        Features::Dense(_) => {
+        Features::Dense(_) | Features::Bits(_) => {
             let mut sums = vec![0.0_f32; features.feature_len()];
             for &neighbour in neighbours {
                 features.for_each(neighbour as usize, |feature, value| sums[feature] += value);
