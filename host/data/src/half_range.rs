@@ -200,6 +200,7 @@ fn largest_sum(graph: &Graph, features: &Features, vertex: usize) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BitFeatures;
     use halfgnn_graph::generate::StarOfHubs;
 
     #[test]
@@ -264,5 +265,29 @@ mod tests {
         let range = HalfRange::of(&graph, Some(&huge));
         assert_eq!((range.infinite_features, range.largest_feature), (1, 1e5));
         assert_eq!((range.rows_at_risk, range.overflowing_rows), (vertices, 1));
+    }
+
+    #[test]
+    fn packed_features_have_the_range_of_their_numbers() {
+        let hub = StarOfHubs {
+            hubs: 1,
+            leaves: 66_000,
+        };
+        let graph = hub.generate().unwrap();
+        for are_signs in [false, true] {
+            let mut bits = BitFeatures::unset(graph.vertices(), 9, are_signs).unwrap();
+            for vertex in 0..graph.vertices() {
+                bits.set_row(vertex, &[0b101, u8::from(vertex % 2 == 0)]);
+            }
+            let dense = Features::dense(9, bits.to_dense()).unwrap();
+            let bits = Features::Bits(bits);
+            let range = HalfRange::of(&graph, Some(&bits));
+            assert_eq!(
+                format!("{range:?}"),
+                format!("{:?}", HalfRange::of(&graph, Some(&dense)))
+            );
+            assert_eq!((range.checked_rows, range.overflowing_rows), (1, 1));
+            assert_eq!(InfiniteFeatures::of(&bits), None);
+        }
     }
 }
