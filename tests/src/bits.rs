@@ -366,9 +366,10 @@ pub fn products<B: Backend>(backend: &B, scale: Scale) {
         check::<B, bf16>(backend, [m, 10, 100]);
     }
     check::<B, f16>(backend, [scale.pick(300, 20_000), 41, 602]);
-    // Of so many rows that a warp of the emulator's has some tiles, of columns that stay in registers and of longer ones.
-    for k in [70, 200] {
-        check::<B, f16>(backend, [13_001, 5, k]);
+    // Of so many rows that a warp of the emulator's has more tiles than are on their way at once, of columns that stay in registers, of
+    // which a CTA has all and one of them two, and of longer ones.
+    for (n, k) in [(66, 70), (5, 200)] {
+        check::<B, f16>(backend, [26_001, n, k]);
     }
     check::<B, f32>(backend, [3, 130, 1433]);
 }

@@ -8,8 +8,8 @@ use halfgnn::driver::emulated::{Emulated, Launched, Options};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{Binary, Mode, Model, ModelConfig, Network, Propagation};
 use halfgnn::ops::{
-    self, CodeFormat, EdgeWeights, HalfLoad, Reduction, Sddmm, SddmmPolicy, Spmm, SpmmPolicy,
-    edge_plane,
+    self, BitMatrix, Bmm, CodeFormat, EdgeWeights, HalfLoad, Reduction, Sddmm, SddmmPolicy, Spmm,
+    SpmmPolicy, edge_plane,
 };
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn::train::TrainConfig;
@@ -543,5 +543,31 @@ fn attention_gathers_a_row_once_each_way() {
             "{}: {loaded} bytes, {rows} of rows",
             walk.kernel
         );
+    }
+}
+
+/// A product of bits writes whole sectors, in as few of them as it has bytes.
+#[test]
+fn products_of_bits_are_written_in_whole_sectors() {
+    fn check<E: Element>(gpu: &Gpu<Emulated>, inner: usize) {
+        let (rows, columns, kind) = (4_000, 64, MemoryKind::Features);
+        let bits = |rows, random| {
+            let values = signs(rows * inner, random);
+            BitMatrix::from_signs(gpu, (rows, inner), &values, kind).expect("signs")
+        };
+        let (a, b) = (bits(rows, 1), bits(columns, 2));
+        let mut y = Matrix::<_, E>::zeros(gpu, rows, columns, kind).expect("room");
+        gpu.driver().take_launches();
+        ops::bmm(gpu, &a, &b, &Bmm::default(), &mut y).expect("legal");
+        let [launch] = &gpu.driver().take_launches()[..] else {
+            panic!("a product is a launch");
+        };
+        let written = launch.report.counts.global_stores.sectors * SECTOR;
+        assert_eq!(written, (rows * columns * size_of::<E>()) as u64);
+    }
+    let gpu = open();
+    for inner in [100, 200] {
+        check::<f16>(&gpu, inner);
+        check::<f32>(&gpu, inner);
     }
 }

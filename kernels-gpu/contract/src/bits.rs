@@ -23,9 +23,9 @@
 //! # Products
 //! The second operand is given by its columns, each a row of bits. Tensor cores count bits that are set in both; what two rows of ±1
 //! multiply to follows from that and from how many each has: `K − 2·p(a) − 2·p(b) + 4·p(a ∧ b)`. A warp makes
-//! [`BMM_TILE_ROWS`] rows of [`BMM_COLUMNS`] columns at once, and lays the columns out over fragments so that each lane has 16 side by side.
-//! It has some such tiles, one after the other, whose rows are on their way while those before are written, and of columns of at most
-//! [`BMM_STEP`] bits the words stay in registers.
+//! [`BMM_TILE_ROWS`] rows of [`BMM_COLUMNS`] columns at once, and lays the columns out over fragments so that what the four lanes of a row
+//! store at once lies side by side. It has some such tiles, one after the other, whose rows are on their way while those before are written, and of
+//! columns of at most [`BMM_STEP`] bits the words stay in registers.
 
 use crate::format::table;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};

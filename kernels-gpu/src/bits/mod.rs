@@ -98,7 +98,7 @@ mod family {
             /// # Safety
             /// The launch contract of [`BmmParams`].
             #[inline(always)]
-            pub unsafe fn $name<V: Vector>(params: &BmmParams) {
+            pub unsafe fn $name<V: Vector<Bits = [u32; 4]>>(params: &BmmParams) {
                 // SAFETY: the caller's promise.
                 unsafe { product::run::<product::Elements<V, product::$sum>>(params) }
             }
