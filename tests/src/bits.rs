@@ -8,14 +8,18 @@ use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
 use halfgnn::ops::blocks::{Addition, Between, mm_add, mm_spmm};
 use halfgnn::ops::{
-    self, BatchNorm, BitMatrix, BitOutput, BitVariant, Bmm, BmmOperands, ColumnFactors,
-    Normalization, SignOperand, Spmm, SumOperand,
+    self, BatchNorm, BitMatrix, BitOutput, BitVariant, Bmm, BmmOperands, BspmmOperands,
+    BspmmSignsOperands, Checked, ColumnFactors, Normalization, Schedule, SignOperand, Spmm,
+    SumOperand,
 };
-use halfgnn::tensor::{Element, Matrix};
+use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::bits::{EDGES_PER_CTA, FACTORED_ROW_EDGES};
 
 /// Numbers of columns at every boundary of lanes, words and launches.
 const COLUMNS: [usize; 12] = [1, 7, 31, 32, 33, 63, 64, 65, 128, 130, 256, 300];
+
+/// Every way to deal edges out: two launches, and one.
+const SCHEDULES: [Schedule; 2] = [Schedule::Edge, Schedule::Vertex];
 
 /// Random +1 and −1.
 pub fn signs(len: usize, random: u32) -> Vec<f32> {
@@ -62,22 +66,21 @@ pub fn sums(graph: &Csr, x: &[f32], columns: usize) -> (Vec<f32>, Vec<usize>) {
 fn check<B: Backend, E: Element>(backend: &B, name: &str, graph: &Csr, columns: usize) {
     let what = format!("{name}, {columns} columns");
     let a = Adjacency::new(backend, graph).expect("room for a graph");
-    let (rows, sources) = graph.shape();
+    let sources = graph.shape().1;
     let values = signs(sources * columns, 50 + columns as u32);
     let x = BitMatrix::from_signs(backend, (sources, columns), &values, KIND).expect("signs");
     let (sums, degrees) = sums(graph, &values, columns);
 
-    let mut y = unwritten_bits(backend, (rows, columns));
-    ops::bspmm_signs(backend, &a, &x, &mut y).expect("legal");
     let sign = |&sum: &f32| if sum >= 0.0 { 1.0 } else { -1.0 };
     let expected: Vec<f32> = sums.iter().map(sign).collect();
-    assert!(read_bits(backend, &y) == expected, "signs, {what}");
+    for schedule in SCHEDULES {
+        let found = summed_signs(backend, (&a, &x), schedule);
+        assert!(found == expected, "signs, {schedule:?}, {what}");
+    }
 
     let factors: Vec<f32> = degrees.iter().map(|&degree| 1.0 / degree as f32).collect();
     let row_scale = elements::<B, f32>(backend, &factors);
     for (row_scale, scale) in [(None, 1.0), (Some(&row_scale), -0.5)] {
-        let mut y = unwritten::<B, E>(backend, (rows, columns));
-        ops::bspmm(backend, &a, &x, row_scale, scale, &mut y).expect("legal");
         let expected: Vec<f32> = (sums.iter().enumerate())
             .map(|(at, sum)| match (degrees[at / columns], row_scale) {
                 (0, _) => 0.0,
@@ -85,8 +88,70 @@ fn check<B: Backend, E: Element>(backend: &B, name: &str, graph: &Csr, columns: 
                 (_, Some(_)) => E::from_f32(sum * (scale * factors[at / columns])).to_f32(),
             })
             .collect();
-        assert!(read(backend, &y) == expected, "sums times {scale}, {what}");
+        for schedule in SCHEDULES {
+            let found = summed::<B, E>(backend, (&a, &x), (row_scale, scale), schedule);
+            assert!(
+                found == expected,
+                "sums times {scale}, {schedule:?}, {what}"
+            );
+        }
     }
+}
+
+/// The signs of sums over neighbours, by a schedule.
+fn summed_signs<B: Backend>(
+    backend: &B,
+    (a, x): (&Adjacency<B>, &BitMatrix<B>),
+    schedule: Schedule,
+) -> Vec<f32> {
+    let mut y = unwritten_bits(backend, (a.rows(), x.columns()));
+    let operands = BspmmSignsOperands {
+        a,
+        factors: None,
+        x,
+        schedule,
+        y: &mut y,
+    };
+    let checked = Checked::new(operands).expect("legal");
+    backend.bspmm_signs(checked).expect("legal");
+    read_bits(backend, &y)
+}
+
+/// The sums, with a factor a row and one of all.
+fn summed<B: Backend, E: Element>(
+    backend: &B,
+    (a, x): (&Adjacency<B>, &BitMatrix<B>),
+    (row_scale, scale): (Option<&Array<B, f32>>, f32),
+    schedule: Schedule,
+) -> Vec<f32> {
+    let mut y = unwritten::<B, E>(backend, (a.rows(), x.columns()));
+    let operands = BspmmOperands {
+        a,
+        factors: None,
+        x,
+        row_scale,
+        scale,
+        schedule,
+        y: &mut y,
+    };
+    let checked = Checked::new(operands).expect("legal");
+    backend.bspmm(checked).expect("legal");
+    read(backend, &y)
+}
+
+/// Sums of bits over random neighbours and their signs, by every schedule, one after the other.
+pub fn sums_of_every_schedule<B: Backend>(backend: &B, random: u32) -> Vec<f32> {
+    let graph = power_law(300, 4_000, Random(random));
+    let (columns, rows) = (70, graph.vertices());
+    let a = Adjacency::new(backend, &graph).expect("room for a graph");
+    let values = signs(rows * columns, random);
+    let x = BitMatrix::from_signs(backend, (rows, columns), &values, KIND).expect("signs");
+    let by = |schedule| {
+        let mut both = summed::<B, f16>(backend, (&a, &x), (None, 0.5), schedule);
+        both.extend(summed_signs(backend, (&a, &x), schedule));
+        both
+    };
+    SCHEDULES.into_iter().flat_map(by).collect()
 }
 
 /// Graphs of every kind, rows that end about the ends of CTAs, and hubs of many CTAs.
@@ -301,9 +366,10 @@ pub fn products<B: Backend>(backend: &B, scale: Scale) {
         check::<B, bf16>(backend, [m, 10, 100]);
     }
     check::<B, f16>(backend, [scale.pick(300, 20_000), 41, 602]);
-    // Of so many rows that a warp of the emulator's has some tiles, of columns that stay in registers and of longer ones.
-    for k in [70, 200] {
-        check::<B, f16>(backend, [13_001, 5, k]);
+    // Of so many rows that a warp of the emulator's has more tiles than are on their way at once, of columns that stay in registers, of
+    // which a CTA has all and one of them two, and of longer ones.
+    for (n, k) in [(66, 70), (5, 200)] {
+        check::<B, f16>(backend, [26_001, n, k]);
     }
     check::<B, f32>(backend, [3, 130, 1433]);
 }
@@ -689,6 +755,26 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     assert_eq!(
         told.expect_err("refused").to_string(),
         "bspmm_signs: factors of columns should be 3, is 2"
+    );
+    let three = factors(&[0.5, 1.0, 0.0]).expect("factors");
+    let by = |schedule, factors| {
+        let operands = BspmmSignsOperands {
+            a: &a,
+            factors,
+            x: &bits((3, 8)),
+            schedule,
+            y: &mut bits((3, 8)),
+        };
+        let told = Checked::new(operands).expect_err("refused");
+        told.to_string()
+    };
+    assert_eq!(
+        by(Schedule::Vertex, Some(&three)),
+        "bspmm_signs: with factors of columns bits are summed up by edges; take Schedule::Edge"
+    );
+    assert_eq!(
+        by(Schedule::RowIds, None),
+        "bspmm_signs: bits are summed up by edges or by vertices; take Schedule::Edge or Schedule::Vertex"
     );
     let plain = Bmm::default();
     let refused = |b: (usize, usize), op: &Bmm<'_, B>, y: (usize, usize)| {

@@ -278,6 +278,15 @@ pub mod in_any_order {
         check::<f32>(backend);
     }
 
+    /// Any sum of bits has the same bits, in two launches or one.
+    pub fn bspmm(backend: &Gpu<Emulated>) {
+        hold(10, (0..u32::MAX, 1..u64::MAX), |(random, seed)| {
+            same(backend, seed, || {
+                crate::bits::sums_of_every_schedule(backend, random)
+            });
+        });
+    }
+
     /// Any product has the same bits.
     pub fn matmul(backend: &Gpu<Emulated>) {
         fn check<E: Element>(backend: &Gpu<Emulated>) {

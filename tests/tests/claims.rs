@@ -6,15 +6,18 @@ use halfgnn::backend::{Adjacency, DeviceGraph, MemoryKind, Storage};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Launched, Options};
 use halfgnn::graph::Graph;
-use halfgnn::nn::{Binary, Mode, Model, ModelConfig};
+use halfgnn::nn::{Binary, Mode, Model, ModelConfig, Network, Propagation};
 use halfgnn::ops::{
-    self, CodeFormat, EdgeWeights, HalfLoad, Reduction, Sddmm, SddmmPolicy, Spmm, SpmmPolicy,
-    edge_plane,
+    self, BitMatrix, Bmm, CodeFormat, EdgeWeights, HalfLoad, Reduction, Sddmm, SddmmPolicy, Spmm,
+    SpmmPolicy, edge_plane,
 };
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn::train::TrainConfig;
 use halfgnn_contract::sddmm::TILE_EDGES;
 use halfgnn_contract::spmm::{EDGES_PER_CTA, EDGES_PER_WARP};
+use halfgnn_tests::bits::signs;
+use halfgnn_tests::graphs::from_degrees;
+use halfgnn_tests::input::Random;
 use halfgnn_tests::task;
 
 /// Bytes of a sector, the unit in which global memory is counted.
@@ -382,6 +385,38 @@ fn an_evaluation_of_bits_reads_inputs_once() {
     }
 }
 
+/// On a graph of Cora's size what takes time is launches: an evaluation of bits that are made beforehand takes one for each product and
+/// for each sum over neighbours.
+#[test]
+fn an_evaluation_of_bits_on_a_small_graph_is_a_launch_an_operator() {
+    let gpu = of_multiprocessors(132);
+    let (vertices, features, classes) = (2_708, 200, 7);
+    let graph = Graph::new(from_degrees(&vec![4; vertices], Random(5))).expect("a graph");
+    let config = ModelConfig {
+        hidden: 128,
+        ..ModelConfig::gcn(features, classes).of_bits(Binary::Bin)
+    };
+    let mut model = Network::<_, f16>::new(&gpu, &config, 1).expect("a model");
+    model.freeze(&gpu).expect("room for bits");
+    let values = signs(vertices * features, 6);
+    let x = Matrix::from_f32(&gpu, vertices, features, &values, MemoryKind::Features);
+    let bits = model.signs_of_features(&gpu, &x.expect("room"));
+    let bits = bits.expect("it reads signs");
+    let graphs = [Propagation::new(&gpu, &graph, config.norm()).expect("room")];
+    gpu.driver().take_launches();
+    let evaluated = model.evaluate_signs(&gpu, &graphs, &bits);
+    evaluated.expect("an evaluation");
+    let launches = gpu.driver().take_launches();
+    let kernels: Vec<&str> = launches.iter().map(|it| it.kernel.as_str()).collect();
+    let of_each = ["bmm_sign", "bspmm_vertex_sign", "bspmm_vertex_f16"];
+    let (bits, last) = kernels.split_at(3);
+    assert_eq!(bits, of_each);
+    assert!(
+        matches!(last, [only] if only.starts_with("gemm_nt_f16")),
+        "{last:?}"
+    );
+}
+
 /// Messages of 8 bits are made by the operator before: a GIN makes all its codes in products and normalisations, a GCN and a GAT those of
 /// forward passes and of gradients of hidden layers in products. The gradient of the loss has a pass, which takes the factors of rows
 /// along.
@@ -508,5 +543,31 @@ fn attention_gathers_a_row_once_each_way() {
             "{}: {loaded} bytes, {rows} of rows",
             walk.kernel
         );
+    }
+}
+
+/// A product of bits writes whole sectors, in as few of them as it has bytes.
+#[test]
+fn products_of_bits_are_written_in_whole_sectors() {
+    fn check<E: Element>(gpu: &Gpu<Emulated>, inner: usize) {
+        let (rows, columns, kind) = (4_000, 64, MemoryKind::Features);
+        let bits = |rows, random| {
+            let values = signs(rows * inner, random);
+            BitMatrix::from_signs(gpu, (rows, inner), &values, kind).expect("signs")
+        };
+        let (a, b) = (bits(rows, 1), bits(columns, 2));
+        let mut y = Matrix::<_, E>::zeros(gpu, rows, columns, kind).expect("room");
+        gpu.driver().take_launches();
+        ops::bmm(gpu, &a, &b, &Bmm::default(), &mut y).expect("legal");
+        let [launch] = &gpu.driver().take_launches()[..] else {
+            panic!("a product is a launch");
+        };
+        let written = launch.report.counts.global_stores.sectors * SECTOR;
+        assert_eq!(written, (rows * columns * size_of::<E>()) as u64);
+    }
+    let gpu = open();
+    for inner in [100, 200] {
+        check::<f16>(&gpu, inner);
+        check::<f32>(&gpu, inner);
     }
 }

@@ -407,6 +407,11 @@ fn spmm_in_any_order() {
 }
 
 #[test]
+fn bspmm_in_any_order() {
+    in_any_order::bspmm(&open(Options::default()));
+}
+
+#[test]
 fn sddmm_in_any_order() {
     in_any_order::sddmm(&open(Options::default()));
 }

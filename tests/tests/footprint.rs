@@ -4,15 +4,15 @@ use half::f16;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Backend, MemoryKind, Storage};
-use halfgnn::data::Targets;
+use halfgnn::data::{BitFeatures, Features, Targets};
 use halfgnn::distributed::{Group, InProcess, Partition, Shard, in_process};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::generate::Rmat;
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{
-    ConvolutionConfig, EdgeData, Gat, HiddenNorm, LinkDecoder, ModelConfig, ModelKind, Network,
-    Pieces, Propagation, Store,
+    Binary, ConvolutionConfig, EdgeData, Gat, HiddenNorm, Inputs, LinkDecoder, Mode, Model,
+    ModelConfig, ModelKind, Network, Pieces, Propagation, Store,
 };
 use halfgnn::ops::{Accumulate, CodeFormat, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix, Precision};
@@ -537,4 +537,87 @@ fn without_dropped_edges(mut model: ModelConfig) -> ModelConfig {
         _ => {}
     }
     model
+}
+
+/// A prediction of features that are packed computes on their signs, to the same bits, and takes no more than is told before.
+#[test]
+fn evaluations_of_packed_features_are_foretold_and_smaller() {
+    let (features, multiprocessors) = (200, 4);
+    let graph = Rmat::graph500(10).generate(3).expect("a graph");
+    let vertices = graph.vertices();
+    let train = TrainConfig::new(Precision::Half);
+    for (model, are_signs) in [
+        (ModelConfig::gcn(features, 5), false),
+        (ModelConfig::sage(features, 5), true),
+    ] {
+        let config = &model.of_bits(Binary::Bin);
+        let mut bits = BitFeatures::unset(vertices, features, are_signs).expect("room");
+        for vertex in 0..vertices {
+            // Of columns 0 and 65 all vertices have 1, of 1 and 66 none, of 2 one of them.
+            let byte = |at: usize| (vertex * 37 + at * 91 + vertex * at * 5) as u8;
+            let mut row: Vec<u8> = (0..features.div_ceil(8)).map(byte).collect();
+            row[0] = row[0] & !7 | 1 | u8::from(vertex == 700) << 2;
+            row[8] = row[8] & !6 | 2;
+            bits.set_row(vertex, &row);
+        }
+        let packed = Features::Bits(bits.clone());
+        let values = packed.to_dense().expect("room");
+        let prepared = &*config.prepare(&graph).expect("room");
+        let propagation = |backend: &Gpu<Emulated>| {
+            [Propagation::new(backend, prepared, config.norm()).expect("room")]
+        };
+        let of = |backend: &Gpu<Emulated>| {
+            let mut model = Network::<_, f16>::new(backend, config, 7).expect("a model");
+            model.freeze(backend).expect("room");
+            model
+        };
+
+        let backend = &card(multiprocessors);
+        let mut model = of(backend);
+        let kind = MemoryKind::Features;
+        let x = Matrix::from_f32(backend, vertices, features, &values, kind).expect("room");
+        let signs = model.signs_of_features(backend, &x).expect("signs");
+        let expected_signs = signs.to_words(backend).expect("its words");
+        let inputs = Inputs {
+            backend,
+            graphs: &propagation(backend),
+            features: &x,
+        };
+        model.forward(inputs, Mode::Evaluate).expect("a pass");
+        let expected = model.logits().to_padded(backend).expect("its rows");
+
+        let work = Work::of_prediction::<f16>(config, &packed).expect("a model");
+        assert_eq!(work, Work::EvaluationOfSigns);
+        let counts = GraphCounts::of(prepared);
+        let [foretold, of_elements] = [work, Work::Evaluation].map(|work| {
+            let how = (config, &train, work);
+            Footprint::check_work::<f16>(&counts, how, Some(multiprocessors), None)
+                .expect("a model")
+        });
+        let backend = &card(multiprocessors);
+        let mut model = of(backend);
+        let signs = model.signs_of_bits(backend, &bits).expect("signs");
+        let graphs = propagation(backend);
+        let evaluated = model.evaluate_signs(backend, &graphs, &signs);
+        evaluated.expect("a pass");
+        let memory = backend.memory();
+        assert_eq!(signs.to_words(backend).expect("its words"), expected_signs);
+        let logits = model.logits().to_padded(backend).expect("its rows");
+        assert!(logits == expected, "{:?}", config.convolution);
+        for kind in MemoryKind::ALL {
+            let (told, used) = (foretold.of(kind), memory.peak[kind as usize]);
+            assert!(
+                told.abs_diff(used) * 100 <= used,
+                "{kind:?}: {told} for {used} bytes"
+            );
+        }
+        // Of 200 columns four words instead of 400 bytes.
+        assert_eq!(foretold.of(kind), vertices as u64 * 32);
+        let saved = vertices as u64 * (400 - 32);
+        assert!(foretold.total() + saved <= of_elements.total());
+
+        let full = &config.clone().of_bits(Binary::Full);
+        let work = Work::of_prediction::<f16>(full, &packed).expect("a model");
+        assert_eq!(work, Work::Evaluation);
+    }
 }

@@ -65,6 +65,8 @@ pub struct Placement {
     bytes: u64,
     /// Whether they stay on disk.
     on_disk: bool,
+    /// Whether no more than their signs is computed on.
+    of_signs: bool,
     /// In how many pieces the graph is evaluated.
     pub pieces: usize,
     /// What the work on the graph takes, or its evaluation, without batches.
@@ -156,6 +158,12 @@ impl Placement {
     }
 
     fn features_line(&self) -> Option<String> {
+        if self.of_signs {
+            let bytes = bytes(self.footprint.of(MemoryKind::Features));
+            return Some(format!(
+                "features: {bytes} of signs, since the model reads no more of them"
+            ));
+        }
         let bytes = bytes(self.bytes);
         match (self.asked.features, self.features) {
             (FeaturesName::Disk, _) => Some(format!(
@@ -319,6 +327,7 @@ pub fn place<B: Backend, E: Element>(
             None => footprint.hosted_features().unwrap_or(0),
         },
         on_disk: footprint.features_on_disk(),
+        of_signs: work == Work::EvaluationOfSigns,
         pieces: pieces.as_ref().map_or(1, Pieces::count),
         footprint,
         is_card: multiprocessors.is_some(),
@@ -403,6 +412,7 @@ mod tests {
                 features: MemoryKind::Features,
                 bytes: 3 << 30,
                 on_disk,
+                of_signs: false,
                 pieces: 1,
                 is_card: true,
                 footprint: Footprint::default(),
@@ -444,6 +454,7 @@ mod tests {
             features: MemoryKind::Features,
             bytes: 0,
             on_disk: false,
+            of_signs: false,
             pieces: 1,
             is_card: true,
             footprint,

@@ -15,13 +15,15 @@ use crate::task::take_targets_of;
 use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
 use clap::Args;
 use halfgnn::backend::Backend;
-use halfgnn::data::{Dataset, Origin, UNLABELLED, UploadFeatures};
+use halfgnn::data::{Dataset, FeatureRows, Features, Origin, UNLABELLED, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network};
+use halfgnn::ops::BitMatrix;
 use halfgnn::tensor::Element;
 use halfgnn::train::{Checkpoint, Loss, Work, load_weights};
 use halfgnn::with_element;
+use halfgnn_bench::names::FeaturesName;
 use pairs::Pairs;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -448,6 +450,12 @@ struct Prediction<'a> {
     placement: PlacementArgs,
 }
 
+/// What a forward pass reads of the features.
+enum Read<B: Backend, E: Element> {
+    Signs(BitMatrix<B>),
+    Rows(FeatureRows<B, E>),
+}
+
 impl Task for Prediction<'_> {
     type Output = Result<(String, Output), Failure>;
 
@@ -469,7 +477,12 @@ impl Prediction<'_> {
         let graphs = self.dataset.graphs.as_ref();
         let stored = self.dataset.features.as_stored().map(Arc::as_ref);
         let of = (&graph, graphs, stored);
-        let how = (config, &self.checkpoint.train, Work::Evaluation);
+        let work = match self.placement.features {
+            // All of them, from there.
+            FeaturesName::Host => Work::Evaluation,
+            _ => Work::of_prediction::<E>(config, &self.dataset.features)?,
+        };
+        let how = (config, &self.checkpoint.train, work);
         let (placement, pieces) = place::<B, E>(of, how, device, self.placement)?;
 
         let mut model = Network::<B, E>::new(backend, config, 0)?;
@@ -478,18 +491,24 @@ impl Prediction<'_> {
         if self.layer.is_some() {
             model.keep_activations();
         }
-        let features = &(self.dataset).feature_rows(backend, placement.features)?;
+        let read = match (&self.dataset.features, work, &pieces) {
+            (Features::Bits(bits), Work::EvaluationOfSigns, None) => {
+                Read::Signs(model.signs_of_bits(backend, bits)?)
+            }
+            _ => Read::Rows(self.dataset.feature_rows(backend, placement.features)?),
+        };
         let whole = match pieces {
             None => Some(graph.propagation::<B, E>(backend, config)?),
             Some(_) => None,
         };
         let graphs = &inputs(backend, config, self.dataset, whole)?;
-        match &pieces {
-            Some(pieces) => {
+        match (&read, &pieces) {
+            (Read::Signs(signs), _) => model.evaluate_signs(backend, graphs, signs)?,
+            (Read::Rows(features), Some(pieces)) => {
                 let wanted = self.layer.map(|layer| layer as usize - 1);
                 model.forward_in_pieces(backend, features, pieces, wanted.as_slice())?;
             }
-            None => {
+            (Read::Rows(features), None) => {
                 let inputs = Inputs {
                     backend,
                     graphs,

@@ -11,7 +11,7 @@ use crate::task::take_targets_of;
 use crate::train::describe;
 use clap::Args;
 use halfgnn::backend::{Backend, MemoryReport};
-use halfgnn::data::{Dataset, Origin, UNLABELLED, UploadFeatures};
+use halfgnn::data::{Dataset, Features, Origin, UNLABELLED, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::nn::{Binary, Inputs, Mode, Model, ModelConfig, Network};
 use halfgnn::ops::BitMatrix;
@@ -260,14 +260,15 @@ impl Tuning<'_> {
         load_weights(backend, &mut model, &tensors)?;
         model.freeze(backend)?;
         // Before the graph, so that features of which signs alone are read need not lie beside it.
-        let features = self.dataset.upload_features::<B, E>(backend)?;
-        let features = match model.reads_signs() {
-            true => {
-                let signs = model.signs_of_features(backend, &features)?;
-                drop(features);
-                Read::Signs(signs)
+        let features = match (&self.dataset.features, model.reads_signs()) {
+            (Features::Bits(bits), true) => Read::Signs(model.signs_of_bits(backend, bits)?),
+            (_, reads_signs) => {
+                let features = self.dataset.upload_features::<B, E>(backend)?;
+                match reads_signs {
+                    true => Read::Signs(model.signs_of_features(backend, &features)?),
+                    false => Read::Elements(features),
+                }
             }
-            false => Read::Elements(features),
         };
         let propagation = graph.propagation::<B, E>(backend, config)?;
         let graphs = &inputs(backend, config, self.dataset, Some(propagation))?;

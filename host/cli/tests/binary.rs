@@ -194,6 +194,45 @@ fn features_of_one_bit_are_packed_and_others_named() {
 }
 
 #[test]
+fn predictions_of_packed_features_are_those_of_numbers() {
+    let place = place(&Ring::new());
+    let path = |name: &str| place.folder.path().join(name).display().to_string();
+    let convert = ["dataset", "convert", &path("ring.npz"), &path("bits.npz")];
+    let output = halfgnn(&[&convert[..], &["--features", "bits"]].concat())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for (model, binary) in [("gcn", "bin"), ("sage", "bin"), ("gcn", "full")] {
+        let asked = ["--model", model, "--binary", binary, "--save", "kept"];
+        events_of(&place, &[&asked[..], &["--epochs", "5"]].concat());
+        let kept = path("kept");
+        let predict = |dataset: &str, more: &[&str]| {
+            let out = path("out.npy");
+            let command = ["predict", "--model", &kept, "--dataset", &path(dataset)];
+            let more = [&["--out", &out, "--device", "cpu"], more].concat();
+            let output = halfgnn(&[&command[..], &more].concat()).output().unwrap();
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            (text(&output.stdout).to_owned(), std::fs::read(out).unwrap())
+        };
+        let tells = |told: &str| told.contains("of signs, since the model reads no more of them");
+        for wanted in [&["--logits"][..], &["--layer", "1"]] {
+            let (told, expected) = predict("ring.npz", wanted);
+            assert!(!tells(&told), "{told}");
+            let (told, found) = predict("bits.npz", wanted);
+            assert_eq!(tells(&told), binary == "bin", "{told}");
+            assert!(found == expected, "{model} {binary} {wanted:?}");
+            let on_host = [wanted, &["--features", "host"]].concat();
+            let (told, found) = predict("bits.npz", &on_host);
+            assert!(!tells(&told), "{told}");
+            assert!(
+                found == expected,
+                "{model} {binary} {wanted:?} from the host"
+            );
+        }
+    }
+}
+
+#[test]
 fn what_has_no_network_of_one_bit_is_refused() {
     let place = place(&Ring::new());
     for (asked, words) in [

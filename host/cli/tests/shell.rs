@@ -37,6 +37,15 @@ fn forms_want_sums_of_bits() {
     let forms = ["--variant", "FBF", "--frdc", "one-count"];
     let output = halfgnn(&[&bench[..], &forms].concat()).output().unwrap();
     refused(&output, 2, &["--frdc is of sums of bits", "add BBB or BBF"]);
+    let schedules = ["--variant", "FBF", "--schedule", "vertex"];
+    let output = halfgnn(&[&bench[..], &schedules].concat())
+        .output()
+        .unwrap();
+    refused(
+        &output,
+        2,
+        &["--schedule is of sums of bits", "add BBB or BBF"],
+    );
 }
 
 #[test]
@@ -274,6 +283,8 @@ fn every_command_has_json_for_programs() {
                 "all",
                 "--frdc",
                 "if-else,two-counts,one-count",
+                "--schedule",
+                "edge,vertex",
             ],
             "bspmm",
         ),

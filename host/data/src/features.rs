@@ -1,8 +1,9 @@
-//! Vertex features on the host, dense or sparse until they are uploaded.
+//! Vertex features on the host, dense, sparse or packed until they are uploaded.
 
 use halfgnn_graph::parallel;
 
 use super::StoredFeatures;
+use super::bit_features::BitFeatures;
 use super::error::DataProblem;
 use halfgnn_graph::Csr;
 use halfgnn_graph::reorder::Permutation;
@@ -17,6 +18,8 @@ pub enum Features {
     Dense(DenseFeatures),
     /// Only the numbers that are not zero.
     Sparse(SparseFeatures),
+    /// A bit for each: all are +1 and −1, or all 1 and 0.
+    Bits(BitFeatures),
     /// None: they stay in their files, from where rows are read that are wanted.
     Stored(Arc<StoredFeatures>),
 }
@@ -139,6 +142,7 @@ impl Features {
                 }
                 Self::Sparse(new)
             }
+            Self::Bits(bits) => Self::Bits(bits.reordered(order)),
             Self::Stored(of) => {
                 let mut of = of.as_ref().clone();
                 of.reorder(order);
@@ -152,6 +156,7 @@ impl Features {
         match self {
             Self::Dense(dense) => dense.len,
             Self::Sparse(sparse) => sparse.len,
+            Self::Bits(bits) => bits.feature_len(),
             Self::Stored(stored) => stored.feature_len(),
         }
     }
@@ -161,16 +166,17 @@ impl Features {
         match self {
             Self::Dense(dense) => dense.values.len() / dense.len,
             Self::Sparse(sparse) => sparse.offsets.len() - 1,
+            Self::Bits(bits) => bits.vertices(),
             Self::Stored(stored) => stored.vertices(),
         }
     }
 
-    /// The numbers that are in memory: all of them, those that are not zero, or none.
+    /// The numbers that are in memory as such: all of them, those that are not zero, or none.
     pub(crate) fn stored(&self) -> &[f32] {
         match self {
             Self::Dense(dense) => &dense.values,
             Self::Sparse(sparse) => &sparse.values,
-            Self::Stored(_) => &[],
+            Self::Bits(_) | Self::Stored(_) => &[],
         }
     }
 
@@ -192,7 +198,11 @@ impl Features {
 
     /// Whether no number is negative, as where words are counted.
     pub(crate) fn could_be_counts(&self) -> bool {
-        parallel::position_first(self.stored(), |value| value.is_nan() || *value < 0.0).is_none()
+        let is_none = |value: &f32| value.is_nan() || *value < 0.0;
+        match self {
+            Self::Bits(bits) => bits.lowest() >= 0.0,
+            _ => parallel::position_first(self.stored(), is_none).is_none(),
+        }
     }
 
     /// The bytes on the host.
@@ -202,6 +212,7 @@ impl Features {
             Self::Sparse(sparse) => {
                 sparse.offsets.len() as u64 * 8 + sparse.indices.len() as u64 * 8
             }
+            Self::Bits(bits) => bits.bytes(),
             Self::Stored(stored) => stored.vertices() as u64 * 4,
         }
     }
@@ -228,6 +239,7 @@ impl Features {
                     put(column as usize, value);
                 }
             }
+            Self::Bits(bits) => bits.for_each(vertex, put),
             Self::Stored(_) => {
                 unreachable!("features that stay in their files are read from there")
             }
@@ -273,6 +285,7 @@ impl Features {
     /// words (Cora, Citeseer), after which each row that has words sums to 1. Tells how many rows were divided: none of features that
     /// stay in their files, which are left as they are.
     pub fn normalize_rows(&mut self) -> usize {
+        self.unpack();
         let divide = |row: &mut [f32]| usize::from(divide_by_sum(row));
         match self {
             Self::Dense(dense) => {
@@ -285,7 +298,17 @@ impl Features {
                     divide(&mut sparse.values[range])
                 })
                 .sum(),
-            Self::Stored(_) => 0,
+            Self::Bits(_) | Self::Stored(_) => 0,
+        }
+    }
+
+    /// Makes numbers of bits, which are to become others.
+    fn unpack(&mut self) {
+        if let Self::Bits(bits) = self {
+            *self = Self::Dense(DenseFeatures {
+                len: bits.feature_len(),
+                values: bits.to_dense(),
+            });
         }
     }
 
@@ -325,6 +348,7 @@ impl Features {
     /// If there is not one divisor a column.
     pub fn divide_columns(&mut self, divisors: &[f32]) {
         assert_eq!(divisors.len(), self.feature_len(), "one divisor a column");
+        self.unpack();
         match self {
             Self::Dense(dense) => {
                 let rows = parallel::chunks_mut(&mut dense.values, dense.len);
@@ -339,6 +363,8 @@ impl Features {
                     *value /= divisors[column as usize];
                 });
             }
+            // They were unpacked.
+            Self::Bits(_) => {}
             Self::Stored(stored) => {
                 let stored = Arc::make_mut(stored);
                 let columns = stored.magnitudes.iter_mut().zip(divisors);

@@ -81,7 +81,10 @@ impl HalfRange {
             return range;
         };
         let stored = features.stored();
-        range.largest_feature = largest_magnitude(stored);
+        range.largest_feature = match features {
+            Features::Bits(bits) => bits.largest_magnitude(),
+            _ => largest_magnitude(stored),
+        };
         range.infinite_features =
             InfiniteFeatures::of(features).map_or(0, |infinite| infinite.count);
 
@@ -95,7 +98,10 @@ impl HalfRange {
         at_risk.par_sort_unstable_by_key(|&vertex| {
             (std::cmp::Reverse(degrees[vertex as usize]), vertex)
         });
-        let numbers_a_row = stored.len() as u64 / features.vertices().max(1) as u64 + 1;
+        let numbers_a_row = match features {
+            Features::Bits(bits) => bits.feature_len() as u64 + 1,
+            _ => stored.len() as u64 / features.vertices().max(1) as u64 + 1,
+        };
         let mut left = BUDGET;
         let affordable = at_risk.iter().take_while(|&&vertex| {
             let cost = u64::from(degrees[vertex as usize]) * numbers_a_row;
@@ -154,7 +160,7 @@ impl InfiniteFeatures {
         let column = match features {
             Features::Dense(_) => place % features.feature_len(),
             Features::Sparse(sparse) => sparse.indices()[place] as usize,
-            Features::Stored(_) => return None,
+            Features::Bits(_) | Features::Stored(_) => return None,
         };
         Some(Self {
             count,
@@ -169,7 +175,7 @@ fn largest_sum(graph: &Graph, features: &Features, vertex: usize) -> f32 {
     let neighbours = graph.csr().row(vertex).iter();
     let largest = |sum: f32, next: f32| sum.max(next.abs());
     match features {
-        Features::Dense(_) => {
+        Features::Dense(_) | Features::Bits(_) => {
             let mut sums = vec![0.0_f32; features.feature_len()];
             for &neighbour in neighbours {
                 features.for_each(neighbour as usize, |feature, value| sums[feature] += value);
@@ -194,6 +200,7 @@ fn largest_sum(graph: &Graph, features: &Features, vertex: usize) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BitFeatures;
     use halfgnn_graph::generate::StarOfHubs;
 
     #[test]
@@ -258,5 +265,29 @@ mod tests {
         let range = HalfRange::of(&graph, Some(&huge));
         assert_eq!((range.infinite_features, range.largest_feature), (1, 1e5));
         assert_eq!((range.rows_at_risk, range.overflowing_rows), (vertices, 1));
+    }
+
+    #[test]
+    fn packed_features_have_the_range_of_their_numbers() {
+        let hub = StarOfHubs {
+            hubs: 1,
+            leaves: 66_000,
+        };
+        let graph = hub.generate().unwrap();
+        for are_signs in [false, true] {
+            let mut bits = BitFeatures::unset(graph.vertices(), 9, are_signs).unwrap();
+            for vertex in 0..graph.vertices() {
+                bits.set_row(vertex, &[0b101, u8::from(vertex % 2 == 0)]);
+            }
+            let dense = Features::dense(9, bits.to_dense()).unwrap();
+            let bits = Features::Bits(bits);
+            let range = HalfRange::of(&graph, Some(&bits));
+            assert_eq!(
+                format!("{range:?}"),
+                format!("{:?}", HalfRange::of(&graph, Some(&dense)))
+            );
+            assert_eq!((range.checked_rows, range.overflowing_rows), (1, 1));
+            assert_eq!(InfiniteFeatures::of(&bits), None);
+        }
     }
 }

@@ -45,6 +45,7 @@
     allow(dead_code, unused_imports, unused_variables)
 )]
 
+mod bit_features;
 mod edge_features;
 mod error;
 mod features;
@@ -76,6 +77,7 @@ mod text;
 #[cfg(feature = "write")]
 mod write;
 
+pub use bit_features::BitFeatures;
 pub use edge_features::EdgeFeatures;
 pub use error::{DataError, DataProblem};
 pub use features::{DenseFeatures, Features, SparseFeatures};

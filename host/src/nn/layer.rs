@@ -100,6 +100,12 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether the [signs](Layer::signs_of) that it reads are those of columns less their means over all rows, rather than of the columns
+    /// as they are.
+    fn centres_columns(&self) -> bool {
+        false
+    }
+
     /// Whether [`Layer::forward_of_signs`] can give the signs of its output alone, without the factors that change none: where the next
     /// layer reads no more, and nothing stands between them, they are asked for.
     fn writes_signs(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::{BatchSizes, Few, Objective, TrainConfig, Trainer};
 use crate::backend::gpu::Gpu;
 use crate::backend::{Backend, MemoryKind, MemoryReport, Storage};
-use crate::data::{DataProblem, GraphIndex};
+use crate::data::{DataProblem, Features, GraphIndex};
 use crate::distributed::{Group, Shard};
 use crate::driver::DriverError;
 use crate::driver::dry::Dry;
@@ -12,6 +12,7 @@ use crate::graph::GraphCounts;
 use crate::nn::{
     Decoder, LinkDecoder, Model, ModelConfig, Network, Norm, Pieces, Propagation, Readout,
 };
+use crate::ops::BitMatrix;
 use crate::tensor::Element;
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
@@ -133,6 +134,9 @@ pub enum Work {
     Training,
     /// Evaluations alone, as where training is [in batches](Trainer::sampled).
     Evaluation,
+    /// Evaluations of the signs of the features, which lie on the device instead of them: see
+    /// [`evaluate_signs`](Network::evaluate_signs).
+    EvaluationOfSigns,
 }
 
 impl Work {
@@ -142,6 +146,24 @@ impl Work {
             true => Self::Evaluation,
             false => Self::Training,
         }
+    }
+
+    /// Of a model that predicts of such features: of their signs, where they are [packed](Features::Bits) and it reads no more of them.
+    ///
+    /// # Errors
+    /// Those of [`Network::new`].
+    pub fn of_prediction<E: Element>(
+        config: &ModelConfig,
+        features: &Features,
+    ) -> Result<Self, Error> {
+        let Features::Bits(_) = features else {
+            return Ok(Self::Evaluation);
+        };
+        let model = Network::<_, E>::new(&Gpu::counting(None)?, config, 0)?;
+        Ok(match model.reads_signs() {
+            true => Self::EvaluationOfSigns,
+            false => Self::Evaluation,
+        })
     }
 }
 
@@ -188,11 +210,44 @@ impl Footprint {
         room: impl Into<Room>,
     ) -> Result<Self, Error> {
         let mut seen = Self::default();
-        let what = Counted::Whole(counts, work);
-        let done = Self::of_config::<E>(what, config, train, multiprocessors, &mut seen);
+        let mut room = room.into();
+        let done = match work {
+            Work::EvaluationOfSigns => {
+                // None of them would lie elsewhere.
+                room.features = FeaturesIn::Device;
+                Self::count_signs::<E>(counts, config, multiprocessors, &mut seen)
+            }
+            Work::Training | Work::Evaluation => {
+                let what = Counted::Whole(counts, work);
+                Self::of_config::<E>(what, config, train, multiprocessors, &mut seen)
+            }
+        };
         let features = (counts.vertices(), config.features);
-        let seen = seen.placed::<E>(features, multiprocessors, room.into())?;
+        let seen = seen.placed::<E>(features, multiprocessors, room)?;
         done.map(|()| seen)
+    }
+
+    /// Counts an evaluation of signs.
+    fn count_signs<E: Element>(
+        counts: &GraphCounts,
+        config: &ModelConfig,
+        multiprocessors: Option<u32>,
+        seen: &mut Self,
+    ) -> Result<(), Error> {
+        config.check()?;
+        let backend = &Gpu::counting(multiprocessors)?;
+        let run = || {
+            let mut model = Network::<_, E>::new(backend, config, 0)?;
+            model.freeze(backend)?;
+            let what = Counted::<E>::Whole(counts, Work::EvaluationOfSigns);
+            let (graphs, [vertices, _]) = what.graphs(backend, config.norm(), config.readout)?;
+            let kind = MemoryKind::Features;
+            let signs = BitMatrix::zeros(backend, vertices, config.features, kind)?;
+            model.evaluate_signs(backend, &graphs, &signs)
+        };
+        let done = run();
+        *seen = backend.memory().into();
+        done
     }
 
     /// The same of evaluating a model of `config` on a graph in [pieces](Trainer::evaluated_in), with what layers give in the host's
@@ -444,7 +499,7 @@ impl Footprint {
             let mut trainer = Trainer::new(backend, &objective, model(backend)?, train)?;
             match what {
                 Counted::Whole(_, Work::Training) | Counted::OfRank(_) => trainer.step()?,
-                Counted::Whole(_, Work::Evaluation) => {}
+                Counted::Whole(_, Work::Evaluation | Work::EvaluationOfSigns) => {}
                 Counted::Batch(_) => return trainer.step(),
                 Counted::InPieces(pieces) => trainer = trainer.evaluated_in(pieces.clone())?,
             }

@@ -13,6 +13,9 @@
 //! at once. What a CTA has of a row that began before it or goes on after it is staged, and a follow-up kernel adds up the
 //! parts; sums are integers, so that no order is another result.
 //!
+//! On small graphs of short rows a launch is what takes time. There a word of a row is a warp's, whatever the degree, and nothing is
+//! staged: one launch, [`vertex_ctas`] CTAs for each word.
+//!
 //! With a factor a column, in 8 bits, `Σ q · (±1) = 2 · Σ q · bit − Σ q`. Of a row of few edges some columns are a lane's, which adds
 //! up `q` where their bits are. Of another row the transpose leaves lane `f` the bits of column `f` of 32 edges, and of the factors
 //! each of eight planes is a ballot of the lanes: what both have is counted, `2^p` times for plane `p`.
@@ -20,9 +23,9 @@
 //! # Products
 //! The second operand is given by its columns, each a row of bits. Tensor cores count bits that are set in both; what two rows of ±1
 //! multiply to follows from that and from how many each has: `K − 2·p(a) − 2·p(b) + 4·p(a ∧ b)`. A warp makes
-//! [`BMM_TILE_ROWS`] rows of [`BMM_COLUMNS`] columns at once, and lays the columns out over fragments so that each lane has 16 side by side.
-//! It has some such tiles, one after the other, whose rows are on their way while those before are written, and of columns of at most
-//! [`BMM_STEP`] bits the words stay in registers.
+//! [`BMM_TILE_ROWS`] rows of [`BMM_COLUMNS`] columns at once, and lays the columns out over fragments so that what the four lanes of a row
+//! store at once lies side by side. It has some such tiles, one after the other, whose rows are on their way while those before are written, and of
+//! columns of at most [`BMM_STEP`] bits the words stay in registers.
 
 use crate::format::table;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
@@ -76,6 +79,7 @@ pub const fn row_words(columns: u64) -> u64 {
 
 param_struct! {
     /// Parameters of `bspmm_*` and their follow-ups: `y = scale · A · x`, of `words` words of each row from `first_word` on.
+    /// `bspmm_vertex_*` take a row's words one by one, as CTAs in y, and know neither; they read neither starts nor lists of rows.
     pub struct BspmmParams {
         /// Column of each edge; `edges` long.
         pub columns: DevicePtr<u32>,
@@ -83,7 +87,7 @@ param_struct! {
         pub starts: DevicePtr<[u32; 2]>,
         /// The rows that have edges, ascending.
         pub filled_rows: DevicePtr<u32>,
-        /// First edge of each row; read by the follow-up.
+        /// First edge of each row, and the end; read by the follow-up and by `bspmm_vertex_*`.
         pub offsets: DevicePtr<u64>,
         /// Rows without edges; `empty_count` long. Read by the follow-up.
         pub empty_rows: DevicePtr<u32>,
@@ -116,8 +120,8 @@ param_struct! {
         pub words: u32,
         /// Factor of all sums, for the entries that write elements.
         pub scale: f32,
-        /// Zero.
-        pub reserved: u32,
+        /// Rows of the graph; read by `bspmm_vertex_*`.
+        pub rows: u32,
     }
 }
 
@@ -228,6 +232,11 @@ pub const fn ctas(edges: u32) -> u32 {
     edges.div_ceil(EDGES_PER_CTA)
 }
 
+/// CTAs in x of `bspmm_vertex_*`, a warp a row.
+pub const fn vertex_ctas(rows: u32) -> u32 {
+    rows.div_ceil(WARPS_PER_CTA)
+}
+
 /// CTAs of the follow-up: a warp for each CTA of the first, then CTAs for the rows without edges.
 pub const fn follow_up_ctas(ctas: u32, empty_rows: u32) -> u32 {
     ctas.div_ceil(WARPS_PER_CTA) + empty_rows.div_ceil(EMPTY_ROWS_PER_CTA)
@@ -294,6 +303,8 @@ macro_rules! bits_entries {
                 bspmm_factored_2(BspmmParams): F16 = bspmm_factored_2_f16, F32 = bspmm_factored_2_f32, BF16 = bspmm_factored_2_bf16;
                 /// Of four words.
                 bspmm_factored_4(BspmmParams): F16 = bspmm_factored_4_f16, F32 = bspmm_factored_4_f32, BF16 = bspmm_factored_4_bf16;
+                /// Sums of all words of rows in one launch, as elements.
+                bspmm_vertex(BspmmParams): F16 = bspmm_vertex_f16, F32 = bspmm_vertex_f32, BF16 = bspmm_vertex_bf16;
                 /// Their follow-up.
                 bspmm_follow_up(BspmmParams): F16 = bspmm_follow_up_f16, F32 = bspmm_follow_up_f32, BF16 = bspmm_follow_up_bf16;
                 /// Products, as elements.
@@ -316,6 +327,8 @@ macro_rules! bits_entries {
                 bspmm_factored_2_sign(BspmmParams);
                 /// Of four words.
                 bspmm_factored_4_sign(BspmmParams);
+                /// Signs of sums of all words of rows in one launch.
+                bspmm_vertex_sign(BspmmParams);
                 /// Their follow-up.
                 bspmm_follow_up_sign(BspmmParams);
                 /// Signs of products.
@@ -363,6 +376,7 @@ mod tests {
     #[test]
     fn ctas_cover_the_edges() {
         assert_eq!((ctas(0), ctas(1024), ctas(1025)), (0, 1, 2));
+        assert_eq!([0, 8, 9, u32::MAX].map(vertex_ctas), [0, 1, 2, 1 << 29]);
         assert_eq!(ctas(u32::MAX), 1 << 22);
         assert_eq!((follow_up_ctas(9, 1), follow_up_ctas(0, 0)), (3, 0));
         assert_eq!(staging_words(1 << 22, 4), (1 << 22) * 513);

@@ -3,6 +3,7 @@
 //! - [`binarize`](self::signs): a bit an element.
 //! - [`planes`]: counts of all columns of a unit at once, and the transpose that tells them apart.
 //! - [`sums`]: the sums over neighbours of a CTA's edges, with a factor a column or without.
+//! - [`vertex_parallel`]: the same in one launch, a warp a word of a row.
 //! - [`output`]: what a sum becomes: a sign, or an element.
 //! - [`product`]: products of two matrices of bits, alone or added to what is there.
 //! - [`follow_up`]: rows that cross CTAs, and rows without edges.
@@ -13,6 +14,7 @@ mod planes;
 mod product;
 mod signs;
 mod sums;
+mod vertex_parallel;
 
 use halfgnn_contract::bits::{BinarizeParams, BmmParams, BspmmParams};
 
@@ -62,6 +64,22 @@ mod family {
     /// # Safety
     /// The launch contract of [`BspmmParams`].
     #[inline(always)]
+    pub unsafe fn bspmm_vertex<V: Vector>(params: &BspmmParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::vertex_parallel::run::<Elements<V>>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`BspmmParams`].
+    #[inline(always)]
+    pub unsafe fn bspmm_vertex_sign(params: &BspmmParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::vertex_parallel::run::<Signs>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`BspmmParams`].
+    #[inline(always)]
     pub unsafe fn bspmm_follow_up<V: Vector>(params: &BspmmParams) {
         // SAFETY: the caller's promise.
         unsafe { super::follow_up::run::<Elements<V>>(params) }
@@ -80,7 +98,7 @@ mod family {
             /// # Safety
             /// The launch contract of [`BmmParams`].
             #[inline(always)]
-            pub unsafe fn $name<V: Vector>(params: &BmmParams) {
+            pub unsafe fn $name<V: Vector<Bits = [u32; 4]>>(params: &BmmParams) {
                 // SAFETY: the caller's promise.
                 unsafe { product::run::<product::Elements<V, product::$sum>>(params) }
             }

@@ -73,7 +73,7 @@ fn target(params: &FrdcParams) -> BspmmParams {
         first_word: 0,
         words: params.x_stride,
         scale: params.scale,
-        reserved: 0,
+        rows: 0,
     }
 }
 

@@ -16,7 +16,8 @@ use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::{Csr, Frdc, Graph};
 use halfgnn::ops::{
-    self, BitMatrix, BitOutput, BitVariant, ColumnFactors, SumOperand, TiledAdjacency, Trinary,
+    self, BitMatrix, BitOutput, BitVariant, BspmmOperands, BspmmSignsOperands, Checked,
+    ColumnFactors, Schedule, SumOperand, TiledAdjacency, Trinary,
 };
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::rng;
@@ -31,6 +32,7 @@ Examples:
   halfgnn bench bspmm --graph kron:18
   halfgnn bench bspmm --graph kron:16 --variant BBB --frdc if-else,two-counts,one-count
   halfgnn bench bspmm --graph kron:18 --variant all --against gather    the eight of the paper
+  halfgnn bench bspmm --graph cora.npz --variant BBB,BBF --schedule edge,vertex    is the choice the better?
   halfgnn bench bspmm --graph kron21 --graph products-like --features 64,128,256 --against gather --json bspmm.jsonl
 
 Variants have BitGNN's names: activation, adjacency, result; F is full precision (half), B is bits. An adjacency F has a factor a
@@ -53,6 +55,10 @@ pub struct BspmmArgs {
     /// with these ways to multiply edges and signs
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORM")]
     frdc: Vec<TrinaryName>,
+    /// Time BBB and BBF of the variants by these ways to deal edges out to warps as well: shares of the edges in two launches, or a row
+    /// a warp in one; by itself an operator takes what suits the graph
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "SCHEDULE")]
+    schedule: Vec<ScheduleName>,
     /// What to time in the same run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PEER")]
     against: Vec<Gathering>,
@@ -88,13 +94,47 @@ impl From<TrinaryName> for Trinary {
     }
 }
 
+/// A [`Schedule`] that sums of bits have, as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ScheduleName {
+    /// By edges, in two launches
+    Edge,
+    /// By vertices, in one
+    Vertex,
+}
+
+impl ScheduleName {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Edge => "edge",
+            Self::Vertex => "vertex",
+        }
+    }
+}
+
+impl From<ScheduleName> for Schedule {
+    fn from(name: ScheduleName) -> Self {
+        match name {
+            ScheduleName::Edge => Self::Edge,
+            ScheduleName::Vertex => Self::Vertex,
+        }
+    }
+}
+
 /// Times every combination that was asked for.
 pub fn run(args: &BspmmArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let sums_bits = named(&args.variant).into_iter().any(is_of_tiles);
-    if !args.frdc.is_empty() && !sums_bits {
-        return Err(Failure::Input(
-            "--frdc is of sums of bits, and --variant names none; add BBB or BBF".into(),
-        ));
+    let sums_bits = named(&args.variant).into_iter().any(is_of_ones);
+    let asked = [
+        ("--frdc", args.frdc.is_empty()),
+        ("--schedule", args.schedule.is_empty()),
+    ];
+    if let Some((option, _)) = asked
+        .iter()
+        .find(|(_, is_left_out)| !is_left_out && !sums_bits)
+    {
+        return Err(Failure::Input(format!(
+            "{option} is of sums of bits, and --variant names none; add BBB or BBF"
+        )));
     }
     let mut json = JsonLines::open(args.json.as_deref())?;
     let mut table = Table::new(&mut json);
@@ -115,8 +155,8 @@ pub fn run(args: &BspmmArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     json.finish()
 }
 
-/// Whether BitGNN's own format has it here: sums of bits over edges without factors.
-fn is_of_tiles(variant: BitVariant) -> bool {
+/// Whether it is a sum of bits over edges without factors, which BitGNN's own format has here and which has schedules.
+fn is_of_ones(variant: BitVariant) -> bool {
     variant.activation && variant.second
 }
 
@@ -205,7 +245,12 @@ impl Task for Bench<'_, '_> {
                 let timed = self.time(backend, &a, &of, variant)?;
                 let name = variant.name().into();
                 self.tell(backend, (variant, name), &x, timed, (&gathers, copy))?;
-                let of_bits = tiled.as_ref().filter(|_| is_of_tiles(variant));
+                for &schedule in self.args.schedule.iter().filter(|_| is_of_ones(variant)) {
+                    let timed = self.time_schedule(backend, &a, &of, (variant, schedule.into()))?;
+                    let name = format!("{} {}", variant.name(), schedule.name());
+                    self.tell(backend, (variant, name), &x, timed, (&gathers, copy))?;
+                }
+                let of_bits = tiled.as_ref().filter(|_| is_of_ones(variant));
                 let Some((tiles, once)) = of_bits else {
                     continue;
                 };
@@ -305,6 +350,41 @@ impl Bench<'_, '_> {
         self.time_sums(backend, csr, of, variant, |y| {
             let y = BitOutput::Elements(y);
             ops::bspmm_of(backend, (a, of.operand(variant)), None, y, &mut sums)
+        })
+    }
+
+    /// By a schedule that is given.
+    fn time_schedule<B: Backend>(
+        &self,
+        backend: &B,
+        a: &Adjacency<B>,
+        of: &Summed<'_, B>,
+        (variant, schedule): (BitVariant, Schedule),
+    ) -> Result<Timed, Failure> {
+        let (x, csr) = (of.bits.0, self.graph.csr());
+        if variant.result {
+            return self.time_signs(backend, csr, of, variant, |y| {
+                let operands = BspmmSignsOperands {
+                    a,
+                    factors: None,
+                    x,
+                    schedule,
+                    y,
+                };
+                backend.bspmm_signs(Checked::new(operands)?)
+            });
+        }
+        self.time_sums(backend, csr, of, variant, |y| {
+            let operands = BspmmOperands {
+                a,
+                factors: None,
+                x,
+                row_scale: None,
+                scale: 1.0,
+                schedule,
+                y,
+            };
+            backend.bspmm(Checked::new(operands)?)
         })
     }
 

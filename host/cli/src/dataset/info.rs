@@ -307,6 +307,7 @@ impl Labels {
             stored: match dataset.features {
                 Features::Dense(_) => "dense",
                 Features::Sparse(_) => "sparse",
+                Features::Bits(_) => "bits",
                 Features::Stored(_) => "on disk",
             },
             feature_bytes: dataset.features.bytes(),

@@ -72,6 +72,13 @@ pub(crate) trait Arrays {
         all.map(|_: Values<()>| ())
     }
 
+    /// Whole numbers below 256.
+    fn bytes(&mut self, key: &str) -> Result<Values<u8>, DataProblem> {
+        self.read(key, WHOLE, "whole numbers", |index, number| {
+            id(key, (256, "bytes"), index, number).map(|byte| byte as u8)
+        })
+    }
+
     /// Labels below `limit`, and -1 for none.
     fn labels(&mut self, key: &str, limit: u32) -> Result<Values<u32>, DataProblem> {
         let kinds = [Kind::Signed, Kind::Unsigned];

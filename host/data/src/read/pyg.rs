@@ -20,7 +20,8 @@ use super::npy::Kind;
 use crate::error::DataProblem;
 use crate::open::Parts;
 use crate::{
-    EdgeFeatures, Features, GraphIndex, MAX_CLASSES, Origin, Preparation, Splits, Targets,
+    BitFeatures, EdgeFeatures, Features, GraphIndex, MAX_CLASSES, Origin, Preparation, Splits,
+    Targets,
 };
 use halfgnn_graph::index::MAX_VERTICES;
 use halfgnn_graph::{Graph, edge_order};
@@ -288,30 +289,25 @@ fn feature_bits(arrays: &mut impl Arrays, vertices: usize) -> Result<Features, D
         Values { values, .. } if values.len() == 1 => values[0],
         Values { shape, .. } => return Err(DataProblem::shape(ARE_SIGNS, &shape, "(1)")),
     };
-    let Values { shape, values } = arrays.ids(FEATURE_BITS, 256, "bytes")?;
+    let Values { shape, values } = arrays.bytes(FEATURE_BITS)?;
     let bytes = columns.div_ceil(8);
     if columns == 0 || shape[..] != [vertices as u64, bytes] {
         let wanted =
             format!("({vertices}, {bytes}), a bit for each of {columns} features, at least 1");
         return Err(DataProblem::shape(FEATURE_BITS, &shape, wanted));
     }
-    let columns = columns as usize;
-    let lowest = if are_signs { -1.0 } else { 0.0 };
-    let mut features = DataProblem::room("features", vertices as u64 * columns as u64)?;
-    for (vertex, row) in values.chunks_exact(bytes as usize).enumerate() {
-        let last = row[row.len() - 1];
+    let (columns, bytes) = (columns as usize, bytes as usize);
+    let mut features = BitFeatures::unset(vertices, columns, are_signs)?;
+    for (vertex, row) in values.chunks_exact(bytes).enumerate() {
+        let last = row[bytes - 1];
         if !columns.is_multiple_of(8) && last >> (columns % 8) != 0 {
-            let at = ((vertex + 1) * row.len() - 1) as u64;
+            let at = ((vertex + 1) * bytes - 1) as u64;
             let why = format!("but there are {columns} features, and bits past them are zero");
             return Err(DataProblem::value(FEATURE_BITS, at, last, why));
         }
-        let value = |column: usize| match row[column / 8] >> (column % 8) & 1 {
-            1 => 1.0,
-            _ => lowest,
-        };
-        features.extend((0..columns).map(value));
+        features.set_row(vertex, row);
     }
-    Features::dense(columns, features)
+    Ok(Features::Bits(features))
 }
 
 /// What `y` means: its type and shape tell.

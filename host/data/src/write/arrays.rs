@@ -208,6 +208,10 @@ pub(super) fn gnn_benchmark(to: impl Write + Seek, dataset: &Dataset) -> Result<
             let shape = [graph.vertices(), dataset.feature_len()];
             archive.array("attr_matrix", &shape, dense.values().iter().copied())?;
         }
+        Features::Bits(bits) => {
+            let shape = [graph.vertices(), dataset.feature_len()];
+            archive.array("attr_matrix", &shape, bits.to_dense().into_iter())?;
+        }
         // Refused before.
         Features::Stored(_) => {}
         Features::Sparse(sparse) => {

@@ -214,6 +214,10 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
         }
     }
 
+    fn centres_columns(&self) -> bool {
+        self.features.is_some()
+    }
+
     fn writes_signs(&self) -> bool {
         self.neighbours == Neighbours::Signs && self.itself.is_none()
     }

@@ -4,6 +4,7 @@
 use super::step::{Pass, Step, bend};
 use super::{Network, refuse};
 use crate::backend::{Backend, MemoryKind};
+use crate::data::BitFeatures;
 use crate::error::Error;
 use crate::nn::fusion::After;
 use crate::nn::{Context, Mode, Output, Parameter, Pool, Propagation, SignsOrElements};
@@ -87,6 +88,39 @@ impl<B: Backend, E: Element> Network<B, E> {
         let layer = &mut self.steps[0].layer;
         layer.signs_of(backend, features, &mut signs)?;
         Ok(signs)
+    }
+
+    /// [`Network::signs_of_features`] of features that are packed: from their words, so that no matrix of them is made. Of up to 2²² vertices
+    /// they are the same. Of more a mean in float may be rounded to one of the two numbers of a column, of which both have then one
+    /// sign; here they always have two.
+    ///
+    /// # Errors
+    /// Those of [`Network::signs_of_features`].
+    pub fn signs_of_bits(
+        &self,
+        backend: &B,
+        features: &BitFeatures,
+    ) -> Result<BitMatrix<B>, Error> {
+        let columns = self.expect_signs()?;
+        let actual = features.feature_len();
+        Error::expect(NAME, "columns of the features", columns, actual)?;
+        // What is +1 whatever the bit is. A mean lies between the two numbers of its column; of one number nothing is left, whose sign is
+        // +1. Where no mean is taken away, +1 is the sign of 1 and of 0.
+        let always = match (self.steps[0].layer.centres_columns(), features.lowest()) {
+            (true, _) => features.empty_columns(),
+            (false, lowest) => {
+                let mut all = vec![0_u64; columns.div_ceil(64)];
+                let set = (0..columns).filter(|_| lowest >= 0.0);
+                set.for_each(|column| all[column / 64] |= 1 << (column % 64));
+                all
+            }
+        };
+        let shape = (features.vertices(), columns);
+        BitMatrix::from_rows(backend, shape, MemoryKind::Features, |vertex, words| {
+            let bits = features.row(vertex).iter().zip(&always);
+            let words = words.iter_mut().zip(bits);
+            words.for_each(|(word, (bits, always))| *word = bits | always);
+        })
     }
 
     /// A forward pass of an evaluation, of the [signs](Network::signs_of_features) of the features. `graphs` are as those of

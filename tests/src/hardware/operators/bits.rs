@@ -8,7 +8,10 @@ use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Frdc;
 use halfgnn::ops::blocks::{Addition, mm_add};
-use halfgnn::ops::{self, BitMatrix, Bmm, BmmOperands, ColumnFactors, TiledAdjacency, Trinary};
+use halfgnn::ops::{
+    self, BitMatrix, Bmm, BmmOperands, BspmmOperands, BspmmSignsOperands, Checked, ColumnFactors,
+    Schedule, TiledAdjacency, Trinary,
+};
 use halfgnn::tensor::{Array, Element};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
@@ -134,10 +137,30 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
         let bits = || BitMatrix::zeros(backend, shape.0, features, KIND).expect("room for bits");
         let (mut x, mut signs) = (bits(), bits());
         ops::binarize(backend, &numbers, &mut x).expect("legal");
-        ops::bspmm_signs(backend, &a, &x, &mut signs).expect("legal");
+        // By edges: the graph is so small that another kernel is chosen.
+        let schedule = Schedule::Edge;
+        let of_signs = BspmmSignsOperands {
+            a: &a,
+            factors: None,
+            x: &x,
+            schedule,
+            y: &mut signs,
+        };
+        let checked = Checked::new(of_signs).expect("legal");
+        backend.bspmm_signs(checked).expect("legal");
         let row_scale = elements(backend, &operands.mild::<f32>(shape.0));
         let mut sums = unwritten::<B, E>(backend, shape);
-        ops::bspmm(backend, &a, &x, Some(&row_scale), 0.3, &mut sums).expect("legal");
+        let of_sums = BspmmOperands {
+            a: &a,
+            factors: None,
+            x: &x,
+            row_scale: Some(&row_scale),
+            scale: 0.3,
+            schedule,
+            y: &mut sums,
+        };
+        let checked = Checked::new(of_sums).expect("legal");
+        backend.bspmm(checked).expect("legal");
         Results::rows(&read_bits(backend, &x), features)
             .and(Results::rows(&read_bits(backend, &signs), features))
             .and(Results::rows(&read(backend, &sums), features))

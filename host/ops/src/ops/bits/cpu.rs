@@ -151,7 +151,13 @@ impl BitsOperators for Cpu {
     }
 
     fn bspmm_signs(&self, operands: Checked<BspmmSignsOperands<'_, Self>>) -> Result<(), Error> {
-        let BspmmSignsOperands { a, factors, x, y } = operands.into_inner();
+        let BspmmSignsOperands {
+            a,
+            factors,
+            x,
+            y,
+            schedule: _,
+        } = operands.into_inner();
         let (columns, stride) = (y.columns(), y.stride());
         let words = y.words.buffer.get_mut();
         for_sums((a, factors), x, words, stride, |_, sums, out| {

@@ -1,4 +1,5 @@
-//! Bits: a launch for the signs of a matrix, one for a product, and two for the sums of each 256 columns.
+//! Bits: a launch for the signs of a matrix, one for a product, and for sums over neighbours two for each 256 columns, or one of all on a
+//! small graph.
 
 use super::blocks::Addition;
 use super::{
@@ -9,7 +10,8 @@ use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, entry, linear_config, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::ops::Checked;
+use crate::ops::spmm::one_launch_suits;
+use crate::ops::{Checked, Schedule};
 use crate::tensor::Element;
 use halfgnn_contract::DevicePtr;
 use halfgnn_contract::bits::{self as contract, BinarizeParams, BmmParams, BspmmParams};
@@ -74,14 +76,24 @@ impl<D: Driver> BitsOperators for Gpu<D> {
             ],
             follow_up: entry::<E>("bspmm_follow_up")?,
             shared_bytes: shared_bytes(of.factors),
+            vertex: match of.factors {
+                None => Some(entry::<E>("bspmm_vertex")?),
+                Some(_) => None,
+            },
         };
         // SAFETY: the operator checked that the operands fit the graph.
-        unsafe { self.sum_bits(NAME, entries, of.x, params) }
+        unsafe { self.sum_bits(NAME, (of.a, of.schedule), entries, of.x, params) }
     }
 
     fn bspmm_signs(&self, operands: Checked<BspmmSignsOperands<'_, Self>>) -> Result<(), Error> {
         const NAME: &str = "bspmm_signs";
-        let BspmmSignsOperands { a, factors, x, y } = operands.into_inner();
+        let BspmmSignsOperands {
+            a,
+            factors,
+            x,
+            schedule,
+            y,
+        } = operands.into_inner();
         let params = BspmmParams {
             y: self.array(&y.words)?,
             y_stride: narrow(NAME, "columns", y.stride())?,
@@ -98,9 +110,13 @@ impl<D: Driver> BitsOperators for Gpu<D> {
             },
             follow_up: "bspmm_follow_up_sign",
             shared_bytes: shared_bytes(factors),
+            vertex: match factors {
+                None => Some("bspmm_vertex_sign"),
+                Some(_) => None,
+            },
         };
         // SAFETY: the operator checked that the operands fit the graph.
-        unsafe { self.sum_bits(NAME, entries, x, params) }
+        unsafe { self.sum_bits(NAME, (a, schedule), entries, x, params) }
     }
 
     fn bmm<E: Element>(&self, operands: Checked<BmmElements<'_, Self, E>>) -> Result<(), Error> {
@@ -147,7 +163,12 @@ struct Entries {
     follow_up: &'static str,
     /// Of dynamic shared memory, by words.
     shared_bytes: fn(u32) -> u32,
+    /// Of all words in one launch, where there is one.
+    vertex: Option<&'static str>,
 }
+
+/// CTAs of the vertex-parallel kernel that a multiprocessor holds at once, of 48 registers a thread.
+const VERTEX_CTAS_PER_MULTIPROCESSOR: u64 = 5;
 
 fn shared_bytes<D: Driver>(factors: Option<&ColumnFactors<Gpu<D>>>) -> fn(u32) -> u32 {
     match factors {
@@ -191,7 +212,7 @@ impl<D: Driver> Gpu<D> {
             first_word: 0,
             words: 0,
             scale: 1.0,
-            reserved: 0,
+            rows: narrow(operator, "rows", a.rows())?,
         })
     }
 
@@ -240,19 +261,38 @@ impl<D: Driver> Gpu<D> {
         unsafe { self.launch(entry, LaunchConfig { grid, ..config }, params) }
     }
 
-    /// The sums of all words of rows, [`contract::MOST_WORDS`] a launch.
+    /// The sums of all words of rows: in one launch, or [`contract::MOST_WORDS`] with a follow-up.
     ///
     /// # Safety
-    /// Operands in `params` are as its page asks for, but for staging and words.
+    /// Operands in `params` are as its page asks for, but for staging and words, and `a` is the graph that it names.
     unsafe fn sum_bits(
         &self,
         operator: &'static str,
+        (a, schedule): (&Adjacency<Self>, Schedule),
         entries: Entries,
         x: &BitMatrix<Self>,
         params: BspmmParams,
     ) -> Result<(), Error> {
+        let words = narrow(operator, "columns", x.stride())?;
+        let vertex_ctas = contract::vertex_ctas(params.rows);
+        let suits_vertices = || {
+            let multiprocessors = u64::from(self.driver().info().multiprocessors);
+            let at_once = VERTEX_CTAS_PER_MULTIPROCESSOR * multiprocessors;
+            let all = u64::from(vertex_ctas) * u64::from(words);
+            one_launch_suits(all, at_once, a.longest_row())
+        };
+        let is_by_vertices = match schedule {
+            Schedule::Auto => suits_vertices(),
+            other => other == Schedule::Vertex,
+        };
+        if let Some(entry) = entries.vertex.filter(|_| is_by_vertices) {
+            let config = config(operator, vertex_ctas.into(), 0)?;
+            let grid = [config.grid[0], words, 1];
+            // SAFETY: the caller's promise; each word of each row is a warp's.
+            return unsafe { self.launch(entry, LaunchConfig { grid, ..config }, &params) };
+        }
         let ctas = params.ctas;
-        let most = contract::MOST_WORDS.min(narrow(operator, "columns", x.stride())?);
+        let most = contract::MOST_WORDS.min(words);
         let staging = self.lend(contract::staging_words(ctas, most))?;
         let mut first_word = 0;
         while first_word < x.stride() {

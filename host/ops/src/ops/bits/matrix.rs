@@ -4,6 +4,7 @@ use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
 use crate::tensor::Array;
 use halfgnn_contract::bits::{WORD_BITS, row_words};
+use halfgnn_graph::parallel;
 
 /// A row-major matrix of +1 (a bit that is set) and −1 on a backend, an eighth of a byte an element. Element `f` of a row is bit
 /// `f % 64` of its word `f / 64`; bits past the last column are zero, always, and rows of more than 64 columns start at
@@ -108,6 +109,26 @@ impl<B: Storage> BitMatrix<B> {
         }
         matrix.words.write(backend, words)?;
         Ok(matrix)
+    }
+
+    /// Rows whose words `put` writes, where all are zero, on several threads: the number of the row, and its
+    /// [`stride`](BitMatrix::stride) words.
+    ///
+    /// # Errors
+    /// Those of [`BitMatrix::from_words`].
+    pub fn from_rows(
+        backend: &B,
+        (rows, columns): (usize, usize),
+        kind: MemoryKind,
+        put: impl Fn(usize, &mut [u64]) + Sync,
+    ) -> Result<Self, Error> {
+        let stride = Self::words_of(columns);
+        let too_large = Error::TooLarge { rows, columns };
+        let mut words = vec![0; rows.checked_mul(stride).ok_or(too_large)?];
+        if stride > 0 {
+            parallel::for_each(parallel::chunks_mut(&mut words, stride), put);
+        }
+        Self::from_words(backend, (rows, columns), &words, kind)
     }
 
     /// The elements, +1 and −1, row-major, after all work on the backend is done.

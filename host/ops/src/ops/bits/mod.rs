@@ -13,7 +13,7 @@ pub use variants::{BitOutput, BitVariant, SignOperand, SumOperand, bmm_of, bspmm
 
 use super::check::{expect_len, expect_shape};
 use super::normalize::check::expect_normalization;
-use super::{Checked, Normalization, Operator};
+use super::{Checked, Normalization, Operator, Schedule};
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -73,6 +73,7 @@ pub fn bspmm<B: BitsOperators, E: Element>(
         x,
         row_scale,
         scale,
+        schedule: Schedule::Auto,
         y,
     };
     backend.bspmm(Checked::new(operands)?)
@@ -98,6 +99,7 @@ pub fn bspmm_factored<B: BitsOperators, E: Element>(
         x,
         row_scale,
         scale,
+        schedule: Schedule::Auto,
         y,
     };
     backend.bspmm(Checked::new(operands)?)
@@ -113,8 +115,14 @@ pub fn bspmm_factored_signs<B: BitsOperators>(
     x: &BitMatrix<B>,
     y: &mut BitMatrix<B>,
 ) -> Result<(), Error> {
-    let factors = Some(factors);
-    backend.bspmm_signs(Checked::new(BspmmSignsOperands { a, factors, x, y })?)
+    let operands = BspmmSignsOperands {
+        a,
+        factors: Some(factors),
+        x,
+        schedule: Schedule::Auto,
+        y,
+    };
+    backend.bspmm_signs(Checked::new(operands)?)
 }
 
 /// `y = sign(A · x)`, +1 where a sum is zero or more, as it is of no neighbours: BitGNN's BSpMM.BBB. A factor of rows or of all
@@ -128,8 +136,14 @@ pub fn bspmm_signs<B: BitsOperators>(
     x: &BitMatrix<B>,
     y: &mut BitMatrix<B>,
 ) -> Result<(), Error> {
-    let factors = None;
-    backend.bspmm_signs(Checked::new(BspmmSignsOperands { a, factors, x, y })?)
+    let operands = BspmmSignsOperands {
+        a,
+        factors: None,
+        x,
+        schedule: Schedule::Auto,
+        y,
+    };
+    backend.bspmm_signs(Checked::new(operands)?)
 }
 
 /// `y = scale · R · a · bᵀ · C + bias` of rows of ±1: BitGNN's BMM.BBF (§3.1.1), on tensor cores. `a` is M × K, `b` N × K: a row of it is
@@ -287,7 +301,7 @@ impl<B: Storage, E: Element> Operator for BinarizeOperands<'_, B, E> {
     }
 }
 
-/// Operands of [`bspmm`] and [`bspmm_factored`].
+/// Operands of [`bspmm`] and [`bspmm_factored`], which leave the schedule to the backend.
 #[derive(Debug)]
 pub struct BspmmOperands<'a, B: Storage, E: Element> {
     /// The graph.
@@ -300,6 +314,8 @@ pub struct BspmmOperands<'a, B: Storage, E: Element> {
     pub row_scale: Option<&'a Array<B, f32>>,
     /// A factor of all.
     pub scale: f32,
+    /// How a card deals the edges out: the sums are the same.
+    pub schedule: Schedule,
     /// Becomes the sums.
     pub y: &'a mut Matrix<B, E>,
 }
@@ -310,11 +326,12 @@ impl<B: Storage, E: Element> Operator for BspmmOperands<'_, B, E> {
     fn check(&self) -> Result<(), Error> {
         let graph = (self.a.rows(), self.a.columns());
         check_factors(Self::NAME, self.a, self.factors)?;
+        check_schedule(Self::NAME, self.schedule, self.factors.is_some())?;
         check_sums(Self::NAME, graph, self.x, self.row_scale, self.y)
     }
 }
 
-/// Operands of [`bspmm_signs`] and [`bspmm_factored_signs`].
+/// Operands of [`bspmm_signs`] and [`bspmm_factored_signs`], which leave the schedule to the backend.
 #[derive(Debug)]
 pub struct BspmmSignsOperands<'a, B: Storage> {
     /// The graph.
@@ -323,6 +340,8 @@ pub struct BspmmSignsOperands<'a, B: Storage> {
     pub factors: Option<&'a ColumnFactors<B>>,
     /// A row a column of the graph.
     pub x: &'a BitMatrix<B>,
+    /// How a card deals the edges out: the sums are the same.
+    pub schedule: Schedule,
     /// Becomes the signs of the sums.
     pub y: &'a mut BitMatrix<B>,
 }
@@ -333,6 +352,7 @@ impl<B: Storage> Operator for BspmmSignsOperands<'_, B> {
     fn check(&self) -> Result<(), Error> {
         let graph = (self.a.rows(), self.a.columns());
         check_factors(Self::NAME, self.a, self.factors)?;
+        check_schedule(Self::NAME, self.schedule, self.factors.is_some())?;
         check_signs(Self::NAME, graph, self.x, self.y)
     }
 }
@@ -357,6 +377,23 @@ fn check_factors<B: Storage>(
         });
     }
     Ok(())
+}
+
+/// That there are kernels that deal edges out so.
+fn check_schedule(name: &'static str, schedule: Schedule, has_factors: bool) -> Result<(), Error> {
+    let reason = match (schedule, has_factors) {
+        (Schedule::Auto | Schedule::Edge, _) | (Schedule::Vertex, false) => return Ok(()),
+        (Schedule::Vertex, true) => {
+            "with factors of columns bits are summed up by edges; take Schedule::Edge"
+        }
+        (Schedule::Hybrid | Schedule::RowIds | Schedule::RowIdsInTurn, _) => {
+            "bits are summed up by edges or by vertices; take Schedule::Edge or Schedule::Vertex"
+        }
+    };
+    Err(Error::Unsupported {
+        operator: name,
+        reason: reason.into(),
+    })
 }
 
 /// That sums of the rows of `x` over the neighbours in a graph of so many rows and columns fit `y`.

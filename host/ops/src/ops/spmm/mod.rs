@@ -20,6 +20,7 @@ pub use quantized::{QuantizedSpmmOperands, quantized_spmm};
 
 pub(crate) use attention::cpu::{Planes, with_scores};
 pub(crate) use attention::expect_biases;
+pub(in crate::ops) use schedule::one_launch_suits;
 
 use super::Checked;
 use crate::backend::{Adjacency, Storage};

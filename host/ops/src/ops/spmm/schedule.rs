@@ -159,8 +159,14 @@ fn suits_vertices(work: &Work, multiprocessors: u32) -> bool {
         return true;
     }
     let ctas = u64::from(contract::vertex_ctas(work.rows.vertices)) * work.columns.passes();
-    let most = VERTEX_WAVES * VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
-    ctas <= most && work.rows.longest <= VERTEX_LONGEST_ROW
+    let at_once = VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
+    one_launch_suits(ctas, at_once, work.rows.longest)
+}
+
+/// Whether a launch of a warp a row is short, of so many CTAs, of which a card holds so many at once, and of such a longest row: what it
+/// takes longer than shares of the edges is then less than the launch that it saves.
+pub(in crate::ops) fn one_launch_suits(ctas: u64, at_once: u64, longest: u32) -> bool {
+    ctas <= VERTEX_WAVES * at_once && longest <= VERTEX_LONGEST_ROW
 }
 
 /// Edges of an edge-parallel CTA as a base-2 logarithm: what the policy asks for, or what is faster.
