@@ -6,7 +6,8 @@ use clap::Args;
 use halfgnn::data::parts::{Parted, StreamedArchive, VertexTable, is_parted};
 use halfgnn::data::{
     ColumnNames, DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenGraph, OpenOptions,
-    Origin, Preparation, Progress, Recipe, RecipeError, SplitRule, locate,
+    Origin, Preparation, Progress, Recipe, RecipeError, SplitRule, StreamedGraph, Workplace,
+    locate,
 };
 use halfgnn::graph::Graph;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -224,6 +225,19 @@ impl OpenArgs {
         };
         let path = find(path).map_err(refuse)?;
         StreamedArchive::open(&path, &self.options(), near).map_err(refuse)
+    }
+
+    /// A graph alone that is converted without being in memory as a whole; none of what is read whole.
+    pub fn streamed_graph(
+        &self,
+        name: &SourceName,
+        place: &Workplace,
+    ) -> Result<Option<StreamedGraph>, Failure> {
+        let SourceName::File(path) = name else {
+            return Ok(None);
+        };
+        let path = find(path).map_err(refuse)?;
+        StreamedGraph::open(&path, &self.options(), place).map_err(refuse)
     }
 
     /// What is known of a folder of parts without reading one, for ranks that read their own.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{events, halfgnn, refused, text};
+use common::{events, halfgnn, on_a_full_disk, refused, text};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Output;
@@ -295,6 +295,143 @@ fn broken_input_is_told_in_one_line_and_leaves_nothing() {
             "people.txt"
         ]
     );
+}
+
+/// A graph of 8 M edges, which take 64 MiB where they are sorted at a time.
+#[cfg(target_os = "linux")]
+fn large(folder: &TempDir) {
+    succeeded(folder, &["dataset", "generate", "kron:18", "large.csr"]);
+}
+
+/// Starts a conversion of it within 64 MiB, with a folder of its own to sort in.
+#[cfg(target_os = "linux")]
+fn conversion(folder: &TempDir, output: &str) -> std::process::Child {
+    let arguments = ["dataset", "convert", "large.csr", output, "--json", "-"];
+    let within = ["--memory", "64MiB", "--temp-folder", "data"];
+    halfgnn(&[&arguments[..], &within].concat())
+        .current_dir(folder.path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_stream_keeps_to_the_memory_that_it_may_take() {
+    let folder = folder();
+    large(&folder);
+    let mut child = conversion(&folder, "little.npz");
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    while child.try_wait().unwrap().is_none() {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.map(|line| line.trim().trim_end_matches(" kB"));
+        peak = kilobytes.map_or(peak, |number| number.parse().unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!((16 << 10..64 << 10).contains(&peak), "{peak} kB");
+    let output = child.wait_with_output().unwrap();
+    let written = &events(&output.stdout)[0];
+    assert_eq!(
+        (&written["streamed"], &written["memory_bytes"]),
+        (&true.into(), &(64 << 20).into())
+    );
+    // In one piece, beside the output, it becomes the same.
+    let arguments = ["dataset", "convert", "large.csr", "much.npz", "--memory"];
+    let output = succeeded(&folder, &[&arguments[..], &["4GiB"]].concat());
+    let told = "as a stream within 4.0 GiB of memory";
+    assert!(text(&output.stdout).contains(told), "{output:?}");
+    let bytes = |name| std::fs::read(folder.path().join(name)).unwrap();
+    assert!(bytes("little.npz") == bytes("much.npz"));
+    assert_eq!(
+        files(folder.path()),
+        ["data", "large.csr", "little.npz", "much.npz"]
+    );
+    assert!(files(&folder.path().join("data")).is_empty());
+}
+
+/// Ctrl-C leaves nothing, neither while edges are sorted nor while the output is written.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_stream_that_is_interrupted_leaves_nothing() {
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+    let folder = folder();
+    large(&folder);
+    let path = folder.path().canonicalize().unwrap();
+    let sorts = path.join("data");
+    for until_written in [false, true] {
+        let mut child = conversion(&folder, "x.txt.gz");
+        let open = format!("/proc/{}/fd", child.id());
+        let start = Instant::now();
+        // What is sorted is in files without names; what is written has one.
+        let is_there = || match until_written {
+            true => files(&path).len() > 2,
+            false => std::fs::read_dir(&open).is_ok_and(|files| {
+                let links = files.flatten().map(|file| std::fs::read_link(file.path()));
+                let in_sorts = links.flatten().filter(|link| link.starts_with(&sorts));
+                in_sorts.count() > 1
+            }),
+        };
+        while !is_there() {
+            assert!(
+                child.try_wait().unwrap().is_none() && start.elapsed() < Duration::from_secs(120)
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let sent = Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert_eq!(files(&path), ["data", "large.csr"], "{until_written}");
+        assert!(files(&sorts).is_empty(), "{until_written}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_stream_without_room_on_disk_is_told_in_one_line_and_leaves_nothing() {
+    let folder = folder();
+    let write = |edges: usize| {
+        let lines = (0..edges).map(|edge| format!("{edge} {}\n", edge / 2));
+        std::fs::write(folder.path().join("edges.txt"), lines.collect::<String>()).unwrap();
+    };
+    let conversion = ["dataset", "convert", "edges.txt", "out.npz"];
+    let sorted_in = |place| [&conversion[..], &["--temp-folder", place]].concat();
+    // Edges of 8 bytes have no room; a few have, and the archive of them has none.
+    for (edges, place) in [(400, "data"), (60, "out.npz")] {
+        write(edges);
+        let full = on_a_full_disk(folder.path(), &sorted_in("data"));
+        let words = format!("halfgnn: {place}: cannot be written: ");
+        refused(&full, 2, &[&words, "File too large"]);
+        assert_eq!(files(folder.path()), ["data", "edges.txt"]);
+        assert!(files(&folder.path().join("data")).is_empty());
+    }
+    let nowhere = run(&folder, &sorted_in("nowhere"));
+    refused(&nowhere, 2, &["nowhere: cannot be written: No such file"]);
+    let little = run(&folder, &[&conversion[..], &["--memory", "1MiB"]].concat());
+    refused(
+        &little,
+        2,
+        &["edges.txt: takes at least", "with 1 MiB allowed"],
+    );
+    let no_size = run(&folder, &[&conversion[..], &["--memory", "much"]].concat());
+    assert_eq!(no_size.status.code(), Some(2));
+    assert!(text(&no_size.stderr).contains("such as 256MiB"));
+    let made = [
+        "dataset", "convert", "star:2x8", "out.npz", "--memory", "1GiB",
+    ];
+    refused(
+        &run(&folder, &made),
+        2,
+        &["read or made whole; leave them out"],
+    );
+    assert_eq!(files(folder.path()), ["data", "edges.txt"]);
+    // With room it is written.
+    succeeded(&folder, &sorted_in("data"));
 }
 
 #[test]

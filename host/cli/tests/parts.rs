@@ -3,7 +3,7 @@
 mod common;
 
 use common::ring::{Place, Ring, VERTICES, place};
-use common::{events, halfgnn, refused, text};
+use common::{events, halfgnn, on_a_full_disk, refused, text};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 
@@ -455,18 +455,6 @@ fn an_archive_of_pyg_is_cut_as_a_stream_to_the_same_bytes() {
     assert_eq!(info("one"), info("two"));
 }
 
-/// The program on a disk that has room for files of 512 bytes, as far as it can tell: what is longer cannot be written.
-#[cfg(unix)]
-fn on_a_full_disk(place: &Place, arguments: &[&str]) -> Output {
-    Command::new("sh")
-        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""])
-        .arg(env!("CARGO_BIN_EXE_halfgnn"))
-        .args(arguments)
-        .current_dir(place.folder.path())
-        .output()
-        .unwrap()
-}
-
 #[test]
 #[cfg(unix)]
 fn a_folder_that_has_no_room_is_not_there() {
@@ -474,7 +462,7 @@ fn a_folder_that_has_no_room_is_not_there() {
     let dataset = place.dataset.to_str().unwrap();
     let cut = ["dataset", "partition", dataset, "--out", "ring.parts"];
     let how = ["--parts", "1", "--feature-precision", "float"];
-    let output = on_a_full_disk(&place, &[&cut[..], &how].concat());
+    let output = on_a_full_disk(place.folder.path(), &[&cut[..], &how].concat());
     refused(
         &output,
         2,
@@ -506,7 +494,7 @@ fn a_conversion_that_fails_leaves_nothing() {
             "again.npz",
         ),
     ] {
-        let failed = on_a_full_disk(&place, conversion);
+        let failed = on_a_full_disk(place.folder.path(), conversion);
         refused(&failed, 2, &[output, "cannot be written"]);
         assert_eq!(place.files(), before, "{conversion:?}");
         // With room it is written.

@@ -365,6 +365,17 @@ pub enum DataProblem {
         /// The bytes that they take.
         bytes: u64,
     },
+    /// A bound on memory that has no room for what there is one of a vertex.
+    #[error(
+        "takes at least {} MiB of memory, for what there is one of a vertex, with {} MiB allowed; allow more with --memory",
+        wanted.div_ceil(1 << 20), allowed >> 20
+    )]
+    LittleMemory {
+        /// The bytes that would do.
+        wanted: u64,
+        /// The bytes that may be used.
+        allowed: u64,
+    },
     /// More memory than there could be.
     #[error("{what} of {rows} × {columns} floats does not fit in memory")]
     TooLarge {

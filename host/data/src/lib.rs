@@ -66,8 +66,11 @@ mod published;
 mod read;
 mod recipe;
 mod reordered;
+mod row_order;
 mod splits;
 mod stored;
+#[cfg(feature = "write")]
+mod stream;
 mod synthetic;
 mod targets;
 #[cfg(all(test, feature = "full"))]
@@ -92,6 +95,8 @@ pub use published::{DATA_VARIABLE, Published, locate};
 pub use recipe::{Demand, Recipe, RecipeError};
 pub use splits::{SplitRule, Splits};
 pub use stored::StoredFeatures;
+#[cfg(feature = "write")]
+pub use stream::{StreamedGraph, Workplace};
 pub use synthetic::Synthetic;
 pub use targets::{LabelSets, Targets, Values};
 #[cfg(all(feature = "parquet", feature = "write"))]

@@ -21,6 +21,8 @@ pub(crate) struct Text<'a> {
     /// The bytes of the file, packed or not.
     file_bytes: u64,
     packed: bool,
+    /// What the source gave by now, in bytes.
+    given: u64,
     /// Read, and not yet given out.
     left: Vec<u8>,
     ended: bool,
@@ -90,6 +92,7 @@ impl<'a> Text<'a> {
             source,
             file_bytes,
             packed,
+            given: 0,
             left: Vec::new(),
             ended: false,
             line: 1,
@@ -229,7 +232,16 @@ impl<'a> Text<'a> {
             .take(bytes as u64)
             .read_to_end(&mut self.left)
             .map_err(|error| self.problem(error))?;
+        self.given += read as u64;
         self.ended = read < bytes;
+        // What is packed, its unpacker finds out to be cut.
+        if self.ended && !self.packed && self.given < self.file_bytes {
+            let (given, length) = (self.given, self.file_bytes);
+            let reason = format!(
+                "it ends after {given} of {length} bytes: it became shorter while it was read"
+            );
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason).into());
+        }
         Ok(self.left.len() > before)
     }
 
@@ -380,6 +392,16 @@ mod tests {
             .for_each_block(parse, |()| Ok(()))
             .unwrap_err();
         assert_eq!(error.to_string(), "line 345679: 'two' is no number");
+    }
+
+    #[test]
+    fn a_text_that_becomes_shorter_is_no_end() {
+        let lines = b"1 2\n3 4\n";
+        let mut text = Text::new(Box::new(&lines[..]), 9, false);
+        let error = text.for_each_block(|_| Ok(()), |()| Ok(())).unwrap_err();
+        let told =
+            "cannot be read: it ends after 8 of 9 bytes: it became shorter while it was read";
+        assert_eq!(error.to_string(), told);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! `halfgnn dataset convert` and `halfgnn dataset generate`.
 
 use super::source::{OpenArgs, Opened, SourceName, refuse};
-use super::{ConvertArgs, FeatureStorage, GenerateArgs};
+use super::{ConvertArgs, FeatureStorage, GenerateArgs, StreamArgs, folder_of};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::screen::{Page, bytes, count};
-use halfgnn::data::{Format, SaveGraph, WriteOptions};
+use halfgnn::data::{Format, SaveGraph, Workplace, WriteOptions};
 use halfgnn::file::WholeFile;
+use halfgnn::train::host_memory;
 use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
@@ -15,8 +16,17 @@ use std::time::Instant;
 #[derive(Debug, Serialize)]
 struct Written {
     event: &'static str,
-    name: String,
     output: String,
+    #[serde(flatten)]
+    saved: Saved,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// What is in the file, and how it came there.
+#[derive(Debug, Serialize)]
+struct Saved {
+    name: String,
     format: &'static str,
     vertices: usize,
     edges: usize,
@@ -24,9 +34,14 @@ struct Written {
     labelled: bool,
     /// What the format has no place for.
     left_out: Vec<&'static str>,
-    bytes: u64,
-    seconds: f64,
+    /// Whether edges were never in memory as a whole.
+    streamed: bool,
+    /// What memory a stream might take.
+    memory_bytes: Option<u64>,
 }
+
+/// Half of it is what a stream takes of a machine that does not say what memory it has.
+const UNKNOWN_MEMORY: u64 = 1 << 30;
 
 /// Reads in one format and writes in another.
 pub fn run(args: &ConvertArgs) -> Result<(), Failure> {
@@ -35,6 +50,7 @@ pub fn run(args: &ConvertArgs) -> Result<(), Failure> {
         &args.open,
         &args.output,
         (args.to, args.features),
+        &args.stream,
         args.json.as_deref(),
     )
 }
@@ -51,6 +67,7 @@ pub fn generate(args: &GenerateArgs) -> Result<(), Failure> {
         &open,
         &args.output,
         (args.to, FeatureStorage::Numbers),
+        &StreamArgs::default(),
         args.json.as_deref(),
     )
 }
@@ -60,6 +77,7 @@ fn convert(
     open: &OpenArgs,
     output: &Path,
     (to, features): (Option<Format>, FeatureStorage),
+    stream: &StreamArgs,
     json: Option<&Path>,
 ) -> Result<(), Failure> {
     let feature_bits = features == FeatureStorage::Bits;
@@ -88,40 +106,22 @@ fn convert(
     drop(WholeFile::create(output).map_err(|error| cannot_write(output, &error))?);
 
     let start = Instant::now();
-    let opened = open_for(source, open, output, to)?;
-    let is_dataset = matches!(opened, Opened::Dataset(_));
-    let Some(mut options) = write_options(output, to, is_dataset) else {
-        return Err(cannot_write(output, &"the format is unknown"));
+    let as_asked = (to, feature_bits);
+    let (saved, format) = match streamed(source, open, output, as_asked, stream)? {
+        Some(saved) => saved,
+        None => whole(source, open, output, as_asked)?,
     };
-    if let (None, Opened::Dataset(dataset), Format::GnnBenchmark) = (to, &opened, options.format) {
-        options.format = dataset.archive_format();
-    }
-    options.feature_bits = feature_bits;
-    match &opened {
-        Opened::Graph(_, graph) => graph.save(output, options),
-        Opened::Dataset(dataset) => dataset.save(output, options),
-    }
-    .map_err(refuse)?;
     let length = std::fs::metadata(output)
         .map_err(|error| cannot_write(output, &error))?
         .len();
-
     let written = Written {
         event: "written",
-        name: opened.name().into(),
         output: output.display().to_string(),
-        format: options.format.name(),
-        vertices: opened.graph().vertices(),
-        edges: opened.graph().edges(),
-        labelled: is_dataset && options.format.is_labelled(),
-        left_out: match &opened {
-            Opened::Graph(..) => Vec::new(),
-            Opened::Dataset(dataset) => dataset.left_out_by(options.format),
-        },
+        saved,
         bytes: length,
         seconds: start.elapsed().as_secs_f64(),
     };
-    let left_out = match &written.left_out[..] {
+    let left_out = match &written.saved.left_out[..] {
         [] => String::new(),
         [one] => format!(", without {one}, which the format has no place for"),
         [first @ .., last] => format!(
@@ -130,16 +130,91 @@ fn convert(
         ),
     };
     page.line(&format_args!(
-        "{}: {} vertices, {} edges{left_out}; {} as {}, {:.1} s",
+        "{}: {} vertices, {} edges{left_out}; {} as {}{}, {:.1} s",
         written.output,
-        count(written.vertices),
-        count(written.edges),
+        count(written.saved.vertices),
+        count(written.saved.edges),
         bytes(length),
-        options.format.description(),
+        format.description(),
+        written
+            .saved
+            .memory_bytes
+            .map_or_else(String::new, |memory| {
+                format!(", as a stream within {} of memory", bytes(memory))
+            }),
         written.seconds,
     ));
     json.write(&written)?;
     json.finish()
+}
+
+/// Writes a graph as it is read, where it can be.
+fn streamed(
+    source: &SourceName,
+    open: &OpenArgs,
+    output: &Path,
+    as_asked: (Option<Format>, bool),
+    stream: &StreamArgs,
+) -> Result<Option<(Saved, Format)>, Failure> {
+    let free = || host_memory().map_or(UNKNOWN_MEMORY, |(free, _)| free);
+    let memory = stream.memory.unwrap_or_else(|| free() / 2);
+    let folder = stream.temp_folder.as_deref();
+    let place = Workplace::new(folder.unwrap_or(folder_of(output)), memory);
+    let Some(graph) = open.streamed_graph(source, &place)? else {
+        return match stream.memory.is_some() || folder.is_some() {
+            true => Err(refuse(
+                "--memory and --temp-folder are of graphs that are converted as a stream, and this is read or made whole; leave them out",
+            )),
+            false => Ok(None),
+        };
+    };
+    let options = options_for(output, as_asked, false)?;
+    graph.save(output, options).map_err(refuse)?;
+    let saved = Saved {
+        name: graph.name().into(),
+        format: options.format.name(),
+        vertices: graph.vertices(),
+        edges: graph.edges() as usize,
+        labelled: false,
+        left_out: Vec::new(),
+        streamed: true,
+        memory_bytes: Some(memory),
+    };
+    Ok(Some((saved, options.format)))
+}
+
+/// Writes a graph or dataset that is in memory.
+fn whole(
+    source: &SourceName,
+    open: &OpenArgs,
+    output: &Path,
+    (to, feature_bits): (Option<Format>, bool),
+) -> Result<(Saved, Format), Failure> {
+    let opened = open_for(source, open, output, to)?;
+    let is_dataset = matches!(opened, Opened::Dataset(_));
+    let mut options = options_for(output, (to, feature_bits), is_dataset)?;
+    if let (None, Opened::Dataset(dataset), Format::GnnBenchmark) = (to, &opened, options.format) {
+        options.format = dataset.archive_format();
+    }
+    match &opened {
+        Opened::Graph(_, graph) => graph.save(output, options),
+        Opened::Dataset(dataset) => dataset.save(output, options),
+    }
+    .map_err(refuse)?;
+    let saved = Saved {
+        name: opened.name().into(),
+        format: options.format.name(),
+        vertices: opened.graph().vertices(),
+        edges: opened.graph().edges(),
+        labelled: is_dataset && options.format.is_labelled(),
+        left_out: match &opened {
+            Opened::Graph(..) => Vec::new(),
+            Opened::Dataset(dataset) => dataset.left_out_by(options.format),
+        },
+        streamed: false,
+        memory_bytes: None,
+    };
+    Ok((saved, options.format))
 }
 
 /// Opens or makes no more than the output can hold: of a recipe the graph alone, where features would be left out.
@@ -159,6 +234,17 @@ fn open_for(
         }
         _ => open.any(source),
     }
+}
+
+fn options_for(
+    output: &Path,
+    (to, feature_bits): (Option<Format>, bool),
+    is_labelled: bool,
+) -> Result<WriteOptions, Failure> {
+    let mut options = write_options(output, to, is_labelled)
+        .ok_or_else(|| cannot_write(output, &"the format is unknown"))?;
+    options.feature_bits = feature_bits;
+    Ok(options)
 }
 
 fn write_options(output: &Path, to: Option<Format>, is_labelled: bool) -> Option<WriteOptions> {

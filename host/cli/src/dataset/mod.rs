@@ -11,7 +11,7 @@ use halfgnn::data::parts::{FeaturePrecision, MOST_PARTS};
 use halfgnn::data::{Format, Recipe};
 pub use halfgnn_bench::source;
 use source::{OpenArgs, SourceName};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Examples of `dataset`.
 pub const EXAMPLES: &str = "\
@@ -47,7 +47,12 @@ Examples:
 
 The output's name tells its format, or --to: .npz is gnn-benchmark's archive for a dataset with labels and scipy's sparse
 archive for a graph (PyG's arrays where a dataset has features of edges, or other targets than classes, or --to pyg); .mtx, .txt, .csr hold a graph only. Features are written as they are read, not normalised, unless
---normalize-features asks for it. A file appears whole or not at all.";
+--normalize-features asks for it. A file appears whole or not at all.
+
+An edge list (.txt, .tsv, .gz; what follows the two ids of a line is left out), a matrix of Matrix Market's or scipy's and raw compressed rows
+are converted as a stream, within --memory: it has room for what there is one of a vertex, and edges are sorted on disk, in up to 24 bytes a listed
+edge. Datasets are read whole: gnn-benchmark's and PyG's archives, .pt, tables of vertices and edges, OGB's, Planetoid's and TU's folders, DGL's
+Reddit, parts.";
 
 const PARTITION_EXAMPLES: &str = "\
 Examples:
@@ -58,7 +63,8 @@ Examples:
 The folder has manifest.json, vertices.bin and a file a part. Several ranks (train --ranks, --devices, --rendezvous) read a range of parts
 each, and none reads all; for one rank, `predict` and `dataset info` it is a dataset as any other, with the vertices in their order. An
 archive of PyG's arrays without numbers of edges, or of gnn-benchmark's with dense features, is read as a stream, several times over, so that
-memory is for its vertices alone, unless it is --by louvain or an option changes its edges; other formats are read whole. The folder appears whole or not at all.";
+memory is for its vertices alone. Read whole are: what is cut --by louvain, what --undirected or --self-loops changes, weights and features of
+edges, sparse features, many graphs, .pt, tables, OGB's, Planetoid's and TU's folders, DGL's Reddit. The folder appears whole or not at all.";
 
 const GENERATE_EXAMPLES: &str = "\
 Examples:
@@ -130,10 +136,30 @@ pub struct ConvertArgs {
     #[arg(long, value_enum, value_name = "AS", default_value_t = FeatureStorage::Numbers)]
     pub features: FeatureStorage,
     #[command(flatten)]
+    pub stream: StreamArgs,
+    #[command(flatten)]
     pub open: OpenArgs,
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
+}
+
+/// Where a graph is while it is converted as a stream.
+#[derive(Args, Default)]
+pub struct StreamArgs {
+    /// Memory that a graph takes which is converted as a stream, such as 256MiB or 4GiB [default: half of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+    /// Where its edges are meanwhile, in files without names [default: the folder of the output]
+    #[arg(long, value_name = "FOLDER")]
+    pub temp_folder: Option<PathBuf>,
+}
+
+/// A number of bytes, as a person writes it.
+fn size(text: &str) -> Result<u64, String> {
+    let size = text.parse::<bytesize::ByteSize>();
+    size.map(|size| size.as_u64())
+        .map_err(|_| "it must be a number of bytes, such as 256MiB or 4GiB".into())
 }
 
 /// Options of `dataset partition`.
@@ -218,6 +244,13 @@ pub struct DownloadArgs {
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
+}
+
+/// The folder that a file or folder is to be in.
+fn folder_of(output: &Path) -> &Path {
+    let folder = output.parent();
+    let named = folder.filter(|folder| !folder.as_os_str().is_empty());
+    named.unwrap_or(Path::new("."))
 }
 
 /// Does what was asked for.

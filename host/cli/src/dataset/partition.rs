@@ -1,7 +1,7 @@
 //! `halfgnn dataset partition`.
 
-use super::PartitionArgs;
 use super::source::refuse;
+use super::{PartitionArgs, folder_of};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::screen::{Page, bytes, count};
@@ -9,7 +9,6 @@ use halfgnn::data::Dataset;
 use halfgnn::data::parts::{Deal, FeaturePrecision, Written};
 use halfgnn::distributed::{Partition, PartitionError};
 use serde::Serialize;
-use std::path::Path;
 use std::time::Instant;
 
 /// Parts where nobody says how many: enough for any number of ranks that anybody has.
@@ -90,17 +89,10 @@ pub fn run(args: &PartitionArgs) -> Result<(), Failure> {
 
 /// Of an archive as it is read, where it can be; communities are found in whole graphs.
 fn streamed(args: &PartitionArgs, by: &str) -> Result<Option<(String, Written)>, Failure> {
-    let near = args
-        .out
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
     if by == "louvain" {
         return Ok(None);
     }
-    let Some(archive) = args
-        .open
-        .streamed(&args.source, near.unwrap_or(Path::new(".")))?
-    else {
+    let Some(archive) = args.open.streamed(&args.source, folder_of(&args.out))? else {
         return Ok(None);
     };
     let parts = parts(args, archive.in_degrees().len())?;

@@ -5,6 +5,7 @@ pub mod documented;
 pub mod ring;
 
 use serde_json::Value;
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// The program with these arguments, and nothing of the caller's settings.
@@ -15,6 +16,17 @@ pub fn halfgnn(arguments: &[&str]) -> Command {
         .env_remove("RUST_LOG")
         .env_remove("NO_COLOR");
     command
+}
+
+/// The program on a disk that has room for files of a KiB at most, as far as it can tell: what is longer cannot be written.
+pub fn on_a_full_disk(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_halfgnn"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap()
 }
 
 /// What a program wrote, which is UTF-8.

@@ -24,10 +24,12 @@ use crate::read::gnn_benchmark;
 use crate::read::npz::Npz;
 use crate::read::pyg::{self, EDGES};
 use crate::read::scipy::square;
+use crate::row_order::RowWalk;
+use crate::stream::{Spill, SpillWriter};
 use crate::{Dataset, Features, MAX_CLASSES, Splits, Targets};
 use halfgnn_graph::Graph;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Bytes that a part's buffer holds.
@@ -51,7 +53,7 @@ pub struct StreamedArchive {
 #[derive(Debug)]
 enum Edges {
     /// `edge_index`: all sources, which are in a file of their own by now, and then all targets.
-    Pairs { sources: File, count: u64 },
+    Pairs { sources: Spill<u32>, count: u64 },
     /// `adj_indices`: the columns of each row, which start at these places.
     Rows(Vec<u64>),
 }
@@ -125,16 +127,12 @@ impl StreamedArchive {
             done,
             ..empty(vertices, columns, targets)?
         };
-        let sources = tempfile::tempfile_in(near).map_err(DataProblem::CannotWrite)?;
-        let mut to = BufWriter::with_capacity(1 << 18, &sources);
+        let mut sources = SpillWriter::create(near).map_err(DataProblem::CannotWrite)?;
         npz.each_id(EDGES, limit, "vertices", |index, id| match index < count {
-            true => to
-                .write_all(&id.to_le_bytes())
-                .map_err(DataProblem::CannotWrite),
+            true => sources.push(id).map_err(DataProblem::CannotWrite),
             false => Ok(()),
         })?;
-        to.flush().map_err(DataProblem::CannotWrite)?;
-        drop(to);
+        let sources = sources.finish().map_err(DataProblem::CannotWrite)?;
         let features = Rows {
             key: npz.has("x").then_some("x"),
             normalized: false,
@@ -378,24 +376,18 @@ impl Edges {
         let limit = vertices as u64;
         match self {
             Self::Pairs { sources, count } => {
-                let mut from = reader(sources)?;
+                let mut from = sources.reader();
                 npz.each_id(EDGES, limit, "vertices", |index, id| {
                     if index < *count {
                         return Ok(());
                     }
-                    let mut source = [0; 4];
-                    from.read_exact(&mut source)?;
-                    each(id, u32::from_le_bytes(source))
+                    each(id, from.next(sources)?.ok_or_else(changed)?)
                 })
             }
             Self::Rows(offsets) => {
-                let mut row = 0;
+                let mut rows = RowWalk::new(offsets);
                 npz.each_id("adj_indices", limit, "vertices", |index, id| {
-                    // Rows without edges are passed by.
-                    while *offsets.get(row + 1).ok_or_else(changed)? <= index {
-                        row += 1;
-                    }
-                    each(row as u32, id)
+                    each(rows.row_of(index).map_err(|_| changed())?, id)
                 })
             }
         }
@@ -445,12 +437,6 @@ fn changed() -> DataProblem {
         "edge_index or x",
         "it is another than when it was read first",
     )
-}
-
-/// The file of the sources from its beginning.
-fn reader(mut sources: &File) -> Result<BufReader<&File>, DataProblem> {
-    sources.rewind()?;
-    Ok(BufReader::with_capacity(1 << 18, sources))
 }
 
 /// Buffers of many files, none of which is kept open.

@@ -17,11 +17,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use halfgnn_graph::parallel;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::brought_into_order;
+use super::{EdgeStore, brought_into_order};
 use crate::error::DataProblem;
 use crate::input::{Input, Progress};
 use crate::text::{Cursor, LineError, Text};
@@ -34,6 +33,24 @@ pub(crate) fn read(
     undirected: bool,
     progress: &dyn Progress,
 ) -> Result<Graph, DataProblem> {
+    let mut edges = EdgeBlocks::default();
+    let vertices = read_into(input, &mut edges)?;
+    brought_into_order(edges, vertices, direction(undirected), progress)
+}
+
+/// What a line stands for.
+pub(crate) fn direction(undirected: bool) -> Direction {
+    match undirected {
+        true => Direction::BothOnce,
+        false => Direction::AsListed,
+    }
+}
+
+/// Reads the edges of a text; how many vertices there are.
+pub(crate) fn read_into(
+    input: Input<'_>,
+    edges: &mut impl EdgeStore,
+) -> Result<usize, DataProblem> {
     if input.len() == 0 {
         return Err(DataProblem::Empty);
     }
@@ -42,7 +59,6 @@ pub(crate) fn read(
     let most_vertices = text.most_vertices();
 
     let interner = Interner::new();
-    let mut edges = EdgeBlocks::default();
     let mut interned = Vec::new();
     text.for_each_block(
         |block| parse(block).map(|ids| ids.settle(&interner)),
@@ -51,70 +67,52 @@ pub(crate) fn read(
              are_interned,
          }| {
             interned.push(are_interned);
-            edges.push(pairs);
-            Ok(())
+            edges.expect_room(interner.bytes())?;
+            edges.add(pairs)
         },
     )?;
 
-    let narrow_limit = edges.len().saturating_mul(64).max(1 << 20);
-    let largest = largest_plain(&edges, &interned);
-    if interned.contains(&true) || largest.is_some_and(|largest| u64::from(largest) > narrow_limit)
-    {
-        let mut blocks = edges.blocks_mut();
-        parallel::for_each(
-            (blocks.as_mut_slice(), &*interned),
-            |_, (block, is_interned)| {
-                if !is_interned {
-                    let intern = |id: &mut u32| *id = interner.name((*id).into());
-                    block.iter_mut().flatten().for_each(intern);
-                }
-            },
-        );
-        let vertices = number_interned(&mut edges, interner)?;
-        return finish(edges, vertices, undirected, progress);
-    }
-    let Some(largest) = largest else {
-        return finish(
-            edges,
-            promised.unwrap_or(0).min(most_vertices),
-            undirected,
-            progress,
-        );
+    let narrow_limit = edges.edges().saturating_mul(64).max(1 << 20);
+    let largest = largest_plain(edges, &interned)?;
+    let vertices = match largest {
+        _ if interned.contains(&true) => number_interned(edges, &interned, interner)?,
+        Some(largest) if u64::from(largest) > narrow_limit => {
+            number_interned(edges, &interned, interner)?
+        }
+        None => promised.unwrap_or(0).min(most_vertices),
+        Some(largest) => match promised {
+            Some(promised) if u64::from(largest) < promised && promised <= most_vertices => {
+                promised
+            }
+            _ => number_plain(edges, largest)?,
+        },
     };
-    let vertices = match promised {
-        Some(promised) if u64::from(largest) < promised && promised <= most_vertices => promised,
-        _ => number_plain(&mut edges, largest),
-    };
-    finish(edges, vertices, undirected, progress)
-}
-
-/// The largest id of the blocks that were not interned.
-fn largest_plain(edges: &EdgeBlocks, interned: &[bool]) -> Option<u32> {
-    let blocks = parallel::map((edges.blocks(), interned), |_, (block, is_interned)| {
-        let ids = block.iter().flatten().copied();
-        (!is_interned).then(|| ids.max()).flatten()
-    });
-    blocks.into_iter().flatten().max()
-}
-
-fn finish(
-    edges: EdgeBlocks,
-    vertices: u64,
-    undirected: bool,
-    progress: &dyn Progress,
-) -> Result<Graph, DataProblem> {
     if vertices > MAX_VERTICES {
         return Err(DataProblem::graph(
             "ids",
             GraphError::TooManyVertices { vertices },
         ));
     }
-    let direction = if undirected {
-        Direction::BothOnce
-    } else {
-        Direction::AsListed
-    };
-    brought_into_order(edges, vertices as usize, direction, progress)
+    Ok(vertices as usize)
+}
+
+/// The largest id of the blocks that were not interned.
+fn largest_plain(
+    edges: &mut impl EdgeStore,
+    interned: &[bool],
+) -> Result<Option<u32>, DataProblem> {
+    // One more than it, and so 0 of none.
+    let beyond = AtomicU64::new(0);
+    edges.each_block(|at, block| {
+        let ids = block.iter().flatten().copied();
+        if let (false, Some(largest)) = (interned[at], ids.max()) {
+            beyond.fetch_max(u64::from(largest) + 1, Ordering::Relaxed);
+        }
+    })?;
+    Ok(beyond
+        .into_inner()
+        .checked_sub(1)
+        .map(|largest| largest as u32))
 }
 
 /// Reads the comments at the beginning, and the names of columns if there are any; the number of vertices where a
@@ -231,10 +229,11 @@ pub(super) fn next_edge(cursor: &mut Cursor<'_>) -> Result<Option<(u64, u64, usi
 }
 
 /// Numbers the vertices by ascending id, where the largest is not far above the number of edges; how many there are.
-fn number_plain(edges: &mut EdgeBlocks, largest: u32) -> u64 {
+fn number_plain(edges: &mut impl EdgeStore, largest: u32) -> Result<u64, DataProblem> {
     let words = largest as usize / 64 + 1;
+    edges.expect_room(words as u64 * 20)?; // `seen` of both kinds, and `before`
     let seen: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
-    parallel::for_each(edges.blocks(), |_, block| {
+    edges.each_block(|_, block| {
         for &id in block.iter().flatten() {
             let (word, bit) = (&seen[id as usize / 64], 1 << (id % 64));
             // Most ids were seen before, and reading is cheaper.
@@ -242,7 +241,7 @@ fn number_plain(edges: &mut EdgeBlocks, largest: u32) -> u64 {
                 word.fetch_or(bit, Ordering::Relaxed);
             }
         }
-    });
+    })?;
     let seen: Vec<u64> = seen.into_iter().map(AtomicU64::into_inner).collect();
     let mut before = Vec::with_capacity(words);
     let mut vertices = 0_u64;
@@ -251,15 +250,12 @@ fn number_plain(edges: &mut EdgeBlocks, largest: u32) -> u64 {
         vertices += u64::from(word.count_ones());
     }
     if vertices <= u64::from(largest) {
-        let mut blocks = edges.blocks_mut();
-        parallel::for_each(blocks.as_mut_slice(), |_, block| {
-            for id in block.iter_mut().flatten() {
-                let (word, bit) = (*id as usize / 64, 1_u64 << (*id % 64));
-                *id = before[word] + (seen[word] & (bit - 1)).count_ones();
-            }
-        });
+        edges.rename(|_, id| {
+            let (word, bit) = (id as usize / 64, 1_u64 << (id % 64));
+            before[word] + (seen[word] & (bit - 1)).count_ones()
+        })?;
     }
-    vertices
+    Ok(vertices)
 }
 
 /// Gives ids of any size the names that ids of 32 bits have room for.
@@ -274,12 +270,20 @@ struct Interner {
 impl Interner {
     const SHARDS: u64 = 64;
 
+    /// Bytes of an id, at most: those of the map and as much again for a half while a map of twice the size is made, or `names` and
+    /// `number` beside it.
+    const OF_ID: u64 = 60;
+
     fn new() -> Self {
         Self {
             shards: (0..Self::SHARDS).map(|_| Mutex::default()).collect(),
             next: AtomicU32::new(0),
             overflowed: false.into(),
         }
+    }
+
+    fn bytes(&self) -> u64 {
+        u64::from(self.next.load(Ordering::Relaxed)) * Self::OF_ID
     }
 
     fn name(&self, id: u64) -> u32 {
@@ -296,8 +300,19 @@ impl Interner {
     }
 }
 
-/// Numbers the vertices by ascending id, from names; how many there are.
-fn number_interned(edges: &mut EdgeBlocks, interner: Interner) -> Result<u64, DataProblem> {
+/// Numbers the vertices by ascending id, from names, which blocks that have none yet get first; how many there are.
+fn number_interned(
+    edges: &mut impl EdgeStore,
+    interned: &[bool],
+    interner: Interner,
+) -> Result<u64, DataProblem> {
+    if interned.contains(&false) {
+        edges.rename(|at, id| match interned[at] {
+            true => id,
+            false => interner.name(id.into()),
+        })?;
+        edges.expect_room(interner.bytes())?;
+    }
     if interner.overflowed.into_inner() {
         let vertices = MAX_VERTICES + 1;
         return Err(DataProblem::graph(
@@ -314,11 +329,7 @@ fn number_interned(edges: &mut EdgeBlocks, interner: Interner) -> Result<u64, Da
     for (at, &(_, name)) in (0..).zip(&names) {
         number[name as usize] = at;
     }
-    let mut blocks = edges.blocks_mut();
-    parallel::for_each(blocks.as_mut_slice(), |_, block| {
-        let ids = block.iter_mut().flatten();
-        ids.for_each(|id| *id = number[*id as usize]);
-    });
+    edges.rename(|_, id| number[id as usize])?;
     Ok(number.len() as u64)
 }
 

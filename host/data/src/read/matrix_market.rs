@@ -19,7 +19,7 @@ use crate::text::{Cursor, LineError, Text};
 use halfgnn_graph::index::MAX_VERTICES;
 use halfgnn_graph::{Direction, EdgeBlocks, Graph};
 
-use super::brought_into_order;
+use super::{EdgeStore, OF_VERTEX, brought_into_order};
 
 /// How the first line begins, in any case of letters.
 pub(crate) const BANNER: &str = "%%MatrixMarket";
@@ -30,18 +30,23 @@ pub(crate) fn read(
     undirected: bool,
     progress: &dyn Progress,
 ) -> Result<Graph, DataProblem> {
+    let mut edges = EdgeBlocks::default();
+    let (vertices, direction) = read_into(input, undirected, &mut edges)?;
+    brought_into_order(edges, vertices, direction, progress)
+}
+
+/// Reads the entries of a text; how many vertices there are, and what an entry stands for.
+pub(crate) fn read_into(
+    input: Input<'_>,
+    undirected: bool,
+    edges: &mut impl EdgeStore,
+) -> Result<(usize, Direction), DataProblem> {
     let mut text = input.text()?;
     let header = header(&mut text)?;
-    let mut edges = EdgeBlocks::default();
-    text.for_each_block(
-        |block| parse(block, &header),
-        |block| {
-            edges.push(block);
-            Ok(())
-        },
-    )?;
-    if edges.len() != header.entries {
-        let (wanted, found) = (header.entries, edges.len());
+    edges.expect_room(header.vertices * OF_VERTEX)?;
+    text.for_each_block(|block| parse(block, &header), |block| edges.add(block))?;
+    if edges.edges() != header.entries {
+        let (wanted, found) = (header.entries, edges.edges());
         let reason = format!(
             "the sizes promise {wanted} entries, and {found} are there; fetch or write the file again"
         );
@@ -52,7 +57,7 @@ pub(crate) fn read(
         (false, true) => Direction::Both,
         (false, false) => Direction::AsListed,
     };
-    brought_into_order(edges, header.vertices as usize, direction, progress)
+    Ok((header.vertices as usize, direction))
 }
 
 struct Header {

@@ -37,7 +37,57 @@ pub(super) mod tu;
 
 use super::error::DataProblem;
 use super::input::Progress;
-use halfgnn_graph::{Direction, EdgeBlocks, Graph};
+use halfgnn_graph::{Direction, EdgeBlocks, Graph, parallel};
+
+/// Bytes of a vertex while edges are brought into row order: offsets of the graph, and of the one that is made of it.
+pub(super) const OF_VERTEX: u64 = 16;
+
+/// Where a reader puts the edges (row, column) that it reads: into memory, or into a file.
+pub(super) trait EdgeStore {
+    /// That there is room for what there is one of a vertex, in bytes; memory itself tells that when it is asked for.
+    fn expect_room(&self, of_vertices: u64) -> Result<(), DataProblem>;
+
+    /// Adds edges behind those that are there.
+    fn add(&mut self, block: Vec<[u32; 2]>) -> Result<(), DataProblem>;
+
+    /// The number of edges.
+    fn edges(&self) -> u64;
+
+    /// Calls `each` with the edges of every block that was added and which it is, in any order.
+    fn each_block(&mut self, each: impl Fn(usize, &[[u32; 2]]) + Sync) -> Result<(), DataProblem>;
+
+    /// Gives the ends of all edges other numbers, by the block that they are in.
+    fn rename(&mut self, number: impl Fn(usize, u32) -> u32 + Sync) -> Result<(), DataProblem>;
+}
+
+impl EdgeStore for EdgeBlocks {
+    fn expect_room(&self, _: u64) -> Result<(), DataProblem> {
+        Ok(())
+    }
+
+    fn add(&mut self, block: Vec<[u32; 2]>) -> Result<(), DataProblem> {
+        self.push(block);
+        Ok(())
+    }
+
+    fn edges(&self) -> u64 {
+        self.len()
+    }
+
+    fn each_block(&mut self, each: impl Fn(usize, &[[u32; 2]]) + Sync) -> Result<(), DataProblem> {
+        parallel::for_each(self.blocks(), |at, block| each(at, block));
+        Ok(())
+    }
+
+    fn rename(&mut self, number: impl Fn(usize, u32) -> u32 + Sync) -> Result<(), DataProblem> {
+        let mut blocks = self.blocks_mut();
+        parallel::for_each(blocks.as_mut_slice(), |at, block| {
+            let ends = block.iter_mut().flatten();
+            ends.for_each(|end| *end = number(at, *end));
+        });
+        Ok(())
+    }
+}
 
 /// The graph of the edges that were read.
 fn brought_into_order(

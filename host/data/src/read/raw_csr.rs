@@ -5,14 +5,63 @@ use std::io::Read;
 
 use halfgnn_graph::parallel;
 
+use super::{EdgeStore, OF_VERTEX};
 use crate::error::DataProblem;
 use crate::input::Input;
-use halfgnn_graph::Graph;
+use crate::row_order::RowWalk;
+#[cfg(feature = "write")]
+use crate::stream::SpilledEdges;
+use halfgnn_graph::{Csr, Graph, GraphError};
 
 pub(crate) const HEADER_BYTES: u64 = 16;
 
+/// What the arrays are called in messages.
+const WHAT: &str = "raw CSR";
+
+/// Words that are read at a time.
+const PIECE: usize = 1 << 18;
+
 /// Reads a file. Nothing is allocated before the header is found to fit the file's length.
 pub(crate) fn read(mut input: Input<'_>) -> Result<Graph, DataProblem> {
+    let (vertices, edges) = header(&mut input)?;
+    let offsets = offsets(&mut input, vertices)?;
+    let columns = words(&mut input, edges)?;
+    Graph::from_offsets(offsets, columns).map_err(|error| DataProblem::graph(WHAT, error))
+}
+
+/// Puts every edge into a file; how many vertices there are.
+#[cfg(feature = "write")]
+pub(crate) fn spill(
+    mut input: Input<'_>,
+    into: &mut SpilledEdges<'_>,
+) -> Result<usize, DataProblem> {
+    let (vertices, edges) = header(&mut input)?;
+    into.expect_room(vertices as u64 * OF_VERTEX)?;
+    let offsets = offsets(&mut input, vertices)?;
+    Csr::check_offsets(&offsets, edges).map_err(|error| DataProblem::graph(WHAT, error))?;
+    let mut rows = RowWalk::new(&offsets);
+    let mut index = 0;
+    while index < edges as u64 {
+        let piece = words(&mut input, PIECE.min(edges - index as usize))?;
+        for column in piece {
+            if column as usize >= vertices {
+                let error = GraphError::VertexOutOfRange {
+                    field: "columns",
+                    index,
+                    value: column.into(),
+                    vertices: vertices as u64,
+                };
+                return Err(DataProblem::graph(WHAT, error));
+            }
+            into.push([rows.row_of(index)?, column])?;
+            index += 1;
+        }
+    }
+    Ok(vertices)
+}
+
+/// Vertices and edges, of a file that is as long as they say.
+fn header(input: &mut Input<'_>) -> Result<(usize, usize), DataProblem> {
     let bytes = input.len();
     if bytes == 0 {
         return Err(DataProblem::Empty);
@@ -20,27 +69,30 @@ pub(crate) fn read(mut input: Input<'_>) -> Result<Graph, DataProblem> {
     let mut header = [0; HEADER_BYTES as usize];
     input.read_exact(&mut header)?;
     let (vertices, edges) = counts(&header);
-    if file_bytes(&header) != Some(bytes) {
-        return Err(DataProblem::RawHeader {
+    match file_bytes(&header) == Some(bytes) {
+        true => Ok((vertices as usize, edges as usize)),
+        false => Err(DataProblem::RawHeader {
             vertices,
             edges,
             bytes,
-        });
+        }),
     }
-    let mut words = |count: usize| -> Result<Vec<u32>, DataProblem> {
-        let mut words = DataProblem::room("raw CSR", count as u64)?;
-        words.resize(count, 0_u32);
-        // In pieces, so that progress is told.
-        for piece in words.chunks_mut(1 << 18) {
-            input.read_exact(bytemuck::cast_slice_mut(piece))?;
-        }
-        parallel::for_each(words.as_mut_slice(), |_, word| *word = u32::from_le(*word));
-        Ok(words)
-    };
-    let offsets = words(vertices as usize + 1)?;
-    let offsets = offsets.into_iter().map(u64::from).collect();
-    let columns = words(edges as usize)?;
-    Graph::from_offsets(offsets, columns).map_err(|error| DataProblem::graph("raw CSR", error))
+}
+
+fn offsets(input: &mut Input<'_>, vertices: usize) -> Result<Vec<u64>, DataProblem> {
+    let offsets = words(input, vertices + 1)?;
+    Ok(offsets.into_iter().map(u64::from).collect())
+}
+
+fn words(input: &mut Input<'_>, count: usize) -> Result<Vec<u32>, DataProblem> {
+    let mut words = DataProblem::room(WHAT, count as u64)?;
+    words.resize(count, 0_u32);
+    // In pieces, so that progress is told.
+    for piece in words.chunks_mut(PIECE) {
+        input.read_exact(bytemuck::cast_slice_mut(piece))?;
+    }
+    parallel::for_each(words.as_mut_slice(), |_, word| *word = u32::from_le(*word));
+    Ok(words)
 }
 
 /// Whether a file of `bytes` bytes that starts with `head` is raw CSR.

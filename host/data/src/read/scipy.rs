@@ -10,12 +10,15 @@
 
 use crate::error::DataProblem;
 use crate::input::Progress;
+use crate::row_order::RowWalk;
+#[cfg(feature = "write")]
+use crate::stream::{SpillWriter, SpilledEdges};
 use halfgnn_graph::index::MAX_VERTICES;
-use halfgnn_graph::{Direction, EdgeBlocks, Graph};
+use halfgnn_graph::{Csr, Direction, EdgeBlocks, Graph};
 
 use super::arrays::{Arrays, expect_len};
-use super::brought_into_order;
 use super::npz::Npz;
+use super::{EdgeStore, OF_VERTEX, brought_into_order};
 
 /// Whether an archive has the arrays of a matrix.
 pub(crate) fn recognises(npz: &Npz<'_>) -> bool {
@@ -25,6 +28,26 @@ pub(crate) fn recognises(npz: &Npz<'_>) -> bool {
 /// Reads a matrix as a graph.
 pub(crate) fn read(npz: &mut Npz<'_>, progress: &dyn Progress) -> Result<Graph, DataProblem> {
     let vertices = square(npz, "shape")?;
+    match layout(npz)? {
+        Layout::Rows => compressed(npz, vertices),
+        // The columns of a matrix are the rows of its transpose.
+        Layout::Columns => compressed(npz, vertices).and_then(|columns| {
+            Graph::new(columns.transposed().clone())
+                .map_err(|error| DataProblem::graph("indptr", error))
+        }),
+        Layout::Coordinates => coordinates(npz, vertices, progress),
+    }
+}
+
+/// How a matrix lies there.
+#[derive(Clone, Copy, PartialEq)]
+enum Layout {
+    Rows,
+    Columns,
+    Coordinates,
+}
+
+fn layout(npz: &mut Npz<'_>) -> Result<Layout, DataProblem> {
     let format = if npz.has("format") {
         npz.word("format")?
     } else if npz.has("row") {
@@ -33,19 +56,70 @@ pub(crate) fn read(npz: &mut Npz<'_>, progress: &dyn Progress) -> Result<Graph, 
         "csr".into()
     };
     match format.as_str() {
-        "csr" => compressed(npz, vertices),
-        // The columns of a matrix are the rows of its transpose.
-        "csc" => compressed(npz, vertices).and_then(|columns| {
-            Graph::new(columns.transposed().clone())
-                .map_err(|error| DataProblem::graph("indptr", error))
-        }),
-        "coo" => coordinates(npz, vertices, progress),
+        "csr" => Ok(Layout::Rows),
+        "csc" => Ok(Layout::Columns),
+        "coo" => Ok(Layout::Coordinates),
         _ => Err(DataProblem::value(
             "format",
             0,
             format.escape_debug(),
             "where csr, csc or coo is wanted; save the matrix by scipy.sparse.save_npz(file, matrix.tocsr())",
         )),
+    }
+}
+
+/// Puts every edge into a file; how many vertices there are.
+#[cfg(feature = "write")]
+pub(crate) fn spill(npz: &mut Npz<'_>, into: &mut SpilledEdges<'_>) -> Result<usize, DataProblem> {
+    let vertices = square(npz, "shape")?;
+    into.expect_room(vertices * OF_VERTEX)?;
+    let layout = layout(npz)?;
+    if layout == Layout::Coordinates {
+        spill_coordinates(npz, vertices, into)?;
+        return Ok(vertices as usize);
+    }
+    let offsets = offsets(npz, vertices)?;
+    let edges = line_len(npz, "indices")?;
+    Csr::check_offsets(&offsets, edges).map_err(|error| DataProblem::graph("indptr", error))?;
+    let mut rows = RowWalk::new(&offsets);
+    npz.each_id("indices", vertices, "vertices", |index, id| {
+        let row = rows.row_of(index)?;
+        into.push(match layout {
+            Layout::Columns => [id, row],
+            _ => [row, id],
+        })
+    })?;
+    Ok(vertices as usize)
+}
+
+#[cfg(feature = "write")]
+fn spill_coordinates(
+    npz: &mut Npz<'_>,
+    vertices: u64,
+    into: &mut SpilledEdges<'_>,
+) -> Result<(), DataProblem> {
+    check_promise(npz, vertices)?;
+    let count = line_len(npz, "row")?;
+    expect_len("col", line_len(npz, "col")?, count, "one for each of row")?;
+    let mut rows = SpillWriter::create(into.folder()).map_err(DataProblem::CannotWrite)?;
+    npz.each_id("row", vertices, "vertices", |_, id| {
+        rows.push(id).map_err(DataProblem::CannotWrite)
+    })?;
+    let rows = rows.finish().map_err(DataProblem::CannotWrite)?;
+    let mut row = rows.reader();
+    npz.each_id("col", vertices, "vertices", |_, id| {
+        // As many as were written: the lengths of both were compared.
+        let row = row.next(&rows)?.ok_or(std::io::ErrorKind::UnexpectedEof);
+        into.push([row.map_err(std::io::Error::from)?, id])
+    })
+}
+
+/// The length of an array of one dimension.
+#[cfg(feature = "write")]
+fn line_len(npz: &mut Npz<'_>, key: &str) -> Result<usize, DataProblem> {
+    match npz.kind(key)?.1[..] {
+        [len] | [len, 1] => Ok(len as usize),
+        ref shape => Err(DataProblem::shape(key, shape, "one dimension")),
     }
 }
 
@@ -63,7 +137,7 @@ pub(crate) fn square(npz: &mut Npz<'_>, key: &str) -> Result<u64, DataProblem> {
     Ok(vertices)
 }
 
-fn compressed(npz: &mut Npz<'_>, vertices: u64) -> Result<Graph, DataProblem> {
+fn offsets(npz: &mut Npz<'_>, vertices: u64) -> Result<Vec<u64>, DataProblem> {
     let offsets = npz.counts("indptr")?.line("indptr")?;
     let wanted = vertices as usize + 1;
     expect_len(
@@ -72,8 +146,25 @@ fn compressed(npz: &mut Npz<'_>, vertices: u64) -> Result<Graph, DataProblem> {
         wanted,
         "one more than the matrix has rows",
     )?;
+    Ok(offsets)
+}
+
+fn compressed(npz: &mut Npz<'_>, vertices: u64) -> Result<Graph, DataProblem> {
+    let offsets = offsets(npz, vertices)?;
     let indices = npz.ids("indices", vertices, "vertices")?.line("indices")?;
     Graph::from_offsets(offsets, indices).map_err(|error| DataProblem::graph("indptr", error))
+}
+
+/// Of coordinates, which need not name a vertex.
+fn check_promise(npz: &Npz<'_>, vertices: u64) -> Result<(), DataProblem> {
+    let most = npz.most_vertices();
+    match vertices > most {
+        true => Err(DataProblem::TooManyPromised {
+            promised: vertices,
+            most,
+        }),
+        false => Ok(()),
+    }
 }
 
 fn coordinates(
@@ -81,13 +172,7 @@ fn coordinates(
     vertices: u64,
     progress: &dyn Progress,
 ) -> Result<Graph, DataProblem> {
-    let most = npz.most_vertices();
-    if vertices > most {
-        return Err(DataProblem::TooManyPromised {
-            promised: vertices,
-            most,
-        });
-    }
+    check_promise(npz, vertices)?;
     let mut edges = EdgeBlocks::default();
     {
         let rows = npz.ids("row", vertices, "vertices")?.line("row")?;

@@ -7,8 +7,8 @@ use zip::{CompressionMethod, ZipWriter};
 
 use super::not_written;
 use crate::read::pyg::{ARE_SIGNS, BIT_COLUMNS, FEATURE_BITS};
+use crate::row_order::InRowOrder;
 use crate::{DataError, DataProblem, Dataset, Features, Format, Targets, UNLABELLED};
-use halfgnn_graph::Graph;
 
 /// A number as it lies in a file.
 trait Number: Copy {
@@ -50,17 +50,15 @@ impl Number for bool {
 }
 
 /// `scipy.sparse.save_npz` of the adjacency as a `csr_matrix` of ones.
-pub(super) fn scipy(to: impl Write + Seek, graph: &Graph) -> Result<(), DataProblem> {
+pub(super) fn scipy(to: impl Write + Seek, graph: &impl InRowOrder) -> Result<(), DataProblem> {
+    let (vertices, edges) = (graph.offsets().len() - 1, graph.edge_count() as usize);
     let mut archive = Archive::new(to);
-    archive.indices("indices", graph.cols())?;
+    archive.columns("indices", graph)?;
     archive.offsets("indptr", graph.offsets())?;
     archive.word("format", "csr")?;
-    archive.shape("shape", graph.vertices(), graph.vertices())?;
-    archive.array(
-        "data",
-        &[graph.edges()],
-        std::iter::repeat_n(1.0_f32, graph.edges()),
-    )?;
+    archive.shape("shape", vertices, vertices)?;
+    let ones = std::iter::repeat_n(1.0_f32, edges);
+    archive.array("data", &[edges], ones)?;
     archive.finish()
 }
 
@@ -200,7 +198,7 @@ pub(super) fn gnn_benchmark(to: impl Write + Seek, dataset: &Dataset) -> Result<
             std::iter::repeat_n(1.0_f32, graph.edges()),
         )?,
     }
-    archive.indices("adj_indices", graph.cols())?;
+    archive.columns("adj_indices", graph)?;
     archive.offsets("adj_indptr", graph.offsets())?;
     archive.shape("adj_shape", graph.vertices(), graph.vertices())?;
     match &dataset.features {
@@ -250,18 +248,20 @@ pub(super) fn gnn_benchmark(to: impl Write + Seek, dataset: &Dataset) -> Result<
 }
 
 /// Raw compressed rows.
-pub(super) fn raw_csr(to: &mut impl Write, graph: &Graph) -> Result<(), DataProblem> {
-    if i32::try_from(graph.edges()).is_err() || i32::try_from(graph.vertices()).is_err() {
+pub(super) fn raw_csr(to: &mut impl Write, graph: &impl InRowOrder) -> Result<(), DataProblem> {
+    let (vertices, edges) = (graph.offsets().len() - 1, graph.edge_count());
+    if i32::try_from(edges).is_err() || i32::try_from(vertices).is_err() {
         return Err(not_written(
             Format::RawCsr,
             "a graph of 2^31 edges or vertices",
         ));
     }
-    let counts = [graph.vertices() as i64, graph.edges() as i64];
+    let counts = [vertices as i64, edges as i64];
     put_all(to, counts.into_iter())?;
     put_all(to, graph.offsets().iter().map(|&offset| offset as i32))?;
-    put_all(to, graph.cols().iter().map(|&col| col as i32))?;
-    Ok(())
+    graph.each_piece(|piece| {
+        put_all(to, piece.iter().map(|&col| col as i32)).map_err(DataProblem::from)
+    })
 }
 
 struct Archive<W: Write + Seek>(ZipWriter<UntilFailure<W>>);
@@ -335,6 +335,31 @@ impl<W: Write + Seek> Archive<W> {
         self.whole(key, values, values.iter().copied().max().map(u64::from))
     }
 
+    /// The columns of a graph, which need not be in memory.
+    fn columns(&mut self, key: &str, graph: &impl InRowOrder) -> Result<(), DataProblem> {
+        let mut largest = None;
+        graph.each_piece(|piece| {
+            largest = largest.max(piece.iter().copied().max());
+            Ok::<(), DataProblem>(())
+        })?;
+        let shape = [graph.edge_count() as usize];
+        match fits(largest.map(u64::from)) {
+            true => {
+                self.start::<i32>(key, &shape)?;
+                graph.each_piece(|piece| {
+                    put_all(&mut self.0, piece.iter().map(|&column| column as i32))
+                })?;
+            }
+            false => {
+                self.start::<i64>(key, &shape)?;
+                graph.each_piece(|piece| {
+                    put_all(&mut self.0, piece.iter().map(|&column| i64::from(column)))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     fn offsets(&mut self, key: &str, values: &[u64]) -> Result<(), DataProblem> {
         self.whole(key, values, values.last().copied())
     }
@@ -347,7 +372,7 @@ impl<W: Write + Seek> Archive<W> {
         largest: Option<u64>,
     ) -> Result<(), DataProblem> {
         let (shape, numbers) = ([values.len()], values.iter().map(|&value| value.into()));
-        if largest.is_none_or(|largest| largest <= i32::MAX as u64) {
+        if fits(largest) {
             self.array(key, &shape, numbers.map(|number| number as i32))
         } else {
             self.array(key, &shape, numbers.map(|number| number as i64))
@@ -360,7 +385,7 @@ impl<W: Write + Seek> Archive<W> {
 
     /// A string, as numpy has those of Python's bytes.
     fn word(&mut self, key: &str, word: &str) -> Result<(), DataProblem> {
-        self.start(key, &format!("|S{}", word.len()), &[], word.len())?;
+        self.start_of(key, &format!("|S{}", word.len()), &[], word.len())?;
         self.0.write_all(word.as_bytes())?;
         Ok(())
     }
@@ -371,14 +396,19 @@ impl<W: Write + Seek> Archive<W> {
         shape: &[usize],
         values: impl Iterator<Item = T>,
     ) -> Result<(), DataProblem> {
-        let bytes = shape.iter().product::<usize>() * T::BYTES;
-        self.start(key, T::DESCR, shape, bytes)?;
+        self.start::<T>(key, shape)?;
         put_all(&mut self.0, values)?;
         Ok(())
     }
 
+    /// Begins an array of numbers.
+    fn start<T: Number>(&mut self, key: &str, shape: &[usize]) -> Result<(), DataProblem> {
+        let bytes = shape.iter().product::<usize>() * T::BYTES;
+        self.start_of(key, T::DESCR, shape, bytes)
+    }
+
     /// Begins an array: the header of version 1.0, padded so that the data start at a multiple of 64 bytes.
-    fn start(
+    fn start_of(
         &mut self,
         key: &str,
         descr: &str,
@@ -415,6 +445,11 @@ impl<W: Write + Seek> Archive<W> {
         self.0.finish().map_err(io::Error::from)?;
         Ok(())
     }
+}
+
+/// Whether numbers of 32 bits have room for the largest.
+fn fits(largest: Option<u64>) -> bool {
+    largest.is_none_or(|largest| largest <= i32::MAX as u64)
 }
 
 fn put_all<T: Number>(to: &mut impl Write, mut values: impl Iterator<Item = T>) -> io::Result<()> {

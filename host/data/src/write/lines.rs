@@ -1,19 +1,22 @@
 //! Texts: an edge a line.
 
 use std::io::{self, Write};
-use std::ops::Range;
 
 use crate::read::matrix_market::BANNER;
-use halfgnn_graph::{Graph, parallel};
+use crate::row_order::{InRowOrder, RowWalk};
+use halfgnn_graph::parallel;
 
 /// Matrix Market's coordinate format; of a symmetric graph the lower triangle.
-pub(super) fn matrix_market(to: &mut dyn Write, graph: &Graph) -> io::Result<()> {
-    let symmetric = graph.is_symmetric();
+pub(super) fn matrix_market(to: &mut dyn Write, graph: &impl InRowOrder) -> io::Result<()> {
+    let symmetric = graph.is_symmetric()?;
     let symmetry = if symmetric { "symmetric" } else { "general" };
     let is_written = |row: u32, col: u32| !symmetric || col <= row;
-    let edges = graph.rows().iter().zip(graph.cols());
-    let entries = edges.filter(|(row, col)| is_written(**row, **col)).count();
-    let vertices = graph.vertices();
+    let mut entries = 0_u64;
+    graph.each_edge(|row, col| {
+        entries += u64::from(is_written(row, col));
+        Ok::<(), io::Error>(())
+    })?;
+    let vertices = graph.offsets().len() - 1;
     writeln!(to, "{BANNER} matrix coordinate pattern {symmetry}")?;
     writeln!(to, "{vertices} {vertices} {entries}")?;
     each_edge(to, graph, |line, row, col| {
@@ -24,8 +27,8 @@ pub(super) fn matrix_market(to: &mut dyn Write, graph: &Graph) -> io::Result<()>
 }
 
 /// An edge list with the comments that SNAP's have, by which vertices without edges are read again.
-pub(super) fn edge_list(to: &mut dyn Write, graph: &Graph) -> io::Result<()> {
-    let (vertices, edges) = (graph.vertices(), graph.edges());
+pub(super) fn edge_list(to: &mut dyn Write, graph: &impl InRowOrder) -> io::Result<()> {
+    let (vertices, edges) = (graph.offsets().len() - 1, graph.edge_count());
     writeln!(
         to,
         "# Directed graph, each edge once; an undirected one has both directions"
@@ -40,24 +43,31 @@ pub(super) fn edge_list(to: &mut dyn Write, graph: &Graph) -> io::Result<()> {
 /// Writes what `push` makes of each edge (row, column), in order.
 fn each_edge(
     to: &mut dyn Write,
-    graph: &Graph,
+    graph: &impl InRowOrder,
     push: impl Fn(&mut Vec<u8>, u32, u32) + Sync,
 ) -> io::Result<()> {
-    const PIECE: usize = 1 << 16;
-    let (rows, cols) = (graph.rows(), graph.cols());
-    let text = |piece: Range<usize>| {
-        let mut text = Vec::with_capacity(piece.len() * 16);
-        piece.for_each(|edge| push(&mut text, rows[edge], cols[edge]));
-        text
+    /// Edges of which one thread makes a text.
+    const TEXT: usize = 1 << 16;
+    let offsets = graph.offsets();
+    let text = |first: u64, columns: &[u32]| {
+        let mut text = Vec::with_capacity(columns.len() * 16);
+        let mut rows = RowWalk::from(offsets, first);
+        for (edge, &column) in (first..).zip(columns) {
+            push(&mut text, rows.row_of(edge)?, column);
+        }
+        Ok(text)
     };
-    let batch = PIECE * rayon::current_num_threads() * 4;
-    for start in (0..rows.len()).step_by(batch) {
-        let end = rows.len().min(start + batch);
-        let starts: Vec<usize> = (start..end).step_by(PIECE).collect();
-        let texts = parallel::map(&*starts, |_, &at| text(at..end.min(at + PIECE)));
-        texts.iter().try_for_each(|text| to.write_all(text))?;
-    }
-    Ok(())
+    let mut first = 0;
+    graph.each_piece(|piece| {
+        let columns: Vec<&[u32]> = piece.chunks(TEXT).collect();
+        let texts = parallel::map(&*columns, |at, columns| {
+            text(first + (at * TEXT) as u64, columns)
+        });
+        first += piece.len() as u64;
+        texts
+            .into_iter()
+            .try_for_each(|text: io::Result<Vec<u8>>| to.write_all(&text?))
+    })
 }
 
 fn push_pair(line: &mut Vec<u8>, one: u64, between: u8, other: u64) {

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use super::{DataError, DataProblem, Dataset, Format};
 use crate::file::WholeFile;
+use crate::row_order::InRowOrder;
 use halfgnn_graph::Graph;
 
 /// What to write.
@@ -89,41 +90,7 @@ pub trait SaveGraph {
 
 impl SaveGraph for Graph {
     fn write_to(&self, to: impl Write + Seek, options: WriteOptions) -> Result<(), DataProblem> {
-        let mut to = BufWriter::with_capacity(1 << 16, to);
-        if options.feature_bits {
-            return Err(not_written(options.format, "features as bits"));
-        }
-        match options.format {
-            Format::ScipySparse => arrays::scipy(&mut to, self)?,
-            Format::RawCsr => arrays::raw_csr(&mut to, self)?,
-            Format::MatrixMarket => {
-                packed(&mut to, options.gzip, |to| lines::matrix_market(to, self))?
-            }
-            Format::EdgeList => packed(&mut to, options.gzip, |to| lines::edge_list(to, self))?,
-            Format::Torch => {
-                return Err(not_written(options.format, "anything that is written here"));
-            }
-            Format::GnnBenchmark | Format::Pyg => {
-                return Err(not_written(
-                    options.format,
-                    "a graph without features and labels",
-                ));
-            }
-            Format::Planetoid
-            | Format::Ogb
-            | Format::Parts
-            | Format::Tu
-            | Format::DglReddit
-            | Format::Csv
-            | Format::Parquet => {
-                return Err(not_written(
-                    options.format,
-                    "anything; they are several files",
-                ));
-            }
-        }
-        to.flush()?;
-        Ok(())
+        write_graph(to, self, options)
     }
 
     fn save(&self, path: impl AsRef<Path>, options: WriteOptions) -> Result<(), DataError> {
@@ -205,7 +172,50 @@ impl Dataset {
     }
 }
 
-fn save(
+/// Writes a graph, wherever its edges lie.
+pub(crate) fn write_graph(
+    to: impl Write + Seek,
+    graph: &impl InRowOrder,
+    options: WriteOptions,
+) -> Result<(), DataProblem> {
+    let mut to = BufWriter::with_capacity(1 << 16, to);
+    if options.feature_bits {
+        return Err(not_written(options.format, "features as bits"));
+    }
+    match options.format {
+        Format::ScipySparse => arrays::scipy(&mut to, graph)?,
+        Format::RawCsr => arrays::raw_csr(&mut to, graph)?,
+        Format::MatrixMarket => {
+            packed(&mut to, options.gzip, |to| lines::matrix_market(to, graph))?
+        }
+        Format::EdgeList => packed(&mut to, options.gzip, |to| lines::edge_list(to, graph))?,
+        Format::Torch => {
+            return Err(not_written(options.format, "anything that is written here"));
+        }
+        Format::GnnBenchmark | Format::Pyg => {
+            return Err(not_written(
+                options.format,
+                "a graph without features and labels",
+            ));
+        }
+        Format::Planetoid
+        | Format::Ogb
+        | Format::Parts
+        | Format::Tu
+        | Format::DglReddit
+        | Format::Csv
+        | Format::Parquet => {
+            return Err(not_written(
+                options.format,
+                "anything; they are several files",
+            ));
+        }
+    }
+    to.flush()?;
+    Ok(())
+}
+
+pub(crate) fn save(
     path: &Path,
     write: impl FnOnce(&mut WholeFile) -> Result<(), DataProblem>,
 ) -> Result<(), DataError> {
