@@ -401,13 +401,14 @@ pub fn carry_out<B: Backend, E: Element>(
             let words = [&dataset_words(dataset)[..], &identity.to_le_bytes()];
             group.expect_same("dataset", fingerprint(&words))?;
             let options = format!(
-                "{:?} {:?} {:?} {:?} {:?} {:?}",
+                "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
                 plan.model,
                 plan.train,
                 plan.precision,
                 plan.sampling,
                 ranks.exchange,
-                ranks.overlap
+                ranks.overlap,
+                plan.shards_features()
             );
             let owners = ranks
                 .dealt
@@ -563,7 +564,7 @@ fn train_batches<B: Backend, E: Element>(
         train,
         ..
     } = common;
-    let placed = Placed::<E>::new(device, dataset, plan)?;
+    let placed = Placed::<E>::new(device, dataset, plan)?.agreed(device, group)?;
     if common.tells_memory {
         if let Some(observer) = &mut observer {
             observer.placed(placed.placement);
@@ -571,7 +572,7 @@ fn train_batches<B: Backend, E: Element>(
         common.agree_on_memory(group, &placed.placement.footprint, &mut observer)?;
     }
     let backend = &device.backend;
-    let tasks = placed.tasks(backend)?;
+    let tasks = placed.tasks(backend, Some(group))?;
     let run = placed.train(device, &tasks, (train.seed, Some(group)), observer)?;
     // None ends the program before the others have seen their last exchange.
     group.any("end of the run", false)?;
