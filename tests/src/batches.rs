@@ -434,20 +434,18 @@ pub fn batches_are_recorded_around_features_of_ranks<B: Backend>(
         dropout: 0.4,
         ..ModelConfig::sage(task::FEATURES, task::CLASSES)
     };
-    let config = TrainConfig {
-        epochs: 2,
-        ..TrainConfig::new(f32::PRECISION)
-    };
+    let config = TrainConfig::new(f32::PRECISION);
     // The row of the hub has no room beside those that were looked at, and other ranks have room meanwhile.
     let one = ModelConfig {
         layers: 1,
         ..model.clone()
     };
-    for (model, policy, batch) in [
-        (&model, "neighbor:3,2", 16),
-        (&model, "neighbor:3,2", 2),
-        (&one, "neighbor:-1", 3),
+    for (model, policy, batch, epochs) in [
+        (&model, "neighbor:3,2", 16, 2),
+        (&model, "neighbor:3,2", 2, 1),
+        (&one, "neighbor:-1", 3, 1),
     ] {
+        let config = TrainConfig { epochs, ..config };
         let how = (policy, batch);
         let linked = by_devices(&own);
         let found = learnt_by_ranks::<B, f32>(&linked, model, how, (config, 3), true);

@@ -45,7 +45,7 @@ impl<B: Backend, E: Element> ShardedRows<B, E> {
                 MemoryKind::Features,
                 |row, values| write_row(row * ranks + rank, values),
             )?,
-            kept: Mutex::new(Room::new()),
+            kept: Mutex::new(Room::new(an_eighth_more)),
         })
     }
 
@@ -62,7 +62,7 @@ impl<B: Backend, E: Element> ShardedRows<B, E> {
         taken: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let mut room = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        self.fetch(backend, vertices, (&mut room, an_eighth_more), taken)
+        self.fetch(backend, vertices, &mut room, taken)
     }
 
     /// The same in memory that is given back.
@@ -72,14 +72,14 @@ impl<B: Backend, E: Element> ShardedRows<B, E> {
         vertices: &Array<B, u32>,
         taken: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        self.fetch(backend, vertices, (&mut Room::new(), |count| count), taken)
+        self.fetch(backend, vertices, &mut Room::new(|count| count), taken)
     }
 
     fn fetch(
         &self,
         backend: &B,
         vertices: &Array<B, u32>,
-        (room, with_spare): (&mut Room<B, E>, fn(usize) -> usize),
+        room: &mut Room<B, E>,
         taken: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let (group, columns) = (&self.group, self.own.columns());
@@ -105,9 +105,10 @@ impl<B: Backend, E: Element> ShardedRows<B, E> {
             packed,
             arrived,
             places,
+            with_spare,
         } = room;
-        let arrived = Picked::of(arrived, backend, (wanted.rows.len(), columns), with_spare)?;
-        let packed = Picked::of(packed, backend, (given, columns), with_spare)?;
+        let arrived = Picked::of(arrived, backend, (wanted.rows.len(), columns), *with_spare)?;
+        let packed = Picked::of(packed, backend, (given, columns), *with_spare)?;
         let mut order = wanted.rows;
         order.resize(arrived.order.len(), NO_VERTEX);
         arrived.order.write(backend, &order)?;
@@ -150,12 +151,12 @@ struct Wanted {
 
 impl Wanted {
     fn new(listed: &[u32], vertices: usize, (rank, ranks): (usize, usize)) -> Self {
-        // 32 bits number vertices, so there are no more ranks that have any.
-        let owner = |vertex: u32| vertex as usize % ranks;
+        // 32 bits number vertices, and whoever has one.
+        let owner = |vertex: u32| vertex % ranks as u32;
         let is_one = |vertex: u32| (vertex as usize) < vertices;
         let mut counts = vec![0; ranks];
         for &vertex in listed.iter().filter(|&&vertex| is_one(vertex)) {
-            counts[owner(vertex)] += 1;
+            counts[owner(vertex) as usize] += 1;
         }
         let own = std::mem::take(&mut counts[rank]);
         let mut next: Vec<usize> = ranges(counts.iter().map(|&count| count as usize))
@@ -169,8 +170,8 @@ impl Wanted {
             if !is_one(vertex) {
                 return NO_VERTEX;
             }
-            let place = &mut next[owner(vertex)];
-            rows[*place] = (vertex as usize / ranks) as u32;
+            let place = &mut next[owner(vertex) as usize];
+            rows[*place] = vertex / ranks as u32;
             *place += 1;
             (*place - 1) as u32
         });
@@ -203,14 +204,17 @@ struct Room<B: Backend, E: Element> {
     arrived: Option<Picked<B, E>>,
     /// Where the rows of a batch are among those.
     places: Option<Array<B, u32>>,
+    /// What it has for so many rows.
+    with_spare: fn(usize) -> usize,
 }
 
 impl<B: Backend, E: Element> Room<B, E> {
-    fn new() -> Self {
+    fn new(with_spare: fn(usize) -> usize) -> Self {
         Self {
             packed: None,
             arrived: None,
             places: None,
+            with_spare,
         }
     }
 }
@@ -228,7 +232,7 @@ impl<B: Backend, E: Element> Picked<B, E> {
         kept: &'a mut Option<Self>,
         backend: &B,
         (rows, columns): (usize, usize),
-        with_spare: impl Fn(usize) -> usize,
+        with_spare: fn(usize) -> usize,
     ) -> Result<&'a mut Self, Error> {
         if kept.as_ref().is_none_or(|kept| kept.order.len() < rows) {
             // Given back before more is asked for.

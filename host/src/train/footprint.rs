@@ -442,7 +442,7 @@ impl Footprint {
             let rows: FeatureRows<_, E> = match what {
                 // Of all ranks the first has the largest share.
                 Counted::InPieces(_, Some(ranks)) => {
-                    let group = Group::counting(0, ranks);
+                    let group = Group::counting(0, ranks.max(1));
                     FeatureRows::sharded(backend, &group, (vertices, columns), |_, _| {})?
                 }
                 _ => Matrix::zeros(backend, vertices, columns, MemoryKind::Features)?.into(),
@@ -539,6 +539,7 @@ fn meminfo(text: &str) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
     use crate::graph::Graph;
+    use crate::nn::EdgeData;
     use crate::tensor::Precision;
 
     #[test]
@@ -601,6 +602,37 @@ mod tests {
         // The CPU's memory is the host's.
         let on_cpu = place(None, None, FeaturesIn::Host).expect("a model");
         assert_eq!(on_cpu.features_kind(), MemoryKind::Features);
+    }
+
+    #[test]
+    fn a_rank_has_its_share_of_features_and_room_to_exchange_rows() {
+        let (graph, config) = (ring(), ModelConfig::gcn(100, 3));
+        let train = TrainConfig::new(Precision::Float);
+        let prepared = config.prepare_edges(&graph, EdgeData::default());
+        let pieces = Pieces::<f32>::new(&prepared.expect("a graph"), &config, 2).expect("pieces");
+        let placed = |features| {
+            let room = Room {
+                features,
+                ..Room::default()
+            };
+            Footprint::check_pieces(&pieces, (&config, &train), Some(4), room).expect("a model")
+        };
+        let whole = placed(FeaturesIn::Device);
+        let row = 100 * 4;
+        for (ranks, own, asked) in [(2, 25, 13), (4, 13, 19)] {
+            let share = placed(FeaturesIn::Ranks(ranks));
+            let features = [&whole, &share].map(|of| of.of(MemoryKind::Features));
+            assert_eq!(features[0] - features[1], (50 - own) * row, "{ranks} ranks");
+            // A piece hears 26 vertices, whose rows come in and are put in order; as many are asked for of each other rank as of this one.
+            let words = 26 + 26 + 26 + asked;
+            let exchanged = (26 + 26 + asked) * row + words * 4;
+            assert!(exchanged > whole.of(MemoryKind::Activations));
+            assert_eq!(
+                share.of(MemoryKind::Activations),
+                exchanged,
+                "{ranks} ranks"
+            );
+        }
     }
 
     fn ring() -> Graph {
