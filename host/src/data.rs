@@ -4,11 +4,13 @@
 pub use halfgnn_data::*;
 
 mod feature_rows;
+mod sharded_rows;
 
 pub use feature_rows::FeatureRows;
 pub(crate) use feature_rows::ReadAhead;
 
 use crate::backend::{Backend, MemoryKind};
+use crate::distributed::Group;
 use crate::error::Error;
 use crate::tensor::{Element, Matrix};
 
@@ -44,6 +46,16 @@ pub trait UploadFeatures {
         backend: &B,
         kind: MemoryKind,
     ) -> Result<FeatureRows<B, E>, Error>;
+
+    /// This rank's share of those in memory, with which all [have them together](FeatureRows::sharded).
+    ///
+    /// # Errors
+    /// Those of [`UploadFeatures::upload_features`].
+    fn shard_features<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        group: &Group,
+    ) -> Result<FeatureRows<B, E>, Error>;
 }
 
 impl UploadFeatures for Dataset {
@@ -52,12 +64,7 @@ impl UploadFeatures for Dataset {
         backend: &B,
         kind: MemoryKind,
     ) -> Result<Matrix<B, E>, Error> {
-        if self.features.as_stored().is_some() {
-            return Err(Error::Unsupported {
-                operator: "Dataset::upload_features",
-                reason: "the features stay on disk; take Dataset::feature_rows, or open the dataset with them".into(),
-            });
-        }
+        expect_in_memory(self)?;
         let shape = (self.features.vertices(), self.features.feature_len());
         Matrix::from_rows(backend, shape, kind, |vertex, row| {
             self.features.write_row(vertex, row);
@@ -73,6 +80,28 @@ impl UploadFeatures for Dataset {
             Some(stored) => FeatureRows::stored(backend, stored.clone()),
             None => self.upload_features_as(backend, kind).map(Into::into),
         }
+    }
+
+    fn shard_features<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        group: &Group,
+    ) -> Result<FeatureRows<B, E>, Error> {
+        expect_in_memory(self)?;
+        let shape = (self.features.vertices(), self.features.feature_len());
+        FeatureRows::sharded(backend, group, shape, |vertex, row| {
+            self.features.write_row(vertex, row);
+        })
+    }
+}
+
+fn expect_in_memory(dataset: &Dataset) -> Result<(), Error> {
+    match dataset.features.as_stored() {
+        None => Ok(()),
+        Some(_) => Err(Error::Unsupported {
+            operator: "Dataset::upload_features",
+            reason: "the features stay on disk; take Dataset::feature_rows, or open the dataset with them".into(),
+        }),
     }
 }
 

@@ -328,6 +328,135 @@ pub fn batches_of_ranks_are_recorded<B: Backend>(backend: &B, own: impl Fn() -> 
     }
 }
 
+/// What each rank has learnt of batches and evaluations in pieces with features in its device's memory or `sharded`, and whether its batches lie
+/// in the same memory each time.
+fn learnt_by_ranks<B: Backend, E: Element>(
+    open: &(impl Fn(InProcess) -> (B, Group) + Sync),
+    model: &ModelConfig,
+    (policy, batch): (&str, u32),
+    (config, ranks): (TrainConfig, usize),
+    sharded: bool,
+) -> Vec<(Course, bool)> {
+    let policy: SamplingPolicy = policy.parse().expect("a policy");
+    let sampling = &Sampling::of(policy, Some(batch), None);
+    let graph = &task::graph();
+    let prepared = model.prepare_edges(graph, EdgeData::default());
+    let pieces = Pieces::<E>::new(&prepared.expect("a graph"), model, 3).expect("pieces");
+    let (pieces, columns, all) = (&pieces, task::FEATURES, &task::features());
+    std::thread::scope(|scope| {
+        let group = in_process(ranks, "test", Duration::from_secs(120), &[]);
+        let threads = group.into_iter().map(|rank| {
+            scope.spawn(move || {
+                let (backend, group) = open(rank);
+                let backend = &backend;
+                let objective: Objective<B, E> = match sharded {
+                    false => task::objective(backend, model.norm()),
+                    true => {
+                        let write_row = |vertex: usize, row: &mut [f32]| {
+                            row.copy_from_slice(&all[vertex * columns..][..columns]);
+                        };
+                        let shape = (task::VERTICES, columns);
+                        let rows = FeatureRows::sharded(backend, &group, shape, write_row);
+                        of_rows(backend, rows.expect("room"))
+                    }
+                };
+                let network = Network::new(backend, model, 5).expect("a model");
+                let of = (&LOSS, model, network.hops());
+                let how = (sampling, config.seed);
+                let batches = Batches::of_sampling(backend, &objective, of, (graph, None), how);
+                let batches = batches.expect("batches").among(&group).expect("vertices");
+                let trainer = Trainer::sampled(backend, batches, &objective, network, config);
+                let trainer = trainer.expect("a trainer").evaluated_in(pieces.clone());
+                let mut trainer = trainer.expect("its vertices");
+                let course = course(backend, &mut trainer, |_| false);
+                (course, trainer.has_batches_in_place())
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let threads = threads.into_iter();
+        threads.map(|it| it.join().expect("a rank")).collect()
+    })
+}
+
+/// Features of which each rank has a share are the same features, whether rows go through the host or from device to device: in batches of which a
+/// rank has fewer vertices, one or none at all, in those that lie in the same memory each time and in those that do not, and in evaluations.
+pub fn features_of_ranks_are_those_of_the_device<B: Backend>(backend: &B, scale: Scale) {
+    let sage = ModelConfig {
+        hidden: 16,
+        layers: 2,
+        dropout: 0.4,
+        ..ModelConfig::sage(task::FEATURES, task::CLASSES)
+    };
+    // Of a GAT batches lie in memory of their own.
+    let gat = ModelConfig {
+        hidden: 16,
+        layers: 2,
+        dropout: 0.4,
+        ..ModelConfig::gat(task::FEATURES, task::CLASSES)
+    };
+    let config = TrainConfig {
+        epochs: scale.pick(1, 2),
+        seed: 3,
+        ..TrainConfig::new(f16::PRECISION)
+    };
+    // Of 50 vertices to learn from the last batch has 2.
+    let all = [
+        (&sage, ("neighbor:3,2", 16), 3),
+        (&gat, ("neighbor:3,2", 16), 2),
+        (&gat, ("neighbor:3,2", 16), 3),
+        (&sage, ("neighbor:3,2", 2), 3),
+    ];
+    for &(model, how, ranks) in scale.pick(&all[..2], &all[..]) {
+        let open = by_host(backend);
+        let run = |sharded| learnt_by_ranks::<B, f16>(&open, model, how, (config, ranks), sharded);
+        let expected = run(false);
+        assert!(run(true) == expected, "{how:?} of {ranks} ranks");
+        assert!(expected.iter().all(|(course, _)| course == &expected[0].0));
+        if links_threads(backend) {
+            let open = by_devices(|| backend.clone());
+            let record = false;
+            let of = (TrainConfig { record, ..config }, ranks);
+            let linked = learnt_by_ranks::<B, f16>(&open, model, how, of, true);
+            assert!(linked == expected, "{how:?} of {ranks} ranks, linked");
+        }
+    }
+}
+
+/// The same of ranks that record steps on batches in the same memory with their exchanges, around those of features. `own` gives a rank a handle
+/// with a stream of its own, of a device that records.
+pub fn batches_are_recorded_around_features_of_ranks<B: Backend>(
+    backend: &B,
+    own: impl Fn() -> B + Sync,
+) {
+    let model = ModelConfig {
+        hidden: 24,
+        layers: 2,
+        dropout: 0.4,
+        ..ModelConfig::sage(task::FEATURES, task::CLASSES)
+    };
+    let config = TrainConfig::new(f32::PRECISION);
+    // The row of the hub has no room beside those that were looked at, and other ranks have room meanwhile.
+    let one = ModelConfig {
+        layers: 1,
+        ..model.clone()
+    };
+    for (model, policy, batch, epochs) in [
+        (&model, "neighbor:3,2", 16, 2),
+        (&model, "neighbor:3,2", 2, 1),
+        (&one, "neighbor:-1", 3, 1),
+    ] {
+        let config = TrainConfig { epochs, ..config };
+        let how = (policy, batch);
+        let linked = by_devices(&own);
+        let found = learnt_by_ranks::<B, f32>(&linked, model, how, (config, 3), true);
+        let open = by_host(backend);
+        let expected = learnt_by_ranks::<B, f32>(&open, model, how, (config, 3), false);
+        assert!(found == expected, "{how:?}");
+        let in_place = found.iter().map(|(_, in_place)| *in_place);
+        assert!(in_place.eq([true, true, batch > 2]), "{how:?}");
+    }
+}
+
 /// Where a device gains by it, batches lie in the same memory and steps on them are recorded. That changes no bit; and they learn what
 /// batches in memory of their own learn, the last one of an epoch with fewer vertices and one that has no room among them.
 pub fn batches_in_place_are_recorded<B: Backend>(backend: &B, _: Scale) {
@@ -701,16 +830,21 @@ impl Stored {
 
     /// The small task with them, and no graph.
     fn task<B: Backend, E: Element>(&self, backend: &B) -> Objective<B, E> {
-        let (targets, splits) = (Targets::from(task::labels()), task::splits());
-        let goal = Goal {
-            targets: &targets,
-            outputs: task::CLASSES,
-            loss: &LOSS,
-            splits: splits.each_ref().map(Vec::as_slice),
-        };
         let rows = FeatureRows::stored(backend, self.rows.clone()).expect("no room is wanted");
-        Objective::of_rows(backend, Vec::new(), rows, &goal).expect("a task")
+        of_rows(backend, rows)
     }
+}
+
+/// The small task with features that are elsewhere, and no graph.
+fn of_rows<B: Backend, E: Element>(backend: &B, rows: FeatureRows<B, E>) -> Objective<B, E> {
+    let (targets, splits) = (Targets::from(task::labels()), task::splits());
+    let goal = Goal {
+        targets: &targets,
+        outputs: task::CLASSES,
+        loss: &LOSS,
+        splits: splits.each_ref().map(Vec::as_slice),
+    };
+    Objective::of_rows(backend, Vec::new(), rows, &goal).expect("a task")
 }
 
 impl Drop for Stored {

@@ -63,6 +63,12 @@ fn batches_of_ranks_are_recorded_with_their_exchanges() {
 }
 
 #[test]
+fn batches_are_recorded_around_features_of_ranks() {
+    let stream = || EMULATOR.new_stream().expect("a stream");
+    halfgnn_tests::batches::batches_are_recorded_around_features_of_ranks(&*EMULATOR, stream);
+}
+
+#[test]
 fn training_follows_the_cpu() {
     let cpu = Cpu::new();
     for (name, model) in models() {

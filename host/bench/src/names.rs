@@ -43,13 +43,16 @@ pub enum FeaturesName {
     Host,
     /// The folder of parts that the dataset is, from where the rows of each batch are read
     Disk,
+    /// The memory of the devices of several ranks that learn in batches, a share on each; they exchange the rows of each batch
+    Sharded,
 }
 
 impl From<FeaturesName> for FeaturesIn {
     fn from(name: FeaturesName) -> Self {
         match name {
             FeaturesName::Auto => FeaturesIn::Either,
-            FeaturesName::Device => FeaturesIn::Device,
+            // Into how many shares is another option's to say.
+            FeaturesName::Device | FeaturesName::Sharded => FeaturesIn::Device,
             FeaturesName::Host => FeaturesIn::Host,
             FeaturesName::Disk => FeaturesIn::Disk,
         }

@@ -9,7 +9,7 @@ use halfgnn::data::{GraphIndex, StoredFeatures};
 use halfgnn::device::Device;
 use halfgnn::driver::DriverError;
 use halfgnn::nn::{ModelConfig, Pieces, PreparedGraph};
-use halfgnn::tensor::Element;
+use halfgnn::tensor::{Element, padded};
 use halfgnn::train::{BatchSizes, FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
 use halfgnn_bench::names::FeaturesName;
 use halfgnn_bench::source::{OpenArgs, SourceName};
@@ -178,6 +178,9 @@ impl Placement {
             (FeaturesName::Host, _) => Some(format!(
                 "features: {bytes} in the host's memory, from where the card reads them"
             )),
+            (FeaturesName::Sharded, _) => Some(format!(
+                "features: {bytes} on each rank at most, of which all have the rows that a batch wants"
+            )),
             (FeaturesName::Auto, MemoryKind::HostFeatures) => Some(format!(
                 "features: {bytes} in the host's memory, from where the card reads them, since all together has no room on the card"
             )),
@@ -231,21 +234,43 @@ pub fn whole_from_disk() -> Failure {
     )
 }
 
+/// Refuses features that are dealt out where there are not several ranks, which `in_batches` says learn from batches of one graph's vertices.
+///
+/// # Errors
+/// In a line that says what to do.
+pub fn may_be_sharded(asked: FeaturesName, ranks: usize, in_batches: bool) -> Result<(), Failure> {
+    let refuse = |why: &str| Err(Failure::Input(format!("--features sharded: {why}")));
+    match asked {
+        FeaturesName::Sharded if !in_batches => refuse(
+            "ranks exchange the rows that a batch of one graph's vertices wants; learn in batches by --sampler neighbor:15,10, or leave it out",
+        ),
+        FeaturesName::Sharded if ranks <= 1 => refuse(
+            "features are dealt out to several ranks that train, and this is one; train with --devices, --ranks N or --rendezvous, or take --features device",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// From where features are fetched that a batch or a piece of the graph wants.
+#[derive(Clone, Copy, Debug)]
+pub enum Fetched<'a> {
+    /// On disk.
+    Disk(&'a StoredFeatures),
+    /// Dealt out to so many ranks.
+    Ranks(usize),
+}
+
 fn has_no_room(bytes: u64, memory: Option<(u64, u64)>) -> bool {
     memory.is_some_and(|(free, _)| bytes > free)
 }
 
 /// Where the features are to lie of a graph that a model does its work on, and the pieces where it is evaluated in some; and that all
-/// of it has room on the device. Features that `stored` says stay on disk.
+/// of it has room on the device. Features that are `fetched` stay where that says.
 ///
 /// # Errors
 /// With what it takes and what is free; where the model, or its work, is on whole graphs and pieces are asked for.
 pub fn place<B: Backend, E: Element>(
-    (prepared, graphs, stored): (
-        &PreparedGraph<'_>,
-        Option<&GraphIndex>,
-        Option<&StoredFeatures>,
-    ),
+    (prepared, graphs, fetched): (&PreparedGraph<'_>, Option<&GraphIndex>, Option<Fetched<'_>>),
     (config, train, work): (&ModelConfig, &TrainConfig, Work),
     device: &Device<B>,
     asked: PlacementArgs,
@@ -253,18 +278,16 @@ pub fn place<B: Backend, E: Element>(
     let counts = prepared
         .counts()
         .with_graphs(graphs.map_or(0, GraphIndex::graphs));
-    let room = match stored {
-        None => Room {
-            device: device.memory,
-            host: host_memory(),
-            features: FeaturesIn::from(asked.features),
-        },
-        // Of a CPU the pieces are to leave room for one another.
-        Some(_) => Room {
-            device: device.memory.or(host_memory()),
-            host: host_memory(),
-            features: FeaturesIn::Disk,
-        },
+    // Of a CPU the pieces are to leave room for one another.
+    let (memory, features) = match fetched {
+        None => (device.memory, FeaturesIn::from(asked.features)),
+        Some(Fetched::Disk(_)) => (device.memory.or(host_memory()), FeaturesIn::Disk),
+        Some(Fetched::Ranks(ranks)) => (device.memory.or(host_memory()), FeaturesIn::Ranks(ranks)),
+    };
+    let room = Room {
+        device: memory,
+        host: host_memory(),
+        features,
     };
     let multiprocessors = device.multiprocessors;
     let whole =
@@ -280,10 +303,15 @@ pub fn place<B: Backend, E: Element>(
             Error::Driver(DriverError::OutOfMemory { .. } | DriverError::OutOfHostMemory { .. })
         )
     };
-    if let (Some(_), Some(why)) = (stored, config.wants_all_vertices()) {
-        return Err(Failure::Input(format!(
-            "--features disk: {why}, and features on disk are read for a piece of the graph at a time; take --features host"
-        )));
+    if let (Some(fetched), Some(why)) = (fetched, config.wants_all_vertices()) {
+        return Err(Failure::Input(match fetched {
+            Fetched::Disk(_) => format!(
+                "--features disk: {why}, and features on disk are read for a piece of the graph at a time; take --features host"
+            ),
+            Fetched::Ranks(_) => format!(
+                "--features sharded: {why}, and ranks exchange those of a piece of the graph at a time; take --features device or host"
+            ),
+        }));
     }
     let fewest = |fewer: &mut dyn Iterator<Item = usize>| {
         let most = MOST_PIECES.min(counts.vertices());
@@ -297,8 +325,8 @@ pub fn place<B: Backend, E: Element>(
     };
     let doubled = |first| std::iter::successors(Some(first), |count| Some(2 * count));
     let (footprint, pieces) = match asked.pieces {
-        PieceCount::Of(count) if stored.is_some() => in_pieces(count.get() as usize)?,
-        PieceCount::Auto if stored.is_some() => fewest(&mut doubled(1))?,
+        PieceCount::Of(count) if fetched.is_some() => in_pieces(count.get() as usize)?,
+        PieceCount::Auto if fetched.is_some() => fewest(&mut doubled(1))?,
         PieceCount::Of(count) if count.get() > 1 => {
             if work == Work::Training {
                 return Err(Failure::Input(format!(
@@ -322,8 +350,12 @@ pub fn place<B: Backend, E: Element>(
     let placement = Placement {
         asked,
         features: footprint.features_kind(),
-        bytes: match stored {
-            Some(stored) => stored.file_bytes(),
+        bytes: match fetched {
+            Some(Fetched::Disk(stored)) => stored.file_bytes(),
+            Some(Fetched::Ranks(ranks)) => {
+                let row = padded::<E>(config.features) * size_of::<E>();
+                (counts.vertices().div_ceil(ranks) * row) as u64
+            }
             None => footprint.hosted_features().unwrap_or(0),
         },
         on_disk: footprint.features_on_disk(),

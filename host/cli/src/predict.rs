@@ -7,7 +7,7 @@ use crate::args::DeviceName;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
-use crate::placement::{Placement, PlacementArgs, place, stays_on_disk};
+use crate::placement::{Fetched, Placement, PlacementArgs, may_be_sharded, place, stays_on_disk};
 use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::screen::{Page, count};
 use crate::session::{edge_data, inputs};
@@ -27,7 +27,6 @@ use halfgnn_bench::names::FeaturesName;
 use pairs::Pairs;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use table::{OutputFormat, Predictions};
 
 /// Options of `predict`.
@@ -148,6 +147,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     // Evaluations are in pieces where features are on disk, so that they may be.
     let source = (&args.dataset, &args.open);
     let on_disk = stays_on_disk(args.placement.features, source, true)?;
+    may_be_sharded(args.placement.features, 1, true)?;
     let mut dataset = args.open.dataset_with(&args.dataset, on_disk)?;
     let (features, own) = (dataset.feature_len(), checkpoint.model.features);
     if features != own {
@@ -475,8 +475,8 @@ impl Prediction<'_> {
         let backend = &device.backend;
         let graph = config.prepare_edges(&self.dataset.graph, edge_data(config, self.dataset))?;
         let graphs = self.dataset.graphs.as_ref();
-        let stored = self.dataset.features.as_stored().map(Arc::as_ref);
-        let of = (&graph, graphs, stored);
+        let stored = self.dataset.features.as_stored();
+        let of = (&graph, graphs, stored.map(|stored| Fetched::Disk(stored)));
         let work = match self.placement.features {
             // All of them, from there.
             FeaturesName::Host => Work::Evaluation,

@@ -401,13 +401,14 @@ pub fn carry_out<B: Backend, E: Element>(
             let words = [&dataset_words(dataset)[..], &identity.to_le_bytes()];
             group.expect_same("dataset", fingerprint(&words))?;
             let options = format!(
-                "{:?} {:?} {:?} {:?} {:?} {:?}",
+                "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
                 plan.model,
                 plan.train,
                 plan.precision,
                 plan.sampling,
                 ranks.exchange,
-                ranks.overlap
+                ranks.overlap,
+                plan.shards_features()
             );
             let owners = ranks
                 .dealt
@@ -563,7 +564,7 @@ fn train_batches<B: Backend, E: Element>(
         train,
         ..
     } = common;
-    let placed = Placed::<E>::new(device, dataset, plan)?;
+    let placed = Placed::<E>::new(device, dataset, plan)?.agreed(device, group)?;
     if common.tells_memory {
         if let Some(observer) = &mut observer {
             observer.placed(placed.placement);
@@ -571,7 +572,7 @@ fn train_batches<B: Backend, E: Element>(
         common.agree_on_memory(group, &placed.placement.footprint, &mut observer)?;
     }
     let backend = &device.backend;
-    let tasks = placed.tasks(backend)?;
+    let tasks = placed.tasks(backend, Some(group))?;
     let run = placed.train(device, &tasks, (train.seed, Some(group)), observer)?;
     // None ends the program before the others have seen their last exchange.
     group.any("end of the run", false)?;
@@ -769,5 +770,97 @@ impl<'a, E: Element> Rows<'a, E> {
                 Ok((prepared.shard, features, part))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::PlacementArgs;
+    use halfgnn::backend::cpu::Cpu;
+    use halfgnn::data::{Features, Splits};
+    use halfgnn::device::Cache;
+    use halfgnn::graph::generate::Rmat;
+    use halfgnn::nn::ModelConfig;
+    use halfgnn::sample::Sampling;
+    use halfgnn::tensor::Precision;
+    use halfgnn_bench::names::FeaturesName;
+
+    /// Of ranks that exchange features the one with the least memory says in how many pieces all evaluate; others choose for themselves.
+    #[test]
+    fn ranks_that_exchange_features_have_as_many_pieces() {
+        let graph = Rmat::graph500(10).generate(1).expect("a graph");
+        let vertices = graph.vertices();
+        let features = Features::dense(64, vec![1.0; 64 * vertices]).expect("whole rows");
+        let splits = Splits {
+            train: vec![0, 1, 2],
+            ..Splits::default()
+        };
+        let labels = vec![0; vertices];
+        let dataset = &Dataset::new("kron", graph, features, labels, splits).expect("a dataset");
+        let plan = |features| Plan {
+            label: "sage",
+            precision: Precision::Float,
+            model: ModelConfig {
+                layers: 3,
+                ..ModelConfig::sage(64, 8)
+            },
+            goal: Goal::default(),
+            sampling: Some(Sampling::of(
+                "neighbor:2,2,2".parse().expect("it is one"),
+                None,
+                None,
+            )),
+            placement: PlacementArgs {
+                features,
+                ..PlacementArgs::default()
+            },
+            ranks: Some(Ranks {
+                count: 2,
+                dealt: None,
+                timeout: Duration::from_secs(60),
+                faults: Vec::new(),
+                exchange: Exchange::default(),
+                overlap: None,
+                process: None,
+            }),
+            feature_divisors: None,
+            train: TrainConfig::new(Precision::Float),
+            seeds: 1,
+            saving: None,
+            resume: None,
+        };
+        let pieces = |features| {
+            let plan = &plan(features);
+            std::thread::scope(|scope| {
+                let group = in_process(2, "test", Duration::from_secs(60), &[]);
+                let ranks = group.into_iter().zip([64 << 20, 900 << 10]);
+                let threads = ranks.map(|(rank, bytes)| {
+                    scope.spawn(move || {
+                        let device = Device {
+                            backend: Cpu::new(),
+                            memory: Some((bytes, bytes)),
+                            multiprocessors: Some(4),
+                            cache: Cache {
+                                bytes: 1 << 20,
+                                bytes_per_second: 1e9,
+                            },
+                        };
+                        let own = Placed::<f32>::new(&device, dataset, plan).expect("room");
+                        let agreed = own.agreed(&device, &Group::new(rank)).expect("room");
+                        agreed.placement.pieces
+                    })
+                });
+                let threads: Vec<_> = threads.collect();
+                let threads = threads.into_iter();
+                threads
+                    .map(|it| it.join().expect("a rank"))
+                    .collect::<Vec<_>>()
+            })
+        };
+        let own = pieces(FeaturesName::Device);
+        assert!(own[0] == 1 && own[1] > 1, "{own:?}");
+        let agreed = pieces(FeaturesName::Sharded);
+        assert!(agreed[0] > 1 && agreed[0] == agreed[1], "{agreed:?}");
     }
 }

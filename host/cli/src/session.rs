@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
-use crate::placement::{BatchMemory, Placement, PlacementArgs, place};
+use crate::placement::{BatchMemory, Fetched, PieceCount, Placement, PlacementArgs, place};
 use crate::ranks::{self, Ranks};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
@@ -19,9 +19,11 @@ use halfgnn::train::{
     Split, Spread, Status, TrainConfig, Trainer, Work,
 };
 use halfgnn::with_element;
+use halfgnn_bench::names::FeaturesName;
 use halfgnn_bench::rank_memory::RankMemory;
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,6 +82,11 @@ impl Plan {
         } else {
             format!("{} {precision}", self.label)
         }
+    }
+
+    /// Whether each rank has a share of the features, and asks the others for rows.
+    pub fn shards_features(&self) -> bool {
+        self.placement.features == FeaturesName::Sharded
     }
 
     /// The files in which the runs are kept.
@@ -215,7 +222,7 @@ fn carry_out<B: Backend, E: Element>(
     observer.placed(placed.placement);
 
     backend.reset_peak();
-    let tasks = placed.tasks(backend)?;
+    let tasks = placed.tasks(backend, None)?;
     let device_name = backend.name();
     let mut runs = Vec::new();
     let mut saturated = None;
@@ -268,13 +275,26 @@ impl<'a, E: Element> Placed<'a, E> {
     ) -> Result<Self, Failure> {
         let config = &plan.model;
         let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
+        Self::of_graph(device, (dataset, graph), plan, plan.placement)
+    }
+
+    fn of_graph<B: Backend>(
+        device: &Device<B>,
+        (dataset, graph): (&'a Dataset, PreparedGraph<'a>),
+        plan: &'a Plan,
+        asked: PlacementArgs,
+    ) -> Result<Self, Failure> {
         let work = Work::of_run(plan.sampling.is_some());
-        let stored = dataset.features.as_stored().map(Arc::as_ref);
+        let stored = dataset.features.as_stored();
+        let fetched = match &plan.ranks {
+            Some(ranks) if plan.shards_features() => Some(Fetched::Ranks(ranks.count)),
+            _ => stored.map(|stored| Fetched::Disk(stored)),
+        };
         let (how, of) = (
-            (config, &plan.train, work),
-            (&graph, dataset.graphs.as_ref(), stored),
+            (&plan.model, &plan.train, work),
+            (&graph, dataset.graphs.as_ref(), fetched),
         );
-        let (placement, pieces) = place::<B, E>(of, how, device, plan.placement)?;
+        let (placement, pieces) = place::<B, E>(of, how, device, asked)?;
         Ok(Self {
             dataset,
             plan,
@@ -284,14 +304,42 @@ impl<'a, E: Element> Placed<'a, E> {
         })
     }
 
-    /// What its runs compute on.
-    pub fn tasks<B: Backend>(&self, backend: &B) -> Result<Tasks<'a, B, E>, Failure> {
+    /// The same of one of several ranks that exchange features: evaluated in as many pieces as the rank that has the least room, since all are to exchange
+    /// equally often.
+    pub fn agreed<B: Backend>(self, device: &Device<B>, group: &Group) -> Result<Self, Failure> {
+        if !self.plan.shards_features() {
+            return Ok(self);
+        }
+        let own = self.placement.pieces as u32;
+        let all = group.gather("pieces", &[own])?;
+        let most = all.iter().map(|of| of[0]).fold(own, u32::max);
+        match NonZeroU32::new(most) {
+            Some(most) if most.get() > own => {
+                let asked = PlacementArgs {
+                    pieces: PieceCount::Of(most),
+                    ..self.plan.placement
+                };
+                Self::of_graph(device, (self.dataset, self.graph), self.plan, asked)
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// What its runs compute on, of one rank or as one of a group.
+    pub fn tasks<B: Backend>(
+        &self,
+        backend: &B,
+        group: Option<&Group>,
+    ) -> Result<Tasks<'a, B, E>, Failure> {
         let graph = match self.pieces {
             None => Some(self.graph.propagation::<B, E>(backend, &self.plan.model)?),
             Some(_) => None,
         };
-        let how = (self.plan, self.placement.features);
-        objectives::<B, E>(backend, self.dataset, how, graph)
+        let features = match group {
+            Some(group) if self.plan.shards_features() => FeaturesAt::Ranks(group),
+            _ => FeaturesAt::Memory(self.placement.features),
+        };
+        objectives::<B, E>(backend, self.dataset, (self.plan, features), graph)
     }
 
     /// A run, of one rank or as one of a group that learns from parts of each batch, of which the first keeps it.
@@ -521,12 +569,21 @@ pub struct Tasks<'a, B: Backend, E: Element> {
     whole: Objective<B, E>,
 }
 
+/// Where features are to lie.
+#[derive(Clone, Copy)]
+enum FeaturesAt<'a> {
+    /// In memory of this kind, but for those that stay on disk.
+    Memory(MemoryKind),
+    /// A share on each rank.
+    Ranks(&'a Group),
+}
+
 /// What is learnt from with its graph, and what is evaluated on `graph`, the dataset's as the model wants it; none where that is in
 /// pieces.
 fn objectives<'a, B: Backend, E: Element>(
     backend: &B,
     dataset: &'a Dataset,
-    (plan, kind): (&Plan, MemoryKind),
+    (plan, features): (&Plan, FeaturesAt<'_>),
     graph: Option<Propagation<B>>,
 ) -> Result<Tasks<'a, B, E>, Failure> {
     let all = Learnt {
@@ -536,6 +593,9 @@ fn objectives<'a, B: Backend, E: Element>(
     let (loss, inductive) = match &plan.goal {
         Goal::Links { split, width } => {
             let graph = graph.ok_or_else(links_are_whole)?;
+            let FeaturesAt::Memory(kind) = features else {
+                return Err(links_are_whole());
+            };
             let features = dataset.upload_features_as(backend, kind)?;
             let objective = Objective::of_links(backend, graph, features, *width, split)?;
             return Ok(Tasks {
@@ -553,10 +613,13 @@ fn objectives<'a, B: Backend, E: Element>(
         splits: [&dataset.train, &dataset.val, &dataset.test],
     };
     let graphs = inputs(backend, &plan.model, dataset, graph)?;
-    let features = dataset.feature_rows(backend, kind)?;
-    let objective = Objective::of_rows(backend, graphs, features, &goal)?;
+    let rows = match features {
+        FeaturesAt::Memory(kind) => dataset.feature_rows(backend, kind)?,
+        FeaturesAt::Ranks(group) => dataset.shard_features(backend, group)?,
+    };
+    let objective = Objective::of_rows(backend, graphs, rows, &goal)?;
     let (training, learnt) = match inductive {
-        true => of_training_vertices(backend, dataset, (plan, kind), loss)?,
+        true => of_training_vertices(backend, dataset, (plan, features), loss)?,
         false => (objective.clone(), all),
     };
     Ok(Tasks {
@@ -570,7 +633,7 @@ fn objectives<'a, B: Backend, E: Element>(
 fn of_training_vertices<B: Backend, E: Element>(
     backend: &B,
     dataset: &Dataset,
-    (plan, kind): (&Plan, MemoryKind),
+    (plan, features): (&Plan, FeaturesAt<'_>),
     loss: &Loss,
 ) -> Result<(Objective<B, E>, Learnt<'static>), Failure> {
     let (induced, edges) = (dataset.graph.induced(&dataset.train))
@@ -579,7 +642,7 @@ fn of_training_vertices<B: Backend, E: Element>(
     let weights = of_dataset
         .weights
         .map(|weights| -> Vec<f32> { edges.iter().map(|&edge| weights[edge as usize]).collect() });
-    let features = of_dataset.features.map(|(columns, values)| {
+    let edge_features = of_dataset.features.map(|(columns, values)| {
         let rows = edges.iter().map(|&edge| edge as usize * columns);
         let rows: Vec<f32> = rows
             .flat_map(|row| &values[row..row + columns])
@@ -589,7 +652,7 @@ fn of_training_vertices<B: Backend, E: Element>(
     });
     let read = EdgeData {
         weights: weights.as_deref(),
-        features: features
+        features: edge_features
             .as_ref()
             .map(|(columns, rows)| (*columns, &rows[..])),
     };
@@ -600,24 +663,30 @@ fn of_training_vertices<B: Backend, E: Element>(
         loss,
         splits: [&all, &[], &[]],
     };
-    if let Some(stored) = dataset.features.as_stored() {
-        let rows = FeatureRows::stored(backend, Arc::new(stored.selected(&dataset.train)))?;
-        let objective = Objective::of_rows(backend, Vec::new(), rows, &goal)?;
-        let learnt = Learnt {
-            graph: Cow::Owned(induced),
-            weights: weights.map(Cow::Owned),
-        };
-        return Ok((objective, learnt));
-    }
-    let prepared = plan.model.prepare_edges(&induced, read)?;
     let shape = (dataset.train.len(), dataset.feature_len());
-    let features = Matrix::from_rows(backend, shape, kind, |vertex, row| {
+    let write_row = |vertex: usize, row: &mut [f32]| {
         dataset
             .features
             .write_row(dataset.train[vertex] as usize, row);
-    })?;
-    let graph = prepared.propagation::<B, E>(backend, &plan.model)?;
-    let objective = Objective::of(backend, vec![graph], features, &goal)?;
+    };
+    let (graphs, rows) = match (features, dataset.features.as_stored()) {
+        // Nobody takes a step on the whole of it.
+        (FeaturesAt::Ranks(group), _) => {
+            let rows = FeatureRows::sharded(backend, group, shape, write_row)?;
+            (Vec::new(), rows)
+        }
+        (FeaturesAt::Memory(_), Some(stored)) => {
+            let selected = Arc::new(stored.selected(&dataset.train));
+            (Vec::new(), FeatureRows::stored(backend, selected)?)
+        }
+        (FeaturesAt::Memory(kind), None) => {
+            let prepared = plan.model.prepare_edges(&induced, read)?;
+            let rows = Matrix::from_rows(backend, shape, kind, write_row)?;
+            let graph = prepared.propagation::<B, E>(backend, &plan.model)?;
+            (vec![graph], rows.into())
+        }
+    };
+    let objective = Objective::of_rows(backend, graphs, rows, &goal)?;
     let learnt = Learnt {
         graph: Cow::Owned(induced),
         weights: weights.map(Cow::Owned),

@@ -8,7 +8,7 @@ use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::launch;
 use crate::model::ModelName;
-use crate::placement::{PieceCount, stays_on_disk, whole_from_disk};
+use crate::placement::{PieceCount, may_be_sharded, stays_on_disk, whole_from_disk};
 use crate::ranks::InParts;
 use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::sampling;
@@ -316,6 +316,9 @@ fn plan(
     if sampling.is_none() && dataset.features.as_stored().is_some() {
         return Err(whole_from_disk());
     }
+    let of_vertices =
+        (sampling.as_ref()).is_some_and(|sampling| sampling.policy != SamplingPolicy::Graphs);
+    may_be_sharded(args.placement.features, args.ranks.count()?, of_vertices)?;
     let inductive = matches!(
         goal,
         Goal::Vertices {

@@ -160,6 +160,137 @@ fn a_rank_that_fails_in_a_batch_is_named() {
     refused(&output, 1, &["rank 2 of 3", "it died in epoch", "exchange"]);
 }
 
+/// Features of which each rank has a share are those that each has whole, to the bit; threads and processes have the same. What each takes has less of
+/// them.
+#[test]
+fn features_are_dealt_out_to_ranks() {
+    let place = place(&Ring::new());
+    let short = [
+        "--sampler",
+        "neighbor:2,2",
+        "--epochs",
+        "3",
+        "--pieces",
+        "2",
+    ];
+    let of_seven = [&short[..], &["--model", "sage", "--batch", "7"]].concat();
+    let of_two = [&short[..], &["--model", "sage", "--batch", "2"]].concat();
+    let of = |ranks: &str, features: &str, more: &[&str]| {
+        let own = ["--ranks", ranks, "--features", features, "--save", features];
+        let events = run(place.train(&[more, &own, &["--json", "-"]].concat()));
+        (events, weights(&place, features))
+    };
+    let float = [&of_seven[..], &["--precision", "float"]].concat();
+    // Of three ranks one has no vertex of any batch.
+    let inductive = [&of_two[..], &["--inductive", "--scale-features"]].concat();
+    for (ranks, more) in [("2", &of_seven), ("3", &float), ("3", &inductive)] {
+        let (whole, expected) = of(ranks, "device", more);
+        let (sharded, found) = of(ranks, "sharded", more);
+        assert_eq!(course(&sharded).len(), 3);
+        assert_eq!(course(&sharded), course(&whole), "{ranks} {more:?}");
+        assert!(found == expected, "{ranks} {more:?}");
+        let bytes = [&whole, &sharded].map(|events| {
+            let features = &events[1]["bytes_by_kind"]["features"];
+            features[0].as_u64().expect("bytes")
+        });
+        assert!(bytes[1] < bytes[0], "{bytes:?}");
+    }
+    let of_process = |features: &str| {
+        let own = ["--features", features, "--json", "-"];
+        let all: Vec<String> = [&of_seven[..], &own]
+            .concat()
+            .iter()
+            .map(|it| it.to_string())
+            .collect();
+        all
+    };
+    let ranks = outputs(processes(&place, 2, |_| of_process("sharded")));
+    for output in &ranks {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let (threads, _) = of("2", "sharded", &of_seven);
+    assert_eq!(course(&events(&ranks[0].stdout)), course(&threads));
+    let unlike = |rank| of_process(["sharded", "device"][rank]);
+    for output in outputs(processes(&place, 2, unlike)) {
+        let told = text(&output.stderr);
+        let words = "have another model, options or partition";
+        assert!(!output.status.success() && told.contains(words), "{told}");
+    }
+}
+
+/// Features are dealt out to several ranks that learn in batches and nowhere else, and a rank that fails while they are exchanged ends all in a
+/// line that says so.
+#[test]
+fn features_are_dealt_out_or_refused_in_a_line() {
+    let place = place(&Ring::new());
+    let sharded = ["--features", "sharded", "--epochs", "2"];
+    let with = |more: &[&str]| {
+        let all = [
+            &sharded[..],
+            &["--sampler", "neighbor:2,2", "--batch", "7"],
+            more,
+        ]
+        .concat();
+        place.train(&all).output().unwrap()
+    };
+    let sage = ["--model", "sage", "--save", "kept", "--ranks", "3"];
+    let shown = with(&sage);
+    let line =
+        "features: 224 B on each rank at most, of which all have the rows that a batch wants";
+    assert!(text(&shown.stdout).contains(line), "{shown:?}");
+    for alone in [&sage[..2], &["--model", "sage", "--ranks", "1"]] {
+        refused(
+            &with(alone),
+            2,
+            &["--features sharded: ", "this is one; train with --devices"],
+        );
+    }
+    refused(
+        &place
+            .train(&[&sharded[..], &["--ranks", "2"]].concat())
+            .output()
+            .unwrap(),
+        2,
+        &["--features sharded: ", "learn in batches by --sampler"],
+    );
+    refused(
+        &with(&["--ranks", "2", "--model", "gin", "--layers", "2"]),
+        2,
+        &["--features sharded: ", "take --features device or host"],
+    );
+    let predict = [
+        "predict",
+        "--model",
+        "kept",
+        "--dataset",
+        "ring.npz",
+        "--out",
+        "out.npy",
+    ];
+    let predict = halfgnn(&[&predict[..], &sharded[..2]].concat())
+        .current_dir(place.folder.path())
+        .output()
+        .unwrap();
+    refused(
+        &predict,
+        2,
+        &["--features sharded: ", "or take --features device"],
+    );
+
+    for (fault, rank, at) in [
+        (
+            "die:1@7",
+            "rank 1 of 3",
+            "it died in epoch 1, features exchange",
+        ),
+        ("count:2@8", "rank 2 of 3", "in epoch 1, features exchange"),
+        ("hang:0@9", "rank 0 of 3", "in epoch 1, features exchange"),
+    ] {
+        let timeout = ["--rank-timeout", "5", "--rank-fault", fault];
+        refused(&with(&[&sage[..], &timeout].concat()), 1, &[rank, at]);
+    }
+}
+
 /// What each rank takes is told before the first epoch: on one device all together are what was taken, to a hundredth; and what has no
 /// room is refused with the rank that takes most of it.
 #[test]

@@ -1,7 +1,9 @@
-//! Features of vertices as a backend computes on them: a matrix there, or rows that stay on disk until they are wanted.
+//! Features of vertices as a backend computes on them: a matrix there, or rows that stay elsewhere until they are wanted.
 
 use super::StoredFeatures;
+use super::sharded_rows::ShardedRows;
 use crate::backend::{Backend, MemoryKind};
+use crate::distributed::Group;
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Array, Element, Matrix, padded};
@@ -12,19 +14,27 @@ use std::thread::{self, JoinHandle};
 /// Bytes of rows that are read at a time on their way to a matrix.
 const PIECE_BYTES: usize = 64 << 20;
 
-/// A row of features for each vertex: in a matrix, or on disk, from where those are read that a batch or a piece of the graph takes.
+/// A row of features for each vertex: in a matrix, or elsewhere, from where those are fetched that a batch or a piece of the graph takes.
 #[derive(Debug)]
 pub struct FeatureRows<B: Backend, E: Element> {
-    /// Without rows where they are on disk.
+    /// Without rows where they are elsewhere.
     matrix: Matrix<B, E>,
-    stored: Option<Arc<StoredFeatures>>,
+    elsewhere: Option<Elsewhere<B, E>>,
+}
+
+/// Where rows are that are fetched.
+#[derive(Debug)]
+enum Elsewhere<B: Backend, E: Element> {
+    Disk(Arc<StoredFeatures>),
+    /// Dealt out to ranks, of which this is one.
+    Ranks(Box<ShardedRows<B, E>>),
 }
 
 impl<B: Backend, E: Element> From<Matrix<B, E>> for FeatureRows<B, E> {
     fn from(matrix: Matrix<B, E>) -> Self {
         Self {
             matrix,
-            stored: None,
+            elsewhere: None,
         }
     }
 }
@@ -38,14 +48,40 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         let columns = stored.feature_len();
         Ok(Self {
             matrix: Matrix::zeros(backend, 0, columns, MemoryKind::Features)?,
-            stored: Some(stored),
+            elsewhere: Some(Elsewhere::Disk(stored)),
+        })
+    }
+
+    /// Rows of so many vertices and columns that are dealt out to the ranks of `group`: each has every so manieth in a matrix, written by
+    /// `write_row(vertex, values)`, and asks the others for what it wants. So all take rows equally often, those that want none as well, and
+    /// at the same place among their other exchanges; what is taken are the same bits. One rank has all in a matrix.
+    ///
+    /// # Errors
+    /// Those of [`Matrix::from_rows`].
+    pub fn sharded(
+        backend: &B,
+        group: &Group,
+        (vertices, columns): (usize, usize),
+        write_row: impl Fn(usize, &mut [f32]) + Sync,
+    ) -> Result<Self, Error> {
+        let (shape, kind) = ((vertices, columns), MemoryKind::Features);
+        if group.ranks() == 1 {
+            return Matrix::from_rows(backend, shape, kind, write_row).map(Into::into);
+        }
+        let rows = ShardedRows::new(backend, group, shape, write_row)?;
+        Ok(Self {
+            matrix: Matrix::zeros(backend, 0, columns, kind)?,
+            elsewhere: Some(Elsewhere::Ranks(Box::new(rows))),
         })
     }
 
     /// Number of vertices.
     pub fn rows(&self) -> usize {
-        let stored = self.stored.as_ref();
-        stored.map_or(self.matrix.rows(), |stored| stored.vertices())
+        match &self.elsewhere {
+            None => self.matrix.rows(),
+            Some(Elsewhere::Disk(stored)) => stored.vertices(),
+            Some(Elsewhere::Ranks(rows)) => rows.vertices(),
+        }
     }
 
     /// Features of a vertex.
@@ -53,7 +89,12 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         self.matrix.columns()
     }
 
-    /// All of them, or a matrix without rows where they are on disk.
+    /// Whether all of them are in a matrix, and none is fetched.
+    pub fn are_whole(&self) -> bool {
+        self.elsewhere.is_none()
+    }
+
+    /// All of them, or a matrix without rows where they are not [whole](FeatureRows::are_whole).
     pub fn matrix(&self) -> &Matrix<B, E> {
         &self.matrix
     }
@@ -65,13 +106,17 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
 
     /// Those that are on disk, if they are.
     pub fn as_stored(&self) -> Option<&Arc<StoredFeatures>> {
-        self.stored.as_ref()
+        match &self.elsewhere {
+            Some(Elsewhere::Disk(stored)) => Some(stored),
+            _ => None,
+        }
     }
 
-    /// The rows of some vertices, in memory of `kind`.
+    /// The rows of some vertices, in memory of `kind`. Of rows that are [dealt out](FeatureRows::sharded) every rank calls it at once.
     ///
     /// # Errors
-    /// [`Error::Features`] where they cannot be read, [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Features`] where they cannot be read, [`Error::Communication`] where another rank does not give them, [`Error::Driver`]
+    /// where there is not enough memory.
     pub fn take(
         &self,
         backend: &B,
@@ -79,11 +124,14 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         kind: MemoryKind,
     ) -> Result<Matrix<B, E>, Error> {
         let mut taken = Matrix::uninit(backend, vertices.len(), self.columns(), kind)?;
-        self.take_into(backend, vertices, &mut taken)?;
+        match &self.elsewhere {
+            Some(Elsewhere::Ranks(rows)) => rows.take_once(backend, vertices, &mut taken)?,
+            _ => self.take_into(backend, vertices, &mut taken)?,
+        }
         Ok(taken)
     }
 
-    /// The same, in `taken`; the row of [`NO_VERTEX`] is zeros.
+    /// The same, in `taken`; the row of [`NO_VERTEX`] is zeros. What an exchange of rows lies in is kept for the next.
     ///
     /// # Errors
     /// Those of [`FeatureRows::take`].
@@ -93,11 +141,15 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         vertices: &Array<B, u32>,
         taken: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        let Some(stored) = &self.stored else {
+        let Some(elsewhere) = &self.elsewhere else {
             return ops::take_rows(backend, &self.matrix, vertices, taken);
         };
         Error::expect("FeatureRows", "rows", vertices.len(), taken.rows())?;
         Error::expect("FeatureRows", "columns", self.columns(), taken.columns())?;
+        let stored = match elsewhere {
+            Elsewhere::Disk(stored) => stored,
+            Elsewhere::Ranks(rows) => return rows.take_into(backend, vertices, taken),
+        };
         let vertices = vertices.to_vec(backend)?;
         // Piece by piece, so that the host never has all of a large piece of the graph.
         let piece = (PIECE_BYTES / size_of::<E>() / taken.stride()).max(1);
@@ -106,6 +158,20 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
             taken.write_rows(backend, number * piece, &rows)?;
         }
         Ok(())
+    }
+
+    /// Takes part in an exchange of rows of which this rank wants none, where they are [dealt out](FeatureRows::sharded).
+    ///
+    /// # Errors
+    /// Those of [`FeatureRows::take`].
+    pub(crate) fn take_none(&self, backend: &B) -> Result<(), Error> {
+        let Some(Elsewhere::Ranks(rows)) = &self.elsewhere else {
+            return Ok(());
+        };
+        let kind = MemoryKind::Activations;
+        let none = Array::zeros(backend, 0, kind)?;
+        let mut taken = Matrix::uninit(backend, 0, self.columns(), kind)?;
+        rows.take_into(backend, &none, &mut taken)
     }
 }
 

@@ -132,11 +132,10 @@ impl<B: Backend, E: Element> Batches<B, E> {
         seed: u64,
     ) -> Result<Self, Error> {
         const NAME: &str = "Batches";
-        if task.0.features.as_stored().is_some() {
+        if !task.0.features.are_whole() {
             return Err(Error::Unsupported {
                 operator: NAME,
-                reason: "features that stay on disk are of one graph; open the dataset with them"
-                    .into(),
+                reason: "features that stay on disk or are dealt out are of one graph, and these are many; have them all in memory".into(),
             });
         }
         let (index, vertices) = (graphs.index(), task.0.features.rows());
@@ -423,6 +422,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let (step, vertices) = self.seeds(epoch, number)?;
         let own = &vertices[self.share().of(vertices.len())];
         if own.is_empty() {
+            self.task.0.features.take_none(backend)?;
             return Ok((None, vertices.len()));
         }
         let learnt = Learnt {

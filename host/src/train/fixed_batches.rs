@@ -111,8 +111,8 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         }))
     }
 
-    /// The rank's part of the batch of some vertices, where it has one; `None` where it has no room. Features that stay on disk are fetched
-    /// when that is known.
+    /// The rank's part of the batch of some vertices, where it has one; `None` where it has no room. Features that are elsewhere are fetched
+    /// when that is known, since a batch fetches them once.
     ///
     /// # Errors
     /// Those of the device.
@@ -141,20 +141,19 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         let Task {
             graphs, features, ..
         } = objective.task_mut();
-        let on_disk = task.0.features.as_stored().is_some();
+        let whole = task.0.features.are_whole();
         let mut work = || {
             let blocks = graphs.iter_mut().filter_map(Propagation::block_mut);
             sampler.draw(backend, blocks)?;
             for graph in graphs.iter_mut() {
                 graph.renew_factors(backend, *norm)?;
             }
-            match on_disk {
-                true => Ok(()),
-                false => {
-                    task.0
-                        .features
-                        .take_into(backend, sampler.inputs(), features.matrix_mut())
-                }
+            match whole {
+                true => task
+                    .0
+                    .features
+                    .take_into(backend, sampler.inputs(), features.matrix_mut()),
+                false => Ok(()),
             }
         };
         match std::mem::replace(seen, true) {
@@ -164,7 +163,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         if !sampler.fits(backend)? {
             return Ok(None);
         }
-        if on_disk {
+        if !whole {
             fetch(sampler.inputs(), objective.task_mut().features.matrix_mut())?;
         }
         Ok(Some(objective.clone()))

@@ -3,7 +3,7 @@
 use super::{BatchSizes, Few, Objective, TrainConfig, Trainer};
 use crate::backend::gpu::Gpu;
 use crate::backend::{Backend, MemoryKind, MemoryReport, Storage};
-use crate::data::{DataProblem, Features, GraphIndex};
+use crate::data::{DataProblem, FeatureRows, Features, GraphIndex};
 use crate::distributed::{Group, Shard};
 use crate::driver::DriverError;
 use crate::driver::dry::Dry;
@@ -13,7 +13,7 @@ use crate::nn::{
     Decoder, LinkDecoder, Model, ModelConfig, Network, Norm, Pieces, Propagation, Readout,
 };
 use crate::ops::BitMatrix;
-use crate::tensor::Element;
+use crate::tensor::{Element, Matrix};
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,10 @@ pub enum FeaturesIn {
     Either,
     /// On disk, from where rows are read that are wanted: see [`FeatureRows`](crate::data::FeatureRows).
     Disk,
+    /// Dealt out to so many ranks, each of which has its share in its device's memory and
+    /// [asks the others](crate::data::FeatureRows::sharded) for rows that a batch or a piece of the graph wants; so of
+    /// evaluations in pieces alone, and of others as [`FeaturesIn::Device`].
+    Ranks(usize),
 }
 
 /// What memory there is, and what of it features may have.
@@ -65,8 +69,8 @@ impl From<Option<(u64, u64)>> for Room {
 enum Counted<'a, E: Element> {
     /// Work on a whole graph.
     Whole(&'a GraphCounts, Work),
-    /// Evaluations of one in pieces.
-    InPieces(&'a Pieces<E>),
+    /// Evaluations of one in pieces, with features that are dealt out to so many ranks, where they are.
+    InPieces(&'a Pieces<E>, Option<usize>),
     /// Training on what a rank has of one.
     OfRank(&'a OfRank<'a>),
     /// A step on a batch.
@@ -92,7 +96,7 @@ impl<E: Element> Counted<'_, E> {
         readout: Option<Readout>,
     ) -> Result<(Vec<Propagation<B>>, [usize; 2]), Error> {
         let counts = match self {
-            Self::InPieces(pieces) => return Ok((Vec::new(), [pieces.vertices(); 2])),
+            Self::InPieces(pieces, _) => return Ok((Vec::new(), [pieces.vertices(); 2])),
             Self::OfRank(of) => {
                 let shard = (of.shard, &of.group);
                 let graph = Propagation::counted_shard::<E>(backend, &of.counts, norm, shard)?;
@@ -262,10 +266,15 @@ impl Footprint {
         room: impl Into<Room>,
     ) -> Result<Self, Error> {
         let mut seen = Self::default();
-        let what = Counted::InPieces(pieces);
+        let room = room.into();
+        let ranks = match room.features {
+            FeaturesIn::Ranks(ranks) => Some(ranks),
+            _ => None,
+        };
+        let what = Counted::InPieces(pieces, ranks);
         let done = Self::of_config::<E>(what, config, train, multiprocessors, &mut seen);
         let features = (pieces.vertices(), config.features);
-        let seen = seen.placed::<E>(features, multiprocessors, room.into())?;
+        let seen = seen.placed::<E>(features, multiprocessors, room)?;
         done.map(|()| seen)
     }
 
@@ -354,7 +363,7 @@ impl Footprint {
         let hosting = self.hosting::<E>(features);
         let hosts = match room.features {
             _ if multiprocessors.is_none() => false,
-            FeaturesIn::Device | FeaturesIn::Disk => false,
+            FeaturesIn::Device | FeaturesIn::Disk | FeaturesIn::Ranks(_) => false,
             FeaturesIn::Host => true,
             FeaturesIn::Either => {
                 self.check(room.device).is_err()
@@ -479,12 +488,22 @@ impl Footprint {
     ) -> Result<(), Error> {
         let backend = &Gpu::counting(multiprocessors)?;
         let run = || {
-            let (graphs, sizes) = what.graphs(backend, norm, readout)?;
+            let (graphs, [vertices, members]) = what.graphs(backend, norm, readout)?;
             let group = match what {
                 Counted::OfRank(of) => Some(of.group.clone()),
-                Counted::Whole(..) | Counted::InPieces(_) | Counted::Batch(_) => None,
+                Counted::Whole(..) | Counted::InPieces(..) | Counted::Batch(_) => None,
             };
-            let objective = Objective::<_, E>::counted(backend, graphs, sizes, shape, group)?;
+            let [columns, classes] = shape;
+            let rows: FeatureRows<_, E> = match what {
+                // Of all ranks the first has the largest share.
+                Counted::InPieces(_, Some(ranks)) => {
+                    let group = Group::counting(0, ranks.max(1));
+                    FeatureRows::sharded(backend, &group, (vertices, columns), |_, _| {})?
+                }
+                _ => Matrix::zeros(backend, vertices, columns, MemoryKind::Features)?.into(),
+            };
+            let of = [members, classes];
+            let objective = Objective::counted(backend, graphs, rows, of, group)?;
             let _beside = match what {
                 Counted::Batch(sizes) => Some(sizes.beside::<_, E>(backend)?),
                 _ => None,
@@ -501,7 +520,7 @@ impl Footprint {
                 Counted::Whole(_, Work::Training) | Counted::OfRank(_) => trainer.step()?,
                 Counted::Whole(_, Work::Evaluation | Work::EvaluationOfSigns) => {}
                 Counted::Batch(_) => return trainer.step(),
-                Counted::InPieces(pieces) => trainer = trainer.evaluated_in(pieces.clone())?,
+                Counted::InPieces(pieces, _) => trainer = trainer.evaluated_in(pieces.clone())?,
             }
             trainer.evaluate().map(drop)
         };
@@ -575,6 +594,7 @@ fn meminfo(text: &str) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
     use crate::graph::Graph;
+    use crate::nn::EdgeData;
     use crate::tensor::Precision;
 
     #[test]
@@ -637,6 +657,37 @@ mod tests {
         // The CPU's memory is the host's.
         let on_cpu = place(None, None, FeaturesIn::Host).expect("a model");
         assert_eq!(on_cpu.features_kind(), MemoryKind::Features);
+    }
+
+    #[test]
+    fn a_rank_has_its_share_of_features_and_room_to_exchange_rows() {
+        let (graph, config) = (ring(), ModelConfig::gcn(100, 3));
+        let train = TrainConfig::new(Precision::Float);
+        let prepared = config.prepare_edges(&graph, EdgeData::default());
+        let pieces = Pieces::<f32>::new(&prepared.expect("a graph"), &config, 2).expect("pieces");
+        let placed = |features| {
+            let room = Room {
+                features,
+                ..Room::default()
+            };
+            Footprint::check_pieces(&pieces, (&config, &train), Some(4), room).expect("a model")
+        };
+        let whole = placed(FeaturesIn::Device);
+        let row = 100 * 4;
+        for (ranks, own, asked) in [(2, 25, 13), (4, 13, 19)] {
+            let share = placed(FeaturesIn::Ranks(ranks));
+            let features = [&whole, &share].map(|of| of.of(MemoryKind::Features));
+            assert_eq!(features[0] - features[1], (50 - own) * row, "{ranks} ranks");
+            // A piece hears 26 vertices, whose rows come in and are put in order; as many are asked for of each other rank as of this one.
+            let words = 26 + 26 + 26 + asked;
+            let exchanged = (26 + 26 + asked) * row + words * 4;
+            assert!(exchanged > whole.of(MemoryKind::Activations));
+            assert_eq!(
+                share.of(MemoryKind::Activations),
+                exchanged,
+                "{ranks} ranks"
+            );
+        }
     }
 
     fn ring() -> Graph {

@@ -378,19 +378,19 @@ impl<B: Backend, E: Element> Objective<B, E> {
     }
 
     /// The task of telling something of `members`, vertices or whole graphs, with nothing in its arrays: for a backend that only counts
-    /// memory. Features are of so many vertices; `group` has the rank, where there are several.
+    /// memory. `group` has the rank, where there are several.
     pub(super) fn counted(
         backend: &B,
         graphs: Vec<Propagation<B>>,
-        [vertices, members]: [usize; 2],
-        [features, classes]: [usize; 2],
+        features: FeatureRows<B, E>,
+        [members, classes]: [usize; 2],
         group: Option<Group>,
     ) -> Result<Self, Error> {
         let kind = MemoryKind::Features;
         let numbers = || Array::zeros(backend, members, kind);
         Ok(Self(Arc::new(Task {
             graphs,
-            features: Matrix::zeros(backend, vertices, features, kind)?.into(),
+            features,
             answers: Answers::Classes {
                 labels: numbers()?,
                 weights: None,
@@ -487,7 +487,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         }
     }
 
-    /// What a model computes on; features that stay on disk are none of it, so that a pass over all of it is refused.
+    /// What a model computes on; features that are not [whole](FeatureRows::are_whole) are none of it, so that a pass over all of it is refused.
     pub fn inputs<'a>(&'a self, backend: &'a B) -> Inputs<'a, B, E> {
         Inputs {
             backend,

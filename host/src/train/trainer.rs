@@ -657,10 +657,10 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             Some(pieces) => {
                 model.forward_in_pieces(backend, &objective.0.features, pieces, &[])?;
             }
-            None if objective.0.features.as_stored().is_some() => {
+            None if !objective.0.features.are_whole() => {
                 return Err(Error::Unsupported {
                     operator: "Trainer",
-                    reason: "features that stay on disk are evaluated in pieces of the graph; call Trainer::evaluated_in".into(),
+                    reason: "features that stay on disk or are dealt out to ranks are evaluated in pieces of the graph; call Trainer::evaluated_in".into(),
                 });
             }
             None => model.forward(objective.inputs(backend), Mode::Evaluate)?,
