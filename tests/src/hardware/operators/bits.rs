@@ -18,9 +18,12 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
     // One word of a row, two, and four.
     for features in [33, 70, 200] {
-        of_element::<B, f16>(&mut cases, features);
-        of_element::<B, bf16>(&mut cases, features);
-        of_element::<B, f32>(&mut cases, features);
+        // The graph is so small that the second is what would be chosen.
+        for schedule in [Schedule::Edge, Schedule::Vertex] {
+            of_element::<B, f16>(&mut cases, features, schedule);
+            of_element::<B, bf16>(&mut cases, features, schedule);
+            of_element::<B, f32>(&mut cases, features, schedule);
+        }
         factored::<B, f16>(&mut cases, features);
         factored::<B, bf16>(&mut cases, features);
         factored::<B, f32>(&mut cases, features);
@@ -127,8 +130,16 @@ fn added<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
     }));
 }
 
-fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>, features: usize) {
-    let name = format!("bspmm {} F={features}", E::PRECISION);
+fn of_element<B: Backend + 'static, E: Element>(
+    cases: &mut Vec<OperatorCase<B>>,
+    features: usize,
+    schedule: Schedule,
+) {
+    let by = match schedule {
+        Schedule::Vertex => " by vertices",
+        _ => "",
+    };
+    let name = format!("bspmm{by} {} F={features}", E::PRECISION);
     cases.push(OperatorCase::new(name, move |backend: &B, operands| {
         let graph = graph(operands);
         let shape = (graph.vertices(), features);
@@ -137,8 +148,6 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
         let bits = || BitMatrix::zeros(backend, shape.0, features, KIND).expect("room for bits");
         let (mut x, mut signs) = (bits(), bits());
         ops::binarize(backend, &numbers, &mut x).expect("legal");
-        // By edges: the graph is so small that another kernel is chosen.
-        let schedule = Schedule::Edge;
         let of_signs = BspmmSignsOperands {
             a: &a,
             factors: None,
