@@ -203,10 +203,9 @@ impl OpenArgs {
 
     /// The folder of parts that a name leads to, if it is one; nothing of it is read but the manifest.
     pub fn parted(&self, name: &SourceName) -> Result<Option<Parted>, Failure> {
-        let SourceName::File(path) = name else {
+        let Some(path) = file_of(name)? else {
             return Ok(None);
         };
-        let path = find(path).map_err(refuse)?;
         match self.format {
             None if is_parted(&path) => Parted::open(path).map(Some).map_err(refuse),
             Some(Format::Parts) => Parted::open(path).map(Some).map_err(refuse),
@@ -220,10 +219,9 @@ impl OpenArgs {
         name: &SourceName,
         near: &Path,
     ) -> Result<Option<StreamedArchive>, Failure> {
-        let SourceName::File(path) = name else {
+        let Some(path) = file_of(name)? else {
             return Ok(None);
         };
-        let path = find(path).map_err(refuse)?;
         StreamedArchive::open(&path, &self.options(), near).map_err(refuse)
     }
 
@@ -233,10 +231,9 @@ impl OpenArgs {
         name: &SourceName,
         place: &Workplace,
     ) -> Result<Option<StreamedGraph>, Failure> {
-        let SourceName::File(path) = name else {
+        let Some(path) = file_of(name)? else {
             return Ok(None);
         };
-        let path = find(path).map_err(refuse)?;
         StreamedGraph::open(&path, &self.options(), place).map_err(refuse)
     }
 
@@ -363,6 +360,14 @@ fn stem(path: &Path) -> String {
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     let stem = Path::new(name).file_stem().unwrap_or_default();
     stem.to_string_lossy().into_owned()
+}
+
+/// The path that a name leads to; none of a recipe.
+fn file_of(name: &SourceName) -> Result<Option<PathBuf>, Failure> {
+    match name {
+        SourceName::File(path) => find(path).map(Some).map_err(refuse),
+        _ => Ok(None),
+    }
 }
 
 fn find(path: &Path) -> Result<PathBuf, DataError> {

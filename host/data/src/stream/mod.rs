@@ -389,6 +389,22 @@ impl<'a> SpilledEdges<'a> {
     fn finish(self) -> Result<Spill<[u32; 2]>, DataProblem> {
         self.edges.finish().map_err(DataProblem::CannotWrite)
     }
+
+    /// Calls `each` with the file and, of each block, its number, where it begins, and its edges.
+    fn for_blocks(
+        &mut self,
+        mut each: impl FnMut(&Spill<[u32; 2]>, usize, u64, &mut [[u32; 2]]) -> Result<(), DataProblem>,
+    ) -> Result<(), DataProblem> {
+        let edges = self.edges.written().map_err(DataProblem::CannotWrite)?;
+        let (mut start, mut block) = (0, Vec::new());
+        for (at, &end) in self.ends.iter().enumerate() {
+            block.resize((end - start) as usize, [0; 2]);
+            edges.read_at(start, &mut block)?;
+            each(edges, at, start, &mut block)?;
+            start = end;
+        }
+        Ok(())
+    }
 }
 
 impl EdgeStore for SpilledEdges<'_> {
@@ -409,32 +425,21 @@ impl EdgeStore for SpilledEdges<'_> {
     }
 
     fn each_block(&mut self, each: impl Fn(usize, &[[u32; 2]]) + Sync) -> Result<(), DataProblem> {
-        let edges = self.edges.written().map_err(DataProblem::CannotWrite)?;
-        let (mut start, mut block) = (0, Vec::new());
-        for (at, &end) in self.ends.iter().enumerate() {
-            block.resize((end - start) as usize, [0; 2]);
-            edges.read_at(start, &mut block)?;
-            each(at, &block);
-            start = end;
-        }
-        Ok(())
+        self.for_blocks(|_, at, _, block| {
+            each(at, block);
+            Ok(())
+        })
     }
 
     fn rename(&mut self, number: impl Fn(usize, u32) -> u32 + Sync) -> Result<(), DataProblem> {
-        let edges = self.edges.written().map_err(DataProblem::CannotWrite)?;
-        let (mut start, mut block) = (0, Vec::new());
-        for (at, &end) in self.ends.iter().enumerate() {
-            block.resize((end - start) as usize, [0; 2]);
-            edges.read_at(start, &mut block)?;
-            parallel::for_each(block.as_mut_slice(), |_, edge: &mut [u32; 2]| {
+        self.for_blocks(|edges, at, start, block| {
+            parallel::for_each(&mut *block, |_, edge: &mut [u32; 2]| {
                 *edge = edge.map(|end| number(at, end));
             });
             edges
-                .write_at(start, &block)
-                .map_err(DataProblem::CannotWrite)?;
-            start = end;
-        }
-        Ok(())
+                .write_at(start, block)
+                .map_err(DataProblem::CannotWrite)
+        })
     }
 }
 
