@@ -378,22 +378,22 @@ fn learnt_by_ranks<B: Backend, E: Element>(
     })
 }
 
+/// Two layers of 16 columns, with dropout.
+fn small(model: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        hidden: 16,
+        layers: 2,
+        dropout: 0.4,
+        ..model
+    }
+}
+
 /// Features of which each rank has a share are the same features, whether rows go through the host or from device to device: in batches of which a
 /// rank has fewer vertices, one or none at all, in those that lie in the same memory each time and in those that do not, and in evaluations.
 pub fn features_of_ranks_are_those_of_the_device<B: Backend>(backend: &B, scale: Scale) {
-    let sage = ModelConfig {
-        hidden: 16,
-        layers: 2,
-        dropout: 0.4,
-        ..ModelConfig::sage(task::FEATURES, task::CLASSES)
-    };
+    let sage = small(ModelConfig::sage(task::FEATURES, task::CLASSES));
     // Of a GAT batches lie in memory of their own.
-    let gat = ModelConfig {
-        hidden: 16,
-        layers: 2,
-        dropout: 0.4,
-        ..ModelConfig::gat(task::FEATURES, task::CLASSES)
-    };
+    let gat = small(ModelConfig::gat(task::FEATURES, task::CLASSES));
     let config = TrainConfig {
         epochs: scale.pick(1, 2),
         seed: 3,
@@ -856,12 +856,7 @@ impl Drop for Stored {
 /// Features that stay on disk are the same features, in steps on batches and in evaluations; also where batches lie in the same memory
 /// each time. A file that becomes shorter meanwhile ends the run with its name.
 pub fn features_on_disk_are_those_of_the_device<B: Backend>(backend: &B, scale: Scale) {
-    let model = ModelConfig {
-        hidden: 16,
-        layers: 2,
-        dropout: 0.4,
-        ..ModelConfig::sage(task::FEATURES, task::CLASSES)
-    };
+    let model = small(ModelConfig::sage(task::FEATURES, task::CLASSES));
     let config = TrainConfig {
         epochs: scale.pick(1, 2),
         seed: 3,

@@ -368,13 +368,26 @@ pub fn place<B: Backend, E: Element>(
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use halfgnn::backend::cpu::Cpu;
     use halfgnn::device::Cache;
     use halfgnn::graph::generate::Rmat;
     use halfgnn::nn::EdgeData;
     use halfgnn::tensor::Precision;
+
+    /// What counts as a card that has so many bytes.
+    pub fn card_of(bytes: u64) -> Device<Cpu> {
+        Device {
+            backend: Cpu::new(),
+            memory: Some((bytes, bytes)),
+            multiprocessors: Some(4),
+            cache: Cache {
+                bytes: 1 << 20,
+                bytes_per_second: 1e9,
+            },
+        }
+    }
 
     /// In how many pieces a graph is evaluated on a card that has so many bytes.
     fn pieces(
@@ -385,15 +398,7 @@ mod tests {
     ) -> Result<usize, String> {
         let graph = Rmat::graph500(10).generate(1).expect("a graph");
         let prepared = config.prepare_edges(&graph, EdgeData::default());
-        let device = Device {
-            backend: Cpu::new(),
-            memory: Some((bytes, bytes)),
-            multiprocessors: Some(4),
-            cache: Cache {
-                bytes: 1 << 20,
-                bytes_per_second: 1e9,
-            },
-        };
+        let device = card_of(bytes);
         let asked = PlacementArgs {
             features: FeaturesName::Host,
             pieces: asked,

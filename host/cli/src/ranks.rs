@@ -777,9 +777,8 @@ impl<'a, E: Element> Rows<'a, E> {
 mod tests {
     use super::*;
     use crate::placement::PlacementArgs;
-    use halfgnn::backend::cpu::Cpu;
+    use crate::placement::tests::card_of;
     use halfgnn::data::{Features, Splits};
-    use halfgnn::device::Cache;
     use halfgnn::graph::generate::Rmat;
     use halfgnn::nn::ModelConfig;
     use halfgnn::sample::Sampling;
@@ -837,15 +836,7 @@ mod tests {
                 let ranks = group.into_iter().zip([64 << 20, 900 << 10]);
                 let threads = ranks.map(|(rank, bytes)| {
                     scope.spawn(move || {
-                        let device = Device {
-                            backend: Cpu::new(),
-                            memory: Some((bytes, bytes)),
-                            multiprocessors: Some(4),
-                            cache: Cache {
-                                bytes: 1 << 20,
-                                bytes_per_second: 1e9,
-                            },
-                        };
+                        let device = card_of(bytes);
                         let own = Placed::<f32>::new(&device, dataset, plan).expect("room");
                         let agreed = own.agreed(&device, &Group::new(rank)).expect("room");
                         agreed.placement.pieces
