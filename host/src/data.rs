@@ -64,7 +64,7 @@ impl UploadFeatures for Dataset {
         backend: &B,
         kind: MemoryKind,
     ) -> Result<Matrix<B, E>, Error> {
-        expect_in_memory(self)?;
+        expect_in_memory(self, "Dataset::upload_features")?;
         let shape = (self.features.vertices(), self.features.feature_len());
         Matrix::from_rows(backend, shape, kind, |vertex, row| {
             self.features.write_row(vertex, row);
@@ -87,7 +87,7 @@ impl UploadFeatures for Dataset {
         backend: &B,
         group: &Group,
     ) -> Result<FeatureRows<B, E>, Error> {
-        expect_in_memory(self)?;
+        expect_in_memory(self, "Dataset::shard_features")?;
         let shape = (self.features.vertices(), self.features.feature_len());
         FeatureRows::sharded(backend, group, shape, |vertex, row| {
             self.features.write_row(vertex, row);
@@ -95,11 +95,11 @@ impl UploadFeatures for Dataset {
     }
 }
 
-fn expect_in_memory(dataset: &Dataset) -> Result<(), Error> {
+fn expect_in_memory(dataset: &Dataset, operator: &'static str) -> Result<(), Error> {
     match dataset.features.as_stored() {
         None => Ok(()),
         Some(_) => Err(Error::Unsupported {
-            operator: "Dataset::upload_features",
+            operator,
             reason: "the features stay on disk; take Dataset::feature_rows, or open the dataset with them".into(),
         }),
     }

@@ -52,7 +52,7 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         })
     }
 
-    /// Rows of so many vertices and columns that are dealt out to the ranks of `group`: each has every so manieth in a matrix, written by
+    /// Rows of so many vertices and columns that are dealt out to the ranks of `group`: each has those of every `ranks`-th vertex in a matrix, written by
     /// `write_row(vertex, values)`, and asks the others for what it wants. So all take rows equally often, those that want none as well, and
     /// at the same place among their other exchanges; what is taken are the same bits. One rank has all in a matrix.
     ///
