@@ -76,7 +76,7 @@ def calls() -> None:
     learnt, att = x.clone().requires_grad_(), torch.randn(1, 64, device="cuda")
     scores = torch.randn(500, device="cuda", dtype=torch.float16)
     halfgnn.show_config()
-    operands = (*graph._a, None, None, None, x, None, None, None, None, False, False, 1)
+    operands = (*graph._a, None, None, None, x, None, None, None, None, None, False, False, 1)
     runs = {
         "x + x": lambda: x + x,
         "spmm": lambda: halfgnn.spmm(graph, x),

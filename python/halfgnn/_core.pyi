@@ -129,6 +129,7 @@ def spmm(
     row_scale: _Array | None,
     column_scale: _Array | None,
     bias: _Matrix | None,
+    epsilon: _Array | None,
     relu: bool,
     maximum: bool,
 ) -> None: ...

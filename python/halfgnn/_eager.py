@@ -104,11 +104,11 @@ def _packed(sizes: tuple[int, int, int, int, int]) -> tuple[int, int, int]:
 
 def _given_spmm(
     a: Any, sizes: Any, t: Any, turned: Any, map: Any, x: Any, weight: Any, row_scale: Any, column_scale: Any, bias: Any,
-    relu: bool, maximum: bool, heads: int,
+    epsilon: Any, relu: bool, maximum: bool, heads: int,
 ) -> tuple[Any, ...]:
     shape, edges, rest = _packed(tuple(sizes))
     rest += 8 * heads + _RELU * relu + _MAXIMUM * maximum
-    return a, shape, edges, rest, x, weight, row_scale, column_scale, bias
+    return a, shape, edges, rest, x, weight, row_scale, column_scale, bias, epsilon
 
 
 def _fake_spmm(a: Any, shape: int, edges: int, rest: int, x: Any, *others: Any) -> Any:
@@ -297,7 +297,7 @@ def quick_spmm(
         if graph._t is None:
             graph.prepare()
         return _Spmm.apply(  # type: ignore[no-any-return]
-            a, sizes, *graph._t, graph._map, x, None, row_scale, column_scale, bias, relu, maximum, 1
+            a, sizes, *graph._t, graph._map, x, None, row_scale, column_scale, bias, None, relu, maximum, 1
         )
     shape, edges, rest = _packed(sizes)
     rest += 8 + _RELU * relu + _MAXIMUM * maximum
@@ -305,7 +305,7 @@ def quick_spmm(
     if row_scale is None and column_scale is None and bias is None:
         y = _plain(a, shape, edges, rest, x)
     else:
-        y = _product._direct(a, shape, edges, rest, x, None, row_scale, column_scale, bias)
+        y = _product._direct(a, shape, edges, rest, x, None, row_scale, column_scale, bias, None)
     return y if y.ndim == 2 else None
 
 
@@ -337,7 +337,7 @@ def _function(name: str, run: _Operator, setup: Any, gradients: Any, twice: bool
 
 def spmm(*operands: Any) -> Tensor:
     """As ``torch.ops.halfgnn.spmm``."""
-    run: Any = _Spmm.apply if _learns(operands[5], operands[6], operands[9]) else _product
+    run: Any = _Spmm.apply if _learns(operands[5], operands[6], operands[9], operands[10]) else _product
     return run(*operands)  # type: ignore[no-any-return]
 
 

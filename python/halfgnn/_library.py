@@ -136,6 +136,9 @@ def _parts(a: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
     return a[first : first + edges], a[second : second + edges]
 
 
+#: Elements that a gradient written in torch's operators takes at a time.
+_CHUNK = 1 << 22
+
 # SpMM
 
 
@@ -150,13 +153,14 @@ def _spmm(
     row_scale: Tensor | None,
     column_scale: Tensor | None,
     bias: Tensor | None,
+    epsilon: Tensor | None,
     relu: bool,
     maximum: bool,
     heads: int,
 ) -> Tensor:
     y = _output(x, sizes[0], x.shape[1])
     x, x_raw = _rows(x, gathered=True)
-    weight, row_scale, column_scale = _aligned(weight), _aligned(row_scale), _aligned(column_scale)
+    weight, row_scale, column_scale, epsilon = _aligned(weight), _aligned(row_scale), _aligned(column_scale), _aligned(epsilon)
     kept, bias_raw = (None, None) if bias is None else _rows(bias.float()[None])
     _call(
         _core.spmm,
@@ -170,6 +174,7 @@ def _spmm(
         _optional(row_scale),
         _optional(column_scale),
         bias_raw,
+        _optional(epsilon),
         relu,
         maximum,
     )
@@ -183,20 +188,20 @@ def _spmm_fake(a: Any, sizes: Any, t: Any, turned: Any, map: Any, x: Any, *_othe
 
 _define(
     "spmm(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor? map, Tensor x, Tensor? weight, Tensor? row_scale, Tensor? column_scale, Tensor? bias, "
-    "bool relu, bool maximum, int heads) -> Tensor",
+    "Tensor? epsilon, bool relu, bool maximum, int heads) -> Tensor",
     _spmm,
     _spmm_fake,
 )
 
 
 def _spmm_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
-    a, sizes, t, turned, map, x, weight, row_scale, column_scale, bias, relu, maximum, heads = inputs
+    a, sizes, t, turned, map, x, weight, row_scale, column_scale, bias, epsilon, relu, maximum, heads = inputs
     ctx.relu, ctx.maximum, ctx.heads, ctx.has_bias = relu, maximum, heads, bias is not None
-    wants_x = maximum or (weight is not None and ctx.needs_input_grad[6])
-    x = x if wants_x else None
+    reads_x = maximum or (weight is not None and ctx.needs_input_grad[6]) or ctx.needs_input_grad[10]
+    x = x if reads_x else None
     y = output if relu or maximum else None
     ctx.sizes, ctx.turned = sizes, turned
-    ctx.save_for_backward(a, t, map, x, weight, row_scale, column_scale, y)
+    ctx.save_for_backward(a, t, map, x, weight, row_scale, column_scale, epsilon, y)
 
 
 def _spmm_backward(ctx: Any, dy: Tensor) -> Any:
@@ -205,10 +210,10 @@ def _spmm_backward(ctx: Any, dy: Tensor) -> Any:
 
 def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any) -> Any:
     """The gradients, by these operators."""
-    a, t, map, x, weight, row_scale, column_scale, y = ctx.saved_tensors
+    a, t, map, x, weight, row_scale, column_scale, epsilon, y = ctx.saved_tensors
     sizes, turned = ctx.sizes, ctx.turned
     wants_x, wants_weight, wants_bias = ctx.needs_input_grad[5], ctx.needs_input_grad[6], ctx.needs_input_grad[9]
-    dx = dweight = dbias = None
+    dx = dweight = dbias = depsilon = None
     if ctx.relu:
         dy = torch.where(y > 0, dy, torch.zeros((), dtype=dy.dtype, device=dy.device))
     if wants_bias:
@@ -222,15 +227,28 @@ def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any) -> Any:
         if weight is not None and row_scale is not None:
             g, factor = dy * row_scale.to(dy.dtype)[:, None], None
         if wants_x:
+            # What is added of a row itself goes with the sum, where that is of the gradient as it is.
+            with_sum = epsilon if g is dy else None
             planes = None if weight is None else weight.index_select(1, map)
             back = _turned_map(map)
             dx = spmm(
-                t, turned, a, sizes, back, g, planes, column_scale, factor, None, False, False, ctx.heads
+                t, turned, a, sizes, back, g, planes, column_scale, factor, None, with_sum, False, False, ctx.heads
             )
+            if epsilon is not None and with_sum is None:
+                dx = dx + ((1 + epsilon[0]) * dy).to(dx.dtype)
         if wants_weight:
             dweight = sddmm(a, sizes, t, turned, map, g, x, ctx.heads)
+        if ctx.needs_input_grad[10]:
+            depsilon = torch.nn.functional.pad(_dot(dy, x).reshape(1), (0, len(epsilon) - 1))
     dx, dweight = dx if wants_x else None, dweight if wants_weight else None
-    return None, None, None, None, None, dx, dweight, None, None, dbias, None, None, None
+    return None, None, None, None, None, dx, dweight, None, None, dbias, depsilon, None, None, None
+
+
+def _dot(u: Tensor, v: Tensor) -> Tensor:
+    """The sum of all products, in float; some rows at a time, so that no matrix of floats is made."""
+    step = max(1, _CHUNK // max(u.shape[1], 1))
+    parts = [(some.float() * others.float()).sum() for some, others in zip(u.split(step), v.split(step))]
+    return torch.stack(parts).sum()
 
 
 def _turned_map(map: Tensor | None) -> Tensor | None:
@@ -247,8 +265,6 @@ torch.library.register_autograd(
 
 # The gradient of a maximum goes to the edges that have it, in equal parts where there are several: torch's own operators, some
 # edges at a time, so that no matrix of all edges is made.
-
-_CHUNK = 1 << 22
 
 
 def _max_backward(
@@ -354,7 +370,7 @@ def _sddmm_backward(ctx: Any, de: Tensor) -> Any:
 def _sddmm_gradients(ctx: Any, de: Tensor, spmm: Any) -> Any:
     a, t, map, u, v = ctx.saved_tensors
     sizes, turned = ctx.sizes, ctx.turned
-    heads, none = ctx.heads, (None, None, None, False, False)
+    heads, none = ctx.heads, (None, None, None, None, False, False)
     du = dv = None
     if ctx.needs_input_grad[5]:
         du = spmm(a, sizes, t, turned, map, v, de, *none, heads)

@@ -16,7 +16,7 @@ LINEARS: tuple[type, ...] = (torch.nn.Linear,)
 
 def isomorphism(
     network: Any,
-    sums: Callable[[Tensor, Tensor | None], Tensor],
+    sums: Callable[[Tensor, Tensor | None, Tensor | None], Tensor],
     source: Tensor,
     own: Tensor | None,
     eps: Tensor,
@@ -25,13 +25,13 @@ def isomorphism(
     linears: tuple[type, ...] = LINEARS,
     mlp: type | None = None,
 ) -> Any:
-    """``network(sums(source, None) + (1 + eps)·own)``: what a GIN's layer computes.
+    """``network(sums(source, None, None) + (1 + eps)·own)``: what a GIN's layer computes.
 
     Where ``sums`` is ``linear``, the product that the network begins with goes first if it makes rows narrower.
 
     Args:
         network: what is applied to each row; ``None`` for nothing.
-        sums: rows over neighbours, and a bias added to each of what comes out.
+        sums: rows over neighbours; a bias added to each of what comes out; and, of linear maps, ``1 +`` a number times the rows themselves.
         source: rows that are summed up.
         own: rows of the destinations; ``None`` where nothing of them is added.
         eps: one number.
@@ -41,16 +41,19 @@ def isomorphism(
     """
     begun = _first_product(network, linears, mlp) if linear and source.ndim == 2 else None
     if begun is None or begun[0].weight.shape[0] >= source.shape[1]:
-        out = _with_own(sums(source, None), own, eps)
+        out = _with_own(sums, source, None, own, eps, linear)
         return out if network is None else network(out)
     product, rest = begun
     narrow = F.linear(source, product.weight)
     if own is not None:
         own = narrow if own is source else F.linear(own, product.weight)
-    return rest(_with_own(sums(narrow, product.bias), own, eps))
+    return rest(_with_own(sums, narrow, product.bias, own, eps, linear))
 
 
-def _with_own(heard: Tensor, own: Tensor | None, eps: Tensor) -> Tensor:
+def _with_own(sums: Any, source: Tensor, bias: Tensor | None, own: Tensor | None, eps: Tensor, linear: bool) -> Tensor:
+    if own is source and linear:
+        return sums(source, bias, eps)  # type: ignore[no-any-return]
+    heard: Tensor = sums(source, bias, None)
     return heard if own is None else heard + (1 + eps.to(heard.dtype)) * own.to(heard.dtype)
 
 

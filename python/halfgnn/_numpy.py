@@ -247,6 +247,7 @@ def spmm(
     heads: int,
     scales: tuple[Any, Any],
     bias: Any,
+    epsilon: float | None,
     relu: bool,
     maximum: bool,
 ) -> Any:
@@ -259,7 +260,7 @@ def spmm(
         whole = -(-width // lanes) * lanes
         padded = np.zeros((x.shape[0], heads, whole), dtype=x.dtype)
         padded[..., :width] = x.reshape(-1, heads, width)
-        y = spmm(graph, padded.reshape(x.shape[0], -1), weight, heads, scales, None, False, maximum)
+        y = spmm(graph, padded.reshape(x.shape[0], -1), weight, heads, scales, None, epsilon, False, maximum)
         y = y.reshape(-1, heads, whole)[..., :width].reshape(len(y), -1)
         y = y if bias is None else y + bias.astype(y.dtype)
         return np.maximum(y, 0) if relu else y
@@ -269,6 +270,7 @@ def spmm(
     y, y_raw = _output(graph.num_dst, x.shape[1], lanes, x.dtype)
     planes = None if weight is None else _planes(graph, weight, x.dtype)
     bias_kept = None if bias is None else _rows(bias.astype(np.float32)[None], 4)
+    own = None if epsilon is None else aligned(np.array([epsilon, 0, 0, 0], dtype=np.float32))
     _core.spmm(
         host(),
         _no_workspace,
@@ -281,6 +283,7 @@ def spmm(
         None if row_scale is None else _raw(row_scale),
         None if column_scale is None else _raw(column_scale),
         None if bias_kept is None else bias_kept[1],
+        None if own is None else _raw(own),
         relu,
         maximum,
     )

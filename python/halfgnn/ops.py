@@ -29,6 +29,7 @@ def spmm(
     reduce: Reduce = "sum",
     norm: Norm = "none",
     bias: Any = None,
+    epsilon: Any = None,
     relu: bool = False,
 ) -> Any:
     """What each destination hears: the sum, mean or maximum over its edges of the sources' rows, times the edges' weights.
@@ -41,6 +42,8 @@ def spmm(
         norm: ``right`` divides by the degree of the destination, ``left`` by that of the source, ``both`` by the roots of both.
             Of sums only.
         bias: added to each row, F.
+        epsilon: one number, or a tensor of one: ``(1 + epsilon)`` times a vertex's own row of ``x`` is added, as a GIN does. Of sums and
+            means, of a graph whose destinations are its sources.
         relu: whether negative results become zero.
 
     Returns:
@@ -57,7 +60,7 @@ def spmm(
            [2.]], dtype=float32)
     """
     graph = graph if isinstance(graph, Graph) else Graph.of(graph)
-    if _quick is not None and weight is None and graph.weight is None and reduce == "sum" and norm == "none":
+    if _quick is not None and weight is None and graph.weight is None and reduce == "sum" and norm == "none" and epsilon is None:
         y = _quick(graph, x, None, None, bias, relu, False)
         if y is not None:
             return y
@@ -67,6 +70,8 @@ def spmm(
         raise ValueError(f"norm: {norm!r}; none, left, right and both are possible")
     if reduce != "sum" and norm != "none":
         raise ValueError(f"norm {norm!r} is of sums, and reduce is {reduce!r}; leave one of them out")
+    if epsilon is not None and (reduce == "max" or norm != "none"):
+        raise ValueError("epsilon is of sums without a norm and of means; add the rows themselves to what comes out")
     graph = _on(graph, x)
     if weight is None:
         weight = graph.weight
@@ -79,7 +84,8 @@ def spmm(
         row_scale = graph._factors("in", -1.0)
     elif norm == "left":
         column_scale = graph._factors("out", -1.0)
-    return scaled_spmm(graph, x, weight, (row_scale, column_scale), bias=bias, relu=relu, maximum=reduce == "max")
+    scales = row_scale, column_scale
+    return scaled_spmm(graph, x, weight, scales, bias=bias, epsilon=epsilon, relu=relu, maximum=reduce == "max")
 
 
 def scaled_spmm(
@@ -89,11 +95,12 @@ def scaled_spmm(
     scales: tuple[Any, Any],
     *,
     bias: Any = None,
+    epsilon: Any = None,
     relu: bool = False,
     maximum: bool = False,
 ) -> Any:
     """:func:`spmm` with factors of rows and of columns in place of a norm."""
-    if weight is None and _quick is not None:
+    if weight is None and epsilon is None and _quick is not None:
         y = _quick(graph, x, *scales, bias, relu, maximum)
         if y is not None:
             return y
@@ -104,14 +111,33 @@ def scaled_spmm(
     if bias is not None and is_tensor(x) and (not is_tensor(bias) or bias.device != x.device):
         where = f"on {bias.device}" if is_tensor(bias) else "in NumPy arrays"
         raise ValueError(f"spmm: bias is {where} and x on {x.device}; move one of them")
+    if epsilon is not None:
+        epsilon = _one_number(graph, x, epsilon)
     if is_tensor(x):
-        y = _torch_spmm(graph, x, weight, heads, scales, bias, relu, maximum)
+        y = _torch_spmm(graph, x, weight, heads, scales, bias, epsilon, relu, maximum)
     else:
         from . import _numpy
 
         weight = None if weight is None else _columns(weight)
-        y = _numpy.spmm(graph, x, weight, heads, scales, bias, relu, maximum)
+        y = _numpy.spmm(graph, x, weight, heads, scales, bias, epsilon, relu, maximum)
     return y if shape is None else y.reshape(len(y), *shape)
+
+
+def _one_number(graph: Graph, x: Any, epsilon: Any) -> Any:
+    """An epsilon as a float, or as the tensor that it is."""
+    if graph.num_dst != graph.num_src:
+        raise ValueError(
+            f"spmm: epsilon is of graphs whose destinations are their sources, and this has {graph.num_dst} and {graph.num_src}"
+        )
+    if not is_tensor(epsilon):
+        return float(epsilon)
+    if epsilon.numel() != 1:
+        raise ValueError(f"spmm: epsilon should be one number, is {tuple(epsilon.shape)}")
+    if not is_tensor(x):
+        raise ValueError("spmm: epsilon is a tensor and x a NumPy array; give a number")
+    if epsilon.device != x.device:
+        raise ValueError(f"spmm: epsilon is on {epsilon.device} and x on {x.device}; move one of them")
+    return epsilon
 
 
 def sddmm(graph: Any, u: Any, v: Any, *, heads: int = 1) -> Any:
@@ -436,6 +462,7 @@ def _torch_spmm(
     heads: int,
     scales: tuple[Any, Any],
     bias: torch.Tensor | None,
+    epsilon: torch.Tensor | float | None,
     relu: bool,
     maximum: bool,
 ) -> torch.Tensor:
@@ -447,7 +474,8 @@ def _torch_spmm(
     if x.requires_grad and not torch.is_grad_enabled():
         x = x.detach()
     row_scale, column_scale = scales
-    both = _both(graph, _gradients(x, weight, bias))
+    own = None if epsilon is None else _vector_of_one(epsilon, x)
+    both = _both(graph, _gradients(x, weight, bias, own))
     planes = None
     if weight is not None:
         if weight.device != x.device:
@@ -458,13 +486,24 @@ def _torch_spmm(
     run = _torch_operator("spmm", x)
     lanes = FORMATS[x.dtype][1]
     if heads == 1 or x.shape[1] // heads % lanes == 0:
-        y = run(*both, x, planes, row_scale, column_scale, bias, relu, maximum, heads)
+        y = run(*both, x, planes, row_scale, column_scale, bias, own, relu, maximum, heads)
         return cast("torch.Tensor", y)
     x, width = _widened(x, heads, lanes)
-    y = run(*both, x, planes, row_scale, column_scale, None, False, maximum, heads)
+    y = run(*both, x, planes, row_scale, column_scale, None, own, False, maximum, heads)
     y = _narrowed(y, heads, width)
     y = y if bias is None else y + bias.to(y.dtype)
     return y.relu() if relu else y
+
+
+def _vector_of_one(number: torch.Tensor | float, x: torch.Tensor) -> torch.Tensor:
+    """A number where ``x`` is, and zeros that make a vector of 16 bytes of it."""
+    import torch
+
+    if isinstance(number, torch.Tensor):
+        one = number.float().reshape(1)
+    else:
+        one = x.new_full((1,), number, dtype=torch.float32)
+    return torch.nn.functional.pad(one, (0, 3))
 
 
 def _torch_sddmm(graph: Graph, u: torch.Tensor, v: torch.Tensor, heads: int, flat: bool) -> torch.Tensor:

@@ -10,7 +10,7 @@ use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
 use crate::place::{Operation, Place, Shape, perform, precision};
 use halfgnn::Error;
 use halfgnn::ops::{
-    self, Aggregation, Dropout, EdgeWeights, RandomState, Sddmm, Spmm, SpmmEpilogue,
+    self, Addend, Aggregation, Dropout, EdgeWeights, RandomState, Sddmm, Spmm, SpmmEpilogue,
 };
 use halfgnn::tensor::{self, Element, Precision};
 use halfgnn::with_element;
@@ -117,6 +117,8 @@ pub struct SpmmCall {
     pub row_scale: Option<RawArray>,
     pub column_scale: Option<RawArray>,
     pub bias: Option<RawMatrix>,
+    /// Four floats, of which the first counts.
+    pub epsilon: Option<RawArray>,
     pub relu: bool,
     pub maximum: bool,
 }
@@ -132,6 +134,7 @@ impl OnElements for SpmmCall {
             self.row_scale.is_some(),
             self.column_scale.is_some(),
             self.bias.is_some(),
+            self.epsilon.is_some(),
             self.relu,
             self.maximum,
         ];
@@ -154,14 +157,18 @@ impl OnElements for SpmmCall {
                 backend.matrix::<E>(self.y)?,
             )
         };
+        let epsilon = self.epsilon.map(one_of_four).transpose()?;
         // SAFETY: as above.
-        let (weights, row_scale, column_scale, bias) = unsafe {
+        let (weights, row_scale, column_scale, bias, epsilon) = unsafe {
             (
                 backend.optional::<E>(self.weights)?,
                 backend.optional::<f32>(self.row_scale)?,
                 backend.optional::<f32>(self.column_scale)?,
                 self.bias
                     .map(|bias| backend.matrix::<f32>(bias))
+                    .transpose()?,
+                epsilon
+                    .map(|epsilon| backend.matrix::<f32>(epsilon))
                     .transpose()?,
             )
         };
@@ -186,7 +193,12 @@ impl OnElements for SpmmCall {
             },
             row_scale: row_scale.as_ref(),
             epilogue: SpmmEpilogue {
-                addend: None,
+                addend: epsilon.as_ref().map(|epsilon| Addend {
+                    matrix: &x,
+                    factor: 1.0,
+                    row_scale: None,
+                    epsilon: Some(epsilon),
+                }),
                 bias: bias.as_ref(),
                 relu: self.relu,
             },
@@ -198,13 +210,19 @@ impl OnElements for SpmmCall {
     }
 }
 
+/// The first of four floats, which are one vector, as a matrix.
+fn one_of_four(RawArray(address, len): RawArray) -> Result<RawMatrix, Error> {
+    Error::expect("spmm", "floats of epsilon", f32::LANES, len)?;
+    Ok(RawMatrix(address, 1, 1, len))
+}
+
 /// How far apart rows of so many elements of a format should be where sums over neighbours read them.
 #[pyfunction]
 pub fn gathered_stride(format: u8, columns: usize) -> PyResult<usize> {
     Ok(with_element!(precision(format)?, E => tensor::gathered_stride::<E>(columns)))
 }
 
-/// `y = relu(R · A_w · (C · x) + bias)`, each part where it is given; or the maximum in place of the sum.
+/// `y = relu(R · A_w · (C · x) + (1 + epsilon) · x + bias)`, each part where it is given; or the maximum in place of the sum.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "operands, as Python has them")]
 pub fn spmm(
@@ -220,6 +238,7 @@ pub fn spmm(
     row_scale: Option<RawArray>,
     column_scale: Option<RawArray>,
     bias: Option<RawMatrix>,
+    epsilon: Option<RawArray>,
     relu: bool,
     maximum: bool,
 ) -> PyResult<()> {
@@ -233,6 +252,7 @@ pub fn spmm(
         row_scale,
         column_scale,
         bias,
+        epsilon,
         relu,
         maximum,
     };

@@ -28,9 +28,9 @@ def graph():
     return Graph(edges(), size=SIZE)
 
 
-def operands(graph, x, weight=None, rows=None, columns=None, bias=None, relu=False, maximum=False, heads=1):
+def operands(graph, x, weight=None, rows=None, columns=None, bias=None, epsilon=None, relu=False, maximum=False, heads=1):
     """Of the direct operator, and of the general one."""
-    general = (*graph._a, None, None, None, x, weight, rows, columns, bias, relu, maximum, heads)
+    general = (*graph._a, None, None, None, x, weight, rows, columns, bias, epsilon, relu, maximum, heads)
     return _eager._given_spmm(*general), general
 
 
@@ -88,7 +88,7 @@ def test_torch_of_2_11_has_what_it_takes():
 
 @direct
 @pytest.mark.parametrize("dtype, lanes", [(torch.float32, 4), (torch.float16, 8), (torch.bfloat16, 8)])
-@pytest.mark.parametrize("kind", ["plain", "weighted", "scaled", "epilogue", "maximum", "padded", "many"])
+@pytest.mark.parametrize("kind", ["plain", "weighted", "scaled", "epilogue", "own", "maximum", "padded", "many"])
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_it_gives_the_bits_of_the_general_one(dtype, lanes, kind, device):
     torch.manual_seed(3)
@@ -96,12 +96,15 @@ def test_it_gives_the_bits_of_the_general_one(dtype, lanes, kind, device):
     if kind == "many":
         # More than one thread takes by itself.
         of, features = Graph(edges(3000), size=SIZE), 64
+    if kind == "own":
+        of = Graph(edges(), 23)
     of = of.to(device)
-    x = torch.randn(19, features).to(dtype)
+    x = torch.randn(of.num_src, features).to(dtype)
     options = {
         "weighted": {"weight": torch.randn(2, 120).to(dtype), "heads": 2},
         "scaled": {"rows": torch.rand(23), "columns": torch.rand(19)},
         "epilogue": {"bias": torch.randn(features), "relu": True},
+        "own": {"epsilon": torch.tensor([0.5, 0, 0, 0]), "rows": torch.rand(23), "bias": torch.randn(features)},
         "maximum": {"maximum": True},
     }.get(kind, {})
     if kind == "padded":
@@ -145,9 +148,11 @@ def test_what_does_not_fit_is_refused():
         {"bias": ones[:7]},
         {"bias": ones[:8].half()},
         {"maximum": True, "rows": ones[:5]},
+        {"epsilon": ones[:4]},
+        {"epsilon": ones[:1], "graph": Graph(edges(), 23), "x": torch.randn(23, 8)},
     ]
     for misfit in misfits:
-        ours, _ = operands(of, **{"x": x, **misfit})
+        ours, _ = operands(**{"graph": of, "x": x, **misfit})
         assert torch.ops.halfgnn.spmm_direct(*ours).ndim == 1, misfit
     assert torch.ops.halfgnn.spmm_direct(*operands(of, x)[0]).ndim == 2
     (a, *rest), _ = operands(of, x)

@@ -152,13 +152,15 @@ def test_products_of_gin_go_first_where_they_make_rows_narrower(name, aggr, monk
     summed = []
     spmm = halfgnn.spmm
     monkeypatch.setattr(
-        "halfgnn.nn._convolutions.spmm", lambda graph, rows, **options: summed.append(rows.shape[1]) or spmm(graph, rows, **options)
+        "halfgnn.nn._convolutions.spmm",
+        lambda graph, rows, **options: summed.append((rows.shape[1], options["epsilon"])) or spmm(graph, rows, **options),
     )
     torch.manual_seed(3)
     expected = run(theirs, x, index)
     torch.manual_seed(3)
     assert_close(run(ours, x, index), expected, 1e-5)
-    assert summed == [IN if aggr == "max" else width]
+    # Of a sum and a mean the row itself goes with them.
+    assert summed == [(IN, None) if aggr == "max" else (width, ours.eps)]
 
 
 @pytest.mark.parametrize("of_product", [False, True])

@@ -50,6 +50,15 @@ def test_spmm_is_the_product(rng, dtype, tolerance, features):
     np.testing.assert_allclose(y, expected, atol=tolerance * 10, rtol=tolerance)
 
 
+@pytest.mark.parametrize("dtype, tolerance", FORMATS)
+def test_rows_themselves(rng, dtype, tolerance):
+    a = matrix(rng, 45, 45)
+    x = rng.standard_normal((45, 7)).astype(dtype)
+    expected = a.astype(np.float64) @ x.astype(np.float64) + 1.25 * x.astype(np.float64)
+    y = halfgnn.spmm(Graph.from_scipy(a), x, epsilon=0.25)
+    np.testing.assert_allclose(y, expected, atol=tolerance * 10, rtol=tolerance)
+
+
 def test_weights_are_in_the_order_of_the_edges(rng):
     source, destination = rng.integers(0, 9, 50), rng.integers(0, 9, 50)
     weight = rng.standard_normal(50).astype(np.float32)

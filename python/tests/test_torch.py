@@ -157,6 +157,59 @@ def test_bias_and_relu(device, dtype, tolerance):
     )
 
 
+def reference_own(index, x, epsilon, weight=None, reduce="sum"):
+    return reference_spmm(index, x, weight, 23, reduce) + (1 + epsilon.double()) * x.double()
+
+
+@pytest.mark.parametrize("dtype, tolerance", FORMATS)
+@pytest.mark.parametrize("features", [1, 7, 41])
+@pytest.mark.parametrize("kind", ["sum", "mean", "weighted", "heads", "weighted mean"])
+def test_rows_themselves(device, dtype, tolerance, features, kind):
+    index = edges(sources=23).to(device)
+    graph = Graph(index, 23)
+    reduce = "mean" if "mean" in kind else "sum"
+    features = 3 * features if kind == "heads" else features
+    operands = [random(23, features, dtype=dtype, device=device), random(1, device=device)]
+    if kind == "heads":
+        operands.append(random(120, 3, dtype=dtype, device=device))
+    elif "weighted" in kind:
+        operands.append(random(120, dtype=dtype, device=device))
+    compare(
+        lambda x, epsilon, weight=None: halfgnn.spmm(graph, x, weight, reduce=reduce, epsilon=epsilon),
+        lambda x, epsilon, weight=None: reference_own(index, x, epsilon, weight, reduce),
+        operands,
+        tolerance,
+    )
+
+
+def test_rows_themselves_with_the_rest(device):
+    """A bias and a ReLU behind them, in one operator; a number that is no tensor; and a second derivative."""
+    index = edges(sources=23).to(device)
+    graph = Graph(index, 23)
+    for heads, width in [(1, 8), (3, 5)]:
+        compare(
+            lambda x, weight, bias: halfgnn.spmm(graph, x, weight, bias=bias, relu=True, epsilon=0.25),
+            lambda x, weight, bias: (reference_own(index, x, torch.tensor(0.25), weight) + bias.double()).relu(),
+            [random(23, heads * width, device=device), random(120, heads, device=device), random(heads * width, device=device)],
+            1e-5,
+        )
+    x, epsilon = random(23, 8, device=device), random(1, device=device)
+
+    def twice(function):
+        (dx,) = torch.autograd.grad((function(x, epsilon) ** 2).sum(), x, create_graph=True)
+        return torch.autograd.grad((dx**2).sum(), epsilon)[0].double()
+
+    ours = twice(lambda x, epsilon: halfgnn.spmm(graph, x, epsilon=epsilon))
+    assert torch.allclose(ours, twice(lambda x, epsilon: reference_own(index, x, epsilon)), rtol=1e-4)
+
+
+def test_a_row_itself_does_not_overflow_in_half():
+    """Sum and row go over the largest half, with signs that leave little."""
+    graph = Graph(torch.tensor([[1, 2], [0, 0]]), 3)
+    x = torch.tensor([[49152.0], [-40960.0], [-40960.0]], dtype=torch.float16)
+    assert halfgnn.spmm(graph, x, epsilon=0.5)[0].item() == -8192
+
+
 @pytest.mark.parametrize("heads, width", [(1, 41), (3, 5), (2, 8)])
 def test_sddmm_softmax_and_heads(device, heads, width):
     index = edges().to(device)
@@ -347,6 +400,8 @@ def operations(graph, device="cpu"):
     from halfgnn import ops
 
     both = ops._both(graph.prepare(), True)
+    square = ops._both(Graph(edges(sources=23), 23).to(device).prepare(), True)
+    epsilon = torch.nn.functional.pad(random(1, device=device, grad=False), (0, 3)).requires_grad_()
     ops_ = torch.ops.halfgnn
     x, u = random(19, 8, device=device), random(23, 8, device=device)
     planes = random(2, 120, device=device)
@@ -354,8 +409,9 @@ def operations(graph, device="cpu"):
     # Of four heads, so that there is no room between parts of what attention keeps, which would hold anything.
     wide = [random(rows, 16, device=device) for rows in (19, 23, 2)]
     return [
-        (ops_.spmm, (*both, x, None, None, None, None, False, False, 1)),
-        (ops_.spmm, (*both, x, planes, None, None, random(8, device=device), True, False, 2)),
+        (ops_.spmm, (*both, x, None, None, None, None, None, False, False, 1)),
+        (ops_.spmm, (*both, x, planes, None, None, random(8, device=device), None, True, False, 2)),
+        (ops_.spmm, (*square, u, None, None, None, None, epsilon, False, False, 1)),
         (ops_.sddmm, (*both, u, x, 2)),
         (ops_.edge_softmax, (*both[:2], planes)),
         (ops_.gat_attention, (*both[:4], *wide, 4, 0.2, 0.0, None, True)),
@@ -363,7 +419,7 @@ def operations(graph, device="cpu"):
     ]
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(7))
 def test_opcheck(number):
     operation, operands = operations(Graph(edges(), size=(19, 23)))[number]
     torch.library.opcheck(operation.default, operands)
@@ -375,13 +431,14 @@ def test_compiled_without_a_break_and_once_for_all_sizes():
             super().__init__()
             self.lin = torch.nn.Linear(8, 16)
             self.att = torch.nn.Parameter(torch.randn(2, 2, 8) * 0.3)
+            self.epsilon = torch.nn.Parameter(torch.tensor(0.5))
 
         def forward(self, x, graph, weight):
             x = halfgnn.spmm(graph, self.lin(x), weight, norm="both").relu()
             x = halfgnn.gat_attention(graph, x, self.att[0], self.att[1], heads=2)
             x = halfgnn.gatv2_attention(graph, x, self.att[0], heads=2)
             e = halfgnn.edge_softmax(graph, halfgnn.sddmm(graph, x, x))
-            return halfgnn.spmm(graph, x, e, reduce="mean")
+            return halfgnn.spmm(graph, x, e, reduce="mean", epsilon=self.epsilon)
 
     torch.manual_seed(0)
     torch._dynamo.reset()
@@ -602,6 +659,7 @@ def test_a_data_loaders_workers():
 
 def test_refusals():
     graph = Graph(edges(), size=(19, 23))
+    square = Graph(edges(destinations=19), 19)
     x = random(19, 8)
     with pytest.raises(IndexError, match="no vertex"):
         Graph(edges(), size=(5, 23))
@@ -611,6 +669,12 @@ def test_refusals():
         (lambda: halfgnn.spmm(graph, x, torch.ones(7)), "weight should be 120"),
         (lambda: halfgnn.spmm(graph, x, torch.ones(120, 3)), "weight has 3 heads"),
         (lambda: halfgnn.spmm(graph, x.to("meta")), "move it with graph.to"),
+        (lambda: halfgnn.spmm(graph, x, epsilon=0.0), "this has 23 and 19"),
+        (lambda: halfgnn.spmm(square, x, epsilon=torch.ones(2)), r"epsilon should be one number, is \(2,\)"),
+        (lambda: halfgnn.spmm(square, x, epsilon=torch.ones(1, device="meta")), "epsilon is on meta and x on cpu"),
+        (lambda: halfgnn.spmm(square, x, reduce="max", epsilon=0.0), "epsilon is of sums without a norm and of means"),
+        (lambda: halfgnn.spmm(square, x, norm="left", epsilon=0.0), "epsilon is of sums without a norm and of means"),
+        (lambda: halfgnn.spmm(square, x.detach().numpy(), epsilon=torch.ones(1)), "give a number"),
         (lambda: halfgnn.sddmm(graph, x, x), "rows of u should be 23, are 19"),
         (lambda: halfgnn.sddmm(graph, random(23, 8).half(), x), "should be alike"),
         (lambda: halfgnn.gat_attention(graph, x, x[0], x[0], heads=3), "cannot be cut into 3 heads"),

@@ -204,7 +204,7 @@ class GINConv(nn.Module):
         reduce: Any = self._aggregator_type
         out = isomorphism(
             self.apply_func,
-            lambda rows, bias: spmm(graph, rows, edge_weight, reduce=reduce, bias=bias),
+            lambda rows, bias, own: spmm(graph, rows, edge_weight, reduce=reduce, bias=bias, epsilon=own),
             source,
             destination,
             self.eps,

@@ -135,7 +135,7 @@ class GINConv(_Untemplated, pyg.GINConv):  # type: ignore[misc]
         reduce: Any = "sum" if self.aggr == "add" else self.aggr
         return isomorphism(  # type: ignore[no-any-return]
             self.nn,
-            lambda rows, bias: spmm(graph, rows, reduce=reduce, bias=bias),
+            lambda rows, bias, own: spmm(graph, rows, reduce=reduce, bias=bias, epsilon=own),
             pair[0],
             pair[1],
             self.eps,

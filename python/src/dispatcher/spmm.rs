@@ -13,7 +13,7 @@ const MAXIMUM: usize = 1;
 const RELU: usize = 2;
 
 operator! {
-    /// `relu(R · A_w · (C · x) + bias)`, each part where it is given; or the maximum in place of the sum.
+    /// `relu(R · A_w · (C · x) + (1 + epsilon) · x + bias)`, each part where it is given; or the maximum in place of the sum.
     Spmm = "spmm_direct" {
         a: Graph,
         x: Operand,
@@ -21,6 +21,7 @@ operator! {
         row_scale: Option<Operand>,
         column_scale: Option<Operand>,
         bias: Option<Operand>,
+        epsilon: Option<Operand>,
     }
 }
 
@@ -36,6 +37,7 @@ impl Direct<1> for Spmm {
             &self.row_scale,
             &self.column_scale,
             &self.bias,
+            &self.epsilon,
         ];
         product(torch, &self.a, &self.x, rest)
     }
@@ -43,7 +45,7 @@ impl Direct<1> for Spmm {
 
 impl Direct<1> for Plain {
     fn run(&self, torch: &'static Interface) -> Option<[Operand; 1]> {
-        product(torch, &self.a, &self.x, [&None; 4])
+        product(torch, &self.a, &self.x, [&None; 5])
     }
 }
 
@@ -51,7 +53,7 @@ fn product(
     torch: &'static Interface,
     of: &Graph,
     x: &Operand,
-    [weight, row_scale, column_scale, bias]: [&Option<Operand>; 4],
+    [weight, row_scale, column_scale, bias, epsilon]: [&Option<Operand>; 5],
 ) -> Option<[Operand; 1]> {
     let site = Site::of(torch, x)?;
     let a = site.adjacency(of)?;
@@ -75,6 +77,7 @@ fn product(
         row_scale: site.optional(row_scale, float, a.1)?,
         column_scale: site.optional(column_scale, float, a.4)?,
         bias: bias.map(|RawArray(address, len)| RawMatrix(address, 1, len, len)),
+        epsilon: site.optional(epsilon, float, lanes(Precision::Float))?,
         relu: of.has(RELU),
         maximum: of.has(MAXIMUM),
     };
