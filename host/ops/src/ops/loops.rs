@@ -4,8 +4,8 @@
 //! instructions has its own, so they are compiled here, once, and to be fast.
 
 use super::SpmmPolicy;
-use super::elementwise::cpu::keep_positive;
-use super::matmul::sparse::push_nonzero;
+use super::elementwise::cpu::KeepPositive;
+use super::matmul::sparse::{count_nonzero, push_nonzero};
 use super::sddmm::cpu::Dots;
 use super::spmm::cpu::{Operands, sum_rows};
 use crate::backend::cpu::Cpu;
@@ -24,10 +24,12 @@ pub trait Loops: Sized {
     );
     /// Runs [`Dots`] with the instructions of `cpu`.
     fn dots(cpu: &Cpu, dots: Dots<'_, Self>);
+    /// [`count_nonzero`]
+    fn count_nonzero(row: &[Self]) -> usize;
     /// [`push_nonzero`]
     fn push_nonzero(row: &[Self], columns: &mut Vec<u32>, values: &mut Vec<f32>);
-    /// [`keep_positive`]
-    fn keep_positive(floats: &mut [f32], y: &[Self], scale: f32);
+    /// Runs [`KeepPositive`] with the widest instructions.
+    fn keep_positive(of: KeepPositive<'_, Self>);
     /// Runs [`Widen`] with the widest instructions.
     fn widen(widen: Widen<'_, Self>);
     /// Runs [`Round`] with the widest instructions.
@@ -51,12 +53,16 @@ macro_rules! compiled_here {
                 cpu.instructions().run(dots);
             }
 
+            fn count_nonzero(row: &[Self]) -> usize {
+                count_nonzero(row)
+            }
+
             fn push_nonzero(row: &[Self], columns: &mut Vec<u32>, values: &mut Vec<f32>) {
                 push_nonzero(row, columns, values);
             }
 
-            fn keep_positive(floats: &mut [f32], y: &[Self], scale: f32) {
-                keep_positive(floats, y, scale);
+            fn keep_positive(of: KeepPositive<'_, Self>) {
+                WIDEST.run(of);
             }
 
             fn widen(widen: Widen<'_, Self>) {

@@ -90,10 +90,37 @@ pub(crate) fn for_rows<E: Element>(
         return;
     }
     let rows = parallel::chunks_mut(matrix.values, stride);
-    parallel::pieces(rows, MIN_ROWS, &|first, rows| {
+    let least = MIN_ROWS.max(TOGETHER / stride);
+    parallel::pieces(rows, least, &|first, rows| {
         let mut floats = vec![0.0; stride];
         for (row, elements) in (first..).zip(rows.each()) {
             f(row, columns, elements, &mut floats);
+        }
+    });
+}
+
+/// Elements that are widened together: as floats they lie in the first-level cache, twice.
+const TOGETHER: usize = 1 << 11;
+
+/// Blocks of them that are one piece of work at least: to wake a thread takes longer than fewer do.
+const MIN_BLOCKS: usize = 4;
+
+/// Calls `f(first row, columns, elements, floats)` for some whole rows at a time, with the padding; `floats` have room for the elements
+/// twice.
+pub(crate) fn for_rows_together<E: Element>(
+    matrix: ViewMut<'_, E>,
+    f: impl Fn(usize, usize, &mut [E], &mut [f32]) + Sync,
+) {
+    let (columns, stride) = (matrix.columns, matrix.stride);
+    if stride == 0 {
+        return;
+    }
+    let rows = TOGETHER.div_ceil(stride);
+    let blocks = parallel::chunks_mut(matrix.values, rows * stride);
+    parallel::pieces(blocks, MIN_BLOCKS, &|first, blocks| {
+        let mut floats = vec![0.0; 2 * rows * stride];
+        for (block, elements) in (first..).zip(blocks.each()) {
+            f(block * rows, columns, elements, &mut floats);
         }
     });
 }

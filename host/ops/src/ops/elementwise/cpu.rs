@@ -8,9 +8,11 @@ use super::{
 };
 use crate::backend::Floats;
 use crate::backend::cpu::Cpu;
-use crate::backend::cpu::convert::{round, widen, widened};
-use crate::backend::cpu::simd::{Kernel, Lanes, is_zero};
-use crate::backend::cpu::view::{for_rows, nonzeros, read, read_matrix, view, view_mut};
+use crate::backend::cpu::convert::{WIDEST, round, widen, widened};
+use crate::backend::cpu::simd::{self, Kernel, Lanes, is_zero};
+use crate::backend::cpu::view::{
+    for_rows, for_rows_together, nonzeros, read, read_matrix, view, view_mut,
+};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::Element;
@@ -49,22 +51,33 @@ impl ElementwiseOperators for Cpu {
             return Ok(());
         }
         let (x, bias) = (values.as_deref(), bias.as_deref());
-        for_rows(view_mut(y), |row, columns, y, floats| {
-            let source = x.map_or(&*y, |x| &x[row * y.len()..(row + 1) * y.len()]);
+        let stride = y.stride();
+        for_rows_together(view_mut(y), |first, columns, y, floats| {
+            let source = x.map_or(&*y, |x| &x[first * stride..][..y.len()]);
             if bias.is_none() && !sum && is_mostly_zeros(source) {
                 if let Some(x) = x {
-                    y.copy_from_slice(&x[row * y.len()..(row + 1) * y.len()]);
+                    y.copy_from_slice(&x[first * stride..][..y.len()]);
                 }
-                return activate_runs(op.relu, mask.as_ref(), row, y, floats);
+                return activate_runs(op.relu, mask.as_ref(), first, stride, y, floats);
             }
-            widen(source, floats);
             if sum {
-                let addend = y.iter().map(|y| y.to_f32());
-                floats.iter_mut().zip(addend).for_each(|(x, y)| *x += y);
+                let (floats, addends) = floats[..2 * y.len()].split_at_mut(y.len());
+                widen(source, floats);
+                widen(y, addends);
+                add(floats, addends);
+            } else {
+                widen(source, &mut floats[..y.len()]);
             }
-            add_bias_and_activate(&mut floats[..columns], bias, op.relu);
+            let floats = &mut floats[..y.len()];
+            match bias {
+                // What lies behind the columns stays zero.
+                Some(_) => floats
+                    .chunks_mut(stride)
+                    .for_each(|row| add_bias_and_activate(&mut row[..columns], bias, op.relu)),
+                None => add_bias_and_activate(floats, None, op.relu),
+            }
             if let Some(mask) = &mask {
-                mask.apply(row, 0, &mut floats[..columns]);
+                mask.apply((first, 0), stride, floats);
             }
             round(floats, y);
         });
@@ -80,24 +93,31 @@ impl ElementwiseOperators for Cpu {
         let (y, row_scale) = (read_matrix(operands.y), read(operands.row_scale));
         let (y, row_scale) = (y.as_deref(), row_scale.as_deref());
         let mask = op.dropout.map(Mask::new);
-        for_rows(view_mut(d), |row, columns, d, floats| {
+        let stride = d.stride();
+        for_rows_together(view_mut(d), |first, columns, d, floats| {
+            let floats = &mut floats[..d.len()];
             widen(d, floats);
-            let floats_row = &mut floats[..columns];
             match (op.relu, y) {
                 // What ReLU or dropout made zero says so by itself: no mask is drawn again.
                 (true, Some(y)) => {
                     let scale = mask.as_ref().map_or(1.0, |mask| mask.scale);
-                    let y = &y[row * d.len()..(row + 1) * d.len()];
-                    E::keep_positive(floats_row, &y[..columns], scale);
+                    E::keep_positive(KeepPositive::new(
+                        floats,
+                        &y[first * stride..][..d.len()],
+                        scale,
+                    ));
                 }
                 _ => {
                     if let Some(mask) = &mask {
-                        mask.apply(row, 0, floats_row);
+                        mask.apply((first, 0), stride, floats);
                     }
                 }
             }
             if let Some(scale) = row_scale {
-                floats_row.iter_mut().for_each(|value| *value *= scale[row]);
+                for (row, scale) in floats.chunks_mut(stride).zip(&scale[first..]) {
+                    // A zero behind the columns times an infinite factor would be none.
+                    row[..columns].iter_mut().for_each(|value| *value *= scale);
+                }
             }
             round(floats, d);
         });
@@ -116,7 +136,7 @@ impl ElementwiseOperators for Cpu {
         let (mask, vertices) = (Mask::new(dropout), vertices.buffer.read());
         for_rows(view_mut(y), |row, columns, y, floats| {
             widen(y, floats);
-            mask.apply(vertices[row] as usize, 0, &mut floats[..columns]);
+            mask.apply((vertices[row] as usize, 0), y.len(), &mut floats[..columns]);
             round(floats, y);
         });
         Ok(())
@@ -173,18 +193,19 @@ impl ElementwiseOperators for Cpu {
 /// Elements of a row that are compared with zero at a time.
 const RUN: usize = 16;
 
-/// Whether most runs of a row are zeros, as in bags of words.
-fn is_mostly_zeros<E: Element>(row: &[E]) -> bool {
-    let runs = row.chunks(RUN);
+/// Whether most runs of some rows are zeros, as in bags of words.
+fn is_mostly_zeros<E: Element>(rows: &[E]) -> bool {
+    let runs = rows.chunks(RUN);
     let most = runs.len() / 2;
     runs.filter(|run| is_zero(run)).count() > most
 }
 
-/// ReLU and dropout in place, of what is not zero: zeros stay what they are.
+/// ReLU and dropout in place, of what is not zero: zeros stay what they are. `y` begins with row `first`.
 fn activate_runs<E: Element>(
     relu: bool,
     mask: Option<&Mask>,
-    row: usize,
+    first: usize,
+    stride: usize,
     y: &mut [E],
     floats: &mut [f32],
 ) {
@@ -196,7 +217,8 @@ fn activate_runs<E: Element>(
         widen(elements, floats);
         add_bias_and_activate(floats, None, relu);
         if let Some(mask) = mask {
-            mask.apply(row, run * RUN, floats);
+            let (row, column) = (run * RUN / stride, run * RUN % stride);
+            mask.apply((first + row, column), stride, floats);
         }
         round(floats, elements);
     }
@@ -212,22 +234,57 @@ pub(crate) fn add_bias_and_activate(floats: &mut [f32], bias: Option<&[f32]>, re
     }
     if relu {
         for value in floats {
-            // Not `max`, which would make a zero of a NaN.
-            if *value < 0.0 {
-                *value = 0.0;
+            // Not `max`, which would make a zero of a NaN. Written whether it changes or not, so that there is no branch.
+            *value = if *value < 0.0 { 0.0 } else { *value };
+        }
+    }
+}
+
+/// Elements of [`KeepPositive`] that are widened at a time.
+const KEPT_TOGETHER: usize = 64;
+
+/// Scales what stands where `y` is above zero, and makes zeros of the rest.
+pub struct KeepPositive<'a, E> {
+    floats: &'a mut [f32],
+    y: &'a [E],
+    scale: f32,
+}
+
+impl<'a, E: Element> KeepPositive<'a, E> {
+    /// Both have one length.
+    pub(crate) fn new(floats: &'a mut [f32], y: &'a [E], scale: f32) -> Self {
+        Self { floats, y, scale }
+    }
+
+    #[inline(always)]
+    fn by(self, widen: impl Fn(&[E], &mut [f32])) {
+        let mut room = [0.0; KEPT_TOGETHER];
+        let of_y = self.y.chunks(KEPT_TOGETHER);
+        for (floats, y) in self.floats.chunks_mut(KEPT_TOGETHER).zip(of_y) {
+            let room = &mut room[..y.len()];
+            widen(y, room);
+            for (value, &y) in floats.iter_mut().zip(&*room) {
+                *value = if y > 0.0 { *value * self.scale } else { 0.0 };
             }
         }
     }
 }
 
-/// Scales what stands where `y` is above zero, and makes zeros of the rest. Both have one length.
-pub(crate) fn keep_positive<E: Element>(floats: &mut [f32], y: &[E], scale: f32) {
-    for (value, y) in floats.iter_mut().zip(y) {
-        *value = if y.to_f32() > 0.0 {
-            *value * scale
-        } else {
-            0.0
-        };
+impl<E: Element> Kernel for KeepPositive<'_, E> {
+    type Output = ();
+
+    fn plain(self) {
+        self.by(|y, floats| {
+            (floats.iter_mut().zip(y)).for_each(|(float, y)| *float = y.to_f32());
+        });
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, lanes: L) {
+        self.by(
+            #[inline(always)]
+            |y, floats| simd::widen(lanes, y, floats),
+        );
     }
 }
 
@@ -262,24 +319,79 @@ impl Mask {
         }
     }
 
-    /// Drops of `values`, which begin at column `first` of a row, a multiple of four.
-    fn apply(&self, row: usize, first: usize, values: &mut [f32]) {
-        let row = row as u64;
-        for (block, values) in values.chunks_mut(4).enumerate() {
-            let block = first / 4 + block;
+    /// Drops of `values`, which begin at a column of a row, a multiple of four, and go on with the rows behind it. Rows are `stride`
+    /// apart, another multiple.
+    fn apply(&self, (row, column): (usize, usize), stride: usize, values: &mut [f32]) {
+        WIDEST.run(DropRows {
+            mask: self,
+            row: row as u64,
+            block: (column / 4) as u32,
+            blocks: (stride / 4) as u32,
+            values,
+        });
+    }
+
+    /// What becomes of a value, by the number that was drawn for it.
+    #[inline(always)]
+    fn decide(&self, value: f32, bits: u32) -> f32 {
+        if bits >= self.threshold {
+            value * self.scale
+        } else {
+            0.0
+        }
+    }
+}
+
+/// [`Mask::apply`].
+struct DropRows<'a> {
+    mask: &'a Mask,
+    row: u64,
+    block: u32,
+    /// Of a row.
+    blocks: u32,
+    values: &'a mut [f32],
+}
+
+impl Kernel for DropRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn plain(self) {
+        /// Blocks of four that are drawn at a time, so that the compiler draws for as many as vectors hold.
+        const TOGETHER: usize = 16;
+        let Self {
+            mask,
+            mut row,
+            mut block,
+            blocks,
+            values,
+        } = self;
+        for values in values.chunks_mut(4 * TOGETHER) {
+            let mut places = [(0, 0); TOGETHER];
+            for place in &mut places[..values.len().div_ceil(4)] {
+                *place = (row, block);
+                block += 1;
+                if block == blocks {
+                    (row, block) = (row + 1, 0);
+                }
+            }
             // Kept or not, a zero stays one; bag-of-words features have little else.
             if values.iter().all(|value| value.to_bits() == 0) {
                 continue;
             }
-            let bits = rng::dropout_bits(self.key, self.step, row, block as u32);
-            for (value, bits) in values.iter_mut().zip(bits) {
-                *value = if bits >= self.threshold {
-                    *value * self.scale
-                } else {
-                    0.0
-                };
+            let mut drawn = [[0; 4]; TOGETHER];
+            for (drawn, (row, block)) in drawn.iter_mut().zip(places) {
+                *drawn = rng::dropout_bits(mask.key, mask.step, row, block);
+            }
+            for (value, &bits) in values.iter_mut().zip(drawn.as_flattened()) {
+                *value = mask.decide(*value, bits);
             }
         }
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, _: L) {
+        self.plain();
     }
 }
 
@@ -304,11 +416,7 @@ impl Kernel for DropSome<'_> {
             let low = if is_odd { bits[1] } else { bits[0] };
             let high = if is_odd { bits[3] } else { bits[2] };
             let bits = if column & 2 != 0 { high } else { low };
-            *value = if bits >= self.mask.threshold {
-                *value * self.mask.scale
-            } else {
-                0.0
-            };
+            *value = self.mask.decide(*value, bits);
         }
     }
 

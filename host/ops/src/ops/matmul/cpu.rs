@@ -11,13 +11,14 @@ use crate::backend::cpu::nonzeros::Nonzeros;
 use crate::backend::cpu::view::{View, ViewMut, nonzeros, read, read_matrix, view, view_mut};
 use crate::backend::cpu::{Cpu, Instructions};
 use crate::error::Error;
-use crate::ops::elementwise::cpu::add_bias_and_activate;
+use crate::ops::elementwise::cpu::{KeepPositive, add_bias_and_activate};
 use crate::ops::normalize::cpu::AffineColumns;
 use crate::ops::{self, Checked, CodeFormat};
 use crate::tensor::Element;
 use halfgnn_graph::parallel;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 /// Rows of the result that are one piece of work.
 const BLOCK_ROWS: usize = 256;
@@ -138,7 +139,8 @@ impl<O: Element> Finish<'_, O> {
         match self.positive {
             None => {}
             Some(Positive::Output(output)) => {
-                O::keep_positive(sums, &output[m * c.len()..][..sums.len()], 1.0);
+                let output = &output[m * c.len()..][..sums.len()];
+                O::keep_positive(KeepPositive::new(sums, output, 1.0));
             }
             Some(Positive::Codes { codes, stride }) => {
                 let codes = &codes[m * stride..][..sums.len()];
@@ -171,7 +173,7 @@ impl<'a, E: Element> LeftOperand<'a, E> {
         self,
         rows: Range<usize>,
         columns: Range<usize>,
-    ) -> Option<impl ExactSizeIterator<Item = &'a [E]>> {
+    ) -> Option<impl ExactSizeIterator<Item = &'a [E]> + Clone> {
         let View { values, stride, .. } = self.matrix.rows(rows);
         (self.affine.is_none() && stride > 0).then(|| {
             values
@@ -289,8 +291,16 @@ fn matmul<E: Element, O: Element>(
         // Before every block would make them.
         nonzeros.places().by_columns(depth_ranges(a.matrix.rows));
     }
+    let weights_are_finite = LazyLock::new(|| is_finite(&weights));
     for_blocks(finish, c, |rows| match form {
-        Form::NN => sparse_by_rows(instructions, a, rows.clone(), &weights, b.stride, columns)
+        Form::NN => a
+            .terms_of_rows(rows.clone())
+            .filter(|_| *weights_are_finite)
+            .map(|mut terms| {
+                let mut sums = vec![0.0; rows.len() * columns];
+                terms.add_product(instructions, &weights, b.stride, columns, &mut sums);
+                sums
+            })
             .unwrap_or_else(|| by_rows(a, rows, Operand::new(&weights, b.stride), columns)),
         Form::NT => by_rows(
             a,
@@ -321,24 +331,6 @@ fn for_blocks<O: Element>(
             finish.row(row, sums, c);
         }
     });
-}
-
-/// The sums of a block of rows: those of `a` times `b`, where `a` is mostly zeros.
-fn sparse_by_rows<E: Element>(
-    instructions: Instructions,
-    a: LeftOperand<'_, E>,
-    rows: Range<usize>,
-    b: &[f32],
-    stride: usize,
-    columns: usize,
-) -> Option<Vec<f32>> {
-    let mut terms = a.terms_of_rows(rows.clone())?;
-    if !is_finite(b) {
-        return None;
-    }
-    let mut sums = vec![0.0; rows.len() * columns];
-    terms.add_product(instructions, b, stride, columns, &mut sums);
-    Some(sums)
 }
 
 fn is_finite(floats: &[f32]) -> bool {

@@ -7,7 +7,7 @@
 use crate::backend::cpu::Instructions;
 use crate::backend::cpu::nonzeros::SPARSITY;
 use crate::backend::cpu::simd::{self, InPlace, Kernel, Lanes, RowSums, WeightedSums};
-use crate::tensor::Element;
+use crate::tensor::{Element, Precision};
 
 /// Elements that are compared with zero at a time.
 const RUN: usize = 32;
@@ -23,19 +23,24 @@ impl Terms {
     /// Of rows of elements, whose product's rows are theirs. `None` where too few are zero.
     pub(super) fn of_rows<'a, E: Element>(
         columns: usize,
-        rows: impl ExactSizeIterator<Item = &'a [E]>,
+        rows: impl ExactSizeIterator<Item = &'a [E]> + Clone,
     ) -> Option<Self> {
         let most = rows.len() * columns / SPARSITY;
+        // To count them is a small part of listing them.
+        let mut count = 0;
+        for row in rows.clone() {
+            count += E::count_nonzero(row);
+            if count > most {
+                return None;
+            }
+        }
         let mut terms = Self {
             starts: vec![0],
-            rows: Vec::new(),
-            weights: Vec::new(),
+            rows: Vec::with_capacity(count),
+            weights: Vec::with_capacity(count),
         };
         for row in rows {
             E::push_nonzero(row, &mut terms.rows, &mut terms.weights);
-            if terms.rows.len() > most {
-                return None;
-            }
             terms.starts.push(terms.rows.len());
         }
         Some(terms)
@@ -44,7 +49,7 @@ impl Terms {
     /// Of rows of elements, whose product's rows are their columns. `None` where too few are zero.
     pub(super) fn of_columns<'a, E: Element>(
         columns: usize,
-        rows: impl ExactSizeIterator<Item = &'a [E]>,
+        rows: impl ExactSizeIterator<Item = &'a [E]> + Clone,
     ) -> Option<Self> {
         let by_rows = Self::of_rows(columns, rows)?;
         let mut starts = vec![0; columns + 1];
@@ -138,6 +143,18 @@ pub(crate) fn push_nonzero<E: Element>(row: &[E], columns: &mut Vec<u32>, values
     push(first, runs.remainder());
 }
 
+/// How many elements have a bit that is not zero.
+pub(crate) fn count_nonzero<E: Element>(row: &[E]) -> usize {
+    match E::PRECISION {
+        Precision::Float => count(bytemuck::cast_slice::<E, u32>(row), 0),
+        Precision::Half | Precision::BFloat16 => count(bytemuck::cast_slice::<E, u16>(row), 0),
+    }
+}
+
+fn count<T: PartialEq + Copy>(bits: &[T], zero: T) -> usize {
+    bits.iter().map(|&bits| usize::from(bits != zero)).sum()
+}
+
 struct Product<'a> {
     terms: &'a mut Terms,
     b: &'a [f32],
@@ -182,11 +199,15 @@ impl Kernel for Product<'_> {
             weights,
         } = self.terms;
         // Rows of `b` are padded, and those of the sums are not.
+        let is_padded = self.stride > self.columns;
         let mut padded = vec![0.0; self.stride];
         let places = self.sums.chunks_exact_mut(self.columns);
         for (row, sums) in places.enumerate() {
             let terms = starts[row]..starts[row + 1];
-            padded[..self.columns].copy_from_slice(sums);
+            if is_padded {
+                padded[..self.columns].copy_from_slice(sums);
+            }
+            let total = if is_padded { &mut padded } else { &mut *sums };
             let row_sums = RowSums {
                 x: self.b,
                 stride: self.stride,
@@ -194,14 +215,16 @@ impl Kernel for Product<'_> {
                 count: terms.len(),
                 batch: usize::MAX,
                 factor: 1.0,
-                total: InPlace(&mut padded),
+                total: InPlace(total),
             };
             let mut row_sums = WeightedSums {
                 sums: row_sums,
                 weights: &mut weights[terms],
             };
             simd::sweep(lanes, 0, self.stride, &mut row_sums);
-            sums.copy_from_slice(&padded[..self.columns]);
+            if is_padded {
+                sums.copy_from_slice(&padded[..self.columns]);
+            }
         }
     }
 }
