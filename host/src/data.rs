@@ -6,8 +6,7 @@ pub use halfgnn_data::*;
 mod feature_rows;
 mod sharded_rows;
 
-pub use feature_rows::FeatureRows;
-pub(crate) use feature_rows::ReadAhead;
+pub use feature_rows::{FeatureRows, ReadAhead};
 
 use crate::backend::{Backend, MemoryKind};
 use crate::distributed::Group;

@@ -2,18 +2,22 @@
 
     python python/benches/batches.py                         # 2.4 M vertices, 124 M edges, 100 features, fanouts 15, 10, 5
     python python/benches/batches.py --workers 8             # of PyG's
+    python python/benches/batches.py --features device,host,disk
 
-Edges are uniformly random. Features lie on the card; PyG samples on the host, with pyg-lib or torch-sparse, without which it is left out, and its
+Edges are uniformly random. Features lie on the card, and of halfgnn also where ``--features`` says; PyG samples on the host, with pyg-lib or torch-sparse, without which it is left out, and its
 batches are copied. The first batches, in which workers start, are not timed.
 """
 
 from __future__ import annotations
 
 import argparse
+import pathlib
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
@@ -42,6 +46,7 @@ def main() -> None:
     parser.add_argument("--edges", type=int, default=123_718_280)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--batches", type=int, default=30)
+    parser.add_argument("--features", default="device", help="device, host and disk, with commas between them")
     options = parser.parse_args()
     torch.manual_seed(1)
     n = options.vertices
@@ -49,9 +54,19 @@ def main() -> None:
     x = torch.randn(n, FEATURES, device="cuda").half()
     start = time.perf_counter()
     graph = halfgnn.Graph(edges, n)
-    loader = halfgnn.Loader({"graph": graph, "x": x}, "neighbor:" + ",".join(map(str, FANOUTS)), BATCH)
-    print(f"halfgnn: graph and loader in {time.perf_counter() - start:.2f} s", flush=True)
-    milliseconds("halfgnn.Loader", loader.epoch(0), lambda batch: batch.x, options.batches, 5)
+    print(f"halfgnn: graph in {time.perf_counter() - start:.2f} s", flush=True)
+    sampler = "neighbor:" + ",".join(map(str, FANOUTS))
+    for where in options.features.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            given: Any = x
+            if where == "disk":
+                given = pathlib.Path(folder) / "x.npy"
+                np.save(given, x.cpu().numpy())
+            start = time.perf_counter()
+            loader = halfgnn.Loader({"graph": graph, "x": given}, sampler, BATCH, features=where)
+            print(f"halfgnn: loader in {time.perf_counter() - start:.2f} s", flush=True)
+            label = f"halfgnn.Loader, features on {where}"
+            milliseconds(label, loader.epoch(0), lambda batch: batch.x, options.batches, 5)
     del loader, graph
     start = time.perf_counter()
     peer = NeighborLoader(

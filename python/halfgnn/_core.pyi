@@ -13,7 +13,9 @@ __all__ = [
     "Data",
     "DeviceOutOfMemoryError",
     "LARGE",
+    "Rows",
     "Sampler",
+    "Stored",
     "Trainer",
     "Vertices",
     "__version__",
@@ -94,6 +96,26 @@ class Trainer:
 class Vertices:
     def __len__(self) -> int: ...
     def copy_to(self, address: int) -> None: ...
+
+@final
+class Stored:
+    @staticmethod
+    def open(folder: str | PathLike[str]) -> Stored: ...
+    @staticmethod
+    def of_file(
+        path: str | PathLike[str], start: int, shape: tuple[int, int], format: int
+    ) -> Stored: ...
+    def shape(self) -> tuple[int, int]: ...
+    def format(self) -> int: ...
+
+@final
+class Rows:
+    @staticmethod
+    def stored(place: _Place, format: int, stored: Stored) -> Rows: ...
+    @staticmethod
+    def host(place: _Place, format: int, matrix: _Matrix) -> Rows: ...
+    def take(self, vertices: _Array, to: _Matrix) -> None: ...
+    def read_ahead(self, vertices: _Array) -> None: ...
 
 @final
 class Sampler:

@@ -8,9 +8,12 @@ import numpy as np
 
 from . import _core
 from .device import Place, host
-from .graph import Graph, made, raw_adjacency
+from .graph import Graph, is_tensor, made, raw_adjacency
 
 _FORMATS = {np.dtype(np.float16): (0, 8), np.dtype(np.float32): (2, 4)}
+
+#: Numbers of formats by their names.
+NUMBERS = {str(dtype): number for dtype, (number, _) in _FORMATS.items()}
 
 
 def address(array: Any) -> int:
@@ -167,6 +170,26 @@ def take(values: Any, places: Any) -> Any:
 def rows(values: Any, places: Any) -> Any:
     """Rows of what a person gave, or None."""
     return None if values is None else np.asarray(values)[places]
+
+
+def words(numbers: Any) -> Any:
+    """As words of 32 bits."""
+    return aligned(numbers.astype(np.uint32))
+
+
+def on_host(values: Any) -> Any:
+    """In one piece in the host's memory."""
+    return np.ascontiguousarray(values.detach().cpu().numpy() if is_tensor(values) else values)
+
+
+def settle(whole: Graph) -> None:
+    """There is nothing to wait for."""
+
+
+def output(rows: int, columns: int, number: int, whole: Graph) -> tuple[Any, tuple[int, int, int, int]]:
+    """A matrix of a format where the graph lies, and how the extension module takes it."""
+    dtype, lanes = next((dtype, lanes) for dtype, (of, lanes) in _FORMATS.items() if of == number)
+    return _output(rows, columns, lanes, dtype)
 
 
 def first(count: int, whole: Graph) -> Any:

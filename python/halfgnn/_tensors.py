@@ -15,6 +15,9 @@ from .graph import Graph, made, raw_adjacency
 #: Number and elements of a 16-byte vector of each format.
 FORMATS = {torch.float16: (0, 8), torch.bfloat16: (1, 8), torch.float32: (2, 4)}
 
+#: Numbers of formats by their names.
+NUMBERS = {str(dtype).removeprefix("torch."): number for dtype, (number, _) in FORMATS.items()}
+
 
 def address(tensor: Tensor) -> int:
     """Of the first element."""
@@ -198,6 +201,29 @@ def rows(values: Any, places: Tensor) -> Tensor | None:
         return None
     chosen: Tensor = torch.as_tensor(values)
     return chosen.index_select(0, places.to(chosen.device)).to(places.device)
+
+
+def words(numbers: Tensor) -> Tensor:
+    """As words of 32 bits."""
+    return aligned(numbers.to(torch.int32))
+
+
+def on_host(values: Any) -> Tensor:
+    """In one piece in the host's memory."""
+    return torch.as_tensor(values).detach().cpu().contiguous()
+
+
+def settle(whole: Graph) -> None:
+    """Waits for torch's work where the graph lies: halfgnn has a stream of its own."""
+    _settle(whole.device)
+
+
+def output(rows: int, columns: int, number: int, whole: Graph) -> tuple[Tensor, tuple[int, int, int, int]]:
+    """A matrix of a format where the graph lies, and how the extension module takes it."""
+    dtype, lanes = next((dtype, lanes) for dtype, (of, lanes) in FORMATS.items() if of == number)
+    stride = -(-columns // lanes) * lanes
+    padded = aligned(torch.empty((rows, stride), dtype=dtype, device=whole.device))
+    return padded[:, :columns], (address(padded), rows, columns, stride)
 
 
 def first(count: int, whole: Graph) -> Tensor:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from . import _core
+from ._features import Features, rows_of
 from ._fields import FEATURES, TARGETS, given, graph_of
 from .graph import Graph, is_tensor
 
@@ -68,7 +70,9 @@ class Loader:
             loss = cross_entropy(x[batch.learn], batch.y)
 
     Args:
-        data: a PyG ``Data``, a DGL graph, a mapping, with ``x`` and ``y`` or without; or whatever :meth:`Graph.of` takes.
+        data: a PyG ``Data``, a DGL graph, a mapping, with ``x`` and ``y`` or without; or whatever :meth:`Graph.of` takes. ``x`` may be
+            a path instead of an array: of a folder of parts, which ``halfgnn dataset partition`` writes, with the graph's vertices
+            in their order, or of a ``.npy``.
         sampler: ``neighbor:15,10,5``, of each vertex so many neighbours in each layer, that of the batch's own vertices first, -1 for
             all; ``neighbor-replace:15,10,5``, with replacement; ``saint-node:6000``, ``saint-edge:4000``, ``saint-rw:2000,4`` and
             ``saint-mrw:1000,8000``, GraphSAINT's subgraphs; ``cluster:1500``, clusters by Louvain's method.
@@ -79,11 +83,19 @@ class Loader:
         coverage: how many times the graph's vertices are drawn first to count how often each is, for GraphSAINT's norms; by default 50.
         seed: of orders and draws.
         device: where to draw and put batches, if not where the graph lies.
+        features: where all rows of ``x`` are, of which a batch takes its own. ``"device"``: in a copy where the graph lies, if they are
+            not there. ``"host"``: in the host's memory, of a card's graph in a copy that is locked there, from where the card reads
+            rows over the bus. ``"disk"``: in a file, of a path or a ``numpy.memmap`` of float16 or float32; in memory are 4 bytes
+            a vertex, rows are read in the order of the file by several threads, and in a loop over the loader those of the next
+            batch are read while this one is computed on. By default where they lie: a path's on disk, an array's in it. A batch's
+            ``x`` has the elements that the rows are kept in.
 
     Raises:
-        ValueError: a sampler that there is not, an option that it has no use for, or a graph with weights where edges are drawn
-            without their numbers.
+        ValueError: a sampler that there is not, an option that it has no use for, a graph with weights where edges are drawn
+            without their numbers, or an ``x`` that is not a row for each vertex, or cannot be where ``features`` says.
         IndexError: ``input_nodes`` names no vertex.
+        OSError: there is no file of ``x``.
+        RuntimeError: of a batch, that the file of ``x`` is not as long as it was, or another.
     """
 
     def __init__(
@@ -98,15 +110,18 @@ class Loader:
         coverage: int | None = None,
         seed: int = 0,
         device: Any = None,
+        features: Features | None = None,
     ) -> None:
         check_counts(batch_size=batch_size, coverage=coverage)
-        self._x, self._y = given(data, *FEATURES), given(data, *TARGETS)
-        graph = graph_of(data, None if self._x is None else len(self._x))
+        x, self._y = given(data, *FEATURES), given(data, *TARGETS)
+        is_path = isinstance(x, (str, os.PathLike))
+        graph = graph_of(data, None if x is None or is_path else len(x))
         if device is not None:
             graph = graph.to(device)
         vertices = graph.num_nodes
         self._graph = graph
-        for name, values in (("x", self._x), ("y", self._y)):
+        self._rows = rows_of(x, features, graph)
+        for name, values in (("x", self._rows), ("y", self._y)):
             if values is not None and len(values) != vertices:
                 raise ValueError(f"{name}: {len(values)} rows, and the graph has {vertices} vertices")
         self._kind = graph._kind()
@@ -148,8 +163,17 @@ class Loader:
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of an epoch, which are counted from 0 on."""
+        if self._rows is None or not self._rows.are_read:
+            for at in range(len(self)):
+                yield self.batch(number, at)
+            return
+        drawn = self._draw(number, 0)
         for at in range(len(self)):
-            yield self.batch(number, at)
+            batch = self._made(*drawn)
+            if at + 1 < len(self):
+                drawn = self._draw(number, at + 1)
+                self._rows.read_ahead(drawn[1])
+            yield batch
 
     def batch(self, epoch: int, number: int) -> Batch:
         """One batch, both counted from 0 on.
@@ -157,9 +181,16 @@ class Loader:
         Raises:
             IndexError: an epoch has fewer.
         """
+        return self._made(*self._draw(epoch, number))
+
+    def _draw(self, epoch: int, number: int) -> tuple[list[_core.Adjacency], Any]:
+        """The graphs of a batch, and the vertices that it begins with."""
         made, ids = self._sampler.sample(epoch, number)
+        return made, self._kind.copied(ids, self._graph)
+
+    def _made(self, made: list[_core.Adjacency], n_id: Any) -> Batch:
+        """The batch of what was drawn."""
         whole, kind = self._graph, self._kind
-        n_id = kind.copied(ids, whole)
         graphs, e_id = [], None
         for adjacency in made:
             graph, edges = kind.sampled(adjacency, whole)
@@ -181,7 +212,7 @@ class Loader:
         return Batch(
             graphs,
             n_id,
-            kind.rows(self._x, n_id),
+            None if self._rows is None else self._rows.take(n_id),
             learn,
             kind.rows(self._y, learnt),
             e_id,

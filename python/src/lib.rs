@@ -9,6 +9,7 @@ mod errors;
 mod memory;
 mod operators;
 mod place;
+mod rows;
 mod sample;
 mod threads;
 mod train;
@@ -31,6 +32,8 @@ mod _core {
     };
     #[pymodule_export]
     use super::place::{emulate, kernels_in, load, survey};
+    #[pymodule_export]
+    use super::rows::{Rows, Stored};
     #[pymodule_export]
     use super::sample::{Sampler, Vertices};
     #[pymodule_export]

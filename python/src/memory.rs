@@ -36,6 +36,15 @@ impl RawMatrix {
     pub fn numbers(&self) -> [usize; 3] {
         [self.1, self.2, self.3]
     }
+
+    /// The elements, on the host.
+    ///
+    /// # Safety
+    /// As of [`Lend`], for as long as the result is used.
+    pub unsafe fn read<'a, E>(self) -> &'a [E] {
+        // SAFETY: what this method asks of its caller.
+        unsafe { slice(self.0, self.1 * self.3) }
+    }
 }
 
 /// An adjacency, whose arrays lie one after the other: `(address, rows, edges, rows without edges, columns, longest row)`.

@@ -6,7 +6,7 @@ use crate::input::{Random, matrix, words};
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::graph::{Csr, Graph};
 use halfgnn::nn::{GraphFactors, Norm, Propagation};
-use halfgnn::ops::{self, Draw, EdgeWeights, Places, Spmm};
+use halfgnn::ops::{self, DRAWS, Draw, EdgeWeights, Places, Spmm};
 use halfgnn::sample::{Coverage, SubgraphSampler, Subgraphs};
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::rng;
@@ -267,16 +267,82 @@ pub fn subgraphs_are_induced<B: Backend>(backend: &B, _: Scale) {
             coo(subgraph.block.backward(backend).expect("a transpose")),
             turned
         );
-        let mut counts = words(backend, &vec![7; csr.edges()]);
-        ops::tally(backend, &mut counts, &subgraph.edges).expect("legal");
-        let taken: BTreeSet<u32> = ids.into_iter().collect();
-        let counted = (0..csr.edges() as u32).map(|edge| 7 + u32::from(taken.contains(&edge)));
-        assert_eq!(read(backend, &counts), counted.collect::<Vec<_>>());
     }
-    // One past the counts is passed over.
-    let mut counts = words(backend, &[0; 3]);
-    ops::tally(backend, &mut counts, &words(backend, &[5, 2, 3])).expect("legal");
-    assert_eq!(read(backend, &counts), [0, 0, 1]);
+}
+
+/// In how many draws vertices and edges are, in the order of draws and all at once, is what the host counts; of draws that are left out
+/// nothing is, and counts are added to.
+pub fn draws_are_counted_together<B: Backend>(backend: &B, _: Scale) {
+    let csr = graph();
+    let graph = Adjacency::new(backend, &csr).expect("room");
+    let of_draw = |draw: u32| -> Vec<u32> {
+        let walk = (0..20 * draw).map(|at| (at * at * 31 + draw * 7) % 400);
+        // The hub, one twice, and what is no vertex.
+        walk.chain([10, draw, draw, 400, u32::MAX]).collect()
+    };
+    let mut members = words(backend, &[0; 400]);
+    let mut sizes = words(backend, &[5; DRAWS as usize]);
+    let used = [0, 1, 3, 8, 17, 31];
+    for draw in used {
+        let vertices = words(backend, &of_draw(draw));
+        ops::mark_draw(backend, &mut members, &vertices, draw).expect("legal");
+    }
+    ops::size_draws(backend, &members, &mut sizes).expect("legal");
+    let sets: Vec<(u32, BTreeSet<u32>)> = used
+        .map(|draw| {
+            let vertices = of_draw(draw).into_iter().filter(|&vertex| vertex < 400);
+            (draw, vertices.collect())
+        })
+        .to_vec();
+    let mut expected = vec![5; DRAWS as usize];
+    for (draw, set) in &sets {
+        expected[*draw as usize] += set.len() as u32;
+    }
+    assert_eq!(read(backend, &sizes), expected);
+
+    let mut of_vertices = words(backend, &[3; 400]);
+    let mut of_edges = words(backend, &vec![7; csr.edges()]);
+    let (mut vertices, mut edges) = (vec![3; 400], vec![7; csr.edges()]);
+    for draws in [!0, 1 << 8 | 1 << 31, 1 << 30, 0] {
+        let of = (&members, draws);
+        ops::tally_draws(backend, &graph, of, &mut of_vertices, &mut of_edges).expect("legal");
+        for (_, set) in sets.iter().filter(|(draw, _)| draws >> draw & 1 != 0) {
+            for &vertex in set {
+                vertices[vertex as usize] += 1;
+                let row = csr.row_range(vertex as usize);
+                for (edge, column) in row.clone().zip(&csr.cols()[row]) {
+                    edges[edge] += u32::from(set.contains(column));
+                }
+            }
+        }
+        assert_eq!(read(backend, &of_vertices), vertices);
+        assert_eq!(read(backend, &of_edges), edges);
+    }
+
+    // More words than a warp sizes, and none.
+    for count in [0, 1, 1023, 2081] {
+        let bits: Vec<u32> = (0..count)
+            .map(|at: u32| at.wrapping_mul(0x9e37_79b9))
+            .collect();
+        let mut sizes = words(backend, &[0; DRAWS as usize]);
+        ops::size_draws(backend, &words(backend, &bits), &mut sizes).expect("legal");
+        let size = |draw| bits.iter().map(|draws| draws >> draw & 1).sum();
+        assert_eq!(
+            read(backend, &sizes),
+            (0..DRAWS).map(size).collect::<Vec<u32>>()
+        );
+    }
+    let none = words(backend, &[]);
+    let refused = ops::mark_draw(backend, &mut members, &none, DRAWS);
+    let refused = refused.expect_err("a bit too many").to_string();
+    assert!(refused.contains("draw 32 of 32"), "{refused}");
+    let mut few = words(backend, &[0; 31]);
+    assert!(ops::size_draws(backend, &members, &mut few).is_err());
+    assert!(
+        ops::tally_draws(backend, &graph, (&none, 1), &mut of_vertices, &mut of_edges).is_err()
+    );
+    let refused = ops::tally_draws(backend, &graph, (&members, 1), &mut of_vertices, &mut few);
+    assert!(refused.is_err());
 }
 
 /// Over the subgraphs that were counted, what a vertex sums up in those that it is in is in the mean what it sums up in the graph,
@@ -321,11 +387,22 @@ pub fn sums_are_the_graphs_in_the_mean<B: Backend>(backend: &B, _: Scale) {
         let factors = factors.expect("room");
         let mut sums = vec![0.0_f64; 400 * columns];
         let (mut weighed, of_vertices) = (0.0, coverage.vertex_weights());
+        let mut counted = Coverage {
+            subgraphs: 0,
+            vertices: vec![0; 400],
+            edges: vec![0; graph.edges()],
+        };
         for number in 0..coverage.subgraphs {
             let subgraph = sampler
                 .draw(backend, seed, u32::MAX - number)
                 .expect("a draw");
             let vertices = read(backend, &subgraph.vertices);
+            let before: u32 = counted.vertices.iter().sum();
+            assert!(before < times * 400, "{how:?}: more draws than are wanted");
+            counted.subgraphs += 1;
+            (vertices.iter()).for_each(|&vertex| counted.vertices[vertex as usize] += 1);
+            let edges = read(backend, &subgraph.edges);
+            (edges.iter()).for_each(|&edge| counted.edges[edge as usize] += 1);
             let mut rows = Matrix::zeros(backend, vertices.len(), columns, MemoryKind::Features)
                 .expect("room");
             ops::take_rows(backend, &x, &subgraph.vertices, &mut rows).expect("legal");
@@ -339,6 +416,7 @@ pub fn sums_are_the_graphs_in_the_mean<B: Backend>(backend: &B, _: Scale) {
                 weighed += f64::from(of_vertices[vertex as usize]);
             }
         }
+        assert_eq!(coverage, counted, "{how:?}");
         let whole = Propagation::weighted::<f32>(backend, &graph, &weights, norm).expect("room");
         let whole = aggregate(backend, &whole, &x);
         let seen = |vertex: usize| all_edges_are_drawn(&graph, &coverage, vertex);

@@ -330,6 +330,14 @@ pub enum DataProblem {
         /// What is wrong with it.
         reason: String,
     },
+    /// A file from which rows are read whenever they are wanted is not, or no more, what it should be.
+    #[error("{field}: {reason}; leave the file alone while its rows are read, and open it again")]
+    Changed {
+        /// What of the file.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A dataset that cannot be dealt out in this way.
     #[error("cannot be dealt out: {reason}")]
     NotDealt {
@@ -436,6 +444,13 @@ impl DataProblem {
     pub(crate) fn part(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Part {
             field: field.into(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn changed(field: &'static str, reason: impl Into<String>) -> Self {
+        Self::Changed {
+            field,
             reason: reason.into(),
         }
     }

@@ -315,10 +315,13 @@ impl Features {
     /// The largest magnitude of each column, and 1 of a column of zeros: what the columns may be divided by.
     ///
     /// # Errors
-    /// [`DataProblem::TooLarge`] where there is not enough memory for that.
+    /// [`DataProblem::TooLarge`] where there is not enough memory for that, [`DataProblem::NotInMemory`] where they stay in a file that
+    /// does not tell.
     pub fn column_magnitudes(&self) -> Result<Vec<f32>, DataProblem> {
         if let Self::Stored(stored) = self {
-            return Ok(stored.magnitudes.clone());
+            let what = "the largest of each column";
+            let magnitudes = stored.magnitudes.clone();
+            return magnitudes.ok_or(DataProblem::NotInMemory { what });
         }
         let len = self.feature_len();
         let mut most = Vec::new();
@@ -367,7 +370,7 @@ impl Features {
             Self::Bits(_) => {}
             Self::Stored(stored) => {
                 let stored = Arc::make_mut(stored);
-                let columns = stored.magnitudes.iter_mut().zip(divisors);
+                let columns = stored.magnitudes.iter_mut().flatten().zip(divisors);
                 columns.for_each(|(most, divisor)| *most /= divisor);
                 stored.divisors.push(divisors.to_vec());
             }

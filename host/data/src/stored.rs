@@ -5,11 +5,15 @@
 )]
 
 use super::error::{DataError, DataProblem};
+#[cfg(feature = "parts")]
+use super::parts::FeaturePrecision;
 use half::f16;
 use halfgnn_graph::reorder::Permutation;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
+#[cfg(feature = "parts")]
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -26,9 +30,9 @@ const GAP_BYTES: u64 = 4096;
 /// As much is read in one go at most, but for a single row.
 const RUN_BYTES: u64 = 1 << 18;
 
-/// A row of features for each vertex, in the files of a folder of parts: see
-/// [`OpenOptions::stored_features`](crate::OpenOptions::stored_features). Nothing is kept in memory but where each row lies, 4 bytes a
-/// vertex.
+/// A row of features for each vertex, in the files of a folder of parts (see
+/// [`OpenOptions::stored_features`](crate::OpenOptions::stored_features)) or in a file that has nothing else
+/// ([`StoredFeatures::of_file`]). Nothing is kept in memory but where each row lies, 4 bytes a vertex.
 ///
 /// Rows are read by their positions, not through a map of the file, so that a file that shrinks is an error and no signal. A file is
 /// opened for each reading, and must be as long as it was and begin as it did.
@@ -39,8 +43,8 @@ pub struct StoredFeatures {
     pub(crate) len: usize,
     /// Of each vertex, the number of its row where the rows of all files lie one behind the other.
     pub(crate) slots: Vec<u32>,
-    /// The largest magnitude of each column, 1 of a column of zeros.
-    pub(crate) magnitudes: Vec<f32>,
+    /// The largest magnitude of each column, 1 of a column of zeros; none where nobody has read all rows.
+    pub(crate) magnitudes: Option<Vec<f32>>,
     /// What columns are divided by, one after the other.
     pub(crate) divisors: Vec<Vec<f32>>,
 }
@@ -57,6 +61,16 @@ impl Kept {
         match self {
             Self::Half => 2,
             Self::Float => 4,
+        }
+    }
+}
+
+#[cfg(feature = "parts")]
+impl From<FeaturePrecision> for Kept {
+    fn from(precision: FeaturePrecision) -> Self {
+        match precision {
+            FeaturePrecision::Half => Self::Half,
+            FeaturePrecision::Float => Self::Float,
         }
     }
 }
@@ -82,18 +96,18 @@ impl StoredFile {
         let length = file.metadata().map_err(DataProblem::Io)?.len();
         if length != self.length {
             let reason = format!(
-                "it is {length} bytes, and was {} when the dataset was opened",
+                "it is {length} bytes, and was {} when it was opened",
                 self.length
             );
-            return Err(DataProblem::part("length", reason));
+            return Err(DataProblem::changed("length", reason));
         }
         let mut header = vec![0; self.header.len()];
         read_at(&file, &mut header, 0)?;
         match header == self.header {
             true => Ok(file),
-            false => Err(DataProblem::part(
+            false => Err(DataProblem::changed(
                 "identity",
-                "it is another file than when the dataset was opened",
+                "it is another file than when it was opened",
             )),
         }
     }
@@ -103,13 +117,88 @@ fn read_at(file: &File, bytes: &mut [u8], at: u64) -> Result<(), DataProblem> {
     file.read_exact_at(bytes, at)
         .map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => {
-                DataProblem::part("length", "it became shorter while it was read")
+                DataProblem::changed("length", "it became shorter while it was read")
             }
             _ => DataProblem::Io(error),
         })
 }
 
+/// Bytes before the rows of a file that are compared whenever it is opened, at most.
+#[cfg(feature = "parts")]
+const HEADER_BYTES: u64 = 1 << 12;
+
 impl StoredFeatures {
+    /// Rows that lie one behind the other in a file, of `columns` little-endian numbers each, from byte `start` on, as in an array of
+    /// NumPy's. What stands before them is compared whenever the file is opened, up to 4 KiB of it; the rows are taken as they are.
+    ///
+    /// # Errors
+    /// A [`DataError`] that names the file: where it cannot be read, or is too short; [`DataProblem::TooLarge`] of more than 2³² − 1
+    /// rows; and of rows without numbers.
+    #[cfg(feature = "parts")]
+    pub fn of_file(
+        path: &Path,
+        start: u64,
+        (vertices, columns): (usize, usize),
+        precision: FeaturePrecision,
+    ) -> Result<Self, DataError> {
+        let wrong = |problem| DataError::in_file(path, problem);
+        let kept = Kept::from(precision);
+        let too_large = || {
+            wrong(DataProblem::TooLarge {
+                what: "features",
+                rows: vertices as u64,
+                columns: columns as u64,
+            })
+        };
+        let rows = u32::try_from(vertices).map_err(|_| too_large())?;
+        let bytes = (columns as u64).checked_mul(kept.bytes() as u64);
+        let bytes = bytes.and_then(|row| row.checked_mul(rows.into()));
+        let end = bytes.and_then(|bytes| start.checked_add(bytes));
+        let end = end.ok_or_else(too_large)?;
+        if columns == 0 {
+            return Err(wrong(DataProblem::changed(
+                "columns",
+                "rows have no numbers",
+            )));
+        }
+        let header = || {
+            let file = File::open(path).map_err(DataProblem::Io)?;
+            let length = file.metadata().map_err(DataProblem::Io)?.len();
+            if length < end {
+                let reason = format!("it is {length} bytes, and its rows end at {end}");
+                return Err(DataProblem::changed("length", reason));
+            }
+            let mut header = vec![0; start.min(HEADER_BYTES) as usize];
+            read_at(&file, &mut header, 0)?;
+            Ok((header, length))
+        };
+        let (header, length) = header().map_err(wrong)?;
+        let file = StoredFile {
+            path: path.to_owned(),
+            header,
+            length,
+            start,
+            first: 0,
+        };
+        Ok(Self {
+            files: Arc::new([file]),
+            kept,
+            len: columns,
+            slots: (0..rows).collect(),
+            magnitudes: None,
+            divisors: Vec::new(),
+        })
+    }
+
+    /// What numbers are kept in.
+    #[cfg(feature = "parts")]
+    pub fn precision(&self) -> FeaturePrecision {
+        match self.kept {
+            Kept::Half => FeaturePrecision::Half,
+            Kept::Float => FeaturePrecision::Float,
+        }
+    }
+
     /// The number of features of a vertex.
     pub fn feature_len(&self) -> usize {
         self.len
@@ -261,4 +350,79 @@ struct Room {
     bytes: Vec<u8>,
     /// A row.
     values: Vec<f32>,
+}
+
+#[cfg(all(test, feature = "parts"))]
+mod tests {
+    use super::*;
+    use crate::Features;
+    use std::io::Write;
+
+    /// Seven bytes, and four rows of three numbers, row-major from 0 on.
+    fn written(number: impl Fn(f32) -> Vec<u8>) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"numbers").unwrap();
+        for value in 0..12 {
+            file.write_all(&number(value as f32)).unwrap();
+        }
+        file
+    }
+
+    fn read(rows: &StoredFeatures, vertex: u32) -> Result<Vec<f32>, DataError> {
+        let mut row = vec![f32::NAN; rows.feature_len()];
+        let put = |values: &[f32], to: &mut [f32]| to.copy_from_slice(values);
+        rows.read_rows(vec![(vertex, &mut row)], put)?;
+        Ok(row)
+    }
+
+    #[test]
+    fn rows_of_a_file_are_read_from_a_byte_on() {
+        let half = written(|value| f16::from_f32(value).to_le_bytes().to_vec());
+        let float = written(|value| value.to_le_bytes().to_vec());
+        for (file, precision) in [
+            (half, FeaturePrecision::Half),
+            (float, FeaturePrecision::Float),
+        ] {
+            let open = |start, shape| StoredFeatures::of_file(file.path(), start, shape, precision);
+            let rows = open(7, (4, 3)).unwrap();
+            assert_eq!((rows.vertices(), rows.feature_len()), (4, 3));
+            assert_eq!(rows.precision(), precision);
+            assert_eq!(read(&rows, 0).unwrap(), [0.0, 1.0, 2.0]);
+            assert_eq!(read(&rows, 3).unwrap(), [9.0, 10.0, 11.0]);
+            let told = |start, shape| {
+                let error = open(start, shape).unwrap_err().to_string();
+                let place = file.path().display().to_string();
+                error.strip_prefix(&place).expect("its name").to_owned()
+            };
+            let (has, wants) = (7 + 12 * precision.bytes(), 7 + 15 * precision.bytes());
+            assert_eq!(
+                told(7, (5, 3)),
+                format!(
+                    ": length: it is {has} bytes, and its rows end at {wants}; leave the file alone while its rows are read, and \
+                     open it again"
+                )
+            );
+            for told in [told(u64::MAX, (1, 1)), told(7, (1 << 32, 1))] {
+                assert!(told.starts_with(": features of "), "{told}");
+            }
+            assert!(told(7, (4, 0)).starts_with(": columns: rows have no numbers"));
+            let mut of_file = Features::Stored(Arc::new(rows));
+            let error = of_file.column_magnitudes().unwrap_err().to_string();
+            assert!(error.contains("the largest of each column"), "{error}");
+            of_file.divide_columns(&[1.0, 2.0, 4.0]);
+            let rows = of_file.as_stored().unwrap();
+            assert_eq!(read(rows, 3).unwrap(), [9.0, 5.0, 2.75]);
+
+            let mut bytes = std::fs::read(file.path()).unwrap();
+            bytes[6] ^= 1;
+            std::fs::write(file.path(), &bytes).unwrap();
+            let error = read(rows, 3).unwrap_err().to_string();
+            assert!(error.contains(": identity: it is another file"), "{error}");
+            bytes[6] ^= 1;
+            std::fs::write(file.path(), &bytes[..bytes.len() - 1]).unwrap();
+            let error = read(rows, 3).unwrap_err().to_string();
+            let expected = format!(": length: it is {} bytes, and was {has}", has - 1);
+            assert!(error.contains(&expected), "{error}");
+        }
+    }
 }

@@ -191,9 +191,9 @@ fn read<E: Element>(stored: &StoredFeatures, vertices: &[u32]) -> Result<Vec<E>,
     Ok(elements)
 }
 
-/// Rows that are read by a thread of their own while others are computed on.
+/// Rows on disk that are read by a thread of their own while others are computed on.
 #[derive(Debug)]
-pub(crate) struct ReadAhead<E> {
+pub struct ReadAhead<E> {
     vertices: Arc<[u32]>,
     reader: JoinHandle<Result<Vec<E>, Error>>,
 }
@@ -203,7 +203,7 @@ impl<E: Element> ReadAhead<E> {
     ///
     /// # Errors
     /// [`Error::Features`] where there is no thread for it.
-    pub(crate) fn begin(stored: &Arc<StoredFeatures>, vertices: Vec<u32>) -> Result<Self, Error> {
+    pub fn begin(stored: &Arc<StoredFeatures>, vertices: Vec<u32>) -> Result<Self, Error> {
         let vertices: Arc<[u32]> = vertices.into();
         let (stored, of_reader) = (stored.clone(), vertices.clone());
         let reader = thread::Builder::new()
@@ -221,7 +221,7 @@ impl<E: Element> ReadAhead<E> {
     ///
     /// # Errors
     /// Those of [`FeatureRows::take`].
-    pub(crate) fn finish<B: Backend>(
+    pub fn finish<B: Backend>(
         self,
         backend: &B,
         wanted: &Array<B, u32>,

@@ -4,8 +4,8 @@ use super::Loader;
 use crate::backend::{Adjacency, Backend, MemoryKind};
 use crate::distributed::Partition;
 use crate::error::Error;
-use crate::graph::Graph;
-use crate::ops::{self, Draw, InducedSubgraph, Places};
+use crate::graph::{Graph, parallel};
+use crate::ops::{self, DRAWS, Draw, InducedSubgraph, Places};
 use crate::tensor::Array;
 
 const NAME: &str = "SubgraphSampler";
@@ -83,10 +83,15 @@ impl Coverage {
     /// destination was drawn over how often it was itself. What was never drawn counts as drawn once.
     pub fn edge_factors(&self, graph: &Graph) -> Vec<f32> {
         let often = |count: u32| f64::from(count.max(1));
-        let edges = graph.rows().iter().zip(&self.edges);
-        edges
-            .map(|(&row, &count)| (often(self.vertices[row as usize]) / often(count)) as f32)
-            .collect()
+        let mut factors = vec![0.0; self.edges.len()];
+        let edges = (graph.rows(), self.edges.as_slice());
+        parallel::for_each(
+            (factors.as_mut_slice(), edges),
+            |_, (factor, (&row, &count))| {
+                *factor = (often(self.vertices[row as usize]) / often(count)) as f32;
+            },
+        );
+        factors
     }
 
     /// The weight of each vertex by which a loss of the subgraphs' vertices is that of all vertices, in the mean: subgraphs over
@@ -178,48 +183,48 @@ impl<B: Backend> SubgraphSampler<B> {
     /// Those of the device, and [`Error::Unsupported`] for a frontier that is larger than its walk or than 32,768 vertices, or for
     /// sources of edges where there is none.
     pub fn draw(&mut self, backend: &B, seed: u64, step: u32) -> Result<InducedSubgraph<B>, Error> {
+        let mut vertices = self.room(backend)?;
+        self.choose(backend, (seed, step), &mut vertices)?;
+        self.induced(backend, &vertices)
+    }
+
+    /// Room for the vertices of a draw, as often as it comes to them.
+    fn room(&self, backend: &B) -> Result<Array<B, u32>, Error> {
+        let room = match self.how {
+            Subgraphs::Nodes(count) => count as usize,
+            Subgraphs::Edges(count) => 2 * count as usize,
+            Subgraphs::Walks { roots, length } => roots as usize * (length as usize + 1),
+            Subgraphs::Frontier { budget, .. } => budget as usize,
+            Subgraphs::Clusters(_) => self.clusters.iter().map(Vec::len).sum(),
+        };
+        Array::uninit(backend, room, MemoryKind::Workspace)
+    }
+
+    /// Has the vertices of draw `step` of `seed` in such room.
+    fn choose(
+        &self,
+        backend: &B,
+        (seed, step): (u64, u32),
+        vertices: &mut Array<B, u32>,
+    ) -> Result<(), Error> {
         let draw = Draw {
             seed,
             step,
             layer: 0,
         };
-        let walks = |count: u32, length: u32| {
-            let room = count as usize * (length as usize + 1);
-            Array::uninit(backend, room, MemoryKind::Workspace)
-        };
         let roots = Some(&self.roots);
         let graph = self.walked.as_ref().unwrap_or(&self.graph);
-        let vertices = match self.how {
-            Subgraphs::Nodes(count) => {
-                let mut vertices = walks(count, 0)?;
-                ops::random_walks(backend, graph, None, (0, draw), &mut vertices)?;
-                vertices
+        match self.how {
+            Subgraphs::Nodes(_) => ops::random_walks(backend, graph, None, (0, draw), vertices),
+            Subgraphs::Edges(_) => ops::random_walks(backend, graph, roots, (1, draw), vertices),
+            Subgraphs::Walks { length, .. } => {
+                ops::random_walks(backend, graph, roots, (length, draw), vertices)
             }
-            Subgraphs::Edges(count) => {
-                let mut vertices = walks(count, 1)?;
-                ops::random_walks(backend, graph, roots, (1, draw), &mut vertices)?;
-                vertices
+            Subgraphs::Frontier { frontier, .. } => {
+                ops::frontier_walk(backend, graph, &self.roots, (frontier, draw), vertices)
             }
-            Subgraphs::Walks {
-                roots: count,
-                length,
-            } => {
-                let mut vertices = walks(count, length)?;
-                ops::random_walks(backend, graph, roots, (length, draw), &mut vertices)?;
-                vertices
-            }
-            Subgraphs::Frontier { frontier, budget } => {
-                let mut vertices = walks(budget, 0)?;
-                let how = (frontier, draw);
-                ops::frontier_walk(backend, graph, &self.roots, how, &mut vertices)?;
-                vertices
-            }
-            Subgraphs::Clusters(_) => {
-                let all: Vec<u32> = (0..self.clusters.len() as u32).collect();
-                return self.of_clusters(backend, &all);
-            }
-        };
-        self.induced(backend, &vertices)
+            Subgraphs::Clusters(_) => vertices.write(backend, &self.clusters.concat()),
+        }
     }
 
     /// The subgraph of these clusters.
@@ -257,20 +262,40 @@ impl<B: Backend> SubgraphSampler<B> {
     /// together (50 in PyG's `GraphSAINTSampler`). They are others than those of any batch of a run: they count down from the last
     /// step.
     ///
+    /// No subgraph is made for it: 32 draws are a word of bits a vertex, and one pass over the edges counts for all of them.
+    ///
     /// # Errors
     /// Those of [`SubgraphSampler::draw`].
     pub fn coverage(&mut self, backend: &B, seed: u64, times: u32) -> Result<Coverage, Error> {
-        let edges = self.graph.edges();
         let zeros = |len| Array::zeros(backend, len, MemoryKind::Workspace);
-        let (mut of_vertices, mut of_edges) = (zeros(self.vertices())?, zeros(edges)?);
+        let (mut of_vertices, mut of_edges) = (zeros(self.vertices())?, zeros(self.graph.edges())?);
+        let (mut members, mut sizes) = (zeros(self.vertices())?, zeros(DRAWS as usize)?);
+        let mut vertices = self.room(backend)?;
         let wanted = u64::from(times) * self.vertices() as u64;
         let (mut subgraphs, mut seen) = (0, 0);
         while seen < wanted || subgraphs == 0 {
-            let subgraph = self.draw(backend, seed, u32::MAX - subgraphs)?;
-            ops::tally(backend, &mut of_vertices, &subgraph.vertices)?;
-            ops::tally(backend, &mut of_edges, &subgraph.edges)?;
-            seen += subgraph.vertices.len() as u64;
-            subgraphs += 1;
+            members.clear(backend)?;
+            sizes.clear(backend)?;
+            for draw in 0..DRAWS {
+                self.choose(backend, (seed, u32::MAX - subgraphs - draw), &mut vertices)?;
+                ops::mark_draw(backend, &mut members, &vertices, draw)?;
+            }
+            ops::size_draws(backend, &members, &mut sizes)?;
+            let mut counted = 0;
+            for (draw, size) in sizes.to_vec(backend)?.into_iter().enumerate() {
+                if seen < wanted || subgraphs == 0 {
+                    seen += u64::from(size);
+                    subgraphs += 1;
+                    counted |= 1 << draw;
+                }
+            }
+            ops::tally_draws(
+                backend,
+                &self.graph,
+                (&members, counted),
+                &mut of_vertices,
+                &mut of_edges,
+            )?;
         }
         Ok(Coverage {
             subgraphs,

@@ -145,19 +145,43 @@ param_struct! {
     }
 }
 
+/// Draws that are counted together: a bit of a word each.
+pub const DRAWS: u32 = u32::BITS;
+
 param_struct! {
-    /// Parameters of `tally`: adds 1 to `counts[order[i]]`, for different numbers; one past the counts is passed over.
-    pub struct TallyParams {
-        /// Is added to.
-        pub counts: DevicePtr<u32>,
-        /// Which of them.
-        pub order: DevicePtr<u32>,
-        /// Number of `counts`.
-        pub count_len: u64,
-        /// Number of `order`.
-        pub order_len: u64,
+    /// Parameters of `mark_draw`, `size_draws` and `tally_draws`, which count in how many of [`DRAWS`] subgraphs vertices and edges are.
+    ///
+    /// A word of `members` has a bit for each draw. `mark_draw` sets those of `draws` for `vertices`; `size_draws` adds to each of
+    /// `sizes` in how many words its bit is; `tally_draws` adds to counts how many of `draws` a vertex is in, and an edge whose row and
+    /// column both are.
+    pub struct DrawsParams {
+        /// Where each row of the graph begins in `columns`, and the end.
+        pub offsets: DevicePtr<u64>,
+        /// The columns of the graph, all of which are rows.
+        pub columns: DevicePtr<u32>,
+        /// The draws that each vertex of the graph is in.
+        pub members: DevicePtr<u32>,
+        /// The vertices of a draw, in any order and any number of times. One that is no row is in none.
+        pub vertices: DevicePtr<u32>,
+        /// How many vertices each draw has, [`DRAWS`] of them.
+        pub sizes: DevicePtr<u32>,
+        /// Of each vertex of the graph, in how many draws it is.
+        pub vertex_counts: DevicePtr<u32>,
+        /// Of each edge of the graph, in how many it is.
+        pub edge_counts: DevicePtr<u32>,
+        /// Rows of the graph.
+        pub graph_rows: u64,
+        /// Number of `vertices`.
+        pub vertex_count: u64,
+        /// The bits of draws.
+        pub draws: u32,
+        /// Zero.
+        pub unused: u32,
     }
 }
+
+/// Words of members that a warp sizes.
+pub const SIZED_WORDS: u64 = 32 * WARP as u64;
 
 /// CTAs of which each thread has an item.
 pub const fn ctas(items: u64) -> u64 {
@@ -185,8 +209,12 @@ macro_rules! subgraph_entries {
                 count_within(WithinParams);
                 /// The edges that do.
                 take_within(WithinParams);
-                /// Counts of what was taken.
-                tally(TallyParams);
+                /// Which vertices a draw has.
+                mark_draw(DrawsParams);
+                /// How many each draw has.
+                size_draws(DrawsParams);
+                /// In how many draws vertices and edges are.
+                tally_draws(DrawsParams);
             }
         }
     };

@@ -2,17 +2,17 @@
 //!
 //! - [`walks`]: random walks, a thread each, and the walk of a frontier, a warp.
 //! - [`within`]: the edges of rows that end in known vertices, a warp a row.
-//! - [`tally`]: how often each was taken.
+//! - [`draws`]: in how many draws vertices and edges are, 32 draws at a time.
 
-mod tally;
+mod draws;
 mod walks;
 mod within;
 
-use halfgnn_contract::subgraph::{FrontierParams, TallyParams, WalkParams, WithinParams};
+use halfgnn_contract::subgraph::{DrawsParams, FrontierParams, WalkParams, WithinParams};
 
 /// The functions that the entries are, by name.
 mod family {
-    pub use super::tally::tally;
+    pub use super::draws::{mark_draw, size_draws, tally_draws};
     pub use super::walks::{frontier_walk, random_walks};
     pub use super::within::{count_within, take_within};
 }

@@ -34,7 +34,8 @@ Examples:
 
 Three times are told of the same batches: drawing the blocks and making them (sample), taking the rows of features in half from the
 device (features), and a training step of a GraphSAGE on them (step). Of neighbours, on a card, two more: drawing the blocks into the same
-memory each time, recorded (replay), and all of a batch as train does it then (batch). Seeds are all vertices, shuffled.";
+memory each time, recorded (replay), and all of a batch as train does it then (batch). Of GraphSAINT's subgraphs one more: counting for
+their norms how often each vertex and edge is drawn, once a run (count). Seeds are all vertices, shuffled.";
 
 /// Classes of the step: of ogbn-products.
 const CLASSES: usize = 47;
@@ -80,7 +81,7 @@ struct Row<'a> {
     edges: usize,
     sampler: String,
     batch: u32,
-    /// `sample`, `features` or `step`; `replay` or `batch`.
+    /// `sample`, `features` or `step`; `replay` or `batch`; `count`.
     part: &'static str,
     #[serde(flatten)]
     times: Times,
@@ -158,6 +159,7 @@ impl Task for Bench<'_> {
         let (width, vertices) = (args.features as usize, self.graph.vertices());
         let all: Vec<u32> = (0..vertices as u32).collect();
         let mut neighbors = None;
+        let mut counted = Vec::new();
         let mut draw: Box<Drawing<'_, B>> = match args.sampler.subgraphs() {
             None => {
                 let sampler = args.sampler.sampler(backend, self.graph, false)?;
@@ -171,6 +173,13 @@ impl Task for Bench<'_> {
             }
             Some(how) => {
                 let mut sampler = SubgraphSampler::new(backend, self.graph, &all, how)?;
+                let coverage = Sampling::of(args.sampler.clone(), None, None).coverage;
+                // Once with little to count, for memory and kernels.
+                sampler.coverage(backend, 0, 1)?;
+                timed(backend, &mut counted, || {
+                    let coverage = sampler.coverage(backend, 0, coverage)?;
+                    Ok((coverage.edge_factors(self.graph), coverage.vertex_weights()))
+                })?;
                 Box::new(move |_, step| {
                     let subgraph = sampler.draw(backend, 0, step)?;
                     Ok(Batch {
@@ -244,6 +253,7 @@ impl Task for Bench<'_> {
             .into_iter()
             .zip(seen.ms)
             .collect();
+        parts.push(("count", counted));
         if let Some(sampler) = neighbors {
             let seeds = epoch.iter().cycle().take(timed);
             let replayed = replayed(backend, &*sampler, &seen.room, seeds)?;
@@ -395,10 +405,11 @@ impl Bench<'_> {
         };
         if !self.json.is_stdout() {
             Page::new(false).line(&format!(
-                "{:<16} {:<18} {part:<9} {:>9.3} ms a batch ({:.3} to {:.3})  {:>9.0} a second; {} edges of {} vertices",
+                "{:<16} {:<18} {part:<9} {:>9.3} ms a {} ({:.3} to {:.3})  {:>9.0} a second; {} edges of {} vertices",
                 row.graph,
                 row.sampler,
                 times.ms,
+                if part == "count" { "run" } else { "batch" },
                 times.ms_fastest,
                 times.ms_slowest,
                 row.batches_per_s,

@@ -8,7 +8,7 @@ use super::{LAYOUT, MANIFEST, VERTICES, part_file};
 use crate::error::{DataError, DataProblem};
 use crate::input::Progress;
 use crate::open::{OpenOptions, Parts};
-use crate::stored::{Kept, StoredFeatures, StoredFile};
+use crate::stored::{StoredFeatures, StoredFile};
 use crate::{Dataset, EdgeFeatures, Features, Format, Origin, Outline, Preparation, VertexIds};
 use half::f16;
 use halfgnn_graph::Graph;
@@ -384,13 +384,10 @@ impl Parted {
             }
             Some(left) => Features::Stored(Arc::new(StoredFeatures {
                 files: left.files.into(),
-                kept: match self.feature_precision() {
-                    FeaturePrecision::Half => Kept::Half,
-                    FeaturePrecision::Float => Kept::Float,
-                },
+                kept: self.feature_precision().into(),
                 len,
                 slots: left.slots,
-                magnitudes: self.manifest.column_magnitudes.clone(),
+                magnitudes: Some(self.manifest.column_magnitudes.clone()),
                 divisors: Vec::new(),
             })),
         };

@@ -680,7 +680,7 @@ fn a_file_that_changes_while_features_are_read_is_an_error() {
     std::fs::write(&part, &bytes[..bytes.len() - 1]).unwrap();
     let (now, before) = (bytes.len() - 1, bytes.len());
     let expected = format!(
-        ": length: it is {now} bytes, and was {before} when the dataset was opened; partition the dataset again, or fetch the file again"
+        ": length: it is {now} bytes, and was {before} when it was opened; leave the file alone while its rows are read, and open it again"
     );
     assert_eq!(told(), expected);
     let mut other = bytes.clone();

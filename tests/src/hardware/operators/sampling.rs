@@ -6,7 +6,7 @@ use super::{OperatorCase, Results};
 use crate::input::{KIND, matrix, words};
 use half::f16;
 use halfgnn::backend::{Adjacency, Backend};
-use halfgnn::ops::{self, DegreePower, Draw, Fanout, Places};
+use halfgnn::ops::{self, DRAWS, DegreePower, Draw, Fanout, Places};
 use halfgnn::sample::{NeighborSampler, Sampler};
 use halfgnn::tensor::{Array, Matrix};
 
@@ -78,7 +78,15 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
             .induced(backend, &a, &walks)
             .expect("room for a subgraph");
         let mut counts = words(backend, &vec![3; a.edges()]);
-        ops::tally(backend, &mut counts, &subgraph.edges).expect("legal counts");
+        // Of another draw nothing is counted.
+        let mut members = words(backend, &vec![0; vertices]);
+        let mut sizes = words(backend, &[0; DRAWS as usize]);
+        let mut of_vertices = words(backend, &vec![0; vertices]);
+        ops::mark_draw(backend, &mut members, &walks, 7).expect("a legal draw");
+        ops::mark_draw(backend, &mut members, &others, 9).expect("a legal draw");
+        ops::size_draws(backend, &members, &mut sizes).expect("legal sizes");
+        let draws = (&members, 1 << 7);
+        ops::tally_draws(backend, &a, draws, &mut of_vertices, &mut counts).expect("legal counts");
         let values = operands.mixed::<f16>(a.edges()).into_iter();
         let values: Vec<f16> = values.map(f16::from_f32).collect();
         let values = Array::from_slice(backend, &values, KIND).expect("room for values");

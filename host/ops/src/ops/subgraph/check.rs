@@ -4,7 +4,7 @@ use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::ops::{Draw, Operator, Places};
 use crate::tensor::Array;
-use halfgnn_contract::subgraph::MOST_FRONTIER;
+use halfgnn_contract::subgraph::{DRAWS, MOST_FRONTIER};
 
 fn refuse(operator: &'static str, reason: String) -> Result<(), Error> {
     Err(Error::Unsupported { operator, reason })
@@ -189,19 +189,72 @@ impl<B: Storage> Operator for TakeEdgesOperands<'_, B> {
     }
 }
 
-/// Operands of [`tally`](super::tally).
+/// Operands of [`mark_draw`](super::mark_draw).
 #[derive(Debug)]
-pub struct TallyOperands<'a, B: Storage> {
-    /// Are added to.
-    pub counts: &'a mut Array<B, u32>,
-    /// Which of them, each once.
-    pub order: &'a Array<B, u32>,
+pub struct MarkDrawOperands<'a, B: Storage> {
+    /// The draws that each vertex is in, a bit each.
+    pub members: &'a mut Array<B, u32>,
+    /// Those of the draw.
+    pub vertices: &'a Array<B, u32>,
+    /// Its bit.
+    pub draw: u32,
 }
 
-impl<B: Storage> Operator for TallyOperands<'_, B> {
-    const NAME: &'static str = "tally";
+impl<B: Storage> Operator for MarkDrawOperands<'_, B> {
+    const NAME: &'static str = "mark_draw";
 
     fn check(&self) -> Result<(), Error> {
-        Ok(())
+        match self.draw < DRAWS {
+            true => Ok(()),
+            false => refuse(
+                Self::NAME,
+                format!("draw {} of {DRAWS} that a word has bits for", self.draw),
+            ),
+        }
+    }
+}
+
+/// Operands of [`size_draws`](super::size_draws).
+#[derive(Debug)]
+pub struct SizeDrawsOperands<'a, B: Storage> {
+    /// The draws that each vertex is in, a bit each.
+    pub members: &'a Array<B, u32>,
+    /// Are added to, one for each draw.
+    pub sizes: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for SizeDrawsOperands<'_, B> {
+    const NAME: &'static str = "size_draws";
+
+    fn check(&self) -> Result<(), Error> {
+        Error::expect(Self::NAME, "sizes", DRAWS as usize, self.sizes.len())
+    }
+}
+
+/// Operands of [`tally_draws`](super::tally_draws).
+#[derive(Debug)]
+pub struct TallyDrawsOperands<'a, B: Storage> {
+    /// Whose edges they are.
+    pub graph: &'a Adjacency<B>,
+    /// The draws that each vertex is in, a bit each.
+    pub members: &'a Array<B, u32>,
+    /// The bits of those that are counted.
+    pub draws: u32,
+    /// Are added to, one for each vertex.
+    pub vertex_counts: &'a mut Array<B, u32>,
+    /// Are added to, one for each edge.
+    pub edge_counts: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for TallyDrawsOperands<'_, B> {
+    const NAME: &'static str = "tally_draws";
+
+    fn check(&self) -> Result<(), Error> {
+        let (vertices, edges) = (self.graph.rows(), self.graph.edges());
+        expect_square(Self::NAME, self.graph)?;
+        Error::expect(Self::NAME, "members", vertices, self.members.len())?;
+        let counts = self.vertex_counts.len();
+        Error::expect(Self::NAME, "counts of vertices", vertices, counts)?;
+        Error::expect(Self::NAME, "counts of edges", edges, self.edge_counts.len())
     }
 }

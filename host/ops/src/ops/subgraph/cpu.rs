@@ -1,8 +1,8 @@
 //! Walks, and the edges between vertices.
 
 use super::{
-    FrontierWalkOperands, RandomWalkOperands, STREAM, SubgraphOperators, TakeEdgesOperands,
-    TallyOperands, WithinOperands,
+    FrontierWalkOperands, MarkDrawOperands, RandomWalkOperands, STREAM, SizeDrawsOperands,
+    SubgraphOperators, TakeEdgesOperands, TallyDrawsOperands, WithinOperands,
 };
 use crate::backend::cpu::Cpu;
 use crate::error::Error;
@@ -154,14 +154,53 @@ impl SubgraphOperators for Cpu {
         Ok(())
     }
 
-    fn tally(&self, operands: Checked<TallyOperands<'_, Self>>) -> Result<(), Error> {
-        let TallyOperands { counts, order } = operands.into_inner();
-        let counts = counts.buffer.get_mut();
-        for &number in order.buffer.read().iter() {
-            if let Some(count) = counts.get_mut(number as usize) {
-                *count += 1;
+    fn mark_draw(&self, operands: Checked<MarkDrawOperands<'_, Self>>) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let members = of.members.buffer.get_mut();
+        for &vertex in of.vertices.buffer.read().iter() {
+            if let Some(draws) = members.get_mut(vertex as usize) {
+                *draws |= 1 << of.draw;
             }
         }
+        Ok(())
+    }
+
+    fn size_draws(&self, operands: Checked<SizeDrawsOperands<'_, Self>>) -> Result<(), Error> {
+        let SizeDrawsOperands { members, sizes } = operands.into_inner();
+        let sizes = sizes.buffer.get_mut();
+        for &draws in members.buffer.read().iter() {
+            let mut left = draws;
+            while left != 0 {
+                sizes[left.trailing_zeros() as usize] += 1;
+                left &= left - 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn tally_draws(&self, operands: Checked<TallyDrawsOperands<'_, Self>>) -> Result<(), Error> {
+        /// Edges that a thread counts at a time.
+        const EDGES: usize = 1 << 14;
+        let of = operands.into_inner();
+        let offsets = of.graph.row_offsets().buffer.read();
+        let columns = of.graph.column_ids.buffer.read();
+        let members = of.members.buffer.read();
+        let vertices = (of.vertex_counts.buffer.get_mut(), &*members);
+        parallel::for_each(vertices, |_, (count, &draws)| {
+            *count += (draws & of.draws).count_ones();
+        });
+        let edge_counts = of.edge_counts.buffer.get_mut();
+        parallel::for_each(parallel::chunks_mut(edge_counts, EDGES), |chunk, counts| {
+            let first = chunk * EDGES;
+            let mut row = offsets.partition_point(|&offset| offset <= first as u64) - 1;
+            for (edge, count) in (first..).zip(counts) {
+                while offsets[row + 1] <= edge as u64 {
+                    row += 1;
+                }
+                let common = members[row] & members[columns[edge] as usize] & of.draws;
+                *count += common.count_ones();
+            }
+        });
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! A thread a walk, a warp a frontier and a warp a row.
 
 use super::{
-    FrontierWalkOperands, RandomWalkOperands, STREAM, SubgraphOperators, TakeEdgesOperands,
-    TallyOperands, WithinOperands,
+    FrontierWalkOperands, MarkDrawOperands, RandomWalkOperands, STREAM, SizeDrawsOperands,
+    SubgraphOperators, TakeEdgesOperands, TallyDrawsOperands, WithinOperands,
 };
 use crate::backend::gpu::{Gpu, dense_config, linear_config, narrow};
 use crate::backend::{Adjacency, MemoryKind};
@@ -12,7 +12,8 @@ use crate::ops::{Checked, Places};
 use crate::tensor::Array;
 use halfgnn_contract::rng::key;
 use halfgnn_contract::subgraph::{
-    FrontierParams, TallyParams, WalkParams, WithinParams, ctas, frontier_sums, vertex_ctas,
+    DrawsParams, FrontierParams, SIZED_WORDS, WalkParams, WithinParams, ctas, frontier_sums,
+    vertex_ctas,
 };
 use halfgnn_contract::{DevicePtr, WARP};
 
@@ -99,22 +100,69 @@ impl<D: Driver> SubgraphOperators for Gpu<D> {
         unsafe { self.launch(NAME, config, &params) }
     }
 
-    fn tally(&self, operands: Checked<TallyOperands<'_, Self>>) -> Result<(), Error> {
-        const NAME: &str = "tally";
-        let TallyOperands { counts, order } = operands.into_inner();
-        let params = TallyParams {
-            counts: self.array(counts)?,
-            order: self.array(order)?,
-            count_len: counts.len() as u64,
-            order_len: order.len() as u64,
+    fn mark_draw(&self, operands: Checked<MarkDrawOperands<'_, Self>>) -> Result<(), Error> {
+        const NAME: &str = "mark_draw";
+        let of = operands.into_inner();
+        let params = DrawsParams {
+            vertices: self.array(of.vertices)?,
+            vertex_count: of.vertices.len() as u64,
+            draws: 1 << of.draw,
+            ..self.draws(of.members)?
         };
-        let config = dense_config(NAME, ctas(params.order_len), 1, 0)?;
-        // SAFETY: the kernel looks whether a number is a count's. One that is there twice may be counted once.
+        let config = dense_config(NAME, ctas(params.vertex_count), 1, 0)?;
+        // SAFETY: the kernel looks whether a vertex has a word.
+        unsafe { self.launch(NAME, config, &params) }
+    }
+
+    fn size_draws(&self, operands: Checked<SizeDrawsOperands<'_, Self>>) -> Result<(), Error> {
+        const NAME: &str = "size_draws";
+        let of = operands.into_inner();
+        let params = DrawsParams {
+            sizes: self.array(of.sizes)?,
+            ..self.draws(of.members)?
+        };
+        let warps = params.graph_rows.div_ceil(SIZED_WORDS);
+        let config = dense_config(NAME, vertex_ctas(warps), 1, 0)?;
+        // SAFETY: the operator checked that there is a size for each bit.
+        unsafe { self.launch(NAME, config, &params) }
+    }
+
+    fn tally_draws(&self, operands: Checked<TallyDrawsOperands<'_, Self>>) -> Result<(), Error> {
+        const NAME: &str = "tally_draws";
+        let of = operands.into_inner();
+        let params = DrawsParams {
+            offsets: self.array(of.graph.offsets(self)?)?,
+            columns: self.array(&of.graph.column_ids)?,
+            vertex_counts: self.array(of.vertex_counts)?,
+            edge_counts: self.array(of.edge_counts)?,
+            draws: of.draws,
+            ..self.draws(of.members)?
+        };
+        let config = dense_config(NAME, vertex_ctas(params.graph_rows), 1, 0)?;
+        // SAFETY: the operator checked that the graph is square, and that there is a word and a count for each of its vertices and a
+        // count for each edge.
         unsafe { self.launch(NAME, config, &params) }
     }
 }
 
 impl<D: Driver> Gpu<D> {
+    /// What all kernels of draws take.
+    fn draws(&self, members: &Array<Self, u32>) -> Result<DrawsParams, Error> {
+        Ok(DrawsParams {
+            offsets: DevicePtr::NULL,
+            columns: DevicePtr::NULL,
+            members: self.array(members)?,
+            vertices: DevicePtr::NULL,
+            sizes: DevicePtr::NULL,
+            vertex_counts: DevicePtr::NULL,
+            edge_counts: DevicePtr::NULL,
+            graph_rows: members.len() as u64,
+            vertex_count: 0,
+            draws: 0,
+            unused: 0,
+        })
+    }
+
     /// What both kernels of edges between known vertices take.
     fn within(
         &self,

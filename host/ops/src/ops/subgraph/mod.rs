@@ -7,7 +7,8 @@ mod gpu;
 mod induced;
 
 pub use check::{
-    FrontierWalkOperands, RandomWalkOperands, TakeEdgesOperands, TallyOperands, WithinOperands,
+    FrontierWalkOperands, MarkDrawOperands, RandomWalkOperands, SizeDrawsOperands,
+    TakeEdgesOperands, TallyDrawsOperands, WithinOperands,
 };
 pub use induced::InducedSubgraph;
 
@@ -70,16 +71,58 @@ pub fn frontier_walk<B: SubgraphOperators>(
     backend.frontier_walk(Checked::new(operands)?)
 }
 
-/// Adds 1 to each of `counts` that `order` names; no number is there twice. One past the counts is passed over.
+/// Draws that are counted together: a bit of a word each.
+pub const DRAWS: u32 = halfgnn_contract::subgraph::DRAWS;
+
+/// Notes that `vertices` are in one of [`DRAWS`] draws: sets bit `draw` of their words of `members`, of which there is one a vertex. A
+/// vertex may be named more than once; one that has no word is passed over.
 ///
 /// # Errors
-/// Those of the device.
-pub fn tally<B: SubgraphOperators>(
+/// [`Error::Unsupported`] where there is no such bit.
+pub fn mark_draw<B: SubgraphOperators>(
     backend: &B,
-    counts: &mut Array<B, u32>,
-    order: &Array<B, u32>,
+    members: &mut Array<B, u32>,
+    vertices: &Array<B, u32>,
+    draw: u32,
 ) -> Result<(), Error> {
-    backend.tally(Checked::new(TallyOperands { counts, order })?)
+    backend.mark_draw(Checked::new(MarkDrawOperands {
+        members,
+        vertices,
+        draw,
+    })?)
+}
+
+/// Adds to each of `sizes`, one for each of [`DRAWS`], how many vertices its draw has.
+///
+/// # Errors
+/// [`Error::Shape`] where there are others than [`DRAWS`] sizes.
+pub fn size_draws<B: SubgraphOperators>(
+    backend: &B,
+    members: &Array<B, u32>,
+    sizes: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    backend.size_draws(Checked::new(SizeDrawsOperands { members, sizes })?)
+}
+
+/// Adds to the counts of each vertex of `graph`, and of each edge, in how many draws it is, of those whose bits are in `draws`: an edge is
+/// in those that its row and its column are in, so that these are the edges of the [subgraphs](super::Places::induced) of the draws.
+///
+/// # Errors
+/// [`Error::Shape`] where the graph is not square, or has others than so many vertices or edges.
+pub fn tally_draws<B: SubgraphOperators>(
+    backend: &B,
+    graph: &Adjacency<B>,
+    (members, draws): (&Array<B, u32>, u32),
+    vertex_counts: &mut Array<B, u32>,
+    edge_counts: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    backend.tally_draws(Checked::new(TallyDrawsOperands {
+        graph,
+        members,
+        draws,
+        vertex_counts,
+        edge_counts,
+    })?)
 }
 
 /// What batches of subgraphs are made of.
@@ -109,9 +152,21 @@ pub trait SubgraphOperators: Storage {
     /// Those of the device.
     fn take_within(&self, operands: Checked<TakeEdgesOperands<'_, Self>>) -> Result<(), Error>;
 
-    /// Counts: see [`tally`].
+    /// The vertices of a draw: see [`mark_draw`].
     ///
     /// # Errors
     /// Those of the device.
-    fn tally(&self, operands: Checked<TallyOperands<'_, Self>>) -> Result<(), Error>;
+    fn mark_draw(&self, operands: Checked<MarkDrawOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Sizes of draws: see [`size_draws`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn size_draws(&self, operands: Checked<SizeDrawsOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Counts: see [`tally_draws`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn tally_draws(&self, operands: Checked<TallyDrawsOperands<'_, Self>>) -> Result<(), Error>;
 }
