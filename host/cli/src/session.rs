@@ -511,10 +511,16 @@ impl<'a, E: Element> Placed<'a, E> {
         {
             keep(&trainer, saving)?;
         }
+        // Each rank counts what its own parts send.
+        let mut saturated = trainer.model().saturated_messages(backend)?;
+        if let (Some(own), Some(group)) = (&mut saturated, group) {
+            let all = group.gather("saturated messages", &[*own])?;
+            *own = all.iter().map(|of_rank| of_rank[0]).sum();
+        }
         Ok(Trained {
             summary: trainer.summary(),
             stopped,
-            saturated: trainer.model().saturated_messages(backend)?,
+            saturated,
         })
     }
 }
