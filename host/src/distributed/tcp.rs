@@ -587,18 +587,18 @@ mod tests {
                 scope.spawn(move || {
                     let deadline = Duration::from_secs(60);
                     let own = Tcp::meet(rendezvous, (rank, 2), "CPU", deadline).unwrap();
-                    let message = |of: usize, turn: usize| -> Vec<u8> {
+                    let message = |of: usize, turn: usize, len: usize| -> Vec<u8> {
                         let byte = |at| (at + 3 * of + turn) as u8;
-                        (0..lengths[turn]).map(byte).collect()
+                        (0..len).map(byte).collect()
                     };
                     let other = 1 - rank;
                     let room = || own.inbox.state().spare[&other].as_ptr();
                     let mut first = None;
-                    for turn in 0..lengths.len() {
-                        let given = message(rank, turn);
+                    for (turn, len) in lengths.into_iter().enumerate() {
+                        let given = message(rank, turn, len);
                         let mut sends: [&[u8]; 2] = Default::default();
                         sends[other] = &given;
-                        let mut heard = vec![0; lengths[turn]];
+                        let mut heard = vec![0; len];
                         let mut receives: [&mut [u8]; 2] = Default::default();
                         receives[other] = &mut heard;
                         let place = Place {
@@ -606,7 +606,7 @@ mod tests {
                             what: "rows",
                         };
                         own.exchange(place, &sends, &mut receives).unwrap();
-                        assert!(heard == message(other, turn), "{turn}");
+                        assert!(heard == message(other, turn, len), "{turn}");
                         // Before the next one comes.
                         first = first.or_else(|| Some(room()));
                         if turn == 0 {
