@@ -8,7 +8,8 @@ use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::parts::{Deal, FeaturePrecision};
 use halfgnn::data::{Dataset, FeatureRows, Features, OpenOptions, Splits, StoredFeatures, Targets};
 use halfgnn::distributed::{Group, InProcess, in_process};
-use halfgnn::nn::{EdgeData, Model, ModelConfig, Network, Norm, Pieces};
+use halfgnn::nn::{EdgeData, Model, ModelConfig, Network, Norm, Pieces, Store};
+use halfgnn::ops::CodeFormat;
 use halfgnn::sample::{Sampling, SamplingPolicy};
 use halfgnn::tensor::Element;
 use halfgnn::train::{
@@ -190,7 +191,7 @@ pub fn batches_of_ranks_are_those_of_one<B: Backend>(backend: &B, scale: Scale) 
 }
 
 /// With dropout, and statistics of a batch normalisation, ranks have the same bits; a run that was left between two batches, by the first
-/// of them alone, goes on to the same ones. Overflows are skipped by all. Subgraphs and messages of 8 bits are of one rank.
+/// of them alone, goes on to the same ones. Overflows are skipped by all. Subgraphs are of one rank.
 pub fn ranks_learn_batches_alike<B: Backend>(backend: &B, _: Scale) {
     let gin = ModelConfig {
         hidden: 16,
@@ -262,6 +263,101 @@ pub fn ranks_learn_batches_alike<B: Backend>(backend: &B, _: Scale) {
         let refused = refused.expect_err("a subgraph").to_string();
         assert!(refused.contains("a subgraph is drawn as one"), "{refused}");
     }
+}
+
+/// A model that sends messages in int8.
+fn coded(model: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        hidden: 16,
+        layers: 2,
+        dropout: 0.0,
+        messages: Some(CodeFormat::Int8),
+        ..model
+    }
+}
+
+/// Ranks that send messages of 8 bits in parts of batches have the same scales after each step, learn nearly what one rank does, and go on to the same
+/// bits from what the first of them kept; also where one has no vertex of a batch, or of any. Activations of 8 bits are of one rank.
+pub fn ranks_agree_on_messages_of_batches<B: Backend>(backend: &B, scale: Scale) {
+    let models = [
+        coded(ModelConfig::gin(task::FEATURES, task::CLASSES)),
+        coded(ModelConfig::sage(task::FEATURES, task::CLASSES)),
+    ];
+    for (model, batch) in models.iter().zip([16, 2]) {
+        let config = TrainConfig {
+            epochs: scale.pick(1, 3),
+            ..TrainConfig::new(f16::PRECISION)
+        };
+        let (how, of) = (("neighbor:3,2", batch), (config, 3));
+        let run = |ranks| {
+            let of = (config, ranks);
+            of_ranks::<B, f16, _>(by_host(backend), model, how, of, |trainer| {
+                course(backend, trainer, |_| false)
+            })
+        };
+        let told = run(3);
+        for of_rank in &told {
+            assert_eq!(of_rank, &told[0], "batches of {batch}");
+        }
+        assert_eq!(run(3), told, "another run, batches of {batch}");
+        if batch == 2 {
+            // Who never has a vertex changes nothing of the others.
+            let two = run(2);
+            assert_eq!(told[0].losses, two[0].losses);
+            assert_eq!(told[0].weights, two[0].weights);
+        }
+        if links_threads(backend) {
+            let open = by_devices(|| backend.clone());
+            let linked = of_ranks::<B, f16, _>(open, model, how, of, |trainer| {
+                course(backend, trainer, |_| false)
+            });
+            assert!(linked == told, "batches of {batch}");
+        }
+        let mut alone = sampled::<B, f16>(backend, model, how, config);
+        let alone = course(backend, &mut alone, |_| false);
+        let mean = |of: &Course| of.losses.iter().sum::<f32>() / of.losses.len() as f32;
+        let (own, expected) = (mean(&told[0]), mean(&alone));
+        // A batch normalisation sees a rank's part of a batch.
+        let allowed = if batch == 16 { 0.2 } else { 0.02 };
+        assert!(
+            (own - expected).abs() < allowed * expected,
+            "batches of {batch}: {own} and {expected}"
+        );
+
+        let first = AtomicU32::new(0);
+        let left = of_ranks::<B, f16, _>(by_host(backend), model, how, of, |trainer| {
+            let says = first.fetch_add(1, Ordering::Relaxed) == 0;
+            course(backend, trainer, |report| says && report.batch == 1);
+            trainer.snapshot().expect("no failure")
+        });
+        // In the first step each rank has scales of its own.
+        for of_rank in &left {
+            assert!(of_rank.tensors == left[0].tensors, "batches of {batch}");
+        }
+        let gone_on = of_ranks::<B, f16, _>(by_host(backend), model, how, of, |trainer| {
+            trainer.restore(&left[0]).expect("the same model");
+            course(backend, trainer, |_| false)
+        });
+        for of_rank in gone_on {
+            assert_eq!(of_rank.losses, told[0].losses[1..]);
+            assert_eq!(of_rank.weights, told[0].weights);
+            assert_eq!(of_rank.buffers, told[0].buffers);
+        }
+    }
+    let stores = ModelConfig {
+        store: Some(Store::EightBit),
+        messages: None,
+        ..models[0].clone()
+    };
+    let rank = in_process(2, "test", Duration::from_secs(9), &[]).remove(0);
+    let objective: Objective<B, f16> = task::objective(backend, stores.norm());
+    let drawn = batches(backend, &objective, &stores, ("neighbor:3,2", 2), 0);
+    let drawn = drawn.among(&Group::new(rank)).expect("vertices");
+    let network = Network::new(backend, &stores, 5).expect("a model");
+    let config = TrainConfig::new(f16::PRECISION);
+    let refused = Trainer::sampled(backend, drawn, &objective, network, config);
+    let refused = refused.map(drop).expect_err("stored in 8 bits").to_string();
+    assert!(refused.contains("activations of 8 bits"), "{refused}");
 }
 
 /// Ranks whose devices exchange, and which record steps on batches in the same memory with their exchanges, learn to the bit what those learn

@@ -34,7 +34,8 @@ impl From<DeviceName> for device::Choice {
 /// [`FeaturesIn`], as it is typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FeaturesName {
-    /// The device's memory if all fits there, else the host's; of a folder of parts that the host has no room for, the disk
+    /// The device's memory if all fits there, else, of several ranks that learn in batches, a share on each, else the host's; of a folder of parts that the host has no room
+    /// for, the disk
     #[default]
     Auto,
     /// The device's memory

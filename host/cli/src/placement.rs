@@ -20,7 +20,8 @@ use std::str::FromStr;
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct PlacementArgs {
     /// Where the features of the graph lie while the device computes; auto leaves them in the host's memory where the device has no
-    /// room for them beside the rest, and those of a folder of parts on disk where the host has none either
+    /// room for them beside the rest, of several ranks that learn in batches a share on each where there is room for that, and those of a
+    /// folder of parts on disk where the host has none either
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = FeaturesName::Auto)]
     pub features: FeaturesName,
     /// Evaluate layer by layer on one of N pieces of the graph after the other, each with all neighbours of its vertices, and keep what layers give in
@@ -65,6 +66,8 @@ pub struct Placement {
     bytes: u64,
     /// Whether they stay on disk.
     on_disk: bool,
+    /// Whether each rank has a share, and asks the others for rows.
+    pub sharded: bool,
     /// Whether no more than their signs is computed on.
     of_signs: bool,
     /// In how many pieces the graph is evaluated.
@@ -180,6 +183,9 @@ impl Placement {
             )),
             (FeaturesName::Sharded, _) => Some(format!(
                 "features: {bytes} on each rank at most, of which all have the rows that a batch wants"
+            )),
+            (FeaturesName::Auto, _) if self.sharded => Some(format!(
+                "features: {bytes} on each rank at most, of which all have the rows that a batch wants, since all together has no room on each card"
             )),
             (FeaturesName::Auto, MemoryKind::HostFeatures) => Some(format!(
                 "features: {bytes} in the host's memory, from where the card reads them, since all together has no room on the card"
@@ -359,6 +365,7 @@ pub fn place<B: Backend, E: Element>(
             None => footprint.hosted_features().unwrap_or(0),
         },
         on_disk: footprint.features_on_disk(),
+        sharded: matches!(fetched, Some(Fetched::Ranks(_))),
         of_signs: work == Work::EvaluationOfSigns,
         pieces: pieces.as_ref().map_or(1, Pieces::count),
         footprint,
@@ -449,6 +456,7 @@ pub mod tests {
                 features: MemoryKind::Features,
                 bytes: 3 << 30,
                 on_disk,
+                sharded: false,
                 of_signs: false,
                 pieces: 1,
                 is_card: true,
@@ -491,6 +499,7 @@ pub mod tests {
             features: MemoryKind::Features,
             bytes: 0,
             on_disk: false,
+            sharded: false,
             of_signs: false,
             pieces: 1,
             is_card: true,

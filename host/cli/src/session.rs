@@ -12,7 +12,7 @@ use halfgnn::distributed::Group;
 use halfgnn::graph::Graph;
 use halfgnn::metrics::Metric;
 use halfgnn::nn::{EdgeData, ModelConfig, Network, Pieces, PreparedGraph, Propagation, kept_as};
-use halfgnn::sample::{Sampling, Subgraphs};
+use halfgnn::sample::{Sampling, SamplingPolicy, Subgraphs};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
     self, BatchReport, Batches, Checkpoint, EpochReport, GraphBatches, Loss, Objective, RunSummary,
@@ -84,9 +84,10 @@ impl Plan {
         }
     }
 
-    /// Whether each rank has a share of the features, and asks the others for rows.
-    pub fn shards_features(&self) -> bool {
-        self.placement.features == FeaturesName::Sharded
+    /// Whether each rank may have a share of the features and ask the others for rows.
+    fn may_share_features(&self) -> bool {
+        let learns_vertices = |sampling: &Sampling| sampling.policy != SamplingPolicy::Graphs;
+        self.sampling.as_ref().is_some_and(learns_vertices)
     }
 
     /// The files in which the runs are kept.
@@ -256,6 +257,56 @@ pub struct Placed<'a, E: Element> {
     pieces: Option<Pieces<E>>,
 }
 
+/// A plan on a graph that is as the model wants it; where it is to lie is open.
+struct Whole<'a> {
+    dataset: &'a Dataset,
+    plan: &'a Plan,
+    graph: PreparedGraph<'a>,
+}
+
+impl<'a> Whole<'a> {
+    fn new(dataset: &'a Dataset, plan: &'a Plan) -> Result<Self, Failure> {
+        let config = &plan.model;
+        let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
+        Ok(Self {
+            dataset,
+            plan,
+            graph,
+        })
+    }
+
+    /// Whence features are fetched that stay on disk.
+    fn on_disk(&self) -> Option<Fetched<'a>> {
+        let stored = self.dataset.features.as_stored();
+        stored.map(|stored| Fetched::Disk(stored))
+    }
+
+    /// Where it has room.
+    fn place<B: Backend, E: Element>(
+        &self,
+        device: &Device<B>,
+        (asked, fetched): (PlacementArgs, Option<Fetched<'_>>),
+    ) -> Result<(Placement, Option<Pieces<E>>), Failure> {
+        let (graph, plan) = (&self.graph, self.plan);
+        let work = Work::of_run(plan.sampling.is_some());
+        let of = (graph, self.dataset.graphs.as_ref(), fetched);
+        place::<B, E>(of, (&plan.model, &plan.train, work), device, asked)
+    }
+
+    fn placed<E: Element>(
+        self,
+        (placement, pieces): (Placement, Option<Pieces<E>>),
+    ) -> Placed<'a, E> {
+        Placed {
+            dataset: self.dataset,
+            plan: self.plan,
+            graph: self.graph,
+            placement,
+            pieces,
+        }
+    }
+}
+
 /// What came of a run.
 pub struct Trained {
     /// How it went.
@@ -273,55 +324,64 @@ impl<'a, E: Element> Placed<'a, E> {
         dataset: &'a Dataset,
         plan: &'a Plan,
     ) -> Result<Self, Failure> {
-        let config = &plan.model;
-        let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
-        Self::of_graph(device, (dataset, graph), plan, plan.placement)
+        let whole = Whole::new(dataset, plan)?;
+        let placed = whole.place(device, (plan.placement, whole.on_disk()))?;
+        Ok(whole.placed(placed))
     }
 
-    fn of_graph<B: Backend>(
+    /// The same of one of several ranks that learn in batches. Where it is open where features lie, they are dealt out as soon as some rank has no room
+    /// for all of them and each has for a share. Ranks that exchange features evaluate in as many pieces as the one that has the least room, since all are
+    /// to exchange equally often.
+    pub fn of_rank<B: Backend>(
         device: &Device<B>,
-        (dataset, graph): (&'a Dataset, PreparedGraph<'a>),
-        plan: &'a Plan,
-        asked: PlacementArgs,
+        (dataset, plan): (&'a Dataset, &'a Plan),
+        group: &Group,
     ) -> Result<Self, Failure> {
-        let work = Work::of_run(plan.sampling.is_some());
-        let stored = dataset.features.as_stored();
-        let fetched = match &plan.ranks {
-            Some(ranks) if plan.shards_features() => Some(Fetched::Ranks(ranks.count)),
-            _ => stored.map(|stored| Fetched::Disk(stored)),
+        let asked = plan.placement;
+        let share = Some(Fetched::Ranks(group.ranks()));
+        let shares = match asked.features {
+            FeaturesName::Sharded => true,
+            FeaturesName::Auto => plan.may_share_features(),
+            _ => false,
         };
-        let (how, of) = (
-            (&plan.model, &plan.train, work),
-            (&graph, dataset.graphs.as_ref(), fetched),
-        );
-        let (placement, pieces) = place::<B, E>(of, how, device, asked)?;
-        Ok(Self {
-            dataset,
-            plan,
-            graph,
-            placement,
-            pieces,
-        })
-    }
-
-    /// The same of one of several ranks that exchange features: evaluated in as many pieces as the rank that has the least room, since all are to exchange
-    /// equally often.
-    pub fn agreed<B: Backend>(self, device: &Device<B>, group: &Group) -> Result<Self, Failure> {
-        if !self.plan.shards_features() {
-            return Ok(self);
+        if !shares {
+            return Self::new(device, dataset, plan);
         }
-        let own = self.placement.pieces as u32;
-        let all = group.gather("pieces", &[own])?;
-        let most = all.iter().map(|of| of[0]).fold(own, u32::max);
+        let whole = Whole::new(dataset, plan)?;
+        let own = if asked.features == FeaturesName::Sharded {
+            whole.place(device, (asked, share))?
+        } else {
+            let on_device = PlacementArgs {
+                features: FeaturesName::Device,
+                ..asked
+            };
+            // Whether the host of each rank has room for them may differ.
+            let on_disk = whole.on_disk();
+            let all = whole.place(device, (on_device, None));
+            if !group.any("room for features", on_disk.is_some() || all.is_err())? {
+                return Ok(whole.placed(all?));
+            }
+            let own = whole.place(device, (asked, share));
+            let lacks = on_disk.is_some() || own.is_err();
+            if group.any("room for a share of the features", lacks)? {
+                let placed = whole.place(device, (asked, on_disk))?;
+                return Ok(whole.placed(placed));
+            }
+            own?
+        };
+        let pieces = own.0.pieces as u32;
+        let all = group.gather("pieces", &[pieces])?;
+        let most = all.iter().map(|of| of[0]).fold(pieces, u32::max);
         match NonZeroU32::new(most) {
-            Some(most) if most.get() > own => {
+            Some(most) if most.get() > pieces => {
                 let asked = PlacementArgs {
                     pieces: PieceCount::Of(most),
-                    ..self.plan.placement
+                    ..asked
                 };
-                Self::of_graph(device, (self.dataset, self.graph), self.plan, asked)
+                let own = whole.place(device, (asked, share))?;
+                Ok(whole.placed(own))
             }
-            _ => Ok(self),
+            _ => Ok(whole.placed(own)),
         }
     }
 
@@ -336,7 +396,7 @@ impl<'a, E: Element> Placed<'a, E> {
             Some(_) => None,
         };
         let features = match group {
-            Some(group) if self.plan.shards_features() => FeaturesAt::Ranks(group),
+            Some(group) if self.placement.sharded => FeaturesAt::Ranks(group),
             _ => FeaturesAt::Memory(self.placement.features),
         };
         objectives::<B, E>(backend, self.dataset, (self.plan, features), graph)
@@ -451,10 +511,16 @@ impl<'a, E: Element> Placed<'a, E> {
         {
             keep(&trainer, saving)?;
         }
+        // Each rank counts what its own parts send.
+        let mut saturated = trainer.model().saturated_messages(backend)?;
+        if let (Some(own), Some(group)) = (&mut saturated, group) {
+            let all = group.gather("saturated messages", &[*own])?;
+            *own = all.iter().map(|of_rank| of_rank[0]).sum();
+        }
         Ok(Trained {
             summary: trainer.summary(),
             stopped,
-            saturated: trainer.model().saturated_messages(backend)?,
+            saturated,
         })
     }
 }

@@ -352,10 +352,6 @@ fn plan(
             "--pieces",
             args.placement.pieces != PieceCount::Auto && policy.is_none(),
         ),
-        (
-            "--messages in batches",
-            model.messages.is_some() && policy.is_some(),
-        ),
         ("--store", model.store.is_some()),
         (
             "--hidden-norm pair or graph",

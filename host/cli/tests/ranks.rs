@@ -417,9 +417,31 @@ fn ranks_send_messages_of_8_bits() {
             assert_eq!(weights(&place, "part"), weights(&place, "whole"), "{model}");
         }
     }
-    let batches = [&SAMPLED[..], &["--messages", "int8", "--ranks", "2"]].concat();
-    let output = place.train(&batches).output().unwrap();
-    refused(&output, 2, &["--messages in batches"]);
+}
+
+/// So they do in batches: codes of a rank's part with the scales of all. What was beyond those is told of all together.
+#[test]
+fn messages_of_batches_have_8_bits() {
+    let place = place(&Ring::new());
+    let of = |ranks: &str| {
+        let own = ["--messages", "int8", "--dropout", "0", "--epochs", "6"];
+        let more = [&SAMPLED[..], &own, &["--ranks", ranks, "--json", "-"]].concat();
+        run(place.train(&more))
+    };
+    let alone = of("1");
+    for ranks in ["2", "3"] {
+        let whole = of(ranks);
+        assert_eq!(course(&of(ranks)), course(&whole), "{ranks} ranks");
+        for ([loss, _], [expected, _]) in course(&whole).iter().zip(&course(&alone)) {
+            let off = (loss - expected).abs() / expected;
+            assert!(off < 0.05, "{ranks} ranks: {loss} and {expected}");
+        }
+        let told =
+            |events: &[Value]| events.last().expect("a last line")["saturated_messages"].as_u64();
+        let (one, all) = (told(&alone).expect("codes"), told(&whole).expect("codes"));
+        let off = one.abs_diff(all);
+        assert!(off <= one / 10 + 8, "{ranks} ranks: {one} and {all}");
+    }
 }
 
 #[test]
@@ -514,8 +536,8 @@ fn what_ranks_do_not_do_is_refused() {
         &["--partition deals a graph out, and in batches each rank has all of it"],
     );
     refuse(
-        &[&sampled[..], &["--messages", "int8", "--precision", "half"]].concat(),
-        &["--messages in batches is trained by one rank; leave it out, or train with one"],
+        &[&sampled[..], &["--store", "eight-bit"]].concat(),
+        &["--store is trained by one rank; leave it out, or train with one"],
     );
     refuse(
         &["--model", "gat", "--attention-dropout", "0.5"],

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::ops;
 use crate::sample::an_eighth_more;
 use crate::tensor::{Array, Element, Matrix};
-use halfgnn_contract::sampling::NO_VERTEX;
+use halfgnn_contract::sort::bits_below;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -18,8 +18,8 @@ const WHAT: &str = "features";
 #[derive(Debug)]
 pub(super) struct ShardedRows<B: Backend, E: Element> {
     group: Group,
-    /// Of all ranks.
-    vertices: usize,
+    deal: Deal<B>,
+    /// Behind a row of zeros, which is that of what is no vertex.
     own: Matrix<B, E>,
     /// Where the exchange of a batch lies. The next has it again, which may be recorded around it: what is given back beside a recording is not
     /// used again.
@@ -38,12 +38,15 @@ impl<B: Backend, E: Element> ShardedRows<B, E> {
         let own = vertices.saturating_sub(rank).div_ceil(ranks);
         Ok(Self {
             group: group.clone(),
-            vertices,
+            deal: Deal::new(backend, vertices, (rank, ranks))?,
             own: Matrix::from_rows(
                 backend,
-                (own, columns),
+                (own + 1, columns),
                 MemoryKind::Features,
-                |row, values| write_row(row * ranks + rank, values),
+                |row, values| match row {
+                    0 => values.fill(0.0),
+                    _ => write_row((row - 1) * ranks + rank, values),
+                },
             )?,
             kept: Mutex::new(Room::new(an_eighth_more)),
         })
@@ -51,7 +54,7 @@ impl<B: Backend, E: Element> ShardedRows<B, E> {
 
     /// Vertices of all ranks.
     pub(super) fn vertices(&self) -> usize {
-        self.vertices
+        self.deal.rows.len()
     }
 
     /// Has the rows of some vertices in `taken`, in memory that is kept for the next. Every rank calls it at once.
@@ -83,110 +86,179 @@ impl<B: Backend, E: Element> ShardedRows<B, E> {
         taken: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let (group, columns) = (&self.group, self.own.columns());
-        let counts_alone = backend.only_counts();
-        let listed = match counts_alone {
-            // As evenly as vertices are dealt out.
-            true => (0..vertices.len() as u32).collect(),
-            false => vertices.to_vec(backend)?,
-        };
-        let wanted = Wanted::new(&listed, self.vertices, (group.rank(), group.ranks()));
-        // How many rows each wants of this one.
-        let asked: Vec<usize> = match counts_alone {
-            true => wanted.counts.iter().map(|&count| count as usize).collect(),
-            false => {
-                let all = group.gather(WHAT, &wanted.counts)?;
-                all.iter().map(|of| of[group.rank()] as usize).collect()
-            }
-        };
-        let receives = ranges(wanted.counts.iter().map(|&count| count as usize));
-        let sends = ranges(asked.into_iter());
-        let given = sends.last().map_or(0, |last| last.end);
         let Room {
-            packed,
+            wanted,
             arrived,
-            places,
+            packed,
             with_spare,
         } = room;
-        let arrived = Picked::of(arrived, backend, (wanted.rows.len(), columns), *with_spare)?;
-        let packed = Picked::of(packed, backend, (given, columns), *with_spare)?;
-        let mut order = wanted.rows;
-        order.resize(arrived.order.len(), NO_VERTEX);
-        arrived.order.write(backend, &order)?;
-        let (from, to) = (&arrived.order, &packed.order);
+        let wanted = Wanted::of(wanted, backend, vertices.len(), group.ranks())?;
+        let receives = self.deal.sort(backend, vertices, wanted, group.rank())?;
+        let counts: Vec<u64> = receives.iter().map(|part| part.len() as u64).collect();
+        // How many rows each wants of this one.
+        let asked = match backend.only_counts() {
+            true => counts,
+            false => {
+                let all = group.gather(WHAT, &counts)?;
+                all.iter().map(|of| of[group.rank()]).collect()
+            }
+        };
+        let sends = ranges(0, asked.into_iter().map(|count| count as usize));
+        let given = sends.last().map_or(0, |last| last.end);
+        let fits = arrived.take().filter(|rows| rows.rows() == vertices.len());
+        let arrived = arrived.insert(match fits {
+            Some(rows) => rows,
+            None => Matrix::uninit(backend, vertices.len(), columns, MemoryKind::Activations)?,
+        });
+        let packed = Packed::of(packed, backend, (given, columns), *with_spare)?;
+        let (from, to) = (&wanted.rows, &packed.order);
         let words = |array| Rows::of_words(array, 1);
         group.exchange_rows(backend, WHAT, (words(from), &receives), (words(to), &sends))?;
-        packed.take_from(backend, &self.own)?;
+        take_rows(backend, &self.own, &packed.order, &mut packed.rows)?;
         // Among them rows that are others', in whose places theirs come.
-        arrived.take_from(backend, &self.own)?;
+        take_rows(backend, &self.own, &wanted.rows, arrived)?;
         let from = (Rows::of_matrix(&packed.rows)?, &sends[..]);
-        let to = (Rows::of_matrix(&arrived.rows)?, &receives[..]);
+        let to = (Rows::of_matrix(arrived)?, &receives[..]);
         group.exchange_rows(backend, WHAT, from, to)?;
-        if vertices.is_empty() {
-            return Ok(());
-        }
-        let fits = places
-            .take()
-            .filter(|places| places.len() == vertices.len());
-        let mut order = match fits {
-            Some(order) => order,
-            None => Array::zeros(backend, vertices.len(), MemoryKind::Activations)?,
+        take_rows(backend, arrived, &wanted.places, taken)
+    }
+}
+
+/// [`ops::take_rows`], which launches nothing where none is taken.
+fn take_rows<B: Backend, E: Element>(
+    backend: &B,
+    rows: &Matrix<B, E>,
+    order: &Array<B, u32>,
+    taken: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    match order.is_empty() {
+        true => Ok(()),
+        false => ops::take_rows(backend, rows, order, taken),
+    }
+}
+
+/// Who has the row of each vertex, and where: two words a vertex, so that lists of vertices stay on the device.
+#[derive(Debug)]
+struct Deal<B: Backend> {
+    /// A number of who has it: from 1 on the other ranks in their order, and behind them the own one. 0 is that of what is no vertex.
+    owners: Array<B, u32>,
+    /// Its row in the share of who has it, from 1 on. 0 is that of what is no vertex.
+    rows: Array<B, u32>,
+}
+
+impl<B: Backend> Deal<B> {
+    fn new(backend: &B, vertices: usize, (rank, ranks): (usize, usize)) -> Result<Self, Error> {
+        // 32 bits number vertices, and whoever has one.
+        let owner = |vertex: usize| match vertex % ranks {
+            owner if owner == rank => ranks as u32,
+            owner if owner < rank => owner as u32 + 1,
+            owner => owner as u32,
         };
-        order.write(backend, &wanted.places)?;
-        ops::take_rows(backend, &arrived.rows, &order, taken)?;
-        *places = Some(order);
-        Ok(())
+        let owners: Vec<u32> = (0..vertices).map(owner).collect();
+        let rows: Vec<u32> = (0..vertices)
+            .map(|vertex| (vertex / ranks) as u32 + 1)
+            .collect();
+        let kind = MemoryKind::Graph;
+        Ok(Self {
+            owners: Array::from_slice(backend, &owners, kind)?,
+            rows: Array::from_slice(backend, &rows, kind)?,
+        })
+    }
+
+    /// Puts what is wanted in the order of who has it, and tells where that of each other rank lies; what is no vertex lies before all, and what
+    /// this rank has itself behind. Counts alone come to the host.
+    fn sort(
+        &self,
+        backend: &B,
+        vertices: &Array<B, u32>,
+        wanted: &mut Wanted<B>,
+        rank: usize,
+    ) -> Result<Vec<Range<usize>>, Error> {
+        let Wanted {
+            owners,
+            sorted_owners,
+            order,
+            rows,
+            places,
+            offsets,
+        } = wanted;
+        let (count, ranks) = (vertices.len(), offsets.len() - 2);
+        if count == 0 {
+            return Ok(vec![0..0; ranks]);
+        }
+        let bits = bits_below(ranks as u64 + 1);
+        ops::take_words(backend, &self.owners, vertices, owners)?;
+        ops::sort_pairs(backend, owners, None, bits, sorted_owners, order)?;
+        ops::row_offsets(backend, sorted_owners, offsets)?;
+        ops::take_words(backend, &self.rows, vertices, places)?;
+        ops::take_words(backend, places, order, rows)?;
+        // The order of an order is its inverse.
+        let bits = bits_below(count as u64);
+        ops::sort_pairs(backend, order, None, bits, owners, places)?;
+        let firsts: Vec<usize> = match backend.only_counts() {
+            // As evenly as vertices are dealt out.
+            true => (0..=ranks).map(|owner| owner * count / ranks).collect(),
+            false => {
+                let offsets = offsets.to_vec(backend)?;
+                offsets[1..].iter().map(|&first| first as usize).collect()
+            }
+        };
+        let others = firsts.windows(2).map(|ends| ends[1] - ends[0]);
+        let mut counts: Vec<usize> = others.take(ranks - 1).collect();
+        counts.insert(rank, 0);
+        Ok(ranges(firsts[0], counts.into_iter()))
     }
 }
 
 /// What of a list of vertices is wanted of whom.
-#[derive(Debug, PartialEq)]
-struct Wanted {
-    /// How many each rank is asked for; none the own one.
-    counts: Vec<u64>,
-    /// The rows that are wanted, by their numbers in the share of who has them: those of the others in the order of ranks, and the own ones behind.
-    rows: Vec<u32>,
-    /// Where among them each of the list is; [`NO_VERTEX`] of what is none.
-    places: Vec<u32>,
+#[derive(Debug)]
+struct Wanted<B: Backend> {
+    /// Who has each, and the same in order.
+    owners: Array<B, u32>,
+    sorted_owners: Array<B, u32>,
+    /// Which of the list each is that is wanted.
+    order: Array<B, u32>,
+    /// The rows that are wanted, by their numbers in the share of who has them.
+    rows: Array<B, u32>,
+    /// Where among them each of the list is.
+    places: Array<B, u32>,
+    /// The first of what is no vertex, of each owner, and the end.
+    offsets: Array<B, u64>,
 }
 
-impl Wanted {
-    fn new(listed: &[u32], vertices: usize, (rank, ranks): (usize, usize)) -> Self {
-        // 32 bits number vertices, and whoever has one.
-        let owner = |vertex: u32| vertex % ranks as u32;
-        let is_one = |vertex: u32| (vertex as usize) < vertices;
-        let mut counts = vec![0; ranks];
-        for &vertex in listed.iter().filter(|&&vertex| is_one(vertex)) {
-            counts[owner(vertex) as usize] += 1;
+impl<B: Backend> Wanted<B> {
+    /// One of a list of so many vertices: `kept`, or another in its place.
+    fn of<'a>(
+        kept: &'a mut Option<Self>,
+        backend: &B,
+        vertices: usize,
+        ranks: usize,
+    ) -> Result<&'a mut Self, Error> {
+        if kept.as_ref().is_none_or(|kept| kept.rows.len() != vertices) {
+            // Given back before more is asked for.
+            *kept = None;
         }
-        let own = std::mem::take(&mut counts[rank]);
-        let mut next: Vec<usize> = ranges(counts.iter().map(|&count| count as usize))
-            .iter()
-            .map(|part| part.start)
-            .collect();
-        let others: u64 = counts.iter().sum();
-        next[rank] = others as usize;
-        let mut rows = vec![0; (others + own) as usize];
-        let places = listed.iter().map(|&vertex| {
-            if !is_one(vertex) {
-                return NO_VERTEX;
+        match kept {
+            Some(kept) => Ok(kept),
+            none => {
+                let kind = MemoryKind::Activations;
+                let words = || Array::zeros(backend, vertices, kind);
+                Ok(none.insert(Self {
+                    owners: words()?,
+                    sorted_owners: words()?,
+                    order: words()?,
+                    rows: words()?,
+                    places: words()?,
+                    offsets: Array::zeros(backend, ranks + 2, kind)?,
+                }))
             }
-            let place = &mut next[owner(vertex) as usize];
-            rows[*place] = vertex / ranks as u32;
-            *place += 1;
-            (*place - 1) as u32
-        });
-        let places = places.collect();
-        Self {
-            counts,
-            rows,
-            places,
         }
     }
 }
 
-/// So many one behind the other, in the order of ranks.
-fn ranges(counts: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
-    let mut end = 0;
+/// So many one behind the other from `first` on, in the order of ranks.
+fn ranges(first: usize, counts: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
+    let mut end = first;
     let next = |count| {
         let start = end;
         end += count;
@@ -198,22 +270,21 @@ fn ranges(counts: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
 /// What an exchange lies in.
 #[derive(Debug)]
 struct Room<B: Backend, E: Element> {
+    /// What is wanted, and its rows.
+    wanted: Option<Wanted<B>>,
+    arrived: Option<Matrix<B, E>>,
     /// What others ask for.
-    packed: Option<Picked<B, E>>,
-    /// What is wanted.
-    arrived: Option<Picked<B, E>>,
-    /// Where the rows of a batch are among those.
-    places: Option<Array<B, u32>>,
-    /// What it has for so many rows.
+    packed: Option<Packed<B, E>>,
+    /// What it has for so many rows that others ask for.
     with_spare: fn(usize) -> usize,
 }
 
 impl<B: Backend, E: Element> Room<B, E> {
     fn new(with_spare: fn(usize) -> usize) -> Self {
         Self {
-            packed: None,
+            wanted: None,
             arrived: None,
-            places: None,
+            packed: None,
             with_spare,
         }
     }
@@ -221,12 +292,12 @@ impl<B: Backend, E: Element> Room<B, E> {
 
 /// Numbers of rows, and the rows.
 #[derive(Debug)]
-struct Picked<B: Backend, E: Element> {
+struct Packed<B: Backend, E: Element> {
     order: Array<B, u32>,
     rows: Matrix<B, E>,
 }
 
-impl<B: Backend, E: Element> Picked<B, E> {
+impl<B: Backend, E: Element> Packed<B, E> {
     /// One that has room for so many rows: `kept`, or another in its place.
     fn of<'a>(
         kept: &'a mut Option<Self>,
@@ -249,14 +320,6 @@ impl<B: Backend, E: Element> Picked<B, E> {
             }
         }
     }
-
-    /// The rows become those of `share`.
-    fn take_from(&mut self, backend: &B, share: &Matrix<B, E>) -> Result<(), Error> {
-        match self.order.is_empty() {
-            true => Ok(()),
-            false => ops::take_rows(backend, share, &self.order, &mut self.rows),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -265,22 +328,30 @@ mod tests {
     use crate::backend::cpu::Cpu;
     use crate::data::FeatureRows;
     use crate::distributed::in_process;
+    use halfgnn_contract::sampling::NO_VERTEX;
     use std::time::Duration;
 
     #[test]
     fn rows_are_wanted_of_their_owners() {
-        let listed = [7, NO_VERTEX, 2, 4, 0, 9, 5];
-        let wanted = Wanted::new(&listed, 9, (1, 3));
-        // 0 and, of rank 2, 2 and 5; then the own 7 and 4. There is no vertex 9.
-        let expected = Wanted {
-            counts: vec![1, 0, 2],
-            rows: vec![0, 0, 1, 2, 1],
-            places: vec![3, NO_VERTEX, 1, 4, 0, NO_VERTEX, 2],
+        let backend = &Cpu::new();
+        let sorted = |listed: &[u32], vertices, (rank, ranks)| {
+            let deal = Deal::new(backend, vertices, (rank, ranks)).expect("room");
+            let list = Array::from_slice(backend, listed, MemoryKind::Features).expect("room");
+            let mut kept = None;
+            let wanted = Wanted::of(&mut kept, backend, listed.len(), ranks).expect("room");
+            let of_ranks = deal.sort(backend, &list, wanted, rank).expect("a list");
+            let read = |words: &Array<_, u32>| words.to_vec(backend).expect("words");
+            (of_ranks, read(&wanted.rows), read(&wanted.places))
         };
-        assert_eq!(wanted, expected);
-        let nothing = Wanted::new(&[], 9, (0, 2));
-        assert_eq!(nothing.counts, [0, 0]);
-        assert!(nothing.rows.is_empty() && nothing.places.is_empty());
+        let listed = [7, NO_VERTEX, 2, 4, 0, 9, 5];
+        let (of_ranks, rows, places) = sorted(&listed, 9, (1, 3));
+        // Two that are none, as there is no vertex 9; 0 of rank 0, 2 and 5 of rank 2; then the own 7 and 4.
+        assert_eq!(of_ranks, [2..3, 3..3, 3..5]);
+        assert_eq!(rows, [0, 0, 1, 1, 2, 3, 2]);
+        assert_eq!(places, [5, 0, 3, 6, 2, 1, 4]);
+        let (of_ranks, rows, places) = sorted(&[], 9, (0, 2));
+        assert_eq!(of_ranks, [0..0, 0..0]);
+        assert!(rows.is_empty() && places.is_empty());
     }
 
     /// Ranks that want other rows each, some of them none at all, have them, whatever was asked for before.

@@ -36,6 +36,17 @@ struct At {
     epoch: AtomicU32,
     /// The last exchange that devices were given.
     what: Mutex<String>,
+    /// What rows lie in that go through the host: for the next, since memory that is new to the process costs as much as the network does.
+    by_host: Mutex<[Vec<u64>; 2]>,
+}
+
+/// So many values in `words`, which has room for the most that were asked for; of any content.
+fn values_in<T: Pod>(words: &mut Vec<u64>, count: usize) -> &mut [T] {
+    let bytes = count * size_of::<T>();
+    let most = bytes.div_ceil(size_of::<u64>()).max(words.len());
+    words.resize(most, 0);
+    let all: &mut [u8] = bytemuck::cast_slice_mut(words);
+    bytemuck::cast_slice_mut(&mut all[..bytes])
 }
 
 /// A backend's link.
@@ -104,6 +115,7 @@ impl Group {
             overlaps: AtomicBool::new(true),
             epoch: AtomicU32::new(0),
             what: Mutex::default(),
+            by_host: Mutex::default(),
         };
         Self(Arc::new(Inner {
             at: Arc::new(at),
@@ -428,14 +440,17 @@ impl Group {
             ends.map_or(0..0, |(first, last)| first.start..last.end)
         });
         let (sent, received) = (whole(sends), whole(receives));
-        let elements = from.read(backend, sent.clone())?;
-        let mut arrived = vec![T::zeroed(); received.len() * row];
+        let mut by_host = (self.0.at.by_host.lock()).unwrap_or_else(PoisonError::into_inner);
+        let [elements, arrived] = &mut *by_host;
+        let elements: &mut [T] = values_in(elements, sent.len() * row);
+        let arrived: &mut [T] = values_in(arrived, received.len() * row);
+        from.read(backend, sent.start, elements)?;
         let given: Vec<&[u8]> = sends
             .iter()
             .map(|part| (part.start - sent.start) * row..(part.end - sent.start) * row)
             .map(|part| bytemuck::cast_slice(&elements[part]))
             .collect();
-        let mut rest = &mut arrived[..];
+        let mut rest = &mut *arrived;
         let mut places = Vec::with_capacity(receives.len());
         for part in receives {
             let (own, others) = rest.split_at_mut(part.len() * row);
@@ -445,7 +460,7 @@ impl Group {
         (self.communicator()).exchange(self.place(what), &given, &mut places)?;
         match received.is_empty() {
             true => Ok(()),
-            false => to.write(backend, received.start, &arrived),
+            false => to.write(backend, received.start, arrived),
         }
     }
 

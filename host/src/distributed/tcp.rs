@@ -78,6 +78,8 @@ struct State {
     begun: u64,
     /// What each rank gave at an exchange, and what it takes that for.
     messages: HashMap<(u64, usize), (String, Vec<u8>)>,
+    /// What a long message of each rank lay in, for the next: memory that is new to the process costs as much as the network does.
+    spare: HashMap<usize, Vec<u8>>,
     /// Why nothing goes on.
     failure: Option<String>,
     /// Ranks that have closed their connections.
@@ -89,6 +91,9 @@ const GREETING: &[u8; 8] = b"halfgnn1";
 
 /// A name is no longer than this; more is nothing that this program wrote.
 const LONGEST_NAME: usize = 4096;
+
+/// Messages of so many bytes are long: an allocator asks the system for room for each, and gives it back behind it.
+const LONG: usize = 128 << 10;
 
 /// What a frame is.
 const MESSAGE: u8 = 0;
@@ -291,6 +296,9 @@ impl Tcp {
                 )));
             }
             receive.copy_from_slice(&bytes);
+            if bytes.len() >= LONG {
+                self.inbox.state().spare.insert(from, bytes);
+            }
         }
         Ok(())
     }
@@ -312,7 +320,7 @@ impl Drop for Tcp {
 /// Puts what comes from a rank into the inbox, until it ends.
 fn listen(mut stream: TcpStream, from: usize, inbox: &Inbox) {
     loop {
-        let frame = read_frame(&mut stream);
+        let frame = read_frame(&mut stream, || inbox.state().spare.remove(&from));
         let mut state = inbox.state();
         match frame {
             Ok((MESSAGE, number, what, bytes)) => {
@@ -348,19 +356,28 @@ fn write_frame(
     stream.write_all(bytes)
 }
 
-fn read_frame(stream: &mut impl Read) -> io::Result<(u8, u64, String, Vec<u8>)> {
+/// A frame, whose bytes lie in what `spare` has where they are many.
+fn read_frame(
+    stream: &mut impl Read,
+    spare: impl FnOnce() -> Option<Vec<u8>>,
+) -> io::Result<(u8, u64, String, Vec<u8>)> {
     let mut head = [0; 25];
     stream.read_exact(&mut head)?;
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| head[at + byte]));
-    let what = String::from_utf8(read_bytes(stream, word(9))?);
+    let what = String::from_utf8(read_bytes(stream, word(9), Vec::new())?);
     let what = what.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-    let bytes = read_bytes(stream, word(17))?;
+    let len = word(17);
+    let spare = match len >= LONG as u64 {
+        true => spare(),
+        false => None,
+    };
+    let bytes = read_bytes(stream, len, spare.unwrap_or_default())?;
     Ok((head[0], word(1), what, bytes))
 }
 
-/// So many bytes; room grows with what comes, not with what is claimed.
-fn read_bytes(stream: &mut impl Read, len: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+/// So many bytes, in `bytes`; room grows with what comes, not with what is claimed.
+fn read_bytes(stream: &mut impl Read, len: u64, mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    bytes.clear();
     let read = stream.take(len).read_to_end(&mut bytes)?;
     match read as u64 == len {
         true => Ok(bytes),
@@ -473,7 +490,7 @@ fn read_greeting(stream: &mut TcpStream, ranks: usize) -> io::Result<(usize, [St
     if &greeting != GREETING {
         return Err(io::Error::other("somebody else listens or calls there"));
     }
-    let (_, rank, version, count) = read_frame(stream)?;
+    let (_, rank, version, count) = read_frame(stream, || None)?;
     if version != env!("CARGO_PKG_VERSION") {
         return Err(io::Error::other(format!(
             "rank {rank} is of version {version} of the program, and this is {}",
@@ -485,7 +502,7 @@ fn read_greeting(stream: &mut TcpStream, ranks: usize) -> io::Result<(usize, [St
             "rank {rank} was told another number of ranks than {ranks}"
         )));
     }
-    let (_, _, first, second) = read_frame(stream)?;
+    let (_, _, first, second) = read_frame(stream, || None)?;
     if first.len() + second.len() > LONGEST_NAME * ranks {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -556,6 +573,51 @@ fn write_address(path: &Path, address: SocketAddr) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Long messages of any lengths come as they were sent, in memory that the process has had since the first.
+    #[test]
+    fn long_messages_lie_where_those_before_did() {
+        let folder = tempfile::tempdir().unwrap();
+        let rendezvous = Rendezvous::File(folder.path().join("meet"));
+        let lengths = [3 * LONG, LONG, 5, 2 * LONG + 1, 0, 3 * LONG];
+        let both = &std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for rank in 0..2_usize {
+                let rendezvous = &rendezvous;
+                scope.spawn(move || {
+                    let deadline = Duration::from_secs(60);
+                    let own = Tcp::meet(rendezvous, (rank, 2), "CPU", deadline).unwrap();
+                    let message = |of: usize, turn: usize, len: usize| -> Vec<u8> {
+                        let byte = |at| (at + 3 * of + turn) as u8;
+                        (0..len).map(byte).collect()
+                    };
+                    let other = 1 - rank;
+                    let room = || own.inbox.state().spare[&other].as_ptr();
+                    let mut first = None;
+                    for (turn, len) in lengths.into_iter().enumerate() {
+                        let given = message(rank, turn, len);
+                        let mut sends: [&[u8]; 2] = Default::default();
+                        sends[other] = &given;
+                        let mut heard = vec![0; len];
+                        let mut receives: [&mut [u8]; 2] = Default::default();
+                        receives[other] = &mut heard;
+                        let place = Place {
+                            epoch: 1,
+                            what: "rows",
+                        };
+                        own.exchange(place, &sends, &mut receives).unwrap();
+                        assert!(heard == message(other, turn, len), "{turn}");
+                        // Before the next one comes.
+                        first = first.or_else(|| Some(room()));
+                        if turn == 0 {
+                            both.wait();
+                        }
+                    }
+                    assert_eq!(first, Some(room()));
+                });
+            }
+        });
+    }
 
     #[test]
     fn who_ends_for_another_says_why() {

@@ -11,6 +11,8 @@
 //! directions, so that a layer sees its own rows alone and what it sums up are the codes that one rank has. That takes a graph whose edges
 //! go both ways. Else, and where a layer reads more of its neighbours than their sum, rows are exchanged around it as they are, and each
 //! rank makes the codes of its halo once more. What is drawn is drawn by a vertex' number.
+//!
+//! Ranks that have parts of a batch exchange no messages, and agree on the scales behind each step: in a first one each has its own.
 
 use super::{Halo, Mode, Pool, Propagation};
 use crate::backend::{Backend, MemoryKind};
@@ -210,12 +212,15 @@ impl<B: Backend> Messages<B> {
         self.end(backend, pool, direction, graph)
     }
 
-    /// Whether scales have nothing to follow yet. Those of a checkpoint go on; a first step has none, and looks at itself.
+    /// Whether scales have nothing to follow yet. Those of a checkpoint go on, and of ranks that have parts of batches those of one that had none so far;
+    /// a first step has none, and looks at itself.
     fn wants_scales(&mut self, backend: &B, direction: Direction) -> Result<bool, Error> {
         let at = direction as usize;
         if !self.has_scales[at] && !backend.only_counts() {
-            let scales = self.codes[at].scales().to_vec(backend)?;
-            if scales.iter().all(|&scale| scale == 1.0) {
+            let scales = self.codes[at].scales();
+            let [_, largest] = scales.state();
+            let has_none = scales.to_vec(backend)?.iter().all(|&scale| scale == 1.0);
+            if has_none && largest.to_f32(backend)?.iter().all(|&it| it == 0.0) {
                 return Ok(true);
             }
         }
@@ -290,9 +295,22 @@ impl<B: Backend> Messages<B> {
     ) -> impl Iterator<Item = (&'static str, &mut Matrix<B, f32>)> {
         self.has_scales = [false; 2];
         self.made = [false; 2];
-        let buffers = self.codes.iter_mut();
-        let buffers = buffers.flat_map(|codes| codes.scales_mut().state_mut());
-        NAMES.into_iter().zip(buffers)
+        NAMES.into_iter().zip(self.state_mut())
+    }
+
+    /// Scales and the largest magnitudes, for ranks to agree on that have parts of a batch.
+    pub(super) fn state_mut(&mut self) -> impl Iterator<Item = &mut Matrix<B, f32>> {
+        let codes = self.codes.iter_mut();
+        codes.flat_map(|codes| codes.scales_mut().state_mut())
+    }
+
+    /// Scales follow the step before, and nothing is sent that the next ones would follow.
+    ///
+    /// # Errors
+    /// Those of [`ops::update_scales`].
+    pub(super) fn send_nothing(&mut self, backend: &B) -> Result<(), Error> {
+        let mut codes = self.codes.iter_mut();
+        codes.try_for_each(|codes| ops::update_scales(backend, ROOM, codes.scales_mut()))
     }
 
     /// [`Messages::largest`], for ranks to agree on.

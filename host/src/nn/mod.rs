@@ -230,6 +230,27 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
         Vec::new()
     }
 
+    /// Those of the [buffers](Model::buffers) that become the means of what ranks have which take steps on parts of a batch.
+    fn statistics_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        let buffers = self.buffers_mut().into_iter();
+        buffers.map(|(_, buffer)| buffer).collect()
+    }
+
+    /// What becomes the largest of what such ranks have, of which none is negative: what is [watched](Model::watched_mut), and with it of messages in codes the scales, which
+    /// each found for itself in a first step.
+    fn shared_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        self.watched_mut()
+    }
+
+    /// Does what a step does beside its passes, of which this rank has no vertex: scales of messages in codes follow as they do on the others.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn sends_nothing(&mut self, backend: &B) -> Result<(), Error> {
+        let _ = backend;
+        Ok(())
+    }
+
     /// The parameters, in a fixed order.
     fn parameters(&self) -> Vec<&Parameter<B, E>>;
 

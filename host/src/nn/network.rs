@@ -963,6 +963,27 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             .collect()
     }
 
+    fn statistics_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        let steps = self.steps.iter_mut();
+        steps
+            .flat_map(|step| {
+                let norm = step.norm.iter_mut().filter_map(StageNorm::buffers_mut);
+                let own = step.layer.buffers_mut().into_iter();
+                own.chain(norm).map(|(_, buffer)| buffer)
+            })
+            .collect()
+    }
+
+    fn shared_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        let messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
+        messages.flat_map(Messages::state_mut).collect()
+    }
+
+    fn sends_nothing(&mut self, backend: &B) -> Result<(), Error> {
+        let mut messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
+        messages.try_for_each(|messages| messages.send_nothing(backend))
+    }
+
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
         let messages = self.steps.iter().flat_map(|step| &step.messages);
         let stored = self.stored().map(StoredCodes::largest);

@@ -677,9 +677,14 @@ mod tests {
         for (ranks, own, asked) in [(2, 25, 13), (4, 13, 19)] {
             let share = placed(FeaturesIn::Ranks(ranks));
             let features = [&whole, &share].map(|of| of.of(MemoryKind::Features));
-            assert_eq!(features[0] - features[1], (50 - own) * row, "{ranks} ranks");
-            // A piece hears 26 vertices, whose rows come in and are put in order; as many are asked for of each other rank as of this one.
-            let words = 26 + 26 + 26 + asked;
+            // Of what is no vertex there is a row as well, and of each vertex two words say who has its row.
+            let has = (own + 1) * row;
+            assert_eq!(features[0] - features[1], 50 * row - has, "{ranks} ranks");
+            let graph = [&whole, &share].map(|of| of.of(MemoryKind::Graph));
+            assert_eq!(graph[1] - graph[0], 50 * 2 * 4, "{ranks} ranks");
+            // A piece hears 26 vertices, whose numbers are sorted and whose rows come in and are put in order; as many are asked for of each
+            // other rank as of this one.
+            let words = 26 + 5 * 26 + asked + 2 * (ranks as u64 + 2);
             let exchanged = (26 + 26 + asked) * row + words * 4;
             assert!(exchanged > whole.of(MemoryKind::Activations));
             assert_eq!(

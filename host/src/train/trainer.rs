@@ -190,15 +190,17 @@ fn is_by_devices(group: Option<&Group>) -> bool {
     group.is_none_or(|ranks| ranks.library().is_some())
 }
 
-/// Refuses messages and activations of 8 bits of batches that are dealt out: a rank that has no vertex of one would have no scales to tell.
-fn expect_no_codes<B: Backend, E: Element>(model: &impl Model<B, E>) -> Result<(), Error> {
-    if model.watched().is_empty() {
+/// Refuses activations of 8 bits of batches that are dealt out: ranks do not agree on what overflowed in them.
+fn expect_no_stored_codes<B: Backend, E: Element>(
+    model: &mut impl Model<B, E>,
+) -> Result<(), Error> {
+    if model.watched().len() == model.watched_mut().len() {
         return Ok(());
     }
     Err(Error::Unsupported {
         operator: "Trainer",
         reason:
-            "messages and activations of 8 bits are trained in batches by one rank; leave them as they are, or train with one"
+            "activations of 8 bits are trained in batches by one rank; leave them as they are, or train with one"
                 .into(),
     })
 }
@@ -279,21 +281,22 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// Where batches are dealt out [among ranks](Batches::among), each of which makes a trainer of the same model, a step is on the parts of
     /// all: loss and gradients are the sums of what each rank has, in their order, and divided by what they are for the whole batch, so
     /// without dropout a step is that of one rank on the same batch, but for the order of the terms. Masks of dropout are each rank's own,
-    /// and so are statistics of a batch normalisation, of which the running ones are the means over ranks. Each evaluates the whole task; scores
+    /// and so are statistics of a batch normalisation, of which the running ones are the means over ranks, and the scales of messages of 8 bits in a first step; then these
+    /// follow the largest magnitudes of all. Each evaluates the whole task; scores
     /// are those of the first, so all decide alike. All have the same bits after each step.
     ///
     /// # Errors
-    /// Those of [`Trainer::new`]; [`Error::Unsupported`] of messages or activations of 8 bits of batches that are dealt out.
+    /// Those of [`Trainer::new`]; [`Error::Unsupported`] of activations of 8 bits of batches that are dealt out.
     pub fn sampled(
         backend: &B,
         batches: Batches<B, E>,
         objective: &Objective<B, E>,
-        model: M,
+        mut model: M,
         config: TrainConfig,
     ) -> Result<Self, Error> {
         let together = batches.group().cloned();
         if together.is_some() {
-            expect_no_codes(&model)?;
+            expect_no_stored_codes(&mut model)?;
         }
         // What goes through the host cannot be replayed; and what is drawn ahead of features on disk gives memory back beside a
         // recording.
@@ -488,11 +491,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         let parameters = self.model.parameters_mut().into_iter();
         terms.extend(parameters.map(|parameter| Floats::Matrix(parameter.gradient_mut())));
         group.sum(&self.backend, "gradients", &mut self.gathered, terms)?;
-        let watched = self.model.watched_mut().into_iter();
-        let watched: Vec<_> = watched.map(Floats::Matrix).collect();
-        match watched.is_empty() {
+        let shared = match self.together {
+            Some(_) => self.model.shared_mut(),
+            None => self.model.watched_mut(),
+        };
+        let shared: Vec<_> = shared.into_iter().map(Floats::Matrix).collect();
+        match shared.is_empty() {
             true => Ok(()),
-            false => group.largest(&self.backend, "largest", &mut self.gathered, watched),
+            false => group.largest(&self.backend, "largest", &mut self.gathered, shared),
         }
     }
 
@@ -806,6 +812,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         for parameter in self.model.parameters_mut() {
             parameter.gradient_mut().clear(&self.backend)?;
         }
+        self.model.sends_nothing(&self.backend)?;
         self.add_up_ranks(&self.objective.clone())?;
         self.update()
     }
@@ -815,8 +822,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         let Some(group) = &self.together else {
             return Ok(());
         };
-        let buffers = self.model.buffers_mut().into_iter();
-        let terms: Vec<_> = buffers.map(|(_, buffer)| Floats::Matrix(buffer)).collect();
+        let statistics = self.model.statistics_mut().into_iter();
+        let terms: Vec<_> = statistics.map(Floats::Matrix).collect();
         match terms.is_empty() {
             true => Ok(()),
             false => group.mean(&self.backend, "statistics", &mut self.gathered, terms),

@@ -70,14 +70,12 @@ impl<'a, B: Storage, T: Pod> Rows<'a, B, T> {
         }
     }
 
-    /// The elements of some of them, after all work on the backend is done.
+    /// Has the elements of the rows from `first` on in `elements`, after all work on the backend is done.
     ///
     /// # Errors
     /// [`Error::Driver`] where there are not so many, or with the failure of an earlier operator.
-    pub fn read(&self, backend: &B, rows: Range<usize>) -> Result<Vec<T>, Error> {
-        let mut elements = vec![T::zeroed(); rows.len() * self.stride];
-        backend.download_at(self.buffer, rows.start * self.stride, &mut elements)?;
-        Ok(elements)
+    pub fn read(&self, backend: &B, first: usize, elements: &mut [T]) -> Result<(), Error> {
+        backend.download_at(self.buffer, first * self.stride, elements)
     }
 
     /// Replaces the rows from `first` on by what was [read](Rows::read) of others.
