@@ -7,8 +7,8 @@ use super::{Floats, Lanes, read, write};
 use pulp::core_arch::x86::F16c;
 use pulp::x86::{V2, V3, V4};
 use std::arch::x86_64::{
-    __m128i, __m256i, __m512i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_cvtph_ps, _mm_cvtps_ph,
-    _mm256_cvtph_ps, _mm256_cvtps_ph,
+    __m128i, __m256i, __m512i, _MM_FROUND_CUR_DIRECTION, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0,
+    _mm_cvtph_ps, _mm_cvtps_ph, _mm256_cvtph_ps, _mm256_cvtps_ph,
 };
 
 pulp::simd_type!({
@@ -140,7 +140,12 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn widen_halves(self, halves: &[u16]) -> Floats<Self> {
         let halves: __m256i = read(halves);
-        pulp::cast(self.v4.avx512f._mm512_cvtph_ps(halves))
+        // Core's `_mm512_cvtph_ps` suppresses exceptions, for which there is no form of the instruction that reads memory.
+        pulp::cast(
+            self.v4
+                .avx512f
+                ._mm512_cvt_roundph_ps::<_MM_FROUND_CUR_DIRECTION>(halves),
+        )
     }
 
     #[inline(always)]
