@@ -7,6 +7,8 @@
 //! as they are, and what comes from another activation than a ReLU are dropped into a matrix of its own. With [`Stage::recompute`] an output is not even stored, where the
 //! layer can make it again: it is lent to the next layer, forward, and once more, backward.
 
+mod backward;
+mod build;
 mod pieces;
 mod signs;
 mod stage;
@@ -15,25 +17,20 @@ mod step;
 pub use stage::Stage;
 
 use super::binary;
-use super::codes::{self, LayerInput, StoredCodes};
+use super::codes::StoredCodes;
 use super::decoder::{self, Decoder};
-use super::fusion::{After, Sent, Written, backward_exchange};
 use super::hidden_norm::StageNorm;
 use super::jumping;
-use super::layer::{Earlier, dropout};
+use super::layer::dropout;
 use super::messages::Messages;
-use super::{
-    Context, Halo, HiddenNorm, InputGradient, Inputs, Kept, LinkOperands, Mode, Model, ModelConfig,
-    Output, OutputGradient, OwnRows, Parameter, Pieces, Pool, Propagation,
-};
+use super::{Inputs, LinkOperands, Mode, Model, ModelConfig, Parameter, Pieces, Pool, Propagation};
 use crate::backend::{Backend, MemoryKind};
 use crate::data::FeatureRows;
 use crate::error::Error;
-use crate::ops::{self, Activation, Combine};
-use crate::tensor::{Element, Matrix, Precision};
+use crate::ops::{self, Activation};
+use crate::tensor::{Element, Matrix};
 use signs::Source;
-use std::collections::HashSet;
-use step::{Level, Pass, Step, StoredOutput, bend, earlier, input_dropout, ranks};
+use step::{Level, Pass, Step, earlier, ranks};
 
 /// A graph neural network.
 ///
@@ -122,171 +119,6 @@ impl<B: Backend, E: Element> Network<B, E> {
         match &self.decoder {
             Some(decoder) => decoder.score_on_host(backend, embeddings, pairs),
             None => decoder::dots_on_host(backend, embeddings, pairs),
-        }
-    }
-
-    /// A model of anybody's layers. Their parameters get `layers.N.` before their names.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] where there is no layer, one reads another width than that before it writes, probabilities are
-    /// none, or two parameters have one name; [`Error::Driver`] where there is not enough memory.
-    pub fn from_layers(
-        backend: &B,
-        stages: impl IntoIterator<Item = Stage<B, E>>,
-    ) -> Result<Self, Error> {
-        let (mut initial, mut jumps) = (None, Vec::new());
-        let mut stages: Vec<_> = stages.into_iter().collect();
-        let (count, mut width) = (stages.len(), None);
-        for (number, stage) in stages.iter_mut().enumerate() {
-            let (inputs, outputs) = stage.layer.widths();
-            if let Some(before) = width.replace(outputs)
-                && before != inputs
-            {
-                return refuse(format!(
-                    "layer {number} reads rows of {inputs}, and the layer before it writes rows of {before}"
-                ));
-            }
-            if !(0.0..1.0).contains(&stage.dropout) {
-                let dropout = stage.dropout;
-                return refuse(format!("dropout probability {dropout} is not in [0, 1)"));
-            }
-            if stage.residual && inputs != outputs {
-                return refuse(format!(
-                    "layer {number} cannot add its input of {inputs} columns to its output of {outputs}"
-                ));
-            }
-            if stage.initial && initial.replace(number).is_some() {
-                return refuse(format!(
-                    "layer {number} is the second that is to be initial"
-                ));
-            }
-            if stage.jumps {
-                jumps.push(number);
-            }
-            let prefix = format!("layers.{number}.");
-            for parameter in stage.layer.parameters_mut() {
-                parameter.prefix(&prefix);
-                parameter.set_decay(parameter.decay() * stage.decay);
-            }
-        }
-        let Some(classes) = width else {
-            return refuse("a model of 0 layers computes nothing; give it at least 1".into());
-        };
-        let nothing = |columns| Matrix::zeros(backend, 0, columns, MemoryKind::Activations);
-        let mut steps = Vec::with_capacity(count);
-        // Whether what comes is dropped into a matrix of its own: of another function's output than a ReLU's nobody could tell
-        // afterwards what was dropped.
-        let mut apart = true;
-        let takes_codes: Vec<bool> = stages.iter().map(|stage| stage.store.is_some()).collect();
-        for (number, mut stage) in stages.into_iter().enumerate() {
-            let (inputs, columns) = stage.layer.widths();
-            if stage.store.is_some() {
-                if E::PRECISION == Precision::Float {
-                    return refuse("activations are kept in 8 bits of half or bfloat16, and this model computes in float; take one of those, or keep them as they are".into());
-                }
-                if !stage.layer.store_codes(backend)? {
-                    return refuse(format!(
-                        "the backward pass of layer {number} reads activations as they are, and not in 8 bits; keep them so"
-                    ));
-                }
-            }
-            // The next layer reads it in its backward pass, and this stage what a ReLU let through.
-            let in_codes = stage.store.is_some()
-                && takes_codes.get(number + 1) == Some(&true)
-                && stage.nonlinearity.is_none()
-                && !stage.initial
-                && !stage.jumps;
-            let stored = !in_codes
-                && (!(stage.recompute && stage.layer.repeats())
-                    || stage.norm != HiddenNorm::None
-                    || stage.residual
-                    || stage.initial
-                    || stage.jumps
-                    || number + 1 == count);
-            let bias = if stage.bias {
-                let name = format!("layers.{number}.bias");
-                let mut bias = Parameter::bias(backend, name, columns)?;
-                bias.set_decay(stage.decay);
-                Some(bias)
-            } else {
-                None
-            };
-            let prefix = format!("layers.{number}.");
-            let mut norm = StageNorm::new(backend, stage.norm, columns, &prefix)?;
-            for parameter in norm.iter_mut().flat_map(StageNorm::parameters_mut) {
-                parameter.set_decay(stage.decay);
-            }
-            let given = match stage.nonlinearity {
-                Some(function) if function.wants_input() => Some(Kept::new(backend, columns)?),
-                _ => None,
-            };
-            let messages = match (stage.messages, stage.layer.message_columns()) {
-                (None, _) => None,
-                (Some(_), _) if E::PRECISION == Precision::Float => {
-                    return refuse("messages of 8 bits are summed up in half or bfloat16, and this model computes in float; take one of those, or leave them as they are".into());
-                }
-                (Some(_), None) => {
-                    return refuse(format!(
-                        "layer {number} weighs its messages by more than degrees and weights of edges, and there are no such sums of 8-bit codes; leave them as they are"
-                    ));
-                }
-                (Some(format), Some(columns)) => {
-                    Some(Messages::new(backend, columns, format, number)?)
-                }
-            };
-            let drops_apart = std::mem::replace(
-                &mut apart,
-                initial == Some(number) || stage.nonlinearity.is_some(),
-            );
-            steps.push(Step {
-                bias,
-                relu: stage.relu,
-                nonlinearity: stage.nonlinearity,
-                given,
-                norm,
-                dropout: stage.dropout,
-                residual: stage.residual,
-                dropped: if drops_apart && stage.dropout > 0.0 {
-                    Some(Kept::new(backend, inputs)?)
-                } else {
-                    None
-                },
-                extended: None,
-                messages,
-                signs: None,
-                has_passed_signs: false,
-                output: StoredOutput {
-                    columns,
-                    matrix: if stored {
-                        Some(nothing(columns)?)
-                    } else {
-                        None
-                    },
-                    stored,
-                    codes: match in_codes {
-                        true => Some(StoredCodes::new(backend, columns)?),
-                        false => None,
-                    },
-                },
-                layer: stage.layer,
-            });
-        }
-        let network = Self {
-            steps,
-            initial,
-            jumps,
-            decoder: None,
-            gradient: nothing(classes)?,
-            pool: Pool::new(),
-            rows: Vec::new(),
-            in_pieces: false,
-            keeps_activations: false,
-        };
-        let mut names = HashSet::new();
-        let mut parameters = network.parameters().into_iter();
-        match parameters.find(|parameter| !names.insert(parameter.name().to_owned())) {
-            Some(twice) => refuse(format!("two parameters are called {}", twice.name())),
-            None => Ok(network),
         }
     }
 
@@ -528,56 +360,6 @@ impl<B: Backend, E: Element> Network<B, E> {
         Ok(())
     }
 
-    /// Computes the output of stage `number` once more, where it is not stored.
-    fn make_again(
-        &mut self,
-        number: usize,
-        backend: &B,
-        (level, ranks): (&Level<'_, B>, Option<&Halo<B>>),
-        mode: Mode<'_, B>,
-    ) -> Result<(), Error> {
-        let Activation { relu, dropout, .. } = self.activation(number, mode);
-        let Step {
-            layer,
-            bias,
-            nonlinearity,
-            given,
-            output,
-            ..
-        } = &mut self.steps[number];
-        if output.stored || output.codes.is_some() {
-            return Ok(());
-        }
-        let y = output.room(backend, &mut self.pool, level.rows)?;
-        let after = After {
-            bias: bias.as_ref().map(Parameter::master),
-            relu,
-            nonlinearity: bend(backend, *nonlinearity, given, level.rows)?,
-            dropout: dropout.filter(|_| ranks.is_none()),
-            residual: None,
-        };
-        let mut y = Output::new(backend, y, after);
-        let mut at = Context {
-            backend,
-            mode,
-            pool: &mut self.pool,
-            layer: number,
-            graph: level.graph,
-            ranks,
-            rows: level.rows,
-            messages: None,
-            earlier: Earlier::NONE,
-            d_initial: &mut None,
-            d_jumped: &mut [],
-        };
-        layer.repeat(&mut at, &mut y)?;
-        y.finish(number)?;
-        match (ranks, dropout, &mut output.matrix) {
-            (Some(ranks), Some(dropout), Some(y)) => ranks.drop_rows(backend, dropout, y),
-            _ => Ok(()),
-        }
-    }
-
     /// Computes what each stage gives.
     fn pass(
         &mut self,
@@ -637,24 +419,6 @@ impl<B: Backend, E: Element> Network<B, E> {
         Ok(())
     }
 
-    /// Whether the gradient that stage `number` writes of its input is, where ReLU and dropout before it are undone by `factor`, the one
-    /// that the layer before is given: nobody adds to it and nothing else is undone.
-    fn sends_as_it_is(&self, number: usize, factor: Option<f32>, mode: Mode<'_, B>) -> bool {
-        let Some(number_before) = number.checked_sub(1) else {
-            return false;
-        };
-        let (step, before) = (&self.steps[number], &self.steps[number_before]);
-        let Activation { relu, dropout, .. } = self.activation(number_before, mode);
-        let read_by_others =
-            self.initial == Some(number_before) || self.jumps.contains(&number_before);
-        let changed = step.residual
-            || input_dropout(step, number, mode).is_some()
-            || before.nonlinearity.is_some()
-            || before.norm.is_some();
-        let undone = factor.is_some() || (!relu && dropout.is_none());
-        undone && !changed && !read_by_others
-    }
-
     /// What follows the layer of stage `number` in the same matrix, but for the bias.
     fn activation<'a>(&self, number: usize, mode: Mode<'a, B>) -> Activation<'a, B> {
         let next = self.steps.get(number + 1);
@@ -702,193 +466,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
-        if let Mode::Evaluate = mode {
-            return Err(Error::Unsupported {
-                operator: "Model::backward",
-                reason: "a forward pass for evaluation keeps nothing for it; both want Mode::Train"
-                    .into(),
-            });
-        }
-        let backend = inputs.backend;
-        let levels = self.levels(backend, inputs.graphs, inputs.features.rows())?;
-        let ranks = ranks(inputs.graphs);
-        // The gradient of what the layers after have read; none before the last layer, whose gradient is the model's.
-        let mut lent: Option<Matrix<B, E>> = None;
-        // Whether it is that of what ReLU and dropout were given already.
-        let mut undone = false;
-        let mut d_initial = None;
-        let mut d_jumped: Vec<Option<Matrix<B, E>>> = self.jumps.iter().map(|_| None).collect();
-        for (number, level) in levels.iter().enumerate().rev() {
-            let activation = self.activation(number, mode);
-            // What the initial stage has written is read by others as well: their gradients come first.
-            let gradient_factor = number
-                .checked_sub(1)
-                .filter(|before| self.initial != Some(*before) && !self.jumps.contains(before))
-                .and_then(|before| self.activation(before, mode).gradient_factor());
-            let step = &mut self.steps[number];
-            let d = lent.as_mut().unwrap_or(&mut self.gradient);
-            if self.initial == Some(number)
-                && let Some(sum) = d_initial.take()
-            {
-                ops::combine(backend, &Combine::sum(), &sum, d)?;
-                self.pool.give(sum);
-            }
-            if !undone && (activation.relu || activation.dropout.is_some()) {
-                match (ranks, activation.dropout) {
-                    // Without a ReLU its numbers are drawn again.
-                    (Some(ranks), Some(dropout)) if !activation.relu => {
-                        ranks.drop_rows(backend, dropout, d)?;
-                    }
-                    _ => {
-                        let output = match step.output.kept() {
-                            LayerInput::Elements(output) => OwnRows::All(output),
-                            LayerInput::Codes(codes) => {
-                                OwnRows::Copied(codes::widened(backend, &mut self.pool, codes)?)
-                            }
-                        };
-                        let read = Some(&*output);
-                        ops::activate_backward(backend, &activation, read, None, d)?;
-                        if let OwnRows::Copied(output) = output {
-                            self.pool.give(output);
-                        }
-                    }
-                }
-            }
-            if let Some(function) = step.nonlinearity {
-                let of = step.given.as_ref().map_or(step.output.get(), Kept::get);
-                ops::nonlinearity_backward(backend, function, of, d)?;
-            }
-            step.output.release(&mut self.pool);
-            if let Some(before) = number.checked_sub(1) {
-                self.make_again(before, backend, (&levels[before], ranks), mode)?;
-            }
-            let as_it_is = self.sends_as_it_is(number, gradient_factor, mode);
-            let (before, rest) = self.steps.split_at_mut(number);
-            let mut messages_before = before.last_mut().and_then(|step| step.messages.take());
-            let features = Some(inputs.features);
-            let earlier = earlier((self.initial, &self.jumps), before, features, mode);
-            let dropping = input_dropout(&rest[0], number, mode);
-            let Step {
-                layer,
-                bias,
-                norm,
-                residual,
-                dropped,
-                extended,
-                messages,
-                ..
-            } = &mut rest[0];
-            let x = match (&dropping, before.last(), dropped) {
-                (Some(_), _, Some(dropped)) => LayerInput::Elements(dropped.get()),
-                (_, Some(step), _) => step.output.kept(),
-                (_, None, _) => LayerInput::Elements(inputs.features),
-            };
-            // Codes are exchanged where the layer sums them up.
-            let by_codes = messages.as_ref().is_some_and(Messages::exchanges);
-            let exchange = level.exchange.filter(|_| !by_codes);
-            let x = match (exchange, extended) {
-                (Some(_), Some(all)) => LayerInput::Elements(all.get()),
-                _ => x,
-            };
-            let d = lent.as_mut().unwrap_or(&mut self.gradient);
-            let wanted = number > 0;
-            // The layer may overwrite `d`.
-            let skipped = if *residual && wanted {
-                let mut copy = self.pool.take(backend, d.shape())?;
-                ops::combine(backend, &Combine::copy(), d, &mut copy)?;
-                Some(copy)
-            } else {
-                None
-            };
-            let mut at = Context {
-                backend,
-                mode,
-                pool: &mut self.pool,
-                layer: number,
-                graph: level.graph,
-                ranks,
-                rows: level.rows,
-                messages: messages.as_mut(),
-                earlier,
-                d_initial: &mut d_initial,
-                d_jumped: &mut d_jumped,
-            };
-            if let Some(norm) = norm {
-                norm.backward(&at, level.groups, d)?;
-            }
-            let bias = bias.as_mut().map(Parameter::gradient_mut);
-            let mut dy = OutputGradient::new(backend, d, bias);
-            let sending = before.last();
-            let sending = sending.filter(|_| as_it_is && exchange.is_none());
-            let sending = sending.and_then(|step| step.layer.sends_back().sending());
-            let graph = number
-                .checked_sub(1)
-                .and_then(|before| levels[before].graph);
-            let sent = match (sending, &mut messages_before, graph) {
-                (Some(sending), Some(messages), Some(graph)) => Some(Sent {
-                    sending,
-                    messages,
-                    graph,
-                }),
-                _ => None,
-            };
-            let factor = gradient_factor.filter(|_| skipped.is_none());
-            let mut dx = InputGradient::new(wanted, x, factor, sent, exchange.filter(|_| wanted));
-            let done = match x {
-                LayerInput::Elements(x) => layer.backward(&mut at, x, &mut dy, &mut dx),
-                LayerInput::Codes(x) => layer.backward_of_codes(&mut at, x, &mut dy, &mut dx),
-            };
-            let done = done
-                .and_then(|()| dy.finish())
-                .and_then(|()| dx.finish(&mut at));
-            if let Some(step) = before.last_mut() {
-                step.messages = messages_before;
-            }
-            let Written {
-                dx: mut next,
-                undone: done,
-                underway,
-            } = done?;
-            undone = done;
-            if let (Some(skipped), Some(dx)) = (skipped, &mut next) {
-                ops::combine_rows(backend, skipped.rows(), &Combine::sum(), &skipped, dx)?;
-                self.pool.give(skipped);
-            }
-            if let Some(halo) = exchange
-                && let Some(all) = next.take()
-            {
-                // The residual's gradient is of the own rows, which are not sent.
-                let packed = match underway {
-                    Some(packed) => packed,
-                    None => {
-                        let what = backward_exchange(number);
-                        halo.begin_fold(backend, &what, &mut self.pool, &all)?
-                    }
-                };
-                let own = (level.rows, all.columns());
-                let own = next.insert(self.pool.take(backend, own)?);
-                halo.end_fold(backend, &mut self.pool, (&all, packed), own)?;
-                self.pool.give(all);
-            }
-            // What else reads the same rows has told its gradient before.
-            let jump = self.jumps.iter().position(|&jump| jump + 1 == number);
-            if let Some(sum) = jump.and_then(|jump| d_jumped[jump].take())
-                && let Some(dx) = &mut next
-            {
-                ops::combine(backend, &Combine::sum(), &sum, dx)?;
-                self.pool.give(sum);
-            }
-            if let (Some(op), Some(dx)) = (dropping, &mut next) {
-                match (ranks, op.dropout) {
-                    (Some(ranks), Some(dropout)) => ranks.drop_rows(backend, dropout, dx)?,
-                    _ => ops::activate_backward(backend, &op, None, None, dx)?,
-                }
-            }
-            if let Some(done) = std::mem::replace(&mut lent, next) {
-                self.pool.give(done);
-            }
-        }
-        Ok(())
+        self.pass_back(inputs, mode)
     }
 
     fn decoder(&self) -> Option<&Decoder<B, E>> {
