@@ -8,6 +8,7 @@ use super::error::{DataError, DataProblem};
 #[cfg(feature = "parts")]
 use super::parts::FeaturePrecision;
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 use halfgnn_graph::reorder::Permutation;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -281,6 +282,7 @@ impl StoredFeatures {
     ) -> Result<(), DataError> {
         let mut room = Room {
             bytes: Vec::new(),
+            halves: vec![f16::ZERO; self.len],
             values: vec![0.0; self.len],
         };
         while let Some(&(slot, _)) = rows.first() {
@@ -302,7 +304,11 @@ impl StoredFeatures {
         &self,
         file: &StoredFile,
         rows: &mut [(u32, &mut [T])],
-        Room { bytes, values }: &mut Room,
+        Room {
+            bytes,
+            halves,
+            values,
+        }: &mut Room,
         put: &impl Fn(&[f32], &mut [T]),
     ) -> Result<(), DataProblem> {
         let source = file.open()?;
@@ -321,7 +327,7 @@ impl StoredFeatures {
             read_at(&source, bytes, file.start + away(file.first, first))?;
             for (slot, to) in run {
                 let from = away(first, *slot) as usize;
-                self.decode(&bytes[from..from + row], values);
+                self.decode(&bytes[from..from + row], halves, values);
                 put(values, to);
             }
             rest = others;
@@ -329,11 +335,15 @@ impl StoredFeatures {
         Ok(())
     }
 
-    fn decode(&self, bytes: &[u8], values: &mut [f32]) {
+    fn decode(&self, bytes: &[u8], halves: &mut [f16], values: &mut [f32]) {
         match self.kept {
-            Kept::Half => (bytes.chunks_exact(2).zip(&mut *values)).for_each(|(from, to)| {
-                *to = f16::from_le_bytes([from[0], from[1]]).to_f32();
-            }),
+            Kept::Half => {
+                (bytes.chunks_exact(2).zip(&mut *halves)).for_each(|(from, to)| {
+                    *to = f16::from_le_bytes([from[0], from[1]]);
+                });
+                // Many at a time, by the processor's own instruction.
+                halves.convert_to_f32_slice(values);
+            }
             Kept::Float => (bytes.chunks_exact(4).zip(&mut *values)).for_each(|(from, to)| {
                 *to = f32::from_le_bytes([from[0], from[1], from[2], from[3]]);
             }),
@@ -348,6 +358,8 @@ impl StoredFeatures {
 /// What a thread reads to.
 struct Room {
     bytes: Vec<u8>,
+    /// A row as it is kept, of halves.
+    halves: Vec<f16>,
     /// A row.
     values: Vec<f32>,
 }

@@ -4,6 +4,7 @@
 //! a row of 41 halves takes the place of 48 (the paper's feature padding, HalfGNN §4.1.1, taken to the width of half8).
 //! Padding is always zero, and no public function shows it.
 
+use crate::backend::cpu::convert;
 use crate::error::Error;
 use crate::storage::{MemoryKind, Storage};
 use bytemuck::Pod;
@@ -172,6 +173,16 @@ macro_rules! with_element {
 /// Distance of two rows of a matrix of `columns` columns, in elements: the next multiple of a 16-byte vector.
 pub fn padded<E: Element>(columns: usize) -> usize {
     columns.next_multiple_of(E::LANES)
+}
+
+/// Writes `floats` to `elements`, each rounded to the nearest, ties to even: many at a time, by the widest instructions that the
+/// processor has.
+///
+/// # Panics
+/// If they are not as many.
+pub fn round<E: Element>(floats: &[f32], elements: &mut [E]) {
+    assert_eq!(floats.len(), elements.len(), "an element for each float");
+    convert::round(floats, elements);
 }
 
 /// `len` plain values on a backend.
@@ -464,8 +475,7 @@ impl<B: Storage, E: Element> Matrix<B, E> {
                 let mut values = vec![0.0; columns];
                 for (row, padded) in (start + first..).zip(rows.each()) {
                     write_row(row, &mut values);
-                    let elements = padded.iter_mut().zip(&values);
-                    elements.for_each(|(to, &from)| *to = E::from_f32(from));
+                    round(&values, &mut padded[..columns]);
                 }
             });
             backend.upload_at(&matrix.buffer, start * stride, padded)?;
@@ -549,9 +559,7 @@ impl<B: Storage, E: Element> Matrix<B, E> {
                 .chunks_exact_mut(stride)
                 .zip(values.chunks_exact(self.columns))
             {
-                for (to, &from) in row.iter_mut().zip(source) {
-                    *to = E::from_f32(from);
-                }
+                round(source, &mut row[..self.columns]);
             }
         }
         backend.upload(&self.buffer, &padded)

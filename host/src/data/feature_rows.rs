@@ -6,7 +6,7 @@ use crate::backend::{Backend, MemoryKind};
 use crate::distributed::Group;
 use crate::error::Error;
 use crate::ops;
-use crate::tensor::{Array, Element, Matrix, padded};
+use crate::tensor::{self, Array, Element, Matrix, padded};
 use halfgnn_contract::sampling::NO_VERTEX;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -182,10 +182,7 @@ fn read<E: Element>(stored: &StoredFeatures, vertices: &[u32]) -> Result<Vec<E>,
     let rows = vertices.iter().zip(elements.chunks_exact_mut(stride));
     let rows = rows.filter(|&(&vertex, _)| vertex != NO_VERTEX);
     let rows = rows.map(|(&vertex, row)| (vertex, row)).collect();
-    let round = |values: &[f32], row: &mut [E]| {
-        let elements = row.iter_mut().zip(values);
-        elements.for_each(|(to, &from)| *to = E::from_f32(from));
-    };
+    let round = |values: &[f32], row: &mut [E]| tensor::round(values, &mut row[..values.len()]);
     let done = stored.read_rows(rows, round);
     done.map_err(|error| Error::Features(error.to_string()))?;
     Ok(elements)
