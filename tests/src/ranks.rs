@@ -321,13 +321,13 @@ pub fn assert_recorded<B: Backend>(backend: &B, own: impl Fn() -> B + Sync, reco
             assert_eq!(*is_recorded, recorded, "rank {rank}");
         }
         assert!(through_host.iter().all(|(.., is_recorded)| !is_recorded));
-        // Rows that are waited for are the same ones.
-        let waiting = |rank: InProcess| {
+        // Rows that come beside computation are the same ones.
+        let beside = |rank: InProcess| {
             let (backend, group) = by_devices(&own)(rank);
-            (backend, group.overlapping(false))
+            (backend, group.overlapping(true))
         };
-        let waiting = of_ranks::<B, f16, _>(waiting, graph, &model, of, steps);
-        assert!(waiting == linked);
+        let beside = of_ranks::<B, f16, _>(beside, graph, &model, of, steps);
+        assert!(beside == linked);
     }
 }
 

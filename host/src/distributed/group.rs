@@ -112,7 +112,7 @@ impl Group {
     pub fn new(communicator: impl Communicator + 'static) -> Self {
         let at = At {
             communicator: Box::new(communicator),
-            overlaps: AtomicBool::new(true),
+            overlaps: AtomicBool::new(false),
             epoch: AtomicU32::new(0),
             what: Mutex::default(),
             by_host: Mutex::default(),
@@ -225,8 +225,9 @@ impl Group {
         self.0.link.as_ref().map(|linked| &linked.library[..])
     }
 
-    /// The same ranks, whose devices compute while rows go from one to the other, where `overlaps` says so: as they do where nothing is
-    /// said. It takes devices that are [linked](Group::linked), and a step that is recorded. No bit changes by it.
+    /// The same ranks, whose devices compute while rows go from one to the other, where `overlaps` says so; where nothing is said rows
+    /// are waited for, which was faster wherever it was timed. It takes devices that are [linked](Group::linked), and a step that is
+    /// recorded. No bit changes by it.
     #[must_use]
     pub fn overlapping(self, overlaps: bool) -> Self {
         self.0.at.overlaps.store(overlaps, Ordering::Relaxed);

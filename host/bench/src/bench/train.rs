@@ -104,7 +104,7 @@ pub struct TrainBenchArgs {
     /// What moves rows and gradients between processes
     #[arg(long, value_enum, default_value_t = Exchange::Auto)]
     pub exchange: Exchange,
-    /// Whether devices compute while NCCL moves rows, in recorded steps [default: on]
+    /// Whether devices compute while NCCL moves rows, in recorded steps [default: off]
     #[arg(long, value_enum)]
     pub overlap: Option<Overlap>,
     /// Figures of others to set beside: JSON lines with name, model, graph, ms, gib

@@ -36,7 +36,7 @@ pub struct RanksArgs {
     /// What moves rows and gradients between processes [default: auto]
     #[arg(long, value_enum)]
     pub exchange: Option<Exchange>,
-    /// Whether devices compute while NCCL moves rows [default: on]
+    /// Whether devices compute while NCCL moves rows [default: off]
     #[arg(long, value_enum)]
     pub overlap: Option<Overlap>,
     /// Seconds that a rank may stay away from an exchange at which another waits, before all end; where NCCL exchanges, that a step may
