@@ -507,17 +507,8 @@ pub mod tests {
         };
         let train = &TrainConfig::new(Precision::Half);
         let of_card = |bytes: u64| {
-            let device = Device {
-                backend: Cpu::new(),
-                memory: Some((bytes, bytes)),
-                multiprocessors: Some(4),
-                cache: Cache {
-                    bytes: 1 << 20,
-                    bytes_per_second: 1e9,
-                },
-            };
             let of = (sizes.clone(), 1 << 20);
-            placement.with_batches::<_, f32>(&device, of, (&sage, train))
+            placement.with_batches::<_, f32>(&card_of(bytes), of, (&sage, train))
         };
         let told = of_card(1 << 30).expect("room");
         // Features of 5,000 inputs, and what there was before.
