@@ -13,7 +13,7 @@ use halfgnn::ops::{
     SumOperand,
 };
 use halfgnn::tensor::{Array, Element, Matrix};
-use halfgnn_contract::bits::{EDGES_PER_CTA, FACTORED_ROW_EDGES};
+use halfgnn_contract::bits::EDGES_PER_CTA;
 
 /// Numbers of columns at every boundary of lanes, words and launches.
 const COLUMNS: [usize; 12] = [1, 7, 31, 32, 33, 63, 64, 65, 128, 130, 256, 300];
@@ -584,7 +584,7 @@ pub fn factors_of_columns<B: Backend>(backend: &B, scale: Scale) {
     for (name, graph) in odd(scale).into_iter().chain(rectangular(scale)) {
         check_factored::<B, f16>(backend, name, &graph, 70, &codes(graph.shape().1, 71));
     }
-    let few = FACTORED_ROW_EDGES as usize;
+    let few = 31;
     let tile = EDGES_PER_CTA as usize;
     for degrees in [
         vec![few, few + 1, 0, 2 * few + 3, 1],

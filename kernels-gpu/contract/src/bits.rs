@@ -5,20 +5,16 @@
 //! past the last column are zero.
 //!
 //! # Sums over neighbours
-//! A CTA brings the rows of [`EDGES_PER_CTA`] consecutive edges to shared memory, whatever the degrees, and then looks at the
-//! rows of the graph in them, a unit of 64 columns or 128 at a time. Of a row of few edges whose signs alone are wanted a unit is
-//! one lane's, which counts all its columns at once in vertical counters: bit `f` of plane `p` is bit `p` of the count of column
-//! `f`. Where sums are wanted, eight columns are a lane's, and counted in bytes. Of another row a unit is a warp's: lanes count
-//! 32 edges apart in planes, and a transpose of 32 × 32 bits leaves lane `f` the bits of column `f` of all lanes, to be counted
-//! at once. What a CTA has of a row that began before it or goes on after it is staged, and a follow-up kernel adds up the
-//! parts; sums are integers, so that no order is another result.
+//! A warp has [`EDGES_PER_WARP`] consecutive edges, whatever the degrees, and keeps the rows of 32 of them in its lanes. A transpose of 32 × 32 bits leaves a lane the bits that
+//! all 32 have in its columns, and what lies between two starts of rows is counted under a mask. Rows that begin and end in a warp's edges are written at once. Of others there are
+//! parts, which a CTA puts together in shared memory; what crosses CTAs is staged, and a follow-up kernel adds up the parts. Sums are integers, so that no order is another
+//! result.
 //!
 //! On small graphs of short rows a launch is what takes time. There a word of a row is a warp's, whatever the degree, and nothing is
 //! staged: one launch, [`vertex_ctas`] CTAs for each word.
 //!
-//! With a factor a column, in 8 bits, `Σ q · (±1) = 2 · Σ q · bit − Σ q`. Of a row of few edges some columns are a lane's, which adds
-//! up `q` where their bits are. Of another row the transpose leaves lane `f` the bits of column `f` of 32 edges, and of the factors
-//! each of eight planes is a ballot of the lanes: what both have is counted, `2^p` times for plane `p`.
+//! With a factor a column, in 8 bits, `Σ q · (±1) = 2 · Σ q · bit − Σ q`. Of the factors of 32 edges each of eight planes is a ballot of the lanes: what it and the bits of a column
+//! both have is counted, `2^p` times for plane `p`.
 //!
 //! # Products
 //! The second operand is given by its columns, each a row of bits. Tensor cores count bits that are set in both; what two rows of ±1
@@ -38,20 +34,12 @@ pub const THREADS_PER_CTA: u32 = 256;
 /// Warps of a CTA.
 pub const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
 
-/// Edges of a CTA: 32 words of starts.
-pub const EDGES_PER_CTA: u32 = 1024;
-/// Words of starts of a CTA.
-pub const START_WORDS_PER_CTA: u32 = EDGES_PER_CTA / WARP;
+/// Edges of a warp of the sums over neighbours.
+pub const EDGES_PER_WARP: u32 = 256;
+/// Edges of a CTA.
+pub const EDGES_PER_CTA: u32 = WARPS_PER_CTA * EDGES_PER_WARP;
 /// Most words of a row that a launch sums up; of more the next launch takes the rest.
 pub const MOST_WORDS: u32 = 4;
-/// A row of more edges is a warp's, where signs are wanted: five planes count as many.
-pub const LANE_ROW_EDGES: u32 = 31;
-/// A row of more edges is a warp's, where sums are wanted.
-pub const GROUP_ROW_EDGES: u32 = 63;
-/// A row of more edges is a warp's, where columns have factors.
-pub const FACTORED_ROW_EDGES: u32 = 31;
-/// Columns of a lane where signs of sums with factors of few edges are wanted.
-pub const FACTORED_SIGN_COLUMNS: u32 = 16;
 /// Bits of a factor of a column.
 pub const CODE_BITS: u32 = 8;
 /// Factors of a word.
@@ -60,8 +48,6 @@ pub const CODES_PER_WORD: u32 = 32 / CODE_BITS;
 pub const LARGEST_CODE: u32 = (1 << CODE_BITS) - 1;
 /// Of no more edges in a row sums with factors fit 32 bits, whatever they are.
 pub const MOST_FACTORED_EDGES: u32 = i32::MAX as u32 / LARGEST_CODE;
-/// Columns of a lane where sums of few edges are wanted.
-pub const LANE_COLUMNS: u32 = 8;
 /// No row: an id that no vertex has.
 pub const NO_ROW: u32 = u32::MAX;
 /// CTAs of the follow-up write this many rows without edges each.
@@ -242,10 +228,14 @@ pub const fn follow_up_ctas(ctas: u32, empty_rows: u32) -> u32 {
     ctas.div_ceil(WARPS_PER_CTA) + empty_rows.div_ceil(EMPTY_ROWS_PER_CTA)
 }
 
-/// Words that a CTA stages: the row that began before it and ends in it ([`NO_ROW`] if none does), its part of that row, and
-/// its part of the row that goes on after it: a number a column.
+/// Words before the parts that a CTA stages: the row that began before it and ends in it, [`NO_ROW`] if none does, and one that keeps
+/// the parts aligned.
+pub const STAGED_PARTS: u32 = 2;
+
+/// Words that a CTA stages: those before its parts, its part of the row that ends in it, and its part of the row that goes on after it: a number
+/// a column.
 pub const fn staged_words(words: u32) -> u32 {
-    1 + 2 * words * WORD_BITS
+    STAGED_PARTS + 2 * words * WORD_BITS
 }
 
 /// Words of the staging buffer.
@@ -253,34 +243,14 @@ pub const fn staging_words(ctas: u32, words: u32) -> u64 {
     ctas as u64 * staged_words(words) as u64
 }
 
-/// Words of 32 bits of a unit: what a lane loads at once of an edge's row.
-pub const fn unit_words(words: u32) -> u32 {
-    if words == 1 { 2 } else { 4 }
+/// Bytes of a part of a row of so many words: a number a column.
+pub const fn part_bytes(words: u32) -> u32 {
+    words * WORD_BITS * 4
 }
 
-/// Place of an edge among those of a unit in shared memory: one place in 17 stays free, so that rows of the graph of 2, 4 or more
-/// edges do not start in one bank.
-pub const fn place(edge: u32) -> u32 {
-    edge + edge / 16
-}
-
-/// Places of a unit: half of the banks more than a multiple of them, so that lanes that store two units of one edge side by side
-/// do not meet.
-pub const UNIT_PLACES: u32 = place(EDGES_PER_CTA) + 4;
-
-/// Bytes of shared memory of the rows of edges: all of a unit, then all of the next.
-pub const fn row_bytes(words: u32) -> u32 {
-    UNIT_PLACES * words * 8
-}
-
-/// Bytes of dynamic shared memory of `bspmm_*`: the rows, where rows of the graph start, and how many of them.
+/// Bytes of dynamic shared memory of `bspmm_*`: for each warp two words, the part that began before it and the one that goes on.
 pub const fn shared_bytes(words: u32) -> u32 {
-    row_bytes(words) + (EDGES_PER_CTA + 1) * 4
-}
-
-/// The same of `bspmm_factored_*`, with the factor of each edge's column behind.
-pub const fn factored_shared_bytes(words: u32) -> u32 {
-    shared_bytes(words) + EDGES_PER_CTA * 4
+    WARPS_PER_CTA * (8 + 2 * part_bytes(words))
 }
 
 /// Calls `$with!` with the entries of this family: see [`crate::format`].
@@ -352,13 +322,10 @@ mod tests {
     }
 
     #[test]
-    fn places_are_apart_and_fit() {
-        assert_eq!([0, 15, 16, 1023].map(place), [0, 15, 17, 1086]);
+    fn parts_are_aligned_and_fit() {
         for words in [1, 2, MOST_WORDS] {
-            assert!(place(EDGES_PER_CTA - 1) < UNIT_PLACES);
-            assert_eq!(UNIT_PLACES * 16 % 128, 64);
-            assert_eq!(row_bytes(words) % 16, 0);
-            assert!(factored_shared_bytes(words) <= 48 * 1024);
+            assert_eq!(staged_words(words) % 2, 0);
+            assert!(shared_bytes(words) <= 48 * 1024);
         }
     }
 
@@ -375,10 +342,10 @@ mod tests {
 
     #[test]
     fn ctas_cover_the_edges() {
-        assert_eq!((ctas(0), ctas(1024), ctas(1025)), (0, 1, 2));
+        assert_eq!((ctas(0), ctas(2048), ctas(2049)), (0, 1, 2));
         assert_eq!([0, 8, 9, u32::MAX].map(vertex_ctas), [0, 1, 2, 1 << 29]);
-        assert_eq!(ctas(u32::MAX), 1 << 22);
+        assert_eq!(ctas(u32::MAX), 1 << 21);
         assert_eq!((follow_up_ctas(9, 1), follow_up_ctas(0, 0)), (3, 0));
-        assert_eq!(staging_words(1 << 22, 4), (1 << 22) * 513);
+        assert_eq!(staging_words(1 << 21, 4), (1 << 21) * 514);
     }
 }

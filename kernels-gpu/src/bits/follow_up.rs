@@ -1,22 +1,24 @@
 //! The follow-up kernel: rows that cross CTAs, and rows without edges.
 
-use super::output::Output;
-use super::sums::Place;
+use super::columns::first_column;
+use super::output::{Output, Place};
 use crate::device::global::Global;
+use crate::device::registers::unroll;
 use crate::device::thread::block_idx_x;
-use crate::device::warp::{lane_id, warp_id};
+use crate::device::warp::{lane_id, shuffle_idx, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, EDGES_PER_CTA, EMPTY_ROWS_PER_CTA, NO_ROW, WARPS_PER_CTA, WORD_BITS, staged_words,
+    BspmmParams, EDGES_PER_CTA, EMPTY_ROWS_PER_CTA, NO_ROW, STAGED_PARTS, WARPS_PER_CTA, WORD_BITS,
+    staged_words,
 };
 
-/// Units are of 64 columns, whatever the first kernel had.
-const U: usize = 2;
+/// CTAs of a row whose parts are asked for together.
+const IN_FLIGHT: usize = 8;
 
 /// # Safety
 /// The launch contract of [`BspmmParams`]: `follow_up_ctas` CTAs of `THREADS_PER_CTA` threads, after the first kernel.
 #[inline(always)]
-pub unsafe fn run<O: Output<U>>(params: &BspmmParams) {
+pub unsafe fn run<O: Output<1>>(params: &BspmmParams) {
     let joining = params.ctas.div_ceil(WARPS_PER_CTA);
     // SAFETY: the caller's promise; the two kinds of CTA write different rows.
     unsafe {
@@ -36,7 +38,7 @@ pub unsafe fn run<O: Output<U>>(params: &BspmmParams) {
 /// # Safety
 /// The launch contract; all lanes of the warp come together.
 #[inline(always)]
-unsafe fn join<O: Output<U>>(params: &BspmmParams, cta: u32) {
+unsafe fn join<O: Output<1>>(params: &BspmmParams, cta: u32) {
     let words = staged_words(params.words) as u64;
     let staged =
         |cta: u32, at: u32| Global::<u32>::new(params.staging).at(cta as u64 * words + at as u64);
@@ -50,16 +52,24 @@ unsafe fn join<O: Output<U>>(params: &BspmmParams, cta: u32) {
         let first = (offset / EDGES_PER_CTA as u64) as u32;
         let mut unit = 0;
         while unit < params.words {
-            let end = 1 + unit * WORD_BITS + lane_id();
-            let tail = end + params.words * WORD_BITS;
-            let mut sums = [staged(cta, end).load(), staged(cta, end + WARP).load()];
+            let head = STAGED_PARTS + unit * WORD_BITS + first_column::<1>();
+            let tail = head + params.words * WORD_BITS;
+            let pair = |cta: u32, at: u32| Global::<[u32; 2]>::cast(staged(cta, at));
+            let mut sums = pair(cta, head).load();
             let mut at = first;
             while at < cta {
-                sums[0] = sums[0].wrapping_add(staged(at, tail).load());
-                sums[1] = sums[1].wrapping_add(staged(at, tail + WARP).load());
-                at += 1;
+                let left = cta - at;
+                let mut parts = [[0; 2]; IN_FLIGHT];
+                unroll!(i in 0..IN_FLIGHT => {
+                    parts[i] = pair(at + i as u32, tail).load_if((i as u32) < left);
+                });
+                unroll!(i in 0..IN_FLIGHT => {
+                    sums = [0, 1].map(|at| sums[at].wrapping_add(parts[i][at]));
+                });
+                at += IN_FLIGHT as u32;
             }
-            O::write_sums(params, Place { row, unit }, sums.map(|sum| sum as i32));
+            let sums = [sums.map(|sum| sum as i32)];
+            O::write(params, Place { row, unit }, sums);
             unit += 1;
         }
     }
@@ -70,21 +80,27 @@ unsafe fn join<O: Output<U>>(params: &BspmmParams, cta: u32) {
 /// # Safety
 /// The launch contract; all threads of the CTA come together.
 #[inline(always)]
-unsafe fn clear<O: Output<U>>(params: &BspmmParams, first: u32) {
+unsafe fn clear<O: Output<1>>(params: &BspmmParams, first: u32) {
     let end = first
         .saturating_add(EMPTY_ROWS_PER_CTA)
         .min(params.empty_count);
-    let mut at = first + warp_id();
+    let mut at = first + warp_id() * WARP;
     while at < end {
+        let rows = Global::<u32>::new(params.empty_rows).at((at + lane_id()) as u64);
         // SAFETY: what is read is below the number of empty rows, each of which stands once in the list.
         unsafe {
-            let row = Global::<u32>::new(params.empty_rows).at(at as u64).read();
-            let mut unit = 0;
-            while unit < params.words {
-                O::clear(params, Place { row, unit });
-                unit += 1;
+            let ids = rows.load_if(at + lane_id() < end);
+            let mut slot = 0;
+            while slot < WARP && at + slot < end {
+                let row = shuffle_idx(ids, slot);
+                let mut unit = 0;
+                while unit < params.words {
+                    O::clear(params, Place { row, unit });
+                    unit += 1;
+                }
+                slot += 1;
             }
         }
-        at += WARPS_PER_CTA;
+        at += WARPS_PER_CTA * WARP;
     }
 }

@@ -1,13 +1,15 @@
 //! Matrices of bits: made of elements, and summed up over neighbours, and multiplied.
 //!
 //! - [`binarize`](self::signs): a bit an element.
-//! - [`planes`]: counts of all columns of a unit at once, and the transpose that tells them apart.
+//! - [`columns`]: which columns a lane has, and the transpose that gives it their bits.
+//! - [`planes`]: counts of all columns of a word at once.
 //! - [`sums`]: the sums over neighbours of a CTA's edges, with a factor a column or without.
 //! - [`vertex_parallel`]: the same in one launch, a warp a word of a row.
-//! - [`output`]: what a sum becomes: a sign, or an element.
+//! - [`output`]: what sums become: signs, or elements.
 //! - [`product`]: products of two matrices of bits, alone or added to what is there.
 //! - [`follow_up`]: rows that cross CTAs, and rows without edges.
 
+mod columns;
 mod follow_up;
 mod output;
 mod planes;
@@ -18,9 +20,8 @@ mod vertex_parallel;
 
 use halfgnn_contract::bits::{BinarizeParams, BmmParams, BspmmParams};
 
-pub use output::{Elements, Output, Signs};
-pub use planes::transpose;
-pub use sums::Place;
+pub use columns::transpose;
+pub use output::{Elements, Output, Place, Signs};
 
 /// The functions that the entries are, by name.
 mod family {
@@ -33,13 +34,13 @@ mod family {
     pub use super::signs::binarize;
 
     macro_rules! bspmm {
-        ($($name:ident, $sign:ident: $factors:ident, $words:literal words, $unit:literal;)+) => {$(
+        ($($name:ident, $sign:ident: $factors:ident, $words:literal words, $groups:literal groups;)+) => {$(
             /// # Safety
             /// The launch contract of [`BspmmParams`].
             #[inline(always)]
             pub unsafe fn $name<V: Vector>(params: &BspmmParams) {
                 // SAFETY: the caller's promise.
-                unsafe { run::<Elements<V>, $factors, $words, $unit>(params) }
+                unsafe { run::<Elements<V>, $factors, $words, $groups>(params) }
             }
 
             /// # Safety
@@ -47,18 +48,18 @@ mod family {
             #[inline(always)]
             pub unsafe fn $sign(params: &BspmmParams) {
                 // SAFETY: the caller's promise.
-                unsafe { run::<Signs, $factors, $words, $unit>(params) }
+                unsafe { run::<Signs, $factors, $words, $groups>(params) }
             }
         )+};
     }
 
     bspmm! {
-        bspmm_1, bspmm_1_sign: Ones, 1 words, 2;
-        bspmm_2, bspmm_2_sign: Ones, 2 words, 4;
-        bspmm_4, bspmm_4_sign: Ones, 4 words, 4;
-        bspmm_factored_1, bspmm_factored_1_sign: Codes, 1 words, 2;
-        bspmm_factored_2, bspmm_factored_2_sign: Codes, 2 words, 4;
-        bspmm_factored_4, bspmm_factored_4_sign: Codes, 4 words, 4;
+        bspmm_1, bspmm_1_sign: Ones, 1 words, 4 groups;
+        bspmm_2, bspmm_2_sign: Ones, 2 words, 2 groups;
+        bspmm_4, bspmm_4_sign: Ones, 4 words, 2 groups;
+        bspmm_factored_1, bspmm_factored_1_sign: Codes, 1 words, 4 groups;
+        bspmm_factored_2, bspmm_factored_2_sign: Codes, 2 words, 2 groups;
+        bspmm_factored_4, bspmm_factored_4_sign: Codes, 4 words, 1 groups;
     }
 
     /// # Safety

@@ -1,78 +1,79 @@
-//! What a sum over neighbours becomes, and who adds up the rows of few edges.
+//! What sums over neighbours become: signs, or elements.
 
-use super::planes::{Planes, Unit};
-use super::sums::{Edges, Place};
+use super::columns::{Pairs, Rows, columns_apart, first_column, in_order, interleave, whole};
+use super::planes::Planes;
 use crate::device::global::Global;
-use crate::device::vector::{Floats, Vector};
-use crate::device::warp::{ballot, lane_id};
+use crate::device::registers::{recomputed, unroll};
+use crate::device::vector::Vector;
+use crate::device::warp::{ballot, lane_id, shuffle_down, shuffle_idx};
 use core::marker::PhantomData;
 use halfgnn_contract::WARP;
-use halfgnn_contract::bits::{
-    BspmmParams, FACTORED_SIGN_COLUMNS, GROUP_ROW_EDGES, LANE_COLUMNS, LANE_ROW_EDGES, WORD_BITS,
-};
+use halfgnn_contract::bits::{BspmmParams, WORD_BITS};
 
-/// A kind of output, of units of `U` words of 32 columns.
-pub trait Output<const U: usize> {
-    /// Lanes that share a unit of a row of few edges.
-    const LANES: u32;
-    /// The most edges of such a row.
-    const FEW: u32;
-    /// Adds up a unit of a row of few edges, and writes it.
+/// A kind of output, of `P` words of 64 columns of up to 32 rows of a warp, each of which is known to one lane.
+pub trait Output<const P: usize> {
+    /// What a lane knows of its row.
+    type OfRow: Copy;
+    /// A row of at most so many edges is added up by the lane that has the first of them: [`Output::write_few`]. Zero where there is no such way.
+    const LANE_EDGES: u32;
+
+    /// What is known of the lane's row.
     ///
     /// # Safety
-    /// The launch contract; [`Output::LANES`] neighbouring lanes come with the same unit, and nobody else writes it.
-    unsafe fn write_few(params: &BspmmParams, place: Place, edges: &impl Edges<U>);
-    /// Columns of a lane of [`Output::write_factored`].
-    const FACTORED_COLUMNS: u32;
-    /// The same of a row of few edges whose columns have factors.
+    /// The launch contract; it is a row of the graph if `is_there`.
+    unsafe fn open(params: &BspmmParams, row: u32, is_there: bool) -> Self::OfRow;
+
+    /// Writes the sums of the row of lane `slot`, which are below 2²¹.
     ///
     /// # Safety
-    /// As [`Output::write_few`], with a lane for each [`Output::FACTORED_COLUMNS`] of the unit.
-    unsafe fn write_factored(params: &BspmmParams, place: Place, edges: &impl Edges<U>);
-    /// Writes a unit: the sums of the column of the lane's own number, and of those 32 further each.
+    /// The launch contract; all lanes of the warp come together with the same `slot` and `unit`, whose lane has a row, and nobody else writes the unit.
+    unsafe fn put(
+        params: &BspmmParams,
+        place: Place,
+        of_row: Self::OfRow,
+        slot: u32,
+        sums: Pairs<i32, P>,
+    );
+
+    /// Writes the lane's own row, whose edges are that of the lane and those of the lanes after it, `edges` of them; the lane has none where that is zero.
     ///
     /// # Safety
-    /// The launch contract; all lanes of the warp come together, and nobody else writes the unit.
-    unsafe fn write_sums(params: &BspmmParams, place: Place, sums: [i32; U]);
-    /// Writes a unit of a row without edges.
+    /// As [`Output::put`], with no more than [`Output::LANE_EDGES`] edges.
+    unsafe fn write_few(params: &BspmmParams, place: Place, rows: &Rows<P>, edges: u32);
+
+    /// Writes the sums of a row that all lanes know, as large as they may be.
     ///
     /// # Safety
-    /// As [`Output::write_sums`].
+    /// As [`Output::put`].
+    unsafe fn write(params: &BspmmParams, place: Place, sums: Pairs<i32, P>);
+
+    /// Writes a row without edges, which all lanes know.
+    ///
+    /// # Safety
+    /// As [`Output::put`].
     unsafe fn clear(params: &BspmmParams, place: Place);
+}
+
+/// A unit of a row of the graph: some words of 64 columns.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The row: in [`Output::put`] and [`Output::write_few`] the lane's own.
+    pub row: u32,
+    /// The unit, among those of the launch.
+    pub unit: u32,
 }
 
 /// The first column of a unit.
 #[inline(always)]
-fn first_column<const U: usize>(params: &BspmmParams, unit: u32) -> u32 {
-    params.first_word * WORD_BITS + unit * U as u32 * WARP
-}
-
-/// The sums of `N` columns from `first` of a unit on, of rows of ±1 times the factors of their columns.
-///
-/// # Safety
-/// Columns have factors.
-#[inline(always)]
-unsafe fn factored<const U: usize, const N: usize>(edges: &impl Edges<U>, first: u32) -> [i32; N] {
-    let mut sums = [0i32; N];
-    let mut edge = edges.begin();
-    while edge < edges.end() {
-        // SAFETY: the caller's promise; the edge is one of them.
-        let (bits, code) = unsafe {
-            let bits = edges.word(edge, first / WARP) >> (first % WARP);
-            (bits, edges.code(edge) as i32)
-        };
-        let mut i = 0;
-        while i < N {
-            sums[i] += if bits >> i & 1 != 0 { code } else { -code };
-            i += 1;
-        }
-        edge += 1;
-    }
-    sums
+fn column_of<const P: usize>(params: &BspmmParams, unit: u32) -> u32 {
+    (params.first_word + unit * P as u32) * WORD_BITS
 }
 
 /// The sign: a bit is set where the sum is zero or more.
 pub struct Signs;
+
+/// Planes of the counts of a row that one lane adds up.
+const COUNT_BITS: u32 = 3;
 
 impl Signs {
     /// Writes a unit, without the bits past the last column.
@@ -80,85 +81,98 @@ impl Signs {
     /// # Safety
     /// The launch contract; nobody else writes the unit.
     #[inline(always)]
-    unsafe fn write<const U: usize>(params: &BspmmParams, place: Place, mut signs: Unit<U>) {
-        let first = first_column::<U>(params, place.unit);
-        let mut word = 0;
-        while word < U {
-            let there = params.features.saturating_sub(first + word as u32 * WARP);
-            if there < WARP {
-                signs[word] &= !(u32::MAX << there);
-            }
-            word += 1;
-        }
-        let at = place.row as u64 * params.y_stride as u64 + (first / WORD_BITS) as u64;
-        let y = Global::<u64>::new(params.y).at(at);
+    unsafe fn store<const P: usize>(params: &BspmmParams, place: Place, mut words: Pairs<u32, P>) {
+        let first = column_of::<P>(params, place.unit);
+        unroll!(word in 0..P => {
+            unroll!(half in 0..2 => {
+                let column = first + word as u32 * WORD_BITS + half as u32 * WARP;
+                let there = params.features.saturating_sub(column);
+                words[word][half] &= if there < WARP { !(u32::MAX << there) } else { u32::MAX };
+            });
+        });
+        let y = Global::<u64>::new(params.y).at((first / WORD_BITS) as u64);
+        let y = y.row(place.row, params.y_stride * (WORD_BITS / 8));
         // SAFETY: the caller's promise; rows of more than one word are aligned to 16 bytes, and a unit is theirs then.
         unsafe {
-            if U == 2 {
-                Global::<[u32; 2]>::cast(y).store([signs[0], signs[1]]);
+            if P == 1 {
+                Global::<[u32; 2]>::cast(y).store(words[0]);
             } else {
-                let [a, b] = [signs[U - 2], signs[U - 1]];
-                Global::<[u32; 4]>::cast(y).store([signs[0], signs[1], a, b]);
+                unroll!(two in 0..P / 2 => {
+                    let [[a, b], [c, d]] = [words[2 * two], words[(2 * two + 1) % P]];
+                    Global::<[u32; 4]>::cast(y).at(two as u64).store([a, b, c, d]);
+                });
             }
         }
+    }
+
+    /// The signs of sums, as the lanes vote for each of their columns.
+    ///
+    /// # Safety
+    /// All lanes of the warp come together.
+    #[inline(always)]
+    unsafe fn of_sums<const P: usize>(sums: Pairs<i32, P>) -> Pairs<u32, P> {
+        let mut words = [[0; 2]; P];
+        unroll!(pair in 0..P => {
+            // SAFETY: the caller's promise.
+            let votes = unsafe { [ballot(sums[pair][0] >= 0), ballot(sums[pair][1] >= 0)] };
+            in_order(&mut words, pair, interleave(votes));
+        });
+        words
     }
 }
 
-impl<const U: usize> Output<U> for Signs {
-    const LANES: u32 = 1;
-    const FEW: u32 = LANE_ROW_EDGES;
+impl<const P: usize> Output<P> for Signs {
+    type OfRow = ();
+    const LANE_EDGES: u32 = (1 << COUNT_BITS) - 1;
     #[inline(always)]
-    unsafe fn write_few(params: &BspmmParams, place: Place, edges: &impl Edges<U>) {
-        let mut counts = Planes::<5, U>::EMPTY;
-        let mut edge = edges.begin();
+    unsafe fn open(_: &BspmmParams, _: u32, _: bool) {}
+    #[inline(always)]
+    unsafe fn put(params: &BspmmParams, place: Place, (): (), slot: u32, sums: Pairs<i32, P>) {
         // SAFETY: the caller's promise.
         unsafe {
-            while edge + 1 < edges.end() {
-                counts.add_two(edges.unit(edge), edges.unit(edge + 1));
-                edge += 2;
+            let words = Self::of_sums(sums);
+            if lane_id() == slot {
+                Self::store(params, place, words);
             }
-            if edge < edges.end() {
-                counts.add(edges.unit(edge));
-            }
-            let signs = counts.at_least((edges.end() - edges.begin()).div_ceil(2));
-            Self::write(params, place, signs);
-        }
-    }
-    const FACTORED_COLUMNS: u32 = FACTORED_SIGN_COLUMNS;
-    #[inline(always)]
-    unsafe fn write_factored(params: &BspmmParams, place: Place, edges: &impl Edges<U>) {
-        const N: usize = FACTORED_SIGN_COLUMNS as usize;
-        let lanes = U as u32 * WARP / FACTORED_SIGN_COLUMNS;
-        let of_unit = lane_id() % lanes * FACTORED_SIGN_COLUMNS;
-        // SAFETY: the caller's promise; the lane's half of a word is its own, as rows of `y` are whole words.
-        unsafe {
-            let sums = factored::<U, N>(edges, of_unit);
-            let first = first_column::<U>(params, place.unit) + of_unit;
-            let mut signs = 0;
-            let mut i = 0;
-            while i < N {
-                let is_set = first + (i as u32) < params.features && sums[i] >= 0;
-                signs |= (is_set as u16) << i;
-                i += 1;
-            }
-            let at = (place.row as u64 * params.y_stride as u64)
-                * (WORD_BITS / FACTORED_SIGN_COLUMNS) as u64
-                + (first / FACTORED_SIGN_COLUMNS) as u64;
-            Global::<u16>::new(params.y).at(at).store(signs);
         }
     }
     #[inline(always)]
-    unsafe fn write_sums(params: &BspmmParams, place: Place, sums: [i32; U]) {
-        let mut signs = [0; U];
-        let mut word = 0;
+    unsafe fn write_few(params: &BspmmParams, place: Place, rows: &Rows<P>, edges: u32) {
+        let mut words = [[0; 2]; P];
+        // SAFETY: the caller's promise: all lanes come together, and the vote is theirs.
+        unsafe {
+            let rows = whole(rows);
+            // Word by word: of all at once there are more planes than registers.
+            unroll!(word in 0..P => {
+                let mut counts = Planes::<{ COUNT_BITS as usize }>::EMPTY;
+                let mut edge = 0;
+                loop {
+                    let row = |edge: u32| {
+                        let kept = if edge < edges { u32::MAX } else { 0 };
+                        let [a, b] = rows[word];
+                        [shuffle_down(a, edge) & kept, shuffle_down(b, edge) & kept]
+                    };
+                    counts.add_two(row(edge), row(edge + 1));
+                    // A loop: unrolled it is as long as all the rest.
+                    edge = recomputed(edge + 2);
+                    if ballot(edge < edges) == 0 {
+                        break;
+                    }
+                }
+                words[word] = counts.at_least(edges.div_ceil(2));
+            });
+            if edges > 0 {
+                Self::store(params, place, words);
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn write(params: &BspmmParams, place: Place, sums: Pairs<i32, P>) {
         // SAFETY: the caller's promise.
         unsafe {
-            while word < U {
-                signs[word] = ballot(sums[word] >= 0);
-                word += 1;
-            }
+            let words = Self::of_sums(sums);
             if lane_id() == 0 {
-                Self::write(params, place, signs);
+                Self::store(params, place, words);
             }
         }
     }
@@ -166,7 +180,7 @@ impl<const U: usize> Output<U> for Signs {
     unsafe fn clear(params: &BspmmParams, place: Place) {
         if lane_id() == 0 {
             // SAFETY: the caller's promise.
-            unsafe { Self::write(params, place, [u32::MAX; U]) }
+            unsafe { Self::store(params, place, [[u32::MAX; 2]; P]) }
         }
     }
 }
@@ -175,155 +189,81 @@ impl<const U: usize> Output<U> for Signs {
 pub struct Elements<V>(PhantomData<V>);
 
 impl<V: Vector> Elements<V> {
-    /// What sums of a row are multiplied by.
+    /// Writes the lane's columns of a unit; columns past the last become zero, whatever they were.
     ///
     /// # Safety
-    /// The launch contract.
+    /// As [`Output::put`].
     #[inline(always)]
-    unsafe fn factor(params: &BspmmParams, row: u32) -> f32 {
-        let row_scale = Global::<f32>::new(params.row_scale);
-        if row_scale.is_null() {
-            params.scale
-        } else {
-            // SAFETY: there is a factor a row.
-            params.scale * unsafe { row_scale.at(row as u64).read() }
-        }
-    }
-
-    /// Writes the columns of byte `byte` of a unit, whose sums are `sum`, and zeros past the last.
-    ///
-    /// # Safety
-    /// The launch contract; nobody else writes them.
-    #[inline(always)]
-    unsafe fn write_lane<const U: usize>(
+    unsafe fn store<const P: usize>(
         params: &BspmmParams,
         place: Place,
-        byte: u32,
-        sum: impl Fn(u32) -> f32,
+        values: impl Fn(usize, usize) -> f32,
     ) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let factor = Self::factor(params, place.row);
-            let first = first_column::<U>(params, place.unit) + byte * LANE_COLUMNS;
-            let y = Global::<V::Feature>::new(params.y)
-                .at(place.row as u64 * params.y_stride as u64 + first as u64);
-            let mut vector = 0;
-            while vector < LANE_COLUMNS / V::WIDTH {
-                let mut floats = V::Floats::ZERO;
-                let mut i = 0;
-                while i < V::WIDTH {
-                    let at = vector * V::WIDTH + i;
-                    let is_column = first + at < params.features;
-                    let value = if is_column { sum(at) * factor } else { 0.0 };
-                    floats = floats.with(i as usize, value);
-                    i += 1;
-                }
-                if first + vector * V::WIDTH < params.y_stride {
-                    Global::<V::Bits>::cast(y)
-                        .at(vector as u64)
-                        .store(V::narrow(floats).to_bits());
-                }
-                vector += 1;
-            }
-        }
-    }
-
-    /// Writes the lane's columns of a unit, 32 apart; columns past the last become zero, whatever they were.
-    ///
-    /// # Safety
-    /// As [`Output::write_sums`].
-    #[inline(always)]
-    unsafe fn write<const U: usize>(params: &BspmmParams, place: Place, values: [f32; U]) {
-        let first = first_column::<U>(params, place.unit) + lane_id();
-        let y = Global::<V::Feature>::new(params.y)
-            .at(place.row as u64 * params.y_stride as u64 + first as u64);
-        let mut word = 0;
-        while word < U {
-            let column = first + word as u32 * WARP;
+        let first = column_of::<P>(params, place.unit) + first_column::<P>();
+        let y = Global::<V::Feature>::new(params.y).at(first as u64);
+        let y = y.row(place.row, params.y_stride * size_of::<V::Feature>() as u32);
+        unroll!(pair in 0..P => {
+            let apart = pair as u32 * columns_apart(P);
+            let column = first + apart;
+            // Rows are whole vectors, so that a pair is in them or not.
             if column < params.y_stride {
-                let is_column = column < params.features;
-                let value = if is_column { values[word] } else { 0.0 };
-                let address = y.at(word as u64 * WARP as u64).address();
-                // SAFETY: the caller's promise; the column is one of the row's, padding included.
-                unsafe { store::<V>(address, value) };
+                let value = |at: usize| {
+                    let is_column = column + (at as u32) < params.features;
+                    if is_column { values(pair, at) } else { 0.0 }
+                };
+                // SAFETY: the caller's promise; the columns are two of the row's, padding included.
+                unsafe {
+                    Global::<V::Pair>::cast(y.at(apart as u64)).store(V::pair(value(0), value(1)));
+                }
             }
-            word += 1;
-        }
+        });
     }
 }
 
-impl<V: Vector, const U: usize> Output<U> for Elements<V> {
-    const LANES: u32 = U as u32 * WARP / LANE_COLUMNS;
-    const FEW: u32 = GROUP_ROW_EDGES;
+impl<V: Vector, const P: usize> Output<P> for Elements<V> {
+    /// What the row's sums are multiplied by.
+    type OfRow = f32;
     #[inline(always)]
-    unsafe fn write_few(params: &BspmmParams, place: Place, edges: &impl Edges<U>) {
-        let byte = lane_id() % <Self as Output<U>>::LANES;
-        let shift = byte % 4 * 8;
-        // Counts of four columns each, a byte a column.
-        let mut counts = [0u32; 2];
-        let mut edge = edges.begin();
-        // SAFETY: the caller's promise.
-        unsafe {
-            while edge < edges.end() {
-                let bits = edges.word(edge, byte / 4) >> shift;
-                counts[0] += spread(bits & 0xf);
-                counts[1] += spread(bits >> 4 & 0xf);
-                edge += 1;
-            }
-            let total = (edges.end() - edges.begin()) as f32;
-            Self::write_lane::<U>(params, place, byte, |at| {
-                let count = counts[(at / 4) as usize] >> (at % 4 * 8) & 0xff;
-                // A float of 2²³ and a small number has that in its last bits.
-                let count = f32::from_bits(0x4b00_0000 | count) - 8_388_608.0;
-                count + count - total
-            });
+    unsafe fn open(params: &BspmmParams, row: u32, is_there: bool) -> f32 {
+        let row_scale = Global::<f32>::new(params.row_scale);
+        if row_scale.is_null() {
+            return params.scale;
         }
+        // SAFETY: the caller's promise: there is a factor a row.
+        params.scale * unsafe { row_scale.at(row as u64).load_if(is_there) }
     }
-    const FACTORED_COLUMNS: u32 = LANE_COLUMNS;
+    const LANE_EDGES: u32 = 0;
     #[inline(always)]
-    unsafe fn write_factored(params: &BspmmParams, place: Place, edges: &impl Edges<U>) {
-        const N: usize = LANE_COLUMNS as usize;
-        let byte = lane_id() % <Self as Output<U>>::LANES;
+    unsafe fn put(params: &BspmmParams, place: Place, of_row: f32, slot: u32, sums: Pairs<i32, P>) {
         // SAFETY: the caller's promise.
         unsafe {
-            let sums = factored::<U, N>(edges, byte * LANE_COLUMNS);
-            Self::write_lane::<U>(params, place, byte, |at| sums[at as usize] as f32);
+            let factor = shuffle_idx(of_row, slot);
+            let row = shuffle_idx(place.row, slot);
+            let value = |pair: usize, at: usize| float_of_small(sums[pair][at]) * factor;
+            Self::store::<P>(params, Place { row, ..place }, value);
         }
     }
     #[inline(always)]
-    unsafe fn write_sums(params: &BspmmParams, place: Place, sums: [i32; U]) {
+    unsafe fn write_few(_: &BspmmParams, _: Place, _: &Rows<P>, _: u32) {}
+    #[inline(always)]
+    unsafe fn write(params: &BspmmParams, place: Place, sums: Pairs<i32, P>) {
         // SAFETY: the caller's promise.
         unsafe {
-            let factor = Self::factor(params, place.row);
-            Self::write(params, place, sums.map(|sum| sum as f32 * factor));
+            let factor = <Self as Output<P>>::open(params, place.row, true);
+            Self::store::<P>(params, place, |pair, at| sums[pair][at] as f32 * factor);
         }
     }
     #[inline(always)]
     unsafe fn clear(params: &BspmmParams, place: Place) {
         // SAFETY: the caller's promise.
-        unsafe { Self::write(params, place, [0.0; U]) }
+        unsafe { Self::store::<P>(params, place, |_, _| 0.0) }
     }
 }
 
-/// Four bits as four bytes of 0 or 1: each is moved by seven more than the one before, and no two meet.
+/// A number below 2²¹ and above its negative, without the instruction that converts it, of which a multiprocessor makes few at a time: a float of 1.5 · 2²³ and a
+/// small number has that in its last bits.
 #[inline(always)]
-fn spread(bits: u32) -> u32 {
-    bits.wrapping_mul(0x0020_4081) & 0x0101_0101
-}
-
-/// Stores one element, rounded to the nearest.
-///
-/// # Safety
-/// It lies in the buffer, and nobody else writes it.
-#[inline(always)]
-unsafe fn store<V: Vector>(address: u64, value: f32) {
-    let bits = V::weight_from_f32(value);
-    // SAFETY: the caller's promise; an element of 16 bits is in both halves.
-    unsafe {
-        if size_of::<V::Feature>() == 2 {
-            Global::<u16>::at_address(address).store(bits as u16);
-        } else {
-            Global::<u32>::at_address(address).store(bits);
-        }
-    }
+fn float_of_small(number: i32) -> f32 {
+    const BIAS: f32 = 12_582_912.0;
+    f32::from_bits(BIAS.to_bits().wrapping_add(number as u32)) - BIAS
 }

@@ -1,54 +1,20 @@
 //! The sums over neighbours of a CTA's edges, with a factor a column or without.
 
-use super::output::Output;
-use super::planes::{Planes, Unit, transpose};
+use super::columns::{Pairs, Rows, columns_apart, fetch, first_column, map, transpose};
+use super::output::{Output, Place};
 use crate::device::global::Global;
+use crate::device::registers::unroll;
 use crate::device::shared::Shared;
-use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
-use crate::device::warp::{ballot, lane_id, warp_id};
+use crate::device::thread::{block_idx_x, sync_threads};
+use crate::device::warp::{ballot, lane_id, shuffle_idx, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, CODE_BITS, CODES_PER_WORD, EDGES_PER_CTA, FACTORED_ROW_EDGES, LARGEST_CODE,
-    NO_ROW, START_WORDS_PER_CTA, THREADS_PER_CTA, UNIT_PLACES, WARPS_PER_CTA, WORD_BITS, place,
-    row_bytes, shared_bytes, staged_words, unit_words,
+    BspmmParams, CODE_BITS, CODES_PER_WORD, EDGES_PER_CTA, EDGES_PER_WARP, LARGEST_CODE, NO_ROW,
+    STAGED_PARTS, WARPS_PER_CTA, WORD_BITS, part_bytes, staged_words,
 };
 
-const EDGES_PER_THREAD: u32 = EDGES_PER_CTA / THREADS_PER_CTA;
-
-const _: () = assert!(
-    EDGES_PER_THREAD == 4,
-    "a thread has four bits of a word of starts"
-);
-
-/// Counters of a lane of a warp's row: 15 edges, 32 apart.
-type WarpRow<const U: usize> = Planes<4, U>;
-const TURNS: u32 = 15;
-
-/// `W` words of rows, in units of `U` words of 32 columns.
-///
-/// # Safety
-/// The launch contract of [`BspmmParams`]: `ctas` CTAs of [`THREADS_PER_CTA`] threads.
-#[inline(always)]
-pub unsafe fn run<O: Output<U>, F: Factors, const W: u32, const U: usize>(params: &BspmmParams) {
-    const { assert!(unit_words(W) == U as u32) };
-    let first = block_idx_x() * EDGES_PER_CTA;
-    let left = params.edges - first;
-    let tile = Tile::<W, U> {
-        params,
-        first,
-        edges: if left < EDGES_PER_CTA {
-            left
-        } else {
-            EDGES_PER_CTA
-        },
-    };
-    // SAFETY: the caller's promise; all threads come along.
-    unsafe {
-        let rows = tile.load::<F>();
-        tile.rows_of_few_edges::<O, F>(&rows);
-        tile.rows_of_many_edges::<O, F>(&rows);
-    }
-}
+/// Groups of 32 edges of a warp.
+const GROUPS: u32 = EDGES_PER_WARP / WARP;
 
 /// What rows are multiplied by before they are added up.
 pub trait Factors {
@@ -70,523 +36,535 @@ impl Factors for Codes {
     const ARE_THERE: bool = true;
 }
 
-/// A unit of a row of the graph.
+/// `P` words of rows, with the rows of `G` groups of edges in flight.
+///
+/// # Safety
+/// The launch contract of [`BspmmParams`]: `ctas` CTAs of `THREADS_PER_CTA` threads.
+#[inline(always)]
+pub unsafe fn run<O: Output<P>, F: Factors, const P: usize, const G: usize>(params: &BspmmParams) {
+    const { assert!((GROUPS as usize).is_multiple_of(G)) };
+    let first = block_idx_x() * EDGES_PER_CTA + warp_id() * EDGES_PER_WARP;
+    let parts = Parts::<P> { params };
+    // SAFETY: the caller's promise; all lanes of a warp come along, and at the barrier all warps of the CTA.
+    unsafe {
+        if first < params.edges {
+            walk::<O, F, P, G>(params, first, &parts);
+        } else {
+            parts.mark(warp_id(), 0, NO_ROW);
+        }
+        sync_threads();
+        parts.join::<O>();
+    }
+}
+
+/// What the columns of a lane count of a row.
 #[derive(Clone, Copy)]
-pub struct Place {
-    /// The row.
-    pub row: u32,
-    /// The unit, among those of the launch.
-    pub unit: u32,
+struct Count<const P: usize> {
+    /// Of each column: edges, or the sum of their factors.
+    of: Pairs<u32, P>,
+    /// Of all.
+    all: u32,
 }
 
-/// The edges of a row, each with a unit of the row that it names.
-pub trait Edges<const U: usize> {
-    /// The first.
-    fn begin(&self) -> u32;
-    /// One behind the last.
-    fn end(&self) -> u32;
-    /// The unit of an edge.
-    ///
-    /// # Safety
-    /// It is one of the edges.
-    unsafe fn unit(&self, edge: u32) -> Unit<U>;
-    /// Word `word` of the unit of an edge.
-    ///
-    /// # Safety
-    /// It is one of the edges.
-    unsafe fn word(&self, edge: u32, word: u32) -> u32;
-    /// The factor of the column of an edge.
-    ///
-    /// # Safety
-    /// It is one of the edges, and columns have factors.
-    unsafe fn code(&self, edge: u32) -> u32;
+/// The bits of 32 edges.
+struct Group<const P: usize> {
+    /// By columns.
+    columns: Pairs<u32, P>,
+    /// Of the factors of their columns: bit `i` of plane `p` is bit `p` of that of edge `i`.
+    planes: [u32; CODE_BITS as usize],
 }
 
-/// A CTA's edges.
-struct Tile<'a, const W: u32, const U: usize> {
-    params: &'a BspmmParams,
-    /// The first edge.
+impl<const P: usize> Count<P> {
+    const NOTHING: Self = Self {
+        of: [[0; 2]; P],
+        all: 0,
+    };
+
+    /// Counts those of a group's edges of `mask`.
+    #[inline(always)]
+    fn add<F: Factors>(&mut self, group: &Group<P>, mask: u32) {
+        if F::ARE_THERE {
+            unroll!(plane in 0..CODE_BITS as usize => {
+                self.add_times(group, mask & group.planes[plane], plane as u32);
+            });
+        } else {
+            self.add_times(group, mask, 0);
+        }
+    }
+
+    /// Counts those of a group's edges of `mask`, `2^shift` times.
+    #[inline(always)]
+    fn add_times(&mut self, group: &Group<P>, mask: u32, shift: u32) {
+        self.all += mask.count_ones() << shift;
+        unroll!(pair in 0..P => {
+            unroll!(at in 0..2 => {
+                self.of[pair][at] += (group.columns[pair][at] & mask).count_ones() << shift;
+            });
+        });
+    }
+
+    /// The sums of ±1, which are below 2²¹ of a warp's edges.
+    #[inline(always)]
+    fn sums(&self) -> Pairs<i32, P> {
+        const { assert!(EDGES_PER_WARP * LARGEST_CODE < 1 << 21) };
+        map(self.of, |count| {
+            count.wrapping_mul(2).wrapping_sub(self.all) as i32
+        })
+    }
+}
+
+/// Adds up a warp's edges from `first` on: rows that begin and end in them are written, of the others there are parts.
+///
+/// # Safety
+/// The launch contract; there is such an edge, and all lanes of the warp come together.
+#[inline(always)]
+unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
+    params: &BspmmParams,
     first: u32,
-    /// How many.
+    parts: &Parts<'_, P>,
+) {
+    let left = params.edges - first;
+    let lane = lane_id();
+    // SAFETY: the caller's promise: what is read belongs to edges, each of whose columns is a row of `x`; there is a word of starts for each 32
+    // edges and the end, and a row for each start. Loops are the same for all lanes.
+    unsafe {
+        // The last word that has a start of these rows, or the end of the last: the end's own, or the one behind the warp's.
+        let last = (left / WARP).min(GROUPS);
+        let starts = Global::<[u32; 2]>::new(params.starts).at((first / WARP + lane) as u64);
+        let [mut bits, rank] = starts.load_if(lane <= last);
+        let mut ids = columns::<G>(params, first, left, 0);
+        if lane == GROUPS {
+            bits &= 1;
+        }
+        let with_starts = ballot(bits != 0);
+        let begins = shuffle_idx(bits, 0) & 1 != 0;
+        let mut coming = Coming::<O, P>::open(params, parts, rank, bits != 0);
+        if begins {
+            coming.within = Coming::<O, P>::NONE;
+        }
+        let head = if begins || with_starts == 0 {
+            NO_ROW
+        } else {
+            shuffle_idx(coming.row, with_starts.trailing_zeros())
+        };
+        let x = Global::<u64>::new(params.x).at(params.first_word as u64);
+        let codes = Global::<u32>::new(params.codes);
+        let mut count = Count::<P>::NOTHING;
+        let mut done = 0;
+        while done < GROUPS {
+            let mut edges = [[[0; 2]; P]; G];
+            let mut factors = [0; G];
+            unroll!(at in 0..G => {
+                edges[at] = fetch::<P>(x, ids[at], params.x_stride * (WORD_BITS / 8));
+                if F::ARE_THERE {
+                    let word = codes.at((ids[at] / CODES_PER_WORD) as u64).fetch();
+                    factors[at] = word >> (ids[at] % CODES_PER_WORD * CODE_BITS) & LARGEST_CODE;
+                }
+            });
+            ids = columns::<G>(params, first, left, done + G as u32);
+            unroll!(at in 0..G => {
+                let number = done + at as u32;
+                let starts = shuffle_idx(bits, number);
+                let first_row = shuffle_idx(rank, number);
+                // Asked for here, it is on its way while columns are made.
+                let has_inner = starts & starts.wrapping_sub(1) != 0;
+                let inner = if has_inner {
+                    Inner::<O, P>::open(params, starts, first_row)
+                } else {
+                    Inner::none(params)
+                };
+                let group = Group {
+                    columns: transpose::<P>(edges[at]),
+                    planes: if F::ARE_THERE { planes(factors[at]) } else { [0; CODE_BITS as usize] },
+                };
+                if starts == 0 {
+                    count.add::<F>(&group, u32::MAX);
+                } else {
+                    count.add::<F>(&group, !starts & (starts - 1));
+                    coming.end(&mut count, number);
+                    if has_inner {
+                        inner.add_up::<F>(params, &edges[at], &group, starts);
+                    }
+                    count.add::<F>(&group, from_last(starts));
+                }
+            });
+            done += G as u32;
+        }
+        let is_end = with_starts >> GROUPS != 0;
+        if is_end {
+            coming.end(&mut count, GROUPS);
+        }
+        let is_open = last == GROUPS && !is_end;
+        if is_open {
+            parts.store(Part::Tail, count.sums());
+        }
+        let has_start = with_starts & !(1 << GROUPS) != 0;
+        parts.mark(
+            warp_id(),
+            has_start as u32 * Parts::<P>::HAS_START | is_open as u32 * Parts::<P>::IS_OPEN,
+            head,
+        );
+    }
+}
+
+/// The bits from the last that is set on.
+#[inline(always)]
+fn from_last(bits: u32) -> u32 {
+    u32::MAX << (31 - bits.leading_zeros())
+}
+
+/// The rows in which groups of 32 edges begin, each of which is known to the lane of the group's number: at most one of them ends in a group.
+struct Coming<'a, O: Output<P>, const P: usize> {
+    params: &'a BspmmParams,
+    parts: &'a Parts<'a, P>,
+    row: u32,
+    of_row: O::OfRow,
+    /// In what row the next group begins: in none, in one that began before the warp's edges, or in one that began in them.
+    within: u32,
+}
+
+impl<'a, O: Output<P>, const P: usize> Coming<'a, O, P> {
+    const NONE: u32 = 0;
+    const HEAD: u32 = 1;
+    const OWN: u32 = 2;
+
+    /// The row before the lane's group, before which `rank` rows begin.
+    ///
+    /// # Safety
+    /// The launch contract: there are so many rows; all lanes of the warp come together.
+    #[inline(always)]
+    unsafe fn open(
+        params: &'a BspmmParams,
+        parts: &'a Parts<'a, P>,
+        rank: u32,
+        has_starts: bool,
+    ) -> Self {
+        let is_there = has_starts && rank > 0;
+        let rows = Global::<u32>::new(params.filled_rows);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let row = rows.at(rank.wrapping_sub(1) as u64).load_if(is_there);
+            Self {
+                params,
+                parts,
+                row,
+                of_row: O::open(params, row, is_there),
+                within: Self::HEAD,
+            }
+        }
+    }
+
+    /// The row in which group `group` begins ends there.
+    ///
+    /// # Safety
+    /// As [`Coming::open`]; it does, and the count is its.
+    #[inline(always)]
+    unsafe fn end(&mut self, count: &mut Count<P>, group: u32) {
+        let sums = count.sums();
+        *count = Count::NOTHING;
+        // SAFETY: the caller's promise; a row ends in one warp.
+        unsafe {
+            if self.within == Self::HEAD {
+                self.parts.store(Part::Head, sums);
+            } else if self.within == Self::OWN {
+                let place = Place {
+                    row: self.row,
+                    unit: 0,
+                };
+                O::put(self.params, place, self.of_row, group, sums);
+            }
+        }
+        self.within = Self::OWN;
+    }
+}
+
+/// The rows that begin and end in a group of 32 edges, each of which is known to the lane of its first edge.
+struct Inner<O: Output<P>, const P: usize> {
+    row: u32,
+    of_row: O::OfRow,
+    /// The edges of the lane's row; none where it has no row.
     edges: u32,
 }
 
-/// The rows of the graph in a CTA's edges. Number 0 is the one that began before them, if one did; the others start here.
-struct Rows {
-    /// With number 0.
-    count: u32,
-    /// Rows that have edges and start before the CTA's edges.
-    before: u32,
-    /// Whether the last row goes on behind them.
-    is_open: bool,
-}
-
-/// A unit of a row's edges among the CTA's, and what is done with their sum.
-#[derive(Clone, Copy)]
-struct Part<const U: usize> {
-    begin: u32,
-    end: u32,
-    unit: u32,
-    /// The row in the list of those that have edges.
-    filled: u32,
-    /// It began before the CTA's edges and ends in them.
-    is_end: bool,
-    /// It goes on behind them.
-    is_tail: bool,
-    /// Where factors of columns begin, in shared memory.
-    codes: u32,
-}
-
-impl<const U: usize> Part<U> {
-    /// A unit of no row.
+impl<O: Output<P>, const P: usize> Inner<O, P> {
+    /// No rows.
     #[inline(always)]
-    fn of_unit(unit: u32) -> Self {
+    fn none(params: &BspmmParams) -> Self {
         Self {
-            begin: 0,
-            end: 0,
-            unit,
-            filled: 0,
-            is_end: false,
-            is_tail: false,
-            codes: 0,
+            row: 0,
+            // SAFETY: nothing is asked of no row.
+            of_row: unsafe { O::open(params, 0, false) },
+            edges: 0,
         }
     }
 
-    #[inline(always)]
-    fn edges(self) -> u32 {
-        self.end - self.begin
-    }
-
-    #[inline(always)]
-    fn is_whole(self) -> bool {
-        !self.is_end && !self.is_tail
-    }
-
-    /// Where the unit of an edge is.
-    #[inline(always)]
-    fn place(self, edge: u32) -> Shared {
-        let units_before = self.unit * UNIT_PLACES;
-        Shared::base().offset((units_before + place(edge)) * (U as u32 * 4))
-    }
-}
-
-impl<const U: usize> Edges<U> for Part<U> {
-    #[inline(always)]
-    fn begin(&self) -> u32 {
-        self.begin
-    }
-    #[inline(always)]
-    fn end(&self) -> u32 {
-        self.end
-    }
-    #[inline(always)]
-    unsafe fn unit(&self, edge: u32) -> Unit<U> {
-        let place = self.place(edge);
-        let mut unit = [0; U];
-        // SAFETY: the caller's promise.
-        unsafe {
-            if U == 2 {
-                let [a, b] = place.load_u32x2();
-                (unit[0], unit[U - 1]) = (a, b);
-            } else {
-                let [a, b, c, d] = place.load_u32x4();
-                (unit[0], unit[1], unit[U - 2], unit[U - 1]) = (a, b, c, d);
-            }
-        }
-        unit
-    }
-    #[inline(always)]
-    unsafe fn word(&self, edge: u32, word: u32) -> u32 {
-        // SAFETY: the caller's promise.
-        unsafe { self.place(edge).offset(word * 4).load_u32() }
-    }
-    #[inline(always)]
-    unsafe fn code(&self, edge: u32) -> u32 {
-        // SAFETY: the caller's promise.
-        unsafe { Shared::base().offset(self.codes + edge * 4).load_u32() }
-    }
-}
-
-impl<const W: u32, const U: usize> Tile<'_, W, U> {
-    /// Units of a row.
-    const UNITS: u32 = W * 2 / U as u32;
-
-    /// Where row `row` starts, among the CTA's edges.
-    #[inline(always)]
-    fn start(row: u32) -> Shared {
-        Shared::base().offset(row_bytes(W) + row * 4)
-    }
-
-    /// Brings the rows of the CTA's edges, and where rows of the graph start, to shared memory.
+    /// The rows that begin at `starts`, the first of which is number `first_row` in the list of rows that have edges.
     ///
     /// # Safety
-    /// The launch contract; all threads of the CTA come together.
+    /// The launch contract; all lanes of the warp come together.
     #[inline(always)]
-    unsafe fn load<F: Factors>(&self) -> Rows {
-        let params = self.params;
-        let thread = thread_idx_x();
-        // SAFETY: edges below `edges` have a column, which is a row of `x`; there is a word of starts for each 32 edges and
-        // the end; a place is one thread's up to the barrier.
+    unsafe fn open(params: &BspmmParams, starts: u32, first_row: u32) -> Self {
+        let bit = 1 << lane_id();
+        // The bits after the lane's.
+        let after = starts & !(bit | (bit - 1));
+        let is_there = starts & bit != 0 && after != 0;
+        let edges = (!after & after.wrapping_sub(1) & !(bit - 1)).count_ones();
+        let before = (starts & (bit - 1)).count_ones();
+        // SAFETY: the caller's promise: there is a row for each start.
         unsafe {
-            let columns = Global::<u32>::new(params.columns).at(self.first as u64);
-            let x = Global::<u64>::new(params.x).at(params.first_word as u64);
-            let stride = params.x_stride * 8;
-            // Lanes side by side load the units of one row, whose sector is then looked up once.
-            let unit = thread % Self::UNITS;
-            let part = Part::<U>::of_unit(unit);
-            let mut turn = 0;
-            while turn < Self::UNITS {
-                let first = turn * THREADS_PER_CTA * EDGES_PER_THREAD + thread;
-                let edge = |i: u32| (first + i * THREADS_PER_CTA) / Self::UNITS;
-                let mut ids = [0; EDGES_PER_THREAD as usize];
-                let mut i = 0;
-                while i < EDGES_PER_THREAD {
-                    if edge(i) < self.edges {
-                        ids[i as usize] = columns.at(edge(i) as u64).read();
-                    }
-                    i += 1;
-                }
-                if U == 2 {
-                    let mut rows = [[0; 2]; EDGES_PER_THREAD as usize];
-                    let mut i = 0;
-                    while i < EDGES_PER_THREAD as usize {
-                        rows[i] = Global::<[u32; 2]>::cast(x.row(ids[i], stride)).fetch();
-                        i += 1;
-                    }
-                    let mut i = 0;
-                    while i < EDGES_PER_THREAD {
-                        part.place(edge(i)).store_u32x2(rows[i as usize]);
-                        i += 1;
-                    }
-                } else {
-                    let mut rows = [[0; 4]; EDGES_PER_THREAD as usize];
-                    let mut i = 0;
-                    while i < EDGES_PER_THREAD as usize {
-                        let row = Global::<[u32; 4]>::cast(x.row(ids[i], stride));
-                        rows[i] = row.at(unit as u64).fetch();
-                        i += 1;
-                    }
-                    let mut i = 0;
-                    while i < EDGES_PER_THREAD {
-                        part.place(edge(i)).store_u32x4(rows[i as usize]);
-                        i += 1;
-                    }
-                }
-                turn += 1;
-            }
-            if F::ARE_THERE {
-                self.load_codes();
-            }
-            let rows = self.load_starts();
-            sync_threads();
-            let count = Self::start(0).load_u32();
-            Rows { count, ..rows }
-        }
-    }
-
-    /// Brings the factor of each edge's column to shared memory.
-    ///
-    /// # Safety
-    /// As [`Tile::load`], and columns have factors.
-    #[inline(always)]
-    unsafe fn load_codes(&self) {
-        // SAFETY: the caller's promise: a factor a column; a place is one thread's up to the barrier.
-        unsafe {
-            let columns = Global::<u32>::new(self.params.columns).at(self.first as u64);
-            let codes = Global::<u32>::new(self.params.codes);
-            let mut i = 0;
-            while i < EDGES_PER_THREAD {
-                let edge = i * THREADS_PER_CTA + thread_idx_x();
-                if edge < self.edges {
-                    let column = columns.at(edge as u64).read();
-                    let word = codes.at((column / CODES_PER_WORD) as u64).fetch();
-                    let code = word >> (column % CODES_PER_WORD * CODE_BITS) & LARGEST_CODE;
-                    Shared::base()
-                        .offset(shared_bytes(W) + edge * 4)
-                        .store_u32(code);
-                }
-                i += 1;
+            let rows = Global::<u32>::new(params.filled_rows);
+            let row = rows.at((first_row + before) as u64).load_if(is_there);
+            Self {
+                row,
+                of_row: O::open(params, row, is_there),
+                edges: if is_there { edges } else { 0 },
             }
         }
     }
 
-    /// Writes where rows start: each thread those of its four edges; word 0 becomes the number of rows.
+    /// Adds up the rows, those of few edges by their lanes where the output can.
     ///
     /// # Safety
-    /// As [`Tile::load`].
+    /// As [`Inner::open`].
     #[inline(always)]
-    unsafe fn load_starts(&self) -> Rows {
-        let params = self.params;
-        let starts = Global::<[u32; 2]>::new(params.starts).at((self.first / WARP) as u64);
-        // The word that has the CTA's last start: its own last, or that of the end of all edges.
-        let last = self.edges / WARP;
-        let last = if last < START_WORDS_PER_CTA {
-            last
-        } else {
-            START_WORDS_PER_CTA - 1
-        };
-        let (word, shift) = (thread_idx_x() / 8, thread_idx_x() % 8 * 4);
+    unsafe fn add_up<F: Factors>(
+        self,
+        params: &BspmmParams,
+        rows: &Rows<P>,
+        group: &Group<P>,
+        starts: u32,
+    ) {
         // SAFETY: the caller's promise.
         unsafe {
-            let [_, before] = starts.read();
-            if word <= last {
-                let [bits, rank] = starts.at(word as u64).read();
-                let mut row = 1 + rank - before + (bits & !(u32::MAX << shift)).count_ones();
-                let mut left = bits >> shift & 0xf;
-                while left != 0 {
-                    let edge = word * WARP + shift + left.trailing_zeros();
-                    Self::start(row).store_u32(edge);
-                    row += 1;
-                    left &= left - 1;
-                }
-                if word == last && shift == WARP - 4 {
-                    // The start behind the last edge of all is no row's.
-                    let is_last = self.edges < EDGES_PER_CTA;
-                    Self::start(0).store_u32(row - is_last as u32);
-                }
-            }
-            let [next, _] = if self.edges == EDGES_PER_CTA {
-                starts.at(START_WORDS_PER_CTA as u64).read()
-            } else {
-                [1, 0]
+            let place = Place {
+                row: self.row,
+                unit: 0,
             };
-            Rows {
-                count: 0,
-                before,
-                is_open: next & 1 == 0,
+            let mut by_warp = self.edges > 0;
+            if O::LANE_EDGES > 0 && !F::ARE_THERE {
+                by_warp = self.edges > O::LANE_EDGES;
+                let edges = if by_warp { 0 } else { self.edges };
+                O::write_few(params, place, rows, edges);
+            }
+            let mut left = ballot(by_warp);
+            while left != 0 {
+                let first = left & left.wrapping_neg();
+                left ^= first;
+                // There is a start after that of each row here.
+                let after = starts & !(first | (first - 1));
+                let mut count = Count::NOTHING;
+                count.add::<F>(group, (after & after.wrapping_neg()) - first);
+                let slot = (first - 1).count_ones();
+                O::put(params, place, self.of_row, slot, count.sums());
             }
         }
     }
+}
 
-    /// Unit `job % UNITS` of row `job / UNITS`.
-    ///
-    /// # Safety
-    /// There is one, and shared memory holds the starts.
-    #[inline(always)]
-    unsafe fn part(&self, rows: &Rows, job: u32) -> Part<U> {
+/// The columns of the edges of the lanes in `G` groups from `group` on, of a warp that has `left` edges from `first` on; zero where there is none.
+///
+/// # Safety
+/// The launch contract.
+#[inline(always)]
+unsafe fn columns<const G: usize>(
+    params: &BspmmParams,
+    first: u32,
+    left: u32,
+    group: u32,
+) -> [u32; G] {
+    let mut ids = [0; G];
+    let edges = if left < EDGES_PER_WARP {
+        left
+    } else {
+        EDGES_PER_WARP
+    };
+    unroll!(at in 0..G => {
+        let edge = (group + at as u32) * WARP + lane_id();
+        let column = Global::<u32>::new(params.columns).at(first as u64 + edge as u64);
         // SAFETY: the caller's promise.
-        let start = |row: u32| unsafe { Self::start(row).load_u32() };
-        let (row, unit) = (job / Self::UNITS, job % Self::UNITS);
-        let is_last = row + 1 == rows.count;
-        let is_tail = is_last && rows.is_open;
-        Part {
-            begin: if row == 0 { 0 } else { start(row) },
-            end: if is_last { self.edges } else { start(row + 1) },
-            unit,
-            filled: (rows.before + row).wrapping_sub(1),
-            is_end: row == 0 && !is_tail,
-            is_tail,
-            codes: shared_bytes(W),
+        ids[at] = unsafe { column.load_if(edge < edges) };
+    });
+    ids
+}
+
+/// The planes of the factors of 32 edges, one a lane.
+///
+/// # Safety
+/// All 32 lanes of the warp come together.
+#[inline(always)]
+unsafe fn planes(factor: u32) -> [u32; CODE_BITS as usize] {
+    let mut planes = [0; CODE_BITS as usize];
+    unroll!(plane in 0..CODE_BITS as usize => {
+        // SAFETY: the caller's promise.
+        planes[plane] = unsafe { ballot(factor >> plane & 1 != 0) };
+    });
+    planes
+}
+
+/// Parts of rows that cross warps, in shared memory: for each warp what it is marked with, then a part that began before it, then one that goes on
+/// after it.
+struct Parts<'a, const P: usize> {
+    params: &'a BspmmParams,
+}
+
+/// Which part of a warp's.
+#[derive(Clone, Copy)]
+enum Part {
+    /// Of the row that began before it and ends in it.
+    Head,
+    /// Of the row that goes on after it.
+    Tail,
+}
+
+impl<const P: usize> Parts<'_, P> {
+    /// A row begins among the warp's edges, the first included.
+    const HAS_START: u32 = 1;
+    /// The last row goes on.
+    const IS_OPEN: u32 = 2;
+
+    #[inline(always)]
+    fn mark_of(warp: u32) -> Shared {
+        Shared::base().offset(warp * 8)
+    }
+
+    #[inline(always)]
+    fn part(warp: u32, part: Part) -> Shared {
+        let parts = Shared::base().offset(WARPS_PER_CTA * 8);
+        let part = parts.offset((warp * 2 + part as u32) * part_bytes(P as u32));
+        part.offset(first_column::<P>() * 4)
+    }
+
+    /// Marks a warp, and says which row ends in it that began before, if one does.
+    ///
+    /// # Safety
+    /// All lanes of the warp come together, before the barrier.
+    #[inline(always)]
+    unsafe fn mark(&self, warp: u32, mark: u32, head: u32) {
+        if lane_id() == 0 {
+            // SAFETY: the caller's promise; the mark is this lane's.
+            unsafe { Self::mark_of(warp).store_u32x2([mark, head]) }
         }
     }
 
-    /// Where a part's sum goes.
+    /// # Safety
+    /// As [`Parts::mark`].
+    #[inline(always)]
+    unsafe fn store(&self, part: Part, sums: Pairs<i32, P>) {
+        let place = Self::part(warp_id(), part);
+        unroll!(pair in 0..P => {
+            let place = place.offset(pair as u32 * columns_apart(P) * 4);
+            // SAFETY: the caller's promise; the columns are this lane's.
+            unsafe { place.store_u32x2(sums[pair].map(|sum| sum as u32)) };
+        });
+    }
+
+    /// Adds a warp's part.
     ///
     /// # Safety
-    /// The launch contract.
+    /// It is there, and the barrier is behind.
     #[inline(always)]
-    unsafe fn target(&self, part: Part<U>) -> Place {
-        let rows = Global::<u32>::new(self.params.filled_rows);
-        Place {
+    unsafe fn add(&self, sums: &mut Pairs<u32, P>, warp: u32, part: Part) {
+        let place = Self::part(warp, part);
+        unroll!(pair in 0..P => {
+            let place = place.offset(pair as u32 * columns_apart(P) * 4);
             // SAFETY: the caller's promise.
-            row: unsafe { rows.at(part.filled as u64).read() },
-            unit: part.unit,
-        }
+            let [a, b] = unsafe { place.load_u32x2() };
+            sums[pair] = [sums[pair][0].wrapping_add(a), sums[pair][1].wrapping_add(b)];
+        });
     }
 
-    /// Whole rows of few edges, by as many lanes as the output wants.
+    /// Adds the tails of the warps before `warp` down to that in which the row began. Whether one of the CTA's did.
     ///
     /// # Safety
-    /// All threads of the CTA come together, with what [`Tile::load`] has given.
+    /// As [`Parts::add`]; the row comes from the warp before.
     #[inline(always)]
-    unsafe fn rows_of_few_edges<O: Output<U>, F: Factors>(&self, rows: &Rows) {
-        let lanes = if F::ARE_THERE {
-            U as u32 * WARP / O::FACTORED_COLUMNS
-        } else {
-            O::LANES
-        };
-        let mut job = thread_idx_x() / lanes;
-        while job < rows.count * Self::UNITS {
-            // SAFETY: the caller's promise; a unit of a row is that of these lanes alone.
+    unsafe fn add_before(&self, sums: &mut Pairs<u32, P>, mut warp: u32) -> bool {
+        let mut has_begun = false;
+        while warp > 0 && !has_begun {
+            warp -= 1;
+            // SAFETY: the caller's promise: a row that comes from a warp has a tail there.
             unsafe {
-                let part = self.part(rows, job);
-                if Self::is_few::<O, F>(part) {
-                    let target = self.target(part);
-                    if F::ARE_THERE {
-                        O::write_factored(self.params, target, &part);
-                    } else {
-                        O::write_few(self.params, target, &part);
-                    }
-                }
+                self.add(sums, warp, Part::Tail);
+                let [mark, _] = Self::mark_of(warp).load_u32x2();
+                has_begun = mark & Self::HAS_START != 0;
             }
-            job += THREADS_PER_CTA / lanes;
         }
+        has_begun
     }
 
-    /// Whether a part is a whole row that some lanes add up by themselves.
-    #[inline(always)]
-    fn is_few<O: Output<U>, F: Factors>(part: Part<U>) -> bool {
-        let few = if F::ARE_THERE {
-            FACTORED_ROW_EDGES
-        } else {
-            O::FEW
-        };
-        part.is_whole() && part.edges() <= few
-    }
-
-    /// The other rows, dealt out to the warps in turn.
+    /// Writes the row that began before this warp and ends in it, where it began in the CTA, and stages what crosses CTAs.
     ///
     /// # Safety
-    /// As [`Tile::rows_of_few_edges`].
+    /// The launch contract; all threads of the CTA come together, and the barrier is behind.
     #[inline(always)]
-    unsafe fn rows_of_many_edges<O: Output<U>, F: Factors>(&self, rows: &Rows) {
-        let end = rows.count * Self::UNITS;
-        let (mut first, mut seen) = (0, 0);
-        // SAFETY: the caller's promise: loops are the same for all lanes of a warp.
+    unsafe fn join<O: Output<P>>(&self) {
+        let warp = warp_id();
+        // SAFETY: the caller's promise; each part of a row is added up by the warp that the row ends in, or by the last.
         unsafe {
-            while first < end {
-                let job = first + lane_id();
-                let mut is_here = false;
-                if job < end {
-                    let part = self.part(rows, job);
-                    is_here = !Self::is_few::<O, F>(part) && part.edges() > 0;
-                }
-                let mut left = ballot(is_here);
-                while left != 0 {
-                    if seen % WARPS_PER_CTA == warp_id() {
-                        let job = first + left.trailing_zeros();
-                        self.by_warp::<O, F>(self.part(rows, job));
+            let [mark, row] = Self::mark_of(warp).load_u32x2();
+            if row != NO_ROW {
+                let mut sums = [[0; 2]; P];
+                self.add(&mut sums, warp, Part::Head);
+                if self.add_before(&mut sums, warp) {
+                    let sums = map(sums, |sum| sum as i32);
+                    O::write(self.params, Place { row, unit: 0 }, sums);
+                } else {
+                    self.stage(Part::Head, sums);
+                    if lane_id() == 0 {
+                        self.staged(0).store(row);
                     }
-                    seen += 1;
-                    left &= left - 1;
                 }
-                first += WARP;
             }
-            // No row that began before the CTA's edges ends in them.
-            let part = self.part(rows, 0);
-            if thread_idx_x() == 0 && (part.edges() == 0 || !part.is_end) {
+            if warp == WARPS_PER_CTA - 1 && mark & Self::IS_OPEN != 0 {
+                let mut sums = [[0; 2]; P];
+                self.add(&mut sums, warp, Part::Tail);
+                if mark & Self::HAS_START == 0 {
+                    self.add_before(&mut sums, warp);
+                }
+                self.stage(Part::Tail, sums);
+            }
+            if warp == 0 && lane_id() == 0 && !self.has_head() {
                 self.staged(0).store(NO_ROW);
             }
         }
     }
 
+    /// Whether a row ends in the CTA that began before it.
+    ///
+    /// # Safety
+    /// The barrier is behind.
+    #[inline(always)]
+    unsafe fn has_head(&self) -> bool {
+        let mut warp = 0;
+        while warp < WARPS_PER_CTA {
+            // SAFETY: the caller's promise.
+            let [mark, row] = unsafe { Self::mark_of(warp).load_u32x2() };
+            if row != NO_ROW || mark & Self::HAS_START != 0 {
+                return row != NO_ROW;
+            }
+            warp += 1;
+        }
+        false
+    }
+
     /// Staged word `at` of the CTA.
     #[inline(always)]
     fn staged(&self, at: u32) -> Global<u32> {
-        let first = block_idx_x() as u64 * staged_words(W) as u64;
+        let first = block_idx_x() as u64 * staged_words(P as u32) as u64;
         Global::new(self.params.staging).at(first + at as u64)
     }
 
-    /// A unit of a row by a whole warp, written or staged.
+    /// Stages a part for the follow-up.
     ///
     /// # Safety
-    /// The launch contract; all lanes of the warp come together with the same part.
+    /// The launch contract; it is this warp's to stage.
     #[inline(always)]
-    unsafe fn by_warp<O: Output<U>, F: Factors>(&self, part: Part<U>) {
-        // SAFETY: the caller's promise; a part of a row is staged by one warp.
-        unsafe {
-            let (counts, all) = if F::ARE_THERE {
-                Self::factored_counts(part)
-            } else {
-                (Self::counts(part), part.edges())
-            };
-            let sums = counts.map(|count| count.wrapping_mul(2).wrapping_sub(all) as i32);
-            if part.is_whole() {
-                O::write_sums(self.params, self.target(part), sums);
-                return;
-            }
-            let first = if part.is_tail { 1 + W * WORD_BITS } else { 1 };
-            let place = self.staged(first + part.unit * (U as u32 * WARP) + lane_id());
-            let mut word = 0;
-            while word < U {
-                place
-                    .at((word as u32 * WARP) as u64)
-                    .store(sums[word] as u32);
-                word += 1;
-            }
-            if part.is_end && part.unit == 0 && lane_id() == 0 {
-                self.staged(0).store(self.target(part).row);
-            }
-        }
-    }
-
-    /// How many of a part's edges have a bit in the lane's columns.
-    ///
-    /// # Safety
-    /// All lanes of the warp come together; the edges are the CTA's.
-    #[inline(always)]
-    unsafe fn counts(part: Part<U>) -> [u32; U] {
-        let mut counts = [0; U];
-        let mut first = part.begin;
-        // SAFETY: the caller's promise; a unit is read where there is an edge.
-        let unit = |edge: u32| {
-            if edge < part.end {
-                unsafe { part.unit(edge) }
-            } else {
-                [0; U]
-            }
-        };
-        while first < part.end {
-            let turns = (part.end - first).div_ceil(WARP);
-            let turns = if turns < TURNS { turns } else { TURNS };
-            let mut of_lane = WarpRow::<U>::EMPTY;
-            let mut turn = 0;
-            while turn + 1 < turns {
-                let edge = first + turn * WARP + lane_id();
-                of_lane.add_two(unit(edge), unit(edge + WARP));
-                turn += 2;
-            }
-            if turn < turns {
-                of_lane.add(unit(first + turn * WARP + lane_id()));
-            }
-            // SAFETY: the lanes are together again.
-            let more = unsafe { of_lane.of_lanes(WARP - turns.leading_zeros()) };
-            let mut word = 0;
-            while word < U {
-                counts[word] += more[word];
-                word += 1;
-            }
-            first += turns * WARP;
-        }
-        counts
-    }
-
-    /// The sum of the factors of those of a part's edges that have a bit in the lane's columns, and that of all.
-    ///
-    /// # Safety
-    /// As [`Tile::counts`], and columns have factors.
-    #[inline(always)]
-    unsafe fn factored_counts(part: Part<U>) -> ([u32; U], u32) {
-        let (mut counts, mut all) = ([0; U], 0);
-        let mut first = part.begin;
-        while first < part.end {
-            let edge = first + lane_id();
-            let (mut unit, mut code) = ([0; U], 0);
-            // SAFETY: the caller's promise; lanes without an edge have a factor of zero.
-            unsafe {
-                if edge < part.end {
-                    unit = part.unit(edge);
-                    code = part.code(edge);
-                }
-                let mut word = 0;
-                while word < U {
-                    unit[word] = transpose(unit[word]);
-                    word += 1;
-                }
-                let mut plane = 0;
-                while plane < CODE_BITS {
-                    let mask = ballot(code >> plane & 1 != 0);
-                    all += mask.count_ones() << plane;
-                    let mut word = 0;
-                    while word < U {
-                        counts[word] += (unit[word] & mask).count_ones() << plane;
-                        word += 1;
-                    }
-                    plane += 1;
-                }
-            }
-            first += WARP;
-        }
-        (counts, all)
+    unsafe fn stage(&self, part: Part, sums: Pairs<u32, P>) {
+        let first = STAGED_PARTS + part as u32 * P as u32 * WORD_BITS + first_column::<P>();
+        unroll!(pair in 0..P => {
+            let place = Global::<[u32; 2]>::cast(self.staged(first + pair as u32 * columns_apart(P)));
+            // SAFETY: the caller's promise.
+            unsafe { place.store(sums[pair]) };
+        });
     }
 }

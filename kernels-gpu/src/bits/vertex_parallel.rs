@@ -1,17 +1,14 @@
 //! The vertex-parallel kernel: a warp a word of a row, in one launch.
 
-use super::output::Output;
-use super::planes::{Planes, Unit};
-use super::sums::Place;
+use super::columns::{Pairs, map};
+use super::output::{Output, Place};
+use super::planes::Planes;
 use crate::device::global::Global;
 use crate::device::registers::unroll;
 use crate::device::thread::{block_idx_x, block_idx_y};
 use crate::device::warp::{lane_id, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{BspmmParams, WARPS_PER_CTA};
-
-/// Units are of 64 columns: a word.
-const U: usize = 2;
 
 /// Edges of a lane whose rows are in flight at once, and the planes that count as many.
 const IN_FLIGHT: usize = 4;
@@ -21,7 +18,7 @@ const _: () = assert!(IN_FLIGHT < 1 << PLANES);
 /// # Safety
 /// The launch contract of [`BspmmParams`]: CTAs of `THREADS_PER_CTA` threads, `vertex_ctas` in x, the words of a row in y.
 #[inline(always)]
-pub unsafe fn run<O: Output<U>>(params: &BspmmParams) {
+pub unsafe fn run<O: Output<1>>(params: &BspmmParams) {
     let row = block_idx_x() * WARPS_PER_CTA + warp_id();
     if row >= params.rows {
         return;
@@ -41,8 +38,10 @@ pub unsafe fn run<O: Output<U>>(params: &BspmmParams) {
         }
         let all = end - begin;
         let counts = counts(params, place.unit, begin, end);
-        let sums = counts.map(|count| count.wrapping_mul(2).wrapping_sub(all) as i32);
-        O::write_sums(params, place, sums);
+        let sums = map(counts, |count| {
+            count.wrapping_mul(2).wrapping_sub(all) as i32
+        });
+        O::write(params, place, sums);
     }
 }
 
@@ -52,18 +51,18 @@ pub unsafe fn run<O: Output<U>>(params: &BspmmParams) {
 /// # Safety
 /// The launch contract; all lanes of the warp come together, and there are such edges.
 #[inline(always)]
-unsafe fn counts(params: &BspmmParams, word: u32, begin: u32, end: u32) -> Unit<U> {
+unsafe fn counts(params: &BspmmParams, word: u32, begin: u32, end: u32) -> Pairs<u32, 1> {
     let columns = Global::<u32>::new(params.columns).at(begin as u64);
     let x = Global::<u64>::new(params.x).at(word as u64);
     let stride = params.x_stride * 8;
-    let mut counts = [0; U];
+    let mut counts = [[0; 2]];
     let mut first = 0;
     let edges = end - begin;
     while first < edges {
         let left = edges - first;
         let lane = |turn: usize| turn as u32 * WARP + lane_id();
         let mut ids = [0; IN_FLIGHT];
-        let mut rows = [[0; U]; IN_FLIGHT];
+        let mut rows = [[0; 2]; IN_FLIGHT];
         // SAFETY: the caller's promise: what is loaded belongs to edges of the row, whose columns are rows of `x`. Lanes without an edge
         // have no bits.
         unsafe {
@@ -72,18 +71,18 @@ unsafe fn counts(params: &BspmmParams, word: u32, begin: u32, end: u32) -> Unit<
                 ids[turn] = columns.at(at).load_if(lane(turn) < left);
             });
             unroll!(turn in 0..IN_FLIGHT => {
-                let row = Global::<[u32; U]>::cast(x.row(ids[turn], stride));
+                let row = Global::<[u32; 2]>::cast(x.row(ids[turn], stride));
                 rows[turn] = row.load_if(lane(turn) < left);
             });
         }
-        let mut of_lane = Planes::<PLANES, U>::EMPTY;
+        let mut of_lane = Planes::<PLANES>::EMPTY;
         of_lane.add_two(rows[0], rows[1]);
         of_lane.add_two(rows[2], rows[3]);
         let turns = left.div_ceil(WARP).min(IN_FLIGHT as u32);
         // SAFETY: `left` is the same in all lanes.
         let more = unsafe { of_lane.of_lanes(WARP - turns.leading_zeros()) };
-        unroll!(at in 0..U => {
-            counts[at] += more[at];
+        unroll!(at in 0..2 => {
+            counts[0][at] += more[0][at];
         });
         // A row may have so many edges that the sum would wrap.
         first = first.saturating_add(IN_FLIGHT as u32 * WARP);

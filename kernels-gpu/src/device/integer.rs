@@ -22,6 +22,18 @@ pub fn bytes_of<const SELECTOR: u32>(a: u32, b: u32) -> u32 {
     bytes
 }
 
+/// [`bytes_of`] with a selector that is known where it runs.
+#[inline(always)]
+pub fn bytes_at(a: u32, b: u32, selector: u32) -> u32 {
+    let bytes: u32;
+    // SAFETY: an arithmetic instruction; no preconditions.
+    unsafe {
+        asm!("prmt.b32 {}, {}, {}, {};", out(reg32) bytes, in(reg32) a, in(reg32) b, in(reg32) selector,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    bytes
+}
+
 /// `c`, and products of the two halfwords of `a`, which have no sign, with the first two bytes of `b`, which have one: `dp2a.lo.u32.s32`
 /// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#integer-arithmetic-instructions-dp2a)).
 #[inline(always)]

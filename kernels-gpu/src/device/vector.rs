@@ -203,6 +203,10 @@ pub trait Vector: Copy {
     fn weight_from_f32(value: f32) -> u32;
     /// An edge feature in memory.
     type Feature: Access;
+    /// Two elements, as a load or a store has them.
+    type Pair: Access;
+    /// Each float rounded to the nearest element.
+    fn pair(low: f32, high: f32) -> Self::Pair;
 }
 
 /// What one lane loads of a row that is added up: elements of the output's kind, or codes of them.
@@ -250,6 +254,7 @@ macro_rules! packed {
             type Bits = $bits;
             type Floats = [f32; $width];
             type Feature = u16;
+            type Pair = u32;
 
             #[inline(always)]
             fn from_bits(bits: Self::Bits) -> Self {
@@ -356,6 +361,10 @@ macro_rules! packed {
             fn weight_from_f32(value: f32) -> u32 {
                 P::mirror(P::round(value)).to_bits()
             }
+            #[inline(always)]
+            fn pair(low: f32, high: f32) -> u32 {
+                P::from_f32(low, high).to_bits()
+            }
         }
     };
 }
@@ -419,6 +428,7 @@ impl Vector for Float4 {
     type Bits = [u32; 4];
     type Floats = [f32; 4];
     type Feature = f32;
+    type Pair = [u32; 2];
 
     #[inline(always)]
     fn from_bits(bits: Self::Bits) -> Self {
@@ -495,5 +505,9 @@ impl Vector for Float4 {
     #[inline(always)]
     fn weight_from_f32(value: f32) -> u32 {
         value.to_bits()
+    }
+    #[inline(always)]
+    fn pair(low: f32, high: f32) -> [u32; 2] {
+        [low.to_bits(), high.to_bits()]
     }
 }

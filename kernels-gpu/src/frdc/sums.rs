@@ -11,8 +11,6 @@ use halfgnn_contract::frdc::{FrdcParams, TILE, TILES_PER_TURN, trinary};
 
 /// Rows of a tile.
 const ROWS: usize = TILE as usize;
-/// Words of 32 columns that are summed up at once: 64 features.
-const WORDS: usize = 2;
 
 /// How a word of zeros and ones is multiplied with one of ±1.
 pub trait Form {
@@ -80,7 +78,7 @@ fn target(params: &FrdcParams) -> BspmmParams {
 /// # Safety
 /// The launch contract of [`FrdcParams`]: `ctas` CTAs of `THREADS_PER_CTA` threads.
 #[inline(always)]
-pub unsafe fn run<O: Output<WORDS>, F: Form>(params: &FrdcParams) {
+pub unsafe fn run<O: Output<1>, F: Form>(params: &FrdcParams) {
     let tile_row = block_idx_x() * WARPS_PER_CTA + warp_id();
     if tile_row >= params.tile_rows {
         return;
@@ -99,7 +97,7 @@ pub unsafe fn run<O: Output<WORDS>, F: Form>(params: &FrdcParams) {
         let x = Global::<u64>::new(params.x);
         let mut word = 0;
         while word < params.x_stride {
-            let mut sums = [[0; WORDS]; ROWS];
+            let mut sums = [[[0; 2]]; ROWS];
             let mut degrees = [0; ROWS];
             let mut turn = first;
             while turn < end {
@@ -110,17 +108,14 @@ pub unsafe fn run<O: Output<WORDS>, F: Form>(params: &FrdcParams) {
                 // Columns past the last are no edges, and have no features.
                 let is_column = is_tile && column < params.sources;
                 let at = column as u64 * params.x_stride as u64 + word as u64;
-                let of_column = Global::<[u32; WORDS]>::cast(x.at(at)).load_if(is_column);
-                let mut of_feature = [0; WORDS];
-                unroll!(at in 0..WORDS => {
-                    of_feature[at] = transpose(of_column[at]);
-                });
+                let of_column = Global::<[u32; 2]>::cast(x.at(at)).load_if(is_column);
+                let [of_feature] = transpose([of_column]);
                 unroll!(row in 0..ROWS => {
                     let own = bits >> (row as u32 * TILE + own_column);
                     let neighbors = ballot(own & 1 != 0);
                     degrees[row] += neighbors.count_ones();
-                    unroll!(at in 0..WORDS => {
-                        sums[row][at] += F::dot(neighbors, of_feature[at]);
+                    unroll!(at in 0..2 => {
+                        sums[row][0][at] += F::dot(neighbors, of_feature[at]);
                     });
                 });
                 turn += TILES_PER_TURN;
@@ -132,7 +127,7 @@ pub unsafe fn run<O: Output<WORDS>, F: Form>(params: &FrdcParams) {
                 };
                 if place.row < params.rows {
                     if degrees[row] > 0 {
-                        O::write_sums(&target, place, sums[row]);
+                        O::write(&target, place, sums[row]);
                     } else {
                         O::clear(&target, place);
                     }

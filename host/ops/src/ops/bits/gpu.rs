@@ -75,7 +75,6 @@ impl<D: Driver> BitsOperators for Gpu<D> {
                 entry::<E>(sums[2])?,
             ],
             follow_up: entry::<E>("bspmm_follow_up")?,
-            shared_bytes: shared_bytes(of.factors),
             vertex: match of.factors {
                 None => Some(entry::<E>("bspmm_vertex")?),
                 Some(_) => None,
@@ -109,7 +108,6 @@ impl<D: Driver> BitsOperators for Gpu<D> {
                 ],
             },
             follow_up: "bspmm_follow_up_sign",
-            shared_bytes: shared_bytes(factors),
             vertex: match factors {
                 None => Some("bspmm_vertex_sign"),
                 Some(_) => None,
@@ -161,21 +159,12 @@ struct Entries {
     /// Of one word, of two, of four.
     sums: [&'static str; 3],
     follow_up: &'static str,
-    /// Of dynamic shared memory, by words.
-    shared_bytes: fn(u32) -> u32,
     /// Of all words in one launch, where there is one.
     vertex: Option<&'static str>,
 }
 
 /// CTAs of the vertex-parallel kernel that a multiprocessor holds at once, of 48 registers a thread.
 const VERTEX_CTAS_PER_MULTIPROCESSOR: u64 = 5;
-
-fn shared_bytes<D: Driver>(factors: Option<&ColumnFactors<Gpu<D>>>) -> fn(u32) -> u32 {
-    match factors {
-        None => contract::shared_bytes,
-        Some(_) => contract::factored_shared_bytes,
-    }
-}
 
 fn config(operator: &'static str, ctas: u64, shared_bytes: u32) -> Result<LaunchConfig, Error> {
     linear_config(operator, ctas, contract::THREADS_PER_CTA, shared_bytes)
@@ -307,11 +296,10 @@ impl<D: Driver> Gpu<D> {
                 words,
                 ..params
             };
-            let shared_bytes = (entries.shared_bytes)(words);
             // SAFETY: the caller's promise; a row has these words, as it has one or an even number, and the staging buffer is
             // long enough for the most.
             unsafe {
-                let config = config(operator, ctas.into(), shared_bytes)?;
+                let config = config(operator, ctas.into(), contract::shared_bytes(words))?;
                 self.launch(sums, config, &params)?;
                 let ctas = contract::follow_up_ctas(ctas, params.empty_count);
                 self.launch(
