@@ -136,7 +136,7 @@ macro_rules! conformance {
             optimizer: rules_follow_float64, gradients_are_clipped, bits_are_those_of_the_cpu, overflow_skips_a_step, overflows_are_found_in_every_column,
                 the_loss_scale_follows;
             contracts: shapes_are_checked, values_are_checked, policies_are_checked, memory_is_counted;
-            ranks: steps_are_those_of_one, coded_steps_are_those_of_one, codes_are_exchanged, parts_are_put_together, dropped_edges_are_refused, rows_are_dropped_by_their_numbers, halves_of_a_normalization_are_the_whole;
+            ranks: steps_are_those_of_one, coded_steps_are_those_of_one, codes_are_exchanged, products_are_exchanged, parts_are_put_together, dropped_edges_are_refused, rows_are_dropped_by_their_numbers, halves_of_a_normalization_are_the_whole;
             pieces: passes_are_those_of_the_whole, trainers_are_evaluated, misfits_are_refused;
             recording: recorded_steps_are_the_same_steps, schedules_and_clipping_reach_recorded_steps, a_changed_model_is_recorded_anew,
                 a_changed_model_is_evaluated_anew, recorded_memory_stays, what_cannot_be_recorded_is_refused;

@@ -57,7 +57,8 @@ pub fn for_share_of_rmat(name: &str, rmat: &Rmat, ranks: usize) -> Result<(), Fa
 fn share_of_rmat(rmat: &Rmat, ranks: usize) -> u64 {
     let directions = if rmat.undirected { 2 } else { 1 };
     let own = rmat.edges.div_ceil(ranks as u64).saturating_mul(directions);
-    (own.saturating_mul(40)).saturating_add(rmat.vertices.saturating_mul(40))
+    own.saturating_mul(56)
+        .saturating_add(rmat.vertices.saturating_mul(40))
 }
 
 fn making_rmat(name: &str, rmat: &Rmat, memory: Memory) -> Result<(), Failure> {

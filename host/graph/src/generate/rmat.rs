@@ -236,7 +236,7 @@ mod tests {
             let [rows, columns] = [0, 1].map(|of| edges.iter().map(|edge| edge[of]).collect());
             let (rows, columns): (Vec<u32>, Vec<u32>) = (rows, columns);
             let graph = Graph::from_edges(700, &rows, &columns).unwrap();
-            assert_eq!(graph, spec.generate(5).unwrap());
+            assert!(graph == spec.generate(5).unwrap());
         }
     }
 
