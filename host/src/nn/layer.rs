@@ -52,9 +52,9 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether ranks exchange the rows of the product that it makes of its input and then sums up, by [`Context::product_of_sources`] and
-    /// [`Context::fold`], and not those of its input around it: no wider, and no rank makes products of others' rows. Its input has a rank's
-    /// own rows alone then. Not asked where it sends codes.
+    /// Whether ranks exchange the rows of the product that it makes of its input and then sums up, and not those of its input around it: no
+    /// wider, and no rank makes products of others' rows. Its input has a rank's own rows alone then, and it exchanges the products itself, as
+    /// the layers here do. Not asked where it sends codes.
     fn exchanges_products(&self, _graph: &Propagation<B>) -> bool {
         false
     }
@@ -389,7 +389,7 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
     /// own rows alone, and those of others come behind theirs.
     ///
     /// # Errors
-    /// Those of [`ops::matmul_fused`] and [`Halo::extend`].
+    /// Those of [`ops::matmul_fused`], of the exchange and of the device.
     pub(super) fn product_of_sources(
         &mut self,
         sending: Sending,
@@ -400,12 +400,9 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         let Some(halo) = self.exchange else {
             return sending.product(self, Form::NN, [x, weight], epilogue, y);
         };
-        let mut own = self.take(y.columns())?;
-        ops::matmul(self.backend, Form::NN, x, weight, epilogue, &mut own)?;
+        ops::matmul_to_first_rows(self.backend, Form::NN, x, weight, epilogue, y)?;
         let what = forward_exchange(self.layer);
-        halo.extend(self.backend, &what, self.pool, &own, y)?;
-        self.give(own);
-        Ok(())
+        halo.extend_own(self.backend, &what, self.pool, y)
     }
 
     /// The gradient of the own rows, of that of all sources: with what other ranks have of theirs, where ranks
