@@ -18,7 +18,7 @@
 //!
 //! - [`Partition`]: which rank has which vertex.
 //! - [`Shard`]: what a rank has of a graph, on the host.
-//! - [`SomeEdges`]: edges of a graph that each rank has some of, and their way to whom they belong.
+//! - `SomeEdges`, with the feature `parts`: edges of a graph that each rank has some of, and their way to whom they belong.
 //! - [`Communicator`]: how ranks hear of one another; [`in_process`] makes one of threads, [`Fault`] what can go wrong with it;
 //!   [`Tcp`] is one of processes.
 //! - [`Group`]: ranks at work. [`Halo`](crate::nn::Halo): a shard's exchanges on a backend.
