@@ -2,7 +2,7 @@
 
 mod messages;
 
-pub use messages::{coded_steps_are_those_of_one, codes_are_exchanged};
+pub use messages::{coded_steps_are_those_of_one, codes_are_exchanged, products_are_exchanged};
 
 use crate::Scale;
 use crate::input::{Random, bits, matrix, read};

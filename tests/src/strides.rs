@@ -108,6 +108,37 @@ pub fn products_are_written_apart<B: Backend>(backend: &B, scale: Scale) {
     assert_eq!(none.shape(), (0, 47));
 }
 
+/// A product to the first rows of a matrix has the bits of one that has no other rows, and leaves those as they were.
+pub fn products_are_written_to_first_rows<B: Backend>(backend: &B, scale: Scale) {
+    let rows = scale.pick(37, 300);
+    let make = |rows, columns, random| {
+        let values = Random(random).uniform::<f16>(rows * columns);
+        Matrix::<B, f16>::from_f32(backend, rows, columns, &values, KIND).expect("room")
+    };
+    let (form, plain) = (Form::NN, Epilogue::default());
+    for (columns, more) in [(47, 5), (64, 0), (8, 130)] {
+        let (x, weight) = (make(rows, 72, 56), make(72, columns, 57));
+        let mut alone = Matrix::<B, f16>::uninit(backend, rows, columns, KIND).expect("room");
+        ops::matmul(backend, form, &x, &weight, &plain, &mut alone).expect("legal operands");
+        let mut all = make(rows + more, columns, 58);
+        let before = all.to_padded(backend).expect("no failure before");
+        ops::matmul_to_first_rows(backend, form, &x, &weight, &plain, &mut all)
+            .expect("legal operands");
+        assert_eq!(all.shape(), (rows + more, columns));
+        let (first, all) = (alone.to_padded(backend), all.to_padded(backend));
+        let (first, all) = (first.expect("no failure"), all.expect("no failure"));
+        assert!(all[..first.len()] == first, "{columns} columns");
+        assert!(
+            all[first.len()..] == before[first.len()..],
+            "{columns} columns"
+        );
+    }
+    let mut few = make(rows - 1, 8, 59);
+    let (x, weight) = (make(rows, 72, 56), make(72, 8, 57));
+    let told = ops::matmul_to_first_rows(backend, form, &x, &weight, &plain, &mut few);
+    assert!(told.unwrap_err().to_string().contains("rows of c"));
+}
+
 /// Dot products of rows that are each at a distance of its own have the bits of those of rows as close as can be, of one head and of
 /// two, or are refused.
 pub fn dots_take_both_strides_or_none<B: Backend>(backend: &B, scale: Scale) {

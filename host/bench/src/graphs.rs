@@ -4,8 +4,10 @@ use crate::failure::Failure;
 use crate::{room, source};
 use halfgnn::Error;
 use halfgnn::data::Recipe;
+use halfgnn::distributed::SomeEdges;
 use halfgnn::graph::Graph;
 use halfgnn::graph::generate::{Grid, Rmat};
+use halfgnn::graph::index::part;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -118,14 +120,18 @@ impl FromStr for GraphName {
     }
 }
 
+/// A graph, or what one of several ranks has of it before it is dealt out.
+pub enum Opened {
+    /// All of it.
+    Whole(Graph),
+    /// A share of its edges.
+    Share(SomeEdges),
+}
+
 impl GraphName {
     /// The graphs that it stands for, each with its label, made or read one at a time.
     pub fn open(&self) -> impl Iterator<Item = Result<(String, Graph), Failure>> + '_ {
-        let count = match self {
-            GraphName::Kronecker(first, last) => last - first + 1,
-            GraphName::Like(_) | GraphName::File(_) => 1,
-        };
-        (0..count).map(move |index| self.open_one(index))
+        (0..self.count()).map(move |index| self.open_one(index))
     }
 
     /// The first of them.
@@ -133,46 +139,92 @@ impl GraphName {
         self.open_one(0)
     }
 
-    fn open_one(&self, index: u32) -> Result<(String, Graph), Failure> {
+    /// The same for one rank of so many, which are to train on them together: of what R-MAT makes a share of the edges.
+    pub fn open_for_rank(
+        &self,
+        (rank, ranks): (usize, usize),
+    ) -> impl Iterator<Item = Result<(String, Opened), Failure>> + '_ {
+        (0..self.count()).map(move |index| match self.rmat(index) {
+            Some((label, rmat)) if ranks > 1 => {
+                room::for_share_of_rmat(&label, &rmat, ranks)?;
+                let numbers = part(rmat.edges, rank as u64, ranks as u64);
+                let share = SomeEdges {
+                    vertices: rmat.vertices as usize,
+                    edges: rmat.drawn(SEED, numbers).map_err(Error::from)?,
+                    undirected: rmat.undirected,
+                };
+                Ok((label, Opened::Share(share)))
+            }
+            _ => {
+                let (label, graph) = self.open_one(index)?;
+                Ok((label, Opened::Whole(graph)))
+            }
+        })
+    }
+
+    fn count(&self) -> u32 {
+        match self {
+            GraphName::Kronecker(first, last) => last - first + 1,
+            GraphName::Like(_) | GraphName::File(_) => 1,
+        }
+    }
+
+    /// What R-MAT makes, with its label.
+    fn rmat(&self, index: u32) -> Option<(String, Rmat)> {
         match self {
             GraphName::Kronecker(first, _) => {
                 let scale = first + index;
-                room::for_recipe(&Recipe::Kronecker { scale })?;
-                let graph = Rmat::graph500(scale).generate(SEED).map_err(Error::from)?;
-                Ok((format!("kron{scale}"), graph))
+                Some((format!("kron{scale}"), Rmat::graph500(scale)))
             }
-            GraphName::Like(like) => Ok((like.name.into(), like.generate()?)),
-            GraphName::File(path) => source::graph(path),
-        }
-    }
-}
-
-impl Like {
-    /// The graph, the same on every machine. Vertices keep the order in which R-MAT makes them: hubs have low ids.
-    fn generate(&self) -> Result<Graph, Failure> {
-        let graph = match self.shape {
-            Shape::Rmat {
-                vertices,
-                undirected_edges,
-                quadrants,
-            } => {
-                let rmat = Rmat {
-                    vertices,
-                    edges: undirected_edges,
-                    quadrants,
+            // Vertices keep the order in which R-MAT makes them: hubs have low ids.
+            GraphName::Like(Like {
+                name,
+                shape:
+                    Shape::Rmat {
+                        vertices,
+                        undirected_edges,
+                        quadrants,
+                    },
+            }) => Some((
+                (*name).into(),
+                Rmat {
+                    vertices: *vertices,
+                    edges: *undirected_edges,
+                    quadrants: *quadrants,
                     undirected: true,
                     renamed: false,
+                },
+            )),
+            GraphName::Like(_) | GraphName::File(_) => None,
+        }
+    }
+
+    /// The graph, the same on every machine.
+    fn open_one(&self, index: u32) -> Result<(String, Graph), Failure> {
+        if let Some((label, rmat)) = self.rmat(index) {
+            match self {
+                GraphName::Kronecker(first, _) => {
+                    let scale = first + index;
+                    room::for_recipe(&Recipe::Kronecker { scale })?;
+                }
+                _ => room::for_rmat(&label, &rmat)?,
+            }
+            return Ok((label, rmat.generate(SEED).map_err(Error::from)?));
+        }
+        match self {
+            GraphName::Like(Like {
+                name,
+                shape: Shape::Grid { side },
+            }) => {
+                let grid = Grid {
+                    width: *side,
+                    height: *side,
                 };
-                room::for_rmat(self.name, &rmat)?;
-                rmat.generate(SEED)
+                Ok(((*name).into(), grid.generate().map_err(Error::from)?))
             }
-            Shape::Grid { side } => Grid {
-                width: side,
-                height: side,
-            }
-            .generate(),
-        };
-        Ok(graph.map_err(Error::from)?)
+            GraphName::File(path) => source::graph(path),
+            _ => unreachable!("R-MAT makes the others"),
+        }
     }
 }
 

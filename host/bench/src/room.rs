@@ -39,6 +39,28 @@ pub fn for_rmat(name: &str, rmat: &Rmat) -> Result<(), Failure> {
     making_rmat(name, rmat, host_memory())
 }
 
+/// That one of several ranks that make an R-MAT graph together can make its share.
+///
+/// # Errors
+/// As [`for_recipe`].
+pub fn for_share_of_rmat(name: &str, rmat: &Rmat, ranks: usize) -> Result<(), Failure> {
+    let what = format!("making a share of {name}");
+    fits(
+        &format!("{what} takes"),
+        share_of_rmat(rmat, ranks),
+        host_memory(),
+        "a smaller graph or more ranks",
+    )
+}
+
+/// Edges as they are dealt out, and the graph of a rank's own with and without self-loops; degrees, owners and places of all vertices.
+fn share_of_rmat(rmat: &Rmat, ranks: usize) -> u64 {
+    let directions = if rmat.undirected { 2 } else { 1 };
+    let own = rmat.edges.div_ceil(ranks as u64).saturating_mul(directions);
+    own.saturating_mul(56)
+        .saturating_add(rmat.vertices.saturating_mul(40))
+}
+
 fn making_rmat(name: &str, rmat: &Rmat, memory: Memory) -> Result<(), Failure> {
     makes(&name, Demand::of_rmat(rmat).making, memory)
 }

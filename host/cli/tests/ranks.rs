@@ -854,3 +854,33 @@ fn what_moves_rows_is_chosen_and_timed() {
         .unwrap();
     assert_eq!(refuse.status.code(), Some(2));
 }
+
+/// Ranks that make a graph together train on what those do that read it whole.
+#[test]
+fn ranks_that_make_a_graph_train_as_those_that_read_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("made.mtx");
+    let file = file.to_str().expect("a path");
+    // The seed of the graphs of benchmarks.
+    let convert = ["dataset", "convert", "kron:9", file, "--data-seed", "1"];
+    let converted = halfgnn(&convert).output().unwrap();
+    assert!(converted.status.success(), "{}", text(&converted.stderr));
+    let of = |graph: &str| -> Vec<Value> {
+        let what = ["bench", "train", "--graph", graph, "--model", "gcn,gin,gat"];
+        let size = ["--hidden", "16", "--features", "20", "--classes", "7"];
+        let how = ["--precision", "half", "--epochs", "1", "--json", "-"];
+        let where_ = ["--device", "cpu", "--devices", "0,1,2"];
+        let events = run(halfgnn(
+            &[&what[..], &size[..], &how[..], &where_[..]].concat(),
+        ));
+        let rows = events.into_iter().filter(|event| event["event"] == "train");
+        rows.map(|row| {
+            let told = ["vertices", "edges", "ranks", "rank_gib", "loss"];
+            told.map(|of| row[of].clone()).into()
+        })
+        .collect()
+    };
+    let (made, read) = (of("kron:9"), of(file));
+    assert_eq!(made.len(), 3);
+    assert_eq!(made, read);
+}

@@ -102,6 +102,11 @@ impl Csr {
         }
     }
 
+    /// Its offsets and columns, without its rows.
+    pub fn into_offsets(self) -> (Vec<u64>, Vec<u32>) {
+        (self.offsets, self.cols)
+    }
+
     /// The transpose: an edge (r, c) becomes (c, r).
     pub fn transposed(&self) -> Self {
         let (offsets, cols) = transposed(self.columns, &self.offsets, &self.cols);

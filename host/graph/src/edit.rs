@@ -17,8 +17,9 @@ impl Graph {
     pub fn with_self_loops(&self) -> Result<Self, GraphError> {
         let csr = self.csr();
         let missing = |row: usize| csr.row(row).binary_search(&(row as u32)).is_err();
-        let lengths =
-            (0..csr.vertices()).map(|row| csr.row(row).len() as u64 + u64::from(missing(row)));
+        let lengths = parallel::map(0..csr.vertices(), |row, _| {
+            csr.row(row).len() as u64 + u64::from(missing(row))
+        });
         let offsets = offsets_of(lengths);
         let edges = offsets[csr.vertices()];
         check_edges(edges)?;

@@ -57,7 +57,7 @@ pub(crate) const fn unpack(key: u64) -> (u32, u32) {
 }
 
 /// The half-open range of items that part `part` of `parts` takes; the parts differ by at most one item.
-pub(crate) const fn part(items: u64, part: u64, parts: u64) -> std::ops::Range<u64> {
+pub const fn part(items: u64, part: u64, parts: u64) -> std::ops::Range<u64> {
     // items * part may pass u64, so the remainder is spread over the first parts instead.
     let (size, more) = (items / parts, items % parts);
     let start = part * size + if part < more { part } else { more };

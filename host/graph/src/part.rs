@@ -1,6 +1,8 @@
 //! Some vertices of a graph, and the edges that lead to them.
 
-use super::{Block, Csr, Graph, GraphError};
+use super::error::check_room;
+use super::sort::{fill_rows, offsets_of};
+use super::{Block, Csr, Graph, GraphError, parallel};
 use std::ops::Range;
 
 /// Vertices of a graph, and what they hear from: a block, and which vertices and edges of the graph it has.
@@ -99,21 +101,23 @@ impl Part {
 
     /// The rows of `own`, where each vertex that they hear from has a place.
     fn at(graph: &Graph, own: &[u32], others: &[u32], places: &[u32]) -> Result<Self, GraphError> {
-        let mut offsets = Vec::with_capacity(own.len() + 1);
-        offsets.push(0);
-        let (mut columns, mut edges) = (Vec::new(), Vec::new());
-        let mut row = Vec::new();
-        for &vertex in own {
-            row.clear();
-            for edge in graph.csr().row_range(vertex as usize) {
-                row.push((places[graph.cols()[edge] as usize], edge as u32));
+        let csr = graph.csr();
+        let offsets = offsets_of((own.iter()).map(|&vertex| csr.row(vertex as usize).len() as u64));
+        let count = offsets[own.len()];
+        check_room("edges of a part", 16 * count)?;
+        let mut places_and_edges = vec![(0, 0); count as usize];
+        fill_rows(&offsets, &mut places_and_edges, &|row, out: &mut [_]| {
+            let edges = csr.row_range(own[row] as usize);
+            for (out, edge) in out.iter_mut().zip(edges) {
+                *out = (places[graph.cols()[edge] as usize], edge as u32);
             }
             // By place, and equal edges in the graph's order.
-            row.sort_unstable();
-            columns.extend(row.iter().map(|(place, _)| place));
-            edges.extend(row.iter().map(|(_, edge)| edge));
-            offsets.push(columns.len() as u64);
-        }
+            out.sort_unstable();
+        });
+        let [mut columns, mut edges] = [0; 2].map(|zero| vec![zero; count as usize]);
+        let of_each = ((&mut columns[..], &mut edges[..]), &places_and_edges[..]);
+        parallel::for_each(of_each, |_, ((column, edge), &of)| (*column, *edge) = of);
+        drop(places_and_edges);
         let vertices = [own, others].concat();
         let csr = Csr::rectangular(vertices.len(), offsets, columns)?;
         Ok(Self {

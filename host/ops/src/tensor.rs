@@ -638,6 +638,19 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         backend.upload_at(&self.buffer, first * self.stride, rows)
     }
 
+    /// What `work` makes of the first `rows` rows, as of a matrix that has no more. It leaves the matrix where it is.
+    pub(crate) fn with_first_rows<T>(
+        &mut self,
+        rows: usize,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let all = self.rows;
+        self.rows = rows.min(all);
+        let made = work(self);
+        self.rows = all;
+        made
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows

@@ -18,11 +18,14 @@
 //!
 //! - [`Partition`]: which rank has which vertex.
 //! - [`Shard`]: what a rank has of a graph, on the host.
+//! - `SomeEdges`, with the feature `parts`: edges of a graph that each rank has some of, and their way to whom they belong.
 //! - [`Communicator`]: how ranks hear of one another; [`in_process`] makes one of threads, [`Fault`] what can go wrong with it;
 //!   [`Tcp`] is one of processes.
 //! - [`Group`]: ranks at work. [`Halo`](crate::nn::Halo): a shard's exchanges on a backend.
 
 mod communicator;
+#[cfg(feature = "parts")]
+mod deal;
 mod fault;
 mod group;
 mod in_process;
@@ -33,6 +36,8 @@ mod tcp;
 mod tests;
 
 pub use communicator::{Communicator, Place};
+#[cfg(feature = "parts")]
+pub use deal::{DealtEdges, SomeEdges};
 pub use fault::{Fault, FaultKind};
 pub use group::Group;
 pub use in_process::{InProcess, in_process};

@@ -105,8 +105,7 @@ impl Partition {
     /// [`PartitionError::NoRanks`].
     pub fn of_degrees(degrees: &[u32], ranks: usize) -> Result<Self, PartitionError> {
         let count = Self::check_ranks(ranks)?;
-        let mut order: Vec<u32> = (0..degrees.len() as u32).collect();
-        order.sort_by_key(|&vertex| Reverse(degrees[vertex as usize]));
+        let order = reorder::degree_order(degrees);
         let share = degrees.len().div_ceil(ranks);
         let (mut owners, mut held) = (vec![0; order.len()], vec![0; ranks]);
         let mut fewest: BinaryHeap<_> = (0..count).map(|rank| Reverse((0_u64, rank))).collect();

@@ -598,3 +598,96 @@ fn ranks_whose_devices_do_not_fit_are_told() {
     let none = told(&[library("2.28.9"), Err("no NCCL".into())]).unwrap_err();
     assert_eq!(none, "rank 1: no NCCL");
 }
+
+/// Edges that ranks have in any order, against a graph that all have.
+#[cfg(feature = "parts")]
+#[test]
+fn edges_are_dealt_out_as_of_the_whole_graph() {
+    use crate::nn::{EdgeData, ModelConfig};
+
+    let rmat = |undirected, edges| Rmat {
+        vertices: 200,
+        edges,
+        undirected,
+        ..Rmat::graph500(0)
+    };
+    // With equal edges and self-loops, vertices of no edge, and as good as none at all.
+    for spec in [rmat(true, 900), rmat(false, 900), rmat(true, 2)] {
+        let graph = spec.generate(7).unwrap();
+        for (config, ranks) in [
+            (ModelConfig::gcn(3, 2), 2),
+            (ModelConfig::gin(3, 2), 2),
+            (ModelConfig::gcn(3, 2), 1),
+            (ModelConfig::gcn(3, 2), 5),
+        ] {
+            let prepared = config.prepare_edges(&graph, EdgeData::default()).unwrap();
+            let partition = Partition::by_degree(&prepared.graph, ranks).unwrap();
+            let of_rank = |group: &Group| {
+                let (rank, ranks) = (group.rank() as u64, group.ranks() as u64);
+                // Uneven shares: all but the last rank have ten edges at most.
+                let last = if rank + 1 == ranks {
+                    u64::MAX
+                } else {
+                    10 * (rank + 1)
+                };
+                let some = SomeEdges {
+                    vertices: 200,
+                    edges: spec.drawn(7, 10 * rank..last).unwrap(),
+                    undirected: spec.undirected,
+                };
+                let dealt = some.deal(group, config.wants_self_loops()).unwrap();
+                assert!(dealt.partition == partition);
+                assert_eq!(dealt.table.in_degrees, graph.in_degrees());
+                assert_eq!(dealt.table.out_degrees, graph.out_degrees());
+                let rows = (&dealt.rows, EdgeData::default());
+                let of = (&dealt.table, &dealt.partition);
+                let of_rows = config.prepare_rows::<f32>(rows, of, group).unwrap();
+                let expected = Shard::new(&prepared.graph, &partition, group.rank()).unwrap();
+                let found = &of_rows.shard;
+                assert_eq!(found.part.vertices(), expected.part.vertices());
+                assert_eq!(found.part.block(), expected.part.block());
+                assert_eq!(
+                    (&found.sends, &found.receives),
+                    (&expected.sends, &expected.receives)
+                );
+                assert_eq!(
+                    (&found.counts, found.mutual),
+                    (&expected.counts, expected.mutual)
+                );
+            };
+            std::thread::scope(|scope| {
+                for rank in in_process(ranks, "CPU", Duration::from_secs(20), &[]) {
+                    scope.spawn(|| of_rank(&Group::new(rank)));
+                }
+            });
+        }
+    }
+}
+
+/// What is wrong with the edges of one rank ends all.
+#[cfg(feature = "parts")]
+#[test]
+fn edges_of_no_vertex_are_refused_by_all_ranks() {
+    let of_rank = |rank: InProcess| {
+        let group = Group::new(rank);
+        let some = SomeEdges {
+            vertices: 3,
+            edges: vec![[1, 2], [2, group.rank() as u32 + 2]],
+            undirected: true,
+        };
+        some.deal(&group, false).unwrap_err().to_string()
+    };
+    let told = std::thread::scope(|scope| {
+        let ranks = in_process(2, "CPU", Duration::from_secs(20), &[]).into_iter();
+        let threads: Vec<_> = ranks.map(|rank| scope.spawn(|| of_rank(rank))).collect();
+        threads
+            .into_iter()
+            .map(|it| it.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    assert!(
+        told[0].contains("rank 1 has an edge of no vertex"),
+        "{told:?}"
+    );
+    assert!(told[1].contains("edges[1] is 3"), "{told:?}");
+}

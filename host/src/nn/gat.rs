@@ -349,10 +349,11 @@ impl<B: Backend, E: Element> GatLayer<B, E> {
         let (backend, heads) = (at.backend, self.heads.count);
         let width = self.heard.get().columns();
         let spread = self.joining.backward(at, width, dy)?;
+        let sources = at.sources(x.rows());
         let mut numbers = |rows| at.pool.take_numbers(backend, heads * rows);
         let (mut inner, mut d_destination) = (numbers(at.rows)?, numbers(at.rows)?);
-        let mut softmax_gradient = numbers(x.rows())?;
-        let mut room = || at.pool.take(backend, (x.rows(), width));
+        let mut softmax_gradient = numbers(sources)?;
+        let mut room = || at.pool.take(backend, (sources, width));
         let (mut dh, mut lent) = (room()?, room()?);
         let graph = at.graph()?;
         let features = edge_features(graph, self.gat.edge_features)?;
@@ -428,6 +429,7 @@ impl<B: Backend, E: Element> GatLayer<B, E> {
             at.give(spread);
         }
         let (weight, gradient) = self.weight.values_and_gradient();
+        let dh = at.fold(dh)?;
         dx.product(at, &dh, weight)?;
         x.weight_gradient(backend, &dh, gradient)?;
         at.give(dh);
@@ -447,6 +449,11 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         }
     }
 
+    fn exchanges_products(&self, _graph: &Propagation<B>) -> bool {
+        let (inputs, width) = self.weight.shape();
+        width <= padded::<E>(inputs)
+    }
+
     fn message_columns(&self) -> Option<usize> {
         Some(self.weight.shape().1)
     }
@@ -458,12 +465,12 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
         let backend = at.backend;
-        let ends = (at.rows(), x.rows());
+        let ends = (at.rows(), at.sources(x.rows()));
         let (heads, slope) = (self.heads.count, self.gat.slope);
         let plain = Epilogue::default();
         let weight = self.weight.values();
-        let h = self.transformed.room(backend, x.rows())?;
-        SENT.product(at, Form::NN, [x, weight], &plain, h)?;
+        let h = self.transformed.room(backend, ends.1)?;
+        at.product_of_sources(SENT, (x, weight), &plain, h)?;
         let graph = at.graph()?;
         if graph.edge_factors::<E>()?.is_some() {
             return Err(Error::Unsupported {

@@ -8,7 +8,7 @@ use super::codes::LayerInput;
 use super::messages::Direction;
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
-    Place, SentBack, Stage,
+    Place, Propagation, SentBack, Stage,
 };
 use crate::backend::Backend;
 use crate::error::Error;
@@ -155,9 +155,10 @@ impl<B: Backend, E: Element> GcnLayer<B, E> {
         }
         let d = dy.matrix();
         // Where that of the forward pass was.
-        let mut product = at.take_sent(x.rows(), d.columns())?;
+        let mut product = at.take_sent(at.sources(x.rows()), d.columns())?;
         self.aggregation
             .backward(at, scaled, plain, d, &mut product)?;
+        let product = at.fold(product)?;
         // Ranks exchange the one gradient while the other is computed.
         dx.product(at, &product, weight)?;
         x.weight_gradient(backend, &product, gradient)?;
@@ -173,6 +174,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
 
     fn hears_sums_alone(&self) -> bool {
         true
+    }
+
+    fn exchanges_products(&self, graph: &Propagation<B>) -> bool {
+        self.aggregated.is_none() && graph.has_sent_scale()
     }
 
     fn message_columns(&self) -> Option<usize> {
@@ -202,9 +207,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
             self.aggregation.forward(at, false, plain, x, aggregated)?;
             return y.product(None, aggregated, weight);
         }
-        let mut product = at.take_sent(x.rows(), y.columns())?;
+        let mut product = at.take_sent(at.sources(x.rows()), y.columns())?;
+        let own_alone = at.exchanges_codes() || at.exchange.is_some();
         let scaled = Epilogue {
-            row_scale: at.column_scale()?,
+            row_scale: at.graph()?.sent_scale(own_alone),
             ..Epilogue::default()
         };
         let sending = Sending {
@@ -212,7 +218,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
             scaled: true,
             alone: true,
         };
-        sending.product(at, Form::NN, [x, weight], &scaled, &mut product)?;
+        at.product_of_sources(sending, (x, weight), &scaled, &mut product)?;
         y.aggregate(at, self.aggregation, true, None, &product)?;
         at.give(product);
         Ok(())

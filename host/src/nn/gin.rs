@@ -464,7 +464,8 @@ impl<B: Backend, E: Element> GinLayer<B, E> {
         let scale = sum.scale;
         let (first, gradient) = self.first.values_and_gradient();
         let Some(aggregated) = &self.aggregated else {
-            let mut d_transformed = at.pool.take(backend, (x.rows(), hidden))?;
+            let sources = at.sources(x.rows());
+            let mut d_transformed = at.pool.take(backend, (sources, hidden))?;
             sum.backward(at, &scaling, &d_between, &mut d_transformed)?;
             if let (Some(epsilon), Some(transformed)) = (&mut self.epsilon, &self.transformed) {
                 let (own, gradient) = (at.own_rows(transformed.get())?, epsilon.gradient_mut());
@@ -472,6 +473,7 @@ impl<B: Backend, E: Element> GinLayer<B, E> {
                 at.give_rows(own);
             }
             at.give(d_between);
+            let d_transformed = at.fold(d_transformed)?;
             dx.product(at, &d_transformed, first)?;
             x.weight_gradient(backend, &d_transformed, gradient)?;
             at.give(d_transformed);
@@ -514,6 +516,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         true
     }
 
+    fn exchanges_products(&self, _graph: &Propagation<B>) -> bool {
+        self.aggregated.is_none()
+    }
+
     fn message_columns(&self) -> Option<usize> {
         let (inputs, hidden) = self.first.shape();
         Some(match &self.aggregated {
@@ -541,12 +547,13 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
             sum.forward(at, x, aggregated)?;
             ops::matmul(backend, Form::NN, aggregated, first, &plain, between)?;
         } else if let Some(transformed) = &mut self.transformed {
-            let transformed = transformed.room(backend, x.rows())?;
-            SENT.product(at, Form::NN, [x, first], &plain, transformed)?;
+            let transformed = transformed.room(backend, at.sources(x.rows()))?;
+            at.product_of_sources(SENT, (x, first), &plain, transformed)?;
             sum.forward(at, transformed, between)?;
         } else {
-            let mut transformed = at.pool.take(backend, (x.rows(), hidden))?;
-            SENT.product(at, Form::NN, [x, first], &plain, &mut transformed)?;
+            let sources = at.sources(x.rows());
+            let mut transformed = at.pool.take(backend, (sources, hidden))?;
+            at.product_of_sources(SENT, (x, first), &plain, &mut transformed)?;
             sum.forward(at, &transformed, between)?;
             at.give(transformed);
         }

@@ -106,10 +106,7 @@ impl<B: Backend> Halo<B> {
         const NAME: &str = "Halo::extend";
         Error::expect(NAME, "own rows", self.own, x.rows())?;
         Error::expect(NAME, "rows", self.sources, all.rows())?;
-        let mut packed = pool.take(backend, (self.packing.len(), x.columns()))?;
-        if self.returns.is_some() {
-            ops::take_rows(backend, x, &self.packing, &mut packed)?;
-        }
+        let packed = self.packed(backend, pool, x)?;
         let from = (Rows::of_matrix(&packed)?, &self.sends[..]);
         let to = (Rows::of_matrix(all)?, &self.receives[..]);
         self.group.begin_rows(backend, what, from, to)?;
@@ -119,6 +116,37 @@ impl<B: Backend> Halo<B> {
         self.group.end_rows(backend, to)?;
         pool.give(packed);
         Ok(())
+    }
+
+    /// [`Halo::extend`] of own rows that are in `all` already.
+    pub(super) fn extend_own<E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        pool: &mut Pool<B, E>,
+        all: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        Error::expect("Halo::extend_own", "rows", self.sources, all.rows())?;
+        let packed = self.packed(backend, pool, all)?;
+        let from = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        let to = (Rows::of_matrix(all)?, &self.receives[..]);
+        self.group.exchange_rows(backend, what, from, to)?;
+        pool.give(packed);
+        Ok(())
+    }
+
+    /// Those of the first rows of `x` that others want.
+    fn packed<E: Element>(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        x: &Matrix<B, E>,
+    ) -> Result<Matrix<B, E>, Error> {
+        let mut packed = pool.take(backend, (self.packing.len(), x.columns()))?;
+        if self.returns.is_some() {
+            ops::take_rows(backend, x, &self.packing, &mut packed)?;
+        }
+        Ok(packed)
     }
 
     /// `codes`, whose first rows are those of the own rows, get behind them what others have in theirs: all have one scale a column, so

@@ -2,13 +2,14 @@
 
 use super::aggregation::Sending;
 use super::codes::{self, LayerInput, StoredCodes};
+use super::fusion::{backward_exchange, forward_exchange};
 use super::messages::{Direction, Messages};
 use super::{
     Halo, InputGradient, Mode, Output, OutputGradient, Parameter, Pool, Propagation, glorot_uniform,
 };
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{self, BitMatrix, Combine, Dropout, QuantizedMatrix};
+use crate::ops::{self, BitMatrix, Combine, Dropout, Epilogue, Form, QuantizedMatrix};
 use crate::tensor::{Array, Element, Matrix};
 use std::fmt;
 use std::ops::Deref;
@@ -48,6 +49,13 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     /// Whether all that it reads of its neighbours are those sums, and everything else of the destinations' rows: then ranks can exchange
     /// the codes of what is summed up, and its input has a rank's own rows alone.
     fn hears_sums_alone(&self) -> bool {
+        false
+    }
+
+    /// Whether ranks exchange the rows of the product that it makes of its input and then sums up, and not those of its input around it: no
+    /// wider, and no rank makes products of others' rows. Its input has a rank's own rows alone then, and it exchanges the products itself, as
+    /// the layers here do. Not asked where it sends codes.
+    fn exchanges_products(&self, _graph: &Propagation<B>) -> bool {
         false
     }
 
@@ -266,6 +274,8 @@ pub struct Context<'a, B: Backend, E: Element> {
     pub(super) graph: Option<&'a Propagation<B>>,
     /// The ranks that have a part of the graph each, where there are others.
     pub(super) ranks: Option<&'a Halo<B>>,
+    /// Those that it exchanges products with, where it [does](Layer::exchanges_products).
+    pub(super) exchange: Option<&'a Halo<B>>,
     /// Those of its output.
     pub(super) rows: usize,
     /// In codes, where they are sent so in this pass.
@@ -363,10 +373,53 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
 
     /// A matrix for the product of all sources that the layer sums up next, of so many columns: where codes of it are sent it is not read.
     pub(super) fn take_sent(&mut self, rows: usize, columns: usize) -> Result<Matrix<B, E>, Error> {
-        match self.messages {
-            Some(_) => self.pool.take(self.backend, (rows, columns)),
-            None => self.pool.take_gathered(self.backend, (rows, columns)),
+        // What is exchanged has no gaps.
+        match self.messages.is_some() || self.exchange.is_some() {
+            true => self.pool.take(self.backend, (rows, columns)),
+            false => self.pool.take_gathered(self.backend, (rows, columns)),
         }
+    }
+
+    /// Rows of what is summed up, of an input of so many: the sources of the graph.
+    pub(super) fn sources(&self, rows: usize) -> usize {
+        self.exchange.map_or(rows, Halo::sources)
+    }
+
+    /// `y = epilogue(x · weight)` of all sources, which is sent next: where ranks [exchange](Layer::exchanges_products) products `x` has the
+    /// own rows alone, and those of others come behind theirs.
+    ///
+    /// # Errors
+    /// Those of [`ops::matmul_fused`], of the exchange and of the device.
+    pub(super) fn product_of_sources(
+        &mut self,
+        sending: Sending,
+        (x, weight): (&Matrix<B, E>, &Matrix<B, E>),
+        epilogue: &Epilogue<'_, B>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let Some(halo) = self.exchange else {
+            return sending.product(self, Form::NN, [x, weight], epilogue, y);
+        };
+        ops::matmul_to_first_rows(self.backend, Form::NN, x, weight, epilogue, y)?;
+        let what = forward_exchange(self.layer);
+        halo.extend_own(self.backend, &what, self.pool, y)
+    }
+
+    /// The gradient of the own rows, of that of all sources: with what other ranks have of theirs, where ranks
+    /// [exchange](Layer::exchanges_products) products.
+    ///
+    /// # Errors
+    /// Those of the exchange and of the device.
+    pub(super) fn fold(&mut self, all: Matrix<B, E>) -> Result<Matrix<B, E>, Error> {
+        let Some(halo) = self.exchange else {
+            return Ok(all);
+        };
+        let what = backward_exchange(self.layer);
+        let packed = halo.begin_fold(self.backend, &what, self.pool, &all)?;
+        let mut own = self.take(all.columns())?;
+        halo.end_fold(self.backend, self.pool, (&all, packed), &mut own)?;
+        self.give(all);
+        Ok(own)
     }
 
     /// Gives rows back that were copied.

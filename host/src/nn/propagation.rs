@@ -791,8 +791,13 @@ impl<B: Backend> Propagation<B> {
     /// where senders have a factor it is that of their own rows.
     pub(super) fn exchanges_codes(&self) -> bool {
         let mutual = self.halo.as_ref().is_some_and(Halo::is_mutual);
-        let known = self.column_scale.is_none() || self.row_scale.is_some();
-        mutual && known && self.weights.is_none()
+        mutual && self.has_sent_scale() && self.weights.is_none()
+    }
+
+    /// Whether a rank has the factors of its own rows as senders apart from those of others: those of [`Propagation::sent_scale`].
+    pub(super) fn has_sent_scale(&self) -> bool {
+        let mutual = self.halo.as_ref().is_some_and(Halo::is_mutual);
+        self.column_scale.is_none() || (mutual && self.row_scale.is_some())
     }
 
     /// The reciprocals of [`Propagation::row_scale`] where that makes means, with [`Norm::Right`]: the degrees.

@@ -13,9 +13,9 @@ use crate::backend::Backend;
 use crate::data::parts::{PartRows, RowFeatures, VertexTable};
 use crate::distributed::{Group, Partition, Shard};
 use crate::error::Error;
-use crate::graph::{Graph, Part};
+use crate::graph::{Graph, Part, generate, parallel};
 use crate::tensor::Element;
-use halfgnn_contract::rng;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const NAME: &str = "ModelConfig::prepare_rows";
 
@@ -65,13 +65,16 @@ struct Local {
 
 impl Local {
     fn new(rows: &PartRows, vertices: usize) -> Result<Self, Error> {
-        let mut places = vec![u32::MAX; vertices];
-        for &vertex in rows.vertices.iter().chain(&rows.columns) {
-            places[vertex as usize] = 0;
+        let here: Vec<AtomicBool> = (0..vertices).map(|_| AtomicBool::new(false)).collect();
+        for some in [&rows.vertices, &rows.columns] {
+            parallel::for_each(&some[..], |_, &vertex| {
+                here[vertex as usize].store(true, Ordering::Relaxed);
+            });
         }
+        let mut places = vec![u32::MAX; vertices];
         let mut local = Vec::new();
-        for (vertex, place) in places.iter_mut().enumerate() {
-            if *place == 0 {
+        for (vertex, (place, here)) in places.iter_mut().zip(here).enumerate() {
+            if here.into_inner() {
                 *place = local.len() as u32;
                 local.push(vertex as u32);
             }
@@ -85,7 +88,10 @@ impl Local {
         for at in 1..offsets.len() {
             offsets[at] += offsets[at - 1];
         }
-        let columns = rows.columns.iter().map(place).collect();
+        let mut columns = vec![0; rows.columns.len()];
+        parallel::for_each((&mut columns[..], &rows.columns[..]), |_, (to, column)| {
+            *to = place(column);
+        });
         Ok(Self {
             graph: Graph::from_offsets(offsets, columns)?,
             vertices: local,
@@ -125,7 +131,7 @@ impl ModelConfig {
         let local = Local::new(rows, vertices)?;
         let prepared = self.prepare_edges(&local.graph, edges)?;
         Ok(PreparedRows {
-            shard: shard(&local, &prepared.graph, partition.owners(), group)?,
+            shard: shard(&local, &prepared.graph, (table, partition.owners()), group)?,
             factors: self.rank_factors::<E>(&local, &prepared, table, group)?,
             weighted: prepared.weights.is_some(),
             features: prepared.features,
@@ -198,7 +204,12 @@ impl ModelConfig {
 }
 
 /// What a rank has and exchanges, as [`Shard::new`] finds it in a whole graph: what others want they are asked for.
-fn shard(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Result<Shard, Error> {
+fn shard(
+    local: &Local,
+    graph: &Graph,
+    (table, owners): (&VertexTable, &[u32]),
+    group: &Group,
+) -> Result<Shard, Error> {
     let (rank, ranks) = (group.rank(), group.ranks());
     let mut counts = vec![0; ranks];
     owners.iter().for_each(|&owner| counts[owner as usize] += 1);
@@ -231,13 +242,17 @@ fn shard(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Result<
         .into_iter()
         .enumerate();
     let sends = sends.map(|(by, wanted)| {
-        let place = |vertex: u32| match own.binary_search(&vertex) {
-            Ok(place) => Ok(place as u32),
-            Err(_) => Err(Error::Communication(format!(
-                "rank {by} asks rank {rank} for vertex {vertex}, which it has not: give all ranks the same parts"
+        let mut places = vec![u32::MAX; wanted.len()];
+        parallel::for_each((&mut places[..], &wanted[..]), |_, (place, vertex)| {
+            *place = own.binary_search(vertex).map_or(u32::MAX, |place| place as u32);
+        });
+        match places.iter().position(|&place| place == u32::MAX) {
+            None => Ok(places),
+            Some(at) => Err(Error::Communication(format!(
+                "rank {by} asks rank {rank} for vertex {}, which it has not: give all ranks the same parts",
+                wanted[at]
             ))),
-        };
-        wanted.into_iter().map(place).collect::<Result<Vec<u32>, Error>>()
+        }
     });
     Ok(Shard {
         rank,
@@ -245,7 +260,10 @@ fn shard(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Result<
         sends: sends.collect::<Result<_, Error>>()?,
         receives,
         counts,
-        mutual: is_mutual(local, graph, owners, group)?,
+        mutual: match table.mutual {
+            Some(known) => known,
+            None => is_mutual(local, graph, owners, group)?,
+        },
     })
 }
 
@@ -254,24 +272,35 @@ fn shard(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Result<
 fn is_mutual(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Result<bool, Error> {
     let (rank, ranks) = (group.rank(), group.ranks());
     let drawn = |from: u32, to: u32| {
-        let [a, b, c, d] = rng::philox([0x6d75_7475, 0x616c], [from, to, 0, 0]);
+        let [a, b, c, d] = generate::draw(
+            [0x6d75_7475, 0x616c],
+            u64::from(to) << 32 | u64::from(from),
+            0,
+        );
         [
             u64::from(a) << 32 | u64::from(b),
             u64::from(c) << 32 | u64::from(d),
         ]
     };
     // Of each rank two words as its vertices are heard, and two of the other way.
-    let mut sums = vec![0_u64; 4 * ranks];
-    for &row in &local.own {
-        let to = local.vertices[row as usize];
-        for &column in graph.csr().row(row as usize) {
-            let from = local.vertices[column as usize];
-            let first = 4 * owners[from as usize] as usize;
-            let words = [drawn(from, to), drawn(to, from)].concat();
-            for (sum, word) in sums[first..].iter_mut().zip(words) {
-                *sum = sum.wrapping_add(word);
+    let of_chunks = parallel::map(parallel::chunks(&local.own, 1 << 12), |_, rows| {
+        let mut sums = vec![0_u64; 4 * ranks];
+        for &row in rows {
+            let to = local.vertices[row as usize];
+            for &column in graph.csr().row(row as usize) {
+                let from = local.vertices[column as usize];
+                let first = 4 * owners[from as usize] as usize;
+                let ([a, b], [c, d]) = (drawn(from, to), drawn(to, from));
+                for (sum, word) in sums[first..].iter_mut().zip([a, b, c, d]) {
+                    *sum = sum.wrapping_add(word);
+                }
             }
         }
+        sums
+    });
+    let mut sums = vec![0_u64; 4 * ranks];
+    for (at, word) in of_chunks.iter().flat_map(|of| of.iter().enumerate()) {
+        sums[at] = sums[at].wrapping_add(*word);
     }
     let all = group.gather("whether edges are mutual", &sums)?;
     let agree = (0..ranks).all(|other| {

@@ -8,7 +8,7 @@ use super::codes::LayerInput;
 use super::messages::Direction;
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
-    Place, SentBack, Stage,
+    Place, Propagation, SentBack, Stage,
 };
 use crate::backend::Backend;
 use crate::error::Error;
@@ -116,8 +116,9 @@ impl<B: Backend, E: Element> SageLayer<B, E> {
             return Ok(());
         }
         // Where the product of the forward pass was.
-        let mut heard = at.take_sent(x.rows(), d.columns())?;
+        let mut heard = at.take_sent(at.sources(x.rows()), d.columns())?;
         self.aggregation.backward(at, false, sum, d, &mut heard)?;
+        let heard = at.fold(heard)?;
         dx.two_products(at, [(&heard, neighbours), (d, itself)])?;
         x.weight_gradient(backend, &heard, gradient)?;
         at.give(heard);
@@ -132,6 +133,10 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
 
     fn hears_sums_alone(&self) -> bool {
         true
+    }
+
+    fn exchanges_products(&self, _graph: &Propagation<B>) -> bool {
+        self.aggregated.is_none()
     }
 
     fn message_columns(&self) -> Option<usize> {
@@ -170,13 +175,13 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
                 y.matrix(),
             )?;
         } else {
-            let mut product = at.take_sent(x.rows(), columns)?;
+            let mut product = at.take_sent(at.sources(x.rows()), columns)?;
             let sending = Sending {
                 direction: Direction::Forward,
                 scaled: false,
                 alone: true,
             };
-            sending.product(at, Form::NN, [x, neighbours], &plain, &mut product)?;
+            at.product_of_sources(sending, (x, neighbours), &plain, &mut product)?;
             self.aggregation
                 .forward(at, false, sum, &product, y.matrix())?;
             at.give(product);

@@ -224,29 +224,68 @@ impl Communicator for Weighed {
     }
 }
 
+/// The bytes that all ranks give one another in a step in half, by what for.
+fn bytes_of_step<B: Backend>(
+    backend: &B,
+    graph: &Graph,
+    partition: &Partition,
+    model: &ModelConfig,
+) -> HashMap<String, usize> {
+    let model = &ModelConfig {
+        dropout: 0.0,
+        ..model.clone()
+    };
+    let bytes = Arc::<Mutex<HashMap<String, usize>>>::default();
+    let open = |rank| {
+        let bytes = Arc::clone(&bytes);
+        (backend.clone(), Group::new(Weighed { rank, bytes }))
+    };
+    let of = (partition, TrainConfig::new(Precision::Half), &[][..]);
+    let edges = EdgeData::default();
+    of_ranks::<B, f16, _>(open, (graph, edges), model, of, |trainer| {
+        trainer.step().expect("a step");
+    });
+    let bytes = bytes.lock().expect("no panic");
+    bytes.clone()
+}
+
+/// Where a layer sums up products no wider than its input, those are exchanged: the last layer's rows are half as wide here. A GCN's have
+/// the factors of senders on them, which a rank of a directed graph does not know apart from those of others.
+pub fn products_are_exchanged<B: Backend>(backend: &B, _: Scale) {
+    let directed = task::graph();
+    let mutual = directed.to_undirected().expect("a graph");
+    for (graph, model, times) in [
+        (
+            &mutual,
+            ModelConfig::gcn as fn(usize, usize) -> ModelConfig,
+            2,
+        ),
+        (&mutual, ModelConfig::sage, 2),
+        (&mutual, ModelConfig::gat, 2),
+        (&directed, ModelConfig::gat, 2),
+        (&directed, ModelConfig::gcn, 1),
+    ] {
+        let partition = Partition::by_degree(graph, 3).expect("ranks");
+        let model = deep(model(FEATURES, CLASSES));
+        let bytes = bytes_of_step(backend, graph, &partition, &model);
+        for way in ["forward", "backward"] {
+            let [hidden, last] = [1, 2].map(|layer| bytes[&format!("layers.{layer} {way}")]);
+            assert_eq!(hidden, times * last, "{way}, {:?}", model.convolution);
+        }
+    }
+}
+
 /// Rows that are exchanged in codes are half as many bytes, forward and backward; and what saturates is counted once, whoever has a copy.
 pub fn codes_are_exchanged<B: Backend>(backend: &B, _: Scale) {
     let graph = task::graph().to_undirected().expect("a graph");
     let partition = Partition::by_degree(&graph, 3).expect("ranks");
     for model in [ModelConfig::gcn, ModelConfig::gin, ModelConfig::sage] {
         let bytes_of = |messages| {
-            let model = &ModelConfig {
+            let model = ModelConfig {
                 messages,
-                dropout: 0.0,
                 ..deep(model(FEATURES, CLASSES))
             };
-            let bytes = Arc::<Mutex<HashMap<String, usize>>>::default();
-            let open = |rank| {
-                let bytes = Arc::clone(&bytes);
-                (backend.clone(), Group::new(Weighed { rank, bytes }))
-            };
-            let config = TrainConfig::new(Precision::Half);
-            let of = (&partition, config, &[][..]);
-            let edges = EdgeData::default();
-            of_ranks::<B, f16, _>(open, (&graph, edges), model, of, |trainer| {
-                trainer.step().expect("a step");
-            });
-            let bytes = bytes.lock().expect("no panic");
+            let bytes = bytes_of_step(backend, &graph, &partition, &model);
             ["forward", "backward"].map(|way| bytes[&format!("layers.1 {way}")])
         };
         let (plain, codes) = (bytes_of(None), bytes_of(Some(CodeFormat::Int8)));

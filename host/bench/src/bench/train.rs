@@ -5,7 +5,7 @@
 
 use super::measure::zeros;
 use crate::failure::Failure;
-use crate::graphs::GraphName;
+use crate::graphs::{GraphName, Opened};
 use crate::json::JsonLines;
 use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
@@ -19,8 +19,9 @@ use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Targets;
 use halfgnn::device::{self, Device, Task};
 use halfgnn::distributed::{Group, Partition, Rendezvous, Shard, Tcp};
+use halfgnn::graph::generate::draw_words;
 use halfgnn::graph::{Graph, GraphCounts};
-use halfgnn::nn::{EdgeData, ModelConfig, Network, PreparedGraph, Propagation};
+use halfgnn::nn::{EdgeData, ModelConfig, Network, PreparedGraph, PreparedRows, Propagation};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Footprint, Goal, Loss, Objective, TrainConfig, Trainer, Work};
@@ -28,6 +29,7 @@ use halfgnn::with_element;
 use halfgnn_contract::rng;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -205,9 +207,12 @@ pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
         follows,
         stop,
     };
+    let place = (bench.ranks.as_ref()).map_or((0, 1), |group| (group.rank(), group.ranks()));
     for name in &args.graphs {
-        for opened in name.open() {
+        let mut phases = Phases::begin();
+        for opened in name.open_for_rank(place) {
             let (label, graph) = opened?;
+            phases.end("made its edges");
             let on_graph = OnGraph {
                 bench: &mut bench,
                 label: &label,
@@ -275,7 +280,22 @@ struct Bench<'a> {
 struct OnGraph<'a, 'b> {
     bench: &'a mut Bench<'b>,
     label: &'a str,
-    graph: &'a Graph,
+    graph: &'a Opened,
+}
+
+/// Tells with `-v` what the time before the first step goes to.
+struct Phases(Instant);
+
+impl Phases {
+    fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    fn end(&mut self, what: &str) {
+        let now = Instant::now();
+        tracing::info!("{what} in {:.1} s", (now - self.0).as_secs_f64());
+        self.0 = now;
+    }
 }
 
 impl Task for OnGraph<'_, '_> {
@@ -321,25 +341,24 @@ impl OnGraph<'_, '_> {
         };
         config.policy.edges_per_warp = args.edges_per_warp;
         config.layers = args.layers.map_or(config.layers, |layers| layers as usize);
-        let graph = &*config.prepare(self.graph).map_err(Error::from)?;
-        let counts = GraphCounts::of(graph);
+        let mut phases = Phases::begin();
+        let graph = Prepared::<E>::new(self.graph, &config, group)?;
+        phases.end("prepared the graph");
         let (card, memory) = (device.multiprocessors, device.memory);
         let train = TrainConfig {
             record: !args.no_record,
             ..TrainConfig::new(E::PRECISION)
         };
         let how = (&config, &train, Work::Training);
-        // What a rank has is dealt out once, of the graph as the model wants it.
-        let dealt = match group {
-            Some(group) => Some(deal(self.graph, &config, group)?),
-            None => None,
+        let room = match &graph {
+            Prepared::Dealt(group, dealt) => dealt.room(group, (&config, &train), (card, memory)),
+            Prepared::Whole(graph) => {
+                Footprint::check_work::<E>(&GraphCounts::of(graph), how, card, memory)
+                    .map(|footprint| (footprint, None))
+                    .map_err(Failure::from)
+            }
         };
-        let room = match (group, &dealt) {
-            (Some(group), Some(dealt)) => dealt.room::<E>(group, (&config, &train), (card, memory)),
-            _ => Footprint::check_work::<E>(&counts, how, card, memory)
-                .map(|footprint| (footprint, None))
-                .map_err(Failure::from),
-        };
+        phases.end("counted memory");
         let (footprint, by_rank) = match room {
             Ok(room) => room,
             Err(Failure::Input(reason)) => {
@@ -357,17 +376,19 @@ impl OnGraph<'_, '_> {
         backend.reset_peak();
         let layers = config.layers;
         let model = Network::new(backend, &config, train.seed)?;
-        let objective = match (group, &dealt) {
-            (Some(group), Some(dealt)) => {
-                of_rank::<B, E>(backend, dealt, (&config, model.first_hears()), group)?
+        let objective = match &graph {
+            Prepared::Dealt(group, dealt) => {
+                dealt.objective(backend, (&config, model.first_hears()), group)?
             }
-            _ => objective::<B, E>(backend, graph, &config)?,
+            Prepared::Whole(graph) => objective::<B, E>(backend, graph, &config)?,
         };
+        phases.end("brought graph and features to the device");
         let mut trainer = Trainer::new(backend, &objective, model, train)?;
         for _ in 0..WARM_UP {
             trainer.step()?;
         }
         backend.synchronize()?;
+        phases.end("took the first steps");
         if let Some(group) = group {
             group.any("timed epochs", false)?;
         }
@@ -417,8 +438,8 @@ impl OnGraph<'_, '_> {
             model: name.as_str(),
             graph: self.label,
             device: &backend.name(),
-            vertices: graph.vertices(),
-            edges: graph.edges(),
+            vertices: graph.counts().0,
+            edges: graph.counts().1,
             features: args.features,
             classes: args.classes,
             hidden: args.hidden,
@@ -503,16 +524,56 @@ impl Bench<'_> {
     }
 }
 
-/// The feature of so many before it.
-fn feature(index: u64) -> f32 {
-    2.0 * rng::unit_f32(rng::uniform_u32(rng::key(1, 0), index)) - 1.0
+/// The features of so many before them.
+fn write_features(first: u64, to: &mut [f32]) {
+    let mut words = vec![0; to.len()];
+    draw_words(rng::key(1, 0), first, &mut words);
+    for (to, word) in to.iter_mut().zip(words) {
+        *to = 2.0 * rng::unit_f32(word) - 1.0;
+    }
 }
 
 fn labels(vertices: usize, classes: usize) -> Vec<u32> {
-    let key = rng::key(1, 1);
-    (0..vertices as u64)
-        .map(|vertex| rng::uniform_u32(key, vertex) % classes as u32)
-        .collect()
+    /// Vertices that a thread looks at at a time.
+    const CHUNK: usize = 1 << 16;
+    let mut labels = vec![0; vertices];
+    let chunks = labels.par_chunks_mut(CHUNK).enumerate();
+    chunks.for_each(|(chunk, labels)| {
+        draw_words(rng::key(1, 1), (chunk * CHUNK) as u64, labels);
+        labels.iter_mut().for_each(|label| *label %= classes as u32);
+    });
+    labels
+}
+
+/// A graph as a model wants it, and what this process has of it.
+enum Prepared<'a, E: Element> {
+    Whole(Cow<'a, Graph>),
+    Dealt(&'a Group, Box<Dealt<'a, E>>),
+}
+
+impl<'a, E: Element> Prepared<'a, E> {
+    fn new(
+        graph: &'a Opened,
+        config: &ModelConfig,
+        group: Option<&'a Group>,
+    ) -> Result<Self, Error> {
+        match (graph, group) {
+            (_, Some(group)) => Ok(Self::Dealt(
+                group,
+                Box::new(Dealt::new(graph, config, group)?),
+            )),
+            (Opened::Whole(graph), None) => Ok(Self::Whole(config.prepare(graph)?)),
+            (Opened::Share(_), None) => unreachable!("a share is a rank's"),
+        }
+    }
+
+    /// Vertices and edges of the whole graph.
+    fn counts(&self) -> (usize, usize) {
+        match self {
+            Self::Whole(graph) => (graph.vertices(), graph.edges()),
+            Self::Dealt(_, dealt) => dealt.counts,
+        }
+    }
 }
 
 /// Random features and labels on a graph; every vertex is trained on.
@@ -523,7 +584,8 @@ fn objective<B: Backend, E: Element>(
 ) -> Result<Objective<B, E>, Error> {
     let vertices = graph.vertices();
     let mut features = zeros(vertices, config.features)?;
-    (features.par_iter_mut().enumerate()).for_each(|(index, to)| *to = feature(index as u64));
+    let rows = features.par_chunks_mut(config.features).enumerate();
+    rows.for_each(|(row, to)| write_features((row * config.features) as u64, to));
     let labels = labels(vertices, config.classes);
     let all: Vec<u32> = (0..vertices as u32).collect();
     let kind = MemoryKind::Features;
@@ -537,67 +599,108 @@ fn objective<B: Backend, E: Element>(
     )
 }
 
-/// A graph that is dealt out by degree, and what a rank has of it.
-struct Dealt<'a> {
-    prepared: PreparedGraph<'a>,
-    shard: Shard,
+/// A graph that is dealt out by degree: what a rank has of it, and vertices and edges of all.
+struct Dealt<'a, E: Element> {
+    of_rank: OfRank<'a, E>,
+    counts: (usize, usize),
 }
 
-fn deal<'a>(graph: &'a Graph, config: &ModelConfig, group: &Group) -> Result<Dealt<'a>, Error> {
-    let prepared = config.prepare_edges(graph, EdgeData::default())?;
-    let partition = Partition::by_degree(&prepared.graph, group.ranks());
-    let partition = partition.map_err(|problem| Error::Unsupported {
-        operator: "bench train",
-        reason: problem.to_string(),
-    })?;
-    let shard = Shard::new(&prepared.graph, &partition, group.rank())?;
-    Ok(Dealt { prepared, shard })
+/// What a rank has of a graph that each has, or of one that they made together.
+enum OfRank<'a, E: Element> {
+    Whole(PreparedGraph<'a>, Shard),
+    Rows(PreparedRows<E>),
 }
 
-impl Dealt<'_> {
+impl<'a, E: Element> Dealt<'a, E> {
+    /// Once, of the graph as the model wants it.
+    fn new(graph: &'a Opened, config: &ModelConfig, group: &Group) -> Result<Self, Error> {
+        match graph {
+            Opened::Whole(graph) => {
+                let prepared = config.prepare_edges(graph, EdgeData::default())?;
+                let partition = Partition::by_degree(&prepared.graph, group.ranks());
+                let partition = partition.map_err(|problem| Error::Unsupported {
+                    operator: "bench train",
+                    reason: problem.to_string(),
+                })?;
+                let shard = Shard::new(&prepared.graph, &partition, group.rank())?;
+                Ok(Self {
+                    counts: (prepared.graph.vertices(), prepared.graph.edges()),
+                    of_rank: OfRank::Whole(prepared, shard),
+                })
+            }
+            Opened::Share(edges) => {
+                let loops = config.wants_self_loops();
+                let dealt = edges.deal(group, loops)?;
+                let (rows, table) = (&dealt.rows, &dealt.table);
+                let edges: usize = table.in_degrees.iter().map(|&of| of as usize).sum();
+                let added = if loops { table.without_loops() } else { 0 };
+                let counts = (table.vertices(), edges + added);
+                let none = EdgeData::default();
+                let of = (table, &dealt.partition);
+                let prepared = config.prepare_rows((rows, none), of, group)?;
+                Ok(Self {
+                    of_rank: OfRank::Rows(prepared),
+                    counts,
+                })
+            }
+        }
+    }
+
+    fn shard(&self) -> &Shard {
+        match &self.of_rank {
+            OfRank::Whole(_, shard) => shard,
+            OfRank::Rows(prepared) => &prepared.shard,
+        }
+    }
+
     /// What training takes of this rank, and of all; refused where one has no room.
-    fn room<E: Element>(
+    fn room(
         &self,
         group: &Group,
         how: (&ModelConfig, &TrainConfig),
         (card, memory): (Option<u32>, Option<(u64, u64)>),
     ) -> Result<(Footprint, Option<RankMemory>), Failure> {
-        let of = (&self.shard, self.prepared.of_edges());
-        let own = Footprint::of_shard::<E>(of, how, card)?;
+        let of_edges = match &self.of_rank {
+            OfRank::Whole(prepared, _) => prepared.of_edges(),
+            OfRank::Rows(prepared) => prepared.of_edges(),
+        };
+        let own = Footprint::of_shard::<E>((self.shard(), of_edges), how, card)?;
         let all = RankMemory::agree(group, &own, memory, rank_memory::Devices::Own)?;
         Ok((own, Some(all)))
     }
-}
 
-/// Random features and labels on what a rank has, for a model whose first layer hears from neighbours or does not.
-fn of_rank<B: Backend, E: Element>(
-    backend: &B,
-    Dealt { prepared, shard }: &Dealt<'_>,
-    (config, first_hears): (&ModelConfig, bool),
-    group: &Group,
-) -> Result<Objective<B, E>, Error> {
-    let vertices = match first_hears {
-        true => shard.part.vertices(),
-        false => shard.part.own(),
-    };
-    let (shape, kind) = ((vertices.len(), config.features), MemoryKind::Features);
-    let features = Matrix::from_rows(backend, shape, kind, |row, values| {
-        let first = u64::from(vertices[row]) * config.features as u64;
-        (first..)
-            .zip(values)
-            .for_each(|(index, to)| *to = feature(index));
-    })?;
-    let count = prepared.graph.vertices();
-    let targets = Targets::from(labels(count, config.classes));
-    let all: Vec<u32> = (0..count as u32).collect();
-    let goal = Goal {
-        targets: &targets,
-        outputs: config.classes,
-        loss: &Loss::of(&targets),
-        splits: [&all, &[], &[]],
-    };
-    let graph = prepared.propagation_of_shard::<B, E>(backend, config, (shard, group))?;
-    Objective::of_shard(backend, graph, features, &goal, shard)
+    /// Random features and labels on what a rank has, for a model whose first layer hears from neighbours or does not.
+    fn objective<B: Backend>(
+        &self,
+        backend: &B,
+        (config, first_hears): (&ModelConfig, bool),
+        group: &Group,
+    ) -> Result<Objective<B, E>, Error> {
+        let (shard, (count, _)) = (self.shard(), self.counts);
+        let vertices = match first_hears {
+            true => shard.part.vertices(),
+            false => shard.part.own(),
+        };
+        let (shape, kind) = ((vertices.len(), config.features), MemoryKind::Features);
+        let features = Matrix::from_rows(backend, shape, kind, |row, values| {
+            write_features(u64::from(vertices[row]) * config.features as u64, values);
+        })?;
+        let targets = Targets::from(labels(count, config.classes));
+        let all: Vec<u32> = (0..count as u32).collect();
+        let goal = Goal {
+            targets: &targets,
+            outputs: config.classes,
+            loss: &Loss::of(&targets),
+            splits: [&all, &[], &[]],
+        };
+        let graph = match &self.of_rank {
+            OfRank::Whole(prepared, shard) => {
+                prepared.propagation_of_shard::<B, E>(backend, config, (shard, group))?
+            }
+            OfRank::Rows(prepared) => prepared.propagation(backend, group)?,
+        };
+        Objective::of_shard(backend, graph, features, &goal, shard)
+    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,21 @@ pub struct PartRows {
     pub ids: Option<VertexIds>,
 }
 
+impl PartRows {
+    /// Of a graph whose vertices and edges have nothing more.
+    pub fn of_edges(vertices: Vec<u32>, offsets: Vec<u64>, columns: Vec<u32>) -> Self {
+        Self {
+            vertices,
+            offsets,
+            columns,
+            edge_weights: None,
+            edge_features: None,
+            features: RowFeatures::of_halves(1, Vec::new()),
+            ids: None,
+        }
+    }
+}
+
 /// Features as they are kept in parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowFeatures {

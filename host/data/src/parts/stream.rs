@@ -281,6 +281,7 @@ impl StreamedArchive {
             flags,
             targets,
             sums: None,
+            mutual: None,
         };
         let folder = Folder::create(path, deal, &table, &mut manifest, |_| 0)?;
         let mut npz = Npz::open(Input::open(&self.path, self.options.progress())?)?;

@@ -26,6 +26,8 @@ pub struct VertexTable {
     pub targets: Targets,
     /// Of a graph whose edges have weights.
     pub sums: Option<WeightSums>,
+    /// Whether every edge has one the other way, where that is known.
+    pub mutual: Option<bool>,
 }
 
 /// What the weights of edges add up to, each added in the order of the whole graph's edges, so that whoever needs a sum has the bits of one
@@ -39,6 +41,31 @@ pub struct WeightSums {
 }
 
 impl VertexTable {
+    /// That of a graph whose edges have no weights, without splits and targets: `looped` are the vertices that hear themselves.
+    ///
+    /// # Panics
+    /// If one of these is no vertex.
+    pub fn of_degrees(
+        owners: Vec<u32>,
+        [in_degrees, out_degrees]: [Vec<u32>; 2],
+        looped: &[u32],
+        mutual: Option<bool>,
+    ) -> Self {
+        let mut flags = vec![0; owners.len()];
+        for &vertex in looped {
+            flags[vertex as usize] = LOOP;
+        }
+        Self {
+            owners,
+            in_degrees,
+            out_degrees,
+            flags,
+            targets: Targets::Classes(Vec::new()),
+            sums: None,
+            mutual,
+        }
+    }
+
     /// The number of vertices.
     pub fn vertices(&self) -> usize {
         self.owners.len()
@@ -125,6 +152,7 @@ impl VertexTable {
                 rows: [rows, rows_with],
                 columns: [columns, columns_with],
             }),
+            mutual: None,
         };
         table.check(manifest)?;
         Ok(table)

@@ -201,6 +201,7 @@ impl Dataset {
             flags,
             targets: self.targets.clone(),
             sums,
+            mutual: None,
         })
     }
 }

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use halfgnn_contract::rng;
 
-use super::super::error::{check_edges, check_vertices};
+use super::super::error::{check_edges, check_room, check_vertices};
 use super::super::sort::EdgeSource;
-use super::super::{Csr, Graph, GraphError, Symmetry};
+use super::super::{Csr, Graph, GraphError, Symmetry, parallel};
 use super::{draw, out_of_range, shuffled, stream};
 
 /// A recursive-matrix graph (Chakrabarti, Zhan, Faloutsos: "R-MAT", SDM 2004): each edge picks a quadrant of
@@ -55,6 +55,41 @@ impl Rmat {
     /// # Errors
     /// [`GraphError::Parameter`], [`GraphError::TooManyVertices`] and [`GraphError::TooManyEdges`].
     pub fn generate(&self, seed: u64) -> Result<Graph, GraphError> {
+        let symmetry = if self.undirected {
+            Symmetry::Known(true)
+        } else {
+            Symmetry::Unknown
+        };
+        Ok(Graph::with_symmetry(
+            Csr::from_source(self.vertices as usize, &self.source(seed)?)?,
+            symmetry,
+        ))
+    }
+
+    /// Of the edges that are drawn for [`generate`](Self::generate) those of a range of numbers below [`edges`](Self::edges), each as (row,
+    /// column) and once, in the order of their numbers: what one of several takes who make a graph together.
+    ///
+    /// # Errors
+    /// Those of [`generate`](Self::generate), and [`GraphError::OutOfMemory`].
+    pub fn drawn(&self, seed: u64, numbers: Range<u64>) -> Result<Vec<[u32; 2]>, GraphError> {
+        /// Edges that a thread draws at a time.
+        const PIECE: usize = 1 << 14;
+        let source = self.source(seed)?;
+        let numbers = numbers.start..numbers.end.min(self.edges);
+        let count = numbers.end.saturating_sub(numbers.start);
+        check_room("edges that are drawn", 8 * count)?;
+        let mut edges = vec![[0; 2]; count as usize];
+        let pieces = parallel::chunks_mut(&mut edges, PIECE);
+        parallel::for_each(pieces, |piece, edges| {
+            let first = numbers.start + (piece * PIECE) as u64;
+            for (number, edge) in (first..).zip(edges) {
+                *edge = source.edge(number).into();
+            }
+        });
+        Ok(edges)
+    }
+
+    fn source(&self, seed: u64) -> Result<Source<'_>, GraphError> {
         let [a, b, c, d] = self.quadrants;
         if self.vertices == 0 {
             return out_of_range("vertices", 0, "at least 1");
@@ -76,23 +111,14 @@ impl Rmat {
                 (p * 4_294_967_296.0) as u64
             }
         };
-        let source = Source {
+        Ok(Source {
             spec: self,
             key: rng::key(seed, stream::EDGES),
             levels: u64::BITS - (self.vertices - 1).leading_zeros(),
             upper: threshold(a + b),
             left: [threshold(a / (a + b)), threshold(c / (c + d))],
             names: self.names(seed),
-        };
-        let symmetry = if self.undirected {
-            Symmetry::Known(true)
-        } else {
-            Symmetry::Unknown
-        };
-        Ok(Graph::with_symmetry(
-            Csr::from_source(self.vertices as usize, &source)?,
-            symmetry,
-        ))
+        })
     }
 }
 
@@ -185,6 +211,34 @@ mod tests {
         );
     }
     const FINGERPRINT: u64 = 17_346_731_923_602_575_580;
+
+    #[test]
+    fn edges_of_ranges_are_those_of_the_graph() {
+        for (renamed, undirected) in [(true, true), (false, false)] {
+            let spec = Rmat {
+                vertices: 700,
+                edges: 40_000,
+                renamed,
+                undirected,
+                ..Rmat::graph500(0)
+            };
+            // The last range ends behind the last edge.
+            let ranges = [0..1, 1..1, 1..20_000, 20_000..50_000];
+            let drawn: Vec<_> = ranges
+                .into_iter()
+                .flat_map(|numbers| spec.drawn(5, numbers).unwrap())
+                .collect();
+            assert_eq!(drawn.len(), 40_000);
+            let mut edges = drawn.clone();
+            if undirected {
+                edges.extend(drawn.iter().map(|&[row, column]| [column, row]));
+            }
+            let [rows, columns] = [0, 1].map(|of| edges.iter().map(|edge| edge[of]).collect());
+            let (rows, columns): (Vec<u32>, Vec<u32>) = (rows, columns);
+            let graph = Graph::from_edges(700, &rows, &columns).unwrap();
+            assert!(graph == spec.generate(5).unwrap());
+        }
+    }
 
     #[test]
     fn quadrants_get_their_share() {

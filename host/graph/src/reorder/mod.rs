@@ -34,12 +34,17 @@ pub use louvain::louvain;
 pub use permutation::Permutation;
 
 use super::Graph;
+use rayon::prelude::*;
 use std::cmp::Reverse;
 
 /// Vertices of many edges first; those of one degree keep their order.
 pub fn by_degree(graph: &Graph) -> Permutation {
-    let degrees = graph.in_degrees();
-    let mut order: Vec<u32> = (0..graph.vertices() as u32).collect();
-    order.sort_by_key(|&vertex| Reverse(degrees[vertex as usize]));
-    Permutation::from_order(order)
+    Permutation::from_order(degree_order(&graph.in_degrees()))
+}
+
+/// The vertices of these degrees in that order.
+pub fn degree_order(degrees: &[u32]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..degrees.len() as u32).collect();
+    order.par_sort_by_key(|&vertex| Reverse(degrees[vertex as usize]));
+    order
 }

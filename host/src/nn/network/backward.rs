@@ -104,7 +104,8 @@ impl<B: Backend, E: Element> Network<B, E> {
             };
             // Codes are exchanged where the layer sums them up.
             let by_codes = messages.as_ref().is_some_and(Messages::exchanges);
-            let exchange = level.exchange.filter(|_| !by_codes);
+            let products = level.exchanges_products(layer.as_ref(), messages.is_some());
+            let exchange = (level.exchange).filter(|_| !by_codes && products.is_none());
             let x = match (exchange, extended) {
                 (Some(_), Some(all)) => LayerInput::Elements(all.get()),
                 _ => x,
@@ -126,6 +127,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 layer: number,
                 graph: level.graph,
                 ranks,
+                exchange: products,
                 rows: level.rows,
                 messages: messages.as_mut(),
                 earlier,
@@ -246,6 +248,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             layer: number,
             graph: level.graph,
             ranks,
+            exchange: None,
             rows: level.rows,
             messages: None,
             earlier: Earlier::NONE,

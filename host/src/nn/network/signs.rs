@@ -222,6 +222,7 @@ impl<B: Backend, E: Element> Step<B, E> {
             layer: number,
             graph: level.graph,
             ranks,
+            exchange: None,
             rows: level.rows,
             messages: None,
             earlier,

@@ -3,7 +3,7 @@
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::codes::{LayerInput, StoredCodes};
-use crate::nn::fusion::{After, Bend};
+use crate::nn::fusion::{After, Bend, forward_exchange};
 use crate::nn::hidden_norm::StageNorm;
 use crate::nn::layer::{Earlier, dropout};
 use crate::nn::messages::Messages;
@@ -22,6 +22,18 @@ pub(super) struct Level<'a, B: Backend> {
     pub(super) exchange: Option<&'a Halo<B>>,
     /// The graphs that its rows are of, where there are several.
     pub(super) groups: Option<&'a RowGroups<B>>,
+}
+
+impl<'a, B: Backend> Level<'a, B> {
+    /// The exchange of products that `layer` makes, where it exchanges those and sends no codes.
+    pub(super) fn exchanges_products<E: Element>(
+        &self,
+        layer: &dyn Layer<B, E>,
+        in_codes: bool,
+    ) -> Option<&'a Halo<B>> {
+        let halo = self.exchange.filter(|_| !in_codes)?;
+        layer.exchanges_products(self.graph?).then_some(halo)
+    }
 }
 
 /// A stage at work.
@@ -221,6 +233,8 @@ impl<B: Backend, E: Element> Step<B, E> {
             messages.exchange(by_codes);
             exchange = exchange.filter(|_| !by_codes);
         }
+        let products = level.exchanges_products(layer.as_ref(), messages.is_some());
+        let exchange = exchange.filter(|_| products.is_none());
         let x = match (dropping, dropped) {
             (Some(op), Some(dropped)) => {
                 let dropped = dropped.room(backend, source.rows())?;
@@ -242,7 +256,7 @@ impl<B: Backend, E: Element> Step<B, E> {
                     none => none.insert(Kept::new(backend, x.columns())?),
                 };
                 let all = extended.room(backend, graph.sources())?;
-                let what = format!("layers.{number} forward");
+                let what = forward_exchange(number);
                 halo.extend(backend, &what, pool, x, all)?;
                 &*all
             }
@@ -279,6 +293,7 @@ impl<B: Backend, E: Element> Step<B, E> {
             layer: number,
             graph: level.graph,
             ranks,
+            exchange: products,
             rows: level.rows,
             messages,
             earlier,

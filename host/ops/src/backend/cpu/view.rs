@@ -57,9 +57,12 @@ pub(crate) fn nonzeros<'a, E: Element>(
 }
 
 pub(crate) fn view_mut<E: Element>(matrix: &mut Matrix<Cpu, E>) -> ViewMut<'_, E> {
-    let (columns, stride) = (matrix.columns(), matrix.stride());
+    let (rows, columns, stride) = (matrix.rows(), matrix.columns(), matrix.stride());
+    let values = matrix.buffer.get_mut();
+    // Of the first rows alone those; the last of all may have nothing behind it.
+    let len = values.len().min(rows * stride);
     ViewMut {
-        values: matrix.buffer.get_mut(),
+        values: &mut values[..len],
         columns,
         stride,
     }

@@ -25,6 +25,25 @@ pub fn matmul<B: MatmulOperators, E: Element, O: Element>(
     matmul_fused(backend, form, a, b, epilogue, MatmulFusion::default(), c)
 }
 
+/// [`matmul`] to the first rows of `c`, which has as many as the product or more; those behind them stay as they are.
+///
+/// # Errors
+/// Those of [`matmul`].
+pub fn matmul_to_first_rows<B: MatmulOperators, E: Element, O: Element>(
+    backend: &B,
+    form: Form,
+    a: &Matrix<B, E>,
+    b: &Matrix<B, E>,
+    epilogue: &Epilogue<'_, B>,
+    c: &mut Matrix<B, O>,
+) -> Result<(), Error> {
+    let rows = match form {
+        Form::NN | Form::NT => a.rows(),
+        Form::TN => a.columns(),
+    };
+    c.with_first_rows(rows, |c| matmul(backend, form, a, b, epilogue, c))
+}
+
 /// [`matmul`], and what a layer's backward pass has of the same product beside it: see [`MatmulFusion`].
 ///
 /// # Errors

@@ -1,0 +1,223 @@
+//! A graph that ranks make together: each has some of its edges, in no order, and none ever has all.
+//!
+//! ```text
+//!  edges of each rank ─ count ─► degrees, added up over ranks ─► Partition
+//!          └──── to who owns their row, by exchange ─ sort ─► rows of the own vertices
+//! ```
+
+use super::{Group, Partition, PartitionError};
+use crate::data::parts::{PartRows, VertexTable};
+use crate::error::Error;
+use crate::graph::{Csr, GraphError, index, parallel};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Edges that a thread deals out at a time.
+const CHUNK: usize = 1 << 20;
+
+/// What a rank has of a graph that was dealt out by degree, and what each knows of all vertices: what
+/// [`ModelConfig::prepare_rows`](crate::nn::ModelConfig::prepare_rows) takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DealtEdges {
+    /// Rows of the own vertices.
+    pub rows: PartRows,
+    /// Degrees and owners.
+    pub table: VertexTable,
+    /// The partition, which is [`Partition::by_degree`]'s of the whole graph.
+    pub partition: Partition,
+}
+
+/// Some of a graph's edges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SomeEdges {
+    /// Vertices of the whole graph.
+    pub vertices: usize,
+    /// Each as (row, column).
+    pub edges: Vec<[u32; 2]>,
+    /// Whether each stands for its reverse as well.
+    pub undirected: bool,
+}
+
+impl SomeEdges {
+    /// Deals the graph out by degree to the ranks of `group`, which all call it at once, each with edges of its own of the same graph: every
+    /// edge of the graph is one rank's. Where `with_loops` says so a self-loop more is counted of each vertex that has none, as of a model
+    /// that adds them.
+    ///
+    /// # Errors
+    /// [`GraphError::VertexOutOfRange`], [`GraphError::TooManyEdges`] of all ranks together, and those of
+    /// [`Communicator::exchange`](super::Communicator::exchange).
+    pub fn deal(&self, group: &Group, with_loops: bool) -> Result<DealtEdges, Error> {
+        let (rank, ranks) = (group.rank(), group.ranks());
+        self.check(group)?;
+        let in_degrees = sum(group, "degrees", self.counts(0))?;
+        let out_degrees = match self.undirected {
+            true => in_degrees.clone(),
+            false => sum(group, "degrees", self.counts(1))?,
+        };
+        let loops = self.edges.iter().filter(|[row, column]| row == column);
+        let loops: Vec<u32> = loops.map(|&[row, _]| row).collect();
+        let counts = group.gather("self-loops", &[loops.len() as u64])?;
+        let counts: Vec<usize> = counts.iter().map(|of| of[0] as usize).collect();
+        let loops = group.gather_of("self-loops", &loops, &counts)?.concat();
+
+        let mut degrees = in_degrees.clone();
+        if with_loops {
+            degrees.iter_mut().for_each(|degree| *degree += 1);
+            let mut looped = loops.clone();
+            looped.sort_unstable();
+            looped.dedup();
+            looped.iter().for_each(|&of| degrees[of as usize] -= 1);
+        }
+        let refuse = |problem: PartitionError| Error::Unsupported {
+            operator: "SomeEdges::deal",
+            reason: problem.to_string(),
+        };
+        let partition = Partition::of_degrees(&degrees, ranks).map_err(refuse)?;
+        drop(degrees);
+
+        let vertices = self.vertices;
+        let mut sends = self.dealt(&partition);
+        let own = std::mem::take(&mut sends[rank]);
+        let asked: Vec<u64> = sends.iter().map(|of| of[0].len() as u64).collect();
+        let given = group.gather("edges of each rank", &asked)?;
+        let given: Vec<usize> = given.iter().map(|by| by[rank] as usize).collect();
+        let mut ends = own;
+        let [rows, columns] = transposed(sends);
+        for (ends, sends) in ends.iter_mut().zip([rows, columns]) {
+            ends.reserve_exact(given.iter().sum());
+            for of_rank in group.exchange("edges", &sends, &given)? {
+                ends.extend(of_rank);
+            }
+        }
+        let [rows, columns] = ends;
+        let own = partition.vertices(rank);
+        let csr = Csr::rectangular_from_edges((own.len(), vertices), &rows, &columns)?;
+        drop((rows, columns));
+        let (offsets, columns) = csr.into_offsets();
+        let owners = partition.owners().to_vec();
+        let mutual = self.undirected.then_some(true);
+        Ok(DealtEdges {
+            rows: PartRows::of_edges(own, offsets, columns),
+            table: VertexTable::of_degrees(owners, [in_degrees, out_degrees], &loops, mutual),
+            partition,
+        })
+    }
+
+    /// That all ends are vertices and all edges together not too many, so that no degree is.
+    fn check(&self, group: &Group) -> Result<(), Error> {
+        let vertices = self.vertices as u64;
+        let outside = parallel::position_first(&self.edges, |ends| {
+            ends.iter().any(|&end| u64::from(end) >= vertices)
+        });
+        let directions = if self.undirected { 2 } else { 1 };
+        let own = [
+            directions * self.edges.len() as u64,
+            outside.map_or(0, |at| at as u64 + 1),
+        ];
+        let all = group.gather("edges", &own)?;
+        if let Some(at) = outside {
+            let [row, column] = self.edges[at];
+            return Err(Error::from(GraphError::VertexOutOfRange {
+                field: "edges",
+                index: at as u64,
+                value: row.max(column).into(),
+                vertices,
+            }));
+        }
+        if let Some(other) = all.iter().position(|of| of[1] > 0) {
+            return Err(Error::Communication(format!(
+                "rank {other} has an edge of no vertex; give all ranks edges of one graph"
+            )));
+        }
+        let edges = all.iter().fold(0_u64, |sum, of| sum.saturating_add(of[0]));
+        match edges > index::MAX_EDGES {
+            true => Err(GraphError::TooManyEdges { edges }.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// How often each vertex is a row (0) or a column (1) of these edges.
+    fn counts(&self, end: usize) -> Vec<u32> {
+        let counts: Vec<AtomicU32> = (0..self.vertices).map(|_| AtomicU32::new(0)).collect();
+        let count = |vertex: u32| counts[vertex as usize].fetch_add(1, Ordering::Relaxed);
+        parallel::for_each(&self.edges[..], |_, edge| {
+            count(edge[end]);
+            if self.undirected {
+                count(edge[1 - end]);
+            }
+        });
+        counts.into_iter().map(AtomicU32::into_inner).collect()
+    }
+
+    /// For each rank the edges that lead to its vertices: their rows, by their places among these vertices, and their columns.
+    fn dealt(&self, partition: &Partition) -> Vec<[Vec<u32>; 2]> {
+        let (owners, ranks) = (partition.owners(), partition.ranks());
+        let mut next = vec![0_u32; ranks];
+        let places: Vec<u32> = (owners.iter())
+            .map(|&owner| {
+                let next = &mut next[owner as usize];
+                *next += 1;
+                *next - 1
+            })
+            .collect();
+        let chunks = parallel::map(parallel::chunks(&self.edges, CHUNK), |_, edges| {
+            let each = |sink: &mut dyn FnMut(u32, u32)| {
+                for &[row, column] in edges {
+                    sink(row, column);
+                    if self.undirected {
+                        sink(column, row);
+                    }
+                }
+            };
+            let mut counts = vec![0; ranks];
+            each(&mut |row, _| counts[owners[row as usize] as usize] += 1);
+            let room = |&count: &usize| [0; 2].map(|_| Vec::<u32>::with_capacity(count));
+            let mut dealt: Vec<[Vec<u32>; 2]> = counts.iter().map(room).collect();
+            each(&mut |row, column| {
+                let [rows, columns] = &mut dealt[owners[row as usize] as usize];
+                rows.push(places[row as usize]);
+                columns.push(column);
+            });
+            dealt
+        });
+        parallel::map(0..ranks, |rank, _| {
+            [0, 1].map(|end| {
+                let of_chunks: Vec<&[u32]> = chunks.iter().map(|of| &of[rank][end][..]).collect();
+                of_chunks.concat()
+            })
+        })
+    }
+}
+
+/// Rows of all ranks, and columns of all.
+fn transposed(of_ranks: Vec<[Vec<u32>; 2]>) -> [Vec<Vec<u32>>; 2] {
+    let [mut rows, mut columns] = [Vec::new(), Vec::new()];
+    for [own_rows, own_columns] in of_ranks {
+        rows.push(own_rows);
+        columns.push(own_columns);
+    }
+    [rows, columns]
+}
+
+/// What all ranks have, added up: each rank adds its share, which the others then take. The sums fit.
+fn sum(group: &Group, what: &str, own: Vec<u32>) -> Result<Vec<u32>, Error> {
+    let (rank, ranks) = (group.rank(), group.ranks());
+    let share = |of: usize| {
+        let (of, ranks, all) = (of as u64, ranks as u64, own.len() as u64);
+        let share = index::part(all, of, ranks);
+        share.start as usize..share.end as usize
+    };
+    let sends = (0..ranks).map(|to| match to == rank {
+        true => Vec::new(),
+        false => own[share(to)].to_vec(),
+    });
+    let mut counts = vec![share(rank).len(); ranks];
+    counts[rank] = 0;
+    let mut sums = own[share(rank)].to_vec();
+    for given in group.exchange(what, &sends.collect::<Vec<_>>(), &counts)? {
+        for (sum, given) in sums.iter_mut().zip(given) {
+            *sum += given;
+        }
+    }
+    let counts: Vec<usize> = (0..ranks).map(|of| share(of).len()).collect();
+    Ok(group.gather_of(what, &sums, &counts)?.concat())
+}
