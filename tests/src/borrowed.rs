@@ -335,4 +335,13 @@ pub fn a_workspace_is_lent<D: Driver>(gpu: &Gpu<D>) {
     assert_eq!(held(), wanted);
     assert_eq!(read(gpu, &own_y), read(gpu, &y));
     assert_eq!(read(gpu, &own_gradient), read(gpu, &gradient));
+
+    // A peak that begins anew has nothing of it.
+    gpu.reset_peak();
+    assert_eq!(
+        (held(), gpu.memory().peak[MemoryKind::Workspace as usize]),
+        (0, 0)
+    );
+    work(gpu, &mut own_y, &mut own_gradient).expect("it grows again");
+    assert_eq!(held(), wanted);
 }

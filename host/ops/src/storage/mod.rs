@@ -183,6 +183,6 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
     /// Memory in use by kind, and its peak.
     fn memory(&self) -> MemoryReport;
 
-    /// Makes the present use the peak.
+    /// Makes the present use the peak, less the workspace that operators have had and the next ones may want less of.
     fn reset_peak(&self);
 }

@@ -534,6 +534,8 @@ impl<D: Driver> Storage for Gpu<D> {
     }
 
     fn reset_peak(&self) {
+        // What operators of before wanted is no part of what those wanted that come.
+        self.workspace.give_back();
         self.ledger.reset_peak();
         self.driver.reset_peak();
     }

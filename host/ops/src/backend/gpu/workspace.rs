@@ -80,6 +80,13 @@ impl<D: Driver> Workspace<D> {
         }
     }
 
+    /// Gives back what it grew to. Recordings that use it go on using it.
+    pub fn give_back(&self) {
+        if let Held::Grown(grown) = &mut *self.alone().0 {
+            *grown = None;
+        }
+    }
+
     /// Forgets what was asked for, where that is counted.
     pub fn count_anew(&self) {
         if let Held::Counted(most) = &mut *self.alone().0 {
