@@ -198,8 +198,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 let coverage = sampler.coverage(backend, seed, coverage)?;
                 let edges = match sums_edges {
                     true => {
-                        let others = coverage.edge_factors(graph);
-                        Some(GraphFactors::new(backend, graph, weights, norm, &others)?)
+                        let others = coverage.edge_norms(sampler.graph());
+                        Some(GraphFactors::new(backend, graph, weights, norm, others)?)
                     }
                     false => None,
                 };

@@ -3,7 +3,7 @@
 use super::planes::{Planes, Unit};
 use super::sums::{Edges, Place};
 use crate::device::global::Global;
-use crate::device::vector::{Floats, Vector};
+use crate::device::vector::{Floats, Vector, store_element};
 use crate::device::warp::{ballot, lane_id};
 use core::marker::PhantomData;
 use halfgnn_contract::WARP;
@@ -243,9 +243,9 @@ impl<V: Vector> Elements<V> {
             if column < params.y_stride {
                 let is_column = column < params.features;
                 let value = if is_column { values[word] } else { 0.0 };
-                let address = y.at(word as u64 * WARP as u64).address();
+                let element = y.at(word as u64 * WARP as u64);
                 // SAFETY: the caller's promise; the column is one of the row's, padding included.
-                unsafe { store::<V>(address, value) };
+                unsafe { store_element::<V>(element, value) };
             }
             word += 1;
         }
@@ -309,21 +309,4 @@ impl<V: Vector, const U: usize> Output<U> for Elements<V> {
 #[inline(always)]
 fn spread(bits: u32) -> u32 {
     bits.wrapping_mul(0x0020_4081) & 0x0101_0101
-}
-
-/// Stores one element, rounded to the nearest.
-///
-/// # Safety
-/// It lies in the buffer, and nobody else writes it.
-#[inline(always)]
-unsafe fn store<V: Vector>(address: u64, value: f32) {
-    let bits = V::weight_from_f32(value);
-    // SAFETY: the caller's promise; an element of 16 bits is in both halves.
-    unsafe {
-        if size_of::<V::Feature>() == 2 {
-            Global::<u16>::at_address(address).store(bits as u16);
-        } else {
-            Global::<u32>::at_address(address).store(bits);
-        }
-    }
 }
