@@ -379,6 +379,8 @@ pub fn edges_have_their_norms<B: Backend>(backend: &B, _: Scale) {
             (None, Norm::Both),
             (None, Norm::In),
             (None, Norm::Left),
+            (None, Norm::Right),
+            (None, Norm::None),
             (Some(&weights), Norm::None),
             (Some(&weights), Norm::Right),
             (Some(&magnitudes), Norm::Both),

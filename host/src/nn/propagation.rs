@@ -38,7 +38,7 @@ pub enum Norm {
 
 impl Norm {
     /// The degrees of a graph's columns that are in it.
-    fn column_degrees(self, graph: &Graph) -> Vec<u32> {
+    pub(super) fn column_degrees(self, graph: &Graph) -> Vec<u32> {
         match self {
             Norm::Both | Norm::Left => graph.out_degrees(),
             Norm::In => graph.in_degrees(),
@@ -237,7 +237,7 @@ impl<B: Backend, E: Element> GraphFactors<B, E> {
             edges,
             weights.map_or(edges, <[f32]>::len),
         )?;
-        let (sums, largest) = weights::sums(graph, weights)?;
+        let (sums, largest) = weights::sums(graph, weights, norm)?;
         let [rows, columns] = weights::sides([&sums[0], &sums[1]], norm)?;
         let side = |factors: &[f64]| Array::from_slice(backend, factors, MemoryKind::Workspace);
         let (rows, columns) = (side(&rows)?, side(&columns)?);

@@ -5,14 +5,18 @@ use crate::error::Error;
 use crate::graph::Graph;
 use crate::tensor::{Element, Precision};
 
-/// What the weights of the edges to each vertex and from each add up to, 1 each where there are none, and the largest sum of magnitudes
-/// that a row has, rounded up.
-pub(super) fn sums(graph: &Graph, weights: Option<&[f32]>) -> Result<([Vec<f64>; 2], u32), Error> {
+/// What the weights of the edges to each vertex and from each add up to, 1 each where there are none and of columns as far as the norm takes
+/// those, and the largest sum of magnitudes that a row has, rounded up.
+pub(super) fn sums(
+    graph: &Graph,
+    weights: Option<&[f32]>,
+    norm: Norm,
+) -> Result<([Vec<f64>; 2], u32), Error> {
     let Some(weights) = weights else {
         let rows = graph.in_degrees();
         let largest = rows.iter().copied().max().unwrap_or(0);
-        let sums =
-            [rows, graph.out_degrees()].map(|degrees| degrees.into_iter().map(f64::from).collect());
+        let sums = [rows, norm.column_degrees(graph)]
+            .map(|degrees| degrees.into_iter().map(f64::from).collect());
         return Ok((sums, largest));
     };
     if let Some(at) = weights.iter().position(|weight| !weight.is_finite()) {
@@ -48,7 +52,7 @@ pub(super) fn factors(
     weights: &[f32],
     norm: Norm,
 ) -> Result<(Vec<f32>, u32), Error> {
-    let (sums, largest) = sums(graph, Some(weights))?;
+    let (sums, largest) = sums(graph, Some(weights), norm)?;
     let [rows, columns] = sides([&sums[0], &sums[1]], norm)?;
     let (row_ids, column_ids) = (graph.rows().iter(), graph.cols().iter());
     let factors = row_ids.zip(column_ids).zip(weights);
