@@ -125,11 +125,8 @@ impl<B: Lend, E: Element> Taking for Taken<B, E> {
     }
 
     fn read_ahead(&self, vertices: Vec<u32>) -> Result<(), Error> {
-        let Some(stored) = self.rows.as_stored() else {
-            return Ok(());
-        };
-        let begun = ReadAhead::begin(stored, vertices)?;
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
+        let begun = self.rows.read_ahead(vertices)?;
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = begun;
         Ok(())
     }
 }

@@ -13,9 +13,7 @@ use halfgnn::backend::gpu::Gpu;
 #[cfg(feature = "cuda")]
 use halfgnn::driver::cuda::Cuda;
 use halfgnn::graph::Graph;
-use halfgnn::sample::{
-    Coverage, Loader, Sampling, SamplingPolicy, Seeds, SubgraphSampler, Subgraphs,
-};
+use halfgnn::sample::{Loader, Sampling, SamplingPolicy, Seeds, SubgraphSampler, Subgraphs};
 use halfgnn::tensor::Array;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -125,7 +123,7 @@ impl Plan {
 }
 
 impl<B: Lend> Source<B> {
-    fn new(backend: &B, plan: &Plan) -> Result<(Self, Loader, Option<Coverage>), Error> {
+    fn new(backend: &B, plan: &Plan) -> Result<(Self, Loader, Option<Norms>), Error> {
         let Plan {
             graph, vertices, ..
         } = plan;
@@ -145,7 +143,9 @@ impl<B: Lend> Source<B> {
         }
         let coverage = sampler.coverage(backend, plan.seed, plan.sampling.coverage)?;
         let loader = coverage.loader(vertices, plan.seed)?;
-        Ok((Self::Subgraphs(sampler), loader, Some(coverage)))
+        let of_edges = coverage.edge_factors(backend, sampler.graph())?;
+        let norms = (of_edges.to_vec(backend)?, coverage.vertex_weights());
+        Ok((Self::Subgraphs(sampler), loader, Some(norms)))
     }
 
     fn draw(&mut self, backend: &B, seeds: &Seeds, seed: u64) -> Result<Drawn<B>, Error> {
@@ -164,6 +164,9 @@ impl<B: Lend> Source<B> {
     }
 }
 
+/// Of each edge and each vertex what makes sums and losses of subgraphs those of the graph.
+type Norms = (Vec<f32>, Vec<f32>);
+
 /// Draws batches: the same of the same seed, on every device and in whatever order they are asked for.
 #[pyclass(frozen)]
 pub struct Sampler {
@@ -171,8 +174,7 @@ pub struct Sampler {
     loader: Loader,
     /// The seeds of the epoch that was asked for last.
     order: Mutex<Option<(u32, Vec<Seeds>)>>,
-    /// Of each edge and each vertex what makes sums and losses of subgraphs those of the graph.
-    norms: Option<(Vec<f32>, Vec<f32>)>,
+    norms: Option<Norms>,
     layers: Option<usize>,
 }
 
@@ -219,7 +221,7 @@ impl Sampler {
             shuffle: shuffle.unwrap_or(true),
             whole_only,
         };
-        let (source, loader, coverage) = match place {
+        let (source, loader, norms) = match place {
             // The emulator's arrays lie on the host.
             Place::Cpu | Place::Emulator => {
                 let made = py
@@ -242,7 +244,7 @@ impl Sampler {
             source,
             loader,
             order: Mutex::default(),
-            norms: coverage.map(|of| (of.edge_factors(&plan.graph), of.vertex_weights())),
+            norms,
             layers: plan.sampling.policy.layers(),
         })
     }

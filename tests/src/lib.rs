@@ -125,7 +125,7 @@ macro_rules! conformance {
                 misfits_are_refused;
             batches: batches_of_ranks_are_those_of_one, ranks_learn_batches_alike, ranks_agree_on_messages_of_batches, batches_in_place_are_recorded, whole_neighbourhoods_are_the_graph, subgraphs_of_all_are_the_graph, a_run_goes_on_between_batches,
                 features_of_the_host_are_those_of_the_device, features_on_disk_are_those_of_the_device, features_of_ranks_are_those_of_the_device, misfits_are_refused;
-            subgraph: walks_follow_the_counter, frontiers_follow_the_counter, all_are_as_likely, subgraphs_are_induced, draws_are_counted_together,
+            subgraph: walks_follow_the_counter, frontiers_follow_the_counter, all_are_as_likely, subgraphs_are_induced, draws_are_counted_together, edges_have_their_norms,
                 self_loops_are_taken_and_not_walked,
                 sums_are_the_graphs_in_the_mean, values_are_taken, misfits_are_refused;
             readout: pygs_numbers, pygs_norms, batches_are_graphs, misfits_are_refused;

@@ -2,13 +2,14 @@
 //! those of the graph.
 
 use crate::Scale;
-use crate::input::{Random, matrix, words};
+use crate::input::{KIND, Random, elements, matrix, words};
+use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::graph::{Csr, Graph};
 use halfgnn::nn::{GraphFactors, Norm, Propagation};
-use halfgnn::ops::{self, DRAWS, Draw, EdgeWeights, Places, Spmm};
-use halfgnn::sample::{Coverage, SubgraphSampler, Subgraphs};
-use halfgnn::tensor::{Array, Element, Matrix};
+use halfgnn::ops::{self, DRAWS, Draw, EdgeNorms, EdgeWeights, Places, Spmm};
+use halfgnn::sample::{SubgraphSampler, Subgraphs};
+use halfgnn::tensor::{Array, Element, Matrix, Precision};
 use halfgnn_contract::rng;
 use halfgnn_contract::sampling::choice;
 use halfgnn_contract::subgraph::{frontier_counter, walk_counter, wide_choice};
@@ -345,6 +346,174 @@ pub fn draws_are_counted_together<B: Backend>(backend: &B, _: Scale) {
     assert!(refused.is_err());
 }
 
+/// What edges multiply is to the bit what the host makes of the same counts, in every format, with weights and degree norms and without,
+/// and so is the largest of it, by which halves are scaled.
+pub fn edges_have_their_norms<B: Backend>(backend: &B, _: Scale) {
+    fn of<B: Backend, E: Element>(backend: &B, graph: &Graph, adjacency: &Adjacency<B>) {
+        let (vertices, edges) = (graph.vertices(), graph.edges());
+        // As often as not at all; floats cannot tell the largest from their neighbours.
+        let counts = |stream, len| -> Vec<u32> {
+            let counts = Random(stream).below(1300, len).into_iter().enumerate();
+            let count = |(at, count)| match at % 11 {
+                3 => 0,
+                7 => u32::MAX - count,
+                _ => count,
+            };
+            counts.map(count).collect()
+        };
+        let (of_vertices, of_edges) = (counts(31, vertices), counts(32, edges));
+        let weights = Random(33).uniform::<f32>(edges);
+        // The largest has a sign.
+        let weights: Vec<f32> = weights.into_iter().map(|weight| weight - 0.5).collect();
+        let (vertex_counts, edge_counts) =
+            (words(backend, &of_vertices), words(backend, &of_edges));
+        let norms = EdgeNorms {
+            graph: adjacency,
+            vertex_counts: &vertex_counts,
+            edge_counts: &edge_counts,
+            weights: None,
+            sides: None,
+        };
+        let magnitudes: Vec<f32> = weights.iter().map(|weight| weight.abs()).collect();
+        for (weights, norm) in [
+            (None, Norm::Both),
+            (None, Norm::In),
+            (None, Norm::Left),
+            (None, Norm::Right),
+            (None, Norm::None),
+            (Some(&weights), Norm::None),
+            (Some(&weights), Norm::Right),
+            (Some(&magnitudes), Norm::Both),
+        ] {
+            let mut sums = [vec![0.0; vertices], vec![0.0; vertices]];
+            let weight = |edge: usize| weights.map_or(1.0, |weights| f64::from(weights[edge]));
+            let ends = graph.rows().iter().zip(graph.cols());
+            for (edge, (&row, &column)) in ends.clone().enumerate() {
+                sums[0][row as usize] += weight(edge);
+                sums[1][column as usize] += weight(edge);
+            }
+            let inverse = |sum: f64| if sum == 0.0 { 0.0 } else { 1.0 / sum };
+            let side = |sum: f64, is_row: bool| match (norm, is_row) {
+                (Norm::Both | Norm::In, _) => inverse(sum).sqrt(),
+                (Norm::Right, true) | (Norm::Left, false) => inverse(sum),
+                _ => 1.0,
+            };
+            let of_columns = usize::from(norm != Norm::In);
+            let expected: Vec<f32> = (ends.enumerate())
+                .map(|(edge, (&row, &column))| {
+                    let (row, column) = (row as usize, column as usize);
+                    let before = side(sums[0][row], true) * weight(edge);
+                    let factor = (before * side(sums[of_columns][column], false)) as f32;
+                    let often = |count: u32| count.max(1) as f32;
+                    factor * (often(of_vertices[row]) / often(of_edges[edge]))
+                })
+                .collect();
+            let largest = expected
+                .iter()
+                .fold(0.0_f32, |most, value| most.max(value.abs()));
+            let sides = [true, false].map(|is_row| {
+                let of = usize::from(!is_row) * of_columns;
+                let factors: Vec<f64> = sums[of].iter().map(|&sum| side(sum, is_row)).collect();
+                Array::from_slice(backend, &factors, KIND).expect("room")
+            });
+            let on_device = weights.map(|weights| elements::<B, f32>(backend, weights));
+            let all = EdgeNorms {
+                weights: on_device.as_ref(),
+                sides: Some([&sides[0], &sides[1]]),
+                ..norms
+            };
+            let found = ops::largest_edge_norm(backend, all).expect("legal");
+            assert_eq!(found.to_bits(), largest.to_bits(), "{norm}");
+            let scale = match E::PRECISION {
+                Precision::Half => 2.0_f32.powi(largest.log2().floor() as i32 - 14),
+                _ => 1.0,
+            };
+            let factors =
+                GraphFactors::<B, E>::new(backend, graph, weights.map(Vec::as_slice), norm, norms);
+            let every: Vec<u32> = (0..vertices as u32).collect();
+            let mut places = Places::new(backend, vertices).expect("room");
+            let whole = places.induced(backend, adjacency, &words(backend, &every));
+            let whole = whole.expect("room");
+            let whole = Propagation::of_induced(backend, whole, &factors.expect("legal"));
+            let whole = whole.expect("room");
+            let made = whole.edge_factors::<E>().expect("of this precision");
+            let made = made.expect("edges have factors");
+            assert_eq!(made.scale, scale, "{norm}");
+            let made = made.forward.to_vec(backend).expect("no failure before");
+            for (edge, (made, value)) in made.iter().zip(&expected).enumerate() {
+                let value = E::from_f32(value / scale);
+                assert!(*made == value, "{norm}, edge {edge}: {made:?} {value:?}");
+            }
+        }
+    }
+    let csr = graph();
+    let rows: Vec<u32> = (0..400)
+        .flat_map(|row| csr.row(row as usize).iter().map(move |_| row))
+        .collect();
+    let whole = Graph::from_edges(400, &rows, csr.cols()).expect("a graph");
+    let adjacency = Adjacency::new(backend, whole.csr()).expect("room");
+    of::<B, f16>(backend, &whole, &adjacency);
+    of::<B, bf16>(backend, &whole, &adjacency);
+    of::<B, f32>(backend, &whole, &adjacency);
+
+    let empty = Adjacency::new(backend, &Csr::from_edges(3, &[], &[]).expect("a graph"));
+    let (empty, none) = (empty.expect("room"), words(backend, &[]));
+    let three = words(backend, &[0; 3]);
+    let norms = EdgeNorms {
+        graph: &empty,
+        vertex_counts: &three,
+        edge_counts: &none,
+        weights: None,
+        sides: None,
+    };
+    let mut values = elements::<B, f32>(backend, &[]);
+    ops::edge_norms(backend, norms, 1.0, &mut values).expect("no edge is legal");
+    let largest = ops::largest_edge_norm(backend, norms).expect("no edge is legal");
+    assert_eq!(largest.to_bits(), 0);
+    let mut refused = |norms, scale, told| {
+        let refused = ops::edge_norms(backend, norms, scale, &mut values);
+        let refused = refused.expect_err("a misfit").to_string();
+        assert!(refused.contains(told), "{refused}");
+    };
+    for scale in [0.0, f32::NAN, f32::INFINITY] {
+        refused(norms, scale, "take a positive number");
+    }
+    let one = Array::from_slice(backend, &[1.0], KIND).expect("room");
+    let weights = elements::<B, f32>(backend, &[1.0]);
+    for (norms, told) in [
+        (
+            EdgeNorms {
+                vertex_counts: &none,
+                ..norms
+            },
+            "counts of vertices should be 3, is 0",
+        ),
+        (
+            EdgeNorms {
+                edge_counts: &three,
+                ..norms
+            },
+            "counts of edges should be 0, is 3",
+        ),
+        (
+            EdgeNorms {
+                weights: Some(&weights),
+                ..norms
+            },
+            "edge weights should be 0, is 1",
+        ),
+        (
+            EdgeNorms {
+                sides: Some([&one, &one]),
+                ..norms
+            },
+            "factors of rows and of columns should be 3, is 1",
+        ),
+    ] {
+        refused(norms, 1.0, told);
+    }
+}
+
 /// Over the subgraphs that were counted, what a vertex sums up in those that it is in is in the mean what it sums up in the graph,
 /// and the losses of their vertices those of all that were drawn: the norms of GraphSAINT, to rounding.
 pub fn sums_are_the_graphs_in_the_mean<B: Backend>(backend: &B, _: Scale) {
@@ -381,28 +550,25 @@ pub fn sums_are_the_graphs_in_the_mean<B: Backend>(backend: &B, _: Scale) {
             .map(|&count| u64::from(count))
             .sum();
         assert!(drawn >= u64::from(times) * 400, "{how:?}");
-        let others = coverage.edge_factors(&graph);
+        let norms = coverage.edge_norms(sampler.graph());
         let norm = Norm::Right;
-        let factors = GraphFactors::<B, f32>::new(backend, &graph, Some(&weights), norm, &others);
+        let factors = GraphFactors::<B, f32>::new(backend, &graph, Some(&weights), norm, norms);
         let factors = factors.expect("room");
         let mut sums = vec![0.0_f64; 400 * columns];
         let (mut weighed, of_vertices) = (0.0, coverage.vertex_weights());
-        let mut counted = Coverage {
-            subgraphs: 0,
-            vertices: vec![0; 400],
-            edges: vec![0; graph.edges()],
-        };
+        let of_edges = read(backend, &coverage.edges);
+        let mut counted = (0, vec![0; 400], vec![0; graph.edges()]);
         for number in 0..coverage.subgraphs {
             let subgraph = sampler
                 .draw(backend, seed, u32::MAX - number)
                 .expect("a draw");
             let vertices = read(backend, &subgraph.vertices);
-            let before: u32 = counted.vertices.iter().sum();
+            let before: u32 = counted.1.iter().sum();
             assert!(before < times * 400, "{how:?}: more draws than are wanted");
-            counted.subgraphs += 1;
-            (vertices.iter()).for_each(|&vertex| counted.vertices[vertex as usize] += 1);
+            counted.0 += 1;
+            (vertices.iter()).for_each(|&vertex| counted.1[vertex as usize] += 1);
             let edges = read(backend, &subgraph.edges);
-            (edges.iter()).for_each(|&edge| counted.edges[edge as usize] += 1);
+            (edges.iter()).for_each(|&edge| counted.2[edge as usize] += 1);
             let mut rows = Matrix::zeros(backend, vertices.len(), columns, MemoryKind::Features)
                 .expect("room");
             ops::take_rows(backend, &x, &subgraph.vertices, &mut rows).expect("legal");
@@ -416,10 +582,14 @@ pub fn sums_are_the_graphs_in_the_mean<B: Backend>(backend: &B, _: Scale) {
                 weighed += f64::from(of_vertices[vertex as usize]);
             }
         }
-        assert_eq!(coverage, counted, "{how:?}");
+        let seen = (coverage.subgraphs, &coverage.vertices, &of_edges);
+        assert_eq!(seen, (counted.0, &counted.1, &counted.2), "{how:?}");
         let whole = Propagation::weighted::<f32>(backend, &graph, &weights, norm).expect("room");
         let whole = aggregate(backend, &whole, &x);
-        let seen = |vertex: usize| all_edges_are_drawn(&graph, &coverage, vertex);
+        let seen = |vertex: usize| {
+            let edges = &of_edges[graph.csr().row_range(vertex)];
+            coverage.vertices[vertex] > 0 && edges.iter().all(|&count| count > 0)
+        };
         assert!(
             (0..400).filter(|&vertex| seen(vertex)).count() > 150,
             "{how:?}"
@@ -456,11 +626,6 @@ pub fn self_loops_are_taken_and_not_walked<B: Backend>(backend: &B, _: Scale) {
     assert_eq!(subgraph.edges.len(), 21 + 20);
 }
 
-fn all_edges_are_drawn(graph: &Graph, coverage: &Coverage, vertex: usize) -> bool {
-    let edges = &coverage.edges[graph.csr().row_range(vertex)];
-    coverage.vertices[vertex] > 0 && edges.iter().all(|&count| count > 0)
-}
-
 /// What each destination sums up by the factors of edges.
 fn aggregate<B: Backend>(backend: &B, graph: &Propagation<B>, x: &Matrix<B, f32>) -> Vec<f32> {
     let (rows, columns) = (graph.destinations(), x.columns());
@@ -493,8 +658,8 @@ pub fn values_are_taken<B: Backend>(backend: &B, _: Scale) {
         let taken: Vec<E> = taken.to_vec(backend).expect("no failure before");
         assert!(taken == expected.collect::<Vec<E>>(), "{}", E::PRECISION);
     }
-    of::<B, half::f16>(backend);
-    of::<B, half::bf16>(backend);
+    of::<B, f16>(backend);
+    of::<B, bf16>(backend);
     of::<B, f32>(backend);
     let from = Array::<B, f32>::zeros(backend, 3, MemoryKind::Graph).expect("room");
     let mut taken = Array::zeros(backend, 2, MemoryKind::Graph).expect("room");

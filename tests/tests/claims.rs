@@ -8,9 +8,10 @@ use halfgnn::driver::emulated::{Emulated, Launched, Options};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{Binary, Mode, Model, ModelConfig, Network, Propagation};
 use halfgnn::ops::{
-    self, BitMatrix, Bmm, CodeFormat, EdgeWeights, HalfLoad, Reduction, Sddmm, SddmmPolicy, Spmm,
-    SpmmPolicy, edge_plane,
+    self, BitMatrix, Bmm, CodeFormat, EdgeWeights, Fanout, HalfLoad, LayerSizes, Reduction, Sddmm,
+    SddmmPolicy, Spmm, SpmmPolicy, edge_plane,
 };
+use halfgnn::sample::{NeighborSampler, Sampler};
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn::train::TrainConfig;
 use halfgnn_contract::sddmm::TILE_EDGES;
@@ -570,4 +571,41 @@ fn products_of_bits_are_written_in_whole_sectors() {
         check::<f16>(&gpu, inner);
         check::<f32>(&gpu, inner);
     }
+}
+
+/// A hop of a batch that lies in the same memory each time is drawn by six launches where its scans are of one CTA: the draw marks what
+/// it meets and tells where rows begin.
+#[test]
+fn a_hop_in_place_is_six_launches() {
+    let gpu = open();
+    let graph = ring(4_000, 20);
+    let fanouts = [5, 3].map(|count| Fanout::of(count).expect("a fanout"));
+    let sampler = NeighborSampler::new(&gpu, graph.csr(), fanouts.to_vec()).expect("room");
+    let room = |edges, met| LayerSizes {
+        destinations: 0,
+        edges,
+        met,
+    };
+    let room = [room(50, 50), room(180, 150)];
+    let fixed = sampler.fixed(&gpu, (10, 7), &room).expect("room");
+    let (mut fixed, mut blocks) = fixed.expect("of neighbours");
+    let seeds: Vec<u32> = (0..10).map(|seed| seed * 17).collect();
+    fixed.begin(&gpu, &seeds, 3).expect("legal seeds");
+    gpu.driver().take_launches();
+    fixed.draw(&gpu, blocks.iter_mut()).expect("a draw");
+    let launches = gpu.driver().take_launches();
+    let kernels: Vec<&str> = launches
+        .iter()
+        .map(|launched| launched.kernel.as_str())
+        .collect();
+    let hop = [
+        "count_neighbors",
+        "scan_words",
+        "sample_neighbors",
+        "scan_starts",
+        "place_marked",
+        "relabel",
+    ];
+    assert_eq!(kernels, [hop, hop].concat());
+    assert!(fixed.fits(&gpu).expect("two sizes a layer"));
 }

@@ -94,7 +94,7 @@ pub use preparation::{Origin, Preparation};
 pub use published::{DATA_VARIABLE, Published, locate};
 pub use recipe::{Demand, Recipe, RecipeError};
 pub use splits::{SplitRule, Splits};
-pub use stored::StoredFeatures;
+pub use stored::{StoredFeatures, StoredRow};
 #[cfg(feature = "write")]
 pub use stream::{StreamedGraph, Workplace};
 pub use synthetic::Synthetic;

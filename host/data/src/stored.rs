@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 #[cfg(feature = "parts")]
 use std::path::Path;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 /// Threads that read at once: a disk wants several requests under way, and they wait more than they compute.
@@ -24,6 +24,12 @@ const READERS: usize = 8;
 
 /// A thread has so many rows at least.
 const LEAST_ROWS: usize = 256;
+
+/// Lists of rows for each thread, so that one which is done finds some to read.
+const LISTS_PER_READER: usize = 8;
+
+/// Rows of each list that are looked at to tell where it ends.
+const SAMPLES_PER_LIST: usize = 16;
 
 /// Rows so few bytes apart are read in one go, with what lies between them: a page is read as a whole anyway.
 const GAP_BYTES: u64 = 4096;
@@ -235,8 +241,7 @@ impl StoredFeatures {
         self.slots = order.apply(&self.slots, 1);
     }
 
-    /// Reads the rows of vertices, in any order: calls `put` with the numbers of each and with what is to hold them, from several
-    /// threads.
+    /// Reads the rows of vertices, in any order: calls `put` with each and with what is to hold it, from several threads.
     ///
     /// # Errors
     /// A [`DataError`] that names the file: where it cannot be read, or is another or of another length than it was.
@@ -246,22 +251,30 @@ impl StoredFeatures {
     pub fn read_rows<T: Send>(
         &self,
         mut rows: Vec<(u32, &mut [T])>,
-        put: impl Fn(&[f32], &mut [T]) + Sync,
+        put: impl Fn(&mut StoredRow<'_>, &mut [T]) + Sync,
     ) -> Result<(), DataError> {
         for (row, _) in &mut rows {
             *row = self.slots[*row as usize];
         }
-        // So the disk is read from its beginning to its end, and what lies together at once.
-        rows.sort_unstable_by_key(|(slot, _)| *slot);
         let readers = rows.len().div_ceil(LEAST_ROWS).clamp(1, READERS);
         if readers == 1 {
-            return self.read_sorted(&mut rows, &put);
+            return self.read_list(&mut rows, &mut Room::new(self.len), &put);
         }
-        let share = rows.len().div_ceil(readers);
+        let lists = Mutex::new(dealt(rows, readers * LISTS_PER_READER).into_iter());
+        let next = || {
+            let mut lists = lists.lock().unwrap_or_else(PoisonError::into_inner);
+            lists.next()
+        };
+        let read = || {
+            let mut room = Room::new(self.len);
+            while let Some(mut list) = next() {
+                self.read_list(&mut list, &mut room, &put)?;
+            }
+            Ok(())
+        };
         thread::scope(|scope| {
             let mut threads = Vec::new();
-            for rows in rows.chunks_mut(share) {
-                let read = || self.read_sorted(rows, &put);
+            for _ in 0..readers {
                 let thread = thread::Builder::new().spawn_scoped(scope, read);
                 let thread = thread
                     .map_err(|error| DataError::new("features on disk", DataProblem::Io(error)))?;
@@ -274,17 +287,26 @@ impl StoredFeatures {
         })
     }
 
+    /// Rows by their slots.
+    fn read_list<T>(
+        &self,
+        rows: &mut [(u32, &mut [T])],
+        room: &mut Room,
+        put: &impl Fn(&mut StoredRow<'_>, &mut [T]),
+    ) -> Result<(), DataError> {
+        // So the disk is read from its beginning to its end, and what lies together at once. Vertices that were drawn are a few runs that
+        // ascend, which this sort merges.
+        rows.sort_by_key(|(slot, _)| *slot);
+        self.read_sorted(rows, room, put)
+    }
+
     /// Rows by their slots, which ascend.
     fn read_sorted<T>(
         &self,
         mut rows: &mut [(u32, &mut [T])],
-        put: &impl Fn(&[f32], &mut [T]),
+        room: &mut Room,
+        put: &impl Fn(&mut StoredRow<'_>, &mut [T]),
     ) -> Result<(), DataError> {
-        let mut room = Room {
-            bytes: Vec::new(),
-            halves: vec![f16::ZERO; self.len],
-            values: vec![0.0; self.len],
-        };
         while let Some(&(slot, _)) = rows.first() {
             let at = self.files.partition_point(|file| file.first <= slot) - 1;
             let file = &self.files[at];
@@ -293,7 +315,7 @@ impl StoredFeatures {
                 rows.partition_point(|(slot, _)| *slot < next.first)
             });
             let (own, others) = rows.split_at_mut(own);
-            self.read_file(file, own, &mut room, put)
+            self.read_file(file, own, room, put)
                 .map_err(|problem| DataError::in_file(&file.path, problem))?;
             rows = others;
         }
@@ -304,12 +326,8 @@ impl StoredFeatures {
         &self,
         file: &StoredFile,
         rows: &mut [(u32, &mut [T])],
-        Room {
-            bytes,
-            halves,
-            values,
-        }: &mut Room,
-        put: &impl Fn(&[f32], &mut [T]),
+        room: &mut Room,
+        put: &impl Fn(&mut StoredRow<'_>, &mut [T]),
     ) -> Result<(), DataProblem> {
         let source = file.open()?;
         let row = self.row_bytes();
@@ -323,36 +341,93 @@ impl StoredFeatures {
             let run = 1 + rest.windows(2).take_while(|two| together(two)).count();
             let (run, others) = rest.split_at_mut(run);
             let last = run.last().map_or(first, |(last, _)| *last);
-            bytes.resize(away(first, last) as usize + row, 0);
+            let bytes = away(first, last) as usize + row;
+            if room.bytes.len() < bytes {
+                room.bytes.resize(bytes, 0);
+            }
+            let bytes = &mut room.bytes[..bytes];
             read_at(&source, bytes, file.start + away(file.first, first))?;
             for (slot, to) in run {
                 let from = away(first, *slot) as usize;
-                self.decode(&bytes[from..from + row], halves, values);
-                put(values, to);
+                let mut row = StoredRow {
+                    kept: self.kept,
+                    bytes: &bytes[from..from + row],
+                    divisors: &self.divisors,
+                    halves: &mut room.halves,
+                    values: &mut room.values,
+                };
+                put(&mut row, to);
             }
             rest = others;
         }
         Ok(())
     }
+}
 
-    fn decode(&self, bytes: &[u8], halves: &mut [f16], values: &mut [f32]) {
+/// A row that was read.
+#[derive(Debug)]
+pub struct StoredRow<'a> {
+    kept: Kept,
+    bytes: &'a [u8],
+    divisors: &'a [Vec<f32>],
+    halves: &'a mut [f16],
+    values: &'a mut [f32],
+}
+
+impl StoredRow<'_> {
+    /// Its halves as they lie in the file; none where those are floats, or columns are divided by something.
+    pub fn halves(&mut self) -> Option<&[f16]> {
         match self.kept {
-            Kept::Half => {
-                (bytes.chunks_exact(2).zip(&mut *halves)).for_each(|(from, to)| {
-                    *to = f16::from_le_bytes([from[0], from[1]]);
-                });
-                // Many at a time, by the processor's own instruction.
-                halves.convert_to_f32_slice(values);
-            }
-            Kept::Float => (bytes.chunks_exact(4).zip(&mut *values)).for_each(|(from, to)| {
-                *to = f32::from_le_bytes([from[0], from[1], from[2], from[3]]);
-            }),
-        }
-        for divisors in &self.divisors {
-            let divide = |(value, divisor): (&mut f32, &f32)| *value /= divisor;
-            values.iter_mut().zip(divisors).for_each(divide);
+            Kept::Half if self.divisors.is_empty() => Some(self.kept_halves()),
+            _ => None,
         }
     }
+
+    /// In float.
+    pub fn floats(&mut self) -> &[f32] {
+        match self.kept {
+            Kept::Half => {
+                self.kept_halves();
+                // Many at a time, by the processor's own instruction.
+                self.halves.convert_to_f32_slice(self.values);
+            }
+            Kept::Float => {
+                bytemuck::cast_slice_mut(self.values).copy_from_slice(self.bytes);
+                let native =
+                    |value: &mut f32| *value = f32::from_bits(u32::from_le(value.to_bits()));
+                self.values.iter_mut().for_each(native);
+            }
+        }
+        for divisors in self.divisors {
+            let divide = |(value, divisor): (&mut f32, &f32)| *value /= divisor;
+            self.values.iter_mut().zip(divisors).for_each(divide);
+        }
+        self.values
+    }
+
+    fn kept_halves(&mut self) -> &[f16] {
+        bytemuck::cast_slice_mut(self.halves).copy_from_slice(self.bytes);
+        let native = |half: &mut f16| *half = f16::from_bits(u16::from_le(half.to_bits()));
+        self.halves.iter_mut().for_each(native);
+        self.halves
+    }
+}
+
+/// Rows in so many lists of about as many each; those of a list lie before those of the next. The lists are not sorted: who reads one does that.
+fn dealt<T>(rows: Vec<(u32, T)>, lists: usize) -> Vec<Vec<(u32, T)>> {
+    let apart = (rows.len() / (lists * SAMPLES_PER_LIST)).max(1);
+    let mut samples: Vec<u32> = rows.iter().step_by(apart).map(|(slot, _)| *slot).collect();
+    samples.sort_unstable();
+    let firsts: Vec<u32> = (1..lists)
+        .map(|list| samples[list * samples.len() / lists])
+        .collect();
+    let room = rows.len() / lists * 5 / 4;
+    let mut dealt: Vec<_> = (0..lists).map(|_| Vec::with_capacity(room)).collect();
+    for (slot, row) in rows {
+        let list = firsts.partition_point(|&first| first <= slot);
+        dealt[list].push((slot, row));
+    }
+    dealt
 }
 
 /// What a thread reads to.
@@ -362,6 +437,16 @@ struct Room {
     halves: Vec<f16>,
     /// A row.
     values: Vec<f32>,
+}
+
+impl Room {
+    fn new(columns: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            halves: vec![f16::ZERO; columns],
+            values: vec![0.0; columns],
+        }
+    }
 }
 
 #[cfg(all(test, feature = "parts"))]
@@ -382,9 +467,45 @@ mod tests {
 
     fn read(rows: &StoredFeatures, vertex: u32) -> Result<Vec<f32>, DataError> {
         let mut row = vec![f32::NAN; rows.feature_len()];
-        let put = |values: &[f32], to: &mut [f32]| to.copy_from_slice(values);
+        let put = |row: &mut StoredRow<'_>, to: &mut [f32]| to.copy_from_slice(row.floats());
         rows.read_rows(vec![(vertex, &mut row)], put)?;
         Ok(row)
+    }
+
+    /// The halves of a vertex, where they are to be had as they lie in the file.
+    fn halves(rows: &StoredFeatures, vertex: u32) -> Option<Vec<f16>> {
+        let mut found = [None];
+        let put = |row: &mut StoredRow<'_>, to: &mut [Option<Vec<f16>>]| {
+            to[0] = row.halves().map(<[f16]>::to_vec);
+        };
+        rows.read_rows(vec![(vertex, &mut found)], put).unwrap();
+        found[0].take()
+    }
+
+    #[test]
+    fn rows_are_dealt_by_slots_into_lists_of_about_as_many() {
+        let scattered = |at: u32| at.wrapping_mul(2_654_435_761) % 50_000;
+        // Drawn from everywhere; most of them side by side; all the same.
+        let slots: [Vec<u32>; 3] = [
+            (0..9000).map(scattered).collect(),
+            (0..9000).map(|at| at % 9 / 8 * 40_000 + at).collect(),
+            vec![7; 9000],
+        ];
+        for (case, slots) in slots.into_iter().enumerate() {
+            let rows: Vec<(u32, usize)> = slots.iter().copied().zip(0..).collect();
+            let lists = dealt(rows.clone(), 24);
+            assert_eq!(lists.len(), 24);
+            let mut end = 0;
+            for list in lists.iter().filter(|list| !list.is_empty()) {
+                let slots = list.iter().map(|&(slot, _)| slot);
+                assert!(end <= slots.clone().min().unwrap(), "{case}");
+                end = slots.max().unwrap();
+                assert!(case == 2 || list.len() < 3 * 9000 / 24, "{case}");
+            }
+            let mut all = lists.concat();
+            all.sort_by_key(|&(_, place)| place);
+            assert_eq!(all, rows, "{case}");
+        }
     }
 
     #[test]
@@ -401,6 +522,11 @@ mod tests {
             assert_eq!(rows.precision(), precision);
             assert_eq!(read(&rows, 0).unwrap(), [0.0, 1.0, 2.0]);
             assert_eq!(read(&rows, 3).unwrap(), [9.0, 10.0, 11.0]);
+            let of_file = match precision {
+                FeaturePrecision::Half => Some([3.0, 4.0, 5.0].map(f16::from_f32).to_vec()),
+                FeaturePrecision::Float => None,
+            };
+            assert_eq!(halves(&rows, 1), of_file);
             let told = |start, shape| {
                 let error = open(start, shape).unwrap_err().to_string();
                 let place = file.path().display().to_string();
@@ -424,6 +550,7 @@ mod tests {
             of_file.divide_columns(&[1.0, 2.0, 4.0]);
             let rows = of_file.as_stored().unwrap();
             assert_eq!(read(rows, 3).unwrap(), [9.0, 5.0, 2.75]);
+            assert_eq!(halves(rows, 3), None);
 
             let mut bytes = std::fs::read(file.path()).unwrap();
             bytes[6] ^= 1;

@@ -1,18 +1,20 @@
 //! Features of vertices as a backend computes on them: a matrix there, or rows that stay elsewhere until they are wanted.
 
-use super::StoredFeatures;
 use super::sharded_rows::ShardedRows;
+use super::{StoredFeatures, StoredRow};
 use crate::backend::{Backend, MemoryKind};
 use crate::distributed::Group;
 use crate::error::Error;
 use crate::ops;
-use crate::tensor::{self, Array, Element, Matrix, padded};
+use crate::tensor::{self, Array, Element, Matrix, Precision, padded};
 use halfgnn_contract::sampling::NO_VERTEX;
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Bytes of rows that are read at a time on their way to a matrix.
-const PIECE_BYTES: usize = 64 << 20;
+/// Bytes of rows that are read at a time on their way to a matrix: as many as a batch has, or nearly, since each reading goes through the
+/// files from their beginning to their end.
+const PIECE_BYTES: usize = 256 << 20;
 
 /// A row of features for each vertex: in a matrix, or elsewhere, from where those are fetched that a batch or a piece of the graph takes.
 #[derive(Debug)]
@@ -25,9 +27,65 @@ pub struct FeatureRows<B: Backend, E: Element> {
 /// Where rows are that are fetched.
 #[derive(Debug)]
 enum Elsewhere<B: Backend, E: Element> {
-    Disk(Arc<StoredFeatures>),
+    Disk(DiskRows<E>),
     /// Dealt out to ranks, of which this is one.
     Ranks(Box<ShardedRows<B, E>>),
+}
+
+/// Rows in files, and memory of the host that they are read to.
+#[derive(Clone, Debug)]
+struct DiskRows<E> {
+    stored: Arc<StoredFeatures>,
+    /// What was read to last: memory that is new costs about as much as what is read.
+    room: Arc<Mutex<Vec<E>>>,
+}
+
+impl<E: Element> DiskRows<E> {
+    /// The rows of vertices, with their padding.
+    fn read(&self, vertices: &[u32]) -> Result<Vec<E>, Error> {
+        let columns = self.stored.feature_len();
+        let stride = padded::<E>(columns);
+        let mut elements = self.room(vertices.len() * stride);
+        let mut rows = Vec::with_capacity(vertices.len());
+        for (&vertex, row) in vertices.iter().zip(elements.chunks_exact_mut(stride)) {
+            match vertex {
+                NO_VERTEX => row.fill(E::zeroed()),
+                _ => rows.push((vertex, row)),
+            }
+        }
+        // The padding is zeros from the beginning on: rows lie as far apart as those that were read before.
+        let put = |stored: &mut StoredRow<'_>, row: &mut [E]| {
+            let row = &mut row[..columns];
+            match stored.halves() {
+                Some(halves) if E::PRECISION == Precision::Half => {
+                    row.copy_from_slice(bytemuck::cast_slice(halves));
+                }
+                _ => tensor::round(stored.floats(), row),
+            }
+        };
+        let done = self.stored.read_rows(rows, put);
+        done.map_err(|error| Error::Features(error.to_string()))?;
+        Ok(elements)
+    }
+
+    /// Memory of so many elements: zeros, or what was read before.
+    fn room(&self, len: usize) -> Vec<E> {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut elements = mem::take(&mut *room);
+        drop(room);
+        if elements.capacity() < len {
+            drop(elements);
+            // Zeros of the system's, which the threads that write rows are the first to touch; batches are not all as large.
+            elements = bytemuck::zeroed_vec(len + len / 8);
+        }
+        elements.resize(len, E::zeroed());
+        elements
+    }
+
+    /// Keeps it for the next reading.
+    fn keep(&self, elements: Vec<E>) {
+        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = elements;
+    }
 }
 
 impl<B: Backend, E: Element> From<Matrix<B, E>> for FeatureRows<B, E> {
@@ -48,7 +106,10 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         let columns = stored.feature_len();
         Ok(Self {
             matrix: Matrix::zeros(backend, 0, columns, MemoryKind::Features)?,
-            elsewhere: Some(Elsewhere::Disk(stored)),
+            elsewhere: Some(Elsewhere::Disk(DiskRows {
+                stored,
+                room: Arc::default(),
+            })),
         })
     }
 
@@ -79,7 +140,7 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
     pub fn rows(&self) -> usize {
         match &self.elsewhere {
             None => self.matrix.rows(),
-            Some(Elsewhere::Disk(stored)) => stored.vertices(),
+            Some(Elsewhere::Disk(rows)) => rows.stored.vertices(),
             Some(Elsewhere::Ranks(rows)) => rows.vertices(),
         }
     }
@@ -107,7 +168,7 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
     /// Those that are on disk, if they are.
     pub fn as_stored(&self) -> Option<&Arc<StoredFeatures>> {
         match &self.elsewhere {
-            Some(Elsewhere::Disk(stored)) => Some(stored),
+            Some(Elsewhere::Disk(rows)) => Some(&rows.stored),
             _ => None,
         }
     }
@@ -146,18 +207,30 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         };
         Error::expect("FeatureRows", "rows", vertices.len(), taken.rows())?;
         Error::expect("FeatureRows", "columns", self.columns(), taken.columns())?;
-        let stored = match elsewhere {
-            Elsewhere::Disk(stored) => stored,
+        let on_disk = match elsewhere {
+            Elsewhere::Disk(rows) => rows,
             Elsewhere::Ranks(rows) => return rows.take_into(backend, vertices, taken),
         };
         let vertices = vertices.to_vec(backend)?;
         // Piece by piece, so that the host never has all of a large piece of the graph.
         let piece = (PIECE_BYTES / size_of::<E>() / taken.stride()).max(1);
         for (number, vertices) in vertices.chunks(piece).enumerate() {
-            let rows = read::<E>(stored, vertices)?;
+            let rows = on_disk.read(vertices)?;
             taken.write_rows(backend, number * piece, &rows)?;
+            on_disk.keep(rows);
         }
         Ok(())
+    }
+
+    /// Begins to read the rows of vertices that will be taken next; none where they are not on disk.
+    ///
+    /// # Errors
+    /// [`Error::Features`] where there is no thread for it.
+    pub fn read_ahead(&self, vertices: Vec<u32>) -> Result<Option<ReadAhead<E>>, Error> {
+        match &self.elsewhere {
+            Some(Elsewhere::Disk(rows)) => ReadAhead::begin(rows, vertices).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Takes part in an exchange of rows of which this rank wants none, where they are [dealt out](FeatureRows::sharded).
@@ -175,39 +248,24 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
     }
 }
 
-/// The rows of vertices, with their padding.
-fn read<E: Element>(stored: &StoredFeatures, vertices: &[u32]) -> Result<Vec<E>, Error> {
-    let stride = padded::<E>(stored.feature_len());
-    let mut elements = vec![E::zeroed(); vertices.len() * stride];
-    let rows = vertices.iter().zip(elements.chunks_exact_mut(stride));
-    let rows = rows.filter(|&(&vertex, _)| vertex != NO_VERTEX);
-    let rows = rows.map(|(&vertex, row)| (vertex, row)).collect();
-    let round = |values: &[f32], row: &mut [E]| tensor::round(values, &mut row[..values.len()]);
-    let done = stored.read_rows(rows, round);
-    done.map_err(|error| Error::Features(error.to_string()))?;
-    Ok(elements)
-}
-
 /// Rows on disk that are read by a thread of their own while others are computed on.
 #[derive(Debug)]
 pub struct ReadAhead<E> {
+    of: DiskRows<E>,
     vertices: Arc<[u32]>,
     reader: JoinHandle<Result<Vec<E>, Error>>,
 }
 
 impl<E: Element> ReadAhead<E> {
-    /// Begins to read those of `vertices`.
-    ///
-    /// # Errors
-    /// [`Error::Features`] where there is no thread for it.
-    pub fn begin(stored: &Arc<StoredFeatures>, vertices: Vec<u32>) -> Result<Self, Error> {
+    fn begin(of: &DiskRows<E>, vertices: Vec<u32>) -> Result<Self, Error> {
         let vertices: Arc<[u32]> = vertices.into();
-        let (stored, of_reader) = (stored.clone(), vertices.clone());
+        let (rows, of_reader) = (of.clone(), vertices.clone());
         let reader = thread::Builder::new()
             .name("features of the next batch".into())
-            .spawn(move || read(&stored, &of_reader));
+            .spawn(move || rows.read(&of_reader));
         let refuse = |error| Error::Features(format!("no thread to read features: {error}"));
         Ok(Self {
+            of: of.clone(),
             vertices,
             reader: reader.map_err(refuse)?,
         })
@@ -226,25 +284,37 @@ impl<E: Element> ReadAhead<E> {
     ) -> Result<bool, Error> {
         let done = self.reader.join();
         let rows = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let wanted = wanted.to_vec(backend)?;
-        let vertices = wanted.iter().filter(|&&vertex| vertex != NO_VERTEX);
-        if !vertices.eq(self.vertices.iter()) {
-            return Ok(false);
-        }
-        if wanted.len() == self.vertices.len() {
-            taken.write_rows(backend, 0, &rows)?;
-            return Ok(true);
-        }
-        let stride = taken.stride();
-        let mut spread = vec![E::zeroed(); wanted.len() * stride];
-        let places = wanted.iter().zip(spread.chunks_exact_mut(stride));
-        let places = places.filter(|&(&vertex, _)| vertex != NO_VERTEX);
-        for ((_, to), from) in places.zip(rows.chunks_exact(stride)) {
-            to.copy_from_slice(from);
-        }
-        taken.write_rows(backend, 0, &spread)?;
-        Ok(true)
+        let done = put(backend, (&self.vertices, &rows), wanted, taken);
+        self.of.keep(rows);
+        done
     }
+}
+
+/// Has the rows of `wanted` in `taken`, if they are those of these vertices: see [`ReadAhead::finish`].
+fn put<B: Backend, E: Element>(
+    backend: &B,
+    (vertices, rows): (&[u32], &[E]),
+    wanted: &Array<B, u32>,
+    taken: &mut Matrix<B, E>,
+) -> Result<bool, Error> {
+    let wanted = wanted.to_vec(backend)?;
+    let asked_for = wanted.iter().filter(|&&vertex| vertex != NO_VERTEX);
+    if !asked_for.eq(vertices) {
+        return Ok(false);
+    }
+    if wanted.len() == vertices.len() {
+        taken.write_rows(backend, 0, rows)?;
+        return Ok(true);
+    }
+    let stride = taken.stride();
+    let mut spread = vec![E::zeroed(); wanted.len() * stride];
+    let places = wanted.iter().zip(spread.chunks_exact_mut(stride));
+    let places = places.filter(|&(&vertex, _)| vertex != NO_VERTEX);
+    for ((_, to), from) in places.zip(rows.chunks_exact(stride)) {
+        to.copy_from_slice(from);
+    }
+    taken.write_rows(backend, 0, &spread)?;
+    Ok(true)
 }
 
 #[cfg(all(test, feature = "readers"))]
@@ -254,7 +324,7 @@ mod tests {
     use crate::data::parts::{Deal, FeaturePrecision};
     use crate::data::{Dataset, Features, OpenOptions, Splits};
     use crate::graph::Graph;
-    use half::f16;
+    use half::{bf16, f16};
 
     const COLUMNS: usize = 9;
 
@@ -311,7 +381,7 @@ mod tests {
             let ones = [1.0; 5 * COLUMNS];
             let kind = MemoryKind::Features;
             let mut taken = Matrix::<_, f16>::from_f32(&backend, 5, COLUMNS, &ones, kind)?;
-            let ahead = ReadAhead::begin(&stored, vertices.to_vec())?;
+            let ahead = rows.read_ahead(vertices.to_vec())?.expect("on disk");
             let done = ahead.finish(&backend, &order, &mut taken)?;
             Ok::<_, Error>((done, taken.to_padded(&backend)?))
         };
@@ -324,6 +394,35 @@ mod tests {
                 !done && taken[..COLUMNS] == [f16::ONE; COLUMNS],
                 "{others:?}"
             );
+        }
+        // In memory in which others were.
+        let wanted = [NO_VERTEX, 1, 2, NO_VERTEX];
+        let order = Array::from_slice(&backend, &wanted, MemoryKind::Graph).expect("room");
+        let taken = rows.take(&backend, &order, MemoryKind::Features);
+        let taken = taken.and_then(|taken| taken.to_padded(&backend));
+        assert_eq!(taken.expect("its rows"), expected(&wanted));
+    }
+
+    #[test]
+    fn halves_on_disk_become_elements_of_every_format() {
+        fn check<E: Element>(stored: &Arc<StoredFeatures>, divisor: f32) {
+            let backend = Cpu::new();
+            let rows = FeatureRows::<Cpu, E>::stored(&backend, stored.clone()).expect("no room");
+            let order = Array::from_slice(&backend, &[2], MemoryKind::Graph).expect("room");
+            let taken = rows.take(&backend, &order, MemoryKind::Features);
+            let taken = taken.and_then(|taken| taken.to_f32(&backend));
+            let value = |column| E::from_f32((2 * COLUMNS + column + 1) as f32 / divisor).to_f32();
+            let expected: Vec<f32> = (0..COLUMNS).map(value).collect();
+            assert_eq!(taken.expect("its rows"), expected, "{}", E::PRECISION);
+        }
+        let (_folder, stored) = stored();
+        let mut divided = Features::Stored(stored.clone());
+        divided.divide_columns(&[3.0; COLUMNS]);
+        let divided = divided.as_stored().expect("on disk").clone();
+        for (stored, divisor) in [(&stored, 1.0), (&divided, 3.0)] {
+            check::<f16>(stored, divisor);
+            check::<bf16>(stored, divisor);
+            check::<f32>(stored, divisor);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::{self, Graph, GraphCounts, Part};
-use crate::ops::{self, DegreePower, InducedSubgraph, RowGroups};
+use crate::ops::{self, DegreePower, EdgeNorms, InducedSubgraph, RowGroups};
 use crate::tensor::{Array, Element, Precision};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -38,7 +38,7 @@ pub enum Norm {
 
 impl Norm {
     /// The degrees of a graph's columns that are in it.
-    fn column_degrees(self, graph: &Graph) -> Vec<u32> {
+    pub(super) fn column_degrees(self, graph: &Graph) -> Vec<u32> {
         match self {
             Norm::Both | Norm::Left => graph.out_degrees(),
             Norm::In => graph.in_degrees(),
@@ -217,36 +217,46 @@ impl<E: Element> PartFactors<E> {
 }
 
 impl<B: Backend, E: Element> GraphFactors<B, E> {
-    /// The weights of the edges, 1 where there are none, with the factors of `norm` of the whole graph's degrees, and times one more
-    /// for each edge: those of [`Coverage`](crate::sample::Coverage::edge_factors).
+    /// The weights of the edges, 1 where there are none, with the factors of `norm` of the whole graph's degrees, and times the norms of
+    /// GraphSAINT: those of [`Coverage`](crate::sample::Coverage::edge_norms), which has none of weights and degrees. They are made on the
+    /// device.
     ///
     /// # Errors
-    /// Those of [`Propagation::weighted`].
+    /// Those of [`Propagation::weighted`] and [`ops::edge_norms`].
     pub fn new(
         backend: &B,
         graph: &Graph,
         weights: Option<&[f32]>,
         norm: Norm,
-        others: &[f32],
+        others: EdgeNorms<'_, B>,
     ) -> Result<Self, Error> {
-        let ones;
-        let weights = match weights {
-            Some(weights) => weights,
-            None => {
-                ones = vec![1.0; graph.edges()];
-                &ones
-            }
+        let edges = graph.edges();
+        Error::expect(
+            WEIGHTED,
+            "edge weights",
+            edges,
+            weights.map_or(edges, <[f32]>::len),
+        )?;
+        let (sums, largest) = weights::sums(graph, weights, norm)?;
+        let [rows, columns] = weights::sides([&sums[0], &sums[1]], norm)?;
+        let side = |factors: &[f64]| Array::from_slice(backend, factors, MemoryKind::Workspace);
+        let (rows, columns) = (side(&rows)?, side(&columns)?);
+        let weights = weights
+            .map(|weights| Array::from_slice(backend, weights, MemoryKind::Workspace))
+            .transpose()?;
+        let norms = EdgeNorms {
+            weights: weights.as_ref(),
+            sides: Some([&rows, &columns]),
+            ..others
         };
-        Error::expect(WEIGHTED, "edge weights", graph.edges(), weights.len())?;
-        Error::expect(WEIGHTED, "factors of edges", graph.edges(), others.len())?;
-        let (mut factors, largest) = weights::factors(graph, weights, norm)?;
-        factors
-            .iter_mut()
-            .zip(others)
-            .for_each(|(factor, other)| *factor *= other);
-        let (values, scale) = weights::scaled::<E>(&factors);
+        let scale = match E::PRECISION {
+            Precision::Half => weights::scale_of::<E>(ops::largest_edge_norm(backend, norms)?),
+            _ => 1.0,
+        };
+        let mut values = Array::uninit(backend, edges, MemoryKind::Graph)?;
+        ops::edge_norms(backend, norms, scale, &mut values)?;
         Ok(Self {
-            values: Array::from_slice(backend, &values, MemoryKind::Graph)?,
+            values,
             scale,
             largest,
         })

@@ -3,25 +3,32 @@
 use super::Norm;
 use crate::error::Error;
 use crate::graph::Graph;
-use crate::tensor::Element;
+use crate::tensor::{Element, Precision};
 
-/// `r[i] · w(i,j) · c[j]` of every edge, and the largest sum of magnitudes that a row has, rounded up.
-pub(super) fn factors(
+/// What the weights of the edges to each vertex and from each add up to, 1 each where there are none and of columns as far as the norm takes
+/// those, and the largest sum of magnitudes that a row has, rounded up.
+pub(super) fn sums(
     graph: &Graph,
-    weights: &[f32],
+    weights: Option<&[f32]>,
     norm: Norm,
-) -> Result<(Vec<f32>, u32), Error> {
-    let refuse = |reason: String| Error::Unsupported {
-        operator: "Propagation::weighted",
-        reason,
+) -> Result<([Vec<f64>; 2], u32), Error> {
+    let Some(weights) = weights else {
+        let rows = graph.in_degrees();
+        let largest = rows.iter().copied().max().unwrap_or(0);
+        let sums = [rows, norm.column_degrees(graph)]
+            .map(|degrees| degrees.into_iter().map(f64::from).collect());
+        return Ok((sums, largest));
     };
     if let Some(at) = weights.iter().position(|weight| !weight.is_finite()) {
-        return Err(refuse(format!(
-            "the weight of edge {at} ({} hears {}) is {}; weights are finite numbers",
-            graph.rows()[at],
-            graph.cols()[at],
-            weights[at]
-        )));
+        return Err(Error::Unsupported {
+            operator: "Propagation::weighted",
+            reason: format!(
+                "the weight of edge {at} ({} hears {}) is {}; weights are finite numbers",
+                graph.rows()[at],
+                graph.cols()[at],
+                weights[at]
+            ),
+        });
     }
     let mut sums = [(); 2].map(|()| vec![0.0_f64; graph.vertices()]);
     let mut largest = 0.0_f64;
@@ -36,13 +43,23 @@ pub(super) fn factors(
         }
         largest = largest.max(size);
     }
+    Ok((sums, largest.ceil() as u32))
+}
+
+/// `r[i] · w(i,j) · c[j]` of every edge, and the largest of the [sums] that a row has.
+pub(super) fn factors(
+    graph: &Graph,
+    weights: &[f32],
+    norm: Norm,
+) -> Result<(Vec<f32>, u32), Error> {
+    let (sums, largest) = sums(graph, Some(weights), norm)?;
     let [rows, columns] = sides([&sums[0], &sums[1]], norm)?;
     let (row_ids, column_ids) = (graph.rows().iter(), graph.cols().iter());
     let factors = row_ids.zip(column_ids).zip(weights);
     let factors = factors.map(|((&row, &column), &weight)| {
         (rows[row as usize] * f64::from(weight) * columns[column as usize]) as f32
     });
-    Ok((factors.collect(), largest.ceil() as u32))
+    Ok((factors.collect(), largest))
 }
 
 /// `r` and `c` of every vertex, of what the weights of the edges to each and from each add up to.
@@ -89,16 +106,19 @@ pub(super) fn largest_magnitude(factors: &[f32]) -> f32 {
 
 /// [`scaled`] by the largest of these factors and of others.
 pub(super) fn scaled_by<E: Element>(factors: &[f32], largest: f32) -> (Vec<E>, f32) {
-    // To from 2¹⁴ to 2¹⁵: the upper end of half. Floats and bfloats are as precise anywhere.
-    let power = match E::PRECISION {
-        crate::tensor::Precision::Half if largest > 0.0 => {
-            (largest.log2().floor() as i32 - 14).max(f32::MIN_EXP)
-        }
-        _ => 0,
-    };
-    let scale = 2.0_f32.powi(power);
+    let scale = scale_of::<E>(largest);
     let element = |factor: &f32| E::from_f32(factor / scale);
     (factors.iter().map(element).collect(), scale)
+}
+
+/// The power of two that factors are divided by of which this is the largest.
+pub(super) fn scale_of<E: Element>(largest: f32) -> f32 {
+    // To from 2¹⁴ to 2¹⁵: the upper end of half. Floats and bfloats are as precise anywhere.
+    let power = match E::PRECISION {
+        Precision::Half if largest > 0.0 => (largest.log2().floor() as i32 - 14).max(f32::MIN_EXP),
+        _ => 0,
+    };
+    2.0_f32.powi(power)
 }
 
 #[cfg(test)]

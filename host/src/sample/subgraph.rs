@@ -4,8 +4,8 @@ use super::Loader;
 use crate::backend::{Adjacency, Backend, MemoryKind};
 use crate::distributed::Partition;
 use crate::error::Error;
-use crate::graph::{Graph, parallel};
-use crate::ops::{self, DRAWS, Draw, InducedSubgraph, Places};
+use crate::graph::Graph;
+use crate::ops::{self, DRAWS, Draw, EdgeNorms, InducedSubgraph, Places};
 use crate::tensor::Array;
 
 const NAME: &str = "SubgraphSampler";
@@ -68,30 +68,39 @@ pub struct SubgraphSampler<B: Backend> {
 }
 
 /// How often vertices and edges came into the subgraphs of so many draws, from which the norms of GraphSAINT are made (§3.2).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Coverage {
+#[derive(Debug)]
+pub struct Coverage<B: Backend> {
     /// Subgraphs that were drawn.
     pub subgraphs: u32,
     /// How many of them each vertex is in.
     pub vertices: Vec<u32>,
-    /// How many each edge is in, in the order of the graph.
-    pub edges: Vec<u32>,
+    /// The same where edges are counted.
+    of_vertices: Array<B, u32>,
+    /// How many each edge is in, in the order of the graph. They stay on the device, and take 4 bytes an edge there.
+    pub edges: Array<B, u32>,
 }
 
-impl Coverage {
+impl<B: Backend> Coverage<B> {
+    /// What makes the factors of edges of these counts: `graph` is the [sampler's](SubgraphSampler::graph).
+    pub fn edge_norms<'a>(&'a self, graph: &'a Adjacency<B>) -> EdgeNorms<'a, B> {
+        EdgeNorms {
+            graph,
+            vertex_counts: &self.of_vertices,
+            edge_counts: &self.edges,
+            weights: None,
+            sides: None,
+        }
+    }
+
     /// The factor of each edge that makes what a vertex sums up in a subgraph as large as in the graph, in the mean: how often its
-    /// destination was drawn over how often it was itself. What was never drawn counts as drawn once.
-    pub fn edge_factors(&self, graph: &Graph) -> Vec<f32> {
-        let often = |count: u32| f64::from(count.max(1));
-        let mut factors = vec![0.0; self.edges.len()];
-        let edges = (graph.rows(), self.edges.as_slice());
-        parallel::for_each(
-            (factors.as_mut_slice(), edges),
-            |_, (factor, (&row, &count))| {
-                *factor = (often(self.vertices[row as usize]) / often(count)) as f32;
-            },
-        );
-        factors
+    /// destination was drawn over how often it was itself. What was never drawn counts as drawn once. Made on the device, and left there.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where the counts are those of another graph than the [sampler's](SubgraphSampler::graph), and those of the device.
+    pub fn edge_factors(&self, backend: &B, graph: &Adjacency<B>) -> Result<Array<B, f32>, Error> {
+        let mut factors = Array::uninit(backend, self.edges.len(), MemoryKind::Graph)?;
+        ops::edge_norms(backend, self.edge_norms(graph), 1.0, &mut factors)?;
+        Ok(factors)
     }
 
     /// The weight of each vertex by which a loss of the subgraphs' vertices is that of all vertices, in the mean: subgraphs over
@@ -170,6 +179,11 @@ impl<B: Backend> SubgraphSampler<B> {
     /// Vertices of the graph.
     pub fn vertices(&self) -> usize {
         self.graph.rows()
+    }
+
+    /// Whose edges are taken.
+    pub fn graph(&self) -> &Adjacency<B> {
+        &self.graph
     }
 
     /// The vertices of each cluster.
@@ -266,7 +280,7 @@ impl<B: Backend> SubgraphSampler<B> {
     ///
     /// # Errors
     /// Those of [`SubgraphSampler::draw`].
-    pub fn coverage(&mut self, backend: &B, seed: u64, times: u32) -> Result<Coverage, Error> {
+    pub fn coverage(&mut self, backend: &B, seed: u64, times: u32) -> Result<Coverage<B>, Error> {
         let zeros = |len| Array::zeros(backend, len, MemoryKind::Workspace);
         let (mut of_vertices, mut of_edges) = (zeros(self.vertices())?, zeros(self.graph.edges())?);
         let (mut members, mut sizes) = (zeros(self.vertices())?, zeros(DRAWS as usize)?);
@@ -300,7 +314,8 @@ impl<B: Backend> SubgraphSampler<B> {
         Ok(Coverage {
             subgraphs,
             vertices: of_vertices.to_vec(backend)?,
-            edges: of_edges.to_vec(backend)?,
+            of_vertices,
+            edges: of_edges,
         })
     }
 }

@@ -198,8 +198,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 let coverage = sampler.coverage(backend, seed, coverage)?;
                 let edges = match sums_edges {
                     true => {
-                        let others = coverage.edge_factors(graph);
-                        Some(GraphFactors::new(backend, graph, weights, norm, &others)?)
+                        let others = coverage.edge_norms(sampler.graph());
+                        Some(GraphFactors::new(backend, graph, weights, norm, others)?)
                     }
                     false => None,
                 };
@@ -503,18 +503,16 @@ impl<B: Backend, E: Element> Batches<B, E> {
         epoch: u32,
         number: usize,
     ) -> Result<(), Error> {
-        let Some(stored) = self.task.0.features.as_stored().cloned() else {
-            return Ok(());
-        };
-        if number < self.count() {
+        if self.reads_from_disk() && number < self.count() {
             let (step, vertices) = self.seeds(epoch, number)?;
             let own = &vertices[self.share().of(vertices.len())];
             if own.is_empty() {
                 return Ok(());
             }
             let drawn = self.draw(backend, step, own)?;
-            let rows = ReadAhead::begin(&stored, drawn.inputs().to_vec(backend)?)?;
-            self.ahead = Some(Ahead { step, drawn, rows });
+            let inputs = drawn.inputs().to_vec(backend)?;
+            let rows = self.task.0.features.read_ahead(inputs)?;
+            self.ahead = rows.map(|rows| Ahead { step, drawn, rows });
         }
         Ok(())
     }

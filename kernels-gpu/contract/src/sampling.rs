@@ -82,6 +82,12 @@ param_struct! {
         pub rows: DevicePtr<u32>,
         /// Becomes the neighbour of each edge, and [`NO_VERTEX`] likewise.
         pub neighbors: DevicePtr<u32>,
+        /// Becomes the first edge of each vertex, and the number of edges behind them, as far as there is room; or null.
+        pub row_offsets: DevicePtr<u64>,
+        /// A bit for each vertex of the graph: whether it is known. Not read where there are no `marks`.
+        pub known: DevicePtr<u32>,
+        /// Pairs as of [`RelabelParams::marks`], in which neighbours are marked that are not known; or null.
+        pub marks: DevicePtr<[u32; 2]>,
         /// Becomes the number of edges, room or not; or null.
         pub total: DevicePtr<u32>,
         /// A number that is added to `step`; or null for 0.
@@ -156,11 +162,10 @@ param_struct! {
         pub places: DevicePtr<u32>,
         /// A bit for each vertex of the graph: whether it is known.
         pub known: DevicePtr<u32>,
-        /// A bit likewise: whether it was met since, and is not known.
-        pub marked: DevicePtr<u32>,
-        /// How many vertices each word of `marked` has, and a 0 behind them: written by `count_marked`. Their prefix sums, read by
-        /// `place_marked`.
-        pub ranks: DevicePtr<u32>,
+        /// Of each 32 vertices of the graph a word with a bit for each, whether it was met since and is not known, and how many such
+        /// bits are in the words before: a scan of starts makes these ranks. Behind the last a word without bits, whose rank is the number
+        /// of all.
+        pub marks: DevicePtr<[u32; 2]>,
         /// Becomes the vertices of the batch by place, and [`NO_VERTEX`] behind the last of them, by `place_marked`.
         pub sources: DevicePtr<u32>,
         /// Becomes the number of vertices that were marked, room or not, by `place_marked`; or null.
@@ -176,7 +181,7 @@ param_struct! {
     }
 }
 
-/// Words of bits of so many vertices.
+/// Words of bits of so many vertices. Of [`RelabelParams::marks`] there is one more.
 pub const fn mark_words(vertices: u64) -> u64 {
     vertices.div_ceil(32)
 }
@@ -239,8 +244,6 @@ macro_rules! sampling_entries {
                 place_vertices(RelabelParams);
                 /// A mark for each vertex that is not known.
                 mark_vertices(RelabelParams);
-                /// How many vertices each word of marks has.
-                count_marked(RelabelParams);
                 /// Places of the vertices that are marked, which are known from now on.
                 place_marked(RelabelParams);
                 /// Vertices to their places.

@@ -3,7 +3,7 @@
 
 use crate::elementwise::THREADS_PER_CTA;
 use crate::format::table;
-use crate::{DevicePtr, EntrySpec, WARP, param_struct};
+use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
 
 /// Tags the random numbers of walks.
 const WALKS: u32 = 0x7761_6c6b;
@@ -180,6 +180,53 @@ param_struct! {
     }
 }
 
+param_struct! {
+    /// Parameters of `edge_norms`: what each edge multiplies in a batch of GraphSAINT's.
+    ///
+    /// It is `f32(r · w · c) · n`, where `r` is the row's factor, `w` the edge's weight and `c` the column's factor, whose product is made
+    /// in double precision, and `n` the edge's [`edge_norm`]. `values` become these over `scale`, each rounded to the nearest element.
+    pub struct EdgeNormParams {
+        /// Where each row of the graph begins in `columns`, and the end.
+        pub offsets: DevicePtr<u64>,
+        /// The columns of the graph. Not read where there are no `column_factors`.
+        pub columns: DevicePtr<u32>,
+        /// In how many draws each vertex of the graph is.
+        pub vertex_counts: DevicePtr<u32>,
+        /// In how many each edge is.
+        pub edge_counts: DevicePtr<u32>,
+        /// A weight for each edge, or null for 1.
+        pub weights: DevicePtr<f32>,
+        /// A factor for each row, or null for 1.
+        pub row_factors: DevicePtr<f64>,
+        /// A factor for each column, or null for 1.
+        pub column_factors: DevicePtr<f64>,
+        /// Becomes an element for each edge. Null where only the largest is wanted.
+        pub values: DevicePtr<HalfBits>,
+        /// Is raised to the bits of the largest magnitude that an edge multiplies, before `scale`; or null.
+        pub largest: DevicePtr<u32>,
+        /// Rows of the graph.
+        pub graph_rows: u64,
+        /// What all are divided by.
+        pub scale: f32,
+        /// Zero.
+        pub unused: u32,
+    }
+}
+
+/// GraphSAINT's norm of an edge, C_v / C_uv (Zeng et al., ICLR 2020, §3.2): in how many draws its row is over in how many it is itself. What
+/// was never drawn counts as drawn once.
+///
+/// In float, on every device. Counts below 2²⁴ are floats themselves, and of those the quotient in double precision, rounded once more, is
+/// the same: a quotient of two numbers of p bits that is first rounded to 2p + 2 bits or more is rounded as if it had not been (Figueroa,
+/// "When is double rounding innocuous?", SIGNUM Newsletter 30, 1995).
+#[inline(always)]
+pub const fn edge_norm(vertex_count: u32, edge_count: u32) -> f32 {
+    const fn often(count: u32) -> f32 {
+        if count == 0 { 1.0 } else { count as f32 }
+    }
+    often(vertex_count) / often(edge_count)
+}
+
 /// Words of members that a warp sizes.
 pub const SIZED_WORDS: u64 = 32 * WARP as u64;
 
@@ -199,6 +246,8 @@ macro_rules! subgraph_entries {
     ($with:ident) => {
         $with! {
             formats {
+                /// What each edge of GraphSAINT's batches multiplies, and the largest of it.
+                edge_norms(EdgeNormParams): F16 = edge_norms_f16, F32 = edge_norms_f32, BF16 = edge_norms_bf16;
             }
             plain {
                 /// Random walks, a thread each.
@@ -249,5 +298,31 @@ mod tests {
     fn sums_are_of_thirty_two_each() {
         let sums = [1, 32, 33, 1024, 1025, MOST_FRONTIER].map(frontier_sums);
         assert_eq!(sums, [2, 2, 3, 33, 35, 1056]);
+    }
+
+    #[test]
+    fn norms_in_float_are_those_of_double_precision() {
+        let check = |vertex: u32, edge: u32| {
+            let expected = f64::from(vertex.max(1)) / f64::from(edge.max(1));
+            let norm = edge_norm(vertex, edge);
+            assert_eq!(
+                norm.to_bits(),
+                (expected as f32).to_bits(),
+                "{vertex} {edge}"
+            );
+        };
+        for vertex in 0..1500 {
+            (0..=vertex).for_each(|edge| check(vertex, edge));
+        }
+        let mut bits = 1_u32;
+        for _ in 0..100_000 {
+            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let other = bits.rotate_left(16).wrapping_mul(0x9e37_79b9);
+            check(bits >> 8, other >> 8);
+        }
+        assert_eq!(
+            [edge_norm(u32::MAX, 0), edge_norm(3, 2)],
+            [4_294_967_296.0, 1.5]
+        );
     }
 }

@@ -55,6 +55,23 @@ pub unsafe fn store<V: Vector>(matrix: DevicePtr<HalfBits>, at: u64, values: V::
     unsafe { vector.store(V::narrow(values).to_bits()) }
 }
 
+/// Makes this an element of its own, rounded to the nearest.
+///
+/// # Safety
+/// It lies in the buffer, and no other thread touches it unordered.
+#[inline(always)]
+pub unsafe fn store_element<V: Vector>(element: Global<V::Feature>, value: f32) {
+    let bits = V::weight_from_f32(value);
+    // SAFETY: the caller's promise; an element of 16 bits is in both halves.
+    unsafe {
+        if size_of::<V::Feature>() == 2 {
+            Global::<u16>::cast(element).store(bits as u16);
+        } else {
+            Global::<u32>::cast(element).store(bits);
+        }
+    }
+}
+
 /// `floats` as elements `first ..` of a row of `columns`: those past its end become zero, whatever they were.
 #[inline(always)]
 pub fn without_padding<V: Vector>(mut floats: V::Floats, first: u64, columns: u32) -> V::Floats {

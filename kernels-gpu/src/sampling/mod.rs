@@ -18,7 +18,7 @@ use halfgnn_contract::sampling::{
 mod family {
     pub use super::neighbors::{count_neighbors, sample_neighbors};
     pub use super::pairs::sample_pairs;
-    pub use super::relabel::{count_marked, mark_vertices, place_marked, place_vertices, relabel};
+    pub use super::relabel::{mark_vertices, place_marked, place_vertices, relabel};
     pub use super::rows::take_rows;
 }
 

@@ -4,6 +4,7 @@
 //! and then settle in turn, each asking all others; of more draws than a warp has lanes those before lie in memory as places in the row, and
 //! become neighbours when all are settled. Where there are few draws a warp has several vertices, since it mostly waits for memory.
 
+use super::relabel::mark;
 use crate::device::global::Global;
 use crate::device::integer::wide_product;
 use crate::device::thread::{block_idx_x, global_idx_x};
@@ -147,7 +148,7 @@ pub unsafe fn sample_neighbors(params: &NeighborParams) {
     unsafe {
         let (mut vertex, mut first) = (NO_VERTEX, 0);
         if at < params.vertex_count as u64 {
-            pad_edges(params, lanes, at);
+            end_rows(params, lanes, at);
             vertex = Global::<u32>::new(params.vertices).at(at).read();
             first = Global::<u32>::new(params.firsts).at(at).read() as u64;
         }
@@ -196,25 +197,40 @@ pub unsafe fn sample_neighbors(params: &NeighborParams) {
             } else {
                 to.load()
             };
-            to.store(columns.at(place as u64).read());
+            let neighbor = columns.at(place as u64).read();
+            to.store(neighbor);
+            if !Global::<u32>::new(params.marks).is_null() {
+                mark(params.known, params.marks, neighbor);
+            }
             pick += lanes.count;
         }
     }
 }
 
-/// Says how many edges there are, and that there is none behind them: the lanes of all vertices share what is left of the room.
+/// Says where the vertex' edges begin and how many there are of all, and that there is none behind them: the lanes of all vertices share
+/// what is left of the room.
 ///
 /// # Safety
 /// The launch contract; `at` is below the number of vertices, the lanes' own.
 #[inline(always)]
-unsafe fn pad_edges(params: &NeighborParams, lanes: Lanes, at: u64) {
+unsafe fn end_rows(params: &NeighborParams, lanes: Lanes, at: u64) {
     let vertices = params.vertex_count as u64;
-    // SAFETY: the caller's promise: there is a sum behind those of the vertices; places below `edges` are in the buffers.
+    // SAFETY: the caller's promise: there is a sum behind those of the vertices, and an offset likewise; places below `edges` are in the
+    // buffers.
     unsafe {
-        let sum = Global::<u32>::new(params.firsts).at(vertices).read();
+        let firsts = Global::<u32>::new(params.firsts);
+        let sum = firsts.at(vertices).read();
         let total = Global::<u32>::new(params.total);
         if at == 0 && lanes.lane == 0 && !total.is_null() {
             total.store(sum);
+        }
+        let offsets = Global::<u64>::new(params.row_offsets);
+        if lanes.lane == 0 && !offsets.is_null() {
+            let room = |edge: u32| (edge as u64).min(params.edges);
+            offsets.at(at).store(room(firsts.at(at).read()));
+            if at == 0 {
+                offsets.at(vertices).store(room(sum));
+            }
         }
         let mut edge = sum as u64 + at * lanes.count as u64 + lanes.lane as u64;
         while edge < params.edges {

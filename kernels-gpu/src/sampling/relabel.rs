@@ -6,6 +6,7 @@
 
 use crate::device::global::{Global, or_u32};
 use crate::device::thread::global_idx_x;
+use halfgnn_contract::DevicePtr;
 use halfgnn_contract::sampling::{NO_VERTEX, RelabelParams, mark_words};
 
 /// The thread's vertex, if it has one that is one of the graph's, and its place in the list.
@@ -45,33 +46,27 @@ pub unsafe fn place_vertices(params: &RelabelParams) {
 /// The launch contract of [`RelabelParams`]: a thread for each of the vertices.
 #[inline(always)]
 pub unsafe fn mark_vertices(params: &RelabelParams) {
-    // SAFETY: the caller's promise: nothing writes what is known, and bits of a word may be set by several.
+    // SAFETY: the caller's promise.
     unsafe {
         if let Some((_, vertex)) = own_vertex(params) {
-            let (word, bit) = (vertex as u64 / 32, 1 << (vertex % 32));
-            if Global::<u32>::new(params.known).at(word).read() & bit == 0 {
-                or_u32(Global::new(params.marked).at(word), bit);
-            }
+            mark(params.known, params.marks, vertex);
         }
     }
 }
 
+/// Marks a vertex that is not known.
+///
 /// # Safety
-/// The launch contract of [`RelabelParams`]: a thread for each word of marks, and one more.
+/// It is one of the graph's, of which `known` and `marks` have a bit and a pair each. Nothing writes what is known during the launch, and
+/// others only mark.
 #[inline(always)]
-pub unsafe fn count_marked(params: &RelabelParams) {
-    let (word, words) = (global_idx_x(), mark_words(params.graph_vertices));
-    if word > words {
-        return;
-    }
-    // SAFETY: the caller's promise: a count is one thread's, and one more lies behind them.
+pub unsafe fn mark(known: DevicePtr<u32>, marks: DevicePtr<[u32; 2]>, vertex: u32) {
+    let (word, bit) = (vertex as u64 / 32, 1 << (vertex % 32));
+    // SAFETY: the caller's promise; bits of a word may be set by several.
     unsafe {
-        let marked = Global::<u32>::new(params.marked)
-            .at(word)
-            .load_if(word < words);
-        Global::<u32>::new(params.ranks)
-            .at(word)
-            .store(marked.count_ones());
+        if Global::<u32>::new(known).at(word).read() & bit == 0 {
+            or_u32(Global::new(marks).at(2 * word), bit);
+        }
     }
 }
 
@@ -80,29 +75,28 @@ pub unsafe fn count_marked(params: &RelabelParams) {
 #[inline(always)]
 pub unsafe fn place_marked(params: &RelabelParams) {
     let word = global_idx_x();
+    let words = mark_words(params.graph_vertices);
     let sources = Global::<u32>::new(params.sources);
+    let marks = Global::<u32>::new(params.marks);
     // SAFETY: the caller's promise: a place is one thread's, a word is one thread's, and so are the places of its vertices.
     unsafe {
         if word < params.first_place {
             let vertex = Global::<u32>::new(params.vertices).at(word).read();
             sources.at(word).store(vertex);
         } else if word < params.source_count {
-            let met = Global::<u32>::new(params.ranks)
-                .at(mark_words(params.graph_vertices))
-                .read();
+            let met = marks.at(2 * words + 1).load();
             if word >= params.first_place + met as u64 {
                 sources.at(word).store(NO_VERTEX);
             }
         }
         let total = Global::<u32>::new(params.total);
         if word == 0 && !total.is_null() {
-            let words = mark_words(params.graph_vertices);
-            total.store(Global::<u32>::new(params.ranks).at(words).read());
+            total.store(marks.at(2 * words + 1).load());
         }
-        if word >= mark_words(params.graph_vertices) {
+        if word >= words {
             return;
         }
-        let word_of_marks = Global::<u32>::new(params.marked).at(word);
+        let word_of_marks = marks.at(2 * word);
         let mut marked = word_of_marks.load();
         if marked == 0 {
             return;
@@ -110,7 +104,7 @@ pub unsafe fn place_marked(params: &RelabelParams) {
         let word_of_known = Global::<u32>::new(params.known).at(word);
         word_of_known.store(word_of_known.load() | marked);
         word_of_marks.store(0);
-        let rank = Global::<u32>::new(params.ranks).at(word).read();
+        let rank = word_of_marks.at(1).load();
         let mut place = params.first_place + rank as u64;
         while marked != 0 {
             let vertex = word * 32 + marked.trailing_zeros() as u64;

@@ -2,7 +2,7 @@
 
 use crate::attention::weight::Ends;
 use crate::device::global::Global;
-use crate::device::vector::Vector;
+use crate::device::vector::{Vector, store_element};
 use core::marker::PhantomData;
 use halfgnn_contract::attention::Softmax;
 use halfgnn_contract::segment::{FLOAT_WORDS, SOFTMAX_WORDS, SegmentParams};
@@ -107,16 +107,8 @@ impl<V: Vector> Monoid for Elements<V> {
     }
     #[inline(always)]
     unsafe fn write(self, params: &SegmentParams, at: u64) {
-        let bits = V::weight_from_f32(self.0);
-        let address = Global::<V::Feature>::new(params.result).at(at).address();
-        // SAFETY: the caller's promise; an element of 16 bits is in both halves.
-        unsafe {
-            if size_of::<V::Feature>() == 2 {
-                Global::<u16>::at_address(address).store(bits as u16);
-            } else {
-                Global::<u32>::at_address(address).store(bits);
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { store_element::<V>(Global::new(params.result).at(at), self.0) };
     }
 }
 

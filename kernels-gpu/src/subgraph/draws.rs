@@ -13,7 +13,7 @@ const EDGES: usize = 4;
 
 /// The warp's number in the grid.
 #[inline(always)]
-fn warp() -> u64 {
+pub(super) fn warp() -> u64 {
     const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
     block_idx_x() as u64 * WARPS_PER_CTA as u64 + warp_id() as u64
 }

@@ -178,7 +178,8 @@ impl Task for Bench<'_> {
                 sampler.coverage(backend, 0, 1)?;
                 timed(backend, &mut counted, || {
                     let coverage = sampler.coverage(backend, 0, coverage)?;
-                    Ok((coverage.edge_factors(self.graph), coverage.vertex_weights()))
+                    let of_edges = coverage.edge_factors(backend, sampler.graph())?;
+                    Ok((of_edges, coverage.vertex_weights()))
                 })?;
                 Box::new(move |_, step| {
                     let subgraph = sampler.draw(backend, 0, step)?;

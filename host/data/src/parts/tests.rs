@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{Array, Folder, archive};
 use crate::{
-    DataError, Dataset, EdgeFeatures, Features, LabelSets, OpenOptions, Splits, Targets,
+    DataError, Dataset, EdgeFeatures, Features, LabelSets, OpenOptions, Splits, StoredRow, Targets,
     UNLABELLED, Values, VertexIds,
 };
 use halfgnn_graph::Graph;
@@ -584,7 +584,7 @@ fn rows_on_disk(dataset: &Dataset, vertices: &[u32]) -> Result<Vec<Vec<f32>>, Da
     let mut rows = vec![vec![f32::NAN; features.feature_len()]; vertices.len()];
     let wanted = vertices.iter().zip(&mut rows);
     let wanted = wanted.map(|(&vertex, row)| (vertex, &mut row[..]));
-    features.read_rows(wanted.collect(), |values, to| to.copy_from_slice(values))?;
+    features.read_rows(wanted.collect(), |row, to| to.copy_from_slice(row.floats()))?;
     Ok(rows)
 }
 
@@ -630,7 +630,7 @@ fn features_on_disk_are_those_in_memory() {
         assert_eq!(rows_on_disk(&left, &wanted).unwrap(), expected);
         let selected = left.features.as_stored().unwrap().selected(&[5, 2]);
         let mut row = [0.0; 3];
-        let read = |values: &[f32], to: &mut [f32]| to.copy_from_slice(values);
+        let read = |row: &mut StoredRow<'_>, to: &mut [f32]| to.copy_from_slice(row.floats());
         selected.read_rows(vec![(1, &mut row[..])], read).unwrap();
         assert_eq!(row.to_vec(), rows_in_memory(&whole, &[2])[0]);
     }
@@ -640,27 +640,31 @@ fn features_on_disk_are_those_in_memory() {
 #[test]
 fn many_rows_are_read_in_runs_by_several_threads() {
     let (vertices, columns) = (5000_u32, 64);
-    let values = (0..vertices as usize * columns).map(|value| value as f32);
+    // Which halves have exactly.
+    let values = (0..vertices as usize * columns).map(|value| (value * 31 % 2039) as f32);
     let features = Features::dense(columns, values.collect()).unwrap();
     let none = Graph::from_edges(vertices as usize, &[], &[]).unwrap();
     let classes = vec![0; vertices as usize];
     let dataset = Dataset::new("many", none, features, classes, Splits::default()).unwrap();
     let owners: Vec<u32> = (0..vertices).map(|vertex| vertex % 7 / 5).collect();
-    let folder = Folder::new();
-    let path = folder.path().join("many");
-    let deal = Deal {
-        owners: &owners,
-        parts: 2,
-        by: "hand",
-        precision: FeaturePrecision::Float,
-    };
-    dataset.save_parts(&path, &deal).unwrap();
-    let left = stored(&path).unwrap();
     let backwards: Vec<u32> = (0..vertices).rev().collect();
     let apart: Vec<u32> = (0..vertices).step_by(311).collect();
-    for wanted in [backwards, apart, vec![4999], Vec::new()] {
-        let expected = rows_in_memory(&dataset, &wanted);
-        assert_eq!(rows_on_disk(&left, &wanted).unwrap(), expected);
+    let scattered: Vec<u32> = (0..6000).map(|at| at * at % vertices).collect();
+    for precision in [FeaturePrecision::Float, FeaturePrecision::Half] {
+        let folder = Folder::new();
+        let path = folder.path().join("many");
+        let deal = Deal {
+            owners: &owners,
+            parts: 2,
+            by: "hand",
+            precision,
+        };
+        dataset.save_parts(&path, &deal).unwrap();
+        let left = stored(&path).unwrap();
+        for wanted in [&backwards, &apart, &scattered, &vec![4999], &Vec::new()] {
+            let expected = rows_in_memory(&dataset, wanted);
+            assert_eq!(rows_on_disk(&left, wanted).unwrap(), expected);
+        }
     }
 }
 

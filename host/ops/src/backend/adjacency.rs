@@ -292,11 +292,16 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
 
     /// The row and the column of each edge, to be written; [`Adjacency::renew_offsets`] follows.
     pub(crate) fn edges_mut(&mut self) -> (&mut Array<B, u32>, &mut Array<B, u32>) {
-        let rows = self
-            .row_ids
-            .get_mut()
-            .expect("an adjacency that was drawn has its rows");
-        (rows, &mut self.column_ids)
+        let (_, [rows, columns]) = self.rows_mut();
+        (rows, columns)
+    }
+
+    /// The offsets of the rows, and the row and the column of each edge, to be written all.
+    pub(crate) fn rows_mut(&mut self) -> (&mut Array<B, u64>, [&mut Array<B, u32>; 2]) {
+        const DRAWN: &str = "an adjacency that was drawn has its rows and offsets";
+        let offsets = self.offsets.get_mut().expect(DRAWN);
+        let rows = self.row_ids.get_mut().expect(DRAWN);
+        (offsets, [rows, &mut self.column_ids])
     }
 
     /// Offsets of rows that were written anew.

@@ -3,12 +3,12 @@
 use super::construct::words_of;
 use super::sparse::graph;
 use super::{OperatorCase, Results};
-use crate::input::{KIND, matrix, words};
-use half::f16;
+use crate::input::{KIND, elements, matrix, words};
+use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
-use halfgnn::ops::{self, DRAWS, DegreePower, Draw, Fanout, Places};
+use halfgnn::ops::{self, DRAWS, DegreePower, Draw, EdgeNorms, Fanout, Places};
 use halfgnn::sample::{NeighborSampler, Sampler};
-use halfgnn::tensor::{Array, Matrix};
+use halfgnn::tensor::{Array, Element, Matrix};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let degrees = OperatorCase::new("factors of degrees", |backend: &B, operands| {
@@ -112,5 +112,53 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
         ));
         Results::words(&all)
     });
-    vec![degrees, batch, rows, subgraphs]
+    vec![
+        degrees,
+        batch,
+        rows,
+        subgraphs,
+        norms::<B, f16>(),
+        norms::<B, bf16>(),
+        norms::<B, f32>(),
+    ]
+}
+
+/// What edges multiply in GraphSAINT's batches.
+fn norms<B: Backend + 'static, E: Element>() -> OperatorCase<B> {
+    let name = format!("norms of edges in {}", E::PRECISION);
+    OperatorCase::new(name, |backend: &B, operands| {
+        let a = Adjacency::new(backend, &graph(operands)).expect("room for a graph");
+        let (vertices, edges) = (a.rows(), a.edges());
+        let of_vertices = words(backend, &operands.below(1300, vertices));
+        let of_edges = words(backend, &operands.below(1300, edges));
+        let weights = elements::<B, f32>(backend, &operands.mild::<f32>(edges));
+        let mut side = || {
+            let factors = operands.below(1 << 20, vertices).into_iter();
+            let factors: Vec<f64> = factors.map(|x| f64::from(x).sqrt()).collect();
+            Array::from_slice(backend, &factors, KIND).expect("room for factors")
+        };
+        let (rows, columns) = (side(), side());
+        let alone = EdgeNorms {
+            graph: &a,
+            vertex_counts: &of_vertices,
+            edge_counts: &of_edges,
+            weights: None,
+            sides: None,
+        };
+        let all = EdgeNorms {
+            weights: Some(&weights),
+            sides: Some([&rows, &columns]),
+            ..alone
+        };
+        let mut results = Vec::new();
+        for norms in [alone, all] {
+            let largest = ops::largest_edge_norm(backend, norms).expect("legal norms");
+            let mut values = Array::<B, E>::zeros(backend, edges, KIND).expect("room for values");
+            ops::edge_norms(backend, norms, 0.25, &mut values).expect("legal norms");
+            let values = values.to_vec(backend).expect("no failure before");
+            results.push(largest.to_bits());
+            results.extend(values.into_iter().map(|value| value.to_f32().to_bits()));
+        }
+        Results::words(&results)
+    })
 }

@@ -10,7 +10,7 @@ use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::graph::Starts;
 use crate::ops::Checked;
-use crate::ops::sort::{Scan, no_items};
+use crate::ops::sort::{STARTS, Scan, no_items};
 use crate::tensor::{Array, Element, Precision};
 use bytemuck::Pod;
 use halfgnn_contract::DevicePtr;
@@ -21,12 +21,6 @@ use halfgnn_contract::scan::{self, ScanParams};
 const ROWS: Scan = Scan {
     sums: "scan_sums_of_rows",
     scan: "scan_rows",
-};
-
-/// Ranks of starts.
-const STARTS: Scan = Scan {
-    sums: "scan_sums_of_starts",
-    scan: "scan_starts",
 };
 
 const NOTHING: ConstructParams = ConstructParams {

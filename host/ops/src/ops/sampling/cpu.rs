@@ -2,8 +2,8 @@
 
 use super::{
     CountNeighborsOperands, MarkVerticesOperands, NEIGHBORS, NeighborPolicy, PlaceMarkedOperands,
-    PlaceVerticesOperands, RelabelOperands, STREAM, SampleNeighborsOperands, SamplePairsOperands,
-    SamplingOperators, TakeCodesOperands, TakeRowsOperands,
+    PlaceVerticesOperands, Places, RelabelOperands, STREAM, SampleNeighborsOperands,
+    SamplePairsOperands, SamplingOperators, TakeCodesOperands, TakeRowsOperands,
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::{view, view_mut};
@@ -102,6 +102,15 @@ impl SamplingOperators for Cpu {
         if let Some(total) = of.total {
             total.words.buffer.get_mut()[total.at] = sum;
         }
+        if let Some(offsets) = of.row_offsets {
+            let room = rows.len() as u64;
+            let offsets = offsets.buffer.get_mut().iter_mut().zip(&*firsts);
+            offsets.for_each(|(offset, &first)| *offset = u64::from(first).min(room));
+        }
+        let mut marks = of.marks.map(|places| {
+            let Places { known, marks, .. } = places;
+            (known.buffer.read(), marks.buffer.get_mut())
+        });
         for (row, (&vertex, &first)) in vertices.iter().zip(&*firsts).enumerate() {
             let count = degree(&offsets, vertex).map_or(0, |(_, degree)| of_row(degree, policy));
             let edges = first as usize..first as usize + count as usize;
@@ -112,6 +121,9 @@ impl SamplingOperators for Cpu {
                     .zip(drawn)
                     .for_each(|(to, from)| *to = from);
                 rows[edges].fill(row as u32);
+                if let Some((known, marks)) = &mut marks {
+                    (neighbors.iter()).for_each(|&vertex| mark(known, marks, vertex));
+                }
             } else {
                 drawn.for_each(drop);
             }
@@ -142,19 +154,21 @@ impl SamplingOperators for Cpu {
         let MarkVerticesOperands { places, vertices } = operands.into_inner();
         let count = places.vertices();
         let known = places.known.buffer.read();
-        let marked = places.marked.buffer.get_mut();
+        let marks = places.marks.buffer.get_mut();
         for &vertex in vertices.buffer.read().iter() {
-            let (word, bit) = (vertex as usize / 32, 1 << (vertex % 32));
-            if (vertex as usize) < count && known[word] & bit == 0 {
-                marked[word] |= bit;
+            if (vertex as usize) < count {
+                mark(&known, marks, vertex);
             }
         }
-        let ends = marked.iter().map(|word| word.count_ones()).chain([0]);
-        let counts = places.counts.buffer.get_mut();
-        counts
-            .iter_mut()
-            .zip(ends)
-            .for_each(|(count, ones)| *count = ones);
+        Ok(())
+    }
+
+    fn rank_marked(&self, places: &mut Places<Self>) -> Result<(), Error> {
+        let mut before = 0;
+        for [marked, rank] in places.marks.buffer.get_mut() {
+            *rank = before;
+            before += marked.count_ones();
+        }
         Ok(())
     }
 
@@ -165,9 +179,9 @@ impl SamplingOperators for Cpu {
         sources[..destinations.len()].copy_from_slice(&destinations);
         let state = of.places;
         let (known, places) = (state.known.buffer.get_mut(), state.places.buffer.get_mut());
-        let marked = state.marked.buffer.get_mut();
+        let marks = state.marks.buffer.get_mut();
         let mut place = destinations.len();
-        for (word, (known, marked)) in known.iter_mut().zip(marked).enumerate() {
+        for (word, (known, [marked, _])) in known.iter_mut().zip(marks).enumerate() {
             *known |= *marked;
             let mut bits = std::mem::take(marked);
             while bits != 0 {
@@ -236,6 +250,14 @@ impl SamplingOperators for Cpu {
             }
         }
         Ok(())
+    }
+}
+
+/// Marks a vertex that is not known.
+fn mark(known: &[u32], marks: &mut [[u32; 2]], vertex: u32) {
+    let (word, bit) = (vertex as usize / 32, 1 << (vertex % 32));
+    if known[word] & bit == 0 {
+        marks[word][0] |= bit;
     }
 }
 

@@ -11,6 +11,7 @@ use crate::backend::gpu::{Gpu, dense_config, narrow};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::ops::sort::{STARTS, no_items};
 use crate::tensor::{Array, Element, padded};
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::rng::key;
@@ -18,6 +19,7 @@ use halfgnn_contract::sampling::{
     NeighborParams, RelabelParams, SamplePairsParams, TakeRowsParams, mark_words, neighbor_ctas,
     row_ctas, row_lanes,
 };
+use halfgnn_contract::scan::{self, ScanParams};
 use halfgnn_contract::{DevicePtr, VECTOR_BYTES};
 
 impl<D: Driver> SamplingOperators for Gpu<D> {
@@ -72,6 +74,9 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             layer,
             total: self.total(of.total)?,
             steps: self.optional_array(of.steps)?,
+            row_offsets: self.optional_array(of.row_offsets.as_deref())?,
+            known: self.optional_array(of.marks.as_ref().map(|places| &places.known))?,
+            marks: self.optional_array(of.marks.as_ref().map(|places| &places.marks))?,
             ..self.neighbors(NAME, of.graph, of.policy, of.vertices)?
         };
         let config = dense_config(
@@ -80,8 +85,8 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             1,
             0,
         )?;
-        // SAFETY: the operator checked that there is a first edge a vertex, and as many rows as neighbours; the kernel looks
-        // whether a vertex is a row and its edges lie among them.
+        // SAFETY: the operator checked that there is a first edge a vertex, and an offset where they are wanted, as many rows as neighbours,
+        // and a bit for each column; the kernel looks whether a vertex is a row and its edges lie among them.
         unsafe { self.launch(NAME, config, &params) }
     }
 
@@ -109,16 +114,23 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
         let params = RelabelParams {
             vertices: self.array(vertices)?,
             vertex_count: vertices.len() as u64,
-            ranks: self.array(&places.counts)?,
             ..self.places(places)?
         };
         let config = threads_config("mark_vertices", params.vertex_count)?;
-        let words = threads_config("count_marked", mark_words(params.graph_vertices) + 1)?;
-        // SAFETY: as above; a count for each word of marks and one more.
-        unsafe {
-            self.launch("mark_vertices", config, &params)?;
-            self.launch("count_marked", words, &params)
-        }
+        // SAFETY: as above.
+        unsafe { self.launch("mark_vertices", config, &params) }
+    }
+
+    fn rank_marked(&self, places: &mut Places<Self>) -> Result<(), Error> {
+        let items = places.marks.len() as u64;
+        let workspace = self.lend(scan::partial_words(items))?;
+        let params = ScanParams {
+            starts: self.array(&places.marks)?,
+            partials: DevicePtr::new(workspace.address()),
+            ..no_items(items)
+        };
+        // SAFETY: a pair an item; the workspace has the partial sums.
+        unsafe { self.scan(STARTS, &params) }
     }
 
     fn place_marked(&self, operands: Checked<PlaceMarkedOperands<'_, Self>>) -> Result<(), Error> {
@@ -129,7 +141,6 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             sources: self.array(of.sources)?,
             first_place: of.destinations.len() as u64,
             source_count: of.sources.len() as u64,
-            ranks: self.array(&of.places.ranks)?,
             total: self.total(of.total)?,
             ..self.places(of.places)?
         };
@@ -235,6 +246,9 @@ impl<D: Driver> Gpu<D> {
             neighbors: DevicePtr::NULL,
             total: DevicePtr::NULL,
             steps: DevicePtr::NULL,
+            row_offsets: DevicePtr::NULL,
+            known: DevicePtr::NULL,
+            marks: DevicePtr::NULL,
             graph_rows: graph.rows() as u64,
             edges: 0,
             vertex_count: narrow(name, "vertices", vertices.len())?,
@@ -263,8 +277,7 @@ impl<D: Driver> Gpu<D> {
             vertices: DevicePtr::NULL,
             places: self.array(&places.places)?,
             known: self.array(&places.known)?,
-            marked: self.array(&places.marked)?,
-            ranks: DevicePtr::NULL,
+            marks: self.array(&places.marks)?,
             sources: DevicePtr::NULL,
             total: DevicePtr::NULL,
             vertex_count: 0,

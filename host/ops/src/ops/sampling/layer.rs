@@ -123,7 +123,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         count_neighbors(backend, graph, policy, destinations, &mut self.counts)?;
         exclusive_sum(backend, &self.counts, &mut self.firsts)?;
         let (forward, backward) = block.parts_mut();
-        let (rows, neighbors) = forward.edges_mut();
+        let (offsets, [rows, neighbors]) = forward.rows_mut();
         backend.sample_neighbors(Checked::new(SampleNeighborsOperands {
             graph,
             policy,
@@ -133,9 +133,11 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
             steps: Some(steps),
             total: Some(Total { words: totals, at }),
             rows,
-            neighbors,
+            neighbors: &mut *neighbors,
+            row_offsets: Some(offsets),
+            marks: Some(&mut *places),
         })?)?;
-        places.rank(backend, neighbors)?;
+        backend.rank_marked(places)?;
         backend.place_marked(Checked::new(PlaceMarkedOperands {
             places,
             destinations,
@@ -149,7 +151,6 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
             places,
             vertices: neighbors,
         })?)?;
-        forward.renew_offsets(backend)?;
         let Some(backward) = backward else {
             return Ok(());
         };

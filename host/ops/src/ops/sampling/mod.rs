@@ -131,12 +131,18 @@ pub trait SamplingOperators: Storage {
         operands: Checked<PlaceVerticesOperands<'_, Self>>,
     ) -> Result<(), Error>;
 
-    /// Marks the vertices that are not known, and counts the marks of each word.
+    /// Marks the vertices that are not known.
     ///
     /// # Errors
     /// Those of the device.
     fn mark_vertices(&self, operands: Checked<MarkVerticesOperands<'_, Self>>)
     -> Result<(), Error>;
+
+    /// Counts those that are marked before each word, and all of them.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn rank_marked(&self, places: &mut Places<Self>) -> Result<(), Error>;
 
     /// Makes those that are marked known, with the places behind the destinations.
     ///

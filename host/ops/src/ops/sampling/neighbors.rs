@@ -1,6 +1,6 @@
 //! Neighbours of vertices, drawn at random.
 
-use super::{Operator, SamplingOperators};
+use super::{Operator, Places, SamplingOperators};
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::ops::Checked;
@@ -149,6 +149,8 @@ pub fn sample_neighbors<B: SamplingOperators>(
         total: None,
         rows,
         neighbors,
+        row_offsets: None,
+        marks: None,
     };
     backend.sample_neighbors(Checked::new(operands)?)
 }
@@ -230,6 +232,10 @@ pub struct SampleNeighborsOperands<'a, B: Storage> {
     pub rows: &'a mut Array<B, u32>,
     /// Becomes the neighbour of each edge.
     pub neighbors: &'a mut Array<B, u32>,
+    /// Becomes the first edge of each vertex, and the number of edges behind them, as far as there is room.
+    pub row_offsets: Option<&'a mut Array<B, u64>>,
+    /// Where neighbours are marked that are not known.
+    pub marks: Option<&'a mut Places<B>>,
 }
 
 impl<B: Storage> Operator for SampleNeighborsOperands<'_, B> {
@@ -243,6 +249,18 @@ impl<B: Storage> Operator for SampleNeighborsOperands<'_, B> {
             Error::expect(Self::NAME, "numbers of a step", 1, steps.len())?;
         }
         Total::check(&self.total, Self::NAME)?;
+        if let Some(offsets) = &self.row_offsets {
+            Error::expect(Self::NAME, "offsets of rows", vertices + 1, offsets.len())?;
+        }
+        if let Some(places) = &self.marks {
+            let columns = self.graph.columns();
+            Error::expect(
+                Self::NAME,
+                "places of vertices",
+                columns,
+                places.places.len(),
+            )?;
+        }
         Error::expect(Self::NAME, "neighbours", edges, self.neighbors.len())
     }
 }

@@ -1,27 +1,26 @@
 //! The vertices of a batch, and the place of each.
 
 use super::{
-    Draw, NeighborPolicy, Operator, SamplingOperators, Total, count_neighbors, sample_neighbors,
+    Draw, NeighborPolicy, Operator, SampleNeighborsOperands, SamplingOperators, Total,
+    count_neighbors,
 };
 use crate::backend::{Adjacency, Block, MemoryKind, Storage};
 use crate::error::Error;
 use crate::ops::{Checked, ConstructOperators, SortOperators, exclusive_sum};
 use crate::tensor::Array;
+use bytemuck::Pod;
 use halfgnn_contract::sampling::mark_words;
 
 /// Where the vertices of a batch are told apart: a bit and a place for each vertex of the graph, from which a batch takes as many
-/// as it meets. It takes 4 bytes a vertex, and a half.
+/// as it meets. It takes 4 bytes a vertex, and three eighths.
 #[derive(Debug)]
 pub struct Places<B: Storage> {
     vertices: usize,
     /// Of the vertices that are known.
     pub(crate) places: Array<B, u32>,
     pub(crate) known: Array<B, u32>,
-    /// Met, and not known.
-    pub(crate) marked: Array<B, u32>,
-    pub(crate) counts: Array<B, u32>,
-    /// The prefix sums of the counts.
-    pub(crate) ranks: Array<B, u32>,
+    /// Words of those that were met and are not known, each with how many are in the words before; and behind them one without any.
+    pub(crate) marks: Array<B, [u32; 2]>,
 }
 
 impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
@@ -37,9 +36,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
                 vertices,
                 places: zeros(vertices)?,
                 known: zeros(words)?,
-                marked: zeros(words)?,
-                counts: zeros(words + 1)?,
-                ranks: zeros(words + 1)?,
+                marks: Array::zeros(backend, words + 1, MemoryKind::Graph)?,
             });
         }
         Err(Error::Unsupported {
@@ -111,7 +108,11 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
         vertices: &Array<B, u32>,
     ) -> Result<Array<B, u32>, Error> {
         backend.clear(&self.known.buffer)?;
-        let met = self.mark(backend, vertices)?;
+        backend.mark_vertices(Checked::new(MarkVerticesOperands {
+            places: self,
+            vertices,
+        })?)?;
+        let met = self.met(backend)?;
         let mut distinct = Array::uninit(backend, met, MemoryKind::Graph)?;
         let none = Array::uninit(backend, 0, MemoryKind::Workspace)?;
         backend.place_marked(Checked::new(PlaceMarkedOperands {
@@ -146,20 +147,23 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
         let (mut counts, mut firsts) = (spare(count + 1)?, spare(count + 1)?);
         count_neighbors(backend, graph, policy, destinations, &mut counts)?;
         exclusive_sum(backend, &counts, &mut firsts)?;
-        let edges = word(backend, &firsts, count)?;
+        let edges = item(backend, &firsts, count)? as usize;
         let (mut rows, mut neighbors) = (made(edges)?, made(edges)?);
-        let how = (policy, draw);
-        sample_neighbors(
-            backend,
+        backend.sample_neighbors(Checked::new(SampleNeighborsOperands {
             graph,
-            how,
-            destinations,
-            &firsts,
-            &mut rows,
-            &mut neighbors,
-        )?;
+            policy,
+            draw,
+            vertices: destinations,
+            firsts: &firsts,
+            steps: None,
+            total: None,
+            rows: &mut rows,
+            neighbors: &mut neighbors,
+            row_offsets: None,
+            marks: Some(self),
+        })?)?;
 
-        let met = self.mark(backend, &neighbors)?;
+        let met = self.met(backend)?;
         let mut sources = made(count + met)?;
         backend.place_marked(Checked::new(PlaceMarkedOperands {
             places: self,
@@ -177,27 +181,23 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
         Ok((Block::of_forward(forward), sources))
     }
 
-    /// Marks vertices that are not known, and adds up how many each word has.
-    pub(super) fn rank(&mut self, backend: &B, vertices: &Array<B, u32>) -> Result<(), Error> {
-        backend.mark_vertices(Checked::new(MarkVerticesOperands {
-            places: self,
-            vertices,
-        })?)?;
-        exclusive_sum(backend, &self.counts, &mut self.ranks)
-    }
-
-    /// Marks vertices that are not known; how many there are.
-    fn mark(&mut self, backend: &B, vertices: &Array<B, u32>) -> Result<usize, Error> {
-        self.rank(backend, vertices)?;
-        word(backend, &self.ranks, self.ranks.len() - 1)
+    /// How many vertices are marked, which is waited for; and how many before each word.
+    fn met(&mut self, backend: &B) -> Result<usize, Error> {
+        backend.rank_marked(self)?;
+        let [_, met] = item(backend, &self.marks, self.marks.len() - 1)?;
+        Ok(met as usize)
     }
 }
 
-/// A number of the device, which is waited for.
-fn word<B: Storage>(backend: &B, words: &Array<B, u32>, at: usize) -> Result<usize, Error> {
-    let mut read = [0];
-    backend.download_at(&words.buffer, at, &mut read)?;
-    Ok(read[0] as usize)
+/// An item of the device, which is waited for.
+fn item<B: Storage, T: Pod + Send + Sync>(
+    backend: &B,
+    items: &Array<B, T>,
+    at: usize,
+) -> Result<T, Error> {
+    let mut read = [T::zeroed()];
+    backend.download_at(&items.buffer, at, &mut read)?;
+    Ok(read[0])
 }
 
 /// Operands of [`SamplingOperators::place_vertices`].

@@ -24,6 +24,12 @@ pub(crate) const WORDS: Scan = Scan {
     scan: "scan_words",
 };
 
+/// Ranks of words of bits.
+pub(crate) const STARTS: Scan = Scan {
+    sums: "scan_sums_of_starts",
+    scan: "scan_starts",
+};
+
 impl<D: Driver> SortOperators for Gpu<D> {
     fn sort_pairs(&self, operands: Checked<SortPairsOperands<'_, Self>>) -> Result<(), Error> {
         const NAME: &str = "sort_pairs";

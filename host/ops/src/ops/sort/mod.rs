@@ -3,7 +3,7 @@
 mod cpu;
 mod gpu;
 
-pub(crate) use gpu::{Scan, WORDS, no_items};
+pub(crate) use gpu::{STARTS, Scan, WORDS, no_items};
 
 use super::{Checked, Operator};
 use crate::backend::Storage;

@@ -1,9 +1,10 @@
 //! What fits what.
 
+use super::EdgeNorms;
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::ops::{Draw, Operator, Places};
-use crate::tensor::Array;
+use crate::tensor::{Array, Element};
 use halfgnn_contract::subgraph::{DRAWS, MOST_FRONTIER};
 
 fn refuse(operator: &'static str, reason: String) -> Result<(), Error> {
@@ -256,5 +257,51 @@ impl<B: Storage> Operator for TallyDrawsOperands<'_, B> {
         let counts = self.vertex_counts.len();
         Error::expect(Self::NAME, "counts of vertices", vertices, counts)?;
         Error::expect(Self::NAME, "counts of edges", edges, self.edge_counts.len())
+    }
+}
+
+impl<B: Storage> Operator for EdgeNorms<'_, B> {
+    const NAME: &'static str = "edge_norms";
+
+    fn check(&self) -> Result<(), Error> {
+        let (vertices, edges) = (self.graph.rows(), self.graph.edges());
+        let expect = |what, wanted, is| Error::expect(Self::NAME, what, wanted, is);
+        expect_square(Self::NAME, self.graph)?;
+        expect("counts of vertices", vertices, self.vertex_counts.len())?;
+        expect("counts of edges", edges, self.edge_counts.len())?;
+        let weights = self.weights.map_or(edges, Array::len);
+        expect("edge weights", edges, weights)?;
+        for factors in self.sides.iter().flatten() {
+            expect("factors of rows and of columns", vertices, factors.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// Operands of [`edge_norms`](super::edge_norms).
+#[derive(Debug)]
+pub struct EdgeNormOperands<'a, B: Storage, E: Element> {
+    /// What they are made of.
+    pub norms: EdgeNorms<'a, B>,
+    /// What all are divided by.
+    pub scale: f32,
+    /// Become these, one for each edge.
+    pub values: &'a mut Array<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for EdgeNormOperands<'_, B, E> {
+    const NAME: &'static str = EdgeNorms::<B>::NAME;
+
+    fn check(&self) -> Result<(), Error> {
+        self.norms.check()?;
+        let edges = self.norms.graph.edges();
+        Error::expect(Self::NAME, "values", edges, self.values.len())?;
+        match self.scale > 0.0 && self.scale.is_finite() {
+            true => Ok(()),
+            false => refuse(
+                Self::NAME,
+                format!("a scale of {}; take a positive number", self.scale),
+            ),
+        }
     }
 }

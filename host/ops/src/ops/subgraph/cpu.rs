@@ -1,16 +1,19 @@
 //! Walks, and the edges between vertices.
 
 use super::{
-    FrontierWalkOperands, MarkDrawOperands, RandomWalkOperands, STREAM, SizeDrawsOperands,
-    SubgraphOperators, TakeEdgesOperands, TallyDrawsOperands, WithinOperands,
+    EdgeNormOperands, EdgeNorms, FrontierWalkOperands, MarkDrawOperands, RandomWalkOperands,
+    STREAM, SizeDrawsOperands, SubgraphOperators, TakeEdgesOperands, TallyDrawsOperands,
+    WithinOperands,
 };
 use crate::backend::cpu::Cpu;
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::tensor::Element;
 use halfgnn_contract::rng::{key, philox};
 use halfgnn_contract::sampling::choice;
-use halfgnn_contract::subgraph::{frontier_counter, walk_counter, wide_choice};
+use halfgnn_contract::subgraph::{edge_norm, frontier_counter, walk_counter, wide_choice};
 use halfgnn_graph::parallel;
+use std::ops::Range;
 
 /// The first edge of a row and how many there are, none of what is no row.
 fn row(offsets: &[u64], vertex: u32) -> (usize, u32) {
@@ -26,6 +29,44 @@ fn row(offsets: &[u64], vertex: u32) -> (usize, u32) {
 /// Whether a vertex is known, by the bits of those that are.
 fn is_known(known: &[u32], vertex: u32) -> bool {
     known[vertex as usize / 32] >> (vertex % 32) & 1 != 0
+}
+
+/// Edges that a thread takes at a time.
+const EDGES: usize = 1 << 14;
+
+/// Each of some edges of a graph with its row, in order.
+fn with_rows(offsets: &[u64], edges: Range<usize>) -> impl Iterator<Item = (usize, usize)> + '_ {
+    let mut row = offsets.partition_point(|&offset| offset <= edges.start as u64) - 1;
+    edges.map(move |edge| {
+        while offsets[row + 1] <= edge as u64 {
+            row += 1;
+        }
+        (row, edge)
+    })
+}
+
+/// Gives `take` what `norms` have for some edges, in order.
+fn each_norm(norms: &EdgeNorms<'_, Cpu>, edges: Range<usize>, mut take: impl FnMut(f32)) {
+    let offsets = norms.graph.row_offsets().buffer.read();
+    let columns = norms.graph.column_ids.buffer.read();
+    let (of_vertices, of_edges) = (
+        norms.vertex_counts.buffer.read(),
+        norms.edge_counts.buffer.read(),
+    );
+    let weights = norms.weights.map(|weights| weights.buffer.read());
+    let sides = norms
+        .sides
+        .map(|sides| sides.map(|factors| factors.buffer.read()));
+    for (row, edge) in with_rows(&offsets, edges) {
+        let weight = weights
+            .as_ref()
+            .map_or(1.0, |weights| f64::from(weights[edge]));
+        let factor = match &sides {
+            Some([rows, of_columns]) => rows[row] * weight * of_columns[columns[edge] as usize],
+            None => weight,
+        };
+        take(factor as f32 * edge_norm(of_vertices[row], of_edges[edge]));
+    }
 }
 
 impl SubgraphOperators for Cpu {
@@ -179,8 +220,6 @@ impl SubgraphOperators for Cpu {
     }
 
     fn tally_draws(&self, operands: Checked<TallyDrawsOperands<'_, Self>>) -> Result<(), Error> {
-        /// Edges that a thread counts at a time.
-        const EDGES: usize = 1 << 14;
         let of = operands.into_inner();
         let offsets = of.graph.row_offsets().buffer.read();
         let columns = of.graph.column_ids.buffer.read();
@@ -192,15 +231,47 @@ impl SubgraphOperators for Cpu {
         let edge_counts = of.edge_counts.buffer.get_mut();
         parallel::for_each(parallel::chunks_mut(edge_counts, EDGES), |chunk, counts| {
             let first = chunk * EDGES;
-            let mut row = offsets.partition_point(|&offset| offset <= first as u64) - 1;
-            for (edge, count) in (first..).zip(counts) {
-                while offsets[row + 1] <= edge as u64 {
-                    row += 1;
-                }
+            let edges = with_rows(&offsets, first..first + counts.len());
+            for ((row, edge), count) in edges.zip(counts) {
                 let common = members[row] & members[columns[edge] as usize] & of.draws;
                 *count += common.count_ones();
             }
         });
         Ok(())
+    }
+
+    fn edge_norms<E: Element>(
+        &self,
+        operands: Checked<EdgeNormOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let EdgeNormOperands {
+            norms,
+            scale,
+            values,
+        } = operands.into_inner();
+        let values = parallel::chunks_mut(values.buffer.get_mut(), EDGES);
+        parallel::for_each(values, |chunk, values| {
+            let (first, count) = (chunk * EDGES, values.len());
+            let mut values = values.iter_mut();
+            each_norm(&norms, first..first + count, |norm| {
+                if let Some(value) = values.next() {
+                    *value = E::from_f32(norm / scale);
+                }
+            });
+        });
+        Ok(())
+    }
+
+    fn largest_edge_norm(&self, norms: Checked<EdgeNorms<'_, Self>>) -> Result<f32, Error> {
+        let norms = norms.into_inner();
+        let counts = norms.edge_counts.buffer.read();
+        let of_chunks = parallel::map(parallel::chunks(&counts, EDGES), |chunk, counts| {
+            let (first, mut most) = (chunk * EDGES, 0.0_f32);
+            each_norm(&norms, first..first + counts.len(), |norm| {
+                most = most.max(norm.abs());
+            });
+            most
+        });
+        Ok(of_chunks.into_iter().fold(0.0, f32::max))
     }
 }

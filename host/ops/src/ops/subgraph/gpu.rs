@@ -1,19 +1,20 @@
 //! A thread a walk, a warp a frontier and a warp a row.
 
 use super::{
-    FrontierWalkOperands, MarkDrawOperands, RandomWalkOperands, STREAM, SizeDrawsOperands,
-    SubgraphOperators, TakeEdgesOperands, TallyDrawsOperands, WithinOperands,
+    EdgeNormOperands, EdgeNorms, FrontierWalkOperands, MarkDrawOperands, RandomWalkOperands,
+    STREAM, SizeDrawsOperands, SubgraphOperators, TakeEdgesOperands, TallyDrawsOperands,
+    WithinOperands,
 };
-use crate::backend::gpu::{Gpu, dense_config, linear_config, narrow};
+use crate::backend::gpu::{Gpu, dense_config, entry, linear_config, narrow};
 use crate::backend::{Adjacency, MemoryKind};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::ops::{Checked, Places};
-use crate::tensor::Array;
+use crate::tensor::{Array, Element};
 use halfgnn_contract::rng::key;
 use halfgnn_contract::subgraph::{
-    DrawsParams, FrontierParams, SIZED_WORDS, WalkParams, WithinParams, ctas, frontier_sums,
-    vertex_ctas,
+    DrawsParams, EdgeNormParams, FrontierParams, SIZED_WORDS, WalkParams, WithinParams, ctas,
+    frontier_sums, vertex_ctas,
 };
 use halfgnn_contract::{DevicePtr, WARP};
 
@@ -143,9 +144,72 @@ impl<D: Driver> SubgraphOperators for Gpu<D> {
         // count for each edge.
         unsafe { self.launch(NAME, config, &params) }
     }
+
+    fn edge_norms<E: Element>(
+        &self,
+        operands: Checked<EdgeNormOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let EdgeNormOperands {
+            norms,
+            scale,
+            values,
+        } = operands.into_inner();
+        let params = EdgeNormParams {
+            values: self.array(values)?,
+            scale,
+            ..self.norms(&norms)?
+        };
+        // SAFETY: the operator checked that the graph is square, and that there are as many items as rows, columns and edges.
+        unsafe { self.launch_norms::<E>(&params) }
+    }
+
+    fn largest_edge_norm(&self, norms: Checked<EdgeNorms<'_, Self>>) -> Result<f32, Error> {
+        let largest = Array::<Self, u32>::zeros(self, 1, MemoryKind::Workspace)?;
+        let params = EdgeNormParams {
+            largest: self.array(&largest)?,
+            ..self.norms(&norms.into_inner())?
+        };
+        // SAFETY: as above, but that nothing is written for edges.
+        unsafe { self.launch_norms::<f32>(&params)? };
+        let bits = largest.to_vec(self)?;
+        Ok(f32::from_bits(bits[0]))
+    }
 }
 
 impl<D: Driver> Gpu<D> {
+    /// What edges multiply, without where it goes.
+    fn norms(&self, norms: &EdgeNorms<'_, Self>) -> Result<EdgeNormParams, Error> {
+        let [rows, columns] = match norms.sides {
+            Some(sides) => sides.map(Some),
+            None => [None; 2],
+        };
+        Ok(EdgeNormParams {
+            offsets: self.array(norms.graph.offsets(self)?)?,
+            columns: self.array(&norms.graph.column_ids)?,
+            vertex_counts: self.array(norms.vertex_counts)?,
+            edge_counts: self.array(norms.edge_counts)?,
+            weights: self.optional_array(norms.weights)?,
+            row_factors: self.optional_array(rows)?,
+            column_factors: self.optional_array(columns)?,
+            values: DevicePtr::NULL,
+            largest: DevicePtr::NULL,
+            graph_rows: norms.graph.rows() as u64,
+            scale: 1.0,
+            unused: 0,
+        })
+    }
+
+    /// Launches `edge_norms` with a warp for each row.
+    ///
+    /// # Safety
+    /// The launch contract of [`EdgeNormParams`], values being of `E`.
+    unsafe fn launch_norms<E: Element>(&self, params: &EdgeNormParams) -> Result<(), Error> {
+        const NAME: &str = "edge_norms";
+        let config = dense_config(NAME, vertex_ctas(params.graph_rows), 1, 0)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.launch(entry::<E>(NAME)?, config, params) }
+    }
+
     /// What all kernels of draws take.
     fn draws(&self, members: &Array<Self, u32>) -> Result<DrawsParams, Error> {
         Ok(DrawsParams {

@@ -7,15 +7,15 @@ mod gpu;
 mod induced;
 
 pub use check::{
-    FrontierWalkOperands, MarkDrawOperands, RandomWalkOperands, SizeDrawsOperands,
-    TakeEdgesOperands, TallyDrawsOperands, WithinOperands,
+    EdgeNormOperands, FrontierWalkOperands, MarkDrawOperands, RandomWalkOperands,
+    SizeDrawsOperands, TakeEdgesOperands, TallyDrawsOperands, WithinOperands,
 };
 pub use induced::InducedSubgraph;
 
 use super::{Checked, Draw};
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
-use crate::tensor::Array;
+use crate::tensor::{Array, Element};
 
 /// Tags the keys of walks.
 pub(super) const STREAM: u32 = 0x7375_6267;
@@ -125,6 +125,60 @@ pub fn tally_draws<B: SubgraphOperators>(
     })?)
 }
 
+/// What makes sums over the edges of subgraphs those of the graph, in the mean: of how often each was drawn, and what edges multiply beside.
+#[derive(Debug)]
+pub struct EdgeNorms<'a, B: Storage> {
+    /// Whose edges they are.
+    pub graph: &'a Adjacency<B>,
+    /// In how many draws each vertex is.
+    pub vertex_counts: &'a Array<B, u32>,
+    /// In how many each edge is.
+    pub edge_counts: &'a Array<B, u32>,
+    /// A weight for each edge; 1 where there are none.
+    pub weights: Option<&'a Array<B, f32>>,
+    /// A factor for each row and one for each column; 1 where there are none.
+    pub sides: Option<[&'a Array<B, f64>; 2]>,
+}
+
+impl<B: Storage> Clone for EdgeNorms<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Storage> Copy for EdgeNorms<'_, B> {}
+
+/// What each edge multiplies in GraphSAINT's batches (§3.2), over `scale`: its weight and the factors of its ends, whose product is made in
+/// double precision and rounded to float, times how often its row was drawn over how often it was itself, each 1 at least. `values`, one
+/// for each edge, become these, rounded to the nearest.
+///
+/// # Errors
+/// [`Error::Shape`] where the graph is not square, or has others than so many vertices or edges; [`Error::Unsupported`] for a scale that is
+/// not a positive number.
+pub fn edge_norms<B: SubgraphOperators, E: Element>(
+    backend: &B,
+    norms: EdgeNorms<'_, B>,
+    scale: f32,
+    values: &mut Array<B, E>,
+) -> Result<(), Error> {
+    backend.edge_norms(Checked::new(EdgeNormOperands {
+        norms,
+        scale,
+        values,
+    })?)
+}
+
+/// The largest magnitude of what edges multiply, before a scale; 0 where there is no edge. It waits for the device.
+///
+/// # Errors
+/// Those of [`edge_norms`].
+pub fn largest_edge_norm<B: SubgraphOperators>(
+    backend: &B,
+    norms: EdgeNorms<'_, B>,
+) -> Result<f32, Error> {
+    backend.largest_edge_norm(Checked::new(norms)?)
+}
+
 /// What batches of subgraphs are made of.
 pub trait SubgraphOperators: Storage {
     /// Random walks: see [`random_walks`].
@@ -169,4 +223,19 @@ pub trait SubgraphOperators: Storage {
     /// # Errors
     /// Those of the device.
     fn tally_draws(&self, operands: Checked<TallyDrawsOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// What each edge multiplies: see [`edge_norms`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn edge_norms<E: Element>(
+        &self,
+        operands: Checked<EdgeNormOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// The largest of that: see [`largest_edge_norm`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn largest_edge_norm(&self, norms: Checked<EdgeNorms<'_, Self>>) -> Result<f32, Error>;
 }
