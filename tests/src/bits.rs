@@ -13,7 +13,8 @@ use halfgnn::ops::{
     SumOperand,
 };
 use halfgnn::tensor::{Array, Element, Matrix};
-use halfgnn_contract::bits::EDGES_PER_CTA;
+use halfgnn_contract::WARP;
+use halfgnn_contract::bits::{EDGES_PER_CTA, EDGES_PER_WARP};
 
 /// Numbers of columns at every boundary of lanes, words and launches.
 const COLUMNS: [usize; 12] = [1, 7, 31, 32, 33, 63, 64, 65, 128, 130, 256, 300];
@@ -162,23 +163,41 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
     for (name, graph) in boundaries(scale) {
         check::<B, f32>(backend, &name, &graph, 20);
     }
-    let tile = EDGES_PER_CTA as usize;
+    let (warp, tile) = (EDGES_PER_WARP as usize, EDGES_PER_CTA as usize);
     for degrees in [
+        // Rows that end with 32 edges or go on, and with a warp's or go on.
+        vec![32],
+        vec![31, 1],
+        vec![1; 32],
+        vec![1, 7, 8, 9, 7, 24, 8],
+        vec![7; 300],
+        vec![8; 257],
+        vec![warp],
+        vec![warp - 1, 1],
+        vec![1; warp],
+        vec![100, 2 * warp - 100],
+        vec![100, 2 * warp - 100, warp, 1],
+        // And with a CTA's; of eight CTAs, and of nine.
+        vec![tile - warp, warp, 1],
+        vec![tile - 1, warp + 1],
+        vec![5, 8 * tile, 9 * tile + 1, 2],
+        [vec![0; 300], vec![3], vec![0; 1_050]].concat(),
         vec![tile],
         vec![tile, 1],
         vec![tile - 1, 1, 1],
         vec![3, tile, 0, tile - 3],
         vec![3, 3 * tile + 5, 0, 31, 32, 33, 8, 9],
-        vec![0, 2 * tile, tile, 0, 479, 480, 481],
+        vec![0, 2 * tile, tile, 0, 7, 8],
         vec![1; 2 * tile + 3],
         vec![2; tile],
     ] {
         let name = format!("rows of {:?}", &degrees[..degrees.len().min(9)]);
         let graph = from_degrees(&degrees, Random(60));
         check::<B, f16>(backend, &name, &graph, 64);
+        check::<B, f16>(backend, &name, &graph, 100);
         check::<B, bf16>(backend, &name, &graph, 130);
     }
-    check::<B, f32>(backend, "a hub", &hub(scale.pick(5_000, 300_000)), 40);
+    check::<B, f32>(backend, "a hub", &hub(scale.pick(9 * tile, 300_000)), 40);
 }
 
 /// Rows of every length that begin and end anywhere in a CTA's edges, or have those of several.
@@ -584,10 +603,11 @@ pub fn factors_of_columns<B: Backend>(backend: &B, scale: Scale) {
     for (name, graph) in odd(scale).into_iter().chain(rectangular(scale)) {
         check_factored::<B, f16>(backend, name, &graph, 70, &codes(graph.shape().1, 71));
     }
-    let few = 31;
+    let group = WARP as usize;
     let tile = EDGES_PER_CTA as usize;
     for degrees in [
-        vec![few, few + 1, 0, 2 * few + 3, 1],
+        vec![group - 1, group, 0, 2 * group + 1, 1],
+        vec![group; 9],
         vec![3, 3 * tile + 5, 0, 31, 32, 33, 8, 9],
         vec![tile - 1, 1, 1],
         vec![1; tile + 3],

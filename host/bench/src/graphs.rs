@@ -203,8 +203,8 @@ impl GraphName {
     fn open_one(&self, index: u32) -> Result<(String, Graph), Failure> {
         if let Some((label, rmat)) = self.rmat(index) {
             match self {
-                GraphName::Kronecker(first, _) => {
-                    let scale = first + index;
+                GraphName::Kronecker(..) => {
+                    let scale = rmat.vertices.ilog2();
                     room::for_recipe(&Recipe::Kronecker { scale })?;
                 }
                 _ => room::for_rmat(&label, &rmat)?,

@@ -39,18 +39,18 @@ pub fn for_rmat(name: &str, rmat: &Rmat) -> Result<(), Failure> {
     making_rmat(name, rmat, host_memory())
 }
 
-/// That one of several ranks that make an R-MAT graph together can make its share.
+/// That one of several ranks that make an R-MAT graph together can make its share. What other ranks of this machine take is not counted.
 ///
 /// # Errors
 /// As [`for_recipe`].
 pub fn for_share_of_rmat(name: &str, rmat: &Rmat, ranks: usize) -> Result<(), Failure> {
-    let what = format!("making a share of {name}");
-    fits(
-        &format!("{what} takes"),
-        share_of_rmat(rmat, ranks),
-        host_memory(),
-        "a smaller graph or more ranks",
-    )
+    making_share(name, rmat, ranks, host_memory())
+}
+
+fn making_share(name: &str, rmat: &Rmat, ranks: usize, memory: Memory) -> Result<(), Failure> {
+    let what = format!("making a share of {name} takes");
+    let instead = "a smaller graph or more ranks";
+    fits(&what, share_of_rmat(rmat, ranks), memory, instead)
 }
 
 /// Edges as they are dealt out, and the graph of a rank's own with and without self-loops; degrees, owners and places of all vertices.
@@ -189,6 +189,15 @@ mod tests {
             "{refused}"
         );
         assert!(making_rmat("its-like", &Rmat::graph500(25), small).is_ok());
+        // 2³⁰ edges in both directions, 2²⁶ vertices.
+        let refused = making_share("its-like", &rmat, 4, small).expect_err("likewise");
+        assert!(
+            refused
+                .to_string()
+                .contains("making a share of its-like takes 30.5 GiB"),
+            "{refused}"
+        );
+        assert!(making_share("its-like", &rmat, 8, small).is_ok());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::{
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{self, Activation, Epilogue, Form, QuantizedMatrix, SpmmEpilogue, SpmmPolicy};
-use crate::tensor::{Element, Matrix};
+use crate::tensor::{Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
 /// `R · A · C · H · W` (Kipf and Welling, ICLR 2017), two layers of 64 with dropout 0.5.
@@ -159,7 +159,7 @@ impl<B: Backend, E: Element> GcnLayer<B, E> {
         self.aggregation
             .backward(at, scaled, plain, d, &mut product)?;
         let product = at.fold(product)?;
-        // Ranks exchange the one gradient while the other is computed.
+        // Where rows are exchanged around the layer the one gradient goes while the other is computed.
         dx.product(at, &product, weight)?;
         x.weight_gradient(backend, &product, gradient)?;
         at.give(product);
@@ -177,7 +177,9 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
     }
 
     fn exchanges_products(&self, graph: &Propagation<B>) -> bool {
-        self.aggregated.is_none() && graph.has_sent_scale()
+        let (inputs, width) = self.weight.shape();
+        let is_narrow = width <= padded::<E>(inputs);
+        self.aggregated.is_none() && is_narrow && graph.has_sent_scale()
     }
 
     fn message_columns(&self) -> Option<usize> {

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::ops::{
     self, Addend, Combine, Epilogue, Form, QuantizedMatrix, SpmmEpilogue, SpmmPolicy,
 };
-use crate::tensor::{Array, Element, Matrix};
+use crate::tensor::{Array, Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
 /// `MLP((1 + ε) · H + λ · aggregate(H))` (Xu et al., ICLR 2019; HalfGNN eq. 4), the MLP with one batch normalisation: five
@@ -517,7 +517,8 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
     }
 
     fn exchanges_products(&self, _graph: &Propagation<B>) -> bool {
-        self.aggregated.is_none()
+        let (inputs, width) = self.first.shape();
+        self.aggregated.is_none() && width <= padded::<E>(inputs)
     }
 
     fn message_columns(&self) -> Option<usize> {

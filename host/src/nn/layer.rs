@@ -53,8 +53,8 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     }
 
     /// Whether ranks exchange the rows of the product that it makes of its input and then sums up, and not those of its input around it: no
-    /// wider, and no rank makes products of others' rows. Its input has a rank's own rows alone then, and it exchanges the products itself, as
-    /// the layers here do. Not asked where it sends codes.
+    /// wider, and no rank makes products of others' rows. Its input has a rank's own rows alone then, and it exchanges the products itself, which only
+    /// the layers here can: one of another crate leaves it as it is. Not asked where it sends codes.
     fn exchanges_products(&self, _graph: &Propagation<B>) -> bool {
         false
     }
@@ -320,7 +320,7 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         })
     }
 
-    /// Factor of what each row of the layer's input sends: [`Propagation::column_scale`], of the rows that the input has.
+    /// Factor of each row that the layer sums up: [`Propagation::column_scale`], of the own rows alone where ranks exchange codes.
     ///
     /// # Errors
     /// Those of [`Context::graph`].
@@ -415,8 +415,9 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
             return Ok(all);
         };
         let what = backward_exchange(self.layer);
-        let packed = halo.begin_fold(self.backend, &what, self.pool, &all)?;
+        // Before rows are on their way, which an error would leave there.
         let mut own = self.take(all.columns())?;
+        let packed = halo.begin_fold(self.backend, &what, self.pool, &all)?;
         halo.end_fold(self.backend, self.pool, (&all, packed), &mut own)?;
         self.give(all);
         Ok(own)

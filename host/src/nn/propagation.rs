@@ -787,8 +787,8 @@ impl<B: Backend> Propagation<B> {
         self.column_scale.as_deref()
     }
 
-    /// [`Propagation::column_scale`], or of the destinations alone where ranks [exchange codes](Propagation::exchanges_codes): those have
-    /// as many edges as rows and as columns.
+    /// [`Propagation::column_scale`], or of the destinations alone where ranks exchange [codes](Propagation::exchanges_codes) or products:
+    /// those have as many edges as rows and as columns.
     pub(super) fn sent_scale(&self, of_destinations: bool) -> Option<&Array<B, f32>> {
         let sent = self.column_scale();
         match of_destinations {

@@ -13,7 +13,7 @@ use super::{
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{self, Combine, Epilogue, Form, QuantizedMatrix, SpmmEpilogue, SpmmPolicy};
-use crate::tensor::{Element, Matrix};
+use crate::tensor::{Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
 /// `H · W_self + mean(H) · W` (Hamilton, Ying and Leskovec, NeurIPS 2017), two layers of 64 with dropout 0.5.
@@ -136,7 +136,8 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
     }
 
     fn exchanges_products(&self, _graph: &Propagation<B>) -> bool {
-        self.aggregated.is_none()
+        let (inputs, width) = self.itself.shape();
+        self.aggregated.is_none() && width <= padded::<E>(inputs)
     }
 
     fn message_columns(&self) -> Option<usize> {

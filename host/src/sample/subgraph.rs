@@ -74,7 +74,7 @@ pub struct Coverage<B: Backend> {
     pub subgraphs: u32,
     /// How many of them each vertex is in.
     pub vertices: Vec<u32>,
-    /// The same where edges are counted.
+    /// The same, on the device.
     of_vertices: Array<B, u32>,
     /// How many each edge is in, in the order of the graph. They stay on the device, and take 4 bytes an edge there.
     pub edges: Array<B, u32>,

@@ -65,7 +65,7 @@ pub const fn row_words(columns: u64) -> u64 {
 
 param_struct! {
     /// Parameters of `bspmm_*` and their follow-ups: `y = scale · A · x`, of `words` words of each row from `first_word` on.
-    /// `bspmm_vertex_*` take a row's words one by one, as CTAs in y, and know neither; they read neither starts nor lists of rows.
+    /// `bspmm_vertex_*` take a row's words one by one, as CTAs in y: `first_word` is 0 for them, and they read neither `words` nor starts nor lists of rows.
     pub struct BspmmParams {
         /// Column of each edge; `edges` long.
         pub columns: DevicePtr<u32>,

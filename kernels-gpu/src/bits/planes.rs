@@ -45,10 +45,10 @@ impl<const N: usize> Planes<N> {
         let mut reached = [u32::MAX; 2];
         unroll!(plane in 0..N => {
             // All bits where the number has this one.
-            let is_set = (least >> plane & 1).wrapping_neg();
+            let wanted = (least >> plane & 1).wrapping_neg();
             unroll!(half in 0..2 => {
                 let bits = self.0[plane][half];
-                reached[half] = (bits & reached[half]) | (!is_set & (bits | reached[half]));
+                reached[half] = (bits & reached[half]) | (!wanted & (bits | reached[half]));
             });
         });
         reached

@@ -132,20 +132,20 @@ unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
         let last = (left / WARP).min(GROUPS);
         let starts = Global::<[u32; 2]>::new(params.starts).at((first / WARP + lane) as u64);
         let [mut bits, rank] = starts.load_if(lane <= last);
-        let mut ids = columns::<G>(params, first, left, 0);
+        let mut ids = column_ids::<G>(params, first, left, 0);
         if lane == GROUPS {
             bits &= 1;
         }
         let with_starts = ballot(bits != 0);
         let begins = shuffle_idx(bits, 0) & 1 != 0;
-        let mut coming = Coming::<O, P>::open(params, parts, rank, bits != 0);
+        let mut crossing = Crossing::<O, P>::open(params, parts, rank, bits != 0);
         if begins {
-            coming.within = Coming::<O, P>::NONE;
+            crossing.within = Crossing::<O, P>::NONE;
         }
         let head = if begins || with_starts == 0 {
             NO_ROW
         } else {
-            shuffle_idx(coming.row, with_starts.trailing_zeros())
+            shuffle_idx(crossing.row, with_starts.trailing_zeros())
         };
         let x = Global::<u64>::new(params.x).at(params.first_word as u64);
         let codes = Global::<u32>::new(params.codes);
@@ -161,7 +161,7 @@ unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
                     factors[at] = word >> (ids[at] % CODES_PER_WORD * CODE_BITS) & LARGEST_CODE;
                 }
             });
-            ids = columns::<G>(params, first, left, done + G as u32);
+            ids = column_ids::<G>(params, first, left, done + G as u32);
             unroll!(at in 0..G => {
                 let number = done + at as u32;
                 let starts = shuffle_idx(bits, number);
@@ -181,7 +181,7 @@ unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
                     count.add::<F>(&group, u32::MAX);
                 } else {
                     count.add::<F>(&group, !starts & (starts - 1));
-                    coming.end(&mut count, number);
+                    crossing.end(&mut count, number);
                     if has_inner {
                         inner.add_up::<F>(params, &edges[at], &group, starts);
                     }
@@ -192,7 +192,7 @@ unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
         }
         let is_end = with_starts >> GROUPS != 0;
         if is_end {
-            coming.end(&mut count, GROUPS);
+            crossing.end(&mut count, GROUPS);
         }
         let is_open = last == GROUPS && !is_end;
         if is_open {
@@ -214,7 +214,7 @@ fn from_last(bits: u32) -> u32 {
 }
 
 /// The rows in which groups of 32 edges begin, each of which is known to the lane of the group's number: at most one of them ends in a group.
-struct Coming<'a, O: Output<P>, const P: usize> {
+struct Crossing<'a, O: Output<P>, const P: usize> {
     params: &'a BspmmParams,
     parts: &'a Parts<'a, P>,
     row: u32,
@@ -223,7 +223,7 @@ struct Coming<'a, O: Output<P>, const P: usize> {
     within: u32,
 }
 
-impl<'a, O: Output<P>, const P: usize> Coming<'a, O, P> {
+impl<'a, O: Output<P>, const P: usize> Crossing<'a, O, P> {
     const NONE: u32 = 0;
     const HEAD: u32 = 1;
     const OWN: u32 = 2;
@@ -257,7 +257,7 @@ impl<'a, O: Output<P>, const P: usize> Coming<'a, O, P> {
     /// The row in which group `group` begins ends there.
     ///
     /// # Safety
-    /// As [`Coming::open`]; it does, and the count is its.
+    /// As [`Crossing::open`]; it does, and the count is its.
     #[inline(always)]
     unsafe fn end(&mut self, count: &mut Count<P>, group: u32) {
         let sums = count.sums();
@@ -366,7 +366,7 @@ impl<O: Output<P>, const P: usize> Inner<O, P> {
 /// # Safety
 /// The launch contract.
 #[inline(always)]
-unsafe fn columns<const G: usize>(
+unsafe fn column_ids<const G: usize>(
     params: &BspmmParams,
     first: u32,
     left: u32,
@@ -417,7 +417,7 @@ enum Part {
 }
 
 impl<const P: usize> Parts<'_, P> {
-    /// A row begins among the warp's edges, the first included.
+    /// A row begins among the warp's edges, the first included, or all edges end before the warp's would.
     const HAS_START: u32 = 1;
     /// The last row goes on.
     const IS_OPEN: u32 = 2;

@@ -55,7 +55,7 @@ pub unsafe fn store<V: Vector>(matrix: DevicePtr<HalfBits>, at: u64, values: V::
     unsafe { vector.store(V::narrow(values).to_bits()) }
 }
 
-/// Makes this an element of its own, rounded to the nearest.
+/// Stores one element, rounded to the nearest.
 ///
 /// # Safety
 /// It lies in the buffer, and no other thread touches it unordered.

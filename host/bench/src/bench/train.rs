@@ -50,7 +50,8 @@ Examples:
 
 Graphs are those of `halfgnn bench spmm`. Features and labels are random, every vertex is trained on, nothing is dropped.
 A time is the wall clock's over all timed epochs, divided by their number; nothing is evaluated in between. Of several ranks, by degree,
-it is the slowest one's, and memory that of the one that takes most.
+it is the slowest one's, and memory that of the one that takes most. Of a graph that R-MAT makes each rank makes a share; others
+each reads whole.
 
 --against takes JSON lines, one a figure of a peer; the fastest of a peer on a graph counts:
   {\"name\": \"PyG, float\", \"model\": \"gcn\", \"graph\": \"reddit-like\", \"ms\": 83.2, \"gib\": 14.7}";
@@ -219,6 +220,7 @@ pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
                 graph: &graph,
             };
             device::open(args.device.into(), on_graph)??;
+            phases = Phases::begin();
         }
     }
     bench.summarise();
