@@ -7,7 +7,8 @@
 
 Edges are uniformly random. Features lie on each card, in half; weights are float and products run under autocast to half. Neighbours are sampled on the host by pyg-lib or
 torch-sparse, by `--workers` processes a card. Told are milliseconds a step, and an epoch of as many steps as the training vertices make, of all ranks together. The first
-steps, in which workers start, are not timed. Each layer runs over all that was sampled, as PyG's examples for GraphSAGE do it; `trim_to_layer` is not used.
+steps, in which workers start, are not timed. Each layer runs over all that was sampled, as PyG's examples for GraphSAGE do it; `trim_to_layer`, which
+wants pyg-lib, is not used.
 """
 
 from __future__ import annotations
