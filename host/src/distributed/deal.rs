@@ -81,8 +81,9 @@ impl SomeEdges {
         let given = group.gather("edges of each rank", &asked)?;
         let given: Vec<usize> = given.iter().map(|by| by[rank] as usize).collect();
         let mut ends = own;
-        let [rows, columns] = transposed(sends);
-        for (ends, sends) in ends.iter_mut().zip([rows, columns]) {
+        let (rows, columns) = sends.into_iter().map(<(_, _)>::from).unzip();
+        let sends: [Vec<Vec<u32>>; 2] = [rows, columns];
+        for (ends, sends) in ends.iter_mut().zip(sends) {
             ends.reserve_exact(given.iter().sum());
             for of_rank in group.exchange("edges", &sends, &given)? {
                 ends.extend(of_rank);
@@ -186,16 +187,6 @@ impl SomeEdges {
             })
         })
     }
-}
-
-/// Rows of all ranks, and columns of all.
-fn transposed(of_ranks: Vec<[Vec<u32>; 2]>) -> [Vec<Vec<u32>>; 2] {
-    let [mut rows, mut columns] = [Vec::new(), Vec::new()];
-    for [own_rows, own_columns] in of_ranks {
-        rows.push(own_rows);
-        columns.push(own_columns);
-    }
-    [rows, columns]
 }
 
 /// What all ranks have, added up: each rank adds its share, which the others then take. The sums fit.

@@ -140,7 +140,7 @@ unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
         let begins = shuffle_idx(bits, 0) & 1 != 0;
         let mut crossing = Crossing::<O, P>::open(params, parts, rank, bits != 0);
         if begins {
-            crossing.within = Crossing::<O, P>::NONE;
+            crossing.within = Within::None;
         }
         let head = if begins || with_starts == 0 {
             NO_ROW
@@ -213,21 +213,40 @@ fn from_last(bits: u32) -> u32 {
     u32::MAX << (31 - bits.leading_zeros())
 }
 
+/// Of a set of starts those after the one whose bit this is.
+#[inline(always)]
+fn after(starts: u32, start: u32) -> u32 {
+    starts & !(start | (start - 1))
+}
+
+/// All that a launch sums up of a row.
+#[inline(always)]
+fn whole(row: u32) -> Place {
+    Place { row, unit: 0 }
+}
+
+/// In what row a warp is.
+#[derive(Clone, Copy)]
+enum Within {
+    /// In none: its first edge begins one.
+    None,
+    /// In one that began before its edges.
+    Head,
+    /// In one that began among them.
+    Own,
+}
+
 /// The rows in which groups of 32 edges begin, each of which is known to the lane of the group's number: at most one of them ends in a group.
 struct Crossing<'a, O: Output<P>, const P: usize> {
     params: &'a BspmmParams,
     parts: &'a Parts<'a, P>,
     row: u32,
     of_row: O::OfRow,
-    /// In what row the next group begins: in none, in one that began before the warp's edges, or in one that began in them.
-    within: u32,
+    /// In what row the next group begins.
+    within: Within,
 }
 
 impl<'a, O: Output<P>, const P: usize> Crossing<'a, O, P> {
-    const NONE: u32 = 0;
-    const HEAD: u32 = 1;
-    const OWN: u32 = 2;
-
     /// The row before the lane's group, before which `rank` rows begin.
     ///
     /// # Safety
@@ -249,7 +268,7 @@ impl<'a, O: Output<P>, const P: usize> Crossing<'a, O, P> {
                 parts,
                 row,
                 of_row: O::open(params, row, is_there),
-                within: Self::HEAD,
+                within: Within::Head,
             }
         }
     }
@@ -264,17 +283,13 @@ impl<'a, O: Output<P>, const P: usize> Crossing<'a, O, P> {
         *count = Count::NOTHING;
         // SAFETY: the caller's promise; a row ends in one warp.
         unsafe {
-            if self.within == Self::HEAD {
-                self.parts.store(Part::Head, sums);
-            } else if self.within == Self::OWN {
-                let place = Place {
-                    row: self.row,
-                    unit: 0,
-                };
-                O::put(self.params, place, self.of_row, group, sums);
+            match self.within {
+                Within::None => {}
+                Within::Head => self.parts.store(Part::Head, sums),
+                Within::Own => O::put(self.params, whole(self.row), self.of_row, group, sums),
             }
         }
-        self.within = Self::OWN;
+        self.within = Within::Own;
     }
 }
 
@@ -305,8 +320,7 @@ impl<O: Output<P>, const P: usize> Inner<O, P> {
     #[inline(always)]
     unsafe fn open(params: &BspmmParams, starts: u32, first_row: u32) -> Self {
         let bit = 1 << lane_id();
-        // The bits after the lane's.
-        let after = starts & !(bit | (bit - 1));
+        let after = after(starts, bit);
         let is_there = starts & bit != 0 && after != 0;
         let edges = (!after & after.wrapping_sub(1) & !(bit - 1)).count_ones();
         let before = (starts & (bit - 1)).count_ones();
@@ -336,10 +350,7 @@ impl<O: Output<P>, const P: usize> Inner<O, P> {
     ) {
         // SAFETY: the caller's promise.
         unsafe {
-            let place = Place {
-                row: self.row,
-                unit: 0,
-            };
+            let place = whole(self.row);
             let mut by_warp = self.edges > 0;
             if O::LANE_EDGES > 0 && !F::ARE_THERE {
                 by_warp = self.edges > O::LANE_EDGES;
@@ -351,7 +362,7 @@ impl<O: Output<P>, const P: usize> Inner<O, P> {
                 let first = left & left.wrapping_neg();
                 left ^= first;
                 // There is a start after that of each row here.
-                let after = starts & !(first | (first - 1));
+                let after = after(starts, first);
                 let mut count = Count::NOTHING;
                 count.add::<F>(group, (after & after.wrapping_neg()) - first);
                 let slot = (first - 1).count_ones();
@@ -373,11 +384,7 @@ unsafe fn column_ids<const G: usize>(
     group: u32,
 ) -> [u32; G] {
     let mut ids = [0; G];
-    let edges = if left < EDGES_PER_WARP {
-        left
-    } else {
-        EDGES_PER_WARP
-    };
+    let edges = left.min(EDGES_PER_WARP);
     unroll!(at in 0..G => {
         let edge = (group + at as u32) * WARP + lane_id();
         let column = Global::<u32>::new(params.columns).at(first as u64 + edge as u64);
@@ -507,7 +514,7 @@ impl<const P: usize> Parts<'_, P> {
                 self.add(&mut sums, warp, Part::Head);
                 if self.add_before(&mut sums, warp) {
                     let sums = map(sums, |sum| sum as i32);
-                    O::write(self.params, Place { row, unit: 0 }, sums);
+                    O::write(self.params, whole(row), sums);
                 } else {
                     self.stage(Part::Head, sums);
                     if lane_id() == 0 {

@@ -3,8 +3,7 @@
 use crate::device::global::{Access, Global};
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, global_idx_x, sync_threads, thread_idx_x};
-use crate::device::warp::{lane_id, shuffle_xor, warp_id};
-use halfgnn_contract::WARP;
+use crate::device::warp::{lane_id, maximum, warp_id};
 use halfgnn_contract::construct::{ConstructParams, THREADS_PER_CTA, WARPS_PER_CTA};
 
 /// # Safety
@@ -78,13 +77,9 @@ unsafe fn largest(params: &ConstructParams, numbers: u64, number: impl Fn(u64) -
         most = number(at).max(most);
         at += params.results * THREADS_PER_CTA as u64;
     }
-    let mut distance = 1;
     // SAFETY: all lanes are here again; a word a warp, read behind a barrier.
     unsafe {
-        while distance < WARP {
-            most = most.max(shuffle_xor(most, distance));
-            distance *= 2;
-        }
+        most = maximum(most);
         if lane_id() == 0 {
             Shared::base().offset(warp_id() * 4).store_u32(most);
         }

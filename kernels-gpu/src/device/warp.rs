@@ -158,6 +158,21 @@ pub unsafe fn sum(mut value: f32) -> f32 {
     value
 }
 
+/// The largest of all lanes' values, in every lane.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn maximum(mut value: u32) -> u32 {
+    let mut distance = WARP / 2;
+    while distance > 0 {
+        // SAFETY: the loop is the same for every lane, and the caller promises that all of them are here.
+        value = value.max(unsafe { shuffle_xor(value, distance) });
+        distance /= 2;
+    }
+    value
+}
+
 /// The sum of the values of the lanes up to and with this one, by 32 bits.
 ///
 /// # Safety

@@ -3,7 +3,7 @@
 use super::draws::warp;
 use crate::device::global::{Global, max_u32, peek_u32};
 use crate::device::vector::{Vector, store_element};
-use crate::device::warp::{lane_id, shuffle_xor};
+use crate::device::warp::{lane_id, maximum};
 use halfgnn_contract::WARP;
 use halfgnn_contract::subgraph::{EdgeNormParams, edge_norm};
 
@@ -83,11 +83,7 @@ pub unsafe fn edge_norms<V: Vector>(params: &EdgeNormParams) {
         if largest.is_null() {
             return;
         }
-        let mut distance = 1;
-        while distance < WARP {
-            most = shuffle_xor(most, distance).max(most);
-            distance *= 2;
-        }
+        let most = maximum(most);
         // Most rows have nothing that is larger than what others have found.
         if lane_id() == 0 && peek_u32(largest) < most {
             max_u32(largest, most);
