@@ -8,6 +8,24 @@ const fn exp2i(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
+/// Adding and taking away 1.5 · 2²³ rounds to the nearest integer, and leaves it in the low bits meanwhile.
+const ROUND: f32 = 12_582_912.0;
+
+/// ln 2 in two parts, the first of so few bits that a small integer times it is exact (Cody and Waite).
+const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+
+/// eʳ of `r` between −½ ln 2 and ½ ln 2.
+#[inline(always)]
+const fn exp_of_rest(r: f32) -> f32 {
+    let p = 1.987_569_2e-4;
+    let p = p * r + 1.398_2e-3;
+    let p = p * r + 8.333_452e-3;
+    let p = p * r + 4.166_579_6e-2;
+    let p = p * r + 0.166_666_66;
+    let p = p * r + 0.5;
+    p * (r * r) + r + 1.0
+}
+
 /// eˣ within 2 ulp. Overflows to infinity and underflows to zero as the exact value does; a NaN stays one.
 ///
 /// Without a branch, so that a lane works on several at a time.
@@ -18,24 +36,36 @@ pub const fn exp(x: f32) -> f32 {
     const UNDERFLOW: f32 = -104.0;
     let within = if x < UNDERFLOW { UNDERFLOW } else { x };
     let within = if within > OVERFLOW { OVERFLOW } else { within };
-    // Adding and taking away 1.5 · 2²³ rounds to the nearest integer, and leaves it in the low bits meanwhile.
-    const ROUND: f32 = 12_582_912.0;
     let rounded = within * core::f32::consts::LOG2_E + ROUND;
     let n = rounded - ROUND;
-    // ln 2 in two parts, the first of so few bits that n times it is exact (Cody and Waite).
-    let r = within - n * 0.693_359_4 - n * -2.121_944_4e-4;
-    let p = 1.987_569_2e-4;
-    let p = p * r + 1.398_2e-3;
-    let p = p * r + 8.333_452e-3;
-    let p = p * r + 4.166_579_6e-2;
-    let p = p * r + 0.166_666_66;
-    let p = p * r + 0.5;
-    let y = p * (r * r) + r + 1.0;
+    let y = exp_of_rest(within - n * LN_2[0] - n * LN_2[1]);
     // In two factors, because 2ⁿ itself may be subnormal or too large. Of a NaN they are anything, and y is a NaN.
     let n = rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
     let half = n >> 1;
     let y = y * exp2i(half) * exp2i(n.wrapping_sub(half));
     if x > OVERFLOW { f32::INFINITY } else { y }
+}
+
+/// [`exp`] of an `x` that is not above zero, in three quarters of the instructions: the same bits, but zero from −87.683 on, where
+/// results are subnormal. A NaN stays one.
+///
+/// `mul_add(a, b, c)` is `a · b + c`. Since `a · b` is exact, an instruction that rounds once gives what two give.
+#[inline(always)]
+pub fn exp_nonpositive_by(x: f32, mul_add: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    // Here 2ⁿ, whose exponent is made in place, is 2⁻¹²⁷, of which the bits are those of zero.
+    const UNDERFLOW: f32 = -88.0;
+    let within = if x < UNDERFLOW { UNDERFLOW } else { x };
+    let rounded = within * core::f32::consts::LOG2_E + ROUND;
+    let n = rounded - ROUND;
+    let y = exp_of_rest(mul_add(n, -LN_2[0], within) - n * LN_2[1]);
+    let power = (rounded.to_bits() << 23).wrapping_add(1.0f32.to_bits());
+    y * f32::from_bits(power)
+}
+
+/// [`exp_nonpositive_by`] where a product and a sum are two instructions.
+#[inline(always)]
+pub fn exp_nonpositive(x: f32) -> f32 {
+    exp_nonpositive_by(x, |a, b, c| a * b + c)
 }
 
 /// eˣ − 1 within 2 ulp, also where that is next to nothing; −1 of what is far below zero. A NaN stays one.
@@ -128,6 +158,22 @@ mod tests {
         assert_eq!(exp(-65_504.0), 0.0);
         assert_eq!(exp(f32::INFINITY), f32::INFINITY);
         assert!(exp(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn exp_nonpositive_has_the_bits_of_exp() {
+        let fused = |x| exp_nonpositive_by(x, f32::mul_add);
+        // What rounds to the 127th power.
+        const LAST: f32 = -87.683_13;
+        // Every 1,009th number from −0 to −∞.
+        for bits in ((-0.0f32).to_bits()..=f32::NEG_INFINITY.to_bits()).step_by(1009) {
+            let x = f32::from_bits(bits);
+            let expected = if x <= LAST { 0.0 } else { exp(x) };
+            assert_eq!(exp_nonpositive(x).to_bits(), expected.to_bits(), "{x}");
+            assert_eq!(fused(x).to_bits(), expected.to_bits(), "{x}");
+        }
+        assert_eq!(exp_nonpositive(f32::NEG_INFINITY), 0.0);
+        assert!(exp_nonpositive(f32::NAN).is_nan());
     }
 
     #[test]

@@ -188,6 +188,8 @@ pub trait Vector: Copy {
     fn max(self, other: Self) -> Self;
     /// All −∞.
     fn lowest() -> Self;
+    /// The largest element in float, NaN where one is.
+    fn largest(self) -> f32;
     /// Whether there is [`Vector::add_to`].
     const ATOMICS: bool;
     /// Adds to elements in memory, each addition rounded.
@@ -338,6 +340,16 @@ macro_rules! packed {
             fn lowest() -> Self {
                 Self([P::mirror(P::LOWEST); $registers])
             }
+            #[inline(always)]
+            fn largest(self) -> f32 {
+                let mut pair = self.0[0];
+                let mut i = 1;
+                while i < $registers {
+                    pair = pair.max(self.0[i]);
+                    i += 1;
+                }
+                float::max(pair.low(), pair.high())
+            }
             const ATOMICS: bool = P::ATOMICS;
             #[inline(always)]
             unsafe fn add_to(self, place: Global<Self::Bits>) {
@@ -485,6 +497,11 @@ impl Vector for Float4 {
     #[inline(always)]
     fn lowest() -> Self {
         Self([f32::NEG_INFINITY; 4])
+    }
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        let [a, b, c, d] = self.0;
+        float::max(float::max(a, b), float::max(c, d))
     }
     const ATOMICS: bool = true;
     #[inline(always)]

@@ -1,9 +1,11 @@
 //! Losses, their gradients, and the counts of right and wrong answers.
 //!
-//! - [`rows`]: a sub-warp a row: cross-entropy and counts, and one that adds up what the CTAs left.
+//! - [`cross_entropy`]: a sub-warp a row.
+//! - [`rows`]: counts, likewise a sub-warp a row, and one that adds up what the CTAs left.
 //! - [`elements`]: losses of single elements, and counts of labels.
 //! - [`policy`]: which loss.
 
+mod cross_entropy;
 mod elements;
 mod policy;
 mod rows;
@@ -24,7 +26,7 @@ mod family {
                 /// # Safety
                 /// The launch contract of [`LossParams`].
                 #[inline(always)]
-                pub unsafe fn $name<V: Vector>(params: &LossParams) {
+                pub unsafe fn $name<V: Vector<Bits = [u32; 4]>>(params: &LossParams) {
                     // SAFETY: the caller's promise.
                     unsafe { $kernel(<$policy>::default(), core::marker::PhantomData::<V>, params) }
                 }
@@ -33,8 +35,8 @@ mod family {
     }
 
     losses! {
-        cross_entropy = rows::cross_entropy, policy::Unweighted;
-        cross_entropy_weighted = rows::cross_entropy, policy::WeightedByClass;
+        cross_entropy = cross_entropy::cross_entropy, policy::Unweighted;
+        cross_entropy_weighted = cross_entropy::cross_entropy, policy::WeightedByClass;
         binary_cross_entropy = elements::loss, policy::BinaryCrossEntropy;
         binary_cross_entropy_weighted = elements::loss, policy::WeightedBinaryCrossEntropy;
         squared_error = elements::loss, policy::SquaredError;

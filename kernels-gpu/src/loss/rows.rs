@@ -1,6 +1,5 @@
 //! Cross-entropy of the log-softmax with its gradient, and the counts of right and wrong answers: a sub-warp a row.
 
-use super::policy::RowWeight;
 use crate::device::global::{Global, count_one};
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
@@ -9,71 +8,10 @@ use crate::device::warp::{self, ballot, lane_id, shuffle_xor, warp_id};
 use core::marker::PhantomData;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::loss::{LossParams, NO_TARGET, OUTCOMES};
-use halfgnn_contract::math::{exp, ln};
 use halfgnn_contract::optimizer::state;
 use halfgnn_contract::{DevicePtr, WARP};
 
 const WARPS: u32 = THREADS_PER_CTA / WARP;
-
-/// # Safety
-/// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
-#[inline(always)]
-pub unsafe fn cross_entropy<V: Vector, W: RowWeight>(
-    weight: W,
-    _: PhantomData<V>,
-    params: &LossParams,
-) {
-    // SAFETY: the caller's promise.
-    let factor = unsafe { scale(params) } / params.divisor;
-    let mut total = 0.0;
-    let gradient = Global::<V::Bits>::new(params.gradient);
-    // SAFETY: every lane of the warp comes with the same number of rows; `row` has lanes that are there.
-    unsafe {
-        for_rows(params, |place| {
-            let target = place.word(params.labels);
-            let row = Row::<V>::new(params, &place);
-            // Few vertices of a graph have a label to train on, and most warps none at all.
-            if ballot(target != NO_TARGET) == 0 {
-                row.for_each_vector(|at, _| gradient.at(at).store(V::zero().to_bits()));
-                return;
-            }
-            // Lanes without a selected row still shuffle with the others.
-            let first = row.first();
-            let max = row.fold(first, f32::NEG_INFINITY, f32::max);
-            let max = place.all(max, f32::max);
-            let exponentials = first.map(|logit| exp(logit - max));
-            let sum = each::<V>(exponentials, 0.0, |sum, value| sum + value);
-            let sum = row.fold_rest(sum, |sum, logit| sum + exp(logit - max));
-            let sum = place.all(sum, |a, b| a + b);
-            let reciprocal = 1.0 / sum;
-            let weight = weight.of(params, target) * place.weight(params);
-            let factor = factor * weight;
-            let store = |at, vector, exponentials: V::Floats| {
-                let mut values = V::Floats::ZERO;
-                if target != NO_TARGET {
-                    let mut i = 0;
-                    while i < V::WIDTH {
-                        let class = vector * V::WIDTH + i;
-                        let expected = if class == target { 1.0 } else { 0.0 };
-                        let value = (exponentials.get(i as usize) * reciprocal - expected) * factor;
-                        let value = if class < params.columns { value } else { 0.0 };
-                        values = values.with(i as usize, value);
-                        i += 1;
-                    }
-                }
-                gradient.at(at).store(V::narrow(values).to_bits());
-            };
-            row.with_first(|at, vector| store(at, vector, exponentials));
-            row.for_each_other(|at, vector| {
-                store(at, vector, row.load(at).map(|logit| exp(logit - max)))
-            });
-            if target != NO_TARGET && place.lane == 0 {
-                total += (ln(sum) - (row.logit(target) - max)) * weight;
-            }
-        });
-        leave(params, [warp::sum(total).to_bits(), 0, 0, 0], add_floats);
-    }
-}
 
 /// # Safety
 /// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
@@ -473,22 +411,6 @@ impl<'a, V: Vector> Row<'a, V> {
     pub(super) fn outcome(&self, split: u32, column: u32, outcome: u32) -> Global<u32> {
         let column = split as u64 * self.params.columns as u64 + column as u64;
         Global::<u32>::new(self.params.result).at(column * OUTCOMES as u64 + outcome as u64)
-    }
-
-    /// The logit of a class: a NaN, as of no probability, where there is no such class.
-    ///
-    /// # Safety
-    /// The row exists.
-    #[inline(always)]
-    unsafe fn logit(&self, class: u32) -> f32 {
-        if class >= self.params.columns {
-            return f32::NAN;
-        }
-        let first = self.place.at * self.params.vectors as u64 * V::WIDTH as u64;
-        // SAFETY: a logit of the row.
-        V::weight_to_f32(unsafe {
-            V::weight(Global::<V::Feature>::new(self.params.logits).at(first + class as u64))
-        })
     }
 
     /// Folds over the lane's logits, in order, with their classes.

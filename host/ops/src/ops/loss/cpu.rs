@@ -12,7 +12,7 @@ use crate::ops::Checked;
 use crate::tensor::{Array, Element, Matrix};
 use halfgnn_contract::WARP;
 use halfgnn_contract::loss::{BinaryTerm, binary_term};
-use halfgnn_contract::math::{exp, ln};
+use halfgnn_contract::math::{exp_nonpositive, ln};
 use halfgnn_contract::spmm::lanes_log2;
 use halfgnn_graph::parallel;
 
@@ -296,7 +296,8 @@ fn row_loss(row: &mut [f32], width: usize, target: usize, factor: f32) -> f32 {
     let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     // A class that does not exist has no probability.
     let logit = row.get(target).map_or(f32::NAN, |logit| logit - max);
-    row.iter_mut().for_each(|value| *value = exp(*value - max));
+    row.iter_mut()
+        .for_each(|value| *value = exp_nonpositive(*value - max));
     let sum = lane_sum(row, width);
     let reciprocal = 1.0 / sum;
     for (class, value) in row.iter_mut().enumerate() {
