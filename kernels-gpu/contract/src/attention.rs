@@ -16,7 +16,7 @@
 //!   16-byte vectors if there is more than one head.
 
 use crate::format::table;
-use crate::math::exp;
+use crate::math::{exp, exp_nonpositive_by};
 use crate::{DevicePtr, EntrySpec, HalfBits, param_struct};
 
 /// Edges of a row of the adjacency are those of a source: destination and source change places.
@@ -232,18 +232,25 @@ impl Softmax {
 
     /// Of the edges of both.
     #[inline]
-    pub const fn join(self, other: Self) -> Self {
+    pub fn join(self, other: Self) -> Self {
+        self.join_by(other, |a, b, c| a * b + c)
+    }
+
+    /// [`Softmax::join`] with `mul_add` as [`exp_nonpositive_by`] has it.
+    #[inline(always)]
+    pub fn join_by(self, other: Self, mul_add: impl Fn(f32, f32, f32) -> f32) -> Self {
         let ahead = self.m - other.m;
+        let factor = exp_nonpositive_by(-ahead.abs(), mul_add);
         // One of the two is as it is, by the other's greater maximum the other one shrinks. A NaN makes NaN of `z`.
-        let (large, small, factor) = if ahead >= 0.0 {
-            (self, other, exp(-ahead))
+        let (m, [of_self, of_other]) = if ahead >= 0.0 {
+            (self.m, [1.0, factor])
         } else {
-            (other, self, exp(ahead))
+            (other.m, [factor, 1.0])
         };
         Self {
-            m: large.m,
-            z: large.z + small.z * factor,
-            positive: large.positive + small.positive * factor,
+            m,
+            z: self.z * of_self + other.z * of_other,
+            positive: self.positive * of_self + other.positive * of_other,
         }
     }
 

@@ -5,6 +5,40 @@ use crate::device::integer::wide_product;
 use halfgnn_contract::attention::{self, DROPOUT, EdgeAttention, TRANSPOSED};
 use halfgnn_contract::rng::{edge_dropout_counter, philox_by};
 
+/// The scores of a head, of the vertices that rows name and of those that columns name.
+#[derive(Clone, Copy)]
+pub struct HeadScores {
+    rows: Global<f32>,
+    columns: Global<f32>,
+}
+
+impl HeadScores {
+    /// Those of head `head`.
+    #[inline(always)]
+    pub fn new(of: &EdgeAttention, head: u32) -> Self {
+        let plane =
+            |scores, vertices: u32| Global::<f32>::new(scores).at(head as u64 * vertices as u64);
+        let destination = plane(of.destination, of.destinations);
+        let source = plane(of.source, of.sources);
+        let (rows, columns) = if of.flags & TRANSPOSED == 0 {
+            (destination, source)
+        } else {
+            (source, destination)
+        };
+        Self { rows, columns }
+    }
+
+    /// The sum of the scores of both ends of an edge.
+    ///
+    /// # Safety
+    /// As [`Ends::sum_of_scores`].
+    #[inline(always)]
+    pub unsafe fn sum(&self, row: u32, column: u32) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.rows.at(row as u64).load() + self.columns.at(column as u64).load() }
+    }
+}
+
 /// The two ends of an edge, for one head.
 #[derive(Clone, Copy)]
 pub struct Ends {

@@ -1,6 +1,7 @@
 //! What a variant of a segment reduction is made of: where an edge's value comes from, and how values are joined.
 
-use crate::attention::weight::Ends;
+use crate::attention::weight::HeadScores;
+use crate::device::float;
 use crate::device::global::Global;
 use crate::device::vector::{Vector, store_element};
 use core::marker::PhantomData;
@@ -120,7 +121,7 @@ impl Monoid for Softmax {
     }
     #[inline(always)]
     fn join(self, other: Self) -> Self {
-        Softmax::join(self, other)
+        self.join_by(other, float::mul_add)
     }
     #[inline(always)]
     fn map(self, mut f: impl FnMut(u32, f32) -> f32) -> Self {
@@ -160,6 +161,11 @@ pub struct Edge {
 pub trait Source<M: Monoid> {
     /// Whether it wants the columns of the edges.
     const COLUMNS: bool;
+    /// What stands in the place of an edge past the last, of no row.
+    #[inline(always)]
+    fn none() -> M {
+        M::empty()
+    }
     /// The value of an edge.
     ///
     /// # Safety
@@ -183,16 +189,23 @@ pub trait Source<M: Monoid> {
     }
 }
 
+/// A value whose `z` is that of any one edge, so that the compiler knows it to be 1.
+const NO_SCORE: Softmax = Softmax::of(0.0, 0.0);
+
 /// The score of the edge, from the vertices' scores.
 pub struct Scores;
 
 impl Source<Softmax> for Scores {
     const COLUMNS: bool = true;
     #[inline(always)]
+    fn none() -> Softmax {
+        NO_SCORE
+    }
+    #[inline(always)]
     unsafe fn one(params: &SegmentParams, head: u32, edge: Edge) -> Softmax {
         let of = &params.attention;
         // SAFETY: the caller's promise.
-        let sum = unsafe { Ends::new(of, head, edge.row, edge.column).sum_of_scores(of) };
+        let sum = unsafe { HeadScores::new(of, head).sum(edge.row, edge.column) };
         Softmax::of(sum, of.slope)
     }
 }
@@ -203,6 +216,10 @@ pub struct BiasedScores;
 impl Source<Softmax> for BiasedScores {
     const COLUMNS: bool = true;
     #[inline(always)]
+    fn none() -> Softmax {
+        NO_SCORE
+    }
+    #[inline(always)]
     unsafe fn one(params: &SegmentParams, head: u32, edge: Edge) -> Softmax {
         let of = &params.attention;
         // SAFETY: the caller's promise; a plane of biases is as long as there are edges.
@@ -210,7 +227,7 @@ impl Source<Softmax> for BiasedScores {
             let bias = Global::<f32>::new(params.values)
                 .at(head as u64 * params.plane_stride + edge.at)
                 .read();
-            Ends::new(of, head, edge.row, edge.column).sum_of_scores(of) + bias
+            HeadScores::new(of, head).sum(edge.row, edge.column) + bias
         };
         Softmax::of(sum, of.slope)
     }

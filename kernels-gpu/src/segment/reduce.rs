@@ -83,13 +83,11 @@ impl Warp<'_> {
             // A row that began before this warp has no lane here where it began.
             let mut ended = false;
             if first_ended {
-                if !continued {
-                    self.write(rows[0], first);
-                } else {
-                    let total = if lane > 0 { carried.join(first) } else { first };
-                    ended = begun & !(u32::MAX << lane) == 0;
-                    self.end(ended, rows[0], total);
+                if continued && lane > 0 {
+                    first = carried.join(first);
                 }
+                ended = continued && begun & !(u32::MAX << lane) == 0;
+                self.end(ended, rows[0], first);
             }
             let last = rows[EDGES_PER_LANE as usize - 1];
             if last != after {
@@ -109,7 +107,7 @@ impl Warp<'_> {
         }
     }
 
-    /// Rows and values of the lane's four edges; [`NO_ROW`] and no edge's value past the last.
+    /// Rows and values of the lane's four edges; [`NO_ROW`] and [`Source::none`] past the last.
     ///
     /// # Safety
     /// The launch contract.
@@ -139,7 +137,7 @@ impl Warp<'_> {
                 let edges = [edge(0), edge(1), edge(2), edge(3)];
                 (rows, S::four(params, self.head, edges))
             } else {
-                let (mut rows, mut values) = ([NO_ROW; 4], [M::empty(); 4]);
+                let (mut rows, mut values) = ([NO_ROW; 4], [S::none(); 4]);
                 let mut k = 0;
                 while k < EDGES_PER_LANE as usize {
                     if at + (k as u64) < edges {
