@@ -62,13 +62,28 @@ impl Item {
         combine: impl Fn(f32, f32) -> f32,
     ) -> f32 {
         self.for_vectors(|at, column| value = f(value, at, column));
+        // SAFETY: the caller's promise.
+        let [value] = unsafe { self.combine([value], combine) };
+        value
+    }
+
+    /// The values of all lanes of the sub-warp as one, in every one of them.
+    ///
+    /// # Safety
+    /// All lanes of the warp come together.
+    #[inline(always)]
+    unsafe fn combine<const N: usize>(
+        &self,
+        mut values: [f32; N],
+        combine: impl Fn(f32, f32) -> f32,
+    ) -> [f32; N] {
         let mut distance = self.lanes / 2;
         while distance > 0 {
             // SAFETY: the number of rounds is the same for all lanes, and the caller promises that all are here.
-            value = combine(value, unsafe { shuffle_xor(value, distance) });
+            values = values.map(|value| combine(value, unsafe { shuffle_xor(value, distance) }));
             distance /= 2;
         }
-        value
+        values
     }
 
     /// The sum over the head of what `f` adds for each vector, as in [`Item::fold`].
@@ -92,28 +107,26 @@ impl Item {
 #[inline(always)]
 pub fn for_items(heads: &Heads, mut f: impl FnMut(Item)) {
     let lanes = 1 << heads.lanes_log2;
-    let first = block_idx_x() as u64 * heads.rows_per_cta as u64;
     let sub_warps = THREADS_PER_CTA >> heads.lanes_log2;
-    let items = heads.rows_per_cta * heads.heads;
-    let mut item = thread_idx_x() >> heads.lanes_log2;
-    let mut round = 0;
-    let rounds = divide(items + sub_warps - 1, sub_warps);
-    while round < rounds {
-        let row_in_cta = divide(item, heads.heads);
+    let first_row = block_idx_x() as u64 * heads.rows_per_cta as u64;
+    let rows = heads.rows.saturating_sub(first_row);
+    let items = rows.min(heads.rows_per_cta as u64) as u32 * heads.heads;
+    let mut first = 0;
+    while first < items {
+        let item = first + (thread_idx_x() >> heads.lanes_log2);
+        let row_in_cta = row_in_cta(item, heads.reciprocal);
         let head = item - row_in_cta * heads.heads;
-        let row = first + row_in_cta as u64;
-        let exists = item < items && row < heads.rows;
+        let row = first_row + row_in_cta as u64;
         let column = head as u64 * heads.head_vectors as u64;
         f(Item {
             at: head as u64 * heads.rows + row,
             vector: row * heads.stride as u64 + column,
             column,
-            vectors: if exists { heads.head_vectors } else { 0 },
+            vectors: if item < items { heads.head_vectors } else { 0 },
             lane: thread_idx_x() & (lanes - 1),
             lanes,
         });
-        item += sub_warps;
-        round += 1;
+        first += sub_warps;
     }
 }
 
@@ -140,17 +153,25 @@ fn dot<V: Vector>(mut sum: f32, a: V::Floats, b: V::Floats) -> f32 {
 #[inline(always)]
 pub unsafe fn scores<V: Vector>(params: &HeadScoresParams) {
     let stride = params.heads.stride as u64;
+    // The two attention vectors at the column that the lane last had, which is mostly that of its next row.
+    let (mut kept, mut kept_column) = ([V::Floats::ZERO; 2], u32::MAX);
     for_items(&params.heads, |item| {
         // SAFETY: `at` is a vector of `x`, `column` one of a row.
         unsafe {
-            // Both dots at once would be two sums in one loop; a second read of the row comes from L1.
-            let score = |row: u64| {
-                item.sum(|sum, at, column| {
-                    let vectors = read::<V>(params.vectors, row * stride + column);
-                    dot::<V>(sum, read::<V>(params.x, at), vectors)
-                })
-            };
-            let (destination, source) = (score(0), score(1));
+            let mut sums = [0.0; 2];
+            item.for_vectors(|at, column| {
+                if column as u32 != kept_column {
+                    let vector = |row| read::<V>(params.vectors, row * stride + column);
+                    (kept, kept_column) = ([vector(0), vector(1)], column as u32);
+                }
+                let x = read::<V>(params.x, at);
+                let [destination, source] = kept;
+                sums = [
+                    dot::<V>(sums[0], x, destination),
+                    dot::<V>(sums[1], x, source),
+                ];
+            });
+            let [destination, source] = item.combine(sums, |a, b| a + b);
             if item.writes() {
                 Global::<f32>::new(params.destination)
                     .at(item.at)
@@ -170,11 +191,13 @@ pub unsafe fn dots<V: Vector>(params: &HeadDotsParams) {
         // SAFETY: `at` is a vector of the matrices; there is a number for each head of each row.
         unsafe {
             let mut sum = item.sum(|sum, at, _| {
+                // On its way beside `b`, whatever comes between.
+                let a = Global::<V::Bits>::new(params.a).at(at).fetch();
                 let mut b = read::<V>(params.b, at).map(|b| b * params.beta);
                 if params.c.address() != 0 {
                     b = b.zip(read::<V>(params.c, at), |b, c| mul_add(c, params.gamma, b));
                 }
-                dot::<V>(sum, read::<V>(params.a, at), b)
+                dot::<V>(sum, V::from_bits(a).widen(), b)
             });
             if item.writes() {
                 if !u.is_null() {

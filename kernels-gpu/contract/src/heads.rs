@@ -5,6 +5,7 @@
 //! floats, one a head, `rows` long. Pointers are as in [`crate::elementwise`]: a `DevicePtr<HalfBits>` is of halves for the
 //! entries that end in `_f16`, of floats for those in `_f32`, and matrices are aligned to 16 bytes.
 
+use crate::elementwise::reciprocal;
 use crate::format::table;
 use crate::spmm::lanes_log2;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
@@ -12,8 +13,14 @@ use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
 /// Threads of a CTA, in every kernel of this family.
 pub const THREADS_PER_CTA: u32 = 128;
 
-/// Items, heads of rows, that each sub-warp works on, at least.
-const ITEMS_PER_SUB_WARP: u32 = 4;
+/// Items, heads of rows, that each sub-warp works on, at least and at most: what a CTA does once is shared by so many.
+const ITEMS_PER_SUB_WARP: [u64; 2] = [4, 16];
+
+/// CTAs that fill any card several times: only where there are more has a sub-warp more than the fewest items.
+const ENOUGH_CTAS: u64 = 8192;
+
+/// Items of a CTA of several rows, at most: [`reciprocal`] is good for so many.
+const MOST_ITEMS: u64 = 512;
 
 param_struct! {
     /// How heads of rows are dealt out: a sub-warp each.
@@ -30,8 +37,8 @@ param_struct! {
         pub lanes_log2: u32,
         /// Rows of a CTA.
         pub rows_per_cta: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// [`reciprocal`] of `heads`, by which an item's row is found.
+        pub reciprocal: u32,
     }
 }
 
@@ -39,7 +46,18 @@ impl Heads {
     /// The geometry of `rows` rows of `heads` heads.
     pub const fn new(rows: u64, heads: u32, head_vectors: u32, stride: u32) -> Self {
         let lanes_log2 = lanes_log2(head_vectors);
-        let items = (THREADS_PER_CTA >> lanes_log2) * ITEMS_PER_SUB_WARP;
+        let sub_warps = (THREADS_PER_CTA >> lanes_log2) as u64;
+        let [least, most] = ITEMS_PER_SUB_WARP;
+        let each = match rows.saturating_mul(heads as u64) / (ENOUGH_CTAS * sub_warps) {
+            each if each < least => least,
+            each if each > most => most,
+            each => each,
+        };
+        let items = if sub_warps * each < MOST_ITEMS {
+            (sub_warps * each) as u32
+        } else {
+            MOST_ITEMS as u32
+        };
         Self {
             rows,
             heads,
@@ -47,18 +65,13 @@ impl Heads {
             stride,
             lanes_log2,
             rows_per_cta: if heads < items { items / heads } else { 1 },
-            reserved: 0,
+            reciprocal: reciprocal(heads),
         }
     }
 
     /// CTAs in x.
     pub const fn ctas(&self) -> u64 {
         self.rows.div_ceil(self.rows_per_cta as u64)
-    }
-
-    /// Rounds that every sub-warp takes part in, with an item or without.
-    pub const fn rounds(&self) -> u32 {
-        (self.rows_per_cta * self.heads).div_ceil(THREADS_PER_CTA >> self.lanes_log2)
     }
 }
 
@@ -208,18 +221,25 @@ pub const ENTRIES: &[&[EntrySpec]] = &[heads_entries!(table)];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elementwise::row_in_cta;
 
     #[test]
     fn every_head_of_every_row_has_its_turn() {
         for heads in [1, 2, 3, 8, 511, 512, 513, 70_000] {
             for head_vectors in [1, 2, 3, 8, 31, 32, 33, 1000] {
-                let geometry = Heads::new(1000, heads, head_vectors, heads * head_vectors);
-                let sub_warps = THREADS_PER_CTA >> geometry.lanes_log2;
-                assert!(geometry.rows_per_cta >= 1);
-                assert!(geometry.rounds() * sub_warps >= geometry.rows_per_cta * heads);
-                assert!(geometry.ctas() * geometry.rows_per_cta as u64 >= 1000);
+                for rows in [1000, 1 << 20, 1 << 40] {
+                    let geometry = Heads::new(rows, heads, head_vectors, heads * head_vectors);
+                    assert!(geometry.rows_per_cta >= 1);
+                    assert!(geometry.ctas() * geometry.rows_per_cta as u64 >= rows);
+                    for item in 0..geometry.rows_per_cta * heads {
+                        assert_eq!(row_in_cta(item, geometry.reciprocal), item / heads);
+                    }
+                }
             }
         }
-        assert_eq!(Heads::new(u64::MAX, 1, 8, 8).rows_per_cta, 64);
+        let rows_per_cta = |rows| Heads::new(rows, 1, 8, 8).rows_per_cta;
+        assert_eq!(rows_per_cta(0), 64);
+        assert_eq!(rows_per_cta(1 << 20), 128);
+        assert_eq!(rows_per_cta(u64::MAX), 256);
     }
 }
