@@ -5,6 +5,16 @@ use crate::device::integer::wide_product;
 use halfgnn_contract::attention::{self, DROPOUT, EdgeAttention, TRANSPOSED};
 use halfgnn_contract::rng::{edge_dropout_counter, philox_by};
 
+/// What belongs to the row and to the column of an edge as what belongs to its destination and to its source, or the reverse.
+#[inline(always)]
+fn turned<T>(of: &EdgeAttention, first: T, second: T) -> (T, T) {
+    if of.flags & TRANSPOSED == 0 {
+        (first, second)
+    } else {
+        (second, first)
+    }
+}
+
 /// The scores of a head, of the vertices that rows name and of those that columns name.
 #[derive(Clone, Copy)]
 pub struct HeadScores {
@@ -20,11 +30,7 @@ impl HeadScores {
             |scores, vertices: u32| Global::<f32>::new(scores).at(head as u64 * vertices as u64);
         let destination = plane(of.destination, of.destinations);
         let source = plane(of.source, of.sources);
-        let (rows, columns) = if of.flags & TRANSPOSED == 0 {
-            (destination, source)
-        } else {
-            (source, destination)
-        };
+        let (rows, columns) = turned(of, destination, source);
         Self { rows, columns }
     }
 
@@ -51,11 +57,7 @@ impl Ends {
     /// The ends of an edge of this row and column.
     #[inline(always)]
     pub fn new(of: &EdgeAttention, head: u32, row: u32, column: u32) -> Self {
-        let (destination, source) = if of.flags & TRANSPOSED == 0 {
-            (row, column)
-        } else {
-            (column, row)
-        };
+        let (destination, source) = turned(of, row, column);
         Self {
             head,
             destination,
