@@ -16,7 +16,7 @@
 //!   16-byte vectors if there is more than one head.
 
 use crate::format::table;
-use crate::math::{exp, exp_nonpositive_by};
+use crate::math::exp_nonpositive_by;
 use crate::{DevicePtr, EntrySpec, HalfBits, param_struct};
 
 /// Edges of a row of the adjacency are those of a source: destination and source change places.
@@ -193,10 +193,22 @@ pub const fn leaky_relu_derivative(x: f32, slope: f32) -> f32 {
     if x > 0.0 { 1.0 } else { slope }
 }
 
-/// The weight of an edge: `α`, from the sum of its two scores and its row's `m` and `1/z`.
+/// The weight of an edge: `α`, from the sum of its two scores and its row's `m` and `1/z`. A score that is 88 above `m` or more, which no score of
+/// the row is, has no weight that means anything.
 #[inline]
-pub const fn weight(sum_of_scores: f32, slope: f32, [m, reciprocal_z]: [f32; 2]) -> f32 {
-    exp(leaky_relu(sum_of_scores, slope) - m) * reciprocal_z
+pub fn weight(sum_of_scores: f32, slope: f32, statistics: [f32; 2]) -> f32 {
+    weight_by(sum_of_scores, slope, statistics, |a, b, c| a * b + c)
+}
+
+/// [`weight`] with `mul_add` as [`exp_nonpositive_by`] has it.
+#[inline(always)]
+pub fn weight_by(
+    sum_of_scores: f32,
+    slope: f32,
+    [m, reciprocal_z]: [f32; 2],
+    mul_add: impl Fn(f32, f32, f32) -> f32,
+) -> f32 {
+    exp_nonpositive_by(leaky_relu(sum_of_scores, slope) - m, mul_add) * reciprocal_z
 }
 
 /// A running softmax: the largest score `m` so far, `z`, the sum of `exp(e − m)`, and the part of `z` that scores above

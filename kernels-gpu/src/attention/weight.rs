@@ -1,5 +1,6 @@
 //! The weight of an edge by attention, in float, from the scores and the statistics of its two ends.
 
+use crate::device::float::mul_add;
 use crate::device::global::Global;
 use crate::device::integer::wide_product;
 use halfgnn_contract::attention::{self, DROPOUT, EdgeAttention, TRANSPOSED};
@@ -104,7 +105,12 @@ impl Ends {
     #[inline(always)]
     pub unsafe fn weight(&self, of: &EdgeAttention, sum_of_scores: f32) -> f32 {
         // SAFETY: the caller's promise.
-        attention::weight(sum_of_scores, of.slope, unsafe { self.statistics(of) })
+        attention::weight_by(
+            sum_of_scores,
+            of.slope,
+            unsafe { self.statistics(of) },
+            mul_add,
+        )
     }
 
     /// `m` and `1/z` of the destination.

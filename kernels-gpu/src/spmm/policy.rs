@@ -8,7 +8,7 @@ use crate::device::half;
 use crate::device::registers::recomputed;
 use crate::device::thread::block_idx_z;
 use crate::device::vector::{Floats, HalfVector, Input, Vector};
-use halfgnn_contract::attention::{DROPOUT, EdgeAttention, leaky_relu_derivative, weight};
+use halfgnn_contract::attention::{DROPOUT, EdgeAttention, leaky_relu_derivative, weight_by};
 use halfgnn_contract::spmm::SpmmParams;
 
 /// Where the weights of edges come from. A weight is a word as [`Vector::weights`] caches it, unless
@@ -255,7 +255,7 @@ unsafe fn four_weights<const BIASED: bool>(
         let sums = ends.map(|ends| ends.sum_of_scores(of));
         let biased = |i: usize| biased::<BIASED>(params, edge + i as u64, sums[i]);
         let sums = [biased(0), biased(1), biased(2), biased(3)];
-        let of_edge = |i: usize| weight(sums[i], of.slope, statistics[i]);
+        let of_edge = |i: usize| weight_by(sums[i], of.slope, statistics[i], mul_add);
         let weights = [of_edge(0), of_edge(1), of_edge(2), of_edge(3)];
         (dropped(of, ends, weights), sums)
     }
@@ -379,7 +379,10 @@ impl<const BIASED: bool> Weights for OfAttentionGradient<BIASED> {
             let sum =
                 |i: usize| biased::<BIASED>(params, edge + i as u64, records[i][2] + sources[i]);
             let sums = [sum(0), sum(1), sum(2), sum(3)];
-            let alpha = |i: usize| weight(sums[i], of.slope, [records[i][0], records[i][1]]);
+            let alpha = |i: usize| {
+                let statistics = [records[i][0], records[i][1]];
+                weight_by(sums[i], of.slope, statistics, mul_add)
+            };
             let alphas = [alpha(0), alpha(1), alpha(2), alpha(3)];
             let term =
                 |i: usize| leaky_relu_derivative(sums[i], of.slope) * alphas[i] * records[i][3];
@@ -408,7 +411,7 @@ impl<const BIASED: bool> Weights for OfAttentionGradient<BIASED> {
             let record: [u32; 4] = record_of(params, ends);
             let [m, reciprocal_z, l, v] = record.map(f32::from_bits);
             let sum = biased::<BIASED>(params, edge, l + ends.source_score(of));
-            let alpha = weight(sum, of.slope, [m, reciprocal_z]);
+            let alpha = weight_by(sum, of.slope, [m, reciprocal_z], mul_add);
             let term = leaky_relu_derivative(sum, of.slope) * alpha * v;
             (signed(ends.dropout(of, alpha), sum), term)
         }
