@@ -14,10 +14,13 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
     fn check(&self) -> Result<(), Error> {
         let (form, a, b) = (self.form, self.a, self.b);
         let (epilogue, fusion) = (self.epilogue, &self.fusion);
+        let rows = self.rows_of_a();
+        let there = a.rows().max(rows);
+        Error::expect(Self::NAME, "rows of a", there, a.rows())?;
         let ((m, k), (k_b, n)) = match form {
-            Form::NN => (a.shape(), b.shape()),
-            Form::NT => (a.shape(), (b.columns(), b.rows())),
-            Form::TN => ((a.columns(), a.rows()), b.shape()),
+            Form::NN => ((rows, a.columns()), b.shape()),
+            Form::NT => ((rows, a.columns()), (b.columns(), b.rows())),
+            Form::TN => ((a.columns(), rows), b.shape()),
         };
         Error::expect(Self::NAME, "inner dimension of b", k, k_b)?;
         expect_shape(Self::NAME, ["rows of c", "columns of c"], (m, n), self.c)?;

@@ -35,7 +35,7 @@ impl MatmulOperators for Cpu {
         operands: Checked<MatmulOperands<'_, Self, E, O>>,
     ) -> Result<(), Error> {
         let of = operands.into_inner();
-        let epilogue = of.epilogue;
+        let (rows, epilogue) = (of.rows_of_a(), of.epilogue);
         if let Some(sums) = of.fusion.column_sums {
             ops::column_sums(self, of.b, sums)?;
         }
@@ -60,14 +60,16 @@ impl MatmulOperators for Cpu {
         };
         let (a_values, b_values) = (of.a.buffer.read(), of.b.buffer.read());
         let affine = of.fusion.normalization.map(AffineColumns::new);
+        let (whole, all) = (view(of.a, &a_values), rows == of.a.rows());
         matmul(
             self.instructions(),
             of.form,
             LeftOperand {
-                matrix: view(of.a, &a_values),
+                matrix: if all { whole } else { whole.rows(0..rows) },
                 affine: affine.as_ref(),
                 nonzeros: match (of.form, &affine) {
-                    (Form::NN | Form::TN, None) => nonzeros(of.a, &a_values),
+                    // What is kept is of all rows.
+                    (Form::NN | Form::TN, None) if all => nonzeros(of.a, &a_values),
                     _ => None,
                 },
             },

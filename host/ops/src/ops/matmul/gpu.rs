@@ -19,6 +19,8 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
         &self,
         operands: Checked<MatmulOperands<'_, Self, E, O>>,
     ) -> Result<(), Error> {
+        let operands = operands.into_inner();
+        let rows = operands.rows_of_a();
         let MatmulOperands {
             form,
             a,
@@ -26,13 +28,13 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
             epilogue,
             fusion,
             c,
-        } = operands.into_inner();
+        } = operands;
         let left = Left {
             data: self.strided(a)?,
             stride: stride_vectors(NAME, a)?,
             inner: match form {
                 Form::NN | Form::NT => a.columns(),
-                Form::TN => a.rows(),
+                Form::TN => rows,
             },
             operand: match fusion.normalization {
                 Some(_) => contract::Operand::Normalized,
