@@ -411,6 +411,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
             backend,
             graphs,
             features: &features,
+            dropped: false,
         };
         let passed = model.forward(inputs, Mode::Evaluate);
         passed.map_err(|error| error.to_string())

@@ -347,7 +347,7 @@ fn a_gin_step_has_few_launches() {
     }
 }
 
-/// A step of a GraphSAGE on a sampled batch copies no rows of destinations. A layer as wide as its input sums up first, so its ReLU is undone in a
+/// A step of a GraphSAGE on a sampled batch copies no rows of destinations, and features are dropped where they are taken. A layer as wide as its input sums up first, so its ReLU is undone in a
 /// pass, and the last, which narrows, multiplies first.
 #[test]
 fn a_step_on_a_batch_copies_no_rows() {
@@ -383,6 +383,7 @@ fn a_step_on_a_batch_copies_no_rows() {
         launches.iter().filter(named).count()
     };
     assert_eq!([of("activate_f16"), of("activate_backward")], [1 + 3, 1]);
+    assert_eq!(of("take_rows"), 0);
     // The two gradients of the inputs of two layers are added up.
     assert_eq!(of("combine"), 2);
     assert_eq!(["gemm_nn", "gemm_tn", "gemm_nt"].map(of), [6, 6, 4]);
