@@ -112,6 +112,31 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
         self.product_of(Form::NN, fusion, [a, b])
     }
 
+    /// `y = a · b + a₂ · b₂` of two pairs and a bias and a ReLU behind, rounded once, and what follows. `a₂` may have more rows than `a`,
+    /// which are not read.
+    ///
+    /// # Errors
+    /// Those of [`ops::matmul_fused`] and [`ops::activate`].
+    pub fn two_products(&mut self, [first, second]: [[&Matrix<B, E>; 2]; 2]) -> Result<(), Error> {
+        let fusion = MatmulFusion {
+            also: Some(second),
+            ..MatmulFusion::default()
+        };
+        // Behind what is rounded, as ranks do it, which drop rows by their numbers.
+        let dropout = self.after.dropout.take();
+        self.product_of(Form::NN, fusion, first)?;
+        self.after.dropout = dropout;
+        if dropout.is_none() || self.state != State::Finished {
+            return Ok(());
+        }
+        let op = Activation {
+            bias: None,
+            relu: false,
+            dropout,
+        };
+        ops::activate(self.backend, &op, None, self.y)
+    }
+
     /// `y = a · bᵀ`, and what follows.
     ///
     /// # Errors

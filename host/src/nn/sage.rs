@@ -183,29 +183,21 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
                 none => none.insert(Kept::new(backend, x.columns())?),
             };
             let aggregated = aggregated.room(backend, at.rows())?;
-            let neighbours = self.neighbours.values();
             self.aggregation.forward(at, false, sum, x, aggregated)?;
-            ops::matmul(
-                backend,
-                Form::NN,
-                aggregated,
-                neighbours,
-                &plain,
-                y.matrix(),
-            )?;
-        } else {
-            let mut product = at.take_sent(at.sources(x.rows()), columns)?;
-            let sending = Sending {
-                direction: Direction::Forward,
-                scaled: false,
-                alone: true,
-            };
-            let neighbours = self.neighbours.values();
-            at.product_of_sources(sending, (x, neighbours), &plain, &mut product)?;
-            self.aggregation
-                .forward(at, false, sum, &product, y.matrix())?;
-            at.give(product);
+            let of_neighbours = [&*aggregated, self.neighbours.values()];
+            return y.two_products([of_neighbours, [x, self.itself.values()]]);
         }
+        let mut product = at.take_sent(at.sources(x.rows()), columns)?;
+        let sending = Sending {
+            direction: Direction::Forward,
+            scaled: false,
+            alone: true,
+        };
+        let neighbours = self.neighbours.values();
+        at.product_of_sources(sending, (x, neighbours), &plain, &mut product)?;
+        self.aggregation
+            .forward(at, false, sum, &product, y.matrix())?;
+        at.give(product);
         let own = MatmulFusion {
             first_rows: Some(at.rows()),
             ..MatmulFusion::default()

@@ -43,6 +43,22 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
                 });
             }
         }
+        if let Some([a, b]) = fusion.also {
+            let plain = form == Form::NN && fusion.normalization.is_none();
+            if !plain || E::PRECISION != O::PRECISION {
+                return Err(Error::Unsupported {
+                    operator: Self::NAME,
+                    reason: format!(
+                        "a product of the form {form:?} of {} in {} is added to no other one; those of the form NN of one type are, without a normalisation",
+                        E::PRECISION,
+                        O::PRECISION
+                    ),
+                });
+            }
+            let what = ["rows of the second a", "columns of the second a"];
+            expect_shape(Self::NAME, what, (a.rows().max(m), b.rows()), a)?;
+            Error::expect(Self::NAME, "columns of the second b", n, b.columns())?;
+        }
         if let Some(positive) = fusion.positive {
             let what = ["rows of the ReLU's output", "columns of the ReLU's output"];
             let rows = positive.rows().max(m);

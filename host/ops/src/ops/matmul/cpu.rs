@@ -61,6 +61,15 @@ impl MatmulOperators for Cpu {
         let (a_values, b_values) = (of.a.buffer.read(), of.b.buffer.read());
         let affine = of.fusion.normalization.map(AffineColumns::new);
         let (whole, all) = (view(of.a, &a_values), rows == of.a.rows());
+        let also_values = of
+            .fusion
+            .also
+            .map(|[a, b]| (a.buffer.read(), b.buffer.read()));
+        let also = of.fusion.also.zip(also_values.as_ref());
+        let also = also.map(|([a, b], (a_values, b_values))| {
+            let first = view(a, a_values).rows(0..of.c.rows());
+            (first, view(b, b_values))
+        });
         matmul(
             self.instructions(),
             of.form,
@@ -74,6 +83,7 @@ impl MatmulOperators for Cpu {
                 },
             },
             view(of.b, &b_values),
+            also,
             &finish,
             view_mut(of.c),
         );
@@ -274,12 +284,13 @@ impl SummedOver for CodedOperand<'_> {
     }
 }
 
-/// Writes the product to `c`, padding included.
+/// Writes the product to `c`, padding included, with that of the matrices `also` in it.
 fn matmul<E: Element, O: Element>(
     instructions: Instructions,
     form: Form,
     a: LeftOperand<'_, E>,
     b: View<'_, E>,
+    also: Option<(View<'_, O>, View<'_, O>)>,
     finish: &Finish<'_, O>,
     c: ViewMut<'_, O>,
 ) {
@@ -294,16 +305,31 @@ fn matmul<E: Element, O: Element>(
         nonzeros.places().by_columns(depth_ranges(a.matrix.rows));
     }
     let weights_are_finite = LazyLock::new(|| is_finite(&weights));
+    let also = also.map(|(a, b)| (a, widened(b.values), b.stride));
     for_blocks(finish, c, |rows| match form {
-        Form::NN => a
-            .terms_of_rows(rows.clone())
-            .filter(|_| *weights_are_finite)
-            .map(|mut terms| {
-                let mut sums = vec![0.0; rows.len() * columns];
-                terms.add_product(instructions, &weights, b.stride, columns, &mut sums);
-                sums
-            })
-            .unwrap_or_else(|| by_rows(a, rows, Operand::new(&weights, b.stride), columns)),
+        Form::NN => {
+            let mut sums = a
+                .terms_of_rows(rows.clone())
+                .filter(|_| *weights_are_finite)
+                .map(|mut terms| {
+                    let mut sums = vec![0.0; rows.len() * columns];
+                    terms.add_product(instructions, &weights, b.stride, columns, &mut sums);
+                    sums
+                })
+                .unwrap_or_else(|| {
+                    by_rows(a, rows.clone(), Operand::new(&weights, b.stride), columns)
+                });
+            if let Some((a, weights, stride)) = &also {
+                let floats = widened(a.rows(rows.clone()).values);
+                let shape = [rows.len(), columns, a.columns];
+                let (a, b) = (
+                    Operand::new(&floats, a.stride),
+                    Operand::new(weights, *stride),
+                );
+                add_product(shape, a, b, &mut sums);
+            }
+            sums
+        }
         Form::NT => by_rows(
             a,
             rows,

@@ -135,6 +135,9 @@ pub struct MatmulFusion<'a, B: Storage, O: Element> {
     /// The product is not of `a` but of what [`normalize`](crate::ops::normalize()) would make of it: its columns are the
     /// features. Of [`Form::NN`] with a result of the type of `a`, and of [`Form::TN`] with one in float.
     pub normalization: Option<&'a Normalization<'a, B>>,
+    /// Two more operands, whose product is added before anything is rounded: `a · b + a₂ · b₂`, of [`Form::NN`] with a result of the type
+    /// of `a`, which is not normalised. `a₂` may have more rows than `c`, which are not read.
+    pub also: Option<[&'a Matrix<B, O>; 2]>,
     /// How many of the first rows of `a` the product is of, where it has more of them: their bits are those of a copy.
     pub first_rows: Option<usize>,
     /// The output of a ReLU, of the shape of `c` or with more rows, which are not read: where it holds no positive number `c` becomes zero.
@@ -155,6 +158,7 @@ impl<B: Storage, O: Element> Default for MatmulFusion<'_, B, O> {
     fn default() -> Self {
         Self {
             normalization: None,
+            also: None,
             first_rows: None,
             positive: None,
             positive_codes: None,
