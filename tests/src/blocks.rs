@@ -150,6 +150,15 @@ fn models() -> Vec<(ModelConfig, usize)> {
         };
         (config, graphs + 1)
     };
+    let deep = |(config, graphs): (ModelConfig, usize)| {
+        (
+            ModelConfig {
+                layers: 3,
+                ..config
+            },
+            graphs + 1,
+        )
+    };
     let gat = |heads| Gat {
         heads,
         ..Gat::default()
@@ -165,6 +174,7 @@ fn models() -> Vec<(ModelConfig, usize)> {
         residual(of(gcn(Norm::Left), 24)),
         of(halfgnn::nn::Sage, 8),
         residual(of(halfgnn::nn::Sage, 24)),
+        deep(of(halfgnn::nn::Sage, 16)),
         of(gat(1), 7),
         residual(of(gat(2), 16)),
         of(appnp, 12),
@@ -401,6 +411,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
             backend,
             graphs,
             features: &features,
+            dropped: false,
         };
         let passed = model.forward(inputs, Mode::Evaluate);
         passed.map_err(|error| error.to_string())

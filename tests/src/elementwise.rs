@@ -1,7 +1,7 @@
 //! Bias, ReLU, dropout and their gradients: bit for bit, since each element is rounded once.
 
 use crate::Scale;
-use crate::input::{Random, bits, elements, matrix, read, rounded, unwritten};
+use crate::input::{KIND, Random, bits, elements, matrix, read, rounded, unwritten, words};
 use crate::reference::{Allowed, Sum, assert_close};
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
@@ -9,8 +9,9 @@ use halfgnn::ops;
 use halfgnn::ops::{
     Activation, Dropout, LossScaling, OptimizerSnapshot, OptimizerState, RandomState,
 };
-use halfgnn::tensor::Element;
+use halfgnn::tensor::{Element, Matrix, padded};
 use halfgnn_contract::rng;
+use halfgnn_contract::sampling::NO_VERTEX;
 
 /// Lengths of a row around the widths of loads.
 const COLUMNS: [usize; 9] = [1, 2, 3, 7, 8, 9, 41, 64, 130];
@@ -361,6 +362,68 @@ pub fn sums_of_two<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f16>(backend, scale);
     check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
+}
+
+/// Rows that an order picks, some twice, some never and some that are not there, have the bits of rows that are taken and activated
+/// behind that: close together and further apart than they must be, by the numbers that their new places draw.
+pub fn rows_that_are_picked<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        for (rows, columns) in shapes(scale).filter(|shape| shape.0 > 0) {
+            let values = x::<E>((rows, columns));
+            let picked = rows + 3;
+            let order: Vec<u32> = (0..picked)
+                .map(|at| match at % 5 {
+                    3 => NO_VERTEX,
+                    4 => rows as u32,
+                    _ => Random(75).bits(at) % rows as u32,
+                })
+                .collect();
+            let order = words(backend, &order);
+            let stride = padded::<E>(columns) + 2 * E::LANES;
+            let apart = Matrix::<B, E>::from_rows_apart(
+                backend,
+                (rows, columns),
+                stride,
+                KIND,
+                |row, to| to.copy_from_slice(&values[row * columns..][..columns]),
+            )
+            .expect("a legal stride");
+            let close = matrix::<B, E>(backend, (rows, columns), &values);
+            for steps in Steps::all(columns) {
+                let bias = steps.bias.as_ref();
+                let bias = bias.map(|bias| matrix(backend, (1, columns), bias));
+                let random = steps.random(backend);
+                let op = steps.op(bias.as_ref(), &random);
+                let mut expected = unwritten::<B, E>(backend, (picked, columns));
+                ops::take_rows(backend, &close, &order, &mut expected).expect("legal rows");
+                ops::activate(backend, &op, None, &mut expected).expect("legal");
+                let expected = expected.to_padded(backend).expect("no failure");
+                for from in [&close, &apart] {
+                    let mut y = unwritten::<B, E>(backend, (picked, columns));
+                    ops::activate_rows(backend, &op, from, &order, &mut y).expect("legal rows");
+                    let y = y.to_padded(backend).expect("no failure");
+                    assert!(y == expected, "{rows} x {columns}");
+                }
+            }
+        }
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
+    check::<B, f32>(backend, scale);
+    let nothing = Activation {
+        bias: None,
+        relu: false,
+        dropout: None,
+    };
+    let (x, order) = (
+        matrix::<B, f32>(backend, (3, 4), &[1.0; 12]),
+        words(backend, &[0, 2]),
+    );
+    for (shape, what) in [((3, 4), "rows of y"), ((2, 5), "columns of y")] {
+        let mut y = unwritten::<B, f32>(backend, shape);
+        let told = ops::activate_rows(backend, &nothing, &x, &order, &mut y);
+        assert!(told.unwrap_err().to_string().contains(what));
+    }
 }
 
 /// The gradient passes where the forward pass did, by the same factor, times that of the row; bit for bit.

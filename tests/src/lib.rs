@@ -112,9 +112,9 @@ macro_rules! conformance {
             additive: every_graph, every_width, extremes_stay_where_they_are, repeatable, misfits_are_refused;
             shadow: exponentials, softmax_of_rows, sums_and_means, every_shape, misfits_are_refused;
             attention_heads: scores, dots, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;
-            matmul: every_shape, integers_are_exact, epilogues, beside_the_product, of_a_normalized_operand,
+            matmul: every_shape, integers_are_exact, epilogues, beside_the_product, of_a_normalized_operand, of_two_pairs,
                 nan_passes_through_relu, repeatable, padding_stays_zero;
-            elementwise: dropout_follows_the_counter, dropout_follows_its_random_state, masks_are_known, bias_and_relu, in_place_is_out_of_place, sums_of_two, gradients,
+            elementwise: dropout_follows_the_counter, dropout_follows_its_random_state, masks_are_known, bias_and_relu, in_place_is_out_of_place, sums_of_two, rows_that_are_picked, gradients,
                 column_sums, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;
             losses: weighted_cross_entropy, weights_of_rows, losses_of_elements, torchs_numbers, far_logits, outcomes, misfits_are_refused;
@@ -150,7 +150,7 @@ macro_rules! conformance {
             quantized: rows_are_rounded_by_their_numbers, codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, pairs_of_sums, epilogues,
                 scales_are_multiplied, misfits_are_refused;
             stored: positive_stays_positive, numbers_of_codes, products, masks, misfits_are_refused;
-            strides: gathered_rows_may_be_apart, products_are_written_apart, products_are_written_to_first_rows, dots_take_both_strides_or_none, misfits_are_refused;
+            strides: gathered_rows_may_be_apart, products_are_written_apart, products_are_written_to_first_rows, products_read_first_rows, dots_take_both_strides_or_none, misfits_are_refused;
             sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
             communities: rounds_follow_the_contract, planted_communities_are_found, devices_agree, misfits_are_refused;
             construct: coo_becomes_the_hosts_graph, csr_becomes_the_hosts_graph, transposes, renamed_graphs_are_the_hosts, sums_are_the_same,

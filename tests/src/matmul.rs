@@ -370,6 +370,90 @@ pub fn beside_the_product<B: Backend>(backend: &B, scale: Scale) {
     }
 }
 
+/// The products of two pairs of operands are added up before anything is rounded: of whole numbers they are one product of the operands side
+/// by side, bit for bit, with an epilogue behind, where the sum is split, and whatever stands behind the rows that count.
+pub fn of_two_pairs<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, [m, n, k, k2]: [usize; 4]) {
+        let whole = |random: u32, len: usize| -> Vec<f32> {
+            let number = |at| (Random(random).bits(at) % 5) as f32 - 2.0;
+            (0..len).map(number).collect()
+        };
+        let more = 3;
+        let (a, b) = (whole(80, m * k), whole(81, k * n));
+        let (mut a2, b2) = (whole(82, (m + more) * k2), whole(83, k2 * n));
+        let side_by_side: Vec<f32> = (0..m)
+            .flat_map(|row| [&a[row * k..][..k], &a2[row * k2..][..k2]].concat())
+            .collect();
+        a2[m * k2..].fill(f32::NAN);
+        let bias = matrix::<B, f32>(backend, (1, n), &whole(84, n));
+        let one = [
+            matrix::<B, E>(backend, (m, k + k2), &side_by_side),
+            matrix(backend, (k + k2, n), &[&b[..], &b2].concat()),
+        ];
+        let [a, b] = [((m, k), &a), ((k, n), &b)].map(|(shape, of)| matrix(backend, shape, of));
+        let [a2, b2] = [((m + more, k2), &a2), ((k2, n), &b2)]
+            .map(|(shape, of)| matrix::<B, E>(backend, shape, of));
+        for relu in [false, true] {
+            let epilogue = Epilogue {
+                alpha: 0.5,
+                bias: relu.then_some(&bias),
+                relu,
+                ..Epilogue::default()
+            };
+            let product = |[a, b]: [&Matrix<B, E>; 2], also| {
+                let mut c = unwritten::<B, E>(backend, (m, n));
+                let fusion = MatmulFusion {
+                    also,
+                    ..MatmulFusion::default()
+                };
+                ops::matmul_fused(backend, Form::NN, a, b, &epilogue, fusion, &mut c)
+                    .expect("a legal product");
+                c.to_padded(backend).expect("no failure before")
+            };
+            let expected = product([&one[0], &one[1]], None);
+            let found = product([&a, &b], Some([&a2, &b2]));
+            assert!(found == expected, "{m} x {n} x {k} + {k2}, relu {relu}");
+        }
+    }
+    let mut shapes = vec![
+        [1, 1, 1, 1],
+        [7, 9, 8, 30],
+        [130, 70, 104, 104],
+        [40, 47, 33, 300],
+        // Split, in either pair and between them.
+        [5, 20, 700, 90],
+        [5, 64, 90, 700],
+        [129, 16, 256, 256],
+        [5, 7, 0, 40],
+        [5, 7, 40, 0],
+        [5, 0, 3, 4],
+    ];
+    if scale == Scale::Full {
+        shapes.extend([[300, 256, 100, 100], [64, 64, 5000, 3000]]);
+    }
+    for shape in shapes {
+        check::<B, f16>(backend, shape);
+        check::<B, bf16>(backend, shape);
+        check::<B, f32>(backend, shape);
+    }
+    let of = |rows, columns| matrix::<B, f32>(backend, (rows, columns), &vec![1.0; rows * columns]);
+    let (a, b) = (of(3, 4), of(4, 5));
+    for (also, what) in [
+        ([of(2, 6), of(6, 5)], "rows of the second a"),
+        ([of(3, 6), of(7, 5)], "columns of the second a"),
+        ([of(3, 6), of(6, 4)], "columns of the second b"),
+    ] {
+        let fusion = MatmulFusion {
+            also: Some([&also[0], &also[1]]),
+            ..MatmulFusion::default()
+        };
+        let mut c = unwritten::<B, f32>(backend, (3, 5));
+        let plain = Epilogue::default();
+        let told = ops::matmul_fused(backend, Form::NN, &a, &b, &plain, fusion, &mut c);
+        assert!(told.unwrap_err().to_string().contains(what));
+    }
+}
+
 /// A normalised operand has the bits that `normalize` would store: with column sums beside it and an epilogue behind, a NaN
 /// and infinities in it, with a ReLU and without, and where what lies outside the matrix would be infinite if it were
 /// normalised.

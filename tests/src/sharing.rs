@@ -26,6 +26,7 @@ fn logits<B: Backend, E: Element>(
         backend,
         graphs: &graph,
         features: &features,
+        dropped: false,
     };
     network.forward(inputs, Mode::Evaluate).expect("a pass");
     network.logits().to_f32(backend).expect("a copy")

@@ -5,7 +5,9 @@ use crate::graphs::power_law;
 use crate::input::{KIND, Random};
 use half::f16;
 use halfgnn::backend::{Adjacency, Backend};
-use halfgnn::ops::{self, Accumulate, Epilogue, Form, Schedule, Sddmm, Spmm, SpmmPolicy};
+use halfgnn::ops::{
+    self, Accumulate, Epilogue, Form, MatmulFusion, Schedule, Sddmm, Spmm, SpmmPolicy,
+};
 use halfgnn::tensor::{Array, Element, Matrix, gathered_stride, gathered_strides, padded};
 
 fn of_element<B: Backend, E: Element>(backend: &B, scale: Scale) {
@@ -137,6 +139,43 @@ pub fn products_are_written_to_first_rows<B: Backend>(backend: &B, scale: Scale)
     let (x, weight) = (make(rows, 72, 56), make(72, 8, 57));
     let told = ops::matmul_to_first_rows(backend, form, &x, &weight, &plain, &mut few);
     assert!(told.unwrap_err().to_string().contains("rows of c"));
+}
+
+/// A product of the first rows of a matrix has the bits of one of a copy of them, whatever stands behind them; more rows than there are are refused.
+pub fn products_read_first_rows<B: Backend>(backend: &B, scale: Scale) {
+    let rows = scale.pick(37, 300);
+    for more in [1, 11, 150] {
+        let mut values = Random(56).uniform::<f16>((rows + more) * 72);
+        values[rows * 72..].fill(f32::NAN);
+        let all = Matrix::from_f32(backend, rows + more, 72, &values, KIND).expect("room");
+        let first = Matrix::from_f32(backend, rows, 72, &values[..rows * 72], KIND).expect("room");
+        for (form, b) in [
+            (Form::NN, (72, 47)),
+            (Form::NT, (47, 72)),
+            (Form::TN, (rows, 47)),
+        ] {
+            let numbers = Random(57).uniform::<f16>(b.0 * b.1);
+            let b = Matrix::from_f32(backend, b.0, b.1, &numbers, KIND).expect("room");
+            let product = |a: &Matrix<B, f16>, first_rows| {
+                let shape = (if form == Form::TN { 72 } else { rows }, 47);
+                let mut c = Matrix::<B, f16>::uninit(backend, shape.0, shape.1, KIND)?;
+                let (plain, fusion) = (
+                    Epilogue::default(),
+                    MatmulFusion {
+                        first_rows,
+                        ..MatmulFusion::default()
+                    },
+                );
+                ops::matmul_fused(backend, form, a, &b, &plain, fusion, &mut c)?;
+                c.to_padded(backend)
+            };
+            let expected = product(&first, None).expect("legal operands");
+            let found = product(&all, Some(rows)).expect("legal operands");
+            assert!(found == expected, "{form:?}, {more} rows behind {rows}");
+            let told = product(&first, Some(rows + 1)).expect_err("too few rows");
+            assert!(told.to_string().contains("rows of a"), "{told}");
+        }
+    }
 }
 
 /// Dot products of rows that are each at a distance of its own have the bits of those of rows as close as can be, of one head and of

@@ -11,15 +11,16 @@ use halfgnn::ops::{
     self, BitMatrix, Bmm, CodeFormat, EdgeWeights, Fanout, HalfLoad, LayerSizes, Reduction, Sddmm,
     SddmmPolicy, Spmm, SpmmPolicy, edge_plane,
 };
-use halfgnn::sample::{NeighborSampler, Sampler};
+use halfgnn::sample::{NeighborSampler, Sampler, SamplingPolicy};
 use halfgnn::tensor::{Array, Element, Matrix};
-use halfgnn::train::TrainConfig;
+use halfgnn::train::{BatchReport, Batches, Loss, TrainConfig, Trainer};
 use halfgnn_contract::sddmm::TILE_EDGES;
 use halfgnn_contract::spmm::{EDGES_PER_CTA, EDGES_PER_WARP};
 use halfgnn_tests::bits::signs;
 use halfgnn_tests::graphs::from_degrees;
 use halfgnn_tests::input::Random;
 use halfgnn_tests::task;
+use std::ops::ControlFlow;
 
 /// Bytes of a sector, the unit in which global memory is counted.
 const SECTOR: u64 = 32;
@@ -344,6 +345,50 @@ fn a_gin_step_has_few_launches() {
         let rest: usize = known.into_iter().map(of).sum();
         assert_eq!(launches.len(), rest + 5, "nothing else is launched");
     }
+}
+
+/// A step of a GraphSAGE on a sampled batch copies no rows of destinations, and features are dropped where they are taken. A layer as wide as its input sums up first, so its ReLU is undone in a
+/// pass, and the last, which narrows, multiplies first.
+#[test]
+fn a_step_on_a_batch_copies_no_rows() {
+    let gpu = open();
+    let model = ModelConfig {
+        hidden: 24,
+        layers: 3,
+        dropout: 0.5,
+        ..ModelConfig::sage(task::FEATURES, task::CLASSES)
+    };
+    let objective = task::objective::<_, f16>(&gpu, model.norm());
+    let policy: SamplingPolicy = "neighbor:3,2,2".parse().expect("a policy");
+    let sampler = policy.sampler(&gpu, &task::graph(), false).expect("room");
+    let loss = Loss::CrossEntropy {
+        class_weights: None,
+    };
+    let batches = Batches::new(&objective, (&loss, model.norm()), sampler, 12, 0);
+    let network = Network::new(&gpu, &model, 5).expect("a model");
+    let config = TrainConfig {
+        record: false,
+        ..TrainConfig::new(f16::PRECISION)
+    };
+    let batches = batches.expect("batches");
+    let mut trainer =
+        Trainer::sampled(&gpu, batches, &objective, network, config).expect("a trainer");
+    let mut stop = |_: &BatchReport| ControlFlow::Break(());
+    trainer.next_epoch_with(&mut stop).expect("a step");
+    gpu.driver().take_launches();
+    trainer.next_epoch_with(&mut stop).expect("a step");
+    let launches = gpu.driver().take_launches();
+    let of = |name: &str| {
+        let named = |launched: &&Launched| launched.kernel.starts_with(name);
+        launches.iter().filter(named).count()
+    };
+    assert_eq!([of("activate_f16"), of("activate_backward")], [1 + 3, 1]);
+    assert_eq!(of("take_rows"), 0);
+    // The two gradients of the inputs of two layers are added up.
+    assert_eq!(of("combine"), 2);
+    // Where sums come first, both products forward are one launch.
+    assert_eq!(of("gemm_nn_pair"), 2);
+    assert_eq!(["gemm_nn", "gemm_tn", "gemm_nt"].map(of), [2 + 2, 6, 4]);
 }
 
 /// An evaluation of one bit looks at the input of a layer once where the layer multiplies bits and no magnitudes: there are no signs as

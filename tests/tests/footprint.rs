@@ -582,6 +582,7 @@ fn evaluations_of_packed_features_are_foretold_and_smaller() {
             backend,
             graphs: &propagation(backend),
             features: &x,
+            dropped: false,
         };
         model.forward(inputs, Mode::Evaluate).expect("a pass");
         let expected = model.logits().to_padded(backend).expect("its rows");

@@ -145,6 +145,7 @@ fn logits_of(model: ModelConfig, edges: EdgeData<'_>) -> Vec<f32> {
         graphs: &[graph.propagation::<_, f32>(backend, &model).expect("room")],
         features: &Matrix::from_f32(backend, VERTICES, FEATURES, &features, MemoryKind::Features)
             .expect("room"),
+        dropped: false,
     };
     network.forward(inputs, Mode::Evaluate).expect("a pass");
     network.logits().to_f32(backend).expect("no failure")

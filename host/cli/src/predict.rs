@@ -513,6 +513,7 @@ impl Prediction<'_> {
                     backend,
                     graphs,
                     features: features.matrix(),
+                    dropped: false,
                 };
                 model.forward(inputs, Mode::Evaluate)?;
             }

@@ -279,6 +279,7 @@ impl Tuning<'_> {
                     backend,
                     graphs,
                     features,
+                    dropped: false,
                 };
                 model.forward(inputs, Mode::Evaluate)
             }

@@ -5,7 +5,7 @@ use super::{StoredFeatures, StoredRow};
 use crate::backend::{Backend, MemoryKind};
 use crate::distributed::Group;
 use crate::error::Error;
-use crate::ops;
+use crate::ops::{self, Activation, Dropout};
 use crate::tensor::{self, Array, Element, Matrix, Precision, padded};
 use halfgnn_contract::sampling::NO_VERTEX;
 use std::mem;
@@ -220,6 +220,25 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
             on_disk.keep(rows);
         }
         Ok(())
+    }
+
+    /// [`FeatureRows::take_into`] of rows that are [whole](FeatureRows::are_whole), and dropout of what is taken, by one pass.
+    ///
+    /// # Errors
+    /// Those of [`ops::activate_rows`].
+    pub(crate) fn take_dropped(
+        &self,
+        backend: &B,
+        dropout: Dropout<'_, B>,
+        vertices: &Array<B, u32>,
+        taken: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let op = Activation {
+            bias: None,
+            relu: false,
+            dropout: Some(dropout),
+        };
+        ops::activate_rows(backend, &op, &self.matrix, vertices, taken)
     }
 
     /// Begins to read the rows of vertices that will be taken next; none where they are not on disk.

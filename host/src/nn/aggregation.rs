@@ -220,13 +220,23 @@ impl Order {
     /// The order whose aggregation is narrower. Aggregating first wants the column factors inside the SpMM, which only
     /// the default policy has kernels for.
     pub(super) fn choose(inputs: usize, outputs: usize, policy: SpmmPolicy) -> Self {
+        Self::where_it_pays(inputs < outputs, policy)
+    }
+
+    /// The same of a step on a sampled block, whose few destinations hear from many sources: of equal widths the product is of the
+    /// fewer rows where it comes last.
+    pub(super) fn choose_on_block(inputs: usize, outputs: usize, policy: SpmmPolicy) -> Self {
+        Self::where_it_pays(inputs <= outputs, policy)
+    }
+
+    fn where_it_pays(aggregating_first: bool, policy: SpmmPolicy) -> Self {
         // Which warp has what is another question.
         let rounding = SpmmPolicy {
             schedule: Schedule::Auto,
             edges_per_warp: None,
             ..policy
         };
-        if inputs < outputs && rounding == SpmmPolicy::default() {
+        if aggregating_first && rounding == SpmmPolicy::default() {
             Order::AggregateFirst
         } else {
             Order::TransformFirst

@@ -112,6 +112,31 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
         self.product_of(Form::NN, fusion, [a, b])
     }
 
+    /// `y = a · b + a₂ · b₂` of two pairs and a bias and a ReLU behind, rounded once, and what follows. `a₂` may have more rows than `a`,
+    /// which are not read.
+    ///
+    /// # Errors
+    /// Those of [`ops::matmul_fused`] and [`ops::activate`].
+    pub fn two_products(&mut self, [first, second]: [[&Matrix<B, E>; 2]; 2]) -> Result<(), Error> {
+        let fusion = MatmulFusion {
+            also: Some(second),
+            ..MatmulFusion::default()
+        };
+        // Behind what is rounded, as ranks do it, which drop rows by their numbers.
+        let dropout = self.after.dropout.take();
+        self.product_of(Form::NN, fusion, first)?;
+        self.after.dropout = dropout;
+        if dropout.is_none() || self.state != State::Finished {
+            return Ok(());
+        }
+        let op = Activation {
+            bias: None,
+            relu: false,
+            dropout,
+        };
+        ops::activate(self.backend, &op, None, self.y)
+    }
+
     /// `y = a · bᵀ`, and what follows.
     ///
     /// # Errors
@@ -274,7 +299,7 @@ impl<'a, B: Backend, E: Element> OutputGradient<'a, B, E> {
     }
 
     /// `gradient = factor · xᵀ · d`, that of the weights of a linear map whose output is the layer's; of a normalisation of
-    /// `x` where there is one.
+    /// `x` where there is one. `x` may have more rows than `d`, which are not read.
     ///
     /// # Errors
     /// Those of [`ops::matmul_fused`].
@@ -291,6 +316,7 @@ impl<'a, B: Backend, E: Element> OutputGradient<'a, B, E> {
         };
         let fusion = MatmulFusion {
             normalization,
+            first_rows: Some(self.d.rows()),
             column_sums: self.column_sums.take(),
             ..MatmulFusion::default()
         };
@@ -304,17 +330,11 @@ impl<'a, B: Backend, E: Element> OutputGradient<'a, B, E> {
     /// Those of [`OutputGradient::weight_gradient`] and [`ops::quantized_matmul`].
     pub(super) fn weight_gradient_of(
         &mut self,
-        at: &mut Context<'_, B, E>,
         x: LayerInput<'_, B, E>,
         gradient: &mut Matrix<B, f32>,
     ) -> Result<(), Error> {
         match x {
-            LayerInput::Elements(x) => {
-                let own = at.own_rows(x)?;
-                self.weight_gradient(1.0, None, &own, gradient)?;
-                at.give_rows(own);
-                Ok(())
-            }
+            LayerInput::Elements(x) => self.weight_gradient(1.0, None, x, gradient),
             LayerInput::Codes(x) => {
                 let sums = self.column_sums.take();
                 ops::quantized_matmul(self.backend, x, self.d, 1.0, sums, gradient)

@@ -333,6 +333,15 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         self.messages.as_ref().is_some_and(|it| it.exchanges())
     }
 
+    /// Whether this is a step on a block that was drawn for it, with more sources than destinations, whose layers send no codes.
+    pub(super) fn learns_on_block(&self) -> bool {
+        let has_more_sources = |graph: &Propagation<B>| graph.sources() > graph.destinations();
+        matches!(self.mode, Mode::Train { .. })
+            && self.graph.is_some_and(has_more_sources)
+            && self.ranks.is_none()
+            && self.messages.is_none()
+    }
+
     /// Rows of the layer's output: the destinations of its graph.
     pub fn rows(&self) -> usize {
         self.rows

@@ -82,7 +82,7 @@ pub use sage::{Sage, SageLayer};
 use crate::backend::Backend;
 use crate::data::FeatureRows;
 use crate::error::Error;
-use crate::ops::RandomState;
+use crate::ops::{Dropout, RandomState};
 use crate::tensor::{Element, Matrix};
 use std::fmt;
 
@@ -98,6 +98,8 @@ pub struct Inputs<'a, B: Backend, E: Element> {
     pub graphs: &'a [Propagation<B>],
     /// Sources of the first graph × input features.
     pub features: &'a Matrix<B, E>,
+    /// Whether those have gone through the model's [dropout of features](Model::dropout_of_features).
+    pub dropped: bool,
 }
 
 impl<B: Backend, E: Element> Clone for Inputs<'_, B, E> {
@@ -146,6 +148,12 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// # Errors
     /// [`Error::Shape`] where the model does not fit the inputs, and those of the device.
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error>;
+
+    /// The dropout that a pass begins with, where nothing else reads the features: who picks their rows from those of a larger graph may
+    /// drop elements of theirs on the way, and say so by [`Inputs::dropped`].
+    fn dropout_of_features<'a>(&self, _mode: Mode<'a, B>) -> Option<Dropout<'a, B>> {
+        None
+    }
 
     /// [`Model::forward`] in [`Mode::Evaluate`] over a graph that is in `pieces`: a layer of one piece after the other, so that no
     /// more than a piece lies on the device. `features` has a row for each vertex. What layers give lies in the host's memory

@@ -27,10 +27,10 @@ use super::{Inputs, LinkOperands, Mode, Model, ModelConfig, Parameter, Pieces, P
 use crate::backend::{Backend, MemoryKind};
 use crate::data::FeatureRows;
 use crate::error::Error;
-use crate::ops::{self, Activation};
+use crate::ops::{self, Activation, Dropout};
 use crate::tensor::{Element, Matrix};
 use signs::Source;
-use step::{Level, Pass, Step, earlier, ranks};
+use step::{Level, Pass, Step, earlier, input_dropout, ranks};
 
 /// A graph neural network.
 ///
@@ -360,12 +360,12 @@ impl<B: Backend, E: Element> Network<B, E> {
         Ok(())
     }
 
-    /// Computes what each stage gives.
+    /// Computes what each stage gives, of features of which elements may be dropped already.
     fn pass(
         &mut self,
         backend: &B,
         graphs: &[Propagation<B>],
-        features: Source<'_, B, E>,
+        (features, dropped): (Source<'_, B, E>, bool),
         mode: Mode<'_, B>,
     ) -> Result<(), Error> {
         let levels = self.levels(backend, graphs, features.rows())?;
@@ -380,7 +380,8 @@ impl<B: Backend, E: Element> Network<B, E> {
             let earlier = earlier(
                 (self.initial, &self.jumps),
                 before,
-                features.elements(),
+                // As they were nobody has them then.
+                features.elements().filter(|_| !dropped),
                 mode,
             );
             let source = match before.last() {
@@ -393,6 +394,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 backend,
                 mode,
                 number,
+                dropped: dropped && number == 0,
                 level,
                 ranks,
                 earlier,
@@ -438,8 +440,16 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             backend,
             graphs,
             features,
+            dropped,
         } = inputs;
-        self.pass(backend, graphs, Source::Elements(features), mode)
+        let source = Source::Elements(features);
+        self.pass(backend, graphs, (source, dropped), mode)
+    }
+
+    fn dropout_of_features<'a>(&self, mode: Mode<'a, B>) -> Option<Dropout<'a, B>> {
+        let are_read = self.steps.iter().any(|step| step.layer.reads_features());
+        let dropping = input_dropout(&self.steps[0], 0, mode).filter(|_| !are_read);
+        dropping.and_then(|op| op.dropout)
     }
 
     fn forward_in_pieces(

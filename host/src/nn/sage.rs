@@ -1,6 +1,6 @@
 //! GraphSAGE with the mean of the neighbours (Hamilton, Ying and Leskovec, NeurIPS 2017): `H · W_self + D⁻¹ · A · H · W`.
 //!
-//! Both maps of the neighbours are linear, so a layer does first what makes its rows narrower ([`Order`]).
+//! Both maps of the neighbours are linear, so a layer does first what makes its rows narrower, or on a sampled block fewer ([`Order`]).
 
 use super::aggregation::{Aggregation, Order, Sending};
 use super::architecture::{Architecture, stack};
@@ -12,7 +12,9 @@ use super::{
 };
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{self, Combine, Epilogue, Form, QuantizedMatrix, SpmmEpilogue, SpmmPolicy};
+use crate::ops::{
+    self, Combine, Epilogue, Form, MatmulFusion, QuantizedMatrix, SpmmEpilogue, SpmmPolicy,
+};
 use crate::tensor::{Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +55,10 @@ pub struct SageLayer<B: Backend, E: Element> {
     aggregation: Aggregation,
     itself: Parameter<B, E>,
     neighbours: Parameter<B, E>,
-    /// The mean of the neighbours, where the layer aggregates first.
+    order: Order,
+    /// That of a step on a [block](Context::learns_on_block).
+    order_on_block: Order,
+    /// The mean of the neighbours, where the layer has aggregated first.
     aggregated: Option<Kept<B, E>>,
 }
 
@@ -76,11 +81,18 @@ impl<B: Backend, E: Element> SageLayer<B, E> {
             },
             itself: place.weights(backend, "self.weight", shape, 0)?,
             neighbours: place.weights(backend, "neighbours.weight", shape, 1)?,
-            aggregated: match Order::choose(inputs, outputs, policy) {
-                Order::AggregateFirst => Some(Kept::new(backend, inputs)?),
-                Order::TransformFirst => None,
-            },
+            order: Order::choose(inputs, outputs, policy),
+            order_on_block: Order::choose_on_block(inputs, outputs, policy),
+            aggregated: None,
         })
+    }
+
+    fn aggregates_first(&self, at: &Context<'_, B, E>) -> bool {
+        let order = match at.learns_on_block() {
+            true => self.order_on_block,
+            false => self.order,
+        };
+        order == Order::AggregateFirst
     }
 
     fn backward_of_input(
@@ -92,11 +104,13 @@ impl<B: Backend, E: Element> SageLayer<B, E> {
     ) -> Result<(), Error> {
         let (backend, plain) = (at.backend, Epilogue::default());
         let sum = SpmmEpilogue::default();
-        dy.weight_gradient_of(at, x, self.itself.gradient_mut())?;
+        let aggregates_first = self.aggregates_first(at);
+        dy.weight_gradient_of(x, self.itself.gradient_mut())?;
         let d = dy.matrix();
         let itself = self.itself.values();
         let (neighbours, gradient) = self.neighbours.values_and_gradient();
-        if let Some(aggregated) = &self.aggregated {
+        let aggregated = self.aggregated.as_ref().filter(|_| aggregates_first);
+        if let Some(aggregated) = aggregated {
             ops::matmul(backend, Form::TN, aggregated.get(), d, &plain, gradient)?;
             if !dx.is_wanted() {
                 return Ok(());
@@ -137,20 +151,20 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
 
     fn exchanges_products(&self, _graph: &Propagation<B>) -> bool {
         let (inputs, width) = self.itself.shape();
-        self.aggregated.is_none() && width <= padded::<E>(inputs)
+        self.order == Order::TransformFirst && width <= padded::<E>(inputs)
     }
 
     fn message_columns(&self) -> Option<usize> {
-        Some(match &self.aggregated {
-            Some(_) => self.itself.shape().0,
-            None => self.itself.shape().1,
+        Some(match self.order {
+            Order::AggregateFirst => self.itself.shape().0,
+            Order::TransformFirst => self.itself.shape().1,
         })
     }
 
     fn sends_back(&self) -> SentBack {
-        match self.aggregated {
-            Some(_) => SentBack::Own,
-            None => SentBack::ScaledGradient,
+        match self.order {
+            Order::AggregateFirst => SentBack::Own,
+            Order::TransformFirst => SentBack::ScaledGradient,
         }
     }
 
@@ -162,37 +176,37 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
     ) -> Result<(), Error> {
         let (backend, plain) = (at.backend, Epilogue::default());
         let sum = SpmmEpilogue::default();
-        let neighbours = self.neighbours.values();
         let columns = y.columns();
-        if let Some(aggregated) = &mut self.aggregated {
+        if self.aggregates_first(at) {
+            let aggregated = match &mut self.aggregated {
+                Some(aggregated) => aggregated,
+                none => none.insert(Kept::new(backend, x.columns())?),
+            };
             let aggregated = aggregated.room(backend, at.rows())?;
             self.aggregation.forward(at, false, sum, x, aggregated)?;
-            ops::matmul(
-                backend,
-                Form::NN,
-                aggregated,
-                neighbours,
-                &plain,
-                y.matrix(),
-            )?;
-        } else {
-            let mut product = at.take_sent(at.sources(x.rows()), columns)?;
-            let sending = Sending {
-                direction: Direction::Forward,
-                scaled: false,
-                alone: true,
-            };
-            at.product_of_sources(sending, (x, neighbours), &plain, &mut product)?;
-            self.aggregation
-                .forward(at, false, sum, &product, y.matrix())?;
-            at.give(product);
+            let of_neighbours = [&*aggregated, self.neighbours.values()];
+            return y.two_products([of_neighbours, [x, self.itself.values()]]);
         }
-        let (own, itself) = (at.own_rows(x)?, self.itself.values());
+        let mut product = at.take_sent(at.sources(x.rows()), columns)?;
+        let sending = Sending {
+            direction: Direction::Forward,
+            scaled: false,
+            alone: true,
+        };
+        let neighbours = self.neighbours.values();
+        at.product_of_sources(sending, (x, neighbours), &plain, &mut product)?;
+        self.aggregation
+            .forward(at, false, sum, &product, y.matrix())?;
+        at.give(product);
+        let own = MatmulFusion {
+            first_rows: Some(at.rows()),
+            ..MatmulFusion::default()
+        };
+        let itself = self.itself.values();
         let mut product = at.take(columns)?;
-        ops::matmul(backend, Form::NN, &own, itself, &plain, &mut product)?;
+        ops::matmul_fused(backend, Form::NN, x, itself, &plain, own, &mut product)?;
         y.add(&product)?;
         at.give(product);
-        at.give_rows(own);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! What a trainer learns from batch by batch.
 
-use super::fixed_batches::FixedBatches;
+use super::fixed_batches::{Fetch, FixedBatches};
 use super::objective::Objective;
 use super::subgraph_batches::{DrawnSubgraph, SubgraphBatches, SubgraphNorms, SubgraphPlan};
 use super::{Goal, GraphBatches, Loss};
@@ -10,6 +10,7 @@ use crate::distributed::Group;
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::nn::{GraphFactors, ModelConfig, Norm, Propagation};
+use crate::ops::Dropout;
 use crate::sample::{Batch, Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs};
 use crate::tensor::{Array, Element, Matrix};
 use std::ops::Range;
@@ -402,7 +403,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         epoch: u32,
         number: usize,
     ) -> Result<(Objective<B, E>, usize), Error> {
-        let (own, vertices) = self.own(backend, epoch, number)?;
+        let (own, vertices) = self.own(backend, (epoch, number), None)?;
         let own = own.ok_or_else(|| Error::Unsupported {
             operator: "Batches",
             reason: format!(
@@ -412,12 +413,13 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok((own, vertices))
     }
 
-    /// [`Batches::batch`], where this rank has a part of it.
+    /// [`Batches::batch`], where this rank has a part of it. Features of which rows are picked on the device go through `dropout` on
+    /// the way.
     pub(super) fn own(
         &mut self,
         backend: &B,
-        epoch: u32,
-        number: usize,
+        (epoch, number): (u32, usize),
+        dropout: Option<Dropout<'_, B>>,
     ) -> Result<(Option<Objective<B, E>>, usize), Error> {
         let (step, vertices) = self.seeds(epoch, number)?;
         let own = &vertices[self.share().of(vertices.len())];
@@ -448,14 +450,16 @@ impl<B: Backend, E: Element> Batches<B, E> {
             Some(rows) => rows.finish(backend, inputs, &mut features)?,
             None => false,
         };
-        if !is_there {
-            whole.take_into(backend, inputs, &mut features)?;
+        let dropout = dropout.filter(|_| whole.are_whole());
+        match dropout {
+            _ if is_there => {}
+            Some(dropout) => whole.take_dropped(backend, dropout, inputs, &mut features)?,
+            None => whole.take_into(backend, inputs, &mut features)?,
         }
         let (task, loss) = (&self.task, &self.loss);
-        match (&self.source, drawn) {
+        let (own, vertices) = match (&self.source, drawn) {
             (Source::Subgraphs(subgraphs), Drawn::Subgraph(drawn)) => {
-                let made = subgraphs.objective(backend, task, loss, (*drawn, features));
-                made.map(|(objective, vertices)| (Some(objective), vertices))
+                subgraphs.objective(backend, task, loss, (*drawn, features))?
             }
             (Source::Sampled(_, norm), Drawn::Sampled(batch)) => {
                 let graphs = (batch.blocks.into_iter())
@@ -464,10 +468,15 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 let made = learnt.objective(backend, task, loss, |goal| {
                     Objective::of(backend, graphs, features, goal)
                 });
-                Ok((Some(made?), vertices.len()))
+                (made?, vertices.len())
             }
             _ => unreachable!("a batch is drawn by what draws batches"),
-        }
+        };
+        let own = match dropout {
+            Some(_) => own.of_dropped(),
+            None => own,
+        };
+        Ok((Some(own), vertices))
     }
 
     /// Draws a batch; of whole graphs none is drawn.
@@ -522,8 +531,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
     pub(super) fn next_in_place(
         &mut self,
         backend: &B,
-        epoch: u32,
-        number: usize,
+        (epoch, number): (u32, usize),
+        dropout: Option<Dropout<'_, B>>,
     ) -> Result<Option<Made<B, E>>, Error> {
         if self.fixed.is_none() {
             return Ok(None);
@@ -553,7 +562,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 false => task.0.features.take_into(backend, inputs, features),
             }
         };
-        let batch = fixed.batch(backend, (task, loss), (step, &vertices), &mut fetch)?;
+        let features = (dropout, &mut fetch as &mut Fetch<'_, B, E>);
+        let batch = fixed.batch(backend, (task, loss), (step, &vertices), features)?;
         if batch.is_none() {
             // What is drawn in memory of its own is to be free again behind it.
             fixed.forget();

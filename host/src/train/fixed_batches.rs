@@ -7,6 +7,7 @@ use super::{Goal, Loss};
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Norm, Propagation};
+use crate::ops::Dropout;
 use crate::sample::{FixedSampler, LayerSizes, Loader, Sampler, an_eighth_more, sizes};
 use crate::tensor::{Array, Element, Matrix};
 
@@ -112,7 +113,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
     }
 
     /// The rank's part of the batch of some vertices, where it has one; `None` where it has no room. Features that are elsewhere are fetched
-    /// when that is known, since a batch fetches them once.
+    /// when that is known, since a batch fetches them once; others go through the dropout where they are taken.
     ///
     /// # Errors
     /// Those of the device.
@@ -121,7 +122,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         backend: &B,
         (task, loss): (&Objective<B, E>, &Loss),
         (step, vertices): (u32, &[u32]),
-        fetch: &mut Fetch<'_, B, E>,
+        (dropout, fetch): (Option<Dropout<'_, B>>, &mut Fetch<'_, B, E>),
     ) -> Result<Option<Objective<B, E>>, Error> {
         let Self {
             sampler,
@@ -139,21 +140,25 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         objective.tell_again(backend, &targets, weight)?;
         sampler.begin(backend, own, step)?;
         let Task {
-            graphs, features, ..
+            graphs,
+            features,
+            dropped,
+            ..
         } = objective.task_mut();
-        let whole = task.0.features.are_whole();
+        let all = &task.0.features;
+        let whole = all.are_whole();
+        *dropped = whole && dropout.is_some();
         let mut work = || {
             let blocks = graphs.iter_mut().filter_map(Propagation::block_mut);
             sampler.draw(backend, blocks)?;
             for graph in graphs.iter_mut() {
                 graph.renew_factors(backend, *norm)?;
             }
-            match whole {
-                true => task
-                    .0
-                    .features
-                    .take_into(backend, sampler.inputs(), features.matrix_mut()),
-                false => Ok(()),
+            let (inputs, taken) = (sampler.inputs(), features.matrix_mut());
+            match dropout {
+                _ if !whole => Ok(()),
+                Some(dropout) => all.take_dropped(backend, dropout, inputs, taken),
+                None => all.take_into(backend, inputs, taken),
             }
         };
         match std::mem::replace(seen, true) {

@@ -66,6 +66,8 @@ pub(super) struct Task<B: Backend, E: Element> {
     /// As of [`Inputs::graphs`].
     pub(super) graphs: Vec<Propagation<B>>,
     pub(super) features: FeatureRows<B, E>,
+    /// Whether those went through the dropout that a model begins with.
+    pub(super) dropped: bool,
     pub(super) answers: Answers<B>,
     /// The split of each vertex, or [`NO_TARGET`].
     pub(super) splits: Array<B, u32>,
@@ -323,6 +325,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Ok(Self(Arc::new(Task {
             graphs,
             features,
+            dropped: false,
             answers,
             splits: upload(&numbers)?,
             selected: upload(&selected)?,
@@ -355,6 +358,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Ok(Self(Arc::new(Task {
             graphs: vec![graph],
             features: features.into(),
+            dropped: false,
             answers: Answers::Links(Box::new(Links::new(backend, split)?)),
             splits: empty()?,
             selected: empty()?,
@@ -391,6 +395,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Ok(Self(Arc::new(Task {
             graphs,
             features,
+            dropped: false,
             answers: Answers::Classes {
                 labels: numbers()?,
                 weights: None,
@@ -473,6 +478,12 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Arc::get_mut(&mut self.0).expect("a batch is given back before the next one is asked for")
     }
 
+    /// The same, of features that went through the dropout that a model begins with.
+    pub(super) fn of_dropped(mut self) -> Self {
+        self.task_mut().dropped = true;
+        self
+    }
+
     /// What the loss of a row is divided by where all `train` are counted: vertices, elements, or weights of classes.
     pub(super) fn divisor(&self, loss: &Loss, train: &[u32]) -> f32 {
         match (loss, &self.0.targets) {
@@ -493,6 +504,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             backend,
             graphs: &self.0.graphs,
             features: self.0.features.matrix(),
+            dropped: self.0.dropped,
         }
     }
 

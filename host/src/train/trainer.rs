@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::metrics::Metric;
 use crate::nn::{Mode, Model, Pieces, Pool};
 use crate::ops::{
-    self, AdamHyper, LossScaling, Optimizer, OptimizerSnapshot, OptimizerState, RandomState,
+    self, AdamHyper, Dropout, LossScaling, Optimizer, OptimizerSnapshot, OptimizerState,
+    RandomState,
 };
 use crate::tensor::{Array, Element, Matrix, Precision};
 use serde::{Deserialize, Serialize};
@@ -521,6 +522,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         }
     }
 
+    /// The dropout of its next step that a model begins with, where that may be done as features are taken.
+    fn dropout_of_features(&self) -> Option<Dropout<'_, B>> {
+        let mode = Mode::Train {
+            random: &self.random,
+        };
+        self.model.dropout_of_features(mode)
+    }
+
     fn gradients_of(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
         expect_outputs(objective, &self.model)?;
         let Self {
@@ -766,7 +775,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             let start = Instant::now();
             let backend = self.backend.clone();
             let number = part.batches;
-            let in_place = batches.next_in_place(&backend, epoch - 1, number)?;
+            let at = (epoch - 1, number);
+            let in_place = batches.next_in_place(&backend, at, self.dropout_of_features())?;
             let vertices = if let Some((batch, vertices)) = in_place {
                 batches.fetch_ahead(&backend, epoch - 1, number + 1)?;
                 let mut recorded = std::mem::take(&mut self.recorded_batch);
@@ -780,7 +790,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
                 vertices
             } else {
                 self.recorded_batch = Recorded::new(self.records_batches);
-                let (batch, vertices) = batches.own(&backend, epoch - 1, number)?;
+                let dropout = self.dropout_of_features();
+                let (batch, vertices) = batches.own(&backend, at, dropout)?;
                 batches.fetch_ahead(&backend, epoch - 1, number + 1)?;
                 match batch {
                     Some(batch) => self.step_on(&batch)?,

@@ -32,6 +32,7 @@ param_struct! {
     /// Parameters of `activate` and `activate_backward`.
     ///
     /// - `activate`: `y = dropout(relu(x + bias))`; `x` and `y` may be the same. With [`SUM`] it is `y = dropout(relu(x + y + bias))`.
+    ///   With an `order` row `i` of `y` is of row `order[i]` of `x`, or of zeros where there is no such row; not with [`SUM`].
     /// - `activate_backward`: `y` holds the gradient of the output and becomes that of the input, times `row_scale`; `x`
     ///   is the stored output, read where there is a ReLU.
     ///
@@ -50,13 +51,17 @@ param_struct! {
         /// The step of the dropout's numbers, a word of the optimiser's state ([`ATTEMPTS`](crate::optimizer::state::ATTEMPTS)): it lies on the device
         /// so that a step that was recorded once drops other elements whenever it is replayed. Read with [`DROPOUT`].
         pub step: DevicePtr<u32>,
+        /// Which row of `x` each of `y` is of, or null where `x` has the rows of `y`. `activate_backward` does not use it.
+        pub order: DevicePtr<u32>,
         /// Rows.
         pub rows: u64,
+        /// Rows of `x`, which are looked at with an `order`.
+        pub x_rows: u64,
         /// Rows of a CTA: [`rows_per_cta`].
         pub rows_per_cta: u32,
         /// Columns, padding not counted.
         pub columns: u32,
-        /// Distance of two rows in 16-byte vectors, for both matrices: no vector lies between them.
+        /// Distance of two rows in 16-byte vectors, of `y` and without an `order` of `x`: no vector lies between them.
         pub vectors: u32,
         /// [`RELU`], [`DROPOUT`], and of `activate` [`SUM`].
         pub flags: u32,
@@ -68,8 +73,8 @@ param_struct! {
         pub keep_scale: f32,
         /// What tells the row of a vector without a division: [`reciprocal`] of `vectors`.
         pub reciprocal: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Distance of two rows of `x` in 16-byte vectors, with an `order`.
+        pub x_vectors: u32,
     }
 }
 

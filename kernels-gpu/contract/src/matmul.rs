@@ -15,6 +15,9 @@
 //! Of a matrix of int8 codes ([`Operand::Codes`]) the product is that of the whole numbers that the codes stand for; the scales of its
 //! columns, which are rows of C in `Aᵀ·B`, are `row_scale`. Codes are widened when they have come to shared memory.
 //!
+//! A sum may go on over a second pair of operands ([`Operand::Pair`]): `A·B + A₂·B₂`, of which no part is rounded by itself or lies in
+//! memory.
+//!
 //! Some products make 8-bit codes of C where they write it ([`coded_product`]): what `quantize` would make of what is stored, bit
 //! for bit, without another way to memory and back.
 
@@ -75,6 +78,10 @@ param_struct! {
         pub a: DevicePtr<HalfBits>,
         /// B: `k` rows of `n` elements, or `n` rows of `k` for [`Form::Nt`]. The same type as A.
         pub b: DevicePtr<HalfBits>,
+        /// The first operand of the second pair, for [`Operand::Pair`] alone: `m` rows of `k2` elements.
+        pub a2: DevicePtr<HalfBits>,
+        /// The second one: `k2` rows of `n` elements.
+        pub b2: DevicePtr<HalfBits>,
         /// C: `m` rows of `n` elements of the entry's output type. Overlaps neither A nor B.
         pub c: DevicePtr<HalfBits>,
         /// A number to add to each column of C, `n` long, or null.
@@ -101,8 +108,16 @@ param_struct! {
         pub m: u32,
         /// Columns of C.
         pub n: u32,
-        /// Elements of one sum.
+        /// Elements of one sum, of the first pair of operands.
         pub k: u32,
+        /// Those of the second pair.
+        pub k2: u32,
+        /// Steps of the first pair, behind which those of the second come; only for [`Operand::Pair`].
+        pub first_steps: u32,
+        /// Distance of two rows of `a2` in 16-byte vectors.
+        pub a2_stride: u32,
+        /// Distance of two rows of `b2` in 16-byte vectors.
+        pub b2_stride: u32,
         /// Distance of two rows of A in 16-byte vectors; of codes in vectors of as many, which are [`CODE_VECTOR_BYTES`].
         pub a_stride: u32,
         /// Distance of two rows of B in 16-byte vectors.
@@ -162,6 +177,8 @@ pub enum Operand {
     Normalized,
     /// The whole numbers that int8 codes stand for, from −127 to 127.
     Codes,
+    /// The matrix, and another one beside it that is multiplied by a matrix of its own: `A·B + A₂·B₂`.
+    Pair,
 }
 
 /// Elements of `k` in one step.
@@ -400,6 +417,15 @@ macro_rules! matmul_entries {
             gemm_tn_codes_bf16_to_f32_128x64: Tn, Codes, BF16, F32, 64;
             gemm_tn_codes_bf16_to_f32_128x32: Tn, Codes, BF16, F32, 32;
             gemm_tn_codes_bf16_to_f32_128x16: Tn, Codes, BF16, F32, 16;
+            gemm_nn_pair_f16_to_f16_128x64: Nn, Pair, F16, F16, 64;
+            gemm_nn_pair_f16_to_f16_128x32: Nn, Pair, F16, F16, 32;
+            gemm_nn_pair_f16_to_f16_128x16: Nn, Pair, F16, F16, 16;
+            gemm_nn_pair_f32_to_f32_128x64: Nn, Pair, F32, F32, 64;
+            gemm_nn_pair_f32_to_f32_128x32: Nn, Pair, F32, F32, 32;
+            gemm_nn_pair_f32_to_f32_128x16: Nn, Pair, F32, F32, 16;
+            gemm_nn_pair_bf16_to_bf16_128x64: Nn, Pair, BF16, BF16, 64;
+            gemm_nn_pair_bf16_to_bf16_128x32: Nn, Pair, BF16, BF16, 32;
+            gemm_nn_pair_bf16_to_bf16_128x16: Nn, Pair, BF16, BF16, 16;
         }
     };
 }
@@ -472,7 +498,8 @@ macro_rules! products {
 pub const PRODUCTS: &[MatmulEntry] = matmul_entries!(products);
 
 /// The product for an output of `n` columns, or `None` for what is not built: float to half, and with a normalised operand
-/// all but what a layer wants, `A·B` of one type and `Aᵀ·B` in float. Of codes there is `Aᵀ·B` of 16 bits in float.
+/// all but what a layer wants, `A·B` of one type and `Aᵀ·B` in float. Of codes there is `Aᵀ·B` of 16 bits in float, of two pairs `A·B` of
+/// one type.
 pub fn product(
     form: Form,
     operand: Operand,
@@ -699,6 +726,9 @@ mod tests {
                     let codes = product(form, Operand::Codes, input, output, n);
                     let wanted = (form, input, output) == (Form::Tn, Format::F16, Format::F32);
                     assert_eq!(codes.is_some(), wanted, "{form:?} {input:?} {output:?}");
+                    let pair = product(form, Operand::Pair, input, output, n);
+                    let wanted = form == Form::Nn && input == output;
+                    assert_eq!(pair.is_some(), wanted, "{form:?} {input:?} {output:?}");
                 }
                 assert_eq!(
                     product(form, Operand::Plain, Format::F32, Format::F16, n),

@@ -17,9 +17,13 @@ pub unsafe fn forward<V: Vector>(params: &ActivateParams) {
     // SAFETY: the caller's promise.
     let step = unsafe { step(params) };
     for_vectors(params, |row, vector, at| {
-        // SAFETY: `at` is a vector of the matrix, the thread's own.
+        // SAFETY: `at` is a vector of the matrix, the thread's own, and with an order that has a number for each row.
         unsafe {
-            let mut values = load::<V>(Global::new(params.x), at);
+            let mut values = if params.order.is_null() {
+                load::<V>(Global::new(params.x), at)
+            } else {
+                load_picked::<V>(params, row, vector)
+            };
             if params.flags & SUM != 0 {
                 let addend = load::<V>(Global::new(params.y), at);
                 values = values.zip(addend, |value, addend| value + addend);
@@ -86,7 +90,9 @@ pub unsafe fn drop_rows<V: Vector>(params: &DropRowsParams) {
         bias: DevicePtr::NULL,
         row_scale: DevicePtr::NULL,
         step: params.step,
+        order: DevicePtr::NULL,
         rows: params.rows,
+        x_rows: params.rows,
         rows_per_cta: params.rows_per_cta,
         columns: 0,
         vectors: params.vectors,
@@ -95,7 +101,7 @@ pub unsafe fn drop_rows<V: Vector>(params: &DropRowsParams) {
         threshold: params.threshold,
         keep_scale: params.keep_scale,
         reciprocal: params.reciprocal,
-        reserved: 0,
+        x_vectors: params.vectors,
     };
     // SAFETY: the caller's promise.
     let step = unsafe { step(&dropout) };
@@ -129,6 +135,21 @@ unsafe fn step(params: &ActivateParams) -> u32 {
 unsafe fn load<V: Vector>(matrix: Global<V::Bits>, at: u64) -> V::Floats {
     // SAFETY: the caller's promise. Not `read`: the matrix may be written in place.
     V::from_bits(unsafe { matrix.at(at).load() }).widen()
+}
+
+/// The vector of the row of `x` that row `row` is of, or zeros where there is no such row.
+///
+/// # Safety
+/// The launch contract of [`ActivateParams`] with an order, of which `row` has a number.
+#[inline(always)]
+unsafe fn load_picked<V: Vector>(params: &ActivateParams, row: u64, vector: u32) -> V::Floats {
+    // SAFETY: the caller's promise; a row that is there has the vector.
+    unsafe {
+        let from = Global::<u32>::new(params.order).at(row).read() as u64;
+        let at = from * params.x_vectors as u64 + vector as u64;
+        let bits = Global::<V::Bits>::new(params.x).at(at);
+        V::from_bits(bits.load_if(from < params.x_rows)).widen()
+    }
 }
 
 /// # Safety

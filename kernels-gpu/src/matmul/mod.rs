@@ -33,7 +33,7 @@ use codes::Widened;
 use cuda_cores::CudaCores;
 use halfgnn_contract::matmul::MatmulParams;
 use normalized::Normalized;
-use operand::{AcrossK, AlongK, Plain};
+use operand::{AcrossK, AlongK, Pair, Plain};
 use tensor_cores::TensorCores;
 
 /// How a form's operands lie: A's layout, then B's.
@@ -69,6 +69,9 @@ macro_rules! source {
     };
     (Normalized, $input:ident) => {
         Normalized<vector::$input>
+    };
+    (Pair, $input:ident) => {
+        Pair
     };
     (Codes, $input:ident) => {
         Widened<vector::$input>

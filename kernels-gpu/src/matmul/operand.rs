@@ -53,6 +53,8 @@ pub trait Source {
     const VECTOR_BYTES: u32 = VECTOR_BYTES;
     /// Whether anything becomes of them.
     const REWRITES: bool;
+    /// Whether sums go on over a second pair of operands.
+    const PAIR: bool = false;
 
     /// What is known of the `vector`-th vector of each of A's rows.
     ///
@@ -69,6 +71,24 @@ pub struct Plain;
 
 impl Source for Plain {
     const REWRITES: bool = false;
+
+    #[inline(always)]
+    unsafe fn read(_: &MatmulParams, _: u32) -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    fn apply(&self, bits: [u32; 4]) -> [u32; 4] {
+        bits
+    }
+}
+
+/// The elements themselves, and behind the last of a sum those of another matrix.
+pub struct Pair;
+
+impl Source for Pair {
+    const REWRITES: bool = false;
+    const PAIR: bool = true;
 
     #[inline(always)]
     unsafe fn read(_: &MatmulParams, _: u32) -> Self {

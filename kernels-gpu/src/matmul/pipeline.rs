@@ -106,7 +106,12 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32, S: S
     };
     let split = block_idx_y();
     let first_step = split * params.steps_per_split;
-    let left = params.k.div_ceil(STEP_VECTORS * M::PER_VECTOR) - first_step;
+    let steps_of = |k: u32| k.div_ceil(STEP_VECTORS * M::PER_VECTOR);
+    let left = if S::PAIR {
+        params.first_steps + steps_of(params.k2)
+    } else {
+        steps_of(params.k)
+    } - first_step;
     let steps = if left < params.steps_per_split {
         left
     } else {
@@ -135,10 +140,24 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32, S: S
         tile_extent: M::TILE.columns,
         ones: false,
     };
-    let mut load_a = TileLoader::<L::A>::new(a, origin.row, first_step);
+    // Loaders of the tiles from a step on: those of the second pair of operands come behind those of the first.
+    let loaders = |step: u32| {
+        let (mut a, mut b, mut step) = (a, b, step);
+        if S::PAIR && step >= params.first_steps {
+            (a.data, a.stride, a.k) = (params.a2, params.a2_stride, params.k2);
+            (b.data, b.stride, b.k) = (params.b2, params.b2_stride, params.k2);
+            step -= params.first_steps;
+        }
+        (
+            TileLoader::<L::A>::new(a, origin.row, step),
+            TileLoader::<L::B>::new(b, origin.column, step),
+        )
+    };
+    let (mut load_a, mut load_b) = loaders(first_step);
     // Follows the loader, a step's tile at a time, when that has come.
     let mut arrived_a = load_a.clone();
-    let mut load_b = TileLoader::<L::B>::new(b, origin.column, first_step);
+    // Whether a step after the first is the first one of the second pair.
+    let turns = |step: u32| S::PAIR && step > 0 && first_step + step == params.first_steps;
     let shared = Shared::base();
     let stage = |step: u32| {
         let a = shared.offset(step % STAGES * M::TILE.stage_bytes());
@@ -166,6 +185,9 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32, S: S
     let mut ahead = 0;
     while ahead < STAGES - 1 {
         if ahead < steps {
+            if turns(ahead) {
+                (load_a, load_b) = loaders(params.first_steps);
+            }
             let (a, b) = stage(ahead);
             // SAFETY: a stage that nothing has used yet; the loaders have the extents of its tiles.
             unsafe {
@@ -202,6 +224,9 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32, S: S
         unsafe { sync_threads() };
         let next = step + (STAGES - 1);
         if next < steps {
+            if turns(next) {
+                (load_a, load_b) = loaders(params.first_steps);
+            }
             let (a, b) = stage(next);
             // SAFETY: as said, the stage is free.
             unsafe {

@@ -84,9 +84,10 @@ impl<B: Backend, E: Element> Network<B, E> {
             let as_it_is = self.sends_as_it_is(number, gradient_factor, mode);
             let (before, rest) = self.steps.split_at_mut(number);
             let mut messages_before = before.last_mut().and_then(|step| step.messages.take());
-            let features = Some(inputs.features);
+            let features = Some(inputs.features).filter(|_| !inputs.dropped);
             let earlier = earlier((self.initial, &self.jumps), before, features, mode);
-            let dropping = input_dropout(&rest[0], number, mode);
+            let is_dropped = inputs.dropped && number == 0;
+            let dropping = input_dropout(&rest[0], number, mode).filter(|_| !is_dropped);
             let Step {
                 layer,
                 bias,

@@ -99,6 +99,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 backend,
                 mode: Mode::Evaluate,
                 number,
+                dropped: false,
                 level: &Level {
                     graph: graph.as_ref(),
                     rows: part.own().len(),

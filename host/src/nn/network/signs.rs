@@ -136,7 +136,12 @@ impl<B: Backend, E: Element> Network<B, E> {
     ) -> Result<(), Error> {
         let columns = self.expect_signs()?;
         Error::expect(NAME, "columns of the signs", columns, signs.columns())?;
-        self.pass(backend, graphs, Source::Signs(signs), Mode::Evaluate)
+        self.pass(
+            backend,
+            graphs,
+            (Source::Signs(signs), false),
+            Mode::Evaluate,
+        )
     }
 
     /// The number of features of a network that reads signs.
@@ -186,6 +191,7 @@ impl<B: Backend, E: Element> Step<B, E> {
             backend,
             mode,
             number,
+            dropped: _,
             level,
             ranks,
             earlier,

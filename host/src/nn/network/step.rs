@@ -185,6 +185,8 @@ pub(super) struct Pass<'a, B: Backend, E: Element> {
     pub(super) mode: Mode<'a, B>,
     /// The stage's.
     pub(super) number: usize,
+    /// Whether the dropout of its input is done.
+    pub(super) dropped: bool,
     pub(super) level: &'a Level<'a, B>,
     pub(super) ranks: Option<&'a Halo<B>>,
     pub(super) earlier: Earlier<'a, B, E>,
@@ -203,12 +205,13 @@ impl<B: Backend, E: Element> Step<B, E> {
             backend,
             mode,
             number,
+            dropped: is_dropped,
             level,
             ranks,
             earlier,
             activation: Activation { relu, dropout, .. },
         } = pass;
-        let dropping = input_dropout(self, number, mode);
+        let dropping = input_dropout(self, number, mode).filter(|_| !is_dropped);
         let Step {
             layer,
             bias,

@@ -7,8 +7,9 @@ use crate::reference::Sum;
 use half::{bf16, f16};
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::ops;
-use halfgnn::ops::{Activation, Dropout, Form, Nonlinearity, RandomState};
-use halfgnn::tensor::{Array, Element, Precision};
+use halfgnn::ops::{Activation, Dropout, Epilogue, Form, MatmulFusion, Nonlinearity, RandomState};
+use halfgnn::tensor::{Array, Element, Matrix, Precision};
+use std::ops::Range;
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
@@ -20,6 +21,9 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     gradients::<B, f16>(&mut cases);
     gradients::<B, bf16>(&mut cases);
     gradients::<B, f32>(&mut cases);
+    pairs::<B, f16>(&mut cases);
+    pairs::<B, bf16>(&mut cases);
+    pairs::<B, f32>(&mut cases);
     normalized::<B, f16, f16>(&mut cases, Form::NN);
     normalized::<B, f32, f32>(&mut cases, Form::NN);
     normalized::<B, f16, f32>(&mut cases, Form::TN);
@@ -120,6 +124,50 @@ fn gradients<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>)
                 product_bound::<f32>(k, size)
             }));
             Results::Near(all, bounds)
+        }));
+    }
+}
+
+/// Products of two pairs of operands, which are that of the operands side by side.
+fn pairs<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    for ([m, n, k], second) in [
+        ([21, 13, 110], 70),
+        ([21, 27, 110], 70),
+        ([21, 50, 110], 70),
+        ([9, 10, 1500], 600),
+    ] {
+        let first = k - second;
+        let precision = E::PRECISION;
+        let name = format!("matmul of two pairs {precision} {m} x {n} x {first} + {second}");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let mut case = Case::random::<E>(Form::NN, [m, n, k]);
+            case.a = operands.uniform::<E>(m * k);
+            case.b = operands.uniform::<E>(k * n);
+            let columns = |range: Range<usize>| -> Matrix<B, E> {
+                let rows = case.a.chunks_exact(k);
+                let part: Vec<f32> = rows.flat_map(|row| row[range.clone()].to_vec()).collect();
+                matrix(backend, (m, range.len()), &part)
+            };
+            let [a, a2] = [columns(0..first), columns(first..k)];
+            let (b, b2) = case.b.split_at(first * n);
+            let b = matrix::<B, E>(backend, (first, n), b);
+            let b2 = matrix::<B, E>(backend, (second, n), b2);
+            let mut c = unwritten::<B, E>(backend, (m, n));
+            let (plain, fusion) = (
+                Epilogue::default(),
+                MatmulFusion {
+                    also: Some([&a2, &b2]),
+                    ..MatmulFusion::default()
+                },
+            );
+            ops::matmul_fused(backend, Form::NN, &a, &b, &plain, fusion, &mut c).expect("legal");
+            let actual = read(backend, &c);
+            if E::PRECISION == Precision::Float {
+                return Results::rows(&actual, n);
+            }
+            let reference = case.reference();
+            let bound = |sum: &Sum| product_bound::<E>(k, sum.size);
+            Results::Near(actual, reference.iter().map(bound).collect())
         }));
     }
 }
@@ -240,6 +288,27 @@ fn dropped_rows<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B
         let vertices = Array::from_slice(backend, &vertices, MemoryKind::Graph).expect("room");
         let mut y = matrix::<B, E>(backend, (50, 41), &operands.mixed::<E>(50 * 41));
         ops::drop_rows(backend, dropout, &vertices, &mut y).expect("legal");
+        Results::rows(&read(backend, &y), 41)
+    }));
+    let name = format!("activate_rows {}", E::PRECISION);
+    cases.push(OperatorCase::new(name, |backend: &B, operands| {
+        let random = RandomState::new(backend, 11, 3).expect("room for a word");
+        let dropout = Some(Dropout {
+            probability: 0.4,
+            stream: 1,
+            random: &random,
+        });
+        let op = Activation {
+            bias: None,
+            relu: false,
+            dropout,
+        };
+        // Some are not there.
+        let order: Vec<u32> = (0..50).map(|row| (row * 37) % 40).collect();
+        let order = Array::from_slice(backend, &order, MemoryKind::Graph).expect("room");
+        let rows = matrix::<B, E>(backend, (30, 41), &operands.mixed::<E>(30 * 41));
+        let mut y = unwritten::<B, E>(backend, (50, 41));
+        ops::activate_rows(backend, &op, &rows, &order, &mut y).expect("legal");
         Results::rows(&read(backend, &y), 41)
     }));
 }

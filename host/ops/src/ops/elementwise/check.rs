@@ -17,6 +17,11 @@ impl<B: Storage, E: Element> Operator for ActivateOperands<'_, B, E> {
 
     fn check(&self) -> Result<(), Error> {
         match self.x {
+            Some(x) if self.order.is_some() => {
+                let rows = self.order.map_or(0, |order| order.len());
+                expect_shape(Self::NAME, Y, (rows, x.columns()), self.y)?;
+                self.y.expect_contiguous(Self::NAME)?;
+            }
             Some(x) if self.sum => {
                 let rows = x.rows().min(self.y.rows());
                 expect_shape(Self::NAME, Y, (rows, x.columns()), self.y)?;

@@ -14,7 +14,7 @@ use crate::backend::cpu::view::{
     for_rows, for_rows_together, nonzeros, read, read_matrix, view, view_mut,
 };
 use crate::error::Error;
-use crate::ops::Checked;
+use crate::ops::{self, Checked};
 use crate::tensor::Element;
 use halfgnn_contract::rng;
 use halfgnn_graph::parallel;
@@ -27,7 +27,17 @@ impl ElementwiseOperators for Cpu {
         &self,
         operands: Checked<ActivateOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let ActivateOperands { op, x, sum, y } = operands.into_inner();
+        let ActivateOperands {
+            op,
+            mut x,
+            order,
+            sum,
+            y,
+        } = operands.into_inner();
+        if let (Some(rows), Some(order)) = (x, order) {
+            ops::take_rows(self, rows, order, y)?;
+            x = None;
+        }
         let mask = op.dropout.map(Mask::new);
         let (values, bias) = (read_matrix(x), read_matrix(op.bias));
         let kept = match (x, &values, &bias) {

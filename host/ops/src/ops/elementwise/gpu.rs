@@ -20,10 +20,25 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         &self,
         operands: Checked<ActivateOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let ActivateOperands { op, x, sum, y } = operands.into_inner();
-        let (mut params, config) = self.activate_params(op, self.matrix(x.unwrap_or(y))?, y)?;
+        let ActivateOperands {
+            op,
+            x,
+            order,
+            sum,
+            y,
+        } = operands.into_inner();
+        let input = match (x, order) {
+            (Some(x), Some(_)) => self.strided(x)?,
+            _ => self.matrix(x.unwrap_or(y))?,
+        };
+        let (mut params, config) = self.activate_params(op, input, y)?;
         params.flags |= if sum { contract::SUM } else { 0 };
-        // SAFETY: the operator checked that `x`, `y` and the bias fit one another.
+        if let (Some(x), Some(_)) = (x, order) {
+            params.order = self.optional_array(order)?;
+            params.x_rows = x.rows() as u64;
+            params.x_vectors = stride_vectors("activate", x)?;
+        }
+        // SAFETY: the operator checked that `x`, `y` and the bias fit one another, and that an order has a number for each row of `y`.
         unsafe { self.launch(entry::<E>("activate")?, config, &params) }
     }
 
@@ -160,7 +175,9 @@ impl<D: Driver> Gpu<D> {
             bias: self.optional_matrix(op.bias)?,
             row_scale: DevicePtr::NULL,
             step: dropout.map_or(Ok(DevicePtr::NULL), |dropout| self.step(dropout))?,
+            order: DevicePtr::NULL,
             rows: y.rows() as u64,
+            x_rows: y.rows() as u64,
             rows_per_cta,
             columns: narrow(NAME, "columns", y.columns())?,
             vectors,
@@ -171,7 +188,7 @@ impl<D: Driver> Gpu<D> {
             threshold: rng::threshold(probability),
             keep_scale: 1.0 / (1.0 - probability),
             reciprocal: contract::reciprocal(vectors),
-            reserved: 0,
+            x_vectors: vectors,
         };
         let ctas = if vectors == 0 {
             0

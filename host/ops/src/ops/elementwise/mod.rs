@@ -22,6 +22,29 @@ pub fn activate<B: ElementwiseOperators, E: Element>(
     let operands = ActivateOperands {
         op,
         x,
+        order: None,
+        sum: false,
+        y,
+    };
+    backend.activate(Checked::new(operands)?)
+}
+
+/// [`activate`] of rows that an order picks: row `i` of `y` is of row `order[i]` of `rows`, or of zeros where there is no such row. It has
+/// the bits of [`take_rows`](crate::ops::take_rows) and [`activate`] behind it.
+///
+/// # Errors
+/// Those of [`take_rows`](crate::ops::take_rows) and [`activate`].
+pub fn activate_rows<B: ElementwiseOperators, E: Element>(
+    backend: &B,
+    op: &Activation<'_, B>,
+    rows: &Matrix<B, E>,
+    order: &Array<B, u32>,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let operands = ActivateOperands {
+        op,
+        x: Some(rows),
+        order: Some(order),
         sum: false,
         y,
     };
@@ -42,6 +65,7 @@ pub fn activate_sum<B: ElementwiseOperators, E: Element>(
     let operands = ActivateOperands {
         op,
         x: Some(x),
+        order: None,
         sum: true,
         y,
     };
@@ -127,13 +151,15 @@ impl<B: Storage> Clone for Dropout<'_, B> {
 
 impl<B: Storage> Copy for Dropout<'_, B> {}
 
-/// Operands of [`activate`] and [`activate_sum`].
+/// Operands of [`activate`], [`activate_rows`] and [`activate_sum`].
 #[derive(Debug)]
 pub struct ActivateOperands<'a, B: Storage, E: Element> {
     /// What is done.
     pub op: &'a Activation<'a, B>,
     /// The input; in place where absent.
     pub x: Option<&'a Matrix<B, E>>,
+    /// Which row of the input each of the output is of; that of the same number where absent.
+    pub order: Option<&'a Array<B, u32>>,
     /// Whether what stands in `y` is added to the input, which is not in place then.
     pub sum: bool,
     /// Becomes the output.

@@ -14,10 +14,13 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
     fn check(&self) -> Result<(), Error> {
         let (form, a, b) = (self.form, self.a, self.b);
         let (epilogue, fusion) = (self.epilogue, &self.fusion);
+        let rows = self.rows_of_a();
+        let there = a.rows().max(rows);
+        Error::expect(Self::NAME, "rows of a", there, a.rows())?;
         let ((m, k), (k_b, n)) = match form {
-            Form::NN => (a.shape(), b.shape()),
-            Form::NT => (a.shape(), (b.columns(), b.rows())),
-            Form::TN => ((a.columns(), a.rows()), b.shape()),
+            Form::NN => ((rows, a.columns()), b.shape()),
+            Form::NT => ((rows, a.columns()), (b.columns(), b.rows())),
+            Form::TN => ((a.columns(), rows), b.shape()),
         };
         Error::expect(Self::NAME, "inner dimension of b", k, k_b)?;
         expect_shape(Self::NAME, ["rows of c", "columns of c"], (m, n), self.c)?;
@@ -39,6 +42,22 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
                     ),
                 });
             }
+        }
+        if let Some([a, b]) = fusion.also {
+            let plain = form == Form::NN && fusion.normalization.is_none();
+            if !plain || E::PRECISION != O::PRECISION {
+                return Err(Error::Unsupported {
+                    operator: Self::NAME,
+                    reason: format!(
+                        "a product of the form {form:?} of {} in {} is added to no other one; those of the form NN of one type are, without a normalisation",
+                        E::PRECISION,
+                        O::PRECISION
+                    ),
+                });
+            }
+            let what = ["rows of the second a", "columns of the second a"];
+            expect_shape(Self::NAME, what, (a.rows().max(m), b.rows()), a)?;
+            Error::expect(Self::NAME, "columns of the second b", n, b.columns())?;
         }
         if let Some(positive) = fusion.positive {
             let what = ["rows of the ReLU's output", "columns of the ReLU's output"];

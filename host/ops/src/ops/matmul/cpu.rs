@@ -35,7 +35,7 @@ impl MatmulOperators for Cpu {
         operands: Checked<MatmulOperands<'_, Self, E, O>>,
     ) -> Result<(), Error> {
         let of = operands.into_inner();
-        let epilogue = of.epilogue;
+        let (rows, epilogue) = (of.rows_of_a(), of.epilogue);
         if let Some(sums) = of.fusion.column_sums {
             ops::column_sums(self, of.b, sums)?;
         }
@@ -60,18 +60,30 @@ impl MatmulOperators for Cpu {
         };
         let (a_values, b_values) = (of.a.buffer.read(), of.b.buffer.read());
         let affine = of.fusion.normalization.map(AffineColumns::new);
+        let (whole, all) = (view(of.a, &a_values), rows == of.a.rows());
+        let also_values = of
+            .fusion
+            .also
+            .map(|[a, b]| (a.buffer.read(), b.buffer.read()));
+        let also = of.fusion.also.zip(also_values.as_ref());
+        let also = also.map(|([a, b], (a_values, b_values))| {
+            let first = view(a, a_values).rows(0..of.c.rows());
+            (first, view(b, b_values))
+        });
         matmul(
             self.instructions(),
             of.form,
             LeftOperand {
-                matrix: view(of.a, &a_values),
+                matrix: if all { whole } else { whole.rows(0..rows) },
                 affine: affine.as_ref(),
                 nonzeros: match (of.form, &affine) {
-                    (Form::NN | Form::TN, None) => nonzeros(of.a, &a_values),
+                    // What is kept is of all rows.
+                    (Form::NN | Form::TN, None) if all => nonzeros(of.a, &a_values),
                     _ => None,
                 },
             },
             view(of.b, &b_values),
+            also,
             &finish,
             view_mut(of.c),
         );
@@ -272,12 +284,13 @@ impl SummedOver for CodedOperand<'_> {
     }
 }
 
-/// Writes the product to `c`, padding included.
+/// Writes the product to `c`, padding included, with that of the matrices `also` in it.
 fn matmul<E: Element, O: Element>(
     instructions: Instructions,
     form: Form,
     a: LeftOperand<'_, E>,
     b: View<'_, E>,
+    also: Option<(View<'_, O>, View<'_, O>)>,
     finish: &Finish<'_, O>,
     c: ViewMut<'_, O>,
 ) {
@@ -292,16 +305,31 @@ fn matmul<E: Element, O: Element>(
         nonzeros.places().by_columns(depth_ranges(a.matrix.rows));
     }
     let weights_are_finite = LazyLock::new(|| is_finite(&weights));
+    let also = also.map(|(a, b)| (a, widened(b.values), b.stride));
     for_blocks(finish, c, |rows| match form {
-        Form::NN => a
-            .terms_of_rows(rows.clone())
-            .filter(|_| *weights_are_finite)
-            .map(|mut terms| {
-                let mut sums = vec![0.0; rows.len() * columns];
-                terms.add_product(instructions, &weights, b.stride, columns, &mut sums);
-                sums
-            })
-            .unwrap_or_else(|| by_rows(a, rows, Operand::new(&weights, b.stride), columns)),
+        Form::NN => {
+            let mut sums = a
+                .terms_of_rows(rows.clone())
+                .filter(|_| *weights_are_finite)
+                .map(|mut terms| {
+                    let mut sums = vec![0.0; rows.len() * columns];
+                    terms.add_product(instructions, &weights, b.stride, columns, &mut sums);
+                    sums
+                })
+                .unwrap_or_else(|| {
+                    by_rows(a, rows.clone(), Operand::new(&weights, b.stride), columns)
+                });
+            if let Some((a, weights, stride)) = &also {
+                let floats = widened(a.rows(rows.clone()).values);
+                let shape = [rows.len(), columns, a.columns];
+                let (a, b) = (
+                    Operand::new(&floats, a.stride),
+                    Operand::new(weights, *stride),
+                );
+                add_product(shape, a, b, &mut sums);
+            }
+            sums
+        }
         Form::NT => by_rows(
             a,
             rows,

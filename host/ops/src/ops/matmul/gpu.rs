@@ -19,6 +19,8 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
         &self,
         operands: Checked<MatmulOperands<'_, Self, E, O>>,
     ) -> Result<(), Error> {
+        let operands = operands.into_inner();
+        let rows = operands.rows_of_a();
         let MatmulOperands {
             form,
             a,
@@ -26,17 +28,18 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
             epilogue,
             fusion,
             c,
-        } = operands.into_inner();
+        } = operands;
         let left = Left {
             data: self.strided(a)?,
             stride: stride_vectors(NAME, a)?,
             inner: match form {
                 Form::NN | Form::NT => a.columns(),
-                Form::TN => a.rows(),
+                Form::TN => rows,
             },
-            operand: match fusion.normalization {
-                Some(_) => contract::Operand::Normalized,
-                None => contract::Operand::Plain,
+            operand: match (fusion.normalization, fusion.also) {
+                (Some(_), _) => contract::Operand::Normalized,
+                (None, Some(_)) => contract::Operand::Pair,
+                (None, None) => contract::Operand::Plain,
             },
             row_scale: self.optional_array(epilogue.row_scale)?,
         };
@@ -114,6 +117,16 @@ impl<D: Driver> Gpu<D> {
         });
         let (m, n, k) = (m?, n?, k?);
         let (input, output) = (E::PRECISION.format(), O::PRECISION.format());
+        let also = fusion.also;
+        let k2 = also.map_or(0, |[a, _]| a.columns());
+        let k2 = narrow(NAME, "inner dimension of the second pair", k2)?;
+        // The second pair begins with a step of its own.
+        let first_steps = k.div_ceil(contract::per_step(input));
+        let terms = match also {
+            Some(_) => first_steps as usize * contract::per_step(input) as usize + k2 as usize,
+            None => k as usize,
+        };
+        let terms = narrow(NAME, "inner dimensions", terms)?;
         let mut sums = fusion.column_sums;
         // The product has them where it has a row of C to spare.
         let fused =
@@ -125,7 +138,7 @@ impl<D: Driver> Gpu<D> {
             return Ok(());
         }
         let multiprocessors = self.driver().info().multiprocessors;
-        let partial = PartialSums::of(input, [m, n, k], sums.is_some(), multiprocessors);
+        let partial = PartialSums::of(input, [m, n, terms], sums.is_some(), multiprocessors);
         // The other forms have a pass of their own for it.
         let (positive, apart) = match form {
             Form::NT => (fusion.positive, None),
@@ -184,6 +197,8 @@ impl<D: Driver> Gpu<D> {
         let params = MatmulParams {
             a: left.data,
             b: self.strided(b)?,
+            a2: also.map_or(Ok(DevicePtr::NULL), |[a, _]| self.strided(a))?,
+            b2: also.map_or(Ok(DevicePtr::NULL), |[_, b]| self.strided(b))?,
             c: self.strided(c)?,
             bias: self.optional_matrix(epilogue.bias)?,
             row_scale: left.row_scale,
@@ -202,6 +217,10 @@ impl<D: Driver> Gpu<D> {
             m,
             n,
             k,
+            k2,
+            first_steps,
+            a2_stride: also.map_or(Ok(0), |[a, _]| stride_vectors(NAME, a))?,
+            b2_stride: also.map_or(Ok(0), |[_, b]| stride_vectors(NAME, b))?,
             a_stride: left.stride,
             b_stride: stride_vectors(NAME, b)?,
             c_stride: stride_vectors(NAME, c)?,

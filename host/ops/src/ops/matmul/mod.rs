@@ -135,6 +135,11 @@ pub struct MatmulFusion<'a, B: Storage, O: Element> {
     /// The product is not of `a` but of what [`normalize`](crate::ops::normalize()) would make of it: its columns are the
     /// features. Of [`Form::NN`] with a result of the type of `a`, and of [`Form::TN`] with one in float.
     pub normalization: Option<&'a Normalization<'a, B>>,
+    /// Two more operands, whose product is added before anything is rounded: `a · b + a₂ · b₂`, of [`Form::NN`] with a result of the type
+    /// of `a`, which is not normalised. `a₂` may have more rows than `c`, which are not read.
+    pub also: Option<[&'a Matrix<B, O>; 2]>,
+    /// How many of the first rows of `a` the product is of, where it has more of them: their bits are those of a copy.
+    pub first_rows: Option<usize>,
     /// The output of a ReLU, of the shape of `c` or with more rows, which are not read: where it holds no positive number `c` becomes zero.
     /// So `c` is the gradient of what the ReLU was given.
     pub positive: Option<&'a Matrix<B, O>>,
@@ -153,6 +158,8 @@ impl<B: Storage, O: Element> Default for MatmulFusion<'_, B, O> {
     fn default() -> Self {
         Self {
             normalization: None,
+            also: None,
+            first_rows: None,
             positive: None,
             positive_codes: None,
             column_sums: None,
@@ -176,6 +183,13 @@ pub struct MatmulOperands<'a, B: Storage, E: Element, O: Element> {
     pub fusion: MatmulFusion<'a, B, O>,
     /// Becomes the product.
     pub c: &'a mut Matrix<B, O>,
+}
+
+impl<B: Storage, E: Element, O: Element> MatmulOperands<'_, B, E, O> {
+    /// Rows of `a` that the product is of.
+    pub(crate) fn rows_of_a(&self) -> usize {
+        self.fusion.first_rows.unwrap_or(self.a.rows())
+    }
 }
 
 /// Operands of [`quantized_matmul`].
