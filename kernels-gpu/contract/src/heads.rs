@@ -93,6 +93,9 @@ param_struct! {
 
 param_struct! {
     /// Parameters of `head_dots`: `y = a · (beta · b + gamma · c) + delta · u · v`, of each head of each row.
+    ///
+    /// Where there is a `d`, `u = a · d` is made in the same pass. Where there are `vectors`, the pass ends with that of `head_outer`,
+    /// `b += destination · vectors[0] + y · vectors[1]`.
     pub struct HeadDotsParams {
         /// How the work is dealt out.
         pub heads: Heads,
@@ -102,6 +105,12 @@ param_struct! {
         pub b: DevicePtr<HalfBits>,
         /// Features of the same shape, or null for none.
         pub c: DevicePtr<HalfBits>,
+        /// Features of the same shape, or null where `u` is read and not written.
+        pub d: DevicePtr<HalfBits>,
+        /// Two rows, the stride of `b`, or null where `b` stays as it is.
+        pub vectors: DevicePtr<HalfBits>,
+        /// Numbers of vertices that the first of `vectors` is multiplied by.
+        pub destination: DevicePtr<f32>,
         /// Numbers of vertices, or null for none.
         pub u: DevicePtr<f32>,
         /// Numbers of vertices, or null for 1.
@@ -114,8 +123,8 @@ param_struct! {
         pub gamma: f32,
         /// Factor of `u · v`.
         pub delta: f32,
-        /// Zero.
-        pub reserved: u32,
+        /// Columns, padding not counted.
+        pub columns: u32,
     }
 }
 
@@ -198,7 +207,7 @@ macro_rules! heads_entries {
             formats {
                 /// Scores of vertices as destination and as source.
                 head_scores(HeadScoresParams): F16 = head_scores_f16, F32 = head_scores_f32, BF16 = head_scores_bf16;
-                /// Dots of the heads of two matrices, row by row.
+                /// Dots of the heads of matrices, row by row, and what is made of them in the same pass.
                 head_dots(HeadDotsParams): F16 = head_dots_f16, F32 = head_dots_f32, BF16 = head_dots_bf16;
                 /// Adds multiples of two vectors to the heads of each row.
                 head_outer(HeadOuterParams): F16 = head_outer_f16, F32 = head_outer_f32, BF16 = head_outer_bf16;
