@@ -86,16 +86,6 @@ impl Item {
         values
     }
 
-    /// The sum over the head of what `f` adds for each vector, as in [`Item::fold`].
-    ///
-    /// # Safety
-    /// All lanes of the warp come together.
-    #[inline(always)]
-    unsafe fn sum(&self, f: impl Fn(f32, u64, u64) -> f32) -> f32 {
-        // SAFETY: the caller's promise.
-        unsafe { self.fold(0.0, f, |a, b| a + b) }
-    }
-
     /// Whether this lane writes the item's result.
     #[inline(always)]
     pub fn writes(&self) -> bool {
@@ -186,33 +176,107 @@ pub unsafe fn scores<V: Vector>(params: &HeadScoresParams) {
 /// The launch contract of [`HeadDotsParams`]: CTAs of [`Heads::ctas`].
 #[inline(always)]
 pub unsafe fn dots<V: Vector>(params: &HeadDotsParams) {
-    let (u, v) = (Global::<f32>::new(params.u), Global::<f32>::new(params.v));
+    let has_c = params.c.address() != 0;
+    let has_d = params.d.address() != 0;
+    let has_u = params.u.address() != 0;
+    let has_v = params.v.address() != 0;
+    let has_vectors = params.vectors.address() != 0;
     for_items(&params.heads, |item| {
-        // SAFETY: `at` is a vector of the matrices; there is a number for each head of each row.
+        // SAFETY: `at` is a vector of the matrices, of which only `b` may be written, by the lane that read the vector; there is a
+        // number for each head of each row, and one that this launch writes is not read.
         unsafe {
-            let mut sum = item.sum(|sum, at, _| {
-                // On its way beside `b`, whatever comes between.
-                let a = Global::<V::Bits>::new(params.a).at(at).fetch();
-                let mut b = read::<V>(params.b, at).map(|b| b * params.beta);
-                if params.c.address() != 0 {
-                    b = b.zip(read::<V>(params.c, at), |b, c| mul_add(c, params.gamma, b));
+            // All that an item reads is on its way at once.
+            let number = |numbers: DevicePtr<f32>, is_read: bool| {
+                let numbers = Global::<f32>::new(numbers).at(item.at);
+                numbers.load_if(is_read && item.vectors > 0)
+            };
+            let mut u = number(params.u, has_u && !has_d);
+            let v = number(params.v, has_v);
+            let destination = number(params.destination, has_vectors);
+            let (mut sum, mut inner) = (0.0, 0.0);
+            item.for_vectors(|at, _| {
+                let vector = |matrix| Global::<V::Bits>::new(matrix).at(at);
+                let a = vector(params.a).fetch();
+                let b = vector(params.b).load();
+                let [c, d] = [(params.c, has_c), (params.d, has_d)]
+                    .map(|(matrix, present)| vector(matrix).load_if(present));
+                let a = V::from_bits(a).widen();
+                let mut b = V::from_bits(b).widen().map(|b| b * params.beta);
+                if has_c {
+                    let c = V::from_bits(c).widen();
+                    b = b.zip(c, |b, c| mul_add(c, params.gamma, b));
                 }
-                dot::<V>(sum, V::from_bits(a).widen(), b)
+                sum = dot::<V>(sum, a, b);
+                if has_d {
+                    inner = dot::<V>(inner, a, V::from_bits(d).widen());
+                }
             });
-            if item.writes() {
-                if !u.is_null() {
-                    let u = u.at(item.at).read();
-                    let v = if v.is_null() {
-                        1.0
-                    } else {
-                        v.at(item.at).read()
-                    };
-                    sum = mul_add(params.delta * u, v, sum);
+            [sum] = item.combine([sum], |a, b| a + b);
+            if has_d {
+                [u] = item.combine([inner], |a, b| a + b);
+                if item.writes() {
+                    Global::<f32>::new(params.u).at(item.at).store(u);
                 }
+            }
+            if has_u {
+                sum = mul_add(params.delta * u, if has_v { v } else { 1.0 }, sum);
+            }
+            if item.writes() {
                 Global::<f32>::new(params.y).at(item.at).store(sum);
+            }
+            if has_vectors {
+                item.for_vectors(|at, column| {
+                    let products = Products {
+                        vectors: params.vectors,
+                        stride: params.heads.stride,
+                        columns: params.columns,
+                    };
+                    products.add::<V>([destination, sum], column, params.b, at);
+                });
             }
         }
     });
+}
+
+/// Products of a row's two numbers with the two attention vectors.
+struct Products {
+    /// Two rows.
+    vectors: DevicePtr<HalfBits>,
+    /// Distance of two rows in vectors.
+    stride: u32,
+    /// Columns, padding not counted.
+    columns: u32,
+}
+
+impl Products {
+    /// Adds those of vector `column` of a row to vector `at` of a matrix.
+    ///
+    /// # Safety
+    /// Both exist, and no other thread touches vector `at`.
+    #[inline(always)]
+    unsafe fn add<V: Vector>(
+        &self,
+        [destination, source]: [f32; 2],
+        column: u64,
+        matrix: DevicePtr<HalfBits>,
+        at: u64,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let x = Global::<V::Bits>::new(matrix).at(at);
+            let mut values = V::from_bits(x.load()).widen();
+            values = values.zip(read::<V>(self.vectors, column), |x, a| {
+                mul_add(destination, a, x)
+            });
+            values = values.zip(
+                read::<V>(self.vectors, self.stride as u64 + column),
+                |x, a| mul_add(source, a, x),
+            );
+            // A NaN or an infinite number made more than zeros of the padding.
+            values = without_padding::<V>(values, column * V::WIDTH as u64, self.columns);
+            x.store(V::narrow(values).to_bits());
+        }
+    }
 }
 
 /// The two numbers of the head of a row in which a vector lies.
@@ -238,25 +302,20 @@ unsafe fn numbers(params: &HeadOuterParams, row: u64, vector: u32) -> [f32; 2] {
 pub unsafe fn outer<V: Vector>(params: &HeadOuterParams) {
     let first = block_idx_x() as u64 * params.rows_per_cta as u64;
     let rows = (params.rows - first).min(params.rows_per_cta as u64) as u32;
+    let products = Products {
+        vectors: params.vectors,
+        stride: params.stride,
+        columns: params.columns,
+    };
     let mut i = thread_idx_x();
     while i < rows * params.stride {
         let row_in_cta = row_in_cta(i, params.reciprocal);
         let vector = i - row_in_cta * params.stride;
         // SAFETY: a vector of the matrix, the thread's own.
         unsafe {
-            let [destination, source] = numbers(params, first + row_in_cta as u64, vector);
-            let x = Global::<V::Bits>::new(params.x).at(first * params.stride as u64 + i as u64);
-            let mut values = V::from_bits(x.load()).widen();
-            values = values.zip(read::<V>(params.vectors, vector as u64), |x, a| {
-                mul_add(destination, a, x)
-            });
-            let second = params.stride as u64 + vector as u64;
-            values = values.zip(read::<V>(params.vectors, second), |x, a| {
-                mul_add(source, a, x)
-            });
-            // A NaN or an infinite number made more than zeros of the padding.
-            values = without_padding::<V>(values, vector as u64 * V::WIDTH as u64, params.columns);
-            x.store(V::narrow(values).to_bits());
+            let numbers = numbers(params, first + row_in_cta as u64, vector);
+            let at = first * params.stride as u64 + i as u64;
+            products.add::<V>(numbers, vector as u64, params.x, at);
         }
         i += THREADS_PER_CTA;
     }

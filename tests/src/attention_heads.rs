@@ -7,8 +7,8 @@ use crate::segment::unwritten_numbers;
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
-use halfgnn::ops::HeadDots;
-use halfgnn::tensor::Element;
+use halfgnn::ops::{HeadDots, HeadDotsOuterOperands, HeadDotsPairOperands};
+use halfgnn::tensor::{Array, Element};
 
 /// Heads, and the width of one, which is any for a single head.
 fn shapes(scale: Scale) -> Vec<(usize, usize, usize)> {
@@ -124,6 +124,81 @@ pub fn dots<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f32>(backend, scale);
 }
 
+/// Two dots of one read, and dots with the products that are added afterwards, to the bits of one after the other.
+pub fn dots_in_one_pass<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        for (rows, heads, width) in shapes(scale) {
+            let what = format!("{rows} rows of {heads} x {width}");
+            let shape = (rows, heads * width);
+            let of = |random| Random(random).uniform::<E>(rows * heads * width);
+            let [a, b, c] =
+                [113, 114, 115].map(|random| matrix::<B, E>(backend, shape, &of(random)));
+            let vectors = Random(116).uniform::<E>(2 * shape.1);
+            let vectors = matrix::<B, E>(backend, (2, shape.1), &vectors);
+            let [u, v] = [117, 118].map(|random| Random(random).uniform::<f32>(heads * rows));
+            let [u, v] = [u, v].map(|numbers| elements::<B, f32>(backend, &numbers));
+            let numbers = || unwritten_numbers(backend, heads * rows);
+            let to_bits = |numbers: &Array<B, f32>| {
+                bits(&numbers.to_vec(backend).expect("no failure before"))
+            };
+
+            let (mut inner, mut y) = (numbers(), numbers());
+            let pair = HeadDotsPairOperands {
+                heads,
+                a: &a,
+                d: &c,
+                b: (0.75, &b),
+                v: (-1.5, &v),
+                u: &mut inner,
+                y: &mut y,
+            };
+            ops::head_dots_pair(backend, pair).expect("a legal pair");
+            let (mut expected_inner, mut expected) = (numbers(), numbers());
+            let op = HeadDots::new(heads, &a, (1.0, &c));
+            ops::head_dots(backend, &op, &mut expected_inner).expect("legal dots");
+            let op = HeadDots {
+                u: Some((-1.5, &expected_inner)),
+                v: Some(&v),
+                ..HeadDots::new(heads, &a, (0.75, &b))
+            };
+            ops::head_dots(backend, &op, &mut expected).expect("legal dots");
+            assert_eq!(to_bits(&inner), to_bits(&expected_inner), "{what}");
+            assert_eq!(to_bits(&y), to_bits(&expected), "{what}");
+
+            let op = HeadDots {
+                c: Some((-0.5, &c)),
+                u: Some((1.5, &u)),
+                ..HeadDots::new(heads, &a, (0.75, &b))
+            };
+            ops::head_dots(backend, &op, &mut expected).expect("legal dots");
+            let mut sum = matrix::<B, E>(backend, shape, &of(114));
+            ops::head_outer(backend, heads, &v, &expected, &vectors, &mut sum)
+                .expect("legal products");
+            let (mut b, mut y) = (b, numbers());
+            let both = HeadDotsOuterOperands {
+                heads,
+                a: &a,
+                b: (0.75, &mut b),
+                c: (-0.5, &c),
+                u: (1.5, &u),
+                destination: &v,
+                vectors: &vectors,
+                y: &mut y,
+            };
+            ops::head_dots_outer(backend, both).expect("legal dots and products");
+            assert_eq!(to_bits(&y), to_bits(&expected), "{what}");
+            assert_eq!(
+                bits(&read(backend, &b)),
+                bits(&read(backend, &sum)),
+                "{what}"
+            );
+        }
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
+    check::<B, f32>(backend, scale);
+}
+
 /// The two gradients of the scores against float64; sums repeat bit for bit.
 pub fn gradients_of_scores<B: Backend>(backend: &B, scale: Scale) {
     fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
@@ -190,6 +265,23 @@ pub fn padding_stays_zero<B: Backend>(backend: &B, _: Scale) {
     let [destination, source] = [f32::INFINITY, 1.0].map(|n| elements::<B, f32>(backend, &[n; 6]));
     ops::head_outer(backend, 1, &destination, &source, &vectors, &mut x).expect("legal");
     assert_eq!(read(backend, &x), [f32::INFINITY; 18]);
+    let [a, c] = [1.0; 2].map(|n| matrix::<B, f16>(backend, (6, 3), &[n; 18]));
+    let (mut b, mut y) = (
+        matrix::<B, f16>(backend, (6, 3), &[1.0; 18]),
+        unwritten_numbers(backend, 6),
+    );
+    let both = HeadDotsOuterOperands {
+        heads: 1,
+        a: &a,
+        b: (1.0, &mut b),
+        c: (1.0, &c),
+        u: (1.0, &source),
+        destination: &destination,
+        vectors: &vectors,
+        y: &mut y,
+    };
+    ops::head_dots_outer(backend, both).expect("legal");
+    assert_eq!(read(backend, &b), [f32::INFINITY; 18]);
     let mut sums = unwritten::<B, f32>(backend, (2, 3));
     let x = matrix::<B, f16>(backend, (6, 3), &[1.0; 18]);
     ops::head_sums(backend, 1, &x, &destination, &source, &mut sums).expect("legal");
@@ -265,4 +357,44 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
         let error = run(heads, numbers).expect_err("a misfit");
         assert!(error.contains(word), "{error}");
     }
+    let narrow = matrix::<B, f16>(backend, (2, 19), &[1.0; 38]);
+    let v = unwritten_numbers(backend, 2);
+    let pair = |d, len| {
+        let [mut u, mut y] = [len, 2].map(|len| unwritten_numbers(backend, len));
+        let operands = HeadDotsPairOperands {
+            heads: 1,
+            a: &x,
+            d,
+            b: (1.0, &x),
+            v: (1.0, &v),
+            u: &mut u,
+            y: &mut y,
+        };
+        ops::head_dots_pair(backend, operands).map_err(|error| error.to_string())
+    };
+    pair(&x, 2).expect("a legal pair");
+    for (refused, word) in [(pair(&narrow, 2), "columns of d"), (pair(&x, 3), "numbers")] {
+        let error = refused.expect_err("a misfit");
+        assert!(error.contains(word), "{error}");
+    }
+    let outer = |vectors| {
+        let mut b = matrix::<B, f16>(backend, (2, 20), &[1.0; 40]);
+        let operands = HeadDotsOuterOperands {
+            heads: 1,
+            a: &x,
+            b: (1.0, &mut b),
+            c: (1.0, &x),
+            u: (1.0, &v),
+            destination: &v,
+            vectors,
+            y: &mut unwritten_numbers(backend, 2),
+        };
+        ops::head_dots_outer(backend, operands).map_err(|error| error.to_string())
+    };
+    outer(&vectors).expect("legal dots and products");
+    let error = outer(&narrow).expect_err("a misfit");
+    assert!(
+        error.contains("columns of the attention vectors"),
+        "{error}"
+    );
 }

@@ -526,7 +526,8 @@ fn codes_of_messages_are_made_where_rows_are() {
     }
 }
 
-/// A layer of attention gathers each edge's row once forward and once backward, where it has two sums of rows each way.
+/// A layer of attention gathers each edge's row once forward and once backward, where it has two sums of rows each way, and
+/// passes over a matrix of rows no more often than it must.
 #[test]
 fn attention_gathers_a_row_once_each_way() {
     let gpu = open();
@@ -571,15 +572,20 @@ fn attention_gathers_a_row_once_each_way() {
     attention
         .backward(&gpu, device.backward(), backward)
         .expect("a legal backward pass");
-    let walks: Vec<Launched> = gpu
-        .driver()
-        .take_launches()
-        .into_iter()
-        .filter(|launched| launched.kernel.starts_with("spmm_"))
-        .filter(|launched| !launched.kernel.starts_with("spmm_follow_up"))
-        .collect();
-    let names: Vec<&str> = walks.iter().map(|walk| walk.kernel.as_str()).collect();
-    assert_eq!(names, ["spmm_at_half8_both", "spmm_ag_half8_both"]);
+    let launches = gpu.driver().take_launches();
+    let of = |beginning: &str| -> Vec<&Launched> {
+        let named = |launched: &&Launched| launched.kernel.starts_with(beginning);
+        launches.iter().filter(named).collect()
+    };
+    let names = |launches: &[&Launched]| -> Vec<String> {
+        launches
+            .iter()
+            .map(|launch| launch.kernel.clone())
+            .collect()
+    };
+    let mut walks = of("spmm_");
+    walks.retain(|launched| !launched.kernel.starts_with("spmm_follow_up"));
+    assert_eq!(names(&walks), ["spmm_at_half8_both", "spmm_ag_half8_both"]);
     let rows = (graph.edges() * features * 2) as u64;
     for walk in &walks {
         // Beside its row an edge costs its indices and a sector for each scattered number at most.
@@ -590,6 +596,17 @@ fn attention_gathers_a_row_once_each_way() {
             walk.kernel
         );
     }
+    let passes = of("head_");
+    let expected = [
+        "head_scores_f16",
+        "head_dots_f16",
+        "head_dots_f16",
+        "head_sums_f16",
+    ];
+    assert_eq!(names(&passes), expected);
+    // The gradient, the output and the sum of positive edges, and for each warp's four rows a sector of shares.
+    let read = (vertices * 3 * features * 2) as u64 + vertices as u64 / 4 * SECTOR;
+    assert_eq!(passes[1].report.counts.global_loads.sectors * SECTOR, read);
 }
 
 /// A product of bits writes whole sectors, in as few of them as it has bytes.

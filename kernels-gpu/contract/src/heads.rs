@@ -16,7 +16,8 @@ pub const THREADS_PER_CTA: u32 = 128;
 /// Items, heads of rows, that each sub-warp works on, at least and at most: what a CTA does once is shared by so many.
 const ITEMS_PER_SUB_WARP: [u64; 2] = [4, 16];
 
-/// CTAs that fill any card several times: only where there are more has a sub-warp more than the fewest items.
+/// CTAs that fill any card so many times that what the last of them leave idle is little: only where there are more has a sub-warp more than the
+/// fewest items.
 const ENOUGH_CTAS: u64 = 8192;
 
 /// Items of a CTA of several rows, at most: [`reciprocal`] is good for so many.
@@ -93,6 +94,9 @@ param_struct! {
 
 param_struct! {
     /// Parameters of `head_dots`: `y = a · (beta · b + gamma · c) + delta · u · v`, of each head of each row.
+    ///
+    /// Where there is a `d`, `u = a · d` is made in the same pass. Where there are `vectors`, the pass ends with that of `head_outer`,
+    /// `b += destination · vectors[0] + y · vectors[1]`.
     pub struct HeadDotsParams {
         /// How the work is dealt out.
         pub heads: Heads,
@@ -102,6 +106,12 @@ param_struct! {
         pub b: DevicePtr<HalfBits>,
         /// Features of the same shape, or null for none.
         pub c: DevicePtr<HalfBits>,
+        /// Features of the same shape, or null where `u` is read and not written.
+        pub d: DevicePtr<HalfBits>,
+        /// Two rows, the stride of `b`, or null where `b` stays as it is.
+        pub vectors: DevicePtr<HalfBits>,
+        /// Numbers of vertices that the first of `vectors` is multiplied by.
+        pub destination: DevicePtr<f32>,
         /// Numbers of vertices, or null for none.
         pub u: DevicePtr<f32>,
         /// Numbers of vertices, or null for 1.
@@ -114,8 +124,8 @@ param_struct! {
         pub gamma: f32,
         /// Factor of `u · v`.
         pub delta: f32,
-        /// Zero.
-        pub reserved: u32,
+        /// Columns, padding not counted.
+        pub columns: u32,
     }
 }
 
@@ -198,7 +208,7 @@ macro_rules! heads_entries {
             formats {
                 /// Scores of vertices as destination and as source.
                 head_scores(HeadScoresParams): F16 = head_scores_f16, F32 = head_scores_f32, BF16 = head_scores_bf16;
-                /// Dots of the heads of two matrices, row by row.
+                /// Dots of the heads of matrices, row by row, and what is made of them in the same pass.
                 head_dots(HeadDotsParams): F16 = head_dots_f16, F32 = head_dots_f32, BF16 = head_dots_bf16;
                 /// Adds multiples of two vectors to the heads of each row.
                 head_outer(HeadOuterParams): F16 = head_outer_f16, F32 = head_outer_f32, BF16 = head_outer_bf16;

@@ -8,7 +8,7 @@ use halfgnn::Error;
 use halfgnn::backend::Storage;
 use halfgnn::ops::{
     self, AttentionPair, AttentionScores, Combine, EdgeAttention, EdgeWeights, HeadDots,
-    RandomState, SoftmaxGradient, Spmm, SpmmPolicy,
+    HeadDotsOuterOperands, HeadDotsPairOperands, RandomState, SoftmaxGradient, Spmm, SpmmPolicy,
 };
 use halfgnn::tensor::{Array, Element, Matrix, Precision};
 use pyo3::prelude::*;
@@ -405,13 +405,16 @@ impl OnElements for Backward {
             // SAFETY: as above.
             unsafe { layer.scratch(backend, [destinations, destinations, sources, sources]) }?;
         let rest = 1.0 - layer.slope;
-        ops::head_dots(backend, &dots(heads, &dy, (1.0, &y)), &mut inner)?;
-        let op = HeadDots {
-            u: Some((-rest, &inner)),
-            v: Some(&lent.share),
-            ..dots(heads, &dy, (rest, &positive))
+        let of_destinations = HeadDotsPairOperands {
+            heads,
+            a: &dy,
+            d: &y,
+            b: (rest, &positive),
+            v: (-rest, &lent.share),
+            u: &mut inner,
+            y: &mut dl,
         };
-        ops::head_dots(backend, &op, &mut dl)?;
+        ops::head_dots_pair(backend, of_destinations)?;
         let pair = AttentionPair {
             weights: &layer.weights(&lent, true),
             policy: SpmmPolicy::default(),
@@ -423,15 +426,20 @@ impl OnElements for Backward {
             }),
         };
         ops::attention_pair(backend, &transposed, pair, &dy)?;
-        let op = HeadDots {
-            c: Some((rest, &part)),
-            u: Some((-1.0, &softmax_gradient)),
-            ..dots(heads, &lent.h, (layer.slope, &dh))
-        };
-        ops::head_dots(backend, &op, &mut dr)?;
+        let (of_positive, of_softmax) = ((rest, &part), (-1.0, &softmax_gradient));
         match (&lent.h_destination, of.dh_destination, of.d_vectors_part) {
             (None, ..) => {
-                ops::head_outer(backend, heads, &dl, &dr, &lent.vectors, &mut dh)?;
+                let of_sources = HeadDotsOuterOperands {
+                    heads,
+                    a: &lent.h,
+                    b: (layer.slope, &mut dh),
+                    c: of_positive,
+                    u: of_softmax,
+                    destination: &dl,
+                    vectors: &lent.vectors,
+                    y: &mut dr,
+                };
+                ops::head_dots_outer(backend, of_sources)?;
                 ops::head_sums(backend, heads, &lent.h, &dl, &dr, &mut d_vectors)?;
             }
             (Some(h), Some(dh_destination), Some(d_vectors_part)) => {
@@ -442,6 +450,12 @@ impl OnElements for Backward {
                         backend.matrix::<f32>(d_vectors_part)?,
                     )
                 };
+                let op = HeadDots {
+                    c: Some(of_positive),
+                    u: Some(of_softmax),
+                    ..HeadDots::new(heads, &lent.h, (layer.slope, &dh))
+                };
+                ops::head_dots(backend, &op, &mut dr)?;
                 // Neither is the other: the room of the inner sums and of the softmax's gradient is free again.
                 let (no_source, no_destination) = (&mut inner, &mut softmax_gradient);
                 no_source.clear(backend)?;
@@ -462,22 +476,6 @@ impl OnElements for Backward {
             backend.give_matrix(&dh, of.dh)?;
             backend.give_matrix(&d_vectors, of.d_vectors)
         }
-    }
-}
-
-/// Dots of two matrices.
-fn dots<'a, B: Storage, E: Element>(
-    heads: usize,
-    a: &'a Matrix<B, E>,
-    b: (f32, &'a Matrix<B, E>),
-) -> HeadDots<'a, B, E> {
-    HeadDots {
-        heads,
-        a,
-        b,
-        c: None,
-        u: None,
-        v: None,
     }
 }
 

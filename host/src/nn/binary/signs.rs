@@ -57,14 +57,7 @@ fn row_dots<B: Backend, E: Element>(
     b: &Matrix<B, E>,
     means: &mut Array<B, f32>,
 ) -> Result<(), Error> {
-    let op = HeadDots {
-        heads: 1,
-        a,
-        b: (1.0 / a.columns() as f32, b),
-        c: None,
-        u: None,
-        v: None,
-    };
+    let op = HeadDots::new(1, a, (1.0 / a.columns() as f32, b));
     ops::head_dots(backend, &op, means)
 }
 

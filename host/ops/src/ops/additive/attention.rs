@@ -211,15 +211,7 @@ impl<
             expect_shape(NAME, what, features.destinations.shape(), matrix)?;
         }
         let heads = self.heads;
-        let dots = HeadDots {
-            heads,
-            a: dy,
-            b: (1.0, y),
-            c: None,
-            u: None,
-            v: None,
-        };
-        head_dots(backend, &dots, inner)?;
+        head_dots(backend, &HeadDots::new(heads, dy, (1.0, y)), inner)?;
         let dot = Sddmm {
             heads,
             ..Sddmm::default()

@@ -35,10 +35,11 @@ use crate::error::Error;
 use crate::ops::check::{expect_heads, expect_shape};
 use crate::ops::{
     AttentionPair, AttentionScores, Checked, Combine, Dropout, EdgeAttention, EdgeWeights,
-    HeadDots, HeadOperators, HeadOuterOperands, HeadScoresOperands, HeadSumsOperands,
-    NormalizeOperators, QuantizedMatrix, Sddmm, SddmmOperators, SoftmaxGradient, Spmm,
-    SpmmOperators, SpmmPolicy, attention_pair, combine, head_dots, head_outer, head_scores,
-    head_sums, quantized_attention_pair, quantized_spmm, sddmm, spmm,
+    HeadDots, HeadDotsOuterOperands, HeadDotsPairOperands, HeadOperators, HeadOuterOperands,
+    HeadScoresOperands, HeadSumsOperands, NormalizeOperators, QuantizedMatrix, Sddmm,
+    SddmmOperators, SoftmaxGradient, Spmm, SpmmOperators, SpmmPolicy, attention_pair, combine,
+    head_dots, head_dots_outer, head_dots_pair, head_outer, head_scores, head_sums,
+    quantized_attention_pair, quantized_spmm, sddmm, spmm,
 };
 use crate::tensor::{Array, Element, Matrix};
 
@@ -323,13 +324,16 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
             expect_shape(NAME, what, h.shape(), matrix)?;
         }
         let (heads, slope, rest) = (self.heads, self.slope, 1.0 - self.slope);
-        head_dots(backend, &dots(heads, dy, (1.0, y)), inner)?;
-        let op = HeadDots {
-            u: Some((-rest, &*inner)),
-            v: Some(&self.positive_share),
-            ..dots(heads, dy, (rest, positive))
+        let of_destinations = HeadDotsPairOperands {
+            heads,
+            a: dy,
+            d: y,
+            b: (rest, positive),
+            v: (-rest, &self.positive_share),
+            u: inner,
+            y: dl,
         };
-        head_dots(backend, &op, dl)?;
+        head_dots_pair(backend, of_destinations)?;
 
         let mut against = None;
         if let Some(of) = biases {
@@ -363,17 +367,27 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
             Some(codes) => quantized_attention_pair(backend, transposed, pair, codes)?,
             None => attention_pair(backend, transposed, pair, dy)?,
         }
-        let op = HeadDots {
-            c: Some((rest, &*lent)),
-            u: Some((-1.0, &*softmax_gradient)),
-            ..dots(heads, h, (slope, dh))
-        };
+        let (of_positive, of_softmax) = ((rest, &*lent), (-1.0, &*softmax_gradient));
         let Some(apart) = &mut self.apart else {
             // `D` was for `t` and `dl`.
             let dr = inner;
-            head_dots(backend, &op, dr)?;
-            head_outer(backend, heads, dl, dr, vectors, dh)?;
+            let of_sources = HeadDotsOuterOperands {
+                heads,
+                a: h,
+                b: (slope, dh),
+                c: of_positive,
+                u: of_softmax,
+                destination: dl,
+                vectors,
+                y: &mut *dr,
+            };
+            head_dots_outer(backend, of_sources)?;
             return head_sums(backend, heads, h, dl, dr, d_vectors);
+        };
+        let op = HeadDots {
+            c: Some(of_positive),
+            u: Some(of_softmax),
+            ..HeadDots::new(heads, h, (slope, &*dh))
         };
         let dr = &mut apart.numbers;
         head_dots(backend, &op, dr)?;
@@ -432,21 +446,5 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
             dropout,
             biases,
         }
-    }
-}
-
-/// Dots of two matrices.
-fn dots<'a, B: Storage, E: Element>(
-    heads: usize,
-    a: &'a Matrix<B, E>,
-    b: (f32, &'a Matrix<B, E>),
-) -> HeadDots<'a, B, E> {
-    HeadDots {
-        heads,
-        a,
-        b,
-        c: None,
-        u: None,
-        v: None,
     }
 }

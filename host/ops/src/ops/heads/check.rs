@@ -1,8 +1,8 @@
 //! Which operands the operators on heads take.
 
 use super::{
-    HeadDotsOperands, HeadMeanBackwardOperands, HeadMeanOperands, HeadOuterOperands,
-    HeadScoresOperands, HeadSumsOperands,
+    HeadDotsOperands, HeadDotsOuterOperands, HeadDotsPairOperands, HeadMeanBackwardOperands,
+    HeadMeanOperands, HeadOuterOperands, HeadScoresOperands, HeadSumsOperands,
 };
 use crate::backend::Storage;
 use crate::error::Error;
@@ -25,17 +25,32 @@ impl<B: Storage, E: Element> Operator for HeadDotsOperands<'_, B, E> {
     const NAME: &'static str = "head_dots";
 
     fn check(&self) -> Result<(), Error> {
-        let (op, y) = (self.op, &self.y);
-        expect_width(Self::NAME, op.heads, op.a)?;
-        let (rows, shape) = (op.a.rows(), op.a.shape());
-        expect_shape(Self::NAME, ["rows of b", "columns of b"], shape, op.b.1)?;
-        if let Some((_, c)) = op.c {
-            expect_shape(Self::NAME, ["rows of c", "columns of c"], shape, c)?;
-        }
-        for numbers in [op.u.map(|(_, u)| u), op.v].into_iter().flatten() {
-            expect_vertices(Self::NAME, "numbers of vertices", op.heads, rows, numbers)?;
-        }
-        expect_vertices(Self::NAME, "result", op.heads, rows, y)
+        let op = self.op;
+        let others = [Some((B_SHAPE, op.b.1)), op.c.map(|(_, c)| (C_SHAPE, c))];
+        let numbers = [op.u.map(|(_, u)| u), op.v, Some(&*self.y)];
+        let (others, numbers) = (others.into_iter().flatten(), numbers.into_iter().flatten());
+        expect_dots(Self::NAME, op.heads, op.a, others, numbers)
+    }
+}
+
+impl<B: Storage, E: Element> Operator for HeadDotsPairOperands<'_, B, E> {
+    const NAME: &'static str = "head_dots_pair";
+
+    fn check(&self) -> Result<(), Error> {
+        let others = [(B_SHAPE, self.b.1), (D_SHAPE, self.d)];
+        let numbers = [self.v.1, &*self.u, &*self.y];
+        expect_dots(Self::NAME, self.heads, self.a, others, numbers)
+    }
+}
+
+impl<B: Storage, E: Element> Operator for HeadDotsOuterOperands<'_, B, E> {
+    const NAME: &'static str = "head_dots_outer";
+
+    fn check(&self) -> Result<(), Error> {
+        let others = [(B_SHAPE, &*self.b.1), (C_SHAPE, self.c.1)];
+        let numbers = [self.u.1, self.destination, &*self.y];
+        expect_dots(Self::NAME, self.heads, self.a, others, numbers)?;
+        expect_vectors(Self::NAME, self.a, self.vectors)
     }
 }
 
@@ -75,6 +90,28 @@ impl<B: Storage, E: Element> Operator for HeadMeanBackwardOperands<'_, B, E> {
     }
 }
 
+const B_SHAPE: [&str; 2] = ["rows of b", "columns of b"];
+const C_SHAPE: [&str; 2] = ["rows of c", "columns of c"];
+const D_SHAPE: [&str; 2] = ["rows of d", "columns of d"];
+
+/// Matrices have the shape of `a`, and arrays a number for each head of each of its rows.
+fn expect_dots<'a, B: Storage + 'a, E: Element>(
+    operator: &'static str,
+    heads: usize,
+    a: &Matrix<B, E>,
+    others: impl IntoIterator<Item = ([&'static str; 2], &'a Matrix<B, E>)>,
+    numbers: impl IntoIterator<Item = &'a Array<B, f32>>,
+) -> Result<(), Error> {
+    expect_width(operator, heads, a)?;
+    for (what, other) in others {
+        expect_shape(operator, what, a.shape(), other)?;
+    }
+    for numbers in numbers {
+        expect_vertices(operator, "numbers of vertices", heads, a.rows(), numbers)?;
+    }
+    Ok(())
+}
+
 const NUMBERS: [&str; 2] = ["numbers as destination", "numbers as source"];
 
 /// The two attention vectors, destination and source, lie in a matrix of two rows; each has a number for each head of each
@@ -89,15 +126,24 @@ fn expect_ends<B: Storage, E: Element, V: Element>(
 ) -> Result<(), Error> {
     expect_width(operator, heads, x)?;
     Error::expect(operator, "rows of x", rows, x.rows().min(rows))?;
-    let of_vectors = [
-        "rows of the attention vectors",
-        "columns of the attention vectors",
-    ];
-    expect_shape(operator, of_vectors, (2, x.columns()), vectors)?;
+    expect_vectors(operator, x, vectors)?;
     for (what, numbers) in what.into_iter().zip(numbers) {
         expect_vertices(operator, what, heads, rows, numbers)?;
     }
     Ok(())
+}
+
+/// Two attention vectors, as wide as `x`.
+fn expect_vectors<B: Storage, E: Element, V: Element>(
+    operator: &'static str,
+    x: &Matrix<B, E>,
+    vectors: &Matrix<B, V>,
+) -> Result<(), Error> {
+    let what = [
+        "rows of the attention vectors",
+        "columns of the attention vectors",
+    ];
+    expect_shape(operator, what, (2, x.columns()), vectors)
 }
 
 fn expect_mean<B: Storage, E: Element>(

@@ -1,8 +1,9 @@
 //! Heads of features, row by row in float, rounded once.
 
 use super::{
-    HeadDotsOperands, HeadMeanBackwardOperands, HeadMeanOperands, HeadOperators, HeadOuterOperands,
-    HeadScoresOperands, HeadSumsOperands,
+    HeadDots, HeadDotsOperands, HeadDotsOuterOperands, HeadDotsPairOperands,
+    HeadMeanBackwardOperands, HeadMeanOperands, HeadOperators, HeadOuterOperands,
+    HeadScoresOperands, HeadSumsOperands, head_dots, head_outer,
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen};
@@ -71,6 +72,36 @@ impl HeadOperators for Cpu {
             sum
         });
         Ok(())
+    }
+
+    fn head_dots_pair<E: Element>(
+        &self,
+        operands: Checked<HeadDotsPairOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let (heads, a, u, (delta, v)) = (of.heads, of.a, of.u, of.v);
+        head_dots(self, &HeadDots::new(heads, a, (1.0, of.d)), u)?;
+        let op = HeadDots {
+            u: Some((delta, &*u)),
+            v: Some(v),
+            ..HeadDots::new(heads, a, of.b)
+        };
+        head_dots(self, &op, of.y)
+    }
+
+    fn head_dots_outer<E: Element>(
+        &self,
+        operands: Checked<HeadDotsOuterOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let (heads, y, (beta, b)) = (of.heads, of.y, of.b);
+        let op = HeadDots {
+            c: Some(of.c),
+            u: Some(of.u),
+            ..HeadDots::new(heads, of.a, (beta, &*b))
+        };
+        head_dots(self, &op, y)?;
+        head_outer(self, heads, of.destination, y, of.vectors, b)
     }
 
     fn head_outer<E: Element>(

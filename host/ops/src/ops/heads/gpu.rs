@@ -1,14 +1,15 @@
 //! Operators on heads, a launch each; sums of rows take as many as it takes to one row.
 
 use super::{
-    HeadDotsOperands, HeadMeanBackwardOperands, HeadMeanOperands, HeadOperators, HeadOuterOperands,
+    HeadDots, HeadDotsOperands, HeadDotsOuterOperands, HeadDotsPairOperands,
+    HeadMeanBackwardOperands, HeadMeanOperands, HeadOperators, HeadOuterOperands,
     HeadScoresOperands, HeadSumsOperands,
 };
 use crate::backend::gpu::{Gpu, dense_config, entry, narrow, stride_vectors};
-use crate::driver::{Driver, LaunchConfig};
+use crate::driver::Driver;
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::tensor::{Element, Matrix};
+use crate::tensor::{Array, Element, Matrix};
 use halfgnn_contract::DevicePtr;
 use halfgnn_contract::elementwise::{self, ColumnSumsParams};
 use halfgnn_contract::heads::{
@@ -17,22 +18,25 @@ use halfgnn_contract::heads::{
 
 const NAME: &str = "attention";
 
+/// Numbers of destinations, and the two attention vectors.
+type Outer<'a, D, E> = (&'a Array<Gpu<D>, f32>, &'a Matrix<Gpu<D>, E>);
+
 impl<D: Driver> HeadOperators for Gpu<D> {
     fn head_scores<E: Element>(
         &self,
         operands: Checked<HeadScoresOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let of = operands.into_inner();
-        let (heads, x) = (of.heads, of.x);
-        let (heads, config) = deal_heads(heads, of.rows, x)?;
+        let x = of.x;
         let params = HeadScoresParams {
-            heads,
+            heads: deal_heads(of.heads, of.rows, x)?,
             x: self.matrix(x)?,
             vectors: self.matrix(of.vectors)?,
             destination: self.array(of.destination)?,
             source: self.array(of.source)?,
         };
         let name = entry::<E>("head_scores")?;
+        let config = dense_config(NAME, params.heads.ctas(), 1, 0)?;
         // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a score for each head of each
         // of the `rows` rows, of which `x` has no fewer.
         unsafe { self.launch(name, config, &params) }
@@ -43,24 +47,35 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         operands: Checked<HeadDotsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let HeadDotsOperands { op, y } = operands.into_inner();
-        let (heads, config) = deal_heads(op.heads, op.a.rows(), op.a)?;
-        let params = HeadDotsParams {
-            heads,
-            a: self.matrix(op.a)?,
-            b: self.matrix(op.b.1)?,
-            c: self.optional_matrix(op.c.map(|(_, c)| c))?,
-            u: self.optional_array(op.u.map(|(_, u)| u))?,
-            v: self.optional_array(op.v)?,
-            y: self.array(y)?,
-            beta: op.b.0,
-            gamma: op.c.map_or(0.0, |(gamma, _)| gamma),
-            delta: op.u.map_or(0.0, |(delta, _)| delta),
-            reserved: 0,
+        self.launch_dots(op, y, None, None)
+    }
+
+    fn head_dots_pair<E: Element>(
+        &self,
+        operands: Checked<HeadDotsPairOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let (delta, v) = of.v;
+        let op = HeadDots {
+            u: Some((delta, &*of.u)),
+            v: Some(v),
+            ..HeadDots::new(of.heads, of.a, of.b)
         };
-        let name = entry::<E>("head_dots")?;
-        // SAFETY: the operator checked that the matrices have one shape, and that there is a number for each head of
-        // each row.
-        unsafe { self.launch(name, config, &params) }
+        self.launch_dots(&op, of.y, Some(of.d), None)
+    }
+
+    fn head_dots_outer<E: Element>(
+        &self,
+        operands: Checked<HeadDotsOuterOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let (beta, b) = of.b;
+        let op = HeadDots {
+            c: Some(of.c),
+            u: Some(of.u),
+            ..HeadDots::new(of.heads, of.a, (beta, &*b))
+        };
+        self.launch_dots(&op, of.y, None, Some((of.destination, of.vectors)))
     }
 
     fn head_outer<E: Element>(
@@ -174,6 +189,37 @@ impl<D: Driver> HeadOperators for Gpu<D> {
 }
 
 impl<D: Driver> Gpu<D> {
+    /// Dots of heads. With a `d`, `u` becomes its dots with `a`; with an `outer`, products with the attention vectors are added to `b`.
+    fn launch_dots<E: Element>(
+        &self,
+        op: &HeadDots<'_, Self, E>,
+        y: &Array<Self, f32>,
+        d: Option<&Matrix<Self, E>>,
+        outer: Option<Outer<'_, D, E>>,
+    ) -> Result<(), Error> {
+        let params = HeadDotsParams {
+            heads: deal_heads(op.heads, op.a.rows(), op.a)?,
+            a: self.matrix(op.a)?,
+            b: self.matrix(op.b.1)?,
+            c: self.optional_matrix(op.c.map(|(_, c)| c))?,
+            d: self.optional_matrix(d)?,
+            vectors: self.optional_matrix(outer.map(|(_, vectors)| vectors))?,
+            destination: self.optional_array(outer.map(|(destination, _)| destination))?,
+            u: self.optional_array(op.u.map(|(_, u)| u))?,
+            v: self.optional_array(op.v)?,
+            y: self.array(y)?,
+            beta: op.b.0,
+            gamma: op.c.map_or(0.0, |(gamma, _)| gamma),
+            delta: op.u.map_or(0.0, |(delta, _)| delta),
+            columns: narrow(NAME, "columns", op.a.columns())?,
+        };
+        let name = entry::<E>("head_dots")?;
+        let config = dense_config(NAME, params.heads.ctas(), 1, 0)?;
+        // SAFETY: the operators checked that the matrices have one shape, that `vectors` is as wide, and that there is a number
+        // for each head of each row; what is written was lent to them alone.
+        unsafe { self.launch(name, config, &params) }
+    }
+
     /// The mean over heads or its gradient: `x` has the heads, `y` one.
     fn launch_mean<E: Element>(
         &self,
@@ -211,15 +257,13 @@ fn head_vectors<D: Driver, E: Element>(
     Ok((stride / narrow(NAME, "heads", heads)?, stride))
 }
 
-/// How the heads of the first rows of a matrix are dealt out to sub-warps, and the launch.
+/// How the heads of the first rows of a matrix are dealt out to sub-warps.
 fn deal_heads<D: Driver, E: Element>(
     heads: usize,
     rows: usize,
     x: &Matrix<Gpu<D>, E>,
-) -> Result<(Heads, LaunchConfig), Error> {
+) -> Result<Heads, Error> {
     let (head_vectors, stride) = head_vectors(heads, x)?;
     let heads = narrow(NAME, "heads", heads)?;
-    let heads = Heads::new(rows as u64, heads, head_vectors, stride);
-    let config = dense_config(NAME, heads.ctas(), 1, 0)?;
-    Ok((heads, config))
+    Ok(Heads::new(rows as u64, heads, head_vectors, stride))
 }

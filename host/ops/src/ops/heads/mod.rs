@@ -80,12 +80,90 @@ pub struct HeadDots<'a, B: Storage, E: Element> {
     pub v: Option<&'a Array<B, f32>>,
 }
 
+impl<'a, B: Storage, E: Element> HeadDots<'a, B, E> {
+    /// `a · (beta · b)`.
+    pub fn new(heads: usize, a: &'a Matrix<B, E>, b: (f32, &'a Matrix<B, E>)) -> Self {
+        Self {
+            heads,
+            a,
+            b,
+            c: None,
+            u: None,
+            v: None,
+        }
+    }
+}
+
 /// Operands of [`head_dots`].
 #[derive(Debug)]
 pub struct HeadDotsOperands<'a, B: Storage, E: Element> {
     /// What is multiplied.
     pub op: &'a HeadDots<'a, B, E>,
     /// Becomes a number a head and row.
+    pub y: &'a mut Array<B, f32>,
+}
+
+/// Dots of each row of `a` with those of two matrices: `u = a · d`, and `y = a · (beta · b) + delta · u · v`, to the bits of two
+/// [`head_dots`]; a device reads `a` once.
+///
+/// # Errors
+/// Those of [`head_dots`].
+pub fn head_dots_pair<B: HeadOperators, E: Element>(
+    backend: &B,
+    operands: HeadDotsPairOperands<'_, B, E>,
+) -> Result<(), Error> {
+    backend.head_dots_pair(Checked::new(operands)?)
+}
+
+/// Operands of [`head_dots_pair`].
+#[derive(Debug)]
+pub struct HeadDotsPairOperands<'a, B: Storage, E: Element> {
+    /// Number of heads.
+    pub heads: usize,
+    /// Features.
+    pub a: &'a Matrix<B, E>,
+    /// Features.
+    pub d: &'a Matrix<B, E>,
+    /// Features, and their factor.
+    pub b: (f32, &'a Matrix<B, E>),
+    /// Numbers of vertices that `u` is multiplied by, and the product's factor.
+    pub v: (f32, &'a Array<B, f32>),
+    /// Becomes `a · d`, a number a head and row.
+    pub u: &'a mut Array<B, f32>,
+    /// Becomes a number a head and row.
+    pub y: &'a mut Array<B, f32>,
+}
+
+/// `y = a · (beta · b + gamma · c) + delta · u`, and then `b += destination · vectors[0] + y · vectors[1]`, to the bits of [`head_dots`]
+/// and [`head_outer`] one after the other; a device passes over `b` once.
+///
+/// # Errors
+/// Those of [`head_dots`] and [`head_outer`].
+pub fn head_dots_outer<B: HeadOperators, E: Element>(
+    backend: &B,
+    operands: HeadDotsOuterOperands<'_, B, E>,
+) -> Result<(), Error> {
+    backend.head_dots_outer(Checked::new(operands)?)
+}
+
+/// Operands of [`head_dots_outer`].
+#[derive(Debug)]
+pub struct HeadDotsOuterOperands<'a, B: Storage, E: Element> {
+    /// Number of heads.
+    pub heads: usize,
+    /// Features.
+    pub a: &'a Matrix<B, E>,
+    /// Features that the products are added to, and their factor in the dots.
+    pub b: (f32, &'a mut Matrix<B, E>),
+    /// Features, and their factor.
+    pub c: (f32, &'a Matrix<B, E>),
+    /// Numbers of vertices, and their factor.
+    pub u: (f32, &'a Array<B, f32>),
+    /// Numbers of the rows as destinations.
+    pub destination: &'a Array<B, f32>,
+    /// The two attention vectors.
+    pub vectors: &'a Matrix<B, E>,
+    /// Becomes a number a head and row: those of the rows as sources.
     pub y: &'a mut Array<B, f32>,
 }
 
@@ -240,6 +318,24 @@ pub trait HeadOperators: Storage {
     fn head_dots<E: Element>(
         &self,
         operands: Checked<HeadDotsOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// `u = a · d` and `y = a · (beta · b) + delta · u · v`, of each head of each row.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn head_dots_pair<E: Element>(
+        &self,
+        operands: Checked<HeadDotsPairOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// Dots of heads, and their products with attention vectors added to one of the matrices; see [`head_dots_outer`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn head_dots_outer<E: Element>(
+        &self,
+        operands: Checked<HeadDotsOuterOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// Adds `destination · vectors[0] + source · vectors[1]` to each head of each row of `x`.
