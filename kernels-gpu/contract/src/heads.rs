@@ -18,7 +18,7 @@ const ITEMS_PER_SUB_WARP: [u64; 2] = [4, 16];
 
 /// CTAs that fill any card so many times that what the last of them leave idle is little: only where there are more has a sub-warp more than the
 /// fewest items.
-const ENOUGH_CTAS: u64 = 8192;
+const ENOUGH_CTAS: u64 = 16_384;
 
 /// Items of a CTA of several rows, at most: [`reciprocal`] is good for so many.
 const MOST_ITEMS: u64 = 512;
@@ -249,7 +249,7 @@ mod tests {
         }
         let rows_per_cta = |rows| Heads::new(rows, 1, 8, 8).rows_per_cta;
         assert_eq!(rows_per_cta(0), 64);
-        assert_eq!(rows_per_cta(1 << 20), 128);
+        assert_eq!(rows_per_cta(1 << 21), 128);
         assert_eq!(rows_per_cta(u64::MAX), 256);
     }
 }
