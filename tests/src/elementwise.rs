@@ -7,7 +7,8 @@ use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
 use halfgnn::ops::{
-    Activation, Dropout, LossScaling, OptimizerSnapshot, OptimizerState, RandomState,
+    ActivateOperands, Activation, Checked, Dropout, LossScaling, OptimizerSnapshot, OptimizerState,
+    RandomState,
 };
 use halfgnn::tensor::{Element, Matrix, padded};
 use halfgnn_contract::rng;
@@ -423,6 +424,18 @@ pub fn rows_that_are_picked<B: Backend>(backend: &B, scale: Scale) {
         let mut y = unwritten::<B, f32>(backend, shape);
         let told = ops::activate_rows(backend, &nothing, &x, &order, &mut y);
         assert!(told.unwrap_err().to_string().contains(what));
+    }
+    for (x, sum) in [(None, false), (Some(&x), true)] {
+        let mut y = unwritten::<B, f32>(backend, (2, 4));
+        let operands = ActivateOperands {
+            op: &nothing,
+            x,
+            order: Some(&order),
+            sum,
+            y: &mut y,
+        };
+        let told = Checked::new(operands).expect_err("refused").to_string();
+        assert!(told.contains("rows that are picked"), "{told}");
     }
 }
 

@@ -775,8 +775,9 @@ fn the_memory_of_batches_is_foretold() {
             let (told, summary) = (&events[told], of_kind(&events, "summary"));
             let [told_bytes, peak] = [&told["foretold_bytes"], &summary["peak_bytes"]]
                 .map(|bytes| bytes.as_u64().unwrap());
+            // Two clusters that are drawn are smaller than the two largest, which are counted.
             assert!(
-                told_bytes >= peak && told_bytes <= peak * 3 / 2,
+                told_bytes >= peak && told_bytes <= peak * 5 / 3,
                 "{of:?} on {device}: {told} {summary}"
             );
             assert!(told["batch_bytes"].as_u64().unwrap() > 0);

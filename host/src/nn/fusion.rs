@@ -55,7 +55,7 @@ pub(super) struct Bend<'a, B: Backend, E: Element> {
 
 /// Where a layer's output goes.
 ///
-/// The last operator of a layer writes it by [`Output::product`], [`Output::aggregate`] or [`Output::copy`], which also do
+/// The last operator of a layer writes it by [`Output::product`], [`Output::two_products`], [`Output::aggregate`] or [`Output::copy`], which also do
 /// what follows where they can, or into [`Output::matrix`]. Any of them may come again: the last counts.
 #[derive(Debug)]
 pub struct Output<'a, B: Backend, E: Element> {

@@ -35,7 +35,7 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether it reads [`Context::features`] beside its input.
+    /// Whether it reads [`Context::features`] beside its input. Of a graph in pieces and of a sampled batch it finds none unless it says so.
     fn reads_features(&self) -> bool {
         false
     }
@@ -333,7 +333,8 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         self.messages.as_ref().is_some_and(|it| it.exchanges())
     }
 
-    /// Whether this is a step on a block that was drawn for it, with more sources than destinations, whose layers send no codes.
+    /// Whether this is a step on a block that was drawn for it, with more sources than destinations, whose layers send no codes, and on no
+    /// rank's part of a graph.
     pub(super) fn learns_on_block(&self) -> bool {
         let has_more_sources = |graph: &Propagation<B>| graph.sources() > graph.destinations();
         matches!(self.mode, Mode::Train { .. })
@@ -485,13 +486,13 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
     /// The features that the network was given, before any dropout, in a forward or a backward pass.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where an output is [made again](Layer::repeat), and of a graph in [pieces](super::Pieces) where the layer
-    /// does not say that it [reads](Layer::reads_features) them.
+    /// [`Error::Unsupported`] where an output is [made again](Layer::repeat), and of a graph in [pieces](super::Pieces) or a sampled batch where
+    /// the layer does not say that it [reads](Layer::reads_features) them.
     pub fn features(&self) -> Result<&'a Matrix<B, E>, Error> {
         self.earlier.features.ok_or_else(|| Error::Unsupported {
             operator: "Network",
             reason: format!(
-                "layer {} reads the features where it does not see them: to make its output again, or of a graph in pieces without saying so by Layer::reads_features",
+                "layer {} reads the features where it does not see them: to make its output again, or of a graph in pieces or a sampled batch without saying so by Layer::reads_features",
                 self.layer
             ),
         })

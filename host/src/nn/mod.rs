@@ -98,7 +98,8 @@ pub struct Inputs<'a, B: Backend, E: Element> {
     pub graphs: &'a [Propagation<B>],
     /// Sources of the first graph × input features.
     pub features: &'a Matrix<B, E>,
-    /// Whether those have gone through the model's [dropout of features](Model::dropout_of_features).
+    /// Whether those have gone through the model's [dropout of features](Model::dropout_of_features), which it has for the same mode; the forward
+    /// and the backward pass of a step are told the same.
     pub dropped: bool,
 }
 

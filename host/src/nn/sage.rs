@@ -60,6 +60,8 @@ pub struct SageLayer<B: Backend, E: Element> {
     order_on_block: Order,
     /// The mean of the neighbours, where the layer has aggregated first.
     aggregated: Option<Kept<B, E>>,
+    /// Whether the last forward pass did.
+    has_aggregated: bool,
 }
 
 impl<B: Backend, E: Element> SageLayer<B, E> {
@@ -84,6 +86,7 @@ impl<B: Backend, E: Element> SageLayer<B, E> {
             order: Order::choose(inputs, outputs, policy),
             order_on_block: Order::choose_on_block(inputs, outputs, policy),
             aggregated: None,
+            has_aggregated: false,
         })
     }
 
@@ -177,7 +180,8 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         let (backend, plain) = (at.backend, Epilogue::default());
         let sum = SpmmEpilogue::default();
         let columns = y.columns();
-        if self.aggregates_first(at) {
+        self.has_aggregated = self.aggregates_first(at);
+        if self.has_aggregated {
             let aggregated = match &mut self.aggregated {
                 Some(aggregated) => aggregated,
                 none => none.insert(Kept::new(backend, x.columns())?),
@@ -243,7 +247,7 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
     }
 
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {
-        let aggregated = self.aggregated.iter();
+        let aggregated = self.aggregated.iter().filter(|_| self.has_aggregated);
         aggregated.map(|kept| ("aggregated", kept.get())).collect()
     }
 }

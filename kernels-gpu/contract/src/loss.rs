@@ -46,7 +46,7 @@ param_struct! {
         pub result: DevicePtr<u32>,
         /// Rows.
         pub rows: u64,
-        /// Classes.
+        /// Classes, at least one.
         pub columns: u32,
         /// Distance of two rows in 16-byte vectors.
         pub vectors: u32,

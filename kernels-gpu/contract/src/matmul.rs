@@ -71,7 +71,7 @@ param_struct! {
     /// Parameters of the product and of the reduction.
     ///
     /// Matrices are row-major. Rows are 16-byte aligned; their strides count 16-byte vectors. The elements between the
-    /// end of a row and the next multiple of 16 bytes are its padding: zero in A and B, written as zero in C.
+    /// end of a row and the next multiple of 16 bytes are its padding: zero in A and B, also in those of the second pair, written as zero in C.
     pub struct MatmulParams {
         /// A: `m` rows of `k` elements, or `k` rows of `m` for [`Form::Tn`]. Halves or floats, as the entry says, or int8 codes, whose
         /// padding is the code of zero.

@@ -1,4 +1,4 @@
-//! Cross-entropy of the log-softmax with its gradient, and the counts of right and wrong answers: a sub-warp a row.
+//! The counts of right and wrong answers, a sub-warp a row, and what all losses by rows have in common.
 
 use crate::device::global::{Global, count_one};
 use crate::device::shared::Shared;

@@ -16,6 +16,14 @@ impl<B: Storage, E: Element> Operator for ActivateOperands<'_, B, E> {
     const NAME: &'static str = "activate";
 
     fn check(&self) -> Result<(), Error> {
+        if self.order.is_some() && (self.sum || self.x.is_none()) {
+            return Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason:
+                    "rows that are picked want a matrix to pick them from, and are added to nothing"
+                        .into(),
+            });
+        }
         match self.x {
             Some(x) if self.order.is_some() => {
                 let rows = self.order.map_or(0, |order| order.len());

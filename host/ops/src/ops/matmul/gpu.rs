@@ -98,35 +98,33 @@ impl<D: Driver> Gpu<D> {
         fusion: MatmulFusion<'_, Self, O>,
         c: &mut Matrix<Self, O>,
     ) -> Result<(), Error> {
-        let [m, n, k] = [
-            ("rows of c", c.rows()),
-            ("columns of c", c.columns()),
-            ("inner dimension", left.inner),
-        ]
-        .map(|(what, value)| {
-            narrow(NAME, what, value).and_then(|value| {
-                if value <= contract::MAX_EXTENT {
-                    return Ok(value);
-                }
-                let reason = format!("{what}: {value} is more than 2^31");
-                Err(Error::Unsupported {
-                    operator: NAME,
-                    reason,
-                })
+        let extent = |what: &'static str, value: usize| {
+            let value = narrow(NAME, what, value)?;
+            if value <= contract::MAX_EXTENT {
+                return Ok(value);
+            }
+            let reason = format!("{what}: {value} is more than 2^31");
+            Err(Error::Unsupported {
+                operator: NAME,
+                reason,
             })
-        });
-        let (m, n, k) = (m?, n?, k?);
+        };
+        let (m, n) = (
+            extent("rows of c", c.rows())?,
+            extent("columns of c", c.columns())?,
+        );
+        let k = extent("inner dimension", left.inner)?;
         let (input, output) = (E::PRECISION.format(), O::PRECISION.format());
         let also = fusion.also;
         let k2 = also.map_or(0, |[a, _]| a.columns());
-        let k2 = narrow(NAME, "inner dimension of the second pair", k2)?;
+        let k2 = extent("inner dimension of the second pair", k2)?;
         // The second pair begins with a step of its own.
         let first_steps = k.div_ceil(contract::per_step(input));
         let terms = match also {
             Some(_) => first_steps as usize * contract::per_step(input) as usize + k2 as usize,
             None => k as usize,
         };
-        let terms = narrow(NAME, "inner dimensions", terms)?;
+        let terms = extent("inner dimensions", terms)?;
         let mut sums = fusion.column_sums;
         // The product has them where it has a row of C to spare.
         let fused =

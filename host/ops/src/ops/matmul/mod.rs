@@ -47,8 +47,8 @@ pub fn matmul_to_first_rows<B: MatmulOperators, E: Element, O: Element>(
 /// [`matmul`], and what a layer's backward pass has of the same product beside it: see [`MatmulFusion`].
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit one another, [`Error::Unsupported`] for a normalised operand of another
-/// product than [`MatmulFusion`] says.
+/// [`Error::Shape`] where the operands do not fit one another or `a` has fewer rows than [`MatmulFusion::first_rows`], [`Error::Unsupported`] for a
+/// normalised operand or a second pair of another product than [`MatmulFusion`] says.
 pub fn matmul_fused<B: MatmulOperators, E: Element, O: Element>(
     backend: &B,
     form: Form,
@@ -138,7 +138,8 @@ pub struct MatmulFusion<'a, B: Storage, O: Element> {
     /// Two more operands, whose product is added before anything is rounded: `a · b + a₂ · b₂`, of [`Form::NN`] with a result of the type
     /// of `a`, which is not normalised. `a₂` may have more rows than `c`, which are not read.
     pub also: Option<[&'a Matrix<B, O>; 2]>,
-    /// How many of the first rows of `a` the product is of, where it has more of them: their bits are those of a copy.
+    /// How many of the first rows of `a` the product is of, where it has more of them: rows of `c` of [`Form::NN`] and [`Form::NT`], and of [`Form::TN`]
+    /// the rows that `b` has. The bits are those of a copy.
     pub first_rows: Option<usize>,
     /// The output of a ReLU, of the shape of `c` or with more rows, which are not read: where it holds no positive number `c` becomes zero.
     /// So `c` is the gradient of what the ReLU was given.
