@@ -6,7 +6,7 @@ use crate::device::integer::divide;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x};
 use crate::device::vector::{Floats, Vector, without_padding};
-use crate::device::warp::shuffle_xor;
+use crate::device::warp;
 use halfgnn_contract::elementwise::row_in_cta;
 use halfgnn_contract::heads::{
     HeadDotsParams, HeadMeanParams, HeadOuterParams, HeadScoresParams, Heads, SUM_VECTORS,
@@ -74,16 +74,11 @@ impl Item {
     #[inline(always)]
     unsafe fn combine<const N: usize>(
         &self,
-        mut values: [f32; N],
+        values: [f32; N],
         combine: impl Fn(f32, f32) -> f32,
     ) -> [f32; N] {
-        let mut distance = self.lanes / 2;
-        while distance > 0 {
-            // SAFETY: the number of rounds is the same for all lanes, and the caller promises that all are here.
-            values = values.map(|value| combine(value, unsafe { shuffle_xor(value, distance) }));
-            distance /= 2;
-        }
-        values
+        // SAFETY: the caller's promise; sub-warps have as many lanes.
+        unsafe { warp::combine_each(values, self.lanes, combine) }
     }
 
     /// Whether this lane writes the item's result.

@@ -107,12 +107,11 @@ impl<B: Backend, E: Element> SageLayer<B, E> {
     ) -> Result<(), Error> {
         let (backend, plain) = (at.backend, Epilogue::default());
         let sum = SpmmEpilogue::default();
-        let aggregates_first = self.aggregates_first(at);
         dy.weight_gradient_of(x, self.itself.gradient_mut())?;
         let d = dy.matrix();
         let itself = self.itself.values();
         let (neighbours, gradient) = self.neighbours.values_and_gradient();
-        let aggregated = self.aggregated.as_ref().filter(|_| aggregates_first);
+        let aggregated = self.aggregated.as_ref().filter(|_| self.has_aggregated);
         if let Some(aggregated) = aggregated {
             ops::matmul(backend, Form::TN, aggregated.get(), d, &plain, gradient)?;
             if !dx.is_wanted() {

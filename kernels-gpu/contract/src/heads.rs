@@ -16,8 +16,8 @@ pub const THREADS_PER_CTA: u32 = 128;
 /// Items, heads of rows, that each sub-warp works on, at least and at most: what a CTA does once is shared by so many.
 const ITEMS_PER_SUB_WARP: [u64; 2] = [4, 16];
 
-/// CTAs that fill a card some nine times (an H200 holds 1,848 of the dots), so that what the last of them leave idle is little: only where there
-/// are more has a sub-warp more than the fewest items.
+/// CTAs that fill any card many times, so that what the last of them leave idle is little: only where there are more has a sub-warp more than the
+/// fewest items.
 const ENOUGH_CTAS: u64 = 16_384;
 
 /// Items of a CTA of several rows, at most: [`reciprocal`] is good for so many.

@@ -14,16 +14,22 @@ const ROUND: f32 = 12_582_912.0;
 /// ln 2 in two parts, the first of so few bits that a small integer times it is exact (Cody and Waite).
 const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
-/// eʳ of `r` between −½ ln 2 and ½ ln 2.
+/// eʳ − 1 of `r` between −½ ln 2 and ½ ln 2.
 #[inline(always)]
-const fn exp_of_rest(r: f32) -> f32 {
+const fn exp_m1_of_rest(r: f32) -> f32 {
     let p = 1.987_569_2e-4;
     let p = p * r + 1.398_2e-3;
     let p = p * r + 8.333_452e-3;
     let p = p * r + 4.166_579_6e-2;
     let p = p * r + 0.166_666_66;
     let p = p * r + 0.5;
-    p * (r * r) + r + 1.0
+    p * (r * r) + r
+}
+
+/// eʳ of such an `r`.
+#[inline(always)]
+const fn exp_of_rest(r: f32) -> f32 {
+    exp_m1_of_rest(r) + 1.0
 }
 
 /// eˣ within 2 ulp. Overflows to infinity and underflows to zero as the exact value does; a NaN stays one.
@@ -73,13 +79,7 @@ pub fn exp_nonpositive(x: f32) -> f32 {
 pub const fn exp_m1(x: f32) -> f32 {
     // Where `exp` itself takes no whole power of two away.
     if -0.34 < x && x < 0.34 {
-        let p = 1.987_569_2e-4;
-        let p = p * x + 1.398_2e-3;
-        let p = p * x + 8.333_452e-3;
-        let p = p * x + 4.166_579_6e-2;
-        let p = p * x + 0.166_666_66;
-        let p = p * x + 0.5;
-        p * (x * x) + x
+        exp_m1_of_rest(x)
     } else {
         exp(x) - 1.0
     }

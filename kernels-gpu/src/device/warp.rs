@@ -148,14 +148,9 @@ pub unsafe fn sync_warp() {
 /// # Safety
 /// All 32 lanes of the warp reach this call together.
 #[inline(always)]
-pub unsafe fn sum(mut value: f32) -> f32 {
-    let mut distance = WARP / 2;
-    while distance > 0 {
-        // SAFETY: the loop is the same for every lane, and the caller promises that all of them are here.
-        value += unsafe { shuffle_xor(value, distance) };
-        distance /= 2;
-    }
-    value
+pub unsafe fn sum(value: f32) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe { combine(value, WARP, |a, b| a + b) }
 }
 
 /// The largest of all lanes' values, in every lane.
@@ -163,14 +158,39 @@ pub unsafe fn sum(mut value: f32) -> f32 {
 /// # Safety
 /// All 32 lanes of the warp reach this call together.
 #[inline(always)]
-pub unsafe fn maximum(mut value: u32) -> u32 {
-    let mut distance = WARP / 2;
+pub unsafe fn maximum(value: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { combine(value, WARP, |a: u32, b| a.max(b)) }
+}
+
+/// The values of `lanes` neighbouring lanes, a power of two that divides the warp, as one, in every one of them and in a fixed order.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together, with the same number of lanes.
+#[inline(always)]
+pub unsafe fn combine<T: Shuffle>(value: T, lanes: u32, f: impl Fn(T, T) -> T) -> T {
+    // SAFETY: the caller's promise.
+    let [value] = unsafe { combine_each([value], lanes, f) };
+    value
+}
+
+/// [`combine`] of several values, whose shuffles take turns.
+///
+/// # Safety
+/// As [`combine`].
+#[inline(always)]
+pub unsafe fn combine_each<T: Shuffle, const N: usize>(
+    mut values: [T; N],
+    lanes: u32,
+    f: impl Fn(T, T) -> T,
+) -> [T; N] {
+    let mut distance = lanes / 2;
     while distance > 0 {
         // SAFETY: the loop is the same for every lane, and the caller promises that all of them are here.
-        value = value.max(unsafe { shuffle_xor(value, distance) });
+        values = values.map(|value| f(value, unsafe { shuffle_xor(value, distance) }));
         distance /= 2;
     }
-    value
+    values
 }
 
 /// The sum of the values of the lanes up to and with this one, by 32 bits.

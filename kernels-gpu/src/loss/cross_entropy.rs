@@ -10,7 +10,7 @@ use crate::device::global::Global;
 use crate::device::registers::recomputed;
 use crate::device::thread::{block_idx_x, thread_idx_x};
 use crate::device::vector::{Floats, Vector};
-use crate::device::warp::{self, Shuffle, all, lane_id, shuffle_idx, shuffle_xor};
+use crate::device::warp::{self, Shuffle, all, lane_id, shuffle_idx};
 use core::marker::PhantomData;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::loss::{LossParams, NO_TARGET};
@@ -190,7 +190,7 @@ impl<'a, V: Vector<Bits = [u32; 4]>, const LANES: u32, const LONG: bool>
             self.for_each(place, |place, vector| {
                 largest = largest.max(load(place, vector));
             });
-            let max = self.combine(largest.largest(), float::max);
+            let max = warp::combine(largest.largest(), LANES, float::max);
             let exponentials = |logits: V| {
                 let exp = |logit| exp_nonpositive_by(logit - max, float::mul_add);
                 logits.widen().map(exp)
@@ -205,7 +205,7 @@ impl<'a, V: Vector<Bits = [u32; 4]>, const LANES: u32, const LONG: bool>
             self.for_each(place, |place, vector| {
                 sum = add::<V>(sum, exponentials(place, vector));
             });
-            let sum = self.combine(sum, |a, b| a + b);
+            let sum = warp::combine(sum, LANES, |a, b| a + b);
             let reciprocal = 1.0 / sum;
             if place.stored && target == NO_TARGET {
                 self.clear(place);
@@ -280,21 +280,6 @@ impl<'a, V: Vector<Bits = [u32; 4]>, const LANES: u32, const LONG: bool>
         }
         // SAFETY: the caller's promise.
         unsafe { shuffle_idx(value, lane_id() - self.lane + lane) }
-    }
-
-    /// The values of all lanes of the sub-warp as one, in every one of them.
-    ///
-    /// # Safety
-    /// All lanes of the warp come together.
-    #[inline(always)]
-    unsafe fn combine(&self, mut value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
-        let mut distance = LANES / 2;
-        while distance > 0 {
-            // SAFETY: the caller's promise.
-            value = combine(value, unsafe { shuffle_xor(value, distance) });
-            distance /= 2;
-        }
-        value
     }
 }
 

@@ -4,7 +4,7 @@ use crate::device::global::{Global, count_one};
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
 use crate::device::vector::{Floats, Vector};
-use crate::device::warp::{self, ballot, lane_id, shuffle_xor, warp_id};
+use crate::device::warp::{self, ballot, lane_id, warp_id};
 use core::marker::PhantomData;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::loss::{LossParams, NO_TARGET, OUTCOMES};
@@ -36,7 +36,12 @@ pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
         let add = |a: u32, b: u32| a + b;
         leave(
             params,
-            [all_lanes(a, add), all_lanes(b, add), all_lanes(c, add), 0],
+            [
+                warp::combine(a, WARP, add),
+                warp::combine(b, WARP, add),
+                warp::combine(c, WARP, add),
+                0,
+            ],
             add,
         );
     }
@@ -141,7 +146,7 @@ unsafe fn reduce(params: &LossParams, combine: impl Fn(u32, u32) -> u32 + Copy) 
             sum = combine_words(sum, other, combine);
             at += THREADS_PER_CTA;
         }
-        combine_warps(sum.map(|word| all_lanes(word, combine)), combine)
+        combine_warps(sum.map(|word| warp::combine(word, WARP, combine)), combine)
     }
 }
 
@@ -200,21 +205,6 @@ fn combine_words(
     [combine(a, e), combine(b, f), combine(c, g), combine(d, h)]
 }
 
-/// The words of all lanes as one, in every lane.
-///
-/// # Safety
-/// All lanes of the warp come together.
-#[inline(always)]
-unsafe fn all_lanes(mut word: u32, combine: impl Fn(u32, u32) -> u32) -> u32 {
-    let mut distance = WARP / 2;
-    while distance > 0 {
-        // SAFETY: the caller's promise.
-        word = combine(word, unsafe { shuffle_xor(word, distance) });
-        distance /= 2;
-    }
-    word
-}
-
 /// A row of logits as one lane of its sub-warp sees it.
 pub(super) struct Place {
     /// The row.
@@ -261,14 +251,9 @@ impl Place {
     /// # Safety
     /// All lanes of the warp come together.
     #[inline(always)]
-    unsafe fn all<T: warp::Shuffle>(&self, mut value: T, combine: impl Fn(T, T) -> T) -> T {
-        let mut distance = self.lanes / 2;
-        while distance > 0 {
-            // SAFETY: the number of rounds is the same for all lanes, and the caller promises that all are here.
-            value = combine(value, unsafe { shuffle_xor(value, distance) });
-            distance /= 2;
-        }
-        value
+    unsafe fn all<T: warp::Shuffle>(&self, value: T, combine: impl Fn(T, T) -> T) -> T {
+        // SAFETY: the caller's promise; sub-warps have as many lanes.
+        unsafe { warp::combine(value, self.lanes, combine) }
     }
 }
 

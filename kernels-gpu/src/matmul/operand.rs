@@ -66,29 +66,18 @@ pub trait Source {
     fn apply(&self, bits: [u32; 4]) -> [u32; 4];
 }
 
-/// The elements themselves.
-pub struct Plain;
+/// The elements themselves; with `PAIR`, behind the last of a sum those of another matrix.
+pub struct Elements<const PAIR: bool>;
 
-impl Source for Plain {
+/// Of one pair of operands.
+pub type Plain = Elements<false>;
+
+/// Of two.
+pub type Pair = Elements<true>;
+
+impl<const PAIR: bool> Source for Elements<PAIR> {
     const REWRITES: bool = false;
-
-    #[inline(always)]
-    unsafe fn read(_: &MatmulParams, _: u32) -> Self {
-        Self
-    }
-
-    #[inline(always)]
-    fn apply(&self, bits: [u32; 4]) -> [u32; 4] {
-        bits
-    }
-}
-
-/// The elements themselves, and behind the last of a sum those of another matrix.
-pub struct Pair;
-
-impl Source for Pair {
-    const REWRITES: bool = false;
-    const PAIR: bool = true;
+    const PAIR: bool = PAIR;
 
     #[inline(always)]
     unsafe fn read(_: &MatmulParams, _: u32) -> Self {

@@ -16,32 +16,31 @@ impl<B: Storage, E: Element> Operator for ActivateOperands<'_, B, E> {
     const NAME: &'static str = "activate";
 
     fn check(&self) -> Result<(), Error> {
-        if self.order.is_some() && (self.sum || self.x.is_none()) {
-            return Err(Error::Unsupported {
-                operator: Self::NAME,
-                reason:
-                    "rows that are picked want a matrix to pick them from, and are added to nothing"
-                        .into(),
-            });
-        }
-        match self.x {
-            Some(x) if self.order.is_some() => {
-                let rows = self.order.map_or(0, |order| order.len());
-                expect_shape(Self::NAME, Y, (rows, x.columns()), self.y)?;
+        match (self.x, self.order) {
+            (Some(x), Some(order)) if !self.sum => {
+                expect_shape(Self::NAME, Y, (order.len(), x.columns()), self.y)?;
                 self.y.expect_contiguous(Self::NAME)?;
             }
-            Some(x) if self.sum => {
+            (_, Some(_)) => {
+                return Err(Error::Unsupported {
+                    operator: Self::NAME,
+                    reason:
+                        "rows that are picked want a matrix to pick them from, and are added to nothing"
+                            .into(),
+                });
+            }
+            (Some(x), None) if self.sum => {
                 let rows = x.rows().min(self.y.rows());
                 expect_shape(Self::NAME, Y, (rows, x.columns()), self.y)?;
             }
-            Some(x) => expect_shape(Self::NAME, Y, x.shape(), self.y)?,
-            None if self.sum => {
+            (Some(x), None) => expect_shape(Self::NAME, Y, x.shape(), self.y)?,
+            (None, None) if self.sum => {
                 return Err(Error::Unsupported {
                     operator: Self::NAME,
                     reason: "a sum of two matrices wants both".into(),
                 });
             }
-            None => {}
+            (None, None) => {}
         }
         expect_activation(Self::NAME, self.op, self.y.columns())
     }
