@@ -400,10 +400,10 @@ pub fn of_two_pairs<B: Backend>(backend: &B, scale: Scale) {
                 relu,
                 ..Epilogue::default()
             };
-            let product = |[a, b]: [&Matrix<B, E>; 2], also| {
+            let product = |[a, b]: [&Matrix<B, E>; 2], second_pair| {
                 let mut c = unwritten::<B, E>(backend, (m, n));
                 let fusion = MatmulFusion {
-                    also,
+                    second_pair,
                     ..MatmulFusion::default()
                 };
                 ops::matmul_fused(backend, Form::NN, a, b, &epilogue, fusion, &mut c)
@@ -438,13 +438,13 @@ pub fn of_two_pairs<B: Backend>(backend: &B, scale: Scale) {
     }
     let of = |rows, columns| matrix::<B, f32>(backend, (rows, columns), &vec![1.0; rows * columns]);
     let (a, b) = (of(3, 4), of(4, 5));
-    for (also, what) in [
+    for (second, what) in [
         ([of(2, 6), of(6, 5)], "rows of the second a"),
         ([of(3, 6), of(7, 5)], "columns of the second a"),
         ([of(3, 6), of(6, 4)], "columns of the second b"),
     ] {
         let fusion = MatmulFusion {
-            also: Some([&also[0], &also[1]]),
+            second_pair: Some([&second[0], &second[1]]),
             ..MatmulFusion::default()
         };
         let mut c = unwritten::<B, f32>(backend, (3, 5));

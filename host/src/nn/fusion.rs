@@ -119,7 +119,7 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
     /// Those of [`ops::matmul_fused`] and [`ops::activate`].
     pub fn two_products(&mut self, [first, second]: [[&Matrix<B, E>; 2]; 2]) -> Result<(), Error> {
         let fusion = MatmulFusion {
-            also: Some(second),
+            second_pair: Some(second),
             ..MatmulFusion::default()
         };
         // Behind what is rounded, as ranks do it, which drop rows by their numbers.

@@ -156,7 +156,7 @@ fn pairs<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
             let (plain, fusion) = (
                 Epilogue::default(),
                 MatmulFusion {
-                    also: Some([&a2, &b2]),
+                    second_pair: Some([&a2, &b2]),
                     ..MatmulFusion::default()
                 },
             );

@@ -43,7 +43,7 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
                 });
             }
         }
-        if let Some([a, b]) = fusion.also {
+        if let Some([a, b]) = fusion.second_pair {
             let plain = form == Form::NN && fusion.normalization.is_none();
             if !plain || E::PRECISION != O::PRECISION {
                 return Err(Error::Unsupported {

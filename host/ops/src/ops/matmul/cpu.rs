@@ -18,7 +18,7 @@ use crate::tensor::Element;
 use halfgnn_graph::parallel;
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 /// Rows of the result that are one piece of work.
 const BLOCK_ROWS: usize = 256;
@@ -61,14 +61,16 @@ impl MatmulOperators for Cpu {
         let (a_values, b_values) = (of.a.buffer.read(), of.b.buffer.read());
         let affine = of.fusion.normalization.map(AffineColumns::new);
         let (whole, all) = (view(of.a, &a_values), rows == of.a.rows());
-        let also_values = of
-            .fusion
-            .also
-            .map(|[a, b]| (a.buffer.read(), b.buffer.read()));
-        let also = of.fusion.also.zip(also_values.as_ref());
-        let also = also.map(|([a, b], (a_values, b_values))| {
-            let first = view(a, a_values).rows(0..of.c.rows());
-            (first, view(b, b_values))
+        let second = of.fusion.second_pair;
+        let second_values = second.map(|[a, b]| (a.buffer.read(), b.buffer.read()));
+        let second = second.zip(second_values.as_ref());
+        let second = second.map(|([a, b], (a_values, b_values))| {
+            let a = LeftOperand {
+                matrix: view(a, a_values).rows(0..of.c.rows()),
+                affine: None,
+                nonzeros: nonzeros(a, a_values),
+            };
+            (a, view(b, b_values))
         });
         matmul(
             self.instructions(),
@@ -83,7 +85,7 @@ impl MatmulOperators for Cpu {
                 },
             },
             view(of.b, &b_values),
-            also,
+            second,
             &finish,
             view_mut(of.c),
         );
@@ -284,60 +286,98 @@ impl SummedOver for CodedOperand<'_> {
     }
 }
 
-/// Writes the product to `c`, padding included, with that of the matrices `also` in it.
+/// A second operand that every block of rows reads, as a layer's weights are: small, and widened once.
+struct Weights<'a> {
+    floats: Cow<'a, [f32]>,
+    stride: usize,
+    columns: usize,
+    are_finite: OnceLock<bool>,
+}
+
+impl<'a> Weights<'a> {
+    fn new<E: Element>(of: View<'a, E>) -> Self {
+        Self {
+            floats: widened(of.values),
+            stride: of.stride,
+            columns: of.columns,
+            are_finite: OnceLock::new(),
+        }
+    }
+
+    /// Whether a zero times any of them is zero.
+    fn are_finite(&self) -> bool {
+        *self.are_finite.get_or_init(|| is_finite(&self.floats))
+    }
+
+    /// Adds the product of a block of rows of `a` to their sums.
+    fn add_product<E: Element>(
+        &self,
+        instructions: Instructions,
+        a: LeftOperand<'_, E>,
+        rows: Range<usize>,
+        sums: &mut [f32],
+    ) {
+        let terms = a.terms_of_rows(rows.clone());
+        match terms.filter(|_| self.are_finite()) {
+            Some(mut terms) => {
+                terms.add_product(instructions, &self.floats, self.stride, self.columns, sums);
+            }
+            None => add_rows(a, rows, self.as_operand(), self.columns, sums),
+        }
+    }
+
+    fn as_operand(&self) -> Operand<'_> {
+        Operand::new(&self.floats, self.stride)
+    }
+}
+
+/// Writes the product to `c`, padding included, with that of a second pair in it.
 fn matmul<E: Element, O: Element>(
     instructions: Instructions,
     form: Form,
     a: LeftOperand<'_, E>,
     b: View<'_, E>,
-    also: Option<(View<'_, O>, View<'_, O>)>,
+    second: Option<(LeftOperand<'_, O>, View<'_, O>)>,
     finish: &Finish<'_, O>,
     c: ViewMut<'_, O>,
 ) {
     let columns = c.columns;
-    // B is small where it is a layer's weights, and read by every block.
-    let weights = match form {
-        Form::NN | Form::NT => widened(b.values),
-        Form::TN => Cow::Borrowed([].as_slice()),
-    };
-    if let (Form::TN, Some(nonzeros)) = (form, a.nonzeros) {
-        // Before every block would make them.
-        nonzeros.places().by_columns(depth_ranges(a.matrix.rows));
-    }
-    let weights_are_finite = LazyLock::new(|| is_finite(&weights));
-    let also = also.map(|(a, b)| (a, widened(b.values), b.stride));
-    for_blocks(finish, c, |rows| match form {
+    let sums_of = |rows: &Range<usize>| vec![0.0; rows.len() * columns];
+    match form {
         Form::NN => {
-            let mut sums = a
-                .terms_of_rows(rows.clone())
-                .filter(|_| *weights_are_finite)
-                .map(|mut terms| {
-                    let mut sums = vec![0.0; rows.len() * columns];
-                    terms.add_product(instructions, &weights, b.stride, columns, &mut sums);
-                    sums
-                })
-                .unwrap_or_else(|| {
-                    by_rows(a, rows.clone(), Operand::new(&weights, b.stride), columns)
-                });
-            if let Some((a, weights, stride)) = &also {
-                let floats = widened(a.rows(rows.clone()).values);
-                let shape = [rows.len(), columns, a.columns];
-                let (a, b) = (
-                    Operand::new(&floats, a.stride),
-                    Operand::new(weights, *stride),
-                );
-                add_product(shape, a, b, &mut sums);
-            }
-            sums
+            let weights = Weights::new(b);
+            let second = second.map(|(a, b)| (a, Weights::new(b)));
+            for_blocks(finish, c, |rows| {
+                let mut sums = sums_of(&rows);
+                weights.add_product(instructions, a, rows.clone(), &mut sums);
+                if let Some((a, weights)) = &second {
+                    weights.add_product(instructions, *a, rows, &mut sums);
+                }
+                sums
+            });
         }
-        Form::NT => by_rows(
-            a,
-            rows,
-            Operand::new(&weights, b.stride).transposed(),
-            columns,
-        ),
-        Form::TN => over_rows(instructions, a, b, rows),
-    });
+        Form::NT => {
+            let weights = Weights::new(b);
+            for_blocks(finish, c, |rows| {
+                let mut sums = sums_of(&rows);
+                add_rows(
+                    a,
+                    rows,
+                    weights.as_operand().transposed(),
+                    columns,
+                    &mut sums,
+                );
+                sums
+            });
+        }
+        Form::TN => {
+            if let Some(nonzeros) = a.nonzeros {
+                // Before every block would make them.
+                nonzeros.places().by_columns(depth_ranges(a.matrix.rows));
+            }
+            for_blocks(finish, c, |rows| over_rows(instructions, a, b, rows));
+        }
+    }
 }
 
 /// Writes a result to `c`, block by block of rows, from their `sums`.
@@ -368,19 +408,18 @@ fn is_finite(floats: &[f32]) -> bool {
         .fold(true, |all, float| all & float.is_finite())
 }
 
-/// The sums of a block of rows: those of `a` times `b`.
-fn by_rows<E: Element>(
+/// Adds those of `a` times `b` to the sums of a block of rows.
+fn add_rows<E: Element>(
     a: LeftOperand<'_, E>,
     rows: Range<usize>,
     b: Operand<'_>,
     columns: usize,
-) -> Vec<f32> {
-    let floats = a.rows(rows.clone());
-    let mut sums = vec![0.0; rows.len() * columns];
+    sums: &mut [f32],
+) {
     let shape = [rows.len(), columns, a.matrix.columns];
+    let floats = a.rows(rows);
     let a = Operand::new(&floats, a.matrix.stride);
-    add_product(shape, a, b, &mut sums);
-    sums
+    add_product(shape, a, b, sums);
 }
 
 /// The sums of a block of the result whose rows are the columns `block` of `a`, over all rows of `a` and `b`: pieces

@@ -36,7 +36,7 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
                 Form::NN | Form::NT => a.columns(),
                 Form::TN => rows,
             },
-            operand: match (fusion.normalization, fusion.also) {
+            operand: match (fusion.normalization, fusion.second_pair) {
                 (Some(_), _) => contract::Operand::Normalized,
                 (None, Some(_)) => contract::Operand::Pair,
                 (None, None) => contract::Operand::Plain,
@@ -115,12 +115,12 @@ impl<D: Driver> Gpu<D> {
         );
         let k = extent("inner dimension", left.inner)?;
         let (input, output) = (E::PRECISION.format(), O::PRECISION.format());
-        let also = fusion.also;
-        let k2 = also.map_or(0, |[a, _]| a.columns());
+        let second = fusion.second_pair;
+        let k2 = second.map_or(0, |[a, _]| a.columns());
         let k2 = extent("inner dimension of the second pair", k2)?;
         // The second pair begins with a step of its own.
         let first_steps = k.div_ceil(contract::per_step(input));
-        let terms = match also {
+        let terms = match second {
             Some(_) => first_steps as usize * contract::per_step(input) as usize + k2 as usize,
             None => k as usize,
         };
@@ -195,8 +195,8 @@ impl<D: Driver> Gpu<D> {
         let params = MatmulParams {
             a: left.data,
             b: self.strided(b)?,
-            a2: also.map_or(Ok(DevicePtr::NULL), |[a, _]| self.strided(a))?,
-            b2: also.map_or(Ok(DevicePtr::NULL), |[_, b]| self.strided(b))?,
+            a2: second.map_or(Ok(DevicePtr::NULL), |[a, _]| self.strided(a))?,
+            b2: second.map_or(Ok(DevicePtr::NULL), |[_, b]| self.strided(b))?,
             c: self.strided(c)?,
             bias: self.optional_matrix(epilogue.bias)?,
             row_scale: left.row_scale,
@@ -217,8 +217,8 @@ impl<D: Driver> Gpu<D> {
             k,
             k2,
             first_steps,
-            a2_stride: also.map_or(Ok(0), |[a, _]| stride_vectors(NAME, a))?,
-            b2_stride: also.map_or(Ok(0), |[_, b]| stride_vectors(NAME, b))?,
+            a2_stride: second.map_or(Ok(0), |[a, _]| stride_vectors(NAME, a))?,
+            b2_stride: second.map_or(Ok(0), |[_, b]| stride_vectors(NAME, b))?,
             a_stride: left.stride,
             b_stride: stride_vectors(NAME, b)?,
             c_stride: stride_vectors(NAME, c)?,

@@ -137,7 +137,7 @@ pub struct MatmulFusion<'a, B: Storage, O: Element> {
     pub normalization: Option<&'a Normalization<'a, B>>,
     /// Two more operands, whose product is added before anything is rounded: `a · b + a₂ · b₂`, of [`Form::NN`] with a result of the type
     /// of `a`, which is not normalised. `a₂` may have more rows than `c`, which are not read.
-    pub also: Option<[&'a Matrix<B, O>; 2]>,
+    pub second_pair: Option<[&'a Matrix<B, O>; 2]>,
     /// How many of the first rows of `a` the product is of, where it has more of them: rows of `c` of [`Form::NN`] and [`Form::NT`], and of [`Form::TN`]
     /// the rows that `b` has. The bits are those of a copy.
     pub first_rows: Option<usize>,
@@ -159,7 +159,7 @@ impl<B: Storage, O: Element> Default for MatmulFusion<'_, B, O> {
     fn default() -> Self {
         Self {
             normalization: None,
-            also: None,
+            second_pair: None,
             first_rows: None,
             positive: None,
             positive_codes: None,

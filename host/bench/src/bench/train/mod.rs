@@ -3,7 +3,9 @@
 //! The task is made up: random features, a random class for each vertex, all of them trained on, no dropout. What a step
 //! costs does not depend on what there is to learn.
 
-use super::measure::zeros;
+mod figures;
+mod task;
+
 use crate::failure::Failure;
 use crate::graphs::{GraphName, Opened};
 use crate::json::JsonLines;
@@ -11,29 +13,24 @@ use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
 use crate::names::{CodeFormatName, DeviceName, PrecisionName, StoreName};
 use crate::processes::{Exchange, Overlap, device_name, moved_by, this_process};
-use crate::rank_memory::{self, RankMemory};
+use crate::rank_memory::RankMemory;
 use crate::screen::{Page, bytes};
 use clap::Args;
-use halfgnn::Error;
-use halfgnn::backend::{Backend, MemoryKind};
-use halfgnn::data::Targets;
+use figures::{Peer, Ratio, fastest, read_peers};
+use halfgnn::backend::Backend;
 use halfgnn::device::{self, Device, Task};
-use halfgnn::distributed::{Group, Partition, Rendezvous, Shard, Tcp};
-use halfgnn::graph::generate::draw_words;
-use halfgnn::graph::{Graph, GraphCounts};
-use halfgnn::nn::{EdgeData, ModelConfig, Network, PreparedGraph, PreparedRows, Propagation};
+use halfgnn::distributed::{Group, Rendezvous, Tcp};
+use halfgnn::nn::{ModelConfig, Network};
 use halfgnn::ops::CodeFormat;
-use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::{Footprint, Goal, Loss, Objective, TrainConfig, Trainer, Work};
+use halfgnn::tensor::Element;
+use halfgnn::train::{TrainConfig, Trainer};
 use halfgnn::with_element;
-use halfgnn_contract::rng;
-use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
+use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use task::Prepared;
 
 /// Steps that are not timed: the first allocates, and then they are recorded.
 const WARM_UP: u32 = 3;
@@ -121,16 +118,6 @@ pub struct TrainBenchArgs {
     pub json: Option<PathBuf>,
 }
 
-/// A figure of somebody else.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Peer {
-    name: String,
-    model: String,
-    graph: String,
-    ms: f64,
-    gib: f64,
-}
-
 /// A line of ours.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
@@ -169,13 +156,6 @@ struct Row<'a> {
     loss: f32,
     /// How many times faster, and smaller, than each peer.
     against: Vec<Ratio<'a>>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct Ratio<'a> {
-    name: &'a str,
-    faster: f64,
-    smaller: f64,
 }
 
 /// Trains every model that was asked for on every graph.
@@ -225,44 +205,6 @@ pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
     }
     bench.summarise();
     bench.json.finish()
-}
-
-/// The lines of a file of peers.
-fn read_peers(path: &Path) -> Result<Vec<Peer>, Failure> {
-    let refuse = |reason: String| Failure::Input(format!("--against {}: {reason}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    text.lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(index, line)| match serde_json::from_str::<Peer>(line) {
-            Ok(Peer { name, .. }) if name.contains(char::is_control) => Err(refuse(format!(
-                "line {}: the name has control characters, which cannot be shown",
-                index + 1
-            ))),
-            Ok(peer) if peer.ms > 0.0 && peer.gib > 0.0 => Ok(peer),
-            Ok(_) => Err(refuse(format!("line {}: ms and gib must be above 0", index + 1))),
-            Err(error) => Err(refuse(format!(
-                "line {}: {error}; a line is such as {{\"name\": \"PyG\", \"model\": \"gcn\", \"graph\": \"kron21\", \"ms\": 62.0, \"gib\": 10.2}}",
-                index + 1
-            ))),
-        })
-        .collect()
-}
-
-/// Of each peer's figures for a model on a graph the one with the least time.
-fn fastest(peers: Vec<Peer>) -> Vec<Peer> {
-    let mut best: Vec<Peer> = Vec::new();
-    for peer in peers {
-        let same = |other: &&mut Peer| {
-            (&other.name, &other.model, &other.graph) == (&peer.name, &peer.model, &peer.graph)
-        };
-        match best.iter_mut().find(same) {
-            Some(other) if peer.ms < other.ms => *other = peer,
-            Some(_) => {}
-            None => best.push(peer),
-        }
-    }
-    best
 }
 
 struct Bench<'a> {
@@ -346,20 +288,11 @@ impl OnGraph<'_, '_> {
         let mut phases = Phases::begin();
         let graph = Prepared::<E>::new(self.graph, &config, group)?;
         phases.end("prepared the graph");
-        let (card, memory) = (device.multiprocessors, device.memory);
         let train = TrainConfig {
             record: !args.no_record,
             ..TrainConfig::new(E::PRECISION)
         };
-        let how = (&config, &train, Work::Training);
-        let room = match &graph {
-            Prepared::Dealt(group, dealt) => dealt.room(group, (&config, &train), (card, memory)),
-            Prepared::Whole(graph) => {
-                Footprint::check_work::<E>(&GraphCounts::of(graph), how, card, memory)
-                    .map(|footprint| (footprint, None))
-                    .map_err(Failure::from)
-            }
-        };
+        let room = graph.room((&config, &train), (device.multiprocessors, device.memory));
         phases.end("counted memory");
         let (footprint, by_rank) = match room {
             Ok(room) => room,
@@ -378,12 +311,7 @@ impl OnGraph<'_, '_> {
         backend.reset_peak();
         let layers = config.layers;
         let model = Network::new(backend, &config, train.seed)?;
-        let objective = match &graph {
-            Prepared::Dealt(group, dealt) => {
-                dealt.objective(backend, (&config, model.first_hears()), group)?
-            }
-            Prepared::Whole(graph) => objective::<B, E>(backend, graph, &config)?,
-        };
+        let objective = graph.objective(backend, (&config, model.first_hears()))?;
         phases.end("brought graph and features to the device");
         let mut trainer = Trainer::new(backend, &objective, model, train)?;
         for _ in 0..WARM_UP {
@@ -428,12 +356,7 @@ impl OnGraph<'_, '_> {
             .bench
             .peers
             .iter()
-            .filter(|peer| peer.model == name.as_str() && peer.graph == self.label)
-            .map(|peer| Ratio {
-                name: &peer.name,
-                faster: peer.ms / ms,
-                smaller: peer.gib / gib(peak),
-            })
+            .filter_map(|peer| peer.ratio(name.as_str(), self.label, (ms, gib(peak))))
             .collect();
         let row = Row {
             event: "train",
@@ -523,238 +446,5 @@ impl Bench<'_> {
                 mean(|ratio| ratio.1)
             ));
         }
-    }
-}
-
-/// The features of so many before them.
-fn write_features(first: u64, to: &mut [f32]) {
-    let mut words = vec![0; to.len()];
-    draw_words(rng::key(1, 0), first, &mut words);
-    for (to, word) in to.iter_mut().zip(words) {
-        *to = 2.0 * rng::unit_f32(word) - 1.0;
-    }
-}
-
-fn labels(vertices: usize, classes: usize) -> Vec<u32> {
-    /// Vertices that a thread looks at at a time.
-    const CHUNK: usize = 1 << 16;
-    let mut labels = vec![0; vertices];
-    let chunks = labels.par_chunks_mut(CHUNK).enumerate();
-    chunks.for_each(|(chunk, labels)| {
-        draw_words(rng::key(1, 1), (chunk * CHUNK) as u64, labels);
-        labels.iter_mut().for_each(|label| *label %= classes as u32);
-    });
-    labels
-}
-
-/// A graph as a model wants it, and what this process has of it.
-enum Prepared<'a, E: Element> {
-    Whole(Cow<'a, Graph>),
-    Dealt(&'a Group, Box<Dealt<'a, E>>),
-}
-
-impl<'a, E: Element> Prepared<'a, E> {
-    fn new(
-        graph: &'a Opened,
-        config: &ModelConfig,
-        group: Option<&'a Group>,
-    ) -> Result<Self, Error> {
-        match (graph, group) {
-            (_, Some(group)) => Ok(Self::Dealt(
-                group,
-                Box::new(Dealt::new(graph, config, group)?),
-            )),
-            (Opened::Whole(graph), None) => Ok(Self::Whole(config.prepare(graph)?)),
-            (Opened::Share(_), None) => unreachable!("a share is a rank's"),
-        }
-    }
-
-    /// Vertices and edges of the whole graph.
-    fn counts(&self) -> (usize, usize) {
-        match self {
-            Self::Whole(graph) => (graph.vertices(), graph.edges()),
-            Self::Dealt(_, dealt) => dealt.counts,
-        }
-    }
-}
-
-/// Random features and labels on a graph; every vertex is trained on.
-fn objective<B: Backend, E: Element>(
-    backend: &B,
-    graph: &Graph,
-    config: &ModelConfig,
-) -> Result<Objective<B, E>, Error> {
-    let vertices = graph.vertices();
-    let mut features = zeros(vertices, config.features)?;
-    let rows = features.par_chunks_mut(config.features).enumerate();
-    rows.for_each(|(row, to)| write_features((row * config.features) as u64, to));
-    let labels = labels(vertices, config.classes);
-    let all: Vec<u32> = (0..vertices as u32).collect();
-    let kind = MemoryKind::Features;
-    Objective::new(
-        backend,
-        Propagation::new(backend, graph, config.norm())?,
-        Matrix::from_f32(backend, vertices, config.features, &features, kind)?,
-        &labels,
-        config.classes,
-        [&all, &[], &[]],
-    )
-}
-
-/// A graph that is dealt out by degree: what a rank has of it, and vertices and edges of all.
-struct Dealt<'a, E: Element> {
-    of_rank: OfRank<'a, E>,
-    counts: (usize, usize),
-}
-
-/// What a rank has of a graph that each has, or of one that they made together.
-enum OfRank<'a, E: Element> {
-    Whole(PreparedGraph<'a>, Shard),
-    Rows(PreparedRows<E>),
-}
-
-impl<'a, E: Element> Dealt<'a, E> {
-    /// Once, of the graph as the model wants it.
-    fn new(graph: &'a Opened, config: &ModelConfig, group: &Group) -> Result<Self, Error> {
-        match graph {
-            Opened::Whole(graph) => {
-                let prepared = config.prepare_edges(graph, EdgeData::default())?;
-                let partition = Partition::by_degree(&prepared.graph, group.ranks());
-                let partition = partition.map_err(|problem| Error::Unsupported {
-                    operator: "bench train",
-                    reason: problem.to_string(),
-                })?;
-                let shard = Shard::new(&prepared.graph, &partition, group.rank())?;
-                Ok(Self {
-                    counts: (prepared.graph.vertices(), prepared.graph.edges()),
-                    of_rank: OfRank::Whole(prepared, shard),
-                })
-            }
-            Opened::Share(edges) => {
-                let loops = config.wants_self_loops();
-                let dealt = edges.deal(group, loops)?;
-                let (rows, table) = (&dealt.rows, &dealt.table);
-                let edges: usize = table.in_degrees.iter().map(|&of| of as usize).sum();
-                let added = if loops { table.without_loops() } else { 0 };
-                let counts = (table.vertices(), edges + added);
-                let none = EdgeData::default();
-                let of = (table, &dealt.partition);
-                let prepared = config.prepare_rows((rows, none), of, group)?;
-                Ok(Self {
-                    of_rank: OfRank::Rows(prepared),
-                    counts,
-                })
-            }
-        }
-    }
-
-    fn shard(&self) -> &Shard {
-        match &self.of_rank {
-            OfRank::Whole(_, shard) => shard,
-            OfRank::Rows(prepared) => &prepared.shard,
-        }
-    }
-
-    /// What training takes of this rank, and of all; refused where one has no room.
-    fn room(
-        &self,
-        group: &Group,
-        how: (&ModelConfig, &TrainConfig),
-        (card, memory): (Option<u32>, Option<(u64, u64)>),
-    ) -> Result<(Footprint, Option<RankMemory>), Failure> {
-        let of_edges = match &self.of_rank {
-            OfRank::Whole(prepared, _) => prepared.of_edges(),
-            OfRank::Rows(prepared) => prepared.of_edges(),
-        };
-        let own = Footprint::of_shard::<E>((self.shard(), of_edges), how, card)?;
-        let all = RankMemory::agree(group, &own, memory, rank_memory::Devices::Own)?;
-        Ok((own, Some(all)))
-    }
-
-    /// Random features and labels on what a rank has, for a model whose first layer hears from neighbours or does not.
-    fn objective<B: Backend>(
-        &self,
-        backend: &B,
-        (config, first_hears): (&ModelConfig, bool),
-        group: &Group,
-    ) -> Result<Objective<B, E>, Error> {
-        let (shard, (count, _)) = (self.shard(), self.counts);
-        let vertices = match first_hears {
-            true => shard.part.vertices(),
-            false => shard.part.own(),
-        };
-        let (shape, kind) = ((vertices.len(), config.features), MemoryKind::Features);
-        let features = Matrix::from_rows(backend, shape, kind, |row, values| {
-            write_features(u64::from(vertices[row]) * config.features as u64, values);
-        })?;
-        let targets = Targets::from(labels(count, config.classes));
-        let all: Vec<u32> = (0..count as u32).collect();
-        let goal = Goal {
-            targets: &targets,
-            outputs: config.classes,
-            loss: &Loss::of(&targets),
-            splits: [&all, &[], &[]],
-        };
-        let graph = match &self.of_rank {
-            OfRank::Whole(prepared, shard) => {
-                prepared.propagation_of_shard::<B, E>(backend, config, (shard, group))?
-            }
-            OfRank::Rows(prepared) => prepared.propagation(backend, group)?,
-        };
-        Objective::of_shard(backend, graph, features, &goal, shard)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn peer(name: &str, graph: &str, ms: f64) -> Peer {
-        Peer {
-            name: name.into(),
-            model: "gcn".into(),
-            graph: graph.into(),
-            ms,
-            gib: 1.0 + ms,
-        }
-    }
-
-    #[test]
-    fn the_fastest_of_a_peer_counts() {
-        let all = vec![
-            peer("a", "g", 3.0),
-            peer("a", "g", 2.0),
-            peer("b", "g", 9.0),
-            peer("a", "h", 5.0),
-            peer("a", "g", 4.0),
-        ];
-        let best = [
-            peer("a", "g", 2.0),
-            peer("b", "g", 9.0),
-            peer("a", "h", 5.0),
-        ];
-        assert_eq!(fastest(all), best);
-    }
-
-    #[test]
-    fn a_line_that_is_no_figure_is_told_by_its_number() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("peers");
-        let line = serde_json::to_string(&peer("a", "g", 1.0)).expect("JSON");
-        let read = |text: String| {
-            std::fs::write(&path, text).expect("room");
-            read_peers(&path).map_err(|failure| failure.to_string())
-        };
-        assert_eq!(
-            read(format!("{line}\n\n{line}\n")).expect("figures").len(),
-            2
-        );
-        let error = read(format!("{line}\n{{\"name\": 1}}\n")).expect_err("no figure");
-        assert!(
-            error.contains("line 2") && error.contains("peers"),
-            "{error}"
-        );
-        let nothing = serde_json::to_string(&peer("a", "g", 0.0)).expect("JSON");
-        assert!(read(nothing).expect_err("no time").contains("line 1"));
     }
 }
