@@ -1,7 +1,8 @@
 //! Sums of ±1 over neighbours in graphs of tiles of bits, by `==` with exact sums and with those of the graph itself.
 
 use crate::Scale;
-use crate::bits::{read_bits, signs, sums, unwritten_bits};
+use crate::bit_sums::sums;
+use crate::bits::{read_bits, signs, unwritten_bits};
 use crate::graphs::{from_degrees, hub, odd, power_law, rectangular};
 use crate::input::{KIND, Random, elements, read, unwritten};
 use half::{bf16, f16};

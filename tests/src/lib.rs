@@ -9,6 +9,8 @@ pub mod additive;
 pub mod attention;
 pub mod attention_heads;
 pub mod batches;
+pub mod bit_products;
+pub mod bit_sums;
 pub mod bits;
 pub mod blocks;
 pub mod borrowed;
@@ -144,7 +146,9 @@ macro_rules! conformance {
             blocks: whole_neighbourhoods_are_the_graph, running_statistics_evaluate_blocks,
                 gradients_are_differences_of_the_loss, batches_are_trained_on, overflows_leave_nothing_behind, misfits_are_refused;
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
-            bits: every_graph, rows_of_every_length, every_width, signs_of_elements, signs_of_what_is_normalized, products, products_that_are_added, products_that_are_summed_up, factors_of_columns, operands_of_every_type, misfits_are_refused;
+            bits: signs_of_elements, signs_of_what_is_normalized, operands_of_every_type, misfits_are_refused;
+            bit_sums: every_graph, rows_of_every_length, every_width, factors_of_columns;
+            bit_products: every_shape, products_that_are_added, products_that_are_summed_up;
             frdc: every_graph, every_width, misfits_are_refused;
             coding: products, normalizations, misfits_are_refused, gradients_between_layers;
             quantized: rows_are_rounded_by_their_numbers, codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, pairs_of_sums, epilogues,

@@ -282,7 +282,7 @@ pub mod in_any_order {
     pub fn bspmm(backend: &Gpu<Emulated>) {
         hold(10, (0..u32::MAX, 1..u64::MAX), |(random, seed)| {
             same(backend, seed, || {
-                crate::bits::sums_of_every_schedule(backend, random)
+                crate::bit_sums::sums_of_every_schedule(backend, random)
             });
         });
     }
