@@ -378,11 +378,10 @@ fn check(
             ));
         }
         let of_vertex = graphs.of_each_vertex();
-        let mut edges = graph.rows().iter().zip(graph.cols());
-        let apart =
-            |(row, column): (&u32, &u32)| of_vertex[*row as usize] != of_vertex[*column as usize];
-        if let Some(at) = edges.position(apart) {
-            let (row, column) = (graph.rows()[at], graph.cols()[at]);
+        let apart = |(_, (row, column)): &(usize, (u32, u32))| {
+            of_vertex[*row as usize] != of_vertex[*column as usize]
+        };
+        if let Some((at, (row, column))) = graph.csr().iter().enumerate().find(apart) {
             let why =
                 format!("which hears from {column} of another graph; edges stay within a graph");
             return Err(DataProblem::value("edges", at as u64, row, why));

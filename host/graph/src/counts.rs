@@ -76,7 +76,7 @@ impl GraphCounts {
         let symmetric = graph.is_symmetric();
         Self {
             forward: RowCounts::of(graph.csr()),
-            backward: (!symmetric).then(|| RowCounts::of(graph.transposed())),
+            backward: (!symmetric).then(|| RowCounts::of_transposed(graph.csr())),
             balanced: symmetric || graph.in_degrees() == graph.out_degrees(),
             weighted: false,
             edge_features: 0,
@@ -143,7 +143,7 @@ impl GraphCounts {
         let of = |rows: RowCounts| {
             let (edges, vertices) = (rows.edges as u64, rows.rows as u64);
             edges
-                .saturating_mul(8)
+                .saturating_mul(4)
                 .saturating_add(vertices.saturating_mul(8))
         };
         of(self.forward).saturating_add(self.backward.map_or(0, of))

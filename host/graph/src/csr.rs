@@ -1,21 +1,21 @@
 //! The adjacency arrays that kernels read.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
-use super::error::{
-    GraphError, OffsetRule, check_edges, check_ids, check_length, check_room, check_vertices,
-};
+use super::error::{GraphError, OffsetRule, check_edges, check_ids, check_length, check_vertices};
 use super::sort::{EdgeSource, WithinRow, fill_rows, rows_of, sort_by_row, sort_row};
 use super::transpose::transposed;
 
-/// A sparse pattern: coordinates in row order, and the row offsets beside them. That of a [`Graph`](super::Graph) is square;
+/// A sparse pattern: row offsets and columns, and the row of each edge beside them where somebody asks for it. That of a [`Graph`](super::Graph) is square;
 /// that of a sampled layer or a part of a graph has rows and columns of different vertices, and another number of each.
 ///
 /// Edges are sorted by row and, within a row, by column. An edge that occurs twice is two edges. The module's
 /// first page has a worked picture.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Csr {
-    rows: Vec<u32>,
+    /// Made when somebody asks for them.
+    rows: OnceLock<Vec<u32>>,
     cols: Vec<u32>,
     offsets: Vec<u64>,
     columns: usize,
@@ -44,7 +44,6 @@ impl Csr {
         check_vertices(columns as u64)?;
         Self::check_offsets(&offsets, cols.len())?;
         check_ids("columns", &cols, columns as u64)?;
-        check_room("rows of the edges", 4 * cols.len() as u64)?;
         fill_rows(&offsets, &mut cols, &|_, row: &mut [u32]| sort_row(row));
         Ok(Self::from_sorted_of(columns, offsets, cols))
     }
@@ -95,14 +94,14 @@ impl Csr {
     /// [`Csr::from_sorted`] of `columns` columns.
     fn from_sorted_of(columns: usize, offsets: Vec<u64>, cols: Vec<u32>) -> Self {
         Self {
-            rows: rows_of(&offsets),
+            rows: OnceLock::new(),
             cols,
             offsets,
             columns,
         }
     }
 
-    /// Its offsets and columns, without its rows.
+    /// Its offsets and columns.
     pub fn into_offsets(self) -> (Vec<u64>, Vec<u32>) {
         (self.offsets, self.cols)
     }
@@ -157,9 +156,24 @@ impl Csr {
         self.cols.len()
     }
 
-    /// The row of each edge, ascending.
+    /// The row of each edge, ascending: 4 bytes an edge, from the first call on.
     pub fn rows(&self) -> &[u32] {
-        &self.rows
+        self.rows.get_or_init(|| rows_of(&self.offsets))
+    }
+
+    /// The row of an edge, by a search among the offsets.
+    ///
+    /// # Panics
+    /// If there is no such edge.
+    pub fn row_of(&self, edge: usize) -> u32 {
+        assert!(edge < self.edges(), "edge {edge} of {}", self.edges());
+        let starts = &self.offsets[..self.vertices()];
+        starts.partition_point(|&start| start <= edge as u64) as u32 - 1
+    }
+
+    /// Row and column of each edge, in order, without an array of the rows.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
+        (0..self.vertices()).flat_map(|row| self.row(row).iter().map(move |&col| (row as u32, col)))
     }
 
     /// The column of each edge, ascending within a row.
@@ -220,11 +234,21 @@ impl Csr {
             .collect()
     }
 
-    /// The bytes that the three arrays take.
+    /// The bytes that its arrays take: offsets, columns, and the rows where somebody has asked for them.
     pub fn bytes(&self) -> u64 {
-        (self.rows.len() + self.cols.len()) as u64 * 4 + self.offsets.len() as u64 * 8
+        let rows = self.rows.get().map_or(0, Vec::len);
+        (rows + self.cols.len()) as u64 * 4 + self.offsets.len() as u64 * 8
     }
 }
+
+/// Whether rows were asked for does not matter.
+impl PartialEq for Csr {
+    fn eq(&self, other: &Self) -> bool {
+        (self.columns, &self.offsets, &self.cols) == (other.columns, &other.offsets, &other.cols)
+    }
+}
+
+impl Eq for Csr {}
 
 /// Edges as two arrays.
 struct Pairs<'a> {
@@ -302,7 +326,10 @@ mod tests {
     #[test]
     fn the_picture_in_the_module_page() {
         let csr = Csr::from_edges(4, &[3, 0, 1, 1, 3], &[1, 2, 3, 0, 1]).unwrap();
+        assert_eq!(csr.bytes(), 5 * 4 + 5 * 8);
+        let untouched = csr.clone();
         assert_eq!(csr.rows(), [0, 1, 1, 3, 3]);
+        assert_eq!(csr, untouched);
         assert_eq!(csr.cols(), [2, 0, 3, 1, 1]);
         assert_eq!(csr.offsets(), [0, 1, 3, 3, 5]);
         assert_eq!(csr.empty_rows(), [2]);
@@ -310,6 +337,10 @@ mod tests {
         assert_eq!(csr.longest_row(), 2);
         assert_eq!((csr.row(1), csr.row_range(3)), ([0, 3].as_slice(), 3..5));
         assert_eq!(csr.bytes(), 2 * 5 * 4 + 5 * 8);
+        let rows: Vec<_> = (0..5).map(|edge| csr.row_of(edge)).collect();
+        assert_eq!(rows, csr.rows());
+        let edges: Vec<_> = csr.iter().collect();
+        assert_eq!(edges, [(0, 2), (1, 0), (1, 3), (3, 1), (3, 1)]);
     }
 
     #[test]

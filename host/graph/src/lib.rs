@@ -53,7 +53,7 @@ mod transpose;
 mod undirected;
 mod weights;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 pub use block::Block;
 pub use coo::check_sorted_coo;
@@ -71,9 +71,13 @@ pub use weights::AddedWeight;
 
 /// A graph: an adjacency, and what follows from it.
 ///
-/// Immutable; what follows is computed once, when it is first asked for, from any thread.
+/// Immutable; what follows is computed once, when it is first asked for, from any thread. A handle, whose clones are the same graph.
 #[derive(Debug, Clone)]
-pub struct Graph {
+pub struct Graph(Arc<Known>);
+
+/// What is known of a graph.
+#[derive(Debug)]
+struct Known {
     csr: Csr,
     symmetric: OnceLock<bool>,
     transpose: OnceLock<Transpose>,
@@ -121,61 +125,64 @@ impl Graph {
             Symmetry::Known(symmetric) => OnceLock::from(symmetric),
             Symmetry::Unknown => OnceLock::new(),
         };
-        Self {
+        Self(Arc::new(Known {
             csr,
             symmetric,
             transpose: OnceLock::new(),
             edge_map: OnceLock::new(),
-        }
+        }))
     }
 
     pub(crate) fn known_symmetry(&self) -> Symmetry {
-        self.symmetric
+        self.0
+            .symmetric
             .get()
             .map_or(Symmetry::Unknown, |&symmetric| Symmetry::Known(symmetric))
     }
 
     /// The adjacency.
     pub fn csr(&self) -> &Csr {
-        &self.csr
+        &self.0.csr
     }
 
     /// The number of vertices.
     pub fn vertices(&self) -> usize {
-        self.csr.vertices()
+        self.0.csr.vertices()
     }
 
     /// The number of edges (`nnz`); an undirected edge counts twice.
     pub fn edges(&self) -> usize {
-        self.csr.edges()
+        self.0.csr.edges()
     }
 
     /// The row of each edge: see [`Csr::rows`].
     pub fn rows(&self) -> &[u32] {
-        self.csr.rows()
+        self.0.csr.rows()
     }
 
     /// The column of each edge: see [`Csr::cols`].
     pub fn cols(&self) -> &[u32] {
-        self.csr.cols()
+        self.0.csr.cols()
     }
 
     /// Where each row's edges start: see [`Csr::offsets`].
     pub fn offsets(&self) -> &[u64] {
-        self.csr.offsets()
+        self.0.csr.offsets()
     }
 
     /// Whether the pattern equals its transpose, multiplicities included.
     pub fn is_symmetric(&self) -> bool {
         *self
+            .0
             .symmetric
-            .get_or_init(|| transpose::is_symmetric(&self.csr))
+            .get_or_init(|| transpose::is_symmetric(&self.0.csr))
     }
 
     /// The transpose; of a symmetric graph only the fact that it is one.
     pub fn transpose(&self) -> &Transpose {
-        self.transpose
-            .get_or_init(|| Transpose::of(&self.csr, self.is_symmetric()))
+        self.0
+            .transpose
+            .get_or_init(|| Transpose::of(&self.0.csr, self.is_symmetric()))
     }
 
     /// That there is room for the transpose, where there is one to be made. [`Graph::transpose`] itself ends the process where there
@@ -184,7 +191,7 @@ impl Graph {
     /// # Errors
     /// [`GraphError::OutOfMemory`].
     pub fn check_room_for_transpose(&self) -> Result<(), GraphError> {
-        if self.transpose.get().is_some() || self.is_symmetric() {
+        if self.0.transpose.get().is_some() || self.is_symmetric() {
             return Ok(());
         }
         let bytes = sort::sort_room(self.vertices() as u64, self.edges() as u64);
@@ -194,7 +201,7 @@ impl Graph {
     /// The adjacency of the transpose; a symmetric graph's own.
     pub fn transposed(&self) -> &Csr {
         match self.transpose() {
-            Transpose::Symmetric => &self.csr,
+            Transpose::Symmetric => &self.0.csr,
             Transpose::Explicit(csr) => csr,
         }
     }
@@ -203,12 +210,14 @@ impl Graph {
     /// [`transposed`](Self::transposed). A symmetric graph has one too, since edge (r, c) becomes edge (c, r).
     /// It is a permutation of the edge ids; edges that are equal keep their order.
     pub fn edge_map(&self) -> &[u32] {
-        self.edge_map.get_or_init(|| transpose::edge_map(&self.csr))
+        self.0
+            .edge_map
+            .get_or_init(|| transpose::edge_map(&self.0.csr))
     }
 
     /// How many edges lead to each vertex: the lengths of its rows.
     pub fn in_degrees(&self) -> Vec<u32> {
-        self.csr.row_degrees()
+        self.0.csr.row_degrees()
     }
 
     /// How many edges lead from each vertex: how often it is a column.
@@ -216,7 +225,7 @@ impl Graph {
         if self.known_symmetry() == Symmetry::Known(true) {
             return self.in_degrees();
         }
-        self.csr.column_degrees()
+        self.0.csr.column_degrees()
     }
 
     /// Statistics of the in-degrees, which decide how long the kernels' rows are.
@@ -226,18 +235,18 @@ impl Graph {
 
     /// The bytes on the host: the adjacency, and the transpose and edge map as far as they exist by now.
     pub fn bytes(&self) -> u64 {
-        let transpose = match self.transpose.get() {
+        let transpose = match self.0.transpose.get() {
             Some(Transpose::Explicit(csr)) => csr.bytes(),
             _ => 0,
         };
-        self.csr.bytes() + transpose + self.edge_map.get().map_or(0, |map| map.len() as u64 * 4)
+        self.0.csr.bytes() + transpose + self.0.edge_map.get().map_or(0, |map| map.len() as u64 * 4)
     }
 }
 
 /// Two graphs are equal when their adjacencies are; what has been computed from them does not matter.
 impl PartialEq for Graph {
     fn eq(&self, other: &Self) -> bool {
-        self.csr == other.csr
+        self.0.csr == other.0.csr
     }
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn is_symmetric(csr: &Csr) -> bool {
         .iter()
         .map(|&start| start as u32)
         .collect();
-    csr.rows().iter().zip(csr.cols()).all(|(&row, &col)| {
+    csr.iter().all(|(row, col)| {
         let partner = &mut next[col as usize];
         let found = u64::from(*partner) < csr.offsets()[col as usize + 1]
             && csr.cols()[*partner as usize] == row;

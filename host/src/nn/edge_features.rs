@@ -173,7 +173,7 @@ impl ModelConfig {
                     operator: PREPARE,
                     reason: format!(
                         "edge {at} ({} hears {}) has the number {}; numbers of edges are finite",
-                        graph.rows()[at],
+                        graph.csr().row_of(at),
                         graph.cols()[at],
                         column[at]
                     ),

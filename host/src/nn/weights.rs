@@ -24,7 +24,7 @@ pub(super) fn sums(
             operator: "Propagation::weighted",
             reason: format!(
                 "the weight of edge {at} ({} hears {}) is {}; weights are finite numbers",
-                graph.rows()[at],
+                graph.csr().row_of(at),
                 graph.cols()[at],
                 weights[at]
             ),
@@ -54,9 +54,8 @@ pub(super) fn factors(
 ) -> Result<(Vec<f32>, u32), Error> {
     let (sums, largest) = sums(graph, Some(weights), norm)?;
     let [rows, columns] = sides([&sums[0], &sums[1]], norm)?;
-    let (row_ids, column_ids) = (graph.rows().iter(), graph.cols().iter());
-    let factors = row_ids.zip(column_ids).zip(weights);
-    let factors = factors.map(|((&row, &column), &weight)| {
+    let factors = graph.csr().iter().zip(weights);
+    let factors = factors.map(|((row, column), &weight)| {
         (rows[row as usize] * f64::from(weight) * columns[column as usize]) as f32
     });
     Ok((factors.collect(), largest))

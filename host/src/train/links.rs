@@ -71,10 +71,9 @@ impl LinkSplit {
                  than 1"
             ));
         }
-        let pairs = graph.rows().iter().zip(graph.cols());
-        let mut links: Vec<[u32; 2]> = pairs
+        let mut links: Vec<[u32; 2]> = (graph.csr().iter())
             .filter(|(row, column)| row < column)
-            .map(|(&row, &column)| [row, column])
+            .map(|(row, column)| [row, column])
             .collect();
         // An edge that is there twice is one link.
         links.dedup();

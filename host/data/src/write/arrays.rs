@@ -76,12 +76,9 @@ pub(super) fn pyg(
     let members = dataset.targets.vertices();
     let mut archive = Archive::new(to);
     // An edge goes from the vertex that is a column to that which is a row.
-    let ends = graph.cols().iter().chain(graph.rows());
-    archive.array(
-        "edge_index",
-        &[2, graph.edges()],
-        ends.map(|&end| i64::from(end)),
-    )?;
+    let rows = graph.csr().iter().map(|(row, _)| row);
+    let ends = graph.cols().iter().copied().chain(rows);
+    archive.array("edge_index", &[2, graph.edges()], ends.map(i64::from))?;
     if let Some(weights) = &dataset.edge_weights {
         archive.array("edge_weight", &[weights.len()], weights.iter().copied())?;
     }
