@@ -67,6 +67,8 @@ mod read;
 mod recipe;
 mod reordered;
 mod row_order;
+#[cfg(feature = "parts")]
+mod row_spill;
 mod splits;
 mod stored;
 #[cfg(feature = "write")]
@@ -93,6 +95,8 @@ pub use open::{ColumnNames, OpenGraph, OpenOptions};
 pub use preparation::{Origin, Preparation};
 pub use published::{DATA_VARIABLE, Published, locate};
 pub use recipe::{Demand, Recipe, RecipeError};
+#[cfg(feature = "parts")]
+pub use row_spill::RowSpill;
 pub use splits::{SplitRule, Splits};
 pub use stored::{StoredFeatures, StoredRow};
 #[cfg(feature = "write")]

@@ -49,11 +49,43 @@ pub struct StoredFeatures {
     pub(crate) kept: Kept,
     pub(crate) len: usize,
     /// Of each vertex, the number of its row where the rows of all files lie one behind the other.
-    pub(crate) slots: Vec<u32>,
+    pub(crate) slots: Slots,
     /// The largest magnitude of each column, 1 of a column of zeros; none where nobody has read all rows.
     pub(crate) magnitudes: Option<Vec<f32>>,
     /// What columns are divided by, one after the other.
     pub(crate) divisors: Vec<Vec<f32>>,
+}
+
+/// Where the row of each vertex comes among those of all files.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Slots {
+    /// Of so many vertices in their order.
+    InOrder(u32),
+    /// In another.
+    Listed(Vec<u32>),
+}
+
+impl Slots {
+    fn len(&self) -> usize {
+        match self {
+            Self::InOrder(rows) => *rows as usize,
+            Self::Listed(slots) => slots.len(),
+        }
+    }
+
+    /// That of a vertex.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    fn of(&self, vertex: u32) -> u32 {
+        match self {
+            Self::InOrder(rows) => {
+                assert!(vertex < *rows, "vertex {vertex} of {rows}");
+                vertex
+            }
+            Self::Listed(slots) => slots[vertex as usize],
+        }
+    }
 }
 
 /// What numbers are kept in, little-endian.
@@ -64,7 +96,7 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
-    const fn bytes(self) -> usize {
+    pub(crate) const fn bytes(self) -> usize {
         match self {
             Self::Half => 2,
             Self::Float => 4,
@@ -85,7 +117,10 @@ impl From<FeaturePrecision> for Kept {
 /// A file that has some of the rows.
 #[derive(Debug, PartialEq)]
 pub(crate) struct StoredFile {
+    /// Where it is, or was made.
     pub path: PathBuf,
+    /// The file itself, where it has no name any more.
+    pub nameless: Option<Nameless>,
     /// What it starts with.
     pub header: Vec<u8>,
     /// Its length in bytes.
@@ -96,10 +131,23 @@ pub(crate) struct StoredFile {
     pub first: u32,
 }
 
+/// A file that nobody else can open, and that is gone with its last handle.
+#[derive(Debug)]
+pub(crate) struct Nameless(pub Arc<File>);
+
+impl PartialEq for Nameless {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl StoredFile {
     /// The file, if it is still what it was.
-    fn open(&self) -> Result<File, DataProblem> {
-        let file = File::open(&self.path).map_err(DataProblem::Io)?;
+    fn open(&self) -> Result<Arc<File>, DataProblem> {
+        let file = match &self.nameless {
+            Some(Nameless(file)) => file.clone(),
+            None => Arc::new(File::open(&self.path).map_err(DataProblem::Io)?),
+        };
         let length = file.metadata().map_err(DataProblem::Io)?.len();
         if length != self.length {
             let reason = format!(
@@ -182,6 +230,7 @@ impl StoredFeatures {
         let (header, length) = header().map_err(wrong)?;
         let file = StoredFile {
             path: path.to_owned(),
+            nameless: None,
             header,
             length,
             start,
@@ -191,7 +240,7 @@ impl StoredFeatures {
             files: Arc::new([file]),
             kept,
             len: columns,
-            slots: (0..rows).collect(),
+            slots: Slots::InOrder(rows),
             magnitudes: None,
             divisors: Vec::new(),
         })
@@ -230,15 +279,19 @@ impl StoredFeatures {
     /// # Panics
     /// If there is no such vertex.
     pub fn selected(&self, vertices: &[u32]) -> Self {
-        let slot = |&vertex: &u32| self.slots[vertex as usize];
+        let slots = vertices.iter().map(|&vertex| self.slots.of(vertex));
         Self {
-            slots: vertices.iter().map(slot).collect(),
+            slots: Slots::Listed(slots.collect()),
             ..self.clone()
         }
     }
 
     pub(crate) fn reorder(&mut self, order: &Permutation) {
-        self.slots = order.apply(&self.slots, 1);
+        let slots = match &self.slots {
+            Slots::InOrder(rows) => &(0..*rows).collect(),
+            Slots::Listed(slots) => slots,
+        };
+        self.slots = Slots::Listed(order.apply(slots, 1));
     }
 
     /// Reads the rows of vertices, in any order: calls `put` with each and with what is to hold it, from several threads.
@@ -254,7 +307,7 @@ impl StoredFeatures {
         put: impl Fn(&mut StoredRow<'_>, &mut [T]) + Sync,
     ) -> Result<(), DataError> {
         for (row, _) in &mut rows {
-            *row = self.slots[*row as usize];
+            *row = self.slots.of(*row);
         }
         let readers = rows.len().div_ceil(LEAST_ROWS).clamp(1, READERS);
         if readers == 1 {

@@ -1,9 +1,10 @@
 //! Some vertices of a graph, and the edges that lead to them.
 
-use super::error::check_room;
+use super::error::{check_ids, check_room};
 use super::sort::{fill_rows, offsets_of};
 use super::{Block, Csr, Graph, GraphError, parallel};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Vertices of a graph, and what they hear from: a block, and which vertices and edges of the graph it has.
 ///
@@ -58,45 +59,50 @@ impl Part {
                 vertices: vertices as u64,
             });
         }
-        let mut places = vec![u32::MAX; vertices];
-        let first = graph.offsets()[range.start] as usize;
-        let edges = first..graph.offsets()[range.end] as usize;
-        for &column in &graph.cols()[edges.clone()] {
-            places[column as usize] = 0;
-        }
-        let mut all: Vec<u32> = range.clone().map(|vertex| vertex as u32).collect();
-        for (place, &vertex) in all.iter().enumerate() {
-            places[vertex as usize] = place as u32;
-        }
-        for vertex in (0..range.start).chain(range.end..vertices) {
-            if places[vertex] == 0 {
-                places[vertex] = all.len() as u32;
-                all.push(vertex as u32);
-            }
-        }
-        // A row ascends, and so do the places of the own vertices and those of the others.
-        let (mut columns, mut numbers) = (
-            Vec::with_capacity(edges.len()),
-            Vec::with_capacity(edges.len()),
-        );
-        let place = |&column: &u32| places[column as usize];
-        for vertex in range.clone() {
-            let (row, start) = (graph.csr().row(vertex), graph.offsets()[vertex] as u32);
-            let own = row.partition_point(|&column| (column as usize) < range.start)
-                ..row.partition_point(|&column| (column as usize) < range.end);
-            for span in [own.clone(), 0..own.start, own.end..row.len()] {
-                columns.extend(row[span.clone()].iter().map(place));
-                numbers.extend(span.map(|at| start + at as u32));
-            }
-        }
+        let own: Vec<u32> = range.clone().map(|vertex| vertex as u32).collect();
+        let (others, places) = heard_by(graph, &own);
+        let first = graph.offsets()[range.start];
         let offsets = &graph.offsets()[range.start..=range.end];
-        let offsets = offsets.iter().map(|offset| offset - first as u64).collect();
-        let csr = Csr::rectangular(all.len(), offsets, columns)?;
+        let offsets: Vec<u64> = offsets.iter().map(|offset| offset - first).collect();
+        // A row ascends, and so do the places of the own vertices and those of the others.
+        let by_place = |row: usize| {
+            let columns = graph.csr().row(range.start + row);
+            let own = columns.partition_point(|&column| (column as usize) < range.start)
+                ..columns.partition_point(|&column| (column as usize) < range.end);
+            own.clone()
+                .chain(0..own.start)
+                .chain(own.end..columns.len())
+        };
+        let count = offsets[range.len()] as usize;
+        let [mut columns, mut numbers] = [(); 2].map(|()| vec![0; count]);
+        fill_rows(&offsets, &mut columns, &|row, out: &mut [_]| {
+            let columns = graph.csr().row(range.start + row);
+            for (out, at) in out.iter_mut().zip(by_place(row)) {
+                *out = places[columns[at] as usize];
+            }
+        });
+        fill_rows(&offsets, &mut numbers, &|row, out: &mut [_]| {
+            let start = graph.offsets()[range.start + row] as u32;
+            for (out, at) in out.iter_mut().zip(by_place(row)) {
+                *out = start + at as u32;
+            }
+        });
+        let vertices = [own, others].concat();
+        let csr = Csr::rectangular(vertices.len(), offsets, columns)?;
         Ok(Self {
             block: Block::new(csr)?,
-            vertices: all,
+            vertices,
             edges: numbers,
         })
+    }
+
+    /// The rows of some vertices, with all that they hear from, the others of those behind them in ascending order.
+    ///
+    /// # Errors
+    /// Those of [`Part::new`].
+    pub fn of_rows(graph: &Graph, own: &[u32]) -> Result<Self, GraphError> {
+        check_ids("vertices", own, graph.vertices() as u64)?;
+        Self::new(graph, own, &heard_by(graph, own).0)
     }
 
     /// The rows of `own`, where each vertex that they hear from has a place.
@@ -180,6 +186,30 @@ impl Part {
     }
 }
 
+/// What `own` vertices hear from beside one another, ascending, and the place of each of those and these, the own ones first.
+fn heard_by(graph: &Graph, own: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    const HEARD: u32 = u32::MAX - 1;
+    let nobody = || AtomicU32::new(u32::MAX);
+    let places: Vec<AtomicU32> = (0..graph.vertices()).map(|_| nobody()).collect();
+    parallel::for_each(own, |_, &vertex| {
+        for &column in graph.csr().row(vertex as usize) {
+            places[column as usize].store(HEARD, Ordering::Relaxed);
+        }
+    });
+    let mut places: Vec<u32> = places.into_iter().map(AtomicU32::into_inner).collect();
+    for (place, &vertex) in own.iter().enumerate() {
+        places[vertex as usize] = place as u32;
+    }
+    let mut others = Vec::new();
+    for (vertex, place) in places.iter_mut().enumerate() {
+        if *place == HEARD {
+            *place = (own.len() + others.len()) as u32;
+            others.push(vertex as u32);
+        }
+    }
+    (others, places)
+}
+
 /// Ranges of vertices, one behind the other, each of nearly as many edges and vertices together as every other; as many as there
 /// are vertices at most, and one at least.
 pub fn even_ranges(graph: &Graph, count: usize) -> Vec<Range<usize>> {
@@ -230,6 +260,11 @@ mod tests {
         assert_eq!(part.edges, [4, 5, 3, 6]);
         assert_eq!(part.against(), [0, 1, 2, 3]);
         assert_eq!(Part::new(&graph, &[2, 3], &[0, 5]).unwrap(), part);
+        assert_eq!(Part::of_rows(&graph, &[2, 3]).unwrap(), part);
+        let apart = Part::of_rows(&graph, &[5, 0]).unwrap();
+        assert_eq!(apart.vertices, [5, 0, 1, 2]);
+        assert_eq!(apart.block.csr().cols(), [3, 0, 2]);
+        assert_eq!(apart.edges, [7, 1, 0]);
         let nothing = Part::of_range(&graph, 4..4).unwrap();
         assert!(nothing.vertices.is_empty() && nothing.edges.is_empty());
     }
@@ -243,6 +278,10 @@ mod tests {
         assert!(told(&[2, 3], &[0, 2]).contains("permutation[3] is 2"));
         // Vertex 5, which 3 hears from, is in neither.
         assert!(told(&[2, 3], &[0]).contains("4294967295"));
+        let told = Part::of_rows(&graph, &[1, 6]).unwrap_err().to_string();
+        assert!(told.contains("vertices[1] is 6"), "{told}");
+        let told = Part::of_rows(&graph, &[1, 1]).unwrap_err().to_string();
+        assert!(told.contains("permutation[1] is 1"), "{told}");
         let told = Part::of_range(&graph, 2..7).unwrap_err().to_string();
         assert!(told.contains("is 7"), "{told}");
     }

@@ -8,7 +8,7 @@ use super::{LAYOUT, MANIFEST, VERTICES, part_file};
 use crate::error::{DataError, DataProblem};
 use crate::input::Progress;
 use crate::open::{OpenOptions, Parts};
-use crate::stored::{StoredFeatures, StoredFile};
+use crate::stored::{Slots, StoredFeatures, StoredFile};
 use crate::{Dataset, EdgeFeatures, Features, Format, Origin, Outline, Preparation, VertexIds};
 use half::f16;
 use halfgnn_graph::Graph;
@@ -282,6 +282,7 @@ impl Parted {
                 left.add(
                     StoredFile {
                         path: self.path.join(&file),
+                        nameless: None,
                         header: header.bytes().to_vec(),
                         length,
                         start,
@@ -386,7 +387,7 @@ impl Parted {
                 files: left.files.into(),
                 kept: self.feature_precision().into(),
                 len,
-                slots: left.slots,
+                slots: Slots::Listed(left.slots),
                 magnitudes: Some(self.manifest.column_magnitudes.clone()),
                 divisors: Vec::new(),
             })),
