@@ -11,7 +11,7 @@ use crate::graphs::GraphName;
 use crate::help;
 use crate::model::ModelArgs;
 use crate::optimize::OptimizeArgs;
-use crate::placement::PlacementArgs;
+use crate::placement::{PlacementArgs, TempFolderArgs};
 use crate::predict::PredictArgs;
 use crate::ranks::RanksArgs;
 use crate::reorder::ReorderName;
@@ -211,6 +211,8 @@ pub struct TrainArgs {
     /// Where what is computed on lies
     #[command(flatten)]
     pub placement: PlacementArgs,
+    #[command(flatten)]
+    pub temporary: TempFolderArgs,
     /// Who has which part of the graph
     #[command(flatten)]
     pub ranks: RanksArgs,

@@ -43,6 +43,7 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             features: FeaturesName::Device,
             ..PlacementArgs::default()
         },
+        between: std::env::temp_dir(),
         goal: Goal::default(),
         feature_divisors: None,
         train: TrainConfig {

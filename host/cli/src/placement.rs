@@ -14,6 +14,7 @@ use halfgnn::train::{BatchSizes, FeaturesIn, Footprint, Room, TrainConfig, Work,
 use halfgnn_bench::names::FeaturesName;
 use halfgnn_bench::source::{OpenArgs, SourceName};
 use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Where what is computed on lies, as a person asks for it.
@@ -25,10 +26,39 @@ pub struct PlacementArgs {
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = FeaturesName::Auto)]
     pub features: FeaturesName,
     /// Evaluate layer by layer on one of N pieces of the graph after the other, each with all neighbours of its vertices, and keep what layers give in
-    /// the host's memory: nothing is sampled; auto takes the graph whole where the device has room for that, else as few pieces as have;
+    /// the host's memory, or on disk where the features are there: nothing is sampled; auto takes the graph whole where the device has room for that, else as few pieces as have;
     /// where steps are on the whole graph, so are evaluations
     #[arg(long, value_name = "auto|N", default_value = "auto")]
     pub pieces: PieceCount,
+}
+
+/// Where what layers give lies meanwhile, where that is on disk.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TempFolderArgs {
+    /// With features on disk: a folder with room for what a layer gives of all vertices, and for what the one before it gave; a file there has no
+    /// name, and is gone with the evaluation, whatever ends it [default: that of temporary files, TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub temp_folder: Option<PathBuf>,
+}
+
+impl TempFolderArgs {
+    /// The folder, of features that are on disk or not.
+    ///
+    /// # Errors
+    /// Where it is given and not there, or nothing would be written to it.
+    pub fn folder(&self, on_disk: bool) -> Result<PathBuf, Failure> {
+        match &self.temp_folder {
+            None => Ok(std::env::temp_dir()),
+            Some(_) if !on_disk => Err(Failure::Input(
+                "--temp-folder is for what layers give where features stay on disk, and these do not; leave it out, or add --features disk".into(),
+            )),
+            Some(folder) if !folder.is_dir() => Err(Failure::Input(format!(
+                "--temp-folder {}: there is no such folder",
+                folder.display()
+            ))),
+            Some(folder) => Ok(folder.clone()),
+        }
+    }
 }
 
 /// In how many pieces a graph is evaluated.
@@ -201,8 +231,12 @@ impl Placement {
             (_, PieceCount::Auto) => ", since the whole has no room",
             _ => "",
         };
+        let between = match self.on_disk {
+            true => "; what layers give is on disk meanwhile",
+            false => "",
+        };
         Some(format!(
-            "evaluation: layer by layer in {} pieces of the graph, each with all neighbours{why}",
+            "evaluation: layer by layer in {} pieces of the graph, each with all neighbours{why}{between}",
             self.pieces
         ))
     }
@@ -257,11 +291,33 @@ pub fn may_be_sharded(asked: FeaturesName, ranks: usize, in_batches: bool) -> Re
     }
 }
 
+/// Features on disk.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDisk<'a> {
+    /// Where they lie.
+    pub features: &'a StoredFeatures,
+    /// The folder for what layers give.
+    pub between: &'a Path,
+}
+
+/// A graph that a model does its work on.
+#[derive(Debug)]
+pub struct WorkOn<'a> {
+    /// As the model wants it.
+    pub prepared: &'a PreparedGraph<'a>,
+    /// The graphs that it is, where those are many.
+    pub graphs: Option<&'a GraphIndex>,
+    /// From where features are fetched, where they stay elsewhere.
+    pub fetched: Option<Fetched<'a>>,
+    /// The vertices that an evaluation in pieces asks for, where those are not all.
+    pub asked_for: Option<Vec<u32>>,
+}
+
 /// From where features are fetched that a batch or a piece of the graph wants.
 #[derive(Clone, Copy, Debug)]
 pub enum Fetched<'a> {
-    /// On disk.
-    Disk(&'a StoredFeatures),
+    /// On disk, where what layers give is for a while as well.
+    Disk(OnDisk<'a>),
     /// Dealt out to so many ranks.
     Ranks(usize),
 }
@@ -276,11 +332,17 @@ fn has_no_room(bytes: u64, memory: Option<(u64, u64)>) -> bool {
 /// # Errors
 /// With what it takes and what is free; where the model, or its work, is on whole graphs and pieces are asked for.
 pub fn place<B: Backend, E: Element>(
-    (prepared, graphs, fetched): (&PreparedGraph<'_>, Option<&GraphIndex>, Option<Fetched<'_>>),
+    of: WorkOn<'_>,
     (config, train, work): (&ModelConfig, &TrainConfig, Work),
     device: &Device<B>,
     asked: PlacementArgs,
 ) -> Result<(Placement, Option<Pieces<E>>), Failure> {
+    let WorkOn {
+        prepared,
+        graphs,
+        fetched,
+        asked_for,
+    } = of;
     let counts = prepared
         .counts()
         .with_graphs(graphs.map_or(0, GraphIndex::graphs));
@@ -299,7 +361,13 @@ pub fn place<B: Backend, E: Element>(
     let whole =
         || Footprint::check_work::<E>(&counts, (config, train, work), multiprocessors, room);
     let in_pieces = |count: usize| -> Result<(Footprint, Option<Pieces<E>>), Error> {
-        let pieces = Pieces::new(prepared, config, count)?;
+        let mut pieces = Pieces::new(prepared, config, count)?;
+        if let Some(asked) = &asked_for {
+            pieces = pieces.asked_for(asked.clone());
+        }
+        if let Some(Fetched::Disk(OnDisk { between, .. })) = fetched {
+            pieces = pieces.on_disk(between);
+        }
         let footprint = Footprint::check_pieces(&pieces, (config, train), multiprocessors, room)?;
         Ok((footprint, Some(pieces)))
     };
@@ -321,8 +389,11 @@ pub fn place<B: Backend, E: Element>(
     }
     let fewest = |fewer: &mut dyn Iterator<Item = usize>| {
         let most = MOST_PIECES.min(counts.vertices());
-        // What the smallest have no room for is refused before anything else is tried.
-        drop(in_pieces(most)?);
+        if !matches!(fetched, Some(Fetched::Disk(_))) {
+            // What the smallest have no room for is refused before anything else is tried; those of a graph that is as large as the host's
+            // memory are made each time, which takes longer the more they are.
+            drop(in_pieces(most)?);
+        }
         let mut fewer = fewer.take_while(|&count| count < most).map(in_pieces);
         match fewer.find(|tried| !tried.as_ref().is_err_and(is_too_large)) {
             Some(tried) => tried,
@@ -357,7 +428,7 @@ pub fn place<B: Backend, E: Element>(
         asked,
         features: footprint.features_kind(),
         bytes: match fetched {
-            Some(Fetched::Disk(stored)) => stored.file_bytes(),
+            Some(Fetched::Disk(of)) => of.features.file_bytes(),
             Some(Fetched::Ranks(ranks)) => {
                 let row = padded::<E>(config.features) * size_of::<E>();
                 (counts.vertices().div_ceil(ranks) * row) as u64
@@ -411,7 +482,12 @@ pub mod tests {
             pieces: asked,
         };
         let train = &TrainConfig::new(Precision::Float);
-        let of = (&prepared.expect("a graph"), None, None);
+        let of = WorkOn {
+            prepared: &prepared.expect("a graph"),
+            graphs: None,
+            fetched: None,
+            asked_for: None,
+        };
         let placed = place::<_, f32>(of, (config, train, work), &device, asked);
         let placed = placed.map_err(|failure| failure.to_string());
         placed.map(|(placement, pieces)| {

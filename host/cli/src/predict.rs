@@ -7,7 +7,10 @@ use crate::args::DeviceName;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
-use crate::placement::{Fetched, Placement, PlacementArgs, may_be_sharded, place, stays_on_disk};
+use crate::placement::{
+    Fetched, OnDisk, Placement, PlacementArgs, TempFolderArgs, WorkOn, may_be_sharded, place,
+    stays_on_disk,
+};
 use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::screen::{Page, count};
 use crate::session::{edge_data, inputs};
@@ -66,6 +69,8 @@ pub struct PredictArgs {
     /// Where what is computed on lies
     #[command(flatten)]
     pub placement: PlacementArgs,
+    #[command(flatten)]
+    pub temporary: TempFolderArgs,
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
@@ -147,6 +152,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     // Evaluations are in pieces where features are on disk, so that they may be.
     let source = (&args.dataset, &args.open);
     let on_disk = stays_on_disk(args.placement.features, source, true)?;
+    let between = args.temporary.folder(on_disk)?;
     may_be_sharded(args.placement.features, 1, true)?;
     let mut dataset = args.open.dataset_with(&args.dataset, on_disk)?;
     let (features, own) = (dataset.feature_len(), checkpoint.model.features);
@@ -216,6 +222,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         dataset: reordered.as_ref().map_or(&dataset, |(renamed, _)| renamed),
         layer: args.layer,
         placement: args.placement,
+        between,
     };
     let (device, output) = device::open(args.device.into(), prediction)??;
     let Output {
@@ -448,6 +455,8 @@ struct Prediction<'a> {
     pairs: Option<Vec<[u32; 2]>>,
     /// Where what is computed on may lie.
     placement: PlacementArgs,
+    /// The folder for what layers give, with features on disk.
+    between: PathBuf,
 }
 
 /// What a forward pass reads of the features.
@@ -476,7 +485,16 @@ impl Prediction<'_> {
         let graph = config.prepare_edges(&self.dataset.graph, edge_data(config, self.dataset))?;
         let graphs = self.dataset.graphs.as_ref();
         let stored = self.dataset.features.as_stored();
-        let of = (&graph, graphs, stored.map(|stored| Fetched::Disk(stored)));
+        let on_disk = |features| OnDisk {
+            features,
+            between: &self.between,
+        };
+        let of = WorkOn {
+            prepared: &graph,
+            graphs,
+            fetched: stored.map(|stored| Fetched::Disk(on_disk(stored))),
+            asked_for: None,
+        };
         let work = match self.placement.features {
             // All of them, from there.
             FeaturesName::Host => Work::Evaluation,

@@ -2,7 +2,9 @@
 
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
-use crate::placement::{BatchMemory, Fetched, PieceCount, Placement, PlacementArgs, place};
+use crate::placement::{
+    BatchMemory, Fetched, OnDisk, PieceCount, Placement, PlacementArgs, WorkOn, place,
+};
 use crate::ranks::{self, Ranks};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
@@ -43,6 +45,8 @@ pub struct Plan {
     pub sampling: Option<Sampling>,
     /// Where what is computed on may lie.
     pub placement: PlacementArgs,
+    /// The folder for what layers give, with features on disk.
+    pub between: PathBuf,
     /// The ranks that train it together, where there are several.
     pub ranks: Option<Ranks>,
     /// What the columns of the dataset's features were divided by, where they were.
@@ -278,7 +282,11 @@ impl<'a> Whole<'a> {
     /// Whence features are fetched that stay on disk.
     fn on_disk(&self) -> Option<Fetched<'a>> {
         let stored = self.dataset.features.as_stored();
-        stored.map(|stored| Fetched::Disk(stored))
+        let on_disk = |features| OnDisk {
+            features,
+            between: &self.plan.between,
+        };
+        stored.map(|stored| Fetched::Disk(on_disk(stored)))
     }
 
     /// Where it has room.
@@ -289,8 +297,22 @@ impl<'a> Whole<'a> {
     ) -> Result<(Placement, Option<Pieces<E>>), Failure> {
         let (graph, plan) = (&self.graph, self.plan);
         let work = Work::of_run(plan.sampling.is_some());
-        let of = (graph, self.dataset.graphs.as_ref(), fetched);
+        let of = WorkOn {
+            prepared: graph,
+            graphs: self.dataset.graphs.as_ref(),
+            fetched,
+            asked_for: self.evaluated(),
+        };
         place::<B, E>(of, (&plan.model, &plan.train, work), device, asked)
+    }
+
+    /// The vertices that evaluations are about, those of all splits; none of links.
+    fn evaluated(&self) -> Option<Vec<u32>> {
+        let Dataset {
+            train, val, test, ..
+        } = self.dataset;
+        let of_vertices = matches!(self.plan.goal, Goal::Vertices { .. });
+        of_vertices.then(|| [&train[..], val, test].concat())
     }
 
     fn placed<E: Element>(

@@ -49,6 +49,8 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let may_batch = args.sampling.sampler.is_some() || args.checkpoint.resume.is_some();
     let source = (&args.dataset, &args.open);
     let on_disk = stays_on_disk(args.placement.features, source, may_batch)?;
+    // Before the dataset is read.
+    args.temporary.folder(on_disk)?;
     if args.ranks.count()? > 1 {
         // None has the whole; what each takes is told once the graph is dealt out.
         if let SourceName::Made(recipe) = &args.dataset {
@@ -380,6 +382,7 @@ fn plan(
         ranks: args.ranks.deal(dataset, in_parts, sampling.is_some())?,
         sampling,
         placement: args.placement,
+        between: (args.temporary).folder(dataset.features.as_stored().is_some())?,
         feature_divisors,
         train,
         seeds: args.seeds,

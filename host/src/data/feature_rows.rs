@@ -30,6 +30,8 @@ enum Elsewhere<B: Backend, E: Element> {
     Disk(DiskRows<E>),
     /// Dealt out to ranks, of which this is one.
     Ranks(Box<ShardedRows<B, E>>),
+    /// So many on a device that only counts memory, nowhere.
+    Counted(usize),
 }
 
 /// Rows in files, and memory of the host that they are read to.
@@ -136,12 +138,26 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         })
     }
 
+    /// So many rows and columns of which nothing is fetched, for a backend that only counts memory.
+    pub(crate) fn counted(backend: &B, (rows, columns): (usize, usize)) -> Result<Self, Error> {
+        Ok(Self {
+            matrix: Matrix::zeros(backend, 0, columns, MemoryKind::Features)?,
+            elsewhere: Some(Elsewhere::Counted(rows)),
+        })
+    }
+
+    /// The matrix of those that are [whole](FeatureRows::are_whole).
+    pub(crate) fn into_matrix(self) -> Matrix<B, E> {
+        self.matrix
+    }
+
     /// Number of vertices.
     pub fn rows(&self) -> usize {
         match &self.elsewhere {
             None => self.matrix.rows(),
             Some(Elsewhere::Disk(rows)) => rows.stored.vertices(),
             Some(Elsewhere::Ranks(rows)) => rows.vertices(),
+            Some(Elsewhere::Counted(rows)) => *rows,
         }
     }
 
@@ -210,6 +226,7 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         let on_disk = match elsewhere {
             Elsewhere::Disk(rows) => rows,
             Elsewhere::Ranks(rows) => return rows.take_into(backend, vertices, taken),
+            Elsewhere::Counted(_) => return Ok(()),
         };
         let vertices = vertices.to_vec(backend)?;
         // Piece by piece, so that the host never has all of a large piece of the graph.

@@ -4,10 +4,14 @@ use super::edge_features::EdgeFeatures;
 use super::{ConvolutionConfig, HiddenNorm, ModelConfig, PartFactors, PreparedGraph, Propagation};
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::graph::{Part, even_ranges};
+use crate::graph::{Graph, Part, even_ranges};
 use crate::ops::SpmmPolicy;
 use crate::tensor::Element;
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::ops::Range;
+#[cfg(feature = "parts")]
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 /// A graph on the host as a model wants it, cut into ranges of vertices: each with the edges that lead to them, and with the factors
 /// that the whole graph gives those.
@@ -18,16 +22,36 @@ use std::sync::Arc;
 ///
 /// A handle, whose clones are the same pieces.
 #[derive(Clone, Debug)]
-pub struct Pieces<E: Element>(Arc<Cut<E>>);
+pub struct Pieces<E: Element> {
+    cut: Arc<Cut<E>>,
+    /// Ascending vertices that the last layer is asked for, where those are not all.
+    asked: Option<Arc<[u32]>>,
+    between: Between,
+}
+
+/// Where what layers give lies until the next has read it.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Between {
+    /// In the host's memory. The edges of all pieces are there as well, once they were made.
+    #[default]
+    Memory,
+    /// In files without a name in a folder. Pieces are made whenever a layer comes to one.
+    #[cfg(feature = "parts")]
+    Disk(Arc<Path>),
+    /// Likewise of a device that only counts memory: nowhere.
+    Counted,
+}
 
 /// What [`Pieces`] stand for.
 #[derive(Debug)]
 struct Cut<E: Element> {
-    parts: Vec<Part>,
+    graph: Graph,
+    ranges: Vec<Range<usize>>,
+    /// Those that were made and kept.
+    parts: Vec<OnceLock<Part>>,
     factors: PartFactors<E>,
     /// Columns that the model reads as features of edges, for all edges of the graph.
     edge_features: Vec<Vec<f32>>,
-    vertices: usize,
 }
 
 impl<E: Element> Pieces<E> {
@@ -52,31 +76,113 @@ impl<E: Element> Pieces<E> {
         if let Some(why) = model.wants_all_vertices() {
             return Err(refuse(format!("{why}; take the graph whole")));
         }
-        let graph = &prepared.graph;
-        let parts = even_ranges(graph, count).into_iter();
-        Ok(Self(Arc::new(Cut {
-            parts: parts
-                .map(|range| Part::of_range(graph, range))
-                .collect::<Result<_, _>>()?,
+        let graph = prepared.graph.clone().into_owned();
+        let ranges = even_ranges(&graph, count);
+        let cut = Cut {
+            parts: ranges.iter().map(|_| OnceLock::new()).collect(),
+            ranges,
+            graph,
             factors: prepared.part_factors(model)?,
             edge_features: prepared.features.clone(),
-            vertices: graph.vertices(),
-        })))
+        };
+        Ok(Self {
+            cut: Arc::new(cut),
+            asked: None,
+            between: Between::Memory,
+        })
+    }
+
+    /// The same whose last layer gives the rows of these vertices alone, in ascending order.
+    #[must_use]
+    pub fn asked_for(self, mut vertices: Vec<u32>) -> Self {
+        vertices.sort_unstable();
+        vertices.dedup();
+        Self {
+            asked: Some(vertices.into()),
+            ..self
+        }
+    }
+
+    /// The same for a graph of which the host's memory has no room for what layers give: that lies in files in `folder` until the next layer
+    /// has read it, in half what is half and else in float. They have no name, and are gone with the pass, whatever ends it. The edges of a
+    /// piece are put together whenever a layer comes to it, and are not kept. Results are the same, to the bit.
+    #[cfg(feature = "parts")]
+    #[must_use]
+    pub fn on_disk(self, folder: &Path) -> Self {
+        Self {
+            between: Between::Disk(folder.into()),
+            ..self
+        }
+    }
+
+    /// The same for a device that only counts memory.
+    pub(crate) fn counted(self) -> Self {
+        let between = match self.between {
+            Between::Memory => Between::Memory,
+            _ => Between::Counted,
+        };
+        Self { between, ..self }
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.0.parts.len()
+        self.cut.ranges.len()
     }
 
     /// Vertices of the graph.
     pub fn vertices(&self) -> usize {
-        self.0.vertices
+        self.cut.graph.vertices()
     }
 
-    /// The pieces, whose own vertices follow one another.
-    pub(super) fn parts(&self) -> &[Part] {
-        &self.0.parts
+    /// Ascending vertices that the last layer is [asked for](Pieces::asked_for), where those are not all.
+    pub fn asked(&self) -> Option<&[u32]> {
+        self.asked.as_deref()
+    }
+
+    /// Rows that the last layer gives.
+    pub(crate) fn rows_asked_for(&self) -> usize {
+        match &self.asked {
+            Some(asked) => asked.len(),
+            None => self.vertices(),
+        }
+    }
+
+    pub(super) fn between(&self) -> &Between {
+        &self.between
+    }
+
+    /// The vertices of a piece that a layer is computed of, the `last` or another.
+    pub(super) fn own(&self, piece: usize, last: bool) -> Vec<u32> {
+        let range = self.cut.ranges[piece].clone();
+        match &self.asked {
+            Some(asked) if last => {
+                let place = |end: usize| asked.partition_point(|&vertex| (vertex as usize) < end);
+                asked[place(range.start)..place(range.end)].to_vec()
+            }
+            _ => range.map(|vertex| vertex as u32).collect(),
+        }
+    }
+
+    /// Those, and the edges that lead to them.
+    pub(super) fn part(&self, piece: usize, last: bool) -> Result<Cow<'_, Part>, Error> {
+        let Cut {
+            graph,
+            ranges,
+            parts,
+            ..
+        } = &*self.cut;
+        if last && self.asked.is_some() {
+            return Ok(Cow::Owned(Part::of_rows(graph, &self.own(piece, last))?));
+        }
+        let kept = &parts[piece];
+        match (kept.get(), &self.between) {
+            (Some(part), _) => Ok(Cow::Borrowed(part)),
+            (None, Between::Memory) => {
+                let made = Part::of_range(graph, ranges[piece].clone())?;
+                Ok(Cow::Borrowed(kept.get_or_init(|| made)))
+            }
+            _ => Ok(Cow::Owned(Part::of_range(graph, ranges[piece].clone())?)),
+        }
     }
 
     /// A piece on the backend, to be evaluated.
@@ -85,14 +191,11 @@ impl<E: Element> Pieces<E> {
         backend: &B,
         part: &Part,
     ) -> Result<Propagation<B>, Error> {
-        let graph = Propagation::of_part_forward(backend, part, &self.0.factors)?;
-        match self.0.edge_features.is_empty() {
+        let (factors, edge_features) = (&self.cut.factors, &self.cut.edge_features);
+        let graph = Propagation::of_part_forward(backend, part, factors)?;
+        match edge_features.is_empty() {
             true => Ok(graph),
-            false => Ok(graph.with(EdgeFeatures::of_part_forward(
-                backend,
-                part,
-                &self.0.edge_features,
-            )?)),
+            false => Ok(graph.with(EdgeFeatures::of_part_forward(backend, part, edge_features)?)),
         }
     }
 }

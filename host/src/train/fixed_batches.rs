@@ -1,7 +1,7 @@
 //! Batches of vertices that are drawn into the same memory each time, so that drawing one and the step on it are recorded and replayed.
 
 use super::batches::Share;
-use super::objective::{Objective, Task};
+use super::objective::{Objective, Task, features_of_batch};
 use super::recorded::Recorded;
 use super::{Goal, Loss};
 use crate::backend::{Backend, MemoryKind};
@@ -154,7 +154,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             for graph in graphs.iter_mut() {
                 graph.renew_factors(backend, *norm)?;
             }
-            let (inputs, taken) = (sampler.inputs(), features.matrix_mut());
+            let (inputs, taken) = (sampler.inputs(), features_of_batch(features));
             match dropout {
                 _ if !whole => Ok(()),
                 Some(dropout) => all.take_dropped(backend, dropout, inputs, taken),
@@ -169,7 +169,8 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             return Ok(None);
         }
         if !whole {
-            fetch(sampler.inputs(), objective.task_mut().features.matrix_mut())?;
+            let features = &mut objective.task_mut().features;
+            fetch(sampler.inputs(), features_of_batch(features))?;
         }
         Ok(Some(objective.clone()))
     }

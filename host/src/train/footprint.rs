@@ -96,7 +96,10 @@ impl<E: Element> Counted<'_, E> {
         readout: Option<Readout>,
     ) -> Result<(Vec<Propagation<B>>, [usize; 2]), Error> {
         let counts = match self {
-            Self::InPieces(pieces, _) => return Ok((Vec::new(), [pieces.vertices(); 2])),
+            Self::InPieces(pieces, _) => {
+                let told = pieces.rows_asked_for();
+                return Ok((Vec::new(), [pieces.vertices(), told]));
+            }
             Self::OfRank(of) => {
                 let shard = (of.shard, &of.group);
                 let graph = Propagation::counted_shard::<E>(backend, &of.counts, norm, shard)?;
@@ -255,7 +258,7 @@ impl Footprint {
     }
 
     /// The same of evaluating a model of `config` on a graph in [pieces](Trainer::evaluated_in), with what layers give in the host's
-    /// memory.
+    /// memory or [on disk](Pieces::on_disk).
     ///
     /// # Errors
     /// Those of [`Footprint::check_work`].
@@ -508,6 +511,21 @@ impl Footprint {
                 Counted::Batch(sizes) => Some(sizes.beside::<_, E>(backend)?),
                 _ => None,
             };
+            // Batches are told of all vertices.
+            let _of_all = match what {
+                Counted::InPieces(pieces, _) if pieces.asked().is_some() => {
+                    let rows = FeatureRows::counted(backend, (vertices, columns))?;
+                    let of = [vertices, classes];
+                    Some(Objective::<_, E>::counted(
+                        backend,
+                        Vec::new(),
+                        rows,
+                        of,
+                        None,
+                    )?)
+                }
+                _ => None,
+            };
             let train = TrainConfig {
                 record: false,
                 // Of classes, as the targets that are counted; others keep a few words.
@@ -520,7 +538,9 @@ impl Footprint {
                 Counted::Whole(_, Work::Training) | Counted::OfRank(_) => trainer.step()?,
                 Counted::Whole(_, Work::Evaluation | Work::EvaluationOfSigns) => {}
                 Counted::Batch(_) => return trainer.step(),
-                Counted::InPieces(pieces, _) => trainer = trainer.evaluated_in(pieces.clone())?,
+                Counted::InPieces(pieces, _) => {
+                    trainer = trainer.in_pieces(pieces.clone().counted());
+                }
             }
             trainer.evaluate().map(drop)
         };

@@ -65,7 +65,8 @@ pub struct Objective<B: Backend, E: Element>(pub(super) Arc<Task<B, E>>);
 pub(super) struct Task<B: Backend, E: Element> {
     /// As of [`Inputs::graphs`].
     pub(super) graphs: Vec<Propagation<B>>,
-    pub(super) features: FeatureRows<B, E>,
+    /// Shared with the same task of fewer vertices.
+    pub(super) features: Arc<FeatureRows<B, E>>,
     /// Whether those went through the dropout that a model begins with.
     pub(super) dropped: bool,
     pub(super) answers: Answers<B>,
@@ -83,6 +84,14 @@ pub(super) struct Task<B: Backend, E: Element> {
     row_weights: Option<(Array<B, f32>, f32)>,
     /// Of a task that several ranks share.
     pub(super) ranks: Option<Ranks>,
+}
+
+/// The matrix of the features of a batch, to be written.
+pub(super) fn features_of_batch<B: Backend, E: Element>(
+    features: &mut Arc<FeatureRows<B, E>>,
+) -> &mut Matrix<B, E> {
+    let features = Arc::get_mut(features).expect("nobody else has those of a batch");
+    features.matrix_mut()
 }
 
 /// What a rank knows of itself and the others.
@@ -207,7 +216,53 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Error::expect(NAME, "rows of the features", sources, features.rows())?;
         Error::expect(NAME, "labels", vertices, goal.targets.vertices())?;
         let all: Vec<u32> = (0..vertices as u32).collect();
-        Self::of_vertices(backend, graphs, features, goal, &all, None)
+        Self::of_vertices(backend, graphs, features.into(), goal, &all, None)
+    }
+
+    /// The same task of telling something of `told` vertices alone, ascending, which those of all splits are among: of a graph that is
+    /// evaluated in pieces.
+    pub(super) fn of_told(&self, backend: &B, told: &[u32]) -> Result<Self, Error> {
+        let place = |vertex: &u32| {
+            let place = told.binary_search(vertex).map_err(|_| Error::Unsupported {
+                operator: NAME,
+                reason: format!(
+                    "vertex {vertex} is in a split, and its row is not asked for; ask for those of all splits"
+                ),
+            })?;
+            Ok::<u32, Error>(place as u32)
+        };
+        let listed = |split: usize| -> Result<Vec<u32>, Error> {
+            self.0.lists[split].iter().map(place).collect()
+        };
+        let lists = [listed(0)?, listed(1)?, listed(2)?];
+        let last = told.last().map_or(0, |&last| last as usize + 1);
+        if last > self.0.vertices {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: format!(
+                    "the row of vertex {} is asked for, and there are {}",
+                    last - 1,
+                    self.0.vertices
+                ),
+            });
+        }
+        let targets = self.0.targets.selected(told);
+        let goal = Goal {
+            targets: &targets,
+            outputs: self.0.outputs,
+            // What it costs is no matter of an evaluation.
+            loss: &Loss::of(&targets),
+            splits: lists.each_ref().map(Vec::as_slice),
+        };
+        let all: Vec<u32> = (0..told.len() as u32).collect();
+        Self::of_vertices(
+            backend,
+            Vec::new(),
+            self.0.features.clone(),
+            &goal,
+            &all,
+            None,
+        )
     }
 
     /// The part that a rank has of the task of telling `goal` of all vertices of a graph, whose own vertices are the
@@ -249,7 +304,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Self::of_vertices(
             backend,
             vec![graph],
-            features.into(),
+            Arc::new(features.into()),
             goal,
             shard.part.own(),
             Some(ranks),
@@ -260,7 +315,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
     fn of_vertices(
         backend: &B,
         graphs: Vec<Propagation<B>>,
-        features: FeatureRows<B, E>,
+        features: Arc<FeatureRows<B, E>>,
         goal: &Goal<'_>,
         own: &[u32],
         ranks: Option<Ranks>,
@@ -357,7 +412,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         let empty = || Array::zeros(backend, 0, MemoryKind::Features);
         Ok(Self(Arc::new(Task {
             graphs: vec![graph],
-            features: features.into(),
+            features: Arc::new(features.into()),
             dropped: false,
             answers: Answers::Links(Box::new(Links::new(backend, split)?)),
             splits: empty()?,
@@ -394,7 +449,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         let numbers = || Array::zeros(backend, members, kind);
         Ok(Self(Arc::new(Task {
             graphs,
-            features,
+            features: features.into(),
             dropped: false,
             answers: Answers::Classes {
                 labels: numbers()?,

@@ -321,11 +321,12 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
 
     /// The same, evaluated by [`Model::forward_in_pieces`]: for a graph that the device has no room for. The task that is evaluated
     /// then needs no graph, only features and targets of the vertices of `pieces`. Nothing is recorded, as what a piece takes is given
-    /// back behind it.
+    /// back behind it. Where some rows alone are [asked for](Pieces::asked_for), those are evaluated, and are to be those of all splits.
     ///
     /// # Errors
-    /// [`Error::Shape`] where they are of another number of vertices, [`Error::Unsupported`] of a task that several ranks share.
-    pub fn evaluated_in(self, pieces: Pieces<E>) -> Result<Self, Error> {
+    /// [`Error::Shape`] where they are of another number of vertices, [`Error::Unsupported`] of a task that several ranks share, and
+    /// where the row of a vertex of a split is not asked for.
+    pub fn evaluated_in(mut self, pieces: Pieces<E>) -> Result<Self, Error> {
         let vertices = self.objective.vertices();
         Error::expect(
             "Trainer",
@@ -339,17 +340,26 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
                 reason: "a rank has a piece of the graph by itself; leave the pieces out, or train with one rank".into(),
             });
         }
+        if let Some(told) = pieces.asked() {
+            self.objective = self.objective.of_told(&self.backend, told)?;
+            self.evaluation = Evaluation::new(&self.backend, &self.objective, &self.config)?;
+        }
+        Ok(self.in_pieces(pieces))
+    }
+
+    /// Evaluated in pieces whose rows are those of its task.
+    pub(super) fn in_pieces(self, pieces: Pieces<E>) -> Self {
         let config = TrainConfig {
             record: false,
             ..self.config
         };
-        Ok(Self {
+        Self {
             config,
             pieces: Some(pieces),
             recorded_step: Recorded::Never,
             recorded_evaluation: Recorded::Never,
             ..self
-        })
+        }
     }
 
     /// The model.

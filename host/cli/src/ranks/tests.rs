@@ -49,6 +49,7 @@ fn placed(
             features,
             ..PlacementArgs::default()
         },
+        between: std::env::temp_dir(),
         ranks: Some(Ranks {
             count: 2,
             dealt: None,
