@@ -64,8 +64,9 @@ fn features<B: Backend, E: Element>(backend: &B) -> Matrix<B, E> {
     Matrix::from_f32(backend, VERTICES, FEATURES, &task::features(), kind).expect("room")
 }
 
-/// Logits and hidden activations of a pass in so many pieces are those of the whole, to the roundings of sums in another order; so is
-/// the pass on the whole after it, to the bit.
+/// Logits and hidden activations of a pass in so many pieces are those of the whole, to the roundings of sums in another order; so are the
+/// rows that alone are asked for, and the pass on the whole after it, to the bit. What layers give may lie on disk meanwhile, and nobody
+/// sees that it does.
 fn assert_pieces<B: Backend, E: Element>(
     backend: &B,
     of: (&Graph, EdgeData<'_>),
@@ -96,25 +97,51 @@ fn assert_pieces<B: Backend, E: Element>(
         let what = format!("{name} in {} in {count} pieces", E::PRECISION);
         let pieces = Pieces::<E>::new(&prepared, model, count).expect("pieces");
         assert_eq!(pieces.count(), count.min(VERTICES));
-        let features = features(backend);
-        let pass = network.forward_in_pieces(backend, &features.into(), &pieces, &kept);
-        pass.expect("a pass");
-        for (number, (whole, of_pieces)) in whole.iter().zip(outputs(&network)).enumerate() {
-            assert_eq!(whole.len(), of_pieces.len(), "{what}");
-            let largest = |values: &mut dyn Iterator<Item = f32>| {
-                f64::from(values.fold(0.0_f32, |most, value| most.max(value.abs())))
-            };
-            let size = largest(&mut whole.iter().copied());
-            let off = largest(&mut whole.iter().zip(&of_pieces).map(|(a, b)| a - b));
+        let features = features(backend).into();
+        let asked: Vec<u32> = vec![VERTICES as u32 - 1, 3, 40, 41, 7];
+        for asked in [None, Some(asked)] {
+            let mut rows: Vec<usize> = (0..VERTICES).collect();
+            let mut pieces = pieces.clone();
+            if let Some(asked) = asked {
+                rows = vec![3, 7, 40, 41, VERTICES - 1];
+                pieces = pieces.asked_for(asked);
+            }
+            let pass = network.forward_in_pieces(backend, &features, &pieces, &kept);
+            pass.expect("a pass");
+            let of_pieces = outputs(&network);
+            let last = whole.len() - 1;
+            for (number, (whole, of_pieces)) in whole.iter().zip(&of_pieces).enumerate() {
+                let columns = whole.len() / VERTICES;
+                let row = |&row: &usize| &whole[row * columns..][..columns];
+                let whole: Vec<f32> = match number == last {
+                    true => rows.iter().flat_map(row).copied().collect(),
+                    false => whole.clone(),
+                };
+                assert_eq!(whole.len(), of_pieces.len(), "{what}");
+                let largest = |values: &mut dyn Iterator<Item = f32>| {
+                    f64::from(values.fold(0.0_f32, |most, value| most.max(value.abs())))
+                };
+                let size = largest(&mut whole.iter().copied());
+                let off = largest(&mut whole.iter().zip(of_pieces).map(|(a, b)| a - b));
+                assert!(
+                    size > 0.0 && of_pieces.iter().all(|it| it.is_finite()),
+                    "{what}"
+                );
+                assert!(
+                    off <= allowed * size,
+                    "{what}: output {number} of {} rows is {} roundings off, and {} are allowed",
+                    rows.len(),
+                    off / size / roundoff::<E>(),
+                    allowed / roundoff::<E>()
+                );
+            }
+            let on_disk = pieces.on_disk(&std::env::temp_dir());
+            let pass = network.forward_in_pieces(backend, &features, &on_disk, &kept);
+            pass.expect("a pass");
+            let same = |(a, b): (&Vec<f32>, &Vec<f32>)| bits(a) == bits(b);
             assert!(
-                size > 0.0 && of_pieces.iter().all(|it| it.is_finite()),
-                "{what}"
-            );
-            assert!(
-                off <= allowed * size,
-                "{what}: output {number} is {} roundings off, and {} are allowed",
-                off / size / roundoff::<E>(),
-                allowed / roundoff::<E>()
+                outputs(&network).iter().zip(&of_pieces).all(same),
+                "{what}, on disk"
             );
         }
         network.forward(inputs, Mode::Evaluate).expect("a pass");
@@ -179,20 +206,31 @@ pub fn trainers_are_evaluated<B: Backend>(backend: &B, _scale: Scale) {
     let pieces = Pieces::<f32>::new(&prepared, &model, 4).expect("pieces");
     let without = objective(backend, Vec::new());
     let config = TrainConfig::new(f32::PRECISION);
-    let network = Network::new(backend, &model, 9).expect("room");
-    let trainer = Trainer::new(backend, &without, network, config).expect("room");
-    let mut trainer = trainer.evaluated_in(pieces).expect("its vertices");
-    trainer
-        .restore(&whole.snapshot().expect("no failure before"))
-        .expect("the same model");
-    for _ in 0..2 {
-        let found = trainer.evaluate().expect("an evaluation").0;
-        for split in Split::ALL {
-            // A vertex of the smallest split whose two best classes are as good.
-            let off = (found.of(split) - expected.of(split)).abs();
-            assert!(off <= 100.0 / 20.0 + 1e-9, "{split}: {off}");
+    let trainer = || {
+        let network = Network::new(backend, &model, 9).expect("room");
+        Trainer::new(backend, &without, network, config).expect("room")
+    };
+    let of_splits = pieces.clone().asked_for(task::splits().concat());
+    let mut trainers = [
+        pieces,
+        of_splits.clone(),
+        of_splits.on_disk(&std::env::temp_dir()),
+    ]
+    .map(|pieces| trainer().evaluated_in(pieces).expect("its vertices"));
+    for trainer in &mut trainers {
+        trainer
+            .restore(&whole.snapshot().expect("no failure before"))
+            .expect("the same model");
+        for _ in 0..2 {
+            let found = trainer.evaluate().expect("an evaluation").0;
+            for split in Split::ALL {
+                // A vertex of the smallest split whose two best classes are as good.
+                let off = (found.of(split) - expected.of(split)).abs();
+                assert!(off <= 100.0 / 20.0 + 1e-9, "{split}: {off}");
+            }
         }
     }
+    let [mut trainer, ..] = trainers;
     // It is evaluated without a graph, and has none to learn from.
     let told = trainer.step().expect_err("no graph").to_string();
     assert!(told.contains("there are 0 graphs"), "{told}");
@@ -246,8 +284,35 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _scale: Scale) {
             .forward_in_pieces(backend, &fewer.into(), &pieces, &[])
             .is_err()
     );
-    let pass = network.forward_in_pieces(backend, &features(backend).into(), &pieces, &[]);
-    pass.expect("a pass");
+    let asked = |vertex: usize| pieces.clone().asked_for(vec![vertex as u32]);
+    let mut pass =
+        |pieces| network.forward_in_pieces(backend, &features(backend).into(), &pieces, &[]);
+    let told = pass(asked(VERTICES)).expect_err("no such row").to_string();
+    assert!(
+        told.contains("the row of vertex") && !told.contains('\n'),
+        "{told}"
+    );
+    let gone = std::env::temp_dir().join("a folder that is gone");
+    let told = pass(asked(0).on_disk(&gone))
+        .expect_err("no folder")
+        .to_string();
+    assert!(
+        told.contains("that is gone") && !told.contains('\n'),
+        "{told}"
+    );
+    pass(pieces.clone()).expect("a pass");
+    let without = objective::<B, f32>(backend, Vec::new());
+    let config = TrainConfig::new(f32::PRECISION);
+    let of_bad = Network::new(backend, &model, 9).expect("room");
+    let trainer = Trainer::new(backend, &without, of_bad, config).expect("room");
+    let told = trainer
+        .evaluated_in(asked(0))
+        .expect_err("not those of splits");
+    assert!(
+        told.to_string()
+            .contains("is in a split, and its row is not asked for"),
+        "{told}"
+    );
     let told = network
         .activations(0)
         .expect_err("it is not kept")

@@ -1,5 +1,6 @@
 //! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU in some 35 minutes.
 
+use std::io::ErrorKind;
 use std::process::Command;
 use std::time::Instant;
 
@@ -11,26 +12,61 @@ const CUDA: [&str; 2] = [
     "halfgnn-cli/cuda,halfgnn-tests/cuda,halfgnn-benches/cuda",
 ];
 
+/// Where lints and documentation are made, below the target folder: nothing else reads what they leave.
+const CHECKS: &str = "checks";
+
 /// One of the things that must pass.
-type Step = fn() -> Result<(), Failure>;
+struct Step {
+    name: &'static str,
+    run: fn() -> Result<(), Failure>,
+    /// Folders below the target folder that nothing reads after it, and of which a small disk has no room for all at once.
+    leaves: &'static [&'static str],
+}
+
+impl Step {
+    const fn new(name: &'static str, run: fn() -> Result<(), Failure>) -> Self {
+        let leaves = &[];
+        Self { name, run, leaves }
+    }
+
+    const fn leaves(self, leaves: &'static [&'static str]) -> Self {
+        Self { leaves, ..self }
+    }
+
+    /// Runs it, and removes what it leaves.
+    fn pass(&self) -> Result<(), Failure> {
+        (self.run)()?;
+        for folder in self.leaves {
+            let folder = workspace::target_dir().join(folder);
+            match std::fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(format!("{}: {error}", folder.display()).into());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Runs every step in order and stops at the first that fails.
 pub fn run() -> Result<(), Failure> {
-    let steps: [(&str, Step); 8] = [
-        ("format", format),
-        ("lints", lints),
-        ("documentation", documentation),
-        ("PTX", ptx),
-        ("tests", tests),
-        // Before the packages, which put PTX where the library's build script looks: all of it is built anew after that.
-        ("Python", python),
-        ("packages", packages),
-        ("fuzzing", fuzzing),
+    let steps = [
+        Step::new("format", format),
+        Step::new("lints", lints),
+        Step::new("documentation", documentation).leaves(&[CHECKS]),
+        Step::new("PTX", ptx),
+        // Before the tests, whose programs need not lie beside torch; and before the packages, which put PTX where the library's build
+        // script looks: all of it is built anew after that.
+        Step::new("Python", python).leaves(&["python"]),
+        Step::new("tests", tests),
+        Step::new("packages", packages).leaves(&["embed", "package"]),
+        Step::new("fuzzing", fuzzing),
     ];
     let start = Instant::now();
-    for (name, step) in steps {
-        eprintln!("== {name} (after {} s)", start.elapsed().as_secs());
-        step()?;
+    for step in steps {
+        eprintln!("== {} (after {} s)", step.name, start.elapsed().as_secs());
+        step.pass()?;
     }
     eprintln!("== all passed in {} s", start.elapsed().as_secs());
     Ok(())
@@ -39,6 +75,13 @@ pub fn run() -> Result<(), Failure> {
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = workspace::cargo();
     command.args(arguments);
+    command
+}
+
+/// A cargo whose artifacts are of lints and documentation alone.
+fn check(arguments: &[&str]) -> Command {
+    let mut command = cargo(arguments);
+    command.env("CARGO_TARGET_DIR", workspace::target_dir().join(CHECKS));
     command
 }
 
@@ -69,7 +112,7 @@ fn lints() -> Result<(), Failure> {
         &["--package", "halfgnn-cli", "--no-default-features"],
     ];
     for pass in passes {
-        let mut clippy = cargo(&["clippy"]);
+        let mut clippy = check(&["clippy"]);
         workspace::run(clippy.args(pass).args(["--", "-D", "warnings"]))?;
     }
     Ok(())
@@ -77,7 +120,7 @@ fn lints() -> Result<(), Failure> {
 
 fn documentation() -> Result<(), Failure> {
     for features in [&[][..], &CUDA] {
-        let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
+        let mut doc = check(&["doc", "--workspace", "--no-deps"]);
         workspace::run(doc.args(features).env("RUSTDOCFLAGS", "-D warnings"))?;
     }
     Ok(())

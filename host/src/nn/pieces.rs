@@ -139,6 +139,20 @@ impl<E: Element> Pieces<E> {
         self.asked.as_deref()
     }
 
+    /// That the vertices that are asked for are there.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.asked().and_then(<[u32]>::last) {
+            Some(&last) if last as usize >= self.vertices() => Err(Error::Unsupported {
+                operator: "Pieces",
+                reason: format!(
+                    "the row of vertex {last} is asked for, and there are {}",
+                    self.vertices()
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Rows that the last layer gives.
     pub(crate) fn rows_asked_for(&self) -> usize {
         match &self.asked {

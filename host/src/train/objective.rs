@@ -235,17 +235,6 @@ impl<B: Backend, E: Element> Objective<B, E> {
             self.0.lists[split].iter().map(place).collect()
         };
         let lists = [listed(0)?, listed(1)?, listed(2)?];
-        let last = told.last().map_or(0, |&last| last as usize + 1);
-        if last > self.0.vertices {
-            return Err(Error::Unsupported {
-                operator: NAME,
-                reason: format!(
-                    "the row of vertex {} is asked for, and there are {}",
-                    last - 1,
-                    self.0.vertices
-                ),
-            });
-        }
         let targets = self.0.targets.selected(told);
         let goal = Goal {
             targets: &targets,

@@ -341,6 +341,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             });
         }
         if let Some(told) = pieces.asked() {
+            pieces.check()?;
             self.objective = self.objective.of_told(&self.backend, told)?;
             self.evaluation = Evaluation::new(&self.backend, &self.objective, &self.config)?;
         }

@@ -29,6 +29,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         const NAME: &str = "Network::forward_in_pieces";
         let vertices = pieces.vertices();
         Error::expect(NAME, "rows of the features", vertices, features.rows())?;
+        pieces.check()?;
         let last = self.steps.len() - 1;
         // Whatever an error leaves behind, the next pass makes room anew.
         self.in_pieces = true;
