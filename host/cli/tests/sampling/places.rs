@@ -287,6 +287,23 @@ fn features_stay_on_disk() {
         "{lines}"
     );
     assert!(!lines.contains("evaluation:"), "{lines}");
+    // What layers give is on disk as well, and nothing of it stays there.
+    let folder = place.folder.path().join("meanwhile");
+    std::fs::create_dir(&folder).unwrap();
+    let in_folder = ["--pieces", "3", "--temp-folder", "meanwhile"];
+    let in_folder = [&neighbours[..], &in_folder].concat();
+    let lines = done(&train("ring.parts", "disk", &in_folder));
+    let line =
+        "in 3 pieces of the graph, each with all neighbours; what layers give is on disk meanwhile";
+    assert!(lines.contains(line), "{lines}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    let of_memory = "--temp-folder is for what layers give where features stay on disk";
+    let told = run(&train("ring.parts", "host", &in_folder));
+    refused(&told, 2, &[of_memory]);
+    std::fs::remove_dir(&folder).unwrap();
+    let gone = "--temp-folder meanwhile: there is no such folder";
+    let told = run(&train("ring.parts", "disk", &in_folder));
+    refused(&told, 2, &[gone]);
 
     let predict = |features, dataset, device| {
         let arguments = [
