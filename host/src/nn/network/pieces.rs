@@ -45,7 +45,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             // Layers that are asked for are kept as matrices.
             let whole = number == last || keep.contains(&number);
             let at = (number, whole);
-            let output = self.stage_in_pieces(backend, at, (features, &outputs), pieces)?;
+            let output = self.stage_in_pieces(backend, at, features, &outputs, pieces)?;
             outputs.push(Some(output));
             let is_read_later = |before: usize| {
                 self.initial == Some(before)
@@ -73,7 +73,8 @@ impl<B: Backend, E: Element> Network<B, E> {
         &mut self,
         backend: &B,
         (number, whole): (usize, bool),
-        (all_features, outputs): (&FeatureRows<B, E>, &[Option<FeatureRows<B, E>>]),
+        all_features: &FeatureRows<B, E>,
+        outputs: &[Option<FeatureRows<B, E>>],
         pieces: &Pieces<E>,
     ) -> Result<FeatureRows<B, E>, Error> {
         let source = outputs.last().and_then(Option::as_ref);
