@@ -371,16 +371,26 @@ pub fn beside_the_product<B: Backend>(backend: &B, scale: Scale) {
 }
 
 /// The products of two pairs of operands are added up before anything is rounded: of whole numbers they are one product of the operands side
-/// by side, bit for bit, with an epilogue behind, where the sum is split, and whatever stands behind the rows that count.
+/// by side, bit for bit, with an epilogue behind, where the sum is split, whatever stands behind the rows that count, and where most elements
+/// are zeros, which the CPU keeps of an operand that is read again and again.
 pub fn of_two_pairs<B: Backend>(backend: &B, scale: Scale) {
-    fn check<B: Backend, E: Element>(backend: &B, [m, n, k, k2]: [usize; 4]) {
+    fn check<B: Backend, E: Element>(backend: &B, [m, n, k, k2]: [usize; 4], zeros: bool) {
         let whole = |random: u32, len: usize| -> Vec<f32> {
             let number = |at| (Random(random).bits(at) % 5) as f32 - 2.0;
             (0..len).map(number).collect()
         };
+        let left = |random: u32, len: usize| -> Vec<f32> {
+            let mut numbers = whole(random, len);
+            if zeros {
+                let dropped = |at: usize| !Random(random + 10).bits(at).is_multiple_of(16);
+                let places = (0..len).filter(|&at| dropped(at));
+                places.for_each(|at| numbers[at] = 0.0);
+            }
+            numbers
+        };
         let more = 3;
-        let (a, b) = (whole(80, m * k), whole(81, k * n));
-        let (mut a2, b2) = (whole(82, (m + more) * k2), whole(83, k2 * n));
+        let (a, b) = (left(80, m * k), whole(81, k * n));
+        let (mut a2, b2) = (left(82, (m + more) * k2), whole(83, k2 * n));
         let side_by_side: Vec<f32> = (0..m)
             .flat_map(|row| [&a[row * k..][..k], &a2[row * k2..][..k2]].concat())
             .collect();
@@ -393,7 +403,7 @@ pub fn of_two_pairs<B: Backend>(backend: &B, scale: Scale) {
         let [a, b] = [((m, k), &a), ((k, n), &b)].map(|(shape, of)| matrix(backend, shape, of));
         let [a2, b2] = [((m + more, k2), &a2), ((k2, n), &b2)]
             .map(|(shape, of)| matrix::<B, E>(backend, shape, of));
-        for relu in [false, true] {
+        for relu in [false, true].repeat(if zeros { 3 } else { 1 }) {
             let epilogue = Epilogue {
                 alpha: 0.5,
                 bias: relu.then_some(&bias),
@@ -432,10 +442,12 @@ pub fn of_two_pairs<B: Backend>(backend: &B, scale: Scale) {
         shapes.extend([[300, 256, 100, 100], [64, 64, 5000, 3000]]);
     }
     for shape in shapes {
-        check::<B, f16>(backend, shape);
-        check::<B, bf16>(backend, shape);
-        check::<B, f32>(backend, shape);
+        check::<B, f16>(backend, shape, false);
+        check::<B, bf16>(backend, shape, false);
+        check::<B, f32>(backend, shape, false);
     }
+    check::<B, f16>(backend, [130, 30, 104, 204], true);
+    check::<B, f32>(backend, [300, 20, 204, 104], true);
     let of = |rows, columns| matrix::<B, f32>(backend, (rows, columns), &vec![1.0; rows * columns]);
     let (a, b) = (of(3, 4), of(4, 5));
     for (second, what) in [

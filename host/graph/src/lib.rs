@@ -16,7 +16,7 @@
 //! GNNOne calls this "COO arranged as CSR"; HalfGNN's kernels take their work from the edges, whatever the
 //! degrees, and know where rows start by the row ids or by [`Starts`]. Edges are sorted by row, then by column; duplicates are legal edges.
 //!
-//! - [`Csr`]: the three arrays, checked when made and never changed.
+//! - [`Csr`]: the arrays, checked when made and never changed; the rows are made when somebody asks for them.
 //! - [`Graph`]: a [`Csr`], and what follows from it, made when first asked for: whether it is symmetric, its
 //!   [`Transpose`], the map between the two edge orders.
 //! - [`generate`]: graphs from a seed, the same on every machine.

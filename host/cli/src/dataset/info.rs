@@ -477,20 +477,22 @@ fn quantiles(stats: &DegreeStats) -> Vec<Quantile> {
     QUANTILES.map(of).into()
 }
 
+/// Each row with its columns.
+fn rows(graph: &Graph) -> impl ParallelIterator<Item = (u32, &[u32])> {
+    let rows = 0..graph.vertices() as u32;
+    rows.into_par_iter()
+        .map(|row| (row, graph.csr().row(row as usize)))
+}
+
 fn self_loops(graph: &Graph) -> usize {
-    let edges = graph.rows().par_iter().zip(graph.cols());
-    edges.filter(|(row, col)| row == col).count()
+    let loops = |(row, columns): (u32, &[u32])| columns.iter().filter(|&&col| col == row).count();
+    rows(graph).map(loops).sum()
 }
 
 fn duplicates(graph: &Graph) -> usize {
-    let csr = graph.csr();
-    let repeated = |row| {
-        csr.row(row)
-            .windows(2)
-            .filter(|pair| pair[0] == pair[1])
-            .count()
-    };
-    (0..csr.vertices()).into_par_iter().map(repeated).sum()
+    let equal = |pair: &&[u32]| pair[0] == pair[1];
+    let repeated = |(_, columns): (u32, &[u32])| columns.windows(2).filter(equal).count();
+    rows(graph).map(repeated).sum()
 }
 
 fn homophily(dataset: &Dataset) -> Option<f64> {
@@ -499,11 +501,16 @@ fn homophily(dataset: &Dataset) -> Option<f64> {
     }
     let labels = dataset.targets.classes()?;
     let label = |vertex: u32| labels[vertex as usize];
-    let edges = dataset.graph.rows().par_iter().zip(dataset.graph.cols());
-    let labelled =
-        edges.filter(|&(&row, &col)| label(row) != UNLABELLED && label(col) != UNLABELLED);
-    let (same, all) = labelled
-        .map(|(&row, &col)| (usize::from(label(row) == label(col)), 1_usize))
+    let of_row = |(row, columns): (u32, &[u32])| {
+        let own = label(row);
+        let heard = columns.iter().map(|&col| label(col));
+        let labelled = heard.filter(|&other| own != UNLABELLED && other != UNLABELLED);
+        labelled.fold((0, 0), |(same, all), other| {
+            (same + usize::from(own == other), all + 1)
+        })
+    };
+    let (same, all): (usize, usize) = rows(&dataset.graph)
+        .map(of_row)
         .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     (all > 0).then(|| same as f64 / all as f64)
 }
