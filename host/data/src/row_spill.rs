@@ -66,7 +66,7 @@ impl RowSpill {
     fn create(folder: &Path, columns: usize, kept: Kept) -> Result<Self, DataError> {
         assert!(columns > 0, "rows without numbers");
         let file = tempfile::tempfile_in(folder)
-            .map_err(|error| DataError::in_file(folder, DataProblem::Io(error)))?;
+            .map_err(|error| DataError::in_file(folder, DataProblem::CannotWrite(error)))?;
         Ok(Self {
             file,
             folder: folder.to_owned(),
@@ -120,7 +120,7 @@ impl RowSpill {
     fn flush(&mut self) -> Result<(), DataError> {
         let written = self.file.write_all(&self.buffer);
         self.buffer.clear();
-        written.map_err(|error| DataError::in_file(&self.folder, DataProblem::Io(error)))
+        written.map_err(|error| DataError::in_file(&self.folder, DataProblem::CannotWrite(error)))
     }
 
     /// The rows, to read.
@@ -217,6 +217,9 @@ mod tests {
         spill.file = File::options().write(true).open("/dev/full").unwrap();
         let told = (spill.write_floats(&[1.0]), spill.finish());
         let told = told.1.unwrap_err().to_string();
-        assert!(told.contains("No space left on device"), "{told}");
+        assert!(
+            told.contains("cannot be written: No space left on device"),
+            "{told}"
+        );
     }
 }
