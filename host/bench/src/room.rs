@@ -174,7 +174,7 @@ mod tests {
         let refused = making(&recipe("kron:26"), small).expect_err("it is too large");
         let text = refused.to_string();
         assert!(
-            text.contains("making kron:26 takes 33.0 GiB")
+            text.contains("making kron:26 takes 25.0 GiB")
                 && text.contains("23.0 GiB of 24.0 GiB are free"),
             "{text}"
         );

@@ -34,7 +34,7 @@ fn read(text: &str, undirected: bool) -> (Graph, f64) {
 }
 
 #[test]
-fn a_list_of_edges_is_read_in_less_than_two_and_a_half_graphs() {
+fn a_list_of_edges_is_read_in_less_than_five_graphs() {
     const LISTED: u32 = 1_500_000;
     let (mut once, mut both) = (String::new(), String::new());
     for (from, to) in edges(LISTED) {
@@ -65,7 +65,7 @@ fn a_list_of_edges_is_read_in_less_than_two_and_a_half_graphs() {
             graph.edges() <= expected && graph.edges() + few > expected,
             "{what}"
         );
-        assert!((1.0..2.5).contains(&share), "{what}: {share} graphs");
+        assert!((1.0..5.0).contains(&share), "{what}: {share} graphs");
     }
 }
 
