@@ -39,10 +39,11 @@ const RUN_BYTES: u64 = 1 << 18;
 
 /// A row of features for each vertex, in the files of a folder of parts (see
 /// [`OpenOptions::stored_features`](crate::OpenOptions::stored_features)) or in a file that has nothing else
-/// ([`StoredFeatures::of_file`]). Nothing is kept in memory but where each row lies, 4 bytes a vertex.
+/// ([`StoredFeatures::of_file`]), or as `RowSpill` wrote them. Nothing is kept in memory but where each row lies, 4 bytes a vertex, and not
+/// that where rows are in the order of the vertices.
 ///
 /// Rows are read by their positions, not through a map of the file, so that a file that shrinks is an error and no signal. A file is
-/// opened for each reading, and must be as long as it was and begin as it did.
+/// opened for each reading, unless it has no name, and must be as long as it was and begin as it did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredFeatures {
     pub(crate) files: Arc<[StoredFile]>,
