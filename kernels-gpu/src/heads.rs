@@ -17,8 +17,9 @@ use halfgnn_contract::{DevicePtr, HalfBits};
 /// The functions that the entries are, by name.
 mod family {
     pub use super::{
-        dots as head_dots, mean as head_mean, mean_backward as head_mean_backward,
-        outer as head_outer, scores as head_scores, sums as head_sums,
+        dots as head_dots, dots_sums as head_dots_sums, mean as head_mean,
+        mean_backward as head_mean_backward, outer as head_outer, scores as head_scores,
+        sums as head_sums,
     };
 }
 
@@ -26,6 +27,8 @@ halfgnn_contract::heads_entries!(entries);
 
 /// A head of a row, as one lane of its sub-warp sees it.
 pub struct Item {
+    head: u32,
+    row: u64,
     /// The place of its numbers in planes of numbers of vertices.
     pub at: u64,
     /// The first vector of the head in the matrix.
@@ -86,6 +89,24 @@ impl Item {
     pub fn writes(&self) -> bool {
         self.lane == 0 && self.vectors > 0
     }
+
+    /// Where the number of the row as one of so many destinations stands, and whether it is one.
+    #[inline(always)]
+    fn as_destination(&self, numbers: DevicePtr<f32>, destinations: u64) -> (Global<f32>, bool) {
+        as_destination(numbers, destinations, self.head, self.row)
+    }
+}
+
+/// Where the number of a head of a row as one of so many destinations stands, and whether the row is one.
+#[inline(always)]
+fn as_destination(
+    numbers: DevicePtr<f32>,
+    destinations: u64,
+    head: u32,
+    row: u64,
+) -> (Global<f32>, bool) {
+    let place = Global::new(numbers).at(head as u64 * destinations + row);
+    (place, row < destinations)
 }
 
 /// Calls `f` for each item of the sub-warp, as often in every lane of the CTA.
@@ -104,6 +125,8 @@ pub fn for_items(heads: &Heads, mut f: impl FnMut(Item)) {
         let row = first_row + row_in_cta as u64;
         let column = head as u64 * heads.head_vectors as u64;
         f(Item {
+            head,
+            row,
             at: head as u64 * heads.rows + row,
             vector: row * heads.stride as u64 + column,
             column,
@@ -158,9 +181,11 @@ pub unsafe fn scores<V: Vector>(params: &HeadScoresParams) {
             });
             let [destination, source] = item.combine(sums, |a, b| a + b);
             if item.writes() {
-                Global::<f32>::new(params.destination)
-                    .at(item.at)
-                    .store(destination);
+                let (place, is_destination) =
+                    item.as_destination(params.destination, params.destinations);
+                if is_destination {
+                    place.store(destination);
+                }
                 Global::<f32>::new(params.source).at(item.at).store(source);
             }
         }
@@ -171,11 +196,28 @@ pub unsafe fn scores<V: Vector>(params: &HeadScoresParams) {
 /// The launch contract of [`HeadDotsParams`]: CTAs of [`Heads::ctas`].
 #[inline(always)]
 pub unsafe fn dots<V: Vector>(params: &HeadDotsParams) {
+    // SAFETY: the caller's promise.
+    unsafe { dots_and_sums::<V, false>(params) }
+}
+
+/// # Safety
+/// The launch contract of [`HeadDotsParams`]: CTAs of [`Heads::ctas`].
+#[inline(always)]
+pub unsafe fn dots_sums<V: Vector>(params: &HeadDotsParams) {
+    // SAFETY: the caller's promise.
+    unsafe { dots_and_sums::<V, true>(params) }
+}
+
+/// # Safety
+/// The launch contract.
+#[inline(always)]
+unsafe fn dots_and_sums<V: Vector, const SUMS: bool>(params: &HeadDotsParams) {
     let has_c = params.c.address() != 0;
     let has_d = params.d.address() != 0;
     let has_u = params.u.address() != 0;
     let has_v = params.v.address() != 0;
-    let has_vectors = params.vectors.address() != 0;
+    let has_vectors = SUMS || params.vectors.address() != 0;
+    let mut sums = [V::Floats::ZERO; 2];
     for_items(&params.heads, |item| {
         // SAFETY: `at` is a vector of the matrices, of which only `b` may be written, by the lane that read the vector; there is a
         // number for each head of each row, and one that this launch writes is not read.
@@ -187,11 +229,17 @@ pub unsafe fn dots<V: Vector>(params: &HeadDotsParams) {
             };
             let mut u = number(params.u, has_u && !has_d);
             let v = number(params.v, has_v);
-            let destination = number(params.destination, has_vectors);
+            let (place, is_destination) =
+                item.as_destination(params.destination, params.destinations);
+            let destination = place.load_if(has_vectors && is_destination && item.vectors > 0);
             let (mut sum, mut inner) = (0.0, 0.0);
+            let mut kept = V::narrow(V::Floats::ZERO).to_bits();
             item.for_vectors(|at, _| {
                 let vector = |matrix| Global::<V::Bits>::new(matrix).at(at);
                 let a = vector(params.a).fetch();
+                if SUMS {
+                    kept = a;
+                }
                 let b = vector(params.b).load();
                 let [c, d] = [(params.c, has_c), (params.d, has_d)]
                     .map(|(matrix, present)| vector(matrix).load_if(present));
@@ -229,8 +277,102 @@ pub unsafe fn dots<V: Vector>(params: &HeadDotsParams) {
                     products.add::<V>([destination, sum], column, params.b, at);
                 });
             }
+            if SUMS {
+                let a = V::from_bits(kept).widen();
+                sums = add_to_sums(sums, [destination, sum], a);
+            }
         }
     });
+    if SUMS {
+        let lanes = 1 << params.heads.lanes_log2;
+        let sums_of = SumsOfGroups {
+            lanes,
+            vector: thread_idx_x() & (lanes - 1),
+            vectors: params.heads.stride,
+            columns: params.columns,
+            out: params.sums,
+            stride: params.sum_stride,
+        };
+        // SAFETY: the caller's promise; every thread of the CTA comes through here.
+        unsafe { sums_of.write::<V>(sums) }
+    }
+}
+
+/// Two sums of rows with one more row, times its two numbers.
+#[inline(always)]
+fn add_to_sums<F: Floats>(sums: [F; 2], [destination, source]: [f32; 2], x: F) -> [F; 2] {
+    [
+        sums[0].zip(x, |sum, x| mul_add(destination, x, sum)),
+        sums[1].zip(x, |sum, x| mul_add(source, x, sum)),
+    ]
+}
+
+/// Where two sums of a CTA's rows come together, of which each group of as many threads has a part, a vector a thread.
+struct SumsOfGroups {
+    /// Threads of a group.
+    lanes: u32,
+    /// The thread's vector of the row.
+    vector: u32,
+    /// Vectors of a row.
+    vectors: u32,
+    /// Columns, padding not counted.
+    columns: u32,
+    /// Two rows a CTA in x.
+    out: DevicePtr<f32>,
+    /// Distance of two of those in floats.
+    stride: u32,
+}
+
+impl SumsOfGroups {
+    /// Writes the CTA's two rows, of which a thread has these parts.
+    ///
+    /// # Safety
+    /// All threads of the CTA come together, of which the lanes are a half at most, with [`halfgnn_contract::heads::SUM_SHARED_BYTES`] of shared memory;
+    /// the output has two rows for each CTA.
+    #[inline(always)]
+    unsafe fn write<V: Vector>(&self, sums: [V::Floats; 2]) {
+        // The shared word of one element of one thread; consecutive threads use consecutive banks.
+        let word = |which: u32, element: u32, thread: u32| {
+            let element = which * V::WIDTH + element;
+            Shared::base().offset((element * THREADS_PER_CTA + thread) * 4)
+        };
+        let mut i = 0;
+        while i < V::WIDTH {
+            // SAFETY: a word for each element of each sum of each thread.
+            unsafe {
+                word(0, i, thread_idx_x()).store_f32(sums[0].get(i as usize));
+                word(1, i, thread_idx_x()).store_f32(sums[1].get(i as usize));
+            }
+            i += 1;
+        }
+        // SAFETY: every thread of the CTA comes through here.
+        unsafe { sync_threads() };
+        // The first two groups write a sum each.
+        let group = thread_idx_x() / self.lanes;
+        if group > 1 || self.vector >= self.vectors {
+            return;
+        }
+        let row = (block_idx_x() as u64 * 2 + group as u64) * self.stride as u64;
+        let out = Global::<f32>::new(self.out).at(row);
+        let mut i = 0;
+        while i < V::WIDTH {
+            let column = self.vector * V::WIDTH + i;
+            // A float row may be shorter than a half row's padding.
+            if column < self.stride {
+                let mut sum = 0.0;
+                let mut thread = thread_idx_x() & (self.lanes - 1);
+                while thread < THREADS_PER_CTA {
+                    // SAFETY: the thread stored it before the barrier.
+                    sum += unsafe { word(group, i, thread).load_f32() };
+                    thread += self.lanes;
+                }
+                let value = if column < self.columns { sum } else { 0.0 };
+                // SAFETY: a column of the CTA's row of the output, the thread's own.
+                unsafe { out.at(column as u64).store(value) };
+            }
+            i += 1;
+        }
+    }
 }
 
 /// Products of a row's two numbers with the two attention vectors.
@@ -274,7 +416,7 @@ impl Products {
     }
 }
 
-/// The two numbers of the head of a row in which a vector lies.
+/// The two numbers of the head of a row in which a vector lies: as destination, zero where it is none, and as source.
 ///
 /// # Safety
 /// `vector` is a vector of row `row`.
@@ -282,10 +424,12 @@ impl Products {
 unsafe fn numbers(params: &HeadOuterParams, row: u64, vector: u32) -> [f32; 2] {
     let head = divide(vector, params.head_vectors);
     let at = head as u64 * params.rows + row;
-    // SAFETY: there is a number for each head of each row.
+    let (place, is_destination) =
+        as_destination(params.destination, params.destinations, head, row);
+    // SAFETY: there is a number for each head of each row, and of each that is a destination.
     unsafe {
         [
-            Global::<f32>::new(params.destination).at(at).read(),
+            place.load_if(is_destination),
             Global::<f32>::new(params.source).at(at).read(),
         ]
     }
@@ -334,54 +478,21 @@ pub unsafe fn sums<V: Vector>(params: &HeadOuterParams) {
             // SAFETY: `row` is a row of the CTA, `vector` one of its vectors.
             unsafe {
                 let x = read::<V>(params.x, row * params.stride as u64 + vector as u64);
-                let [destination, source] = numbers(params, row, vector);
-                sums[0] = sums[0].zip(x, |sum, x| mul_add(destination, x, sum));
-                sums[1] = sums[1].zip(x, |sum, x| mul_add(source, x, sum));
+                sums = add_to_sums(sums, numbers(params, row, vector), x);
             }
             row += GROUPS as u64;
         }
     }
-    // The shared word of one element of one thread; consecutive threads use consecutive banks.
-    let word = |which: u32, element: u32, thread: u32| {
-        let element = which * V::WIDTH + element;
-        Shared::base().offset((element * THREADS_PER_CTA + thread) * 4)
+    let sums_of = SumsOfGroups {
+        lanes: SUM_VECTORS,
+        vector,
+        vectors: params.stride,
+        columns: params.columns,
+        out: params.sums,
+        stride: params.sum_stride,
     };
-    let mut i = 0;
-    while i < V::WIDTH {
-        // SAFETY: a word for each element of each sum of each thread.
-        unsafe {
-            word(0, i, thread_idx_x()).store_f32(sums[0].get(i as usize));
-            word(1, i, thread_idx_x()).store_f32(sums[1].get(i as usize));
-        }
-        i += 1;
-    }
-    // SAFETY: every thread of the CTA comes through here.
-    unsafe { sync_threads() };
-    // The first two groups write a sum each.
-    if group > 1 || vector >= params.stride {
-        return;
-    }
-    let out = Global::<f32>::new(params.sums)
-        .at((block_idx_x() as u64 * 2 + group as u64) * params.sum_stride as u64);
-    let mut i = 0;
-    while i < V::WIDTH {
-        let column = vector * V::WIDTH + i;
-        // A float row may be shorter than a half row's padding.
-        if column < params.sum_stride {
-            let mut sum = 0.0;
-            let mut other = 0;
-            while other < GROUPS {
-                let thread = other * SUM_VECTORS + thread_idx_x() % SUM_VECTORS;
-                // SAFETY: the thread stored it before the barrier.
-                sum += unsafe { word(group, i, thread).load_f32() };
-                other += 1;
-            }
-            let value = if column < params.columns { sum } else { 0.0 };
-            // SAFETY: a column of the CTA's row of the output, the thread's own.
-            unsafe { out.at(column as u64).store(value) };
-        }
-        i += 1;
-    }
+    // SAFETY: every thread of the CTA comes through here; the rest is the caller's promise.
+    unsafe { sums_of.write::<V>(sums) }
 }
 
 /// Calls `f(row, vector of the row of y)` for every vector of the CTA's rows of `y`, a thread each.

@@ -5,7 +5,7 @@
 
 use crate::Scale;
 use crate::graphs::{from_degrees, from_edges, hub, power_law, transposed};
-use crate::input::{Random, elements, matrix, read, unwritten};
+use crate::input::{Random, bits, elements, matrix, read, unwritten};
 use crate::reference::{Allowed, FLOAT, HALF, Sum, assert_close, roundoff};
 use crate::segment::{SLOPE, planes, unwritten_numbers};
 use half::{bf16, f16};
@@ -125,29 +125,34 @@ impl<'a> Case<'a> {
         let len = self.heads * edge_plane(edges);
         let mut lent_edges = elements::<B, E>(backend, &vec![f32::NAN; len]);
         let mut d_biases = unwritten_numbers(backend, len);
-        let of = |y, positive| AttentionForward {
-            codes: None,
-            h: &h,
-            vectors: &vectors,
-            dropout,
-            y,
-            positive,
-            biases: biases.as_ref().map(|biases| &biases[0]),
+        let mut sums = unwritten_numbers(backend, len);
+        let mut forward = |stores_sums: bool, with_positive: bool| {
+            let of = AttentionForward {
+                codes: None,
+                h: &h,
+                vectors: &vectors,
+                dropout,
+                y: &mut y,
+                positive: with_positive.then_some(&mut positive),
+                biases: biases.as_ref().map(|biases| &biases[0]),
+                sums: stores_sums.then_some(&mut sums),
+            };
+            attention
+                .forward(backend, &a, of)
+                .expect("a legal forward pass");
+            let y = bits(&read(backend, &y));
+            (y, with_positive.then(|| bits(&read(backend, &positive))))
         };
-        let mut alone = unwritten::<B, E>(backend, of_destinations);
-        attention
-            .forward(backend, &a, of(&mut alone, None))
-            .expect("a legal forward pass");
-        attention
-            .forward(backend, &a, of(&mut y, Some(&mut positive)))
-            .expect("a legal forward pass");
-        let y_alone = read(backend, &alone);
+        let (alone, _) = forward(true, false);
+        let stored = forward(true, true);
+        assert_eq!(alone, stored.0, "with the positive sum and without");
         assert_eq!(
-            y_alone,
-            read(backend, &y),
-            "with the positive sum and without"
+            forward(false, false).0,
+            alone,
+            "with stored sums and without"
         );
-        let mut numbers = [destinations, destinations, shape.0]
+        assert_eq!(forward(false, true), stored, "with stored sums and without");
+        let mut numbers = [destinations, destinations, shape.0, shape.0]
             .map(|vertices| unwritten_numbers(backend, self.heads * vertices));
         let mut dh = unwritten::<B, E>(backend, shape);
         let mut d_vectors = unwritten::<B, f32>(backend, (2, shape.1));
@@ -672,6 +677,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
             y: &mut y,
             positive: None,
             biases: None,
+            sums: None,
         };
         attention
             .forward(backend, &a, of)

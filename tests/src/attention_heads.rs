@@ -7,7 +7,10 @@ use crate::segment::unwritten_numbers;
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
-use halfgnn::ops::{HeadDots, HeadDotsOuterOperands, HeadDotsPairOperands};
+use halfgnn::ops::{
+    Checked, HeadDots, HeadDotsOuterOperands, HeadDotsPairOperands, HeadOuterOperands,
+    HeadScoresOperands, HeadSumsOperands,
+};
 use halfgnn::tensor::{Array, Element};
 
 /// Heads, and the width of one, which is any for a single head.
@@ -175,23 +178,143 @@ pub fn dots_in_one_pass<B: Backend>(backend: &B, scale: Scale) {
             ops::head_outer(backend, heads, &v, &expected, &vectors, &mut sum)
                 .expect("legal products");
             let (mut b, mut y) = (b, numbers());
+            let mut sums = unwritten::<B, f32>(backend, (2, shape.1));
             let both = HeadDotsOuterOperands {
                 heads,
                 a: &a,
                 b: (0.75, &mut b),
                 c: (-0.5, &c),
                 u: (1.5, &u),
+                destinations: rows,
                 destination: &v,
                 vectors: &vectors,
                 y: &mut y,
+                sums: &mut sums,
             };
             ops::head_dots_outer(backend, both).expect("legal dots and products");
             assert_eq!(to_bits(&y), to_bits(&expected), "{what}");
+            let numbers = [v, y].map(|numbers| numbers.to_vec(backend).expect("no failure before"));
+            let a = of(113);
+            let mut expected = vec![Sum::default(); 2 * shape.1];
+            for (i, sum) in expected.iter_mut().enumerate() {
+                let (which, column) = (i / shape.1, i % shape.1);
+                for row in 0..rows {
+                    let number = numbers[which][at(column / width, row, rows)];
+                    sum.add(f64::from(number) * f64::from(a[row * shape.1 + column]));
+                }
+            }
+            let sums = read(backend, &sums);
+            assert_close::<f32>(&what, &sums, &expected, shape.1, |_| Allowed::float(rows));
             assert_eq!(
                 bits(&read(backend, &b)),
                 bits(&read(backend, &sum)),
                 "{what}"
             );
+        }
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
+    check::<B, f32>(backend, scale);
+}
+
+/// Where the first rows alone are destinations, the bits are those of numbers that are zero for all others.
+pub fn fewer_destinations<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        for (rows, heads, width) in shapes(scale) {
+            let (destinations, shape) = (rows / 3, (rows, heads * width));
+            let what = format!("{destinations} of {rows} rows of {heads} x {width}");
+            let of = |random, rows| Random(random).uniform::<E>(rows * shape.1);
+            let x = matrix::<B, E>(backend, shape, &of(119, rows));
+            let vectors = matrix::<B, E>(backend, (2, shape.1), &of(120, 2));
+            let planes = |random| Random(random).uniform::<f32>(heads * rows);
+            let of_destinations = |all: &[f32]| -> Vec<f32> {
+                let rows = all.chunks(rows.max(1));
+                rows.flat_map(|plane| &plane[..destinations])
+                    .copied()
+                    .collect()
+            };
+            let all = planes(121);
+            let few = elements::<B, f32>(backend, &of_destinations(&all));
+            let with_zeros: Vec<f32> = (all.iter().enumerate())
+                .map(|(at, &number)| {
+                    if at % rows < destinations {
+                        number
+                    } else {
+                        0.0
+                    }
+                })
+                .collect();
+            let with_zeros = elements::<B, f32>(backend, &with_zeros);
+            let [u, source] = [122, 123].map(|random| elements::<B, f32>(backend, &planes(random)));
+            let numbers = |rows| unwritten_numbers(backend, heads * rows);
+            let read_all =
+                |numbers: &Array<B, f32>| numbers.to_vec(backend).expect("no failure before");
+
+            let scores = |destinations| {
+                let (mut l, mut r) = (numbers(destinations), numbers(rows));
+                let operands = HeadScoresOperands {
+                    heads,
+                    destinations,
+                    x: &x,
+                    vectors: &vectors,
+                    destination: &mut l,
+                    source: &mut r,
+                };
+                let operands = Checked::new(operands).expect("legal scores");
+                backend.head_scores(operands).expect("scores");
+                (read_all(&l), read_all(&r))
+            };
+            let ((l, r), (all_l, all_r)) = (scores(destinations), scores(rows));
+            assert_eq!(bits(&l), bits(&of_destinations(&all_l)), "{what}");
+            assert_eq!(bits(&r), bits(&all_r), "{what}");
+
+            let outer = |destinations, destination| {
+                let mut b = matrix::<B, E>(backend, shape, &of(124, rows));
+                let (mut y, mut sums) = (numbers(rows), unwritten::<B, f32>(backend, (2, shape.1)));
+                let operands = HeadDotsOuterOperands {
+                    heads,
+                    a: &x,
+                    b: (0.75, &mut b),
+                    c: (-0.5, &x),
+                    u: (1.5, &u),
+                    destinations,
+                    destination,
+                    vectors: &vectors,
+                    y: &mut y,
+                    sums: &mut sums,
+                };
+                ops::head_dots_outer(backend, operands).expect("legal dots and products");
+                let operands = HeadOuterOperands {
+                    heads,
+                    destinations,
+                    destination,
+                    source: &source,
+                    vectors: &vectors,
+                    x: &mut b,
+                };
+                let operands = Checked::new(operands).expect("legal products");
+                backend.head_outer(operands).expect("products");
+                [read(backend, &b), read_all(&y), read(backend, &sums)].map(|all| bits(&all))
+            };
+            let (few_outer, all_outer) = (outer(destinations, &few), outer(rows, &with_zeros));
+            assert_eq!(few_outer, all_outer, "{what}");
+
+            let sums = |destinations, destination| {
+                let mut sums = unwritten::<B, f32>(backend, (2, shape.1));
+                let operands = HeadSumsOperands {
+                    heads,
+                    destinations,
+                    x: &x,
+                    destination,
+                    source: &source,
+                    sums: &mut sums,
+                };
+                let operands = Checked::new(operands).expect("legal sums");
+                backend.head_sums(operands).expect("sums");
+                read(backend, &sums)
+            };
+            let (few_sums, all_sums) = (sums(destinations, &few), sums(rows, &with_zeros));
+            assert_eq!(bits(&few_sums), bits(&all_sums), "{what}");
         }
     }
     check::<B, f16>(backend, scale);
@@ -270,18 +393,22 @@ pub fn padding_stays_zero<B: Backend>(backend: &B, _: Scale) {
         matrix::<B, f16>(backend, (6, 3), &[1.0; 18]),
         unwritten_numbers(backend, 6),
     );
+    let mut sums = unwritten::<B, f32>(backend, (2, 3));
     let both = HeadDotsOuterOperands {
         heads: 1,
         a: &a,
         b: (1.0, &mut b),
         c: (1.0, &c),
         u: (1.0, &source),
+        destinations: 6,
         destination: &destination,
         vectors: &vectors,
         y: &mut y,
+        sums: &mut sums,
     };
     ops::head_dots_outer(backend, both).expect("legal");
     assert_eq!(read(backend, &b), [f32::INFINITY; 18]);
+    assert_eq!(read(backend, &sums)[..3], [f32::INFINITY; 3]);
     let mut sums = unwritten::<B, f32>(backend, (2, 3));
     let x = matrix::<B, f16>(backend, (6, 3), &[1.0; 18]);
     ops::head_sums(backend, 1, &x, &destination, &source, &mut sums).expect("legal");
@@ -377,7 +504,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
         let error = refused.expect_err("a misfit");
         assert!(error.contains(word), "{error}");
     }
-    let outer = |vectors| {
+    let outer = |vectors, sums| {
         let mut b = matrix::<B, f16>(backend, (2, 20), &[1.0; 40]);
         let operands = HeadDotsOuterOperands {
             heads: 1,
@@ -385,16 +512,20 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
             b: (1.0, &mut b),
             c: (1.0, &x),
             u: (1.0, &v),
+            destinations: 2,
             destination: &v,
             vectors,
             y: &mut unwritten_numbers(backend, 2),
+            sums: &mut unwritten::<B, f32>(backend, (2, sums)),
         };
         ops::head_dots_outer(backend, operands).map_err(|error| error.to_string())
     };
-    outer(&vectors).expect("legal dots and products");
-    let error = outer(&narrow).expect_err("a misfit");
-    assert!(
-        error.contains("columns of the attention vectors"),
-        "{error}"
-    );
+    outer(&vectors, 20).expect("legal dots and products");
+    for (refused, word) in [
+        (outer(&narrow, 20), "columns of the attention vectors"),
+        (outer(&vectors, 19), "columns of the sums"),
+    ] {
+        let error = refused.expect_err("a misfit");
+        assert!(error.contains(word), "{error}");
+    }
 }

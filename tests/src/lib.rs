@@ -113,7 +113,7 @@ macro_rules! conformance {
             attention: fused, fused_between, unfused, masks_are_known, repeatable, softmax_of_extremes, weights_sum_to_one, misfits_are_refused;
             additive: every_graph, every_width, extremes_stay_where_they_are, repeatable, misfits_are_refused;
             shadow: exponentials, softmax_of_rows, sums_and_means, every_shape, misfits_are_refused;
-            attention_heads: scores, dots, dots_in_one_pass, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;
+            attention_heads: scores, dots, dots_in_one_pass, fewer_destinations, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;
             matmul: every_shape, integers_are_exact, epilogues, beside_the_product, of_a_normalized_operand, of_two_pairs,
                 nan_passes_through_relu, repeatable, padding_stays_zero;
             elementwise: dropout_follows_the_counter, dropout_follows_its_random_state, masks_are_known, bias_and_relu, in_place_is_out_of_place, sums_of_two, rows_that_are_picked, gradients,

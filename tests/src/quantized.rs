@@ -365,6 +365,7 @@ pub fn every_weight<B: Backend>(backend: &B, scale: Scale) {
                 Array::from_slice(backend, &statistics, KIND).expect("room");
             let attention = EdgeAttention {
                 biases: None,
+                sums: None,
                 heads,
                 destination: &destination,
                 source: &source,
@@ -418,6 +419,16 @@ pub fn pairs_of_sums<B: Backend>(backend: &B, scale: Scale) {
         let [destination, source] = [0, 1].map(|at| elements::<B, f32>(backend, &scores[at]));
         let values = elements::<B, f32>(backend, &floats(97, heads * vertices));
         let biases = elements::<B, f32>(backend, &of_edges);
+        let ends = || graph.rows().iter().zip(graph.cols());
+        let of_heads = (0..heads).flat_map(|head| {
+            let sums = ends().map(move |(&row, &column)| {
+                let at = |vertex: u32| head * vertices + vertex as usize;
+                [at(row), at(column)]
+            });
+            let sums = sums.map(|[to, from]| scores[0][to] + scores[1][from]);
+            sums.chain(std::iter::repeat(f32::NAN)).take(plane)
+        });
+        let stored = elements::<B, f32>(backend, &of_heads.collect::<Vec<f32>>());
         let statistics: Array<B, [f32; 2]> =
             Array::from_slice(backend, &of_rows, KIND).expect("room");
         for format in FORMATS {
@@ -425,11 +436,12 @@ pub fn pairs_of_sums<B: Backend>(backend: &B, scale: Scale) {
             let x = matrix::<B, E>(backend, (vertices, features), &numbers);
             let mut codes = zeros(backend, (vertices, features), format);
             ops::quantize(backend, &x, None, Rounding::Nearest, &mut codes).expect("legal");
-            for (transposed, biases) in [
-                (false, None),
-                (true, None),
-                (false, Some(&biases)),
-                (true, Some(&biases)),
+            for (transposed, biases, stored) in [
+                (false, None, None),
+                (false, None, Some(&stored)),
+                (true, None, None),
+                (false, Some(&biases), None),
+                (true, Some(&biases), None),
             ] {
                 let weights = EdgeAttention {
                     heads,
@@ -440,6 +452,7 @@ pub fn pairs_of_sums<B: Backend>(backend: &B, scale: Scale) {
                     transposed,
                     dropout: None,
                     biases,
+                    sums: stored,
                 };
                 let sums = |codes: Option<&QuantizedMatrix<B>>| {
                     let [mut all, mut positive] =

@@ -243,7 +243,25 @@ fn check_statistics<B: Backend>(
     let mut statistics =
         Array::from_slice(backend, &vec![[f32::NAN; 2]; len], KIND).expect("room for statistics");
     let mut share = unwritten_numbers(backend, len);
-    ops::attention_statistics(backend, &a, &op, &mut statistics, Some(&mut share)).expect("legal");
+    let plane = ops::edge_plane(graph.edges());
+    let mut sums = unwritten_numbers(backend, heads * plane);
+    let (share_too, sums_too) = (Some(&mut share), Some(&mut sums));
+    ops::attention_statistics(backend, &a, &op, &mut statistics, share_too, sums_too)
+        .expect("legal");
+    let sums = sums.to_vec(backend).expect("no failure before");
+    let (rows, columns) = graph.shape();
+    for (head, sums) in sums.chunks(plane.max(1)).enumerate() {
+        let ends = graph.rows().iter().zip(graph.cols());
+        for (edge, ((&row, &column), sum)) in ends.zip(sums).enumerate() {
+            let (row, column) = (head * rows + row as usize, head * columns + column as usize);
+            let expected = scores.destination[row] + scores.source[column];
+            assert_eq!(
+                sum.to_bits(),
+                expected.to_bits(),
+                "{name}: head {head}, edge {edge}"
+            );
+        }
+    }
     let statistics = statistics.to_vec(backend).expect("no failure before");
     let share = share.to_vec(backend).expect("no failure before");
     for at in 0..len {

@@ -261,6 +261,7 @@ pub fn attention<B: Backend>(backend: &B, scale: Scale) {
                     dropout,
                     transposed,
                     biases: None,
+                    sums: None,
                 };
                 let op = Spmm {
                     weights: EdgeWeights::Attention(&of),
@@ -345,6 +346,7 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
                     dropout,
                     transposed: is_transposed,
                     biases: None,
+                    sums: None,
                 };
                 let pair = AttentionPair {
                     weights: &weights,
@@ -466,6 +468,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
             random,
         }),
         biases: None,
+        sums: None,
     };
     let refusal = |of: EdgeAttention<'_, B>| {
         let op = Spmm {

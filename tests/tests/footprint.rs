@@ -295,6 +295,43 @@ fn what_an_optimiser_keeps_is_foretold() {
     }
 }
 
+/// From a million sources on a GAT on a card is lent the sum of the scores of each edge and head, if they are not too many; a CPU is not.
+#[test]
+fn sums_of_scores_are_foretold() {
+    let activations = |vertices: u32, heads: usize, card: Option<u32>| {
+        // Two edges a vertex, so that nothing else is as long as a plane of edges.
+        let next: Vec<u32> = (0..2 * vertices)
+            .map(|k| (k / 2 + k % 2 + 1) % vertices)
+            .collect();
+        let all: Vec<u32> = (0..2 * vertices).map(|k| k / 2).collect();
+        let graph = Graph::from_edges(vertices as usize, &all, &next).expect("a ring");
+        let config = ModelConfig {
+            convolution: Gat {
+                heads,
+                ..Gat::default()
+            }
+            .into(),
+            layers: 1,
+            ..ModelConfig::gat(8, 8)
+        };
+        let train = TrainConfig::new(f16::PRECISION);
+        let counts = GraphCounts::of(&graph);
+        let foretold = Footprint::of_training::<f16>(&counts, &config, &train, card);
+        foretold.expect("a model").of(MemoryKind::Activations)
+    };
+    let million = 1 << 20;
+    for (heads, card, stored) in [
+        (1, Some(132), 1),
+        (3, Some(132), 3),
+        (300, Some(132), 0),
+        (1, None, 0),
+    ] {
+        let more = activations(million, heads, card) - activations(million - 1, heads, card);
+        let plane = 4 * 2 * u64::from(million);
+        assert_eq!(more / plane, stored, "{heads} heads: {more} bytes");
+    }
+}
+
 /// What nobody has memory for is counted, not wrapped around and not made: the run is refused by what it would take.
 #[test]
 fn a_width_beyond_any_memory_is_counted() {

@@ -4,8 +4,9 @@
 //! `h = H · W`, `e(i,j) = LeakyReLU(a_d · h_i + a_s · h_j)`, `α(i, ·) = softmax(e(i, ·))`, `y_i = Σ_j α(i,j) · h_j`, for
 //! several heads side by side, which are concatenated or, in the last layer, averaged.
 //!
-//! No array of edges is stored, neither here nor in the gradient: the weights are computed inside the SpMM from a few floats
-//! a vertex, by [`ops::Attention`], whose page has the formulas.
+//! No weight of an edge is stored, neither here nor in the gradient: they are computed inside the SpMM from a few floats
+//! a vertex, by [`ops::Attention`], whose page has the formulas, and the sum of an edge's two scores, of which a plane a head is lent for
+//! the length of a forward pass on a card that has room for them.
 //!
 //! Edges that have numbers of their own, weights or vectors of features `f`, have a third term in their scores, `a_e · (W_e · f(i,j))`,
 //! as PyG's `GATConv(edge_dim=…)` has it. Of it a float for each edge and head is lent for the length of a pass.
@@ -352,7 +353,7 @@ impl<B: Backend, E: Element> GatLayer<B, E> {
         let sources = at.sources(x.rows());
         let mut numbers = |rows| at.pool.take_numbers(backend, heads * rows);
         let (mut inner, mut d_destination) = (numbers(at.rows)?, numbers(at.rows)?);
-        let mut softmax_gradient = numbers(sources)?;
+        let (mut softmax_gradient, mut d_source) = (numbers(sources)?, numbers(sources)?);
         let mut room = || at.pool.take(backend, (sources, width));
         let (mut dh, mut lent) = (room()?, room()?);
         let graph = at.graph()?;
@@ -387,7 +388,12 @@ impl<B: Backend, E: Element> GatLayer<B, E> {
             dropout: at.dropout(self.gat.attention_dropout, 0),
             lent: (
                 &mut lent,
-                [&mut inner, &mut d_destination, &mut softmax_gradient],
+                [
+                    &mut inner,
+                    &mut d_destination,
+                    &mut softmax_gradient,
+                    &mut d_source,
+                ],
             ),
             dh: &mut dh,
             d_vectors,
@@ -422,7 +428,7 @@ impl<B: Backend, E: Element> GatLayer<B, E> {
                 .give(Matrix::from_array(lent, heads, features.forward.columns())?);
             edge.backward(backend, at.pool, &features.forward, d)?;
         }
-        for numbers in [inner, d_destination, softmax_gradient] {
+        for numbers in [inner, d_destination, softmax_gradient, d_source] {
             at.pool.give_numbers(numbers);
         }
         if let Some(spread) = spread {
@@ -500,6 +506,14 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
             Some(messages) => Some(messages.encode(backend, at.pool, way, h, (None, graph))?),
             None => None,
         };
+        let edges = graph.forward().edges();
+        let mut sums = match backend.keeps_sums_of_scores(ends.1, edges, heads) {
+            true => Some(
+                at.pool
+                    .take_numbers(backend, heads * ops::edge_plane(edges))?,
+            ),
+            false => None,
+        };
         let heard = self.heard.room(backend, at.rows())?;
         // In evaluation as well: a run that first evaluates has all its memory then.
         let positive = self.positive.room(backend, at.rows())?;
@@ -514,14 +528,15 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
                 Mode::Evaluate => None,
             },
             biases: biases.as_ref(),
+            sums: sums.as_mut(),
         };
         softmax.forward(backend, graph.forward(), of)?;
         if let Some(messages) = &mut messages {
             messages.release(backend, at.pool, Direction::Forward)?;
         }
         at.messages = messages;
-        if let Some(biases) = biases {
-            at.pool.give_numbers(biases);
+        for numbers in [biases, sums].into_iter().flatten() {
+            at.pool.give_numbers(numbers);
         }
         self.joining.forward(backend, self.heard.get(), y)
     }

@@ -5,7 +5,8 @@
 //! source, `r`; with `e(i,j) = LeakyReLU(l[i] + r[j])` the weight of the edge is the softmax over the edges of the row,
 //! `α(i,j) = exp(e(i,j) − m[i]) / z[i]`, where `m[i]` is the largest `e` of the row and `z[i]` the sum of the
 //! exponentials. No kernel stores `α` unless it is asked to: from `l`, `r`, `m` and `1/z` it is had by one exponential,
-//! whose argument is never positive.
+//! whose argument is never positive. `l[i] + r[j]` can be stored by the kernel that makes `m` and `z`: to read four bytes where an edge lies
+//! takes less than to look `r[j]` up, which is a sector of 32 bytes somewhere.
 //!
 //! # Layouts
 //! - Numbers of destinations, and of sources, lie in planes, one a head: that of vertex `v` and head `h` at `h · n + v`, in
@@ -36,6 +37,9 @@ param_struct! {
         /// The step of the dropout's numbers: the word [`ATTEMPTS`](crate::optimizer::state::ATTEMPTS) of the optimiser's state, on
         /// the device so that a recorded step drops other edges whenever it is replayed. Read with [`DROPOUT`].
         pub step: DevicePtr<u32>,
+        /// `l[i] + r[j]` of each edge, and its bias where there are biases: planes of edges, which the softmax writes and sums over the
+        /// edges read in the place of scores and biases. Null for none.
+        pub sums: DevicePtr<f32>,
         /// Length of a plane of numbers of destinations.
         pub destinations: u32,
         /// Slope of the LeakyReLU below zero.
@@ -60,6 +64,7 @@ impl EdgeAttention {
         source: DevicePtr::NULL,
         statistics: DevicePtr::NULL,
         step: DevicePtr::NULL,
+        sums: DevicePtr::NULL,
         destinations: 0,
         slope: 0.0,
         flags: 0,

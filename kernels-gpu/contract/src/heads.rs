@@ -2,7 +2,7 @@
 //!
 //! A matrix of features has `heads` heads of `head_vectors` 16-byte vectors each, side by side; its rows are `stride`
 //! vectors apart. An element is widened to float, computed with, and rounded once. Numbers of vertices are planes of
-//! floats, one a head, `rows` long. Pointers are as in [`crate::elementwise`]: a `DevicePtr<HalfBits>` is of halves for the
+//! floats, one a head, `rows` long, and those of destinations `destinations` long: they are of the first rows. Pointers are as in [`crate::elementwise`]: a `DevicePtr<HalfBits>` is of halves for the
 //! entries that end in `_f16`, of floats for those in `_f32`, and matrices are aligned to 16 bytes.
 
 use crate::elementwise::reciprocal;
@@ -85,10 +85,12 @@ param_struct! {
         pub x: DevicePtr<HalfBits>,
         /// Two rows, the stride of `x`.
         pub vectors: DevicePtr<HalfBits>,
-        /// Dots with the first row; a plane a head.
+        /// Dots of destinations with the first row; a plane a head.
         pub destination: DevicePtr<f32>,
         /// Dots with the second row; a plane a head.
         pub source: DevicePtr<f32>,
+        /// Rows that are destinations: the first.
+        pub destinations: u64,
     }
 }
 
@@ -97,6 +99,9 @@ param_struct! {
     ///
     /// Where there is a `d`, `u = a · d` is made in the same pass. Where there are `vectors`, the pass ends with that of `head_outer`,
     /// `b += destination · vectors[0] + y · vectors[1]`.
+    ///
+    /// And of `head_dots_sums`, which ends with that and makes `head_sums` of `a` in the same pass: row `c` of `sums` becomes, of the CTA's
+    /// rows, `Σ destination · a` and then `Σ y · a`. It is of one head, of which a lane has no more than one vector.
     pub struct HeadDotsParams {
         /// How the work is dealt out.
         pub heads: Heads,
@@ -110,7 +115,7 @@ param_struct! {
         pub d: DevicePtr<HalfBits>,
         /// Two rows, the stride of `b`, or null where `b` stays as it is.
         pub vectors: DevicePtr<HalfBits>,
-        /// Numbers of vertices that the first of `vectors` is multiplied by.
+        /// Numbers of destinations that the first of `vectors` is multiplied by.
         pub destination: DevicePtr<f32>,
         /// Numbers of vertices, or null for none.
         pub u: DevicePtr<f32>,
@@ -118,6 +123,8 @@ param_struct! {
         pub v: DevicePtr<f32>,
         /// Output, numbers of vertices.
         pub y: DevicePtr<f32>,
+        /// Rows that are destinations: the first.
+        pub destinations: u64,
         /// Factor of `b`.
         pub beta: f32,
         /// Factor of `c`.
@@ -126,12 +133,18 @@ param_struct! {
         pub delta: f32,
         /// Columns, padding not counted.
         pub columns: u32,
+        /// As of [`HeadOuterParams`], for `head_dots_sums`.
+        pub sums: DevicePtr<f32>,
+        /// As of [`HeadOuterParams`], likewise.
+        pub sum_stride: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
 param_struct! {
     /// Parameters of `head_outer`: `x += d · vectors[0] + s · vectors[1]`, of each head of each row, where `d` and `s` are
-    /// the row's numbers.
+    /// the row's numbers; `d` is zero where the row is no destination.
     ///
     /// And of `head_sums`: row `c` of `sums` becomes, of the CTA's rows, `Σ d · x` and then `Σ s · x`.
     pub struct HeadOuterParams {
@@ -139,7 +152,7 @@ param_struct! {
         pub x: DevicePtr<HalfBits>,
         /// Two rows, the stride of `x`. For `head_outer`.
         pub vectors: DevicePtr<HalfBits>,
-        /// Number of each vertex as destination; a plane a head.
+        /// Number of each destination; a plane a head.
         pub destination: DevicePtr<f32>,
         /// Number of each vertex as source; a plane a head.
         pub source: DevicePtr<f32>,
@@ -148,6 +161,8 @@ param_struct! {
         pub sums: DevicePtr<f32>,
         /// Rows.
         pub rows: u64,
+        /// Rows that are destinations: the first.
+        pub destinations: u64,
         /// Rows of a CTA: [`crate::elementwise::rows_per_cta`] or [`crate::elementwise::sum_rows_per_cta`].
         pub rows_per_cta: u32,
         /// Vectors of a head, at least 1.
@@ -195,7 +210,10 @@ param_struct! {
 /// Vectors of a row that a CTA of `head_sums` covers, and so CTAs in y.
 pub const SUM_VECTORS: u32 = 16;
 
-/// Bytes of dynamic shared memory of `head_sums`: two sums of eight floats a thread.
+/// Vectors of a head of `head_dots_sums`, at most: one a lane.
+pub const MOST_DOTS_SUM_VECTORS: u32 = WARP;
+
+/// Bytes of dynamic shared memory of `head_sums` and `head_dots_sums`: two sums of eight floats a thread.
 pub const SUM_SHARED_BYTES: u32 = THREADS_PER_CTA * 8 * 4 * 2;
 
 const _: () = assert!(WARP <= THREADS_PER_CTA);
@@ -210,6 +228,8 @@ macro_rules! heads_entries {
                 head_scores(HeadScoresParams): F16 = head_scores_f16, F32 = head_scores_f32, BF16 = head_scores_bf16;
                 /// Dots of the heads of matrices, row by row, and what is made of them in the same pass.
                 head_dots(HeadDotsParams): F16 = head_dots_f16, F32 = head_dots_f32, BF16 = head_dots_bf16;
+                /// The same, and sums of rows weighted by what was made of them.
+                head_dots_sums(HeadDotsParams): F16 = head_dots_sums_f16, F32 = head_dots_sums_f32, BF16 = head_dots_sums_bf16;
                 /// Adds multiples of two vectors to the heads of each row.
                 head_outer(HeadOuterParams): F16 = head_outer_f16, F32 = head_outer_f32, BF16 = head_outer_bf16;
                 /// Sums of rows, weighted by two numbers of each head of each.

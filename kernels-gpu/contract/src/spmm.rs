@@ -262,7 +262,8 @@ pub mod shared {
 /// - element: what one lane loads: `Half2`, `Half4`, `Half8`, `BFloat8` or `Float4`.
 /// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve), `EdgeFloats` (one an edge and head, in float), `ColumnScale`, `Attention`, or with a sign that says whether the sum
 ///   of scores is positive `SignedAttention` and, with a term beside the weight, `AttentionGradient`; and these three with a
-///   bias an edge, `BiasedAttention`, `SignedBiasedAttention` and `BiasedAttentionGradient`.
+///   bias an edge, `BiasedAttention`, `SignedBiasedAttention` and `BiasedAttentionGradient`; and `StoredAttention`, as `SignedAttention` of
+///   sums of scores that are stored.
 /// - scale: `Discretized` (each batch, then merged in float), `Finished` (likewise, with an epilogue), `Atomic` (each
 ///   batch, then added to the output by atomics),
 ///   `PostReduction` (once a row, after merging in half), `PreReduction` (each product), or `Maximum` (no sums, and the
@@ -283,6 +284,7 @@ macro_rules! spmm_entries {
             spmm_cs_half8_discretized_float: Half8, ColumnScale, Discretized, InFloat;
             spmm_at_half8_discretized_float: Half8, Attention, Discretized, InFloat;
             spmm_at_half8_both: Half8, SignedAttention, Discretized, BothInFloat;
+            spmm_as_half8_both: Half8, StoredAttention, Discretized, BothInFloat;
             spmm_ag_half8_both: Half8, AttentionGradient, Discretized, BothInFloat;
             spmm_ab_half8_discretized_float: Half8, BiasedAttention, Discretized, InFloat;
             spmm_ab_half8_both: Half8, SignedBiasedAttention, Discretized, BothInFloat;
@@ -312,6 +314,7 @@ macro_rules! spmm_entries {
             spmm_cs_float4_discretized_float: Float4, ColumnScale, Discretized, InFloat;
             spmm_at_float4_discretized_float: Float4, Attention, Discretized, InFloat;
             spmm_at_float4_both: Float4, SignedAttention, Discretized, BothInFloat;
+            spmm_as_float4_both: Float4, StoredAttention, Discretized, BothInFloat;
             spmm_ag_float4_both: Float4, AttentionGradient, Discretized, BothInFloat;
             spmm_ab_float4_discretized_float: Float4, BiasedAttention, Discretized, InFloat;
             spmm_ab_float4_both: Float4, SignedBiasedAttention, Discretized, BothInFloat;
@@ -323,6 +326,7 @@ macro_rules! spmm_entries {
             spmm_cs_bfloat8_discretized_float: BFloat8, ColumnScale, Discretized, InFloat;
             spmm_at_bfloat8_discretized_float: BFloat8, Attention, Discretized, InFloat;
             spmm_at_bfloat8_both: BFloat8, SignedAttention, Discretized, BothInFloat;
+            spmm_as_bfloat8_both: BFloat8, StoredAttention, Discretized, BothInFloat;
             spmm_ag_bfloat8_both: BFloat8, AttentionGradient, Discretized, BothInFloat;
             spmm_ab_bfloat8_discretized_float: BFloat8, BiasedAttention, Discretized, InFloat;
             spmm_ab_bfloat8_both: BFloat8, SignedBiasedAttention, Discretized, BothInFloat;
@@ -340,18 +344,22 @@ macro_rules! spmm_entries {
             spmm_ve_half8_e4m3: Half8, EdgeFeatures, Discretized, E4m3InFloat;
             spmm_at_half8_e4m3: Half8, Attention, Discretized, E4m3InFloat;
             spmm_at_half8_int8_both: Half8, SignedAttention, Discretized, BothOfInt8;
+            spmm_as_half8_int8_both: Half8, StoredAttention, Discretized, BothOfInt8;
             spmm_ag_half8_int8_both: Half8, AttentionGradient, Discretized, BothOfInt8;
             spmm_ab_half8_int8_both: Half8, SignedBiasedAttention, Discretized, BothOfInt8;
             spmm_abg_half8_int8_both: Half8, BiasedAttentionGradient, Discretized, BothOfInt8;
             spmm_at_half8_e4m3_both: Half8, SignedAttention, Discretized, BothOfE4m3;
+            spmm_as_half8_e4m3_both: Half8, StoredAttention, Discretized, BothOfE4m3;
             spmm_ag_half8_e4m3_both: Half8, AttentionGradient, Discretized, BothOfE4m3;
             spmm_ab_half8_e4m3_both: Half8, SignedBiasedAttention, Discretized, BothOfE4m3;
             spmm_abg_half8_e4m3_both: Half8, BiasedAttentionGradient, Discretized, BothOfE4m3;
             spmm_at_bfloat8_int8_both: BFloat8, SignedAttention, Discretized, BothOfInt8;
+            spmm_as_bfloat8_int8_both: BFloat8, StoredAttention, Discretized, BothOfInt8;
             spmm_ag_bfloat8_int8_both: BFloat8, AttentionGradient, Discretized, BothOfInt8;
             spmm_ab_bfloat8_int8_both: BFloat8, SignedBiasedAttention, Discretized, BothOfInt8;
             spmm_abg_bfloat8_int8_both: BFloat8, BiasedAttentionGradient, Discretized, BothOfInt8;
             spmm_at_bfloat8_e4m3_both: BFloat8, SignedAttention, Discretized, BothOfE4m3;
+            spmm_as_bfloat8_e4m3_both: BFloat8, StoredAttention, Discretized, BothOfE4m3;
             spmm_ag_bfloat8_e4m3_both: BFloat8, AttentionGradient, Discretized, BothOfE4m3;
             spmm_ab_bfloat8_e4m3_both: BFloat8, SignedBiasedAttention, Discretized, BothOfE4m3;
             spmm_abg_bfloat8_e4m3_both: BFloat8, BiasedAttentionGradient, Discretized, BothOfE4m3;
@@ -541,7 +549,9 @@ pub enum Weights {
     Attention,
     /// The same, negative where the sum of scores is not positive.
     SignedAttention,
-    /// The same from records of the destinations, and a term of each edge: its part of the gradient of the scores.
+    /// The same of sums of scores that are stored.
+    StoredAttention,
+    /// [`Weights::SignedAttention`] from records of the destinations, and a term of each edge: its part of the gradient of the scores.
     AttentionGradient,
     /// [`Weights::Attention`] with a bias an edge in the sum of scores.
     BiasedAttention,
@@ -561,6 +571,7 @@ impl Weights {
             | Weights::ColumnScale
             | Weights::Attention
             | Weights::SignedAttention
+            | Weights::StoredAttention
             | Weights::BiasedAttention
             | Weights::SignedBiasedAttention => 2,
             Weights::AttentionGradient | Weights::BiasedAttentionGradient => 3,

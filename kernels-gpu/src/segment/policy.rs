@@ -192,28 +192,40 @@ pub trait Source<M: Monoid> {
 /// A value whose `z` is that of any one edge, so that the compiler knows it to be 1.
 const NO_SCORE: Softmax = Softmax::of(0.0, 0.0);
 
-/// The score of the edge, from the vertices' scores.
-pub struct Scores;
+/// The score of the edge, from the vertices' scores and, where it is `BIASED`, its own bias. The sums are stored where there is room for them.
+pub struct ScoresOf<const BIASED: bool>;
 
-impl Source<Softmax> for Scores {
-    const COLUMNS: bool = true;
+/// Without biases.
+pub type Scores = ScoresOf<false>;
+
+/// With biases.
+pub type BiasedScores = ScoresOf<true>;
+
+impl<const BIASED: bool> ScoresOf<BIASED> {
+    /// # Safety
+    /// As [`Source::one`].
     #[inline(always)]
-    fn none() -> Softmax {
-        NO_SCORE
+    unsafe fn sum(params: &SegmentParams, head: u32, edge: Edge) -> f32 {
+        // SAFETY: the caller's promise; a plane of biases is as long as there are edges.
+        unsafe {
+            let sum = HeadScores::new(&params.attention, head).sum(edge.row, edge.column);
+            if BIASED {
+                let biases = Global::<f32>::new(params.values);
+                sum + biases.at(Self::place(params, head, edge.at)).read()
+            } else {
+                sum
+            }
+        }
     }
+
+    /// Where the number of an edge stands in planes of edges.
     #[inline(always)]
-    unsafe fn one(params: &SegmentParams, head: u32, edge: Edge) -> Softmax {
-        let of = &params.attention;
-        // SAFETY: the caller's promise.
-        let sum = unsafe { HeadScores::new(of, head).sum(edge.row, edge.column) };
-        Softmax::of(sum, of.slope)
+    fn place(params: &SegmentParams, head: u32, edge: u64) -> u64 {
+        head as u64 * params.plane_stride + edge
     }
 }
 
-/// The score of the edge, from the vertices' scores and its own bias.
-pub struct BiasedScores;
-
-impl Source<Softmax> for BiasedScores {
+impl<const BIASED: bool> Source<Softmax> for ScoresOf<BIASED> {
     const COLUMNS: bool = true;
     #[inline(always)]
     fn none() -> Softmax {
@@ -222,14 +234,29 @@ impl Source<Softmax> for BiasedScores {
     #[inline(always)]
     unsafe fn one(params: &SegmentParams, head: u32, edge: Edge) -> Softmax {
         let of = &params.attention;
-        // SAFETY: the caller's promise; a plane of biases is as long as there are edges.
-        let sum = unsafe {
-            let bias = Global::<f32>::new(params.values)
-                .at(head as u64 * params.plane_stride + edge.at)
-                .read();
-            HeadScores::new(of, head).sum(edge.row, edge.column) + bias
-        };
-        Softmax::of(sum, of.slope)
+        // SAFETY: the caller's promise; a plane of sums is as long as there are edges, and the edge is the lane's own.
+        unsafe {
+            let sum = Self::sum(params, head, edge);
+            let sums = Global::<f32>::new(of.sums);
+            if !sums.is_null() {
+                sums.at(Self::place(params, head, edge.at)).store(sum);
+            }
+            Softmax::of(sum, of.slope)
+        }
+    }
+    #[inline(always)]
+    unsafe fn four(params: &SegmentParams, head: u32, edges: [Edge; 4]) -> [Softmax; 4] {
+        let of = &params.attention;
+        // SAFETY: as above; planes are aligned to 16 bytes. What is stored is not read before the sums over the edges.
+        unsafe {
+            let four = edges.map(|edge| Self::sum(params, head, edge));
+            let sums = Global::<f32>::new(of.sums);
+            if !sums.is_null() {
+                let place = sums.at(Self::place(params, head, edges[0].at));
+                Global::<[u32; 4]>::cast(place).store_once(four.map(f32::to_bits));
+            }
+            four.map(|sum| Softmax::of(sum, of.slope))
+        }
     }
 }
 

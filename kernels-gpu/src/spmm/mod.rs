@@ -44,6 +44,7 @@ use policy::{
     Atomic, Attention, AttentionGradient, BiasedAttention, BiasedAttentionGradient, BothInFloat,
     ColumnScale, Discretized, EdgeFeatures, EdgeFloats, Finished, InFloat, InHalf, Largest,
     Maximum, Ones, PostReduction, PreReduction, SignedAttention, SignedBiasedAttention,
+    StoredAttention,
 };
 use quantized::{BothOfE4m3, BothOfInt8, E4m3InFloat, InInteger, Int8InFloat};
 use rows::{InTurn, RowIds, Starts};

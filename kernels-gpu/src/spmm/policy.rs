@@ -188,6 +188,65 @@ pub type BiasedAttention = OfAttention<true>;
 /// Attention, with a bias an edge or without.
 pub struct OfAttention<const BIASED: bool>;
 
+/// Where the sum of the scores of an edge comes from.
+pub trait SumsOfScores {
+    /// That of one edge.
+    ///
+    /// # Safety
+    /// It is an edge of the graph, which has these ends.
+    unsafe fn one(params: &SpmmParams, edge: u64, ends: Ends) -> f32;
+    /// Those of edges `edge .. edge + 4`.
+    ///
+    /// # Safety
+    /// They are edges of the graph, which have these ends, and `edge` is a multiple of 4.
+    unsafe fn four(params: &SpmmParams, edge: u64, ends: [Ends; 4]) -> [f32; 4];
+}
+
+/// From the scores of its ends, and its bias where there are some.
+pub struct OfEnds<const BIASED: bool>;
+
+impl<const BIASED: bool> SumsOfScores for OfEnds<BIASED> {
+    #[inline(always)]
+    unsafe fn one(params: &SpmmParams, edge: u64, ends: Ends) -> f32 {
+        // SAFETY: planes have a number for each vertex and edge, and the host validated rows and columns.
+        unsafe { biased::<BIASED>(params, edge, ends.sum_of_scores(&params.attention)) }
+    }
+    #[inline(always)]
+    unsafe fn four(params: &SpmmParams, edge: u64, ends: [Ends; 4]) -> [f32; 4] {
+        // SAFETY: as above.
+        unsafe {
+            let sums = ends.map(|ends| ends.sum_of_scores(&params.attention));
+            let biased = |i: usize| biased::<BIASED>(params, edge + i as u64, sums[i]);
+            [biased(0), biased(1), biased(2), biased(3)]
+        }
+    }
+}
+
+/// From a plane of edges, as the softmax left them: four bytes where the edge lies, and none of a source somewhere.
+pub struct Stored;
+
+impl Stored {
+    /// The plane of the CTA's head.
+    #[inline(always)]
+    fn plane(params: &SpmmParams) -> Global<f32> {
+        Global::new(params.attention.sums).at(block_idx_z() as u64 * params.edge_plane_stride)
+    }
+}
+
+impl SumsOfScores for Stored {
+    #[inline(always)]
+    unsafe fn one(params: &SpmmParams, edge: u64, _: Ends) -> f32 {
+        // SAFETY: a plane is as long as there are edges.
+        unsafe { Self::plane(params).at(edge).read() }
+    }
+    #[inline(always)]
+    unsafe fn four(params: &SpmmParams, edge: u64, _: [Ends; 4]) -> [f32; 4] {
+        let four = Global::<[u32; 4]>::cast(Self::plane(params).at(edge));
+        // SAFETY: as above; planes are aligned to 16 bytes, and `edge` is a multiple of 4.
+        unsafe { four.load_once_if(true) }.map(f32::from_bits)
+    }
+}
+
 /// `sum` with the bias of the edge and the CTA's head, where there are any.
 ///
 /// # Safety
@@ -215,7 +274,7 @@ impl<const BIASED: bool> Weights for OfAttention<BIASED> {
         columns: [u32; 4],
     ) -> [u32; 4] {
         // SAFETY: the caller's promise.
-        unsafe { four_weights::<BIASED>(params, edge, ends_of(params, rows, columns)).0 }
+        unsafe { four_weights::<OfEnds<BIASED>>(params, edge, ends_of(params, rows, columns)).0 }
             .map(f32::to_bits)
     }
     #[inline(always)]
@@ -224,7 +283,7 @@ impl<const BIASED: bool> Weights for OfAttention<BIASED> {
         let ends = Ends::new(of, block_idx_z(), row, column);
         // SAFETY: planes have a number for each vertex and edge, and the host validated rows and columns.
         unsafe {
-            let sum = biased::<BIASED>(params, edge, ends.sum_of_scores(of));
+            let sum = OfEnds::<BIASED>::one(params, edge, ends);
             ends.dropout(of, ends.weight(of, sum)).to_bits()
         }
     }
@@ -243,7 +302,7 @@ fn ends_of(params: &SpmmParams, rows: [u32; 4], columns: [u32; 4]) -> [Ends; 4] 
 /// # Safety
 /// The edges are edges of the graph.
 #[inline(always)]
-unsafe fn four_weights<const BIASED: bool>(
+unsafe fn four_weights<S: SumsOfScores>(
     params: &SpmmParams,
     edge: u64,
     ends: [Ends; 4],
@@ -252,9 +311,7 @@ unsafe fn four_weights<const BIASED: bool>(
     // SAFETY: planes have a number for each vertex and edge, and the host validated rows and columns.
     unsafe {
         let statistics = ends.map(|ends| ends.statistics(of));
-        let sums = ends.map(|ends| ends.sum_of_scores(of));
-        let biased = |i: usize| biased::<BIASED>(params, edge + i as u64, sums[i]);
-        let sums = [biased(0), biased(1), biased(2), biased(3)];
+        let sums = S::four(params, edge, ends);
         let of_edge = |i: usize| weight_by(sums[i], of.slope, statistics[i], mul_add);
         let weights = [of_edge(0), of_edge(1), of_edge(2), of_edge(3)];
         (dropped(of, ends, weights), sums)
@@ -297,15 +354,18 @@ fn signed(weight: f32, sum_of_scores: f32) -> u32 {
 }
 
 /// As [`Attention`], with the sign of the sum of scores.
-pub type SignedAttention = OfSignedAttention<false>;
+pub type SignedAttention = OfSignedAttention<OfEnds<false>>;
 
 /// As [`BiasedAttention`], with the sign of the sum of scores and bias.
-pub type SignedBiasedAttention = OfSignedAttention<true>;
+pub type SignedBiasedAttention = OfSignedAttention<OfEnds<true>>;
 
-/// Attention with a sign, with a bias an edge or without.
-pub struct OfSignedAttention<const BIASED: bool>;
+/// As [`SignedAttention`], of sums of scores that are stored.
+pub type StoredAttention = OfSignedAttention<Stored>;
 
-impl<const BIASED: bool> Weights for OfSignedAttention<BIASED> {
+/// Attention with a sign, of sums of scores from wherever they come.
+pub struct OfSignedAttention<S>(core::marker::PhantomData<S>);
+
+impl<S: SumsOfScores> Weights for OfSignedAttention<S> {
     const OF_ROWS: bool = true;
     const WEIGHTED: bool = true;
     const IN_FLOAT: bool = true;
@@ -319,7 +379,7 @@ impl<const BIASED: bool> Weights for OfSignedAttention<BIASED> {
     ) -> [u32; 4] {
         let ends = ends_of(params, rows, columns);
         // SAFETY: the caller's promise.
-        let (weights, sums) = unsafe { four_weights::<BIASED>(params, edge, ends) };
+        let (weights, sums) = unsafe { four_weights::<S>(params, edge, ends) };
         let of = |i: usize| signed(weights[i], sums[i]);
         [of(0), of(1), of(2), of(3)]
     }
@@ -329,7 +389,7 @@ impl<const BIASED: bool> Weights for OfSignedAttention<BIASED> {
         let ends = Ends::new(of, block_idx_z(), row, column);
         // SAFETY: planes have a number for each vertex and edge, and the host validated rows and columns.
         unsafe {
-            let sum = biased::<BIASED>(params, edge, ends.sum_of_scores(of));
+            let sum = S::one(params, edge, ends);
             signed(ends.dropout(of, ends.weight(of, sum)), sum)
         }
     }

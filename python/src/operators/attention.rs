@@ -188,6 +188,7 @@ impl Layer {
             transposed,
             dropout: dropout(self.dropout, lent.random.as_ref()),
             biases: None,
+            sums: None,
         }
     }
 }
@@ -273,6 +274,7 @@ impl OnElements for Forward {
             &scores,
             &mut lent.statistics,
             Some(&mut lent.share),
+            None,
         )?;
         let weights = &layer.weights(&lent, false);
         match &mut positive {
@@ -435,12 +437,13 @@ impl OnElements for Backward {
                     b: (layer.slope, &mut dh),
                     c: of_positive,
                     u: of_softmax,
+                    destinations: lent.h.rows(),
                     destination: &dl,
                     vectors: &lent.vectors,
                     y: &mut dr,
+                    sums: &mut d_vectors,
                 };
                 ops::head_dots_outer(backend, of_sources)?;
-                ops::head_sums(backend, heads, &lent.h, &dl, &dr, &mut d_vectors)?;
             }
             (Some(h), Some(dh_destination), Some(d_vectors_part)) => {
                 // SAFETY: as above.

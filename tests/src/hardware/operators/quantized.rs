@@ -209,6 +209,7 @@ fn pairs<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>, for
         {
             let weights = EdgeAttention {
                 biases,
+                sums: None,
                 heads: 1,
                 destination: &destination,
                 source: &source,
@@ -301,6 +302,7 @@ fn sums<B: Backend + 'static, E: Element>(
             Array::from_slice(backend, &statistics, KIND).expect("room");
         let attention = EdgeAttention {
             biases: None,
+            sums: None,
             heads: 1,
             destination: &score,
             source: &score,

@@ -348,6 +348,7 @@ impl<B: Backend> Layer<B> {
             }),
             transposed: self.transposed,
             biases: None,
+            sums: None,
         }
     }
 }

@@ -175,7 +175,7 @@ impl<
             slope: 1.0,
             biases: Some(scores),
         };
-        attention_statistics(backend, a, &own, &mut self.statistics, None)?;
+        attention_statistics(backend, a, &own, &mut self.statistics, None, None)?;
         let weights = self.weights(false, of.dropout, scores);
         self.sum(backend, a, &weights, of.sources, y)
     }
@@ -316,6 +316,7 @@ impl<
             transposed,
             dropout,
             biases: Some(scores),
+            sums: None,
         }
     }
 }

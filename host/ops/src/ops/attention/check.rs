@@ -19,6 +19,9 @@ impl<B: Storage> Operator for AttentionStatisticsOperands<'_, B> {
         if let Some(share) = &self.positive_share {
             expect_vertices(Self::NAME, "positive shares", heads, rows, share)?;
         }
+        if let Some(sums) = &self.sums {
+            expect_edges(Self::NAME, "sums of scores", heads, self.a, sums)?;
+        }
         Ok(())
     }
 }

@@ -22,6 +22,10 @@ impl AttentionOperators for Cpu {
         operands: Checked<AttentionStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
         let of = operands.into_inner();
+        let rows_of_edges = match of.sums {
+            Some(_) => Some(of.a.row_ids(self)?.buffer.read()),
+            None => None,
+        };
         with_edges(of.a, |edges| {
             with_scores(of.scores, Planes::new(of.a, false), |scores| {
                 let softmax = |head: usize, row: usize| {
@@ -40,9 +44,25 @@ impl AttentionOperators for Cpu {
                         softmax(head, row).positive_share()
                     });
                 }
+                if let (Some(sums), Some(rows)) = (of.sums, &rows_of_edges) {
+                    let plane = edge_plane(of.a.edges());
+                    for_numbers(sums.buffer.get_mut(), |at, sum| {
+                        let (head, edge) = (at / plane, at % plane);
+                        *sum = match (rows.get(edge), edges.columns.get(edge)) {
+                            (Some(&row), Some(&column)) => {
+                                scores.of(head, edge, row as usize, column as usize).0
+                            }
+                            _ => 0.0,
+                        };
+                    });
+                }
             });
         });
         Ok(())
+    }
+
+    fn keeps_sums_of_scores(&self, _sources: usize, _edges: usize, _heads: usize) -> bool {
+        false
     }
 
     fn edge_map<E: Element>(

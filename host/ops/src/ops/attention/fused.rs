@@ -1,4 +1,5 @@
-//! Attention without an array of edges but that of their biases, where they have some.
+//! Attention without an array of edges but that of their biases, where they have some, and, for the length of a forward pass, of the sums
+//! of their scores.
 //!
 //! # Gradient
 //! With `g = dL/dy`, dropout factors `k` and `D[i] = g[i] · y[i]`, which is the sum `Σ_j α k (g[i] · h[j])` that a
@@ -34,12 +35,11 @@ use crate::backend::{Adjacency, MemoryKind, Storage};
 use crate::error::Error;
 use crate::ops::check::{expect_heads, expect_shape};
 use crate::ops::{
-    AttentionPair, AttentionScores, Checked, Combine, Dropout, EdgeAttention, EdgeWeights,
-    HeadDots, HeadDotsOuterOperands, HeadDotsPairOperands, HeadOperators, HeadOuterOperands,
-    HeadScoresOperands, HeadSumsOperands, NormalizeOperators, QuantizedMatrix, Sddmm,
-    SddmmOperators, SoftmaxGradient, Spmm, SpmmOperators, SpmmPolicy, attention_pair, combine,
-    head_dots, head_dots_outer, head_dots_pair, head_outer, head_scores, head_sums,
-    quantized_attention_pair, quantized_spmm, sddmm, spmm,
+    AttentionPair, AttentionScores, Checked, Dropout, EdgeAttention, EdgeWeights,
+    HeadDotsOuterOperands, HeadDotsPairOperands, HeadOperators, HeadScoresOperands,
+    QuantizedMatrix, Sddmm, SddmmOperators, SoftmaxGradient, Spmm, SpmmOperators, SpmmPolicy,
+    attention_pair, head_dots_outer, head_dots_pair, quantized_attention_pair, quantized_spmm,
+    sddmm, spmm,
 };
 use crate::tensor::{Array, Element, Matrix};
 
@@ -51,7 +51,7 @@ const NAME: &str = "attention";
 /// first sources.
 ///
 /// Weights, their softmax and all sums are float in every precision; features, outputs and their gradients are elements,
-/// rounded once each, the gradient of a destination that is one of more sources twice. Scores of any size are safe: `exp` is taken of nothing positive.
+/// rounded once each. Scores of any size are safe: `exp` is taken of nothing positive.
 #[derive(Debug)]
 pub struct Attention<B: Storage> {
     destinations: usize,
@@ -67,20 +67,6 @@ pub struct Attention<B: Storage> {
     statistics: Array<B, [f32; 2]>,
     /// `p`
     positive_share: Array<B, f32>,
-    /// Where there are fewer destinations than sources.
-    apart: Option<Apart<B>>,
-}
-
-/// What destinations and sources want that are not one: numbers of both do not lie in one plane.
-#[derive(Debug)]
-struct Apart<B: Storage> {
-    /// Room for numbers of sources.
-    numbers: Array<B, f32>,
-    /// Those of destinations as sources, and of sources as destinations: zero.
-    no_source: Array<B, f32>,
-    no_destination: Array<B, f32>,
-    /// Room for the part that sources have in the gradient of the vectors, once it is known how wide they are.
-    d_vectors: Option<Matrix<B, f32>>,
 }
 
 /// Operands of [`Attention::forward`].
@@ -102,6 +88,9 @@ pub struct AttentionForward<'a, B: Storage, E: Element> {
     /// A number for each edge and head that is added to the sum of its scores, in the order of the adjacency: see
     /// [`AttentionScores::biases`].
     pub biases: Option<&'a Array<B, f32>>,
+    /// Room for the sum of scores of each edge and head, planes of edges of any content, where the device
+    /// [keeps them](AttentionOperators::keeps_sums_of_scores). Nothing is left there without a [positive](AttentionForward::positive) sum.
+    pub sums: Option<&'a mut Array<B, f32>>,
 }
 
 /// Biases of a forward pass, as its backward pass wants them.
@@ -136,9 +125,9 @@ pub struct AttentionBackward<'a, B: Storage, E: Element> {
     pub codes: Option<&'a QuantizedMatrix<B>>,
     /// Its dropout, at the same step.
     pub dropout: Option<Dropout<'a, B>>,
-    /// A matrix of the shape of `h`, and arrays of a float a head and vertex: two of the destinations and one of the sources.
+    /// A matrix of the shape of `h`, and arrays of a float a head and vertex: two of the destinations and two of the sources.
     /// Their content is overwritten.
-    pub lent: (&'a mut Matrix<B, E>, [&'a mut Array<B, f32>; 3]),
+    pub lent: (&'a mut Matrix<B, E>, [&'a mut Array<B, f32>; 4]),
     /// Becomes the gradient of `h`, of its shape.
     pub dh: &'a mut Matrix<B, E>,
     /// Becomes the gradient of `vectors`.
@@ -147,9 +136,7 @@ pub struct AttentionBackward<'a, B: Storage, E: Element> {
     pub biases: Option<EdgeBiases<'a, B, E>>,
 }
 
-impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators + SpmmOperators>
-    Attention<B>
-{
+impl<B: AttentionOperators + HeadOperators + SddmmOperators + SpmmOperators> Attention<B> {
     /// Attention over graphs of `vertices` vertices, with `heads` heads and this slope of the LeakyReLU below zero (0.2
     /// in GAT).
     ///
@@ -180,14 +167,6 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
         }
         let kind = MemoryKind::Activations;
         let numbers = |vertices| Array::zeros(backend, heads.saturating_mul(vertices), kind);
-        let apart = |()| {
-            Ok::<_, Error>(Apart {
-                numbers: numbers(sources)?,
-                no_source: numbers(destinations)?,
-                no_destination: numbers(sources)?,
-                d_vectors: None,
-            })
-        };
         let len = heads.saturating_mul(destinations);
         Ok(Self {
             destinations,
@@ -199,10 +178,6 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
             source: numbers(sources)?,
             statistics: Array::zeros(backend, len, kind)?,
             positive_share: numbers(destinations)?,
-            apart: (destinations < sources)
-                .then_some(())
-                .map(apart)
-                .transpose()?,
         })
     }
 
@@ -231,26 +206,20 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
             y,
             positive,
             biases,
+            sums,
         } = of;
+        let mut sums = sums.filter(|_| positive.is_some());
         self.expect_shape(a, (self.destinations, self.sources))?;
         let heads = self.heads;
-        let (destination, source) = (&mut self.destination, &mut self.source);
-        match &mut self.apart {
-            None => head_scores(backend, heads, h, vectors, destination, source)?,
-            Some(apart) => {
-                // The scores of destinations as sources are overwritten below, those of sources as destinations read by nobody.
-                let of_destinations = HeadScoresOperands {
-                    heads,
-                    rows: self.destinations,
-                    x: h,
-                    vectors,
-                    destination,
-                    source: &mut self.positive_share,
-                };
-                backend.head_scores(Checked::new(of_destinations)?)?;
-                head_scores(backend, heads, h, vectors, &mut apart.numbers, source)?;
-            }
-        }
+        let of_ends = HeadScoresOperands {
+            heads,
+            destinations: self.destinations,
+            x: h,
+            vectors,
+            destination: &mut self.destination,
+            source: &mut self.source,
+        };
+        backend.head_scores(Checked::new(of_ends)?)?;
         let scores = AttentionScores {
             heads,
             destination: &self.destination,
@@ -259,8 +228,12 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
             biases,
         };
         let share = Some(&mut self.positive_share);
-        attention_statistics(backend, a, &scores, &mut self.statistics, share)?;
-        let weights = &self.weights(false, dropout, biases);
+        let statistics = &mut self.statistics;
+        attention_statistics(backend, a, &scores, statistics, share, sums.as_deref_mut())?;
+        let weights = &EdgeAttention {
+            sums: sums.as_deref(),
+            ..self.weights(false, dropout, biases)
+        };
         let policy = self.policy;
         match positive {
             Some(positive) => {
@@ -309,7 +282,7 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
             dy,
             codes,
             dropout,
-            lent: (lent, [inner, dl, softmax_gradient]),
+            lent: (lent, [inner, dl, softmax_gradient, dr]),
             dh,
             d_vectors,
             biases,
@@ -367,60 +340,19 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
             Some(codes) => quantized_attention_pair(backend, transposed, pair, codes)?,
             None => attention_pair(backend, transposed, pair, dy)?,
         }
-        let (of_positive, of_softmax) = ((rest, &*lent), (-1.0, &*softmax_gradient));
-        let Some(apart) = &mut self.apart else {
-            // `D` was for `t` and `dl`.
-            let dr = inner;
-            let of_sources = HeadDotsOuterOperands {
-                heads,
-                a: h,
-                b: (slope, dh),
-                c: of_positive,
-                u: of_softmax,
-                destination: dl,
-                vectors,
-                y: &mut *dr,
-            };
-            head_dots_outer(backend, of_sources)?;
-            return head_sums(backend, heads, h, dl, dr, d_vectors);
-        };
-        let op = HeadDots {
-            c: Some(of_positive),
-            u: Some(of_softmax),
-            ..HeadDots::new(heads, h, (slope, &*dh))
-        };
-        let dr = &mut apart.numbers;
-        head_dots(backend, &op, dr)?;
-        let (no_source, no_destination) = (&apart.no_source, &apart.no_destination);
-        let of_destinations = HeadOuterOperands {
+        let of_sources = HeadDotsOuterOperands {
             heads,
-            rows: self.destinations,
+            a: h,
+            b: (slope, dh),
+            c: (rest, &*lent),
+            u: (-1.0, &*softmax_gradient),
+            destinations: self.destinations,
             destination: dl,
-            source: no_source,
             vectors,
-            x: dh,
-        };
-        backend.head_outer(Checked::new(of_destinations)?)?;
-        head_outer(backend, heads, no_destination, dr, vectors, dh)?;
-        let part = match &mut apart.d_vectors {
-            Some(part) if part.shape() == d_vectors.shape() => part,
-            other => {
-                let (rows, columns) = d_vectors.shape();
-                let kind = MemoryKind::Activations;
-                other.insert(Matrix::zeros(backend, rows, columns, kind)?)
-            }
-        };
-        let of_destinations = HeadSumsOperands {
-            heads,
-            rows: self.destinations,
-            x: h,
-            destination: dl,
-            source: no_source,
+            y: dr,
             sums: d_vectors,
         };
-        backend.head_sums(Checked::new(of_destinations)?)?;
-        head_sums(backend, heads, h, no_destination, dr, part)?;
-        combine(backend, &Combine::sum(), part, d_vectors)
+        head_dots_outer(backend, of_sources)
     }
 
     /// Refuses an adjacency that is not one of the graphs that this is for.
@@ -445,6 +377,7 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
             transposed,
             dropout,
             biases,
+            sums: None,
         }
     }
 }

@@ -15,6 +15,12 @@ use halfgnn_contract::segment::{SOFTMAX_WORDS, SegmentParams};
 
 const NAME: &str = "attention";
 
+/// Sums of scores of fewer sources are made where they are wanted: a plane of such scores is found in the caches.
+const FEWEST_SOURCES_OF_SUMS: usize = 1 << 20;
+
+/// And so are those that would take more: whoever has so many edges and heads wants the memory.
+const MOST_BYTES_OF_SUMS: u64 = 2 << 30;
+
 impl<D: Driver> AttentionOperators for Gpu<D> {
     fn attention_statistics(
         &self,
@@ -27,15 +33,24 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         };
         let params = SegmentParams {
             values: biases,
-            attention: self.scores(of.scores, of.a, false)?,
+            attention: contract::EdgeAttention {
+                sums: self.optional_array(of.sums.as_deref())?,
+                ..self.scores(of.scores, of.a, false)?
+            },
             result: self.array(of.statistics)?,
             positive_share: self.optional_array(of.positive_share.as_deref())?,
             ..self.segment_params(of.a)?
         };
         let names = [first, "segment_follow_up_softmax"];
         // SAFETY: the operator checked that scores, statistics and shares have a number for each head of each vertex, and
-        // biases one of each edge.
+        // biases and sums one of each edge.
         unsafe { self.reduce_segments(names, of.scores.heads, SOFTMAX_WORDS, params) }
+    }
+
+    fn keeps_sums_of_scores(&self, sources: usize, edges: usize, heads: usize) -> bool {
+        let bytes = edge_plane_stride(edges as u64).saturating_mul((4 * heads) as u64);
+        let pays = sources >= FEWEST_SOURCES_OF_SUMS && bytes <= MOST_BYTES_OF_SUMS;
+        pays && !self.is_count_of_cpu()
     }
 
     fn edge_map<E: Element>(

@@ -30,6 +30,8 @@ use crate::tensor::{Array, Element};
 /// `positive_share`, the sum of the weights of the edges whose `destination + source` is positive. One pass over the
 /// edges, in float; `exp` is taken of nothing positive, so scores of any size are safe. Zeros for a row without edges.
 ///
+/// `sums`, planes of edges, become `destination + source`, and the bias, of each edge: see [`EdgeAttention::sums`](super::EdgeAttention::sums).
+///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] for no heads or too many.
 pub fn attention_statistics<B: AttentionOperators>(
@@ -38,12 +40,14 @@ pub fn attention_statistics<B: AttentionOperators>(
     scores: &AttentionScores<'_, B>,
     statistics: &mut Array<B, [f32; 2]>,
     positive_share: Option<&mut Array<B, f32>>,
+    sums: Option<&mut Array<B, f32>>,
 ) -> Result<(), Error> {
     let operands = AttentionStatisticsOperands {
         a,
         scores,
         statistics,
         positive_share,
+        sums,
     };
     backend.attention_statistics(Checked::new(operands)?)
 }
@@ -59,6 +63,8 @@ pub struct AttentionStatisticsOperands<'a, B: Storage> {
     pub statistics: &'a mut Array<B, [f32; 2]>,
     /// Becomes the share of positive sums of scores.
     pub positive_share: Option<&'a mut Array<B, f32>>,
+    /// Become the sums of scores: planes of edges.
+    pub sums: Option<&'a mut Array<B, f32>>,
 }
 
 /// The gradient of [`biases`](AttentionScores::biases): `d[k] = LeakyReLU'(s) · α(i,j) · (k(i,j) · x[k] − inner[i])` of the edge `k`
@@ -166,6 +172,10 @@ pub trait AttentionOperators: Storage {
         &self,
         operands: Checked<AttentionStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error>;
+
+    /// Whether sums over so many edges, from so many sources, are faster where [`attention_statistics`] has left them the
+    /// [sums of scores](AttentionStatisticsOperands::sums), by more than the memory is worth.
+    fn keeps_sums_of_scores(&self, sources: usize, edges: usize, heads: usize) -> bool;
 
     /// The gradient of biases of edges.
     ///

@@ -16,7 +16,7 @@ impl<B: Storage, E: Element> Operator for HeadScoresOperands<'_, B, E> {
     fn check(&self) -> Result<(), Error> {
         let numbers = [&*self.destination, &*self.source];
         let what = ["scores as destination", "scores as source"];
-        let planes = (self.heads, self.rows);
+        let planes = (self.heads, self.destinations);
         expect_ends(Self::NAME, planes, self.x, self.vectors, what, numbers)
     }
 }
@@ -48,9 +48,13 @@ impl<B: Storage, E: Element> Operator for HeadDotsOuterOperands<'_, B, E> {
 
     fn check(&self) -> Result<(), Error> {
         let others = [(B_SHAPE, &*self.b.1), (C_SHAPE, self.c.1)];
-        let numbers = [self.u.1, self.destination, &*self.y];
+        let numbers = [self.u.1, &*self.y];
         expect_dots(Self::NAME, self.heads, self.a, others, numbers)?;
-        expect_vectors(Self::NAME, self.a, self.vectors)
+        let planes = (self.heads, self.destinations);
+        let numbers = [self.destination, &*self.y];
+        expect_ends(Self::NAME, planes, self.a, self.vectors, NUMBERS, numbers)?;
+        let what = ["rows of the sums", "columns of the sums"];
+        expect_shape(Self::NAME, what, (2, self.a.columns()), self.sums)
     }
 }
 
@@ -59,7 +63,7 @@ impl<B: Storage, E: Element> Operator for HeadOuterOperands<'_, B, E> {
 
     fn check(&self) -> Result<(), Error> {
         let numbers = [self.destination, self.source];
-        let planes = (self.heads, self.rows);
+        let planes = (self.heads, self.destinations);
         expect_ends(Self::NAME, planes, self.x, self.vectors, NUMBERS, numbers)
     }
 }
@@ -69,7 +73,7 @@ impl<B: Storage, E: Element> Operator for HeadSumsOperands<'_, B, E> {
 
     fn check(&self) -> Result<(), Error> {
         let numbers = [self.destination, self.source];
-        let planes = (self.heads, self.rows);
+        let planes = (self.heads, self.destinations);
         expect_ends(Self::NAME, planes, self.x, self.sums, NUMBERS, numbers)
     }
 }
@@ -114,36 +118,29 @@ fn expect_dots<'a, B: Storage + 'a, E: Element>(
 
 const NUMBERS: [&str; 2] = ["numbers as destination", "numbers as source"];
 
-/// The two attention vectors, destination and source, lie in a matrix of two rows; each has a number for each head of each
-/// of the first `rows` rows of `x`.
+/// The two attention vectors, destination and source, lie in a matrix of two rows as wide as `x`. There is a number of the first for each
+/// head of each of the first `destinations` rows of `x`, and of the second of each row.
 fn expect_ends<B: Storage, E: Element, V: Element>(
     operator: &'static str,
-    (heads, rows): (usize, usize),
+    (heads, destinations): (usize, usize),
     x: &Matrix<B, E>,
     vectors: &Matrix<B, V>,
     what: [&'static str; 2],
     numbers: [&Array<B, f32>; 2],
 ) -> Result<(), Error> {
     expect_width(operator, heads, x)?;
-    Error::expect(operator, "rows of x", rows, x.rows().min(rows))?;
-    expect_vectors(operator, x, vectors)?;
-    for (what, numbers) in what.into_iter().zip(numbers) {
-        expect_vertices(operator, what, heads, rows, numbers)?;
-    }
-    Ok(())
-}
-
-/// Two attention vectors, as wide as `x`.
-fn expect_vectors<B: Storage, E: Element, V: Element>(
-    operator: &'static str,
-    x: &Matrix<B, E>,
-    vectors: &Matrix<B, V>,
-) -> Result<(), Error> {
-    let what = [
+    let most = x.rows().min(destinations);
+    Error::expect(operator, "rows that are destinations", destinations, most)?;
+    let of_vectors = [
         "rows of the attention vectors",
         "columns of the attention vectors",
     ];
-    expect_shape(operator, what, (2, x.columns()), vectors)
+    expect_shape(operator, of_vectors, (2, x.columns()), vectors)?;
+    let ends = what.into_iter().zip([destinations, x.rows()]).zip(numbers);
+    for ((what, rows), numbers) in ends {
+        expect_vertices(operator, what, heads, rows, numbers)?;
+    }
+    Ok(())
 }
 
 fn expect_mean<B: Storage, E: Element>(

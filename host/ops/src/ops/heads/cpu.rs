@@ -3,11 +3,11 @@
 use super::{
     HeadDots, HeadDotsOperands, HeadDotsOuterOperands, HeadDotsPairOperands,
     HeadMeanBackwardOperands, HeadMeanOperands, HeadOperators, HeadOuterOperands,
-    HeadScoresOperands, HeadSumsOperands, head_dots, head_outer,
+    HeadScoresOperands, HeadSumsOperands, head_dots,
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen};
-use crate::backend::cpu::view::{ViewMut, for_planes, for_rows, view, view_mut};
+use crate::backend::cpu::view::{for_planes, for_rows, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Element, Matrix};
@@ -22,14 +22,15 @@ impl HeadOperators for Cpu {
         operands: Checked<HeadScoresOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let of = operands.into_inner();
-        let (rows, x) = (of.rows, of.x);
+        let x = of.x;
         let (x_values, vectors_values) = (x.buffer.read(), of.vectors.buffer.read());
-        let rows = Rows {
-            rows,
-            ..Rows::new(of.heads, x, &x_values)
-        };
-        for (which, scores) in [of.destination, of.source].into_iter().enumerate() {
+        let ends = [(of.destination, of.destinations), (of.source, x.rows())];
+        for (which, (scores, rows)) in ends.into_iter().enumerate() {
             let vector = Rows::new(of.heads, of.vectors, &vectors_values);
+            let rows = Rows {
+                rows,
+                ..Rows::new(of.heads, x, &x_values)
+            };
             rows.for_heads(scores.buffer.get_mut(), |head, row| {
                 let pairs = rows.head(head, row).iter().zip(vector.head(head, which));
                 pairs.map(|(x, a)| x.to_f32() * a.to_f32()).sum()
@@ -101,7 +102,24 @@ impl HeadOperators for Cpu {
             ..HeadDots::new(heads, of.a, (beta, &*b))
         };
         head_dots(self, &op, y)?;
-        head_outer(self, heads, of.destination, y, of.vectors, b)
+        let outer = HeadOuterOperands {
+            heads,
+            destinations: of.destinations,
+            destination: of.destination,
+            source: y,
+            vectors: of.vectors,
+            x: b,
+        };
+        self.head_outer(Checked::new(outer)?)?;
+        let sums = HeadSumsOperands {
+            heads,
+            destinations: of.destinations,
+            x: of.a,
+            destination: of.destination,
+            source: y,
+            sums: of.sums,
+        };
+        self.head_sums(Checked::new(sums)?)
     }
 
     fn head_outer<E: Element>(
@@ -118,18 +136,16 @@ impl HeadOperators for Cpu {
         let mut factors = vec![0.0; 2 * stride];
         widen(&values, &mut factors);
         let (first, second) = factors.split_at(stride);
-        let columns = x.columns();
-        let elements = &mut x.buffer.get_mut()[..of.rows * stride];
-        let x = ViewMut {
-            values: elements,
-            columns,
-            stride,
-        };
-        for_rows(x, |row, columns, elements, floats| {
+        let (rows, destinations) = (x.rows(), of.destinations);
+        for_rows(view_mut(x), |row, columns, elements, floats| {
             widen(elements, floats);
             for (column, value) in floats[..columns].iter_mut().enumerate() {
-                let at = column / width * of.rows + row;
-                *value += destination[at] * first[column] + source[at] * second[column];
+                let head = column / width;
+                let of_destination = match row < destinations {
+                    true => destination[head * destinations + row] * first[column],
+                    false => 0.0,
+                };
+                *value += of_destination + source[head * rows + row] * second[column];
             }
             round(floats, elements);
         });
@@ -143,18 +159,19 @@ impl HeadOperators for Cpu {
         let of = operands.into_inner();
         let (x, destination, source, sums) = (of.x, of.destination, of.source, of.sums);
         let values = x.buffer.read();
-        let x = view(x, &values).rows(0..of.rows);
+        let x = view(x, &values);
         let (destination, source) = (destination.buffer.read(), source.buffer.read());
-        let factors: [&[f32]; 2] = [&destination, &source];
+        let factors: [(&[f32], usize); 2] = [(&destination, of.destinations), (&source, x.rows)];
         let width = x.columns / of.heads;
         let blocks = parallel::chunks(x.values, SUM_ROWS * x.stride);
         let blocks = parallel::map(blocks, |block, elements| {
-            factors.map(|factors| {
+            factors.map(|(factors, rows)| {
                 let mut sums = vec![0.0; x.columns];
-                for (row, elements) in elements.chunks_exact(x.stride).enumerate() {
-                    let row = block * SUM_ROWS + row;
+                let first = block * SUM_ROWS;
+                let of_block = elements.chunks_exact(x.stride);
+                for (row, elements) in (first..rows).zip(of_block) {
                     for (column, sum) in sums.iter_mut().enumerate() {
-                        let factor = factors[column / width * x.rows + row];
+                        let factor = factors[column / width * rows + row];
                         *sum += factor * elements[column].to_f32();
                     }
                 }

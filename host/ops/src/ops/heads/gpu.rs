@@ -18,8 +18,8 @@ use halfgnn_contract::heads::{
 
 const NAME: &str = "attention";
 
-/// Numbers of destinations, and the two attention vectors.
-type Outer<'a, D, E> = (&'a Array<Gpu<D>, f32>, &'a Matrix<Gpu<D>, E>);
+/// Rows that are destinations, their numbers, and the two attention vectors.
+type Outer<'a, D, E> = (usize, &'a Array<Gpu<D>, f32>, &'a Matrix<Gpu<D>, E>);
 
 impl<D: Driver> HeadOperators for Gpu<D> {
     fn head_scores<E: Element>(
@@ -29,16 +29,17 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         let of = operands.into_inner();
         let x = of.x;
         let params = HeadScoresParams {
-            heads: deal_heads(of.heads, of.rows, x)?,
+            heads: deal_heads(of.heads, x)?,
             x: self.matrix(x)?,
             vectors: self.matrix(of.vectors)?,
             destination: self.array(of.destination)?,
             source: self.array(of.source)?,
+            destinations: of.destinations as u64,
         };
         let name = entry::<E>("head_scores")?;
         let config = dense_config(NAME, params.heads.ctas(), 1, 0)?;
-        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a score for each head of each
-        // of the `rows` rows, of which `x` has no fewer.
+        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a score for each head of each row, and of
+        // each that is a destination.
         unsafe { self.launch(name, config, &params) }
     }
 
@@ -75,7 +76,22 @@ impl<D: Driver> HeadOperators for Gpu<D> {
             u: Some(of.u),
             ..HeadDots::new(of.heads, of.a, (beta, &*b))
         };
-        self.launch_dots(&op, of.y, None, Some((of.destination, of.vectors)))
+        let outer = (of.destinations, of.destination, of.vectors);
+        let (head_vectors, _) = head_vectors(of.heads, of.a)?;
+        let rows = of.a.rows();
+        if of.heads == 1 && head_vectors <= heads::MOST_DOTS_SUM_VECTORS && rows > 0 {
+            return self.launch_dots(&op, of.y, None, Some((outer, Some(of.sums))));
+        }
+        self.launch_dots(&op, of.y, None, Some((outer, None)))?;
+        let sums = HeadSumsOperands {
+            heads: of.heads,
+            destinations: of.destinations,
+            x: of.a,
+            destination: of.destination,
+            source: of.y,
+            sums: of.sums,
+        };
+        self.head_sums(Checked::new(sums)?)
     }
 
     fn head_outer<E: Element>(
@@ -91,7 +107,8 @@ impl<D: Driver> HeadOperators for Gpu<D> {
             destination: self.array(of.destination)?,
             source: self.array(of.source)?,
             sums: DevicePtr::NULL,
-            rows: of.rows as u64,
+            rows: x.rows() as u64,
+            destinations: of.destinations as u64,
             rows_per_cta: elementwise::rows_per_cta(stride),
             head_vectors,
             stride,
@@ -101,8 +118,8 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         };
         let ctas = params.rows.div_ceil(params.rows_per_cta as u64);
         let name = entry::<E>("head_outer")?;
-        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a number for each head of
-        // each of the `rows` rows, of which `x` has no fewer.
+        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a number for each head of each row, and of
+        // each that is a destination.
         unsafe { self.launch(name, dense_config(NAME, ctas, 1, 0)?, &params) }
     }
 
@@ -112,30 +129,27 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         operands: Checked<HeadSumsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let of = operands.into_inner();
-        let (rows, sums) = (of.rows, of.sums);
+        let (rows, sums) = (of.x.rows(), of.sums);
         if rows == 0 {
             return sums.clear(self);
         }
         let (head_vectors, stride) = head_vectors(of.heads, of.x)?;
-        let sum_stride = stride_vectors(NAME, sums)? * 4;
         let rows = rows as u64;
         let rows_per_cta = elementwise::sum_rows_per_cta(rows);
         let ctas = rows.div_ceil(rows_per_cta as u64);
-        let most = ctas * 2 * sum_stride as u64;
-        let workspace = self.lend(2 * most)?;
-        let turns = [1, 0].map(|turn| workspace.address() + turn * most * 4);
         let params = HeadOuterParams {
             x: self.matrix(of.x)?,
             vectors: DevicePtr::NULL,
             destination: self.array(of.destination)?,
             source: self.array(of.source)?,
-            sums: self.matrix(sums)?,
+            sums: DevicePtr::NULL,
             rows,
+            destinations: of.destinations as u64,
             rows_per_cta,
             head_vectors,
             stride,
             columns: narrow(NAME, "columns", of.x.columns())?,
-            sum_stride,
+            sum_stride: 0,
             reciprocal: 0,
         };
         let name = entry::<E>("head_sums")?;
@@ -145,28 +159,16 @@ impl<D: Driver> HeadOperators for Gpu<D> {
             stride.div_ceil(heads::SUM_VECTORS),
             heads::SUM_SHARED_BYTES,
         )?;
-        if ctas == 1 {
-            // SAFETY: `sums` has two rows of `sum_stride`; the rest as the operator checked it.
-            return unsafe { self.launch(name, config, &params) };
-        }
-        let blocks = HeadOuterParams {
-            sums: DevicePtr::new(turns[1]),
-            ..params
-        };
-        // The blocks' sums are a matrix of one row a block.
-        let rest = ColumnSumsParams {
-            x: DevicePtr::new(turns[1]),
-            sums: params.sums,
-            rows: ctas,
-            rows_per_cta: 0,
-            columns: 2 * sum_stride,
-            vectors: sum_stride / 2,
-            sum_vectors: sum_stride / 2,
-        };
-        // SAFETY: a half of the workspace has two rows of `sum_stride` for each block; the rest as the operator checked.
+        // SAFETY: all but the room for sums as the operator checked it.
         unsafe {
-            self.launch(name, config, &blocks)?;
-            self.sum_rows("column_sums_f32", rest, turns)
+            self.sums_of_blocks(ctas, sums, |sums, sum_stride| {
+                let params = HeadOuterParams {
+                    sums,
+                    sum_stride,
+                    ..params
+                };
+                self.launch(name, config, &params)
+            })
         }
     }
 
@@ -189,35 +191,87 @@ impl<D: Driver> HeadOperators for Gpu<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Dots of heads. With a `d`, `u` becomes its dots with `a`; with an `outer`, products with the attention vectors are added to `b`.
+    /// Has `launch` write two rows of sums for each of so many CTAs, of floats so far apart, and adds those up to `sums`.
+    ///
+    /// # Safety
+    /// `launch` writes that much.
+    unsafe fn sums_of_blocks(
+        &self,
+        ctas: u64,
+        sums: &Matrix<Self, f32>,
+        launch: impl FnOnce(DevicePtr<f32>, u32) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let sum_stride = stride_vectors(NAME, sums)? * 4;
+        if ctas == 1 {
+            return launch(self.matrix(sums)?, sum_stride);
+        }
+        let most = ctas * 2 * sum_stride as u64;
+        let workspace = self.lend(2 * most)?;
+        let turns = [1, 0].map(|turn| workspace.address() + turn * most * 4);
+        launch(DevicePtr::new(turns[1]), sum_stride)?;
+        // The blocks' sums are a matrix of one row a block.
+        let rest = ColumnSumsParams {
+            x: DevicePtr::new(turns[1]),
+            sums: self.matrix(sums)?,
+            rows: ctas,
+            rows_per_cta: 0,
+            columns: 2 * sum_stride,
+            vectors: sum_stride / 2,
+            sum_vectors: sum_stride / 2,
+        };
+        // SAFETY: a half of the workspace has two rows of `sum_stride` for each block.
+        unsafe { self.sum_rows("column_sums_f32", rest, turns) }
+    }
+
+    /// Dots of heads. With a `d`, `u` becomes its dots with `a`; with an `outer`, products with the attention vectors are added to `b`, and
+    /// sums made of them where there is a matrix for those.
     fn launch_dots<E: Element>(
         &self,
         op: &HeadDots<'_, Self, E>,
         y: &Array<Self, f32>,
         d: Option<&Matrix<Self, E>>,
-        outer: Option<Outer<'_, D, E>>,
+        outer: Option<(Outer<'_, D, E>, Option<&mut Matrix<Self, f32>>)>,
     ) -> Result<(), Error> {
+        let (outer, sums) = outer.map_or((None, None), |(outer, sums)| (Some(outer), sums));
         let params = HeadDotsParams {
-            heads: deal_heads(op.heads, op.a.rows(), op.a)?,
+            heads: deal_heads(op.heads, op.a)?,
             a: self.matrix(op.a)?,
             b: self.matrix(op.b.1)?,
             c: self.optional_matrix(op.c.map(|(_, c)| c))?,
             d: self.optional_matrix(d)?,
-            vectors: self.optional_matrix(outer.map(|(_, vectors)| vectors))?,
-            destination: self.optional_array(outer.map(|(destination, _)| destination))?,
+            vectors: self.optional_matrix(outer.map(|(.., vectors)| vectors))?,
+            destination: self.optional_array(outer.map(|(_, destination, _)| destination))?,
             u: self.optional_array(op.u.map(|(_, u)| u))?,
             v: self.optional_array(op.v)?,
             y: self.array(y)?,
+            destinations: outer.map_or(0, |(destinations, ..)| destinations as u64),
             beta: op.b.0,
             gamma: op.c.map_or(0.0, |(gamma, _)| gamma),
             delta: op.u.map_or(0.0, |(delta, _)| delta),
             columns: narrow(NAME, "columns", op.a.columns())?,
+            sums: DevicePtr::NULL,
+            sum_stride: 0,
+            reserved: 0,
         };
-        let name = entry::<E>("head_dots")?;
-        let config = dense_config(NAME, params.heads.ctas(), 1, 0)?;
+        let ctas = params.heads.ctas();
         // SAFETY: the operators checked that the matrices have one shape, that `vectors` is as wide, and that there is a number
-        // for each head of each row; what is written was lent to them alone.
-        unsafe { self.launch(name, config, &params) }
+        // for each head of each row; what is written was lent to them alone. Sums are asked for of one head that fits.
+        unsafe {
+            let Some(sums) = sums else {
+                let config = dense_config(NAME, ctas, 1, 0)?;
+                return self.launch(entry::<E>("head_dots")?, config, &params);
+            };
+            let name = entry::<E>("head_dots_sums")?;
+            let config = dense_config(NAME, ctas, 1, heads::SUM_SHARED_BYTES)?;
+            self.sums_of_blocks(ctas, sums, |sums, sum_stride| {
+                let params = HeadDotsParams {
+                    sums,
+                    sum_stride,
+                    ..params
+                };
+                self.launch(name, config, &params)
+            })
+        }
     }
 
     /// The mean over heads or its gradient: `x` has the heads, `y` one.
@@ -257,13 +311,9 @@ fn head_vectors<D: Driver, E: Element>(
     Ok((stride / narrow(NAME, "heads", heads)?, stride))
 }
 
-/// How the heads of the first rows of a matrix are dealt out to sub-warps.
-fn deal_heads<D: Driver, E: Element>(
-    heads: usize,
-    rows: usize,
-    x: &Matrix<Gpu<D>, E>,
-) -> Result<Heads, Error> {
+/// How the heads of the rows of a matrix are dealt out to sub-warps.
+fn deal_heads<D: Driver, E: Element>(heads: usize, x: &Matrix<Gpu<D>, E>) -> Result<Heads, Error> {
     let (head_vectors, stride) = head_vectors(heads, x)?;
     let heads = narrow(NAME, "heads", heads)?;
-    Ok(Heads::new(rows as u64, heads, head_vectors, stride))
+    Ok(Heads::new(x.rows() as u64, heads, head_vectors, stride))
 }

@@ -24,7 +24,7 @@ pub fn head_scores<B: HeadOperators, E: Element>(
 ) -> Result<(), Error> {
     let operands = HeadScoresOperands {
         heads,
-        rows: x.rows(),
+        destinations: x.rows(),
         x,
         vectors,
         destination,
@@ -38,8 +38,8 @@ pub fn head_scores<B: HeadOperators, E: Element>(
 pub struct HeadScoresOperands<'a, B: Storage, E: Element> {
     /// Number of heads.
     pub heads: usize,
-    /// The first rows of `x` that are meant, for each of which there are numbers.
-    pub rows: usize,
+    /// Rows of `x` that are destinations: the first. All are sources.
+    pub destinations: usize,
     /// The features.
     pub x: &'a Matrix<B, E>,
     /// The two attention vectors.
@@ -134,11 +134,13 @@ pub struct HeadDotsPairOperands<'a, B: Storage, E: Element> {
     pub y: &'a mut Array<B, f32>,
 }
 
-/// `y = a · (beta · b + gamma · c) + delta · u`, and then `b += destination · vectors[0] + y · vectors[1]`, to the bits of [`head_dots`]
-/// and [`head_outer`] one after the other; a device passes over `b` once.
+/// `y = a · (beta · b + gamma · c) + delta · u`, and then `b += destination · vectors[0] + y · vectors[1]`, the first of these of the rows that
+/// are destinations, to the bits of [`head_dots`] and [`head_outer`] one after the other; and `sums[0] = Σ destination · a` and
+/// `sums[1] = Σ y · a`, as [`head_sums`] has them. A device passes over all of it once, where there is one head of no more vectors of 16 bytes
+/// than a warp has lanes.
 ///
 /// # Errors
-/// Those of [`head_dots`] and [`head_outer`].
+/// Those of [`head_dots`], [`head_outer`] and [`head_sums`].
 pub fn head_dots_outer<B: HeadOperators, E: Element>(
     backend: &B,
     operands: HeadDotsOuterOperands<'_, B, E>,
@@ -159,12 +161,16 @@ pub struct HeadDotsOuterOperands<'a, B: Storage, E: Element> {
     pub c: (f32, &'a Matrix<B, E>),
     /// Numbers of vertices, and their factor.
     pub u: (f32, &'a Array<B, f32>),
-    /// Numbers of the rows as destinations.
+    /// Rows that are destinations: the first. All are sources.
+    pub destinations: usize,
+    /// Numbers of the destinations.
     pub destination: &'a Array<B, f32>,
     /// The two attention vectors.
     pub vectors: &'a Matrix<B, E>,
     /// Becomes a number a head and row: those of the rows as sources.
     pub y: &'a mut Array<B, f32>,
+    /// Become the two rows of sums.
+    pub sums: &'a mut Matrix<B, f32>,
 }
 
 /// Adds `destination[h, v] · vectors[0, h] + source[h, v] · vectors[1, h]` to every head of every row of `x`: the gradient
@@ -182,7 +188,7 @@ pub fn head_outer<B: HeadOperators, E: Element>(
 ) -> Result<(), Error> {
     let operands = HeadOuterOperands {
         heads,
-        rows: x.rows(),
+        destinations: x.rows(),
         destination,
         source,
         vectors,
@@ -196,9 +202,9 @@ pub fn head_outer<B: HeadOperators, E: Element>(
 pub struct HeadOuterOperands<'a, B: Storage, E: Element> {
     /// Number of heads.
     pub heads: usize,
-    /// The first rows of `x` that are meant, for each of which there are numbers.
-    pub rows: usize,
-    /// Numbers of the rows as destinations.
+    /// Rows of `x` that are destinations: the first. All are sources.
+    pub destinations: usize,
+    /// Numbers of the destinations.
     pub destination: &'a Array<B, f32>,
     /// Numbers of the rows as sources.
     pub source: &'a Array<B, f32>,
@@ -223,7 +229,7 @@ pub fn head_sums<B: HeadOperators, E: Element>(
 ) -> Result<(), Error> {
     let operands = HeadSumsOperands {
         heads,
-        rows: x.rows(),
+        destinations: x.rows(),
         x,
         destination,
         source,
@@ -237,11 +243,11 @@ pub fn head_sums<B: HeadOperators, E: Element>(
 pub struct HeadSumsOperands<'a, B: Storage, E: Element> {
     /// Number of heads.
     pub heads: usize,
-    /// The first rows of `x` that are meant, for each of which there are numbers.
-    pub rows: usize,
+    /// Rows of `x` that are destinations: the first. All are sources.
+    pub destinations: usize,
     /// The features.
     pub x: &'a Matrix<B, E>,
-    /// Numbers of the rows as destinations.
+    /// Numbers of the destinations.
     pub destination: &'a Array<B, f32>,
     /// Numbers of the rows as sources.
     pub source: &'a Array<B, f32>,

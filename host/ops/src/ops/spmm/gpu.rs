@@ -407,6 +407,8 @@ impl Kind {
             EdgeWeights::Attention(of) => {
                 let gradient = second_sum.map(|second| second.softmax_gradient.is_some());
                 match (gradient, of.biases.is_some()) {
+                    // With a bias or without, the sum is what is stored.
+                    (Some(false), _) if of.sums.is_some() => Weights::StoredAttention,
                     (None, false) => Weights::Attention,
                     (None, true) => Weights::BiasedAttention,
                     (Some(false), false) => Weights::SignedAttention,

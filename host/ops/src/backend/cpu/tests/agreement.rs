@@ -274,6 +274,7 @@ fn with_attention<R>(
             source: &source,
             statistics: &statistics,
             biases: None,
+            sums: None,
             slope: 0.2,
             transposed,
             dropout: Some(Dropout {

@@ -58,6 +58,7 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<contract::EdgeAttention, Error> {
         let params = contract::EdgeAttention {
             statistics: self.array(of.statistics)?,
+            sums: self.optional_array(of.sums)?,
             flags: if of.transposed {
                 contract::TRANSPOSED
             } else {

@@ -32,6 +32,10 @@ pub struct EdgeAttention<'a, B: Storage> {
     pub dropout: Option<Dropout<'a, B>>,
     /// As of [`AttentionScores::biases`], in the order of the adjacency.
     pub biases: Option<&'a Array<B, f32>>,
+    /// What [`attention_statistics`](crate::ops::attention_statistics) left of the sum of scores and bias of each edge, in the order of the
+    /// adjacency, which is not the transposed one: two sums of a device ([`attention_pair`] without a softmax's gradient) read four bytes in
+    /// the place of a sector of 32 in which the source's score is. The weights are the same, and so are those of others, who read the scores.
+    pub sums: Option<&'a Array<B, f32>>,
 }
 
 impl<B: Storage> EdgeAttention<'_, B> {
@@ -54,6 +58,15 @@ impl<B: Storage> EdgeAttention<'_, B> {
         expect_vertices(operator, "scores of sources", heads, sources, self.source)?;
         expect_vertices(operator, "statistics", heads, destinations, self.statistics)?;
         expect_biases(operator, heads, a, self.biases)?;
+        if let Some(sums) = self.sums {
+            expect_edges(operator, "sums of scores", heads, a, sums)?;
+            if self.transposed {
+                return Err(Error::Unsupported {
+                    operator,
+                    reason: "sums of scores lie in the order of the adjacency whose rows are destinations; leave them out where it is transposed".into(),
+                });
+            }
+        }
         expect_dropout(operator, self.dropout)
     }
 }
