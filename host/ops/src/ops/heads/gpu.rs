@@ -18,8 +18,16 @@ use halfgnn_contract::heads::{
 
 const NAME: &str = "attention";
 
-/// Rows that are destinations, their numbers, and the two attention vectors.
-type Outer<'a, D, E> = (usize, &'a Array<Gpu<D>, f32>, &'a Matrix<Gpu<D>, E>);
+/// What dots are multiplied by in the same pass.
+struct Outer<'a, D: Driver, E: Element> {
+    /// Rows that are destinations, and their numbers.
+    destinations: usize,
+    destination: &'a Array<Gpu<D>, f32>,
+    /// The two attention vectors.
+    vectors: &'a Matrix<Gpu<D>, E>,
+    /// Become the two sums of rows, where they are made in the same pass as well.
+    sums: Option<&'a Matrix<Gpu<D>, f32>>,
+}
 
 impl<D: Driver> HeadOperators for Gpu<D> {
     fn head_scores<E: Element>(
@@ -76,13 +84,19 @@ impl<D: Driver> HeadOperators for Gpu<D> {
             u: Some(of.u),
             ..HeadDots::new(of.heads, of.a, (beta, &*b))
         };
-        let outer = (of.destinations, of.destination, of.vectors);
         let (head_vectors, _) = head_vectors(of.heads, of.a)?;
-        let rows = of.a.rows();
-        if of.heads == 1 && head_vectors <= heads::MOST_DOTS_SUM_VECTORS && rows > 0 {
-            return self.launch_dots(&op, of.y, None, Some((outer, Some(of.sums))));
+        let one_a_lane = of.heads == 1 && head_vectors <= heads::MOST_DOTS_SUM_VECTORS;
+        let in_one_pass = one_a_lane && of.a.rows() > 0;
+        let outer = Outer {
+            destinations: of.destinations,
+            destination: of.destination,
+            vectors: of.vectors,
+            sums: in_one_pass.then_some(&*of.sums),
+        };
+        self.launch_dots(&op, of.y, None, Some(outer))?;
+        if in_one_pass {
+            return Ok(());
         }
-        self.launch_dots(&op, of.y, None, Some((outer, None)))?;
         let sums = HeadSumsOperands {
             heads: of.heads,
             destinations: of.destinations,
@@ -230,21 +244,21 @@ impl<D: Driver> Gpu<D> {
         op: &HeadDots<'_, Self, E>,
         y: &Array<Self, f32>,
         d: Option<&Matrix<Self, E>>,
-        outer: Option<(Outer<'_, D, E>, Option<&mut Matrix<Self, f32>>)>,
+        outer: Option<Outer<'_, D, E>>,
     ) -> Result<(), Error> {
-        let (outer, sums) = outer.map_or((None, None), |(outer, sums)| (Some(outer), sums));
+        let outer = outer.as_ref();
         let params = HeadDotsParams {
             heads: deal_heads(op.heads, op.a)?,
             a: self.matrix(op.a)?,
             b: self.matrix(op.b.1)?,
             c: self.optional_matrix(op.c.map(|(_, c)| c))?,
             d: self.optional_matrix(d)?,
-            vectors: self.optional_matrix(outer.map(|(.., vectors)| vectors))?,
-            destination: self.optional_array(outer.map(|(_, destination, _)| destination))?,
+            vectors: self.optional_matrix(outer.map(|outer| outer.vectors))?,
+            destination: self.optional_array(outer.map(|outer| outer.destination))?,
             u: self.optional_array(op.u.map(|(_, u)| u))?,
             v: self.optional_array(op.v)?,
             y: self.array(y)?,
-            destinations: outer.map_or(0, |(destinations, ..)| destinations as u64),
+            destinations: outer.map_or(0, |outer| outer.destinations as u64),
             beta: op.b.0,
             gamma: op.c.map_or(0.0, |(gamma, _)| gamma),
             delta: op.u.map_or(0.0, |(delta, _)| delta),
@@ -257,7 +271,7 @@ impl<D: Driver> Gpu<D> {
         // SAFETY: the operators checked that the matrices have one shape, that `vectors` is as wide, and that there is a number
         // for each head of each row; what is written was lent to them alone. Sums are asked for of one head that fits.
         unsafe {
-            let Some(sums) = sums else {
+            let Some(sums) = outer.and_then(|outer| outer.sums) else {
                 let config = dense_config(NAME, ctas, 1, 0)?;
                 return self.launch(entry::<E>("head_dots")?, config, &params);
             };
