@@ -203,13 +203,16 @@ fn pairs<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>, for
         let statistics: Array<B, [f32; 2]> =
             Array::from_slice(backend, &statistics, KIND).expect("room");
         let mut results = Vec::new();
-        for (transposed, biases) in [false, true]
-            .into_iter()
-            .flat_map(|transposed| [(transposed, None), (transposed, Some(&biases))])
-        {
+        for (transposed, biases, sums) in [
+            (false, None, None),
+            (false, Some(&biases), None),
+            (false, None, Some(&biases)),
+            (true, None, None),
+            (true, Some(&biases), None),
+        ] {
             let weights = EdgeAttention {
                 biases,
-                sums: None,
+                sums,
                 heads: 1,
                 destination: &destination,
                 source: &source,
