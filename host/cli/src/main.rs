@@ -119,8 +119,7 @@ fn stop_on_interrupt(ends_itself: bool) -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) || !ends_itself {
-            halfgnn::file::discard_unfinished();
-            std::process::exit(INTERRUPTED);
+            halfgnn::file::exit_discarding(INTERRUPTED);
         }
     })
     .map_err(|error| Failure::Run(format!("cannot listen for Ctrl-C: {error}")))?;

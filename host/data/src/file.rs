@@ -3,16 +3,21 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::NamedTempFile;
 
-/// Files in the making, for [`discard_unfinished`].
+/// Files in the making, for [`exit_discarding`].
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Removes all files that are in the making, for who is about to end the process without ending what it does. What is written to
-/// them afterwards goes nowhere, and finishing them fails.
-pub fn discard_unfinished() {
-    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+/// Those, to be held from before a file is there until it is listed, and while it goes: who holds them finds listed what is there.
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes all files that are in the making and ends the process with `code`, for who ends it in the middle of what it does. No other
+/// file is begun or finished meanwhile.
+pub fn exit_discarding(code: i32) -> ! {
+    let mut unfinished = unfinished();
     for path in unfinished.drain(..) {
         // One that has just been finished is there no more.
         let _ = match path.is_dir() {
@@ -20,6 +25,7 @@ pub fn discard_unfinished() {
             false => std::fs::remove_file(path),
         };
     }
+    std::process::exit(code)
 }
 
 /// A file in the making: written beside its place, and moved there when it is whole.
@@ -49,10 +55,9 @@ impl WholeFile {
             // As any other file: the umask takes away what it takes away.
             builder.permissions(std::fs::Permissions::from_mode(0o666));
         }
+        let mut unfinished = unfinished();
         let temporary = builder.tempfile_in(folder(&place))?;
-        let path = temporary.path().to_owned();
-        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-        unfinished.push(path);
+        unfinished.push(temporary.path().to_owned());
         drop(unfinished);
         Ok(Self {
             temporary: Some(temporary),
@@ -72,10 +77,10 @@ impl WholeFile {
     pub fn finish(mut self) -> io::Result<()> {
         self.file()?.as_file().sync_all()?;
         if let Some(temporary) = self.temporary.take() {
-            forget(temporary.path());
-            temporary
-                .persist(&self.place)
-                .map_err(|error| error.error)?;
+            let path = temporary.path().to_owned();
+            let moved = temporary.persist(&self.place);
+            forget(&path);
+            moved.map_err(|error| error.error)?;
         }
         // The name as well.
         #[cfg(unix)]
@@ -86,8 +91,10 @@ impl WholeFile {
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            forget(temporary.path());
+        if let Some(temporary) = self.temporary.take() {
+            let path = temporary.path().to_owned();
+            drop(temporary);
+            forget(&path);
         }
     }
 }
@@ -116,8 +123,8 @@ impl WholeFolder {
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(std::fs::Permissions::from_mode(0o777));
         }
+        let mut unfinished = unfinished();
         let temporary = builder.tempdir_in(folder(path))?;
-        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         unfinished.push(temporary.path().to_owned());
         drop(unfinished);
         Ok(Self {
@@ -154,16 +161,17 @@ impl WholeFolder {
 
 impl Drop for WholeFolder {
     fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            forget(temporary.path());
+        if let Some(temporary) = self.temporary.take() {
+            let path = temporary.path().to_owned();
+            drop(temporary);
+            forget(&path);
         }
     }
 }
 
-/// It is no file in the making any more.
+/// It is no file in the making any more: it has its name, or is gone.
 fn forget(path: &Path) {
-    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-    unfinished.retain(|other| other != path);
+    unfinished().retain(|other| other != path);
 }
 
 impl Write for WholeFile {
@@ -254,17 +262,30 @@ mod tests {
             .expect("in the making")
             .path()
             .to_owned();
-        let listed = || UNFINISHED.lock().expect("no panic").contains(&temporary);
+        let listed = || unfinished().contains(&temporary);
         assert!(listed() && temporary.exists());
         drop(file);
         assert!(!listed() && !temporary.exists());
         write(&path, b"new").expect("it is written");
-        let unfinished = UNFINISHED.lock().expect("no panic");
-        assert!(
-            !unfinished
-                .iter()
-                .any(|path| path.starts_with(folder.path()))
-        );
+        let in_folder = |path: &PathBuf| path.starts_with(folder.path());
+        assert!(!unfinished().iter().any(in_folder));
+    }
+
+    #[test]
+    fn what_is_there_is_listed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // As long as somebody discards what is listed, nothing else is made.
+        let held = unfinished();
+        std::thread::scope(|scope| {
+            let file = scope.spawn(|| write(&folder.path().join("a"), b"new"));
+            let made = scope.spawn(|| WholeFolder::create(&folder.path().join("b")));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(names(folder.path()).is_empty());
+            drop(held);
+            file.join().expect("no panic").expect("it is written");
+            made.join().expect("no panic").expect("it is made");
+        });
+        assert_eq!(names(folder.path()), ["a"]);
     }
 
     #[test]
