@@ -207,7 +207,8 @@ impl Device {
         check_configuration(entry, grid, block, dynamic_shared, params)?;
         let addresses = self.place_variables(module)?;
         let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
-        let constants = entry.program.constants.iter().map(|c| match c {
+        let program = entry.program();
+        let constants = program.constants.iter().map(|c| match c {
             Constant::Value(v) => [*v; 32],
             Constant::Global(index, offset) => {
                 [addresses
@@ -220,7 +221,7 @@ impl Device {
         let mut env = Env {
             module,
             kernel: &entry.name,
-            program: &entry.program,
+            program,
             grid,
             block,
             dynamic_shared,

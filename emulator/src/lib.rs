@@ -41,6 +41,7 @@
 //! accumulator once for eight of them; the hardware's own order is not documented.
 #![forbid(unsafe_code)]
 
+mod allocate;
 mod alu;
 mod counts;
 mod decode;

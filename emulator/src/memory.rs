@@ -245,7 +245,7 @@ pub(crate) struct Freed {
 struct HeapState {
     /// Ascending by address: addresses are never used twice.
     live: Arc<Vec<Arc<Allocation>>>,
-    freed: VecDeque<Freed>,
+    freed: Arc<VecDeque<Freed>>,
     next: u64,
     in_use: u64,
     peak: u64,
@@ -260,7 +260,7 @@ pub(crate) struct Heap {
 #[derive(Clone)]
 pub(crate) struct Snapshot {
     pub live: Arc<Vec<Arc<Allocation>>>,
-    pub freed: Vec<Freed>,
+    pub freed: Arc<VecDeque<Freed>>,
 }
 
 impl Snapshot {
@@ -291,7 +291,7 @@ impl Heap {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
             live: state.live.clone(),
-            freed: state.freed.iter().cloned().collect(),
+            freed: state.freed.clone(),
         }
     }
 
@@ -325,10 +325,11 @@ impl Heap {
                 .map_err(|_| MemoryError::NotAllocated { address })?;
             let gone = Arc::make_mut(&mut heap.live).remove(i);
             heap.in_use -= gone.len;
-            if heap.freed.len() == REMEMBERED {
-                heap.freed.pop_front();
+            let freed = Arc::make_mut(&mut heap.freed);
+            if freed.len() == REMEMBERED {
+                freed.pop_front();
             }
-            heap.freed.push_back(Freed {
+            freed.push_back(Freed {
                 base: gone.base,
                 len: gone.len,
                 name: gone.name(),

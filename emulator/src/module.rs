@@ -1,10 +1,12 @@
 //! A parsed PTX text.
 
+use crate::allocate::allocate;
 use crate::decode::Names;
 use crate::ir::Program;
 use ptx_syntax::{ParseError, shorten};
 use ptx_syntax::{Source, VariableSpace};
 use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A PTX text, parsed, linked and typed: every instruction of it can be executed.
@@ -55,10 +57,19 @@ pub struct Entry {
     pub max_threads: Option<u32>,
     /// Instructions of the kernel and of all functions that it reaches.
     pub instructions: usize,
-    pub(crate) program: Program,
+    /// As the text has it.
+    program: Program,
+    /// As it is run: made where somebody launches it.
+    allocated: OnceLock<Program>,
 }
 
 impl Entry {
+    /// What runs.
+    pub(crate) fn program(&self) -> &Program {
+        self.allocated
+            .get_or_init(|| allocate(self.program.clone()))
+    }
+
     /// Bytes of the buffer of parameters: from the first to the end of the last.
     pub fn param_bytes(&self) -> usize {
         self.params.last().map_or(0, |p| p.offset + p.size)
@@ -174,6 +185,7 @@ fn entry(function: &ptx_syntax::Function<'_>, program: Program) -> Entry {
         max_threads: function.max_threads,
         instructions: program.instructions.len(),
         program,
+        allocated: OnceLock::new(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! since. `bar.sync`, also with a part of the block, and `bar.warp.sync`, also with a part of the warp, synchronise;
 //! shuffles and votes do not, as in PTX's memory model.
 //!
-//! [`Clocks::next`] is the state machine of one *thread cell*: what the last accesses were, in 32 bits. Where it must forget,
+//! [`ClockedAccess::next`] is the state machine of one *thread cell*: what the last accesses were, in 32 bits. Where it must forget,
 //! it forgets towards silence: it may miss a race among three or more threads, and never reports an ordered pair.
 
 use crate::shadow::Touch;
@@ -125,31 +125,29 @@ impl Clocks {
                 .is_some_and(|m| m[lane][other_lane] > clock)
     }
 
-    /// The cell of a fresh access by `thread` of the block.
+    /// An access by `thread` of the block, before it has been to a cell.
     #[inline(always)]
-    pub(crate) fn fresh(&self, thread: u32, touch: Touch) -> u32 {
+    pub(crate) fn access(&self, thread: u32, touch: Touch) -> ClockedAccess<'_> {
         let kind = match touch {
             Touch::Write => WRITE,
             Touch::Read => READ,
             Touch::Atomic => ATOMIC,
         };
-        kind << KIND_SHIFT
+        let fresh = kind << KIND_SHIFT
             | (thread & WHO_MASK) << CLOCK_BITS
-            | self.warps[(thread / 32) as usize].now & CLOCK_MASK
-    }
-
-    /// The cell after an access by `thread`, or nothing if it races with what the cell holds.
-    #[inline(always)]
-    pub(crate) fn next(&self, cell: u32, thread: u32, touch: Touch) -> Option<u32> {
-        let fresh = self.fresh(thread, touch);
-        if cell == fresh || cell == 0 {
-            Some(fresh)
-        } else {
-            self.next_slowly(cell, fresh, thread, touch)
+            | self.warps[(thread / 32) as usize].now & CLOCK_MASK;
+        ClockedAccess {
+            clocks: self,
+            thread,
+            touch,
+            fresh,
+            before: 0,
+            after: Some(fresh),
         }
     }
 
-    fn next_slowly(&self, cell: u32, fresh: u32, thread: u32, touch: Touch) -> Option<u32> {
+    /// What becomes of a cell that holds another access than this one.
+    fn next(&self, cell: u32, fresh: u32, thread: u32, touch: Touch) -> Option<u32> {
         let (warp, lane) = ((thread / 32) as usize, (thread % 32) as usize);
         let (kind, who, clock) = (
             cell >> KIND_SHIFT,
@@ -218,14 +216,52 @@ impl Clocks {
     }
 }
 
+/// An access to some cells, of which those side by side mostly hold the same.
+pub(crate) struct ClockedAccess<'a> {
+    clocks: &'a Clocks,
+    thread: u32,
+    touch: Touch,
+    /// What it makes of a cell that nobody has been to.
+    fresh: u32,
+    /// What the last cell held, and what became of it.
+    before: u32,
+    after: Option<u32>,
+}
+
+impl ClockedAccess<'_> {
+    /// What a cell holds after the access, or nothing if it races with what the cell holds.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, cell: u32) -> Option<u32> {
+        if cell != self.before {
+            self.before = cell;
+            let Self {
+                fresh,
+                thread,
+                touch,
+                ..
+            } = *self;
+            self.after = match cell {
+                0 => Some(fresh),
+                _ if cell == fresh => Some(fresh),
+                _ => self.clocks.next(cell, fresh, thread, touch),
+            };
+        }
+        self.after
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use Touch::*;
 
+    fn next(clocks: &Clocks, cell: u32, thread: u32, touch: Touch) -> Option<u32> {
+        clocks.access(thread, touch).next(cell)
+    }
+
     fn run(clocks: &Clocks, accesses: &[(u32, Touch)]) -> Option<u32> {
         accesses.iter().try_fold(0, |cell, (thread, touch)| {
-            clocks.next(cell, *thread, *touch)
+            next(clocks, cell, *thread, *touch)
         })
     }
 
@@ -245,11 +281,11 @@ mod tests {
         let mut clocks = Clocks::new(2);
         let cell = run(&clocks, &[(0, Write)]).unwrap();
         clocks.block_barrier(&[0, 1]);
-        let cell = clocks.next(cell, 33, Read).unwrap();
-        let cell = clocks.next(cell, 0, Read).unwrap();
-        assert!(clocks.next(cell, 1, Write).is_none());
+        let cell = next(&clocks, cell, 33, Read).unwrap();
+        let cell = next(&clocks, cell, 0, Read).unwrap();
+        assert!(next(&clocks, cell, 1, Write).is_none());
         clocks.block_barrier(&[0, 1]);
-        assert!(clocks.next(cell, 1, Write).is_some());
+        assert!(next(&clocks, cell, 1, Write).is_some());
     }
 
     #[test]
@@ -257,11 +293,11 @@ mod tests {
         let mut clocks = Clocks::new(3);
         let cell = run(&clocks, &[(0, Write)]).unwrap();
         clocks.block_barrier(&[0, 1]);
-        assert!(clocks.next(cell, 32, Read).is_some());
-        assert!(clocks.next(cell, 64, Read).is_none());
+        assert!(next(&clocks, cell, 32, Read).is_some());
+        assert!(next(&clocks, cell, 64, Read).is_none());
         // Through warp 1, warp 2 learns of warp 0.
         clocks.block_barrier(&[1, 2]);
-        assert!(clocks.next(cell, 64, Read).is_some());
+        assert!(next(&clocks, cell, 64, Read).is_some());
     }
 
     #[test]
@@ -269,11 +305,32 @@ mod tests {
         let mut clocks = Clocks::new(1);
         let cell = run(&clocks, &[(0, Write)]).unwrap();
         clocks.warp_barrier(0, 0b11, false);
-        assert!(clocks.next(cell, 1, Read).is_some());
-        assert!(clocks.next(cell, 2, Read).is_none());
+        assert!(next(&clocks, cell, 1, Read).is_some());
+        assert!(next(&clocks, cell, 2, Read).is_none());
         clocks.warp_barrier(0, 0b110, false);
-        assert!(clocks.next(cell, 2, Read).is_some());
+        assert!(next(&clocks, cell, 2, Read).is_some());
         clocks.warp_barrier(0, u32::MAX, true);
-        assert!(clocks.next(cell, 31, Write).is_some());
+        assert!(next(&clocks, cell, 31, Write).is_some());
+    }
+
+    /// An access to many cells makes of each what one to it alone does.
+    #[test]
+    fn cells_do_not_learn_from_each_other() {
+        let mut clocks = Clocks::new(2);
+        let old = run(&clocks, &[(3, Write)]).unwrap();
+        clocks.block_barrier(&[0, 1]);
+        let own = run(&clocks, &[(3, Write)]).unwrap();
+        let other = run(&clocks, &[(40, Read)]).unwrap();
+        let cells = [0, old, own, own, other, other, 0, old, own];
+        for touch in [Read, Write, Atomic] {
+            let mut access = clocks.access(3, touch);
+            for cell in cells {
+                assert_eq!(
+                    access.next(cell),
+                    next(&clocks, cell, 3, touch),
+                    "{touch:?}"
+                );
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A block's shared memory, with the written bytes and the last accesses beside it.
 
-use crate::order::Clocks;
+use crate::order::{ClockedAccess, Clocks};
 use crate::shadow::Touch;
 use std::collections::HashMap;
 
@@ -103,36 +103,24 @@ impl Shared {
         touch: Touch,
         pc: u32,
     ) -> Option<SharedRace> {
+        let mut access = clocks.access(thread, touch);
         if bytes == 1 {
             let entry = self.single.entry(offset).or_default();
-            return Self::step(entry, clocks, offset, thread, touch, pc);
+            return Self::step(entry, &mut access, offset, pc);
         }
-        for i in offset / 2..(offset + bytes) / 2 {
-            let race = Self::step(
-                &mut self.cells[i as usize],
-                clocks,
-                i * 2,
-                thread,
-                touch,
-                pc,
-            );
-            if race.is_some() {
-                return race;
-            }
-        }
-        None
+        let cells = &mut self.cells[(offset / 2) as usize..((offset + bytes) / 2) as usize];
+        let mut numbered = cells.iter_mut().zip((offset / 2 * 2..).step_by(2));
+        numbered.find_map(|(cell, offset)| Self::step(cell, &mut access, offset, pc))
     }
 
     #[inline(always)]
     fn step(
         entry: &mut (u32, u32),
-        clocks: &Clocks,
+        access: &mut ClockedAccess<'_>,
         offset: u32,
-        thread: u32,
-        touch: Touch,
         pc: u32,
     ) -> Option<SharedRace> {
-        match clocks.next(entry.0, thread, touch) {
+        match access.next(entry.0) {
             Some(next) => {
                 if next != entry.0 {
                     *entry = (next, pc);

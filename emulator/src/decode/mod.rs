@@ -230,13 +230,13 @@ impl<'s, 'a> Linker<'_, 's, 'a> {
             ));
         }
         for r in &function.registers {
-            let counter = if r.bits == 1 {
-                &mut program.preds
+            if r.bits == 1 {
+                frame.registers.push(program.preds);
+                program.preds += 1;
             } else {
-                &mut program.rows
-            };
-            frame.registers.push(*counter);
-            *counter += 1;
+                frame.registers.push(program.rows.len() as u32);
+                program.rows.push(r.bits);
+            }
         }
         let error = || {
             ParseError::new(

@@ -18,6 +18,8 @@ pub(crate) struct Block<'a> {
     pub(super) linear: u64,
     pub(super) index: [u32; 3],
     warps: Vec<Warp>,
+    /// No block has run in it yet.
+    fresh: bool,
     pub(super) shared: Shared,
     pub(super) clocks: Clocks,
     pub(crate) counts: Counts,
@@ -57,6 +59,7 @@ impl<'a> Block<'a> {
             linear: 0,
             index: [0; 3],
             warps: (0..warps).map(|w| Warp::new(env, w)).collect(),
+            fresh: true,
             shared: Shared::new(env.shared_bytes() as usize, env.check_races),
             clocks: Clocks::new(warps as usize),
             counts: Counts::default(),
@@ -73,10 +76,12 @@ impl<'a> Block<'a> {
         self.linear = linear;
         self.index = self.env.block_index(linear);
         self.steps = 0;
-        self.shared.reset();
-        self.clocks.reset();
         let mut warps = std::mem::take(&mut self.warps);
-        warps.iter_mut().for_each(Warp::reset);
+        if !std::mem::take(&mut self.fresh) {
+            self.shared.reset();
+            self.clocks.reset();
+            warps.iter_mut().for_each(Warp::reset);
+        }
         let result = self.run_warps(&mut warps);
         self.warps = warps;
         result

@@ -245,7 +245,7 @@ impl<'a> Block<'a> {
         let shadow = allocation
             .shadow
             .get_or_init(|| Shadow::new(allocation.len));
-        let clocks = &self.clocks;
+        let mut access = self.clocks.access(thread, touch);
         let mut before = 0;
         let race = shadow.touch(
             self.env.epoch,
@@ -255,7 +255,7 @@ impl<'a> Block<'a> {
             touch,
             |cell| {
                 before = cell;
-                clocks.next(cell, thread, touch)
+                access.next(cell)
             },
         );
         let address = allocation.base + offset;

@@ -31,6 +31,19 @@ pub(super) struct Group {
     pub yielded: bool,
 }
 
+impl Group {
+    /// The lanes of a warp where a kernel starts.
+    fn of_all(mask: u32) -> Self {
+        Self {
+            pc: 0,
+            mask,
+            depth: 0,
+            state: State::Running,
+            yielded: false,
+        }
+    }
+}
+
 /// An asynchronous copy that has not landed.
 pub(super) struct Copy {
     pub lane: usize,
@@ -84,21 +97,19 @@ impl Warp {
         let program = env.program;
         let count = (env.threads() - index * 32).min(32);
         let initial = u32::MAX >> (32 - count);
-        let mut warp = Self {
+        Self {
             index,
             initial,
             live: initial,
-            rows: vec![[0; 32]; program.rows as usize],
+            rows: vec![[0; 32]; program.rows.len()],
             preds: vec![0; program.preds as usize],
-            groups: Vec::new(),
+            groups: vec![Group::of_all(initial)],
             returns: Vec::new(),
             arena: Private::new(program.arena_bytes, false),
             local: Private::new(program.local_bytes, env.check_uninitialised),
             copies: Vec::new(),
             commits: [0; 32],
-        };
-        warp.reset();
-        warp
+        }
     }
 
     /// As at a kernel's start. A register that is read before it is written is zero, whichever block was here before.
@@ -107,13 +118,7 @@ impl Warp {
         self.preds.fill(0);
         self.live = self.initial;
         self.groups.clear();
-        self.groups.push(Group {
-            pc: 0,
-            mask: self.initial,
-            depth: 0,
-            state: State::Running,
-            yielded: false,
-        });
+        self.groups.push(Group::of_all(self.initial));
         self.arena.reset();
         self.local.reset();
         self.copies.clear();

@@ -1,10 +1,12 @@
 //! The typed program that the executor runs: registers are rows of 32 lanes, branch targets are indices.
 
 mod collective;
+mod rows;
 mod scalar;
 mod space;
 
 pub(crate) use collective::*;
+pub(crate) use rows::Use;
 pub(crate) use scalar::*;
 pub(crate) use space::*;
 
@@ -20,14 +22,15 @@ pub(crate) type Pred = u32;
 pub(crate) const SINK: u32 = u32::MAX;
 
 /// A kernel with all functions that it can reach, linked into one array.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Program {
     pub instructions: Vec<Instruction>,
     /// Where each instruction stands in the text; parallel to `instructions`.
     pub places: Vec<Place>,
     /// First instruction of each function, ascending, and its name.
     pub functions: Vec<(u32, String)>,
-    pub rows: u32,
+    /// The bits of the registers that each row is for: what an instruction does to the lanes that do not execute it must not be more.
+    pub rows: Vec<u8>,
     pub preds: u32,
     pub constants: Vec<Constant>,
     pub branch_tables: Vec<Vec<u32>>,
