@@ -159,14 +159,14 @@ impl Device {
             return Ok(addresses.clone());
         }
         let mut addresses = HashMap::new();
-        for v in &module.variables {
+        for v in module.variables.iter() {
             addresses.insert(
                 v.index,
                 self.heap
                     .alloc(v.bytes.len() as u64, Some(v.name.clone()))?,
             );
         }
-        for v in &module.variables {
+        for v in module.variables.iter() {
             let mut bytes = v.bytes.clone();
             for (at, other, offset) in &v.relocations {
                 let address = addresses[other].wrapping_add(*offset as u64);

@@ -6,20 +6,26 @@ use crate::ir::Program;
 use ptx_syntax::{ParseError, shorten};
 use ptx_syntax::{Source, VariableSpace};
 use std::collections::HashMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A PTX text, parsed, linked and typed: every instruction of it can be executed.
 #[derive(Debug)]
 pub struct Module {
     /// Distinguishes modules on a device.
     pub(crate) id: u64,
-    text: String,
+    text: Arc<str>,
     version: (u32, u32),
-    target: String,
-    files: HashMap<u32, String>,
-    entries: Vec<Entry>,
-    pub(crate) variables: Vec<GlobalVariable>,
+    target: Arc<str>,
+    files: Arc<HashMap<u32, String>>,
+    entries: Arc<[Entry]>,
+    pub(crate) variables: Arc<[GlobalVariable]>,
+}
+
+/// A number that no other module of the process has.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A `.global` or `.const` variable.
@@ -83,7 +89,6 @@ impl Module {
     /// For text that is not PTX, and for any instruction, type or modifier that is not implemented: nothing is left to be
     /// found out at a launch.
     pub fn parse(ptx: &str) -> Result<Module, ParseError> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         let source = ptx_syntax::parse(ptx)?;
         let names = Names::new(&source)?;
         let mut reached = Vec::new();
@@ -110,14 +115,32 @@ impl Module {
             }
         }
         Ok(Module {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            text: ptx.to_owned(),
+            id: next_id(),
+            text: ptx.into(),
             version: source.version,
-            target: source.target.to_owned(),
-            files: source.files.clone(),
-            variables: variables(&source, &names)?,
-            entries,
+            target: source.target.into(),
+            files: source.files.clone().into(),
+            variables: variables(&source, &names)?.into(),
+            entries: entries.into(),
         })
+    }
+
+    /// The same text once more, as if it had been parsed again: on a device it has variables of its own.
+    pub fn again(&self) -> Module {
+        Module {
+            id: next_id(),
+            text: self.text.clone(),
+            version: self.version,
+            target: self.target.clone(),
+            files: self.files.clone(),
+            entries: self.entries.clone(),
+            variables: self.variables.clone(),
+        }
+    }
+
+    /// The text that it was read from.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The kernels, in the text's order.

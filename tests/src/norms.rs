@@ -185,6 +185,7 @@ fn of_groups(
             values.sum::<f64>() / count
         };
         let mean: Vec<f64> = (0..columns).map(|c| mean_of(&|at| x[at], c)).collect();
+        let mean_dy: Vec<f64> = (0..columns).map(|c| mean_of(&|at| dy[at], c)).collect();
         let epsilon = f64::from(EPSILON);
         let squares = |shift: &dyn Fn(usize) -> f64, c: usize| {
             mean_of(&|at| (x[at] - shift(at % columns)).powi(2), c)
@@ -201,7 +202,7 @@ fn of_groups(
                     let at = row * columns + c;
                     let n = (x[at] - mean) * s;
                     expected.y[at] = n;
-                    expected.dx[at] = s * (dy[at] - mean_of(&|at| dy[at], c) - n * products);
+                    expected.dx[at] = s * (dy[at] - mean_dy[c] - n * products);
                 }
             }
             continue;
@@ -213,14 +214,15 @@ fn of_groups(
             let product = mean_of(&|at| dy[at] * (x[at] - shift(c)) * r, c);
             // With respect to what is divided.
             let d = |at: usize| w * r * (dy[at] - (x[at] - shift(c)) * r * product);
+            let mean_d = mean_of(&d, c);
             for row in rows.clone() {
                 let at = row * columns + c;
                 expected.y[at] = w * (x[at] - shift(c)) * r + b;
-                expected.dx[at] = d(at) - a * mean_of(&d, c);
+                expected.dx[at] = d(at) - a * mean_d;
             }
             expected.weight.push(count * product);
-            expected.bias.push(count * mean_of(&|at| dy[at], c));
-            expected.mean_scale.push(-mean[c] * count * mean_of(&d, c));
+            expected.bias.push(count * mean_dy[c]);
+            expected.mean_scale.push(-mean[c] * count * mean_d);
         }
     }
     expected

@@ -112,8 +112,12 @@ pub fn assert_close<E: Element>(
     error: impl Fn(usize) -> Allowed,
 ) {
     assert_eq!(actual.len(), expected.len(), "{what}: number of elements");
+    let mut allowed = Allowed::default();
     for (i, (&actual, expected)) in actual.iter().zip(expected).enumerate() {
         let (row, column) = (i / columns, i % columns);
+        if column == 0 {
+            allowed = error(row);
+        }
         let place = || {
             format!(
                 "{what}: at row {row}, column {column}: {actual} for {}",
@@ -126,7 +130,6 @@ pub fn assert_close<E: Element>(
             assert!(met, "{}", place());
             continue;
         }
-        let allowed = error(row);
         let bound = allowed.relative * expected.size
             + allowed.absolute
             + roundoff::<E>() * expected.value.abs()
@@ -141,7 +144,7 @@ pub fn assert_close<E: Element>(
 }
 
 /// How far a sum may be off before it is rounded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Allowed {
     /// Times the sum of the sizes of the terms.
     pub relative: f64,

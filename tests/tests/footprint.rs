@@ -295,10 +295,11 @@ fn what_an_optimiser_keeps_is_foretold() {
     }
 }
 
-/// From a million sources on a GAT on a card is lent the sum of the scores of each edge and head, if they are not too many; a CPU is not.
+/// From a million sources on a GAT that learns on a card is lent the sum of the scores of each edge and head, if they are not too many; a
+/// CPU is not, nor is one that is evaluated alone.
 #[test]
 fn sums_of_scores_are_foretold() {
-    let activations = |vertices: u32, heads: usize, card: Option<u32>| {
+    let activations = |vertices: u32, heads: usize, work: Work, card: Option<u32>| {
         // Two edges a vertex, so that nothing else is as long as a plane of edges.
         let next: Vec<u32> = (0..2 * vertices)
             .map(|k| (k / 2 + k % 2 + 1) % vertices)
@@ -316,19 +317,26 @@ fn sums_of_scores_are_foretold() {
         };
         let train = TrainConfig::new(f16::PRECISION);
         let counts = GraphCounts::of(&graph);
-        let foretold = Footprint::of_training::<f16>(&counts, &config, &train, card);
+        let foretold = Footprint::check_work::<f16>(&counts, (&config, &train, work), card, None);
         foretold.expect("a model").of(MemoryKind::Activations)
     };
     let million = 1 << 20;
-    for (heads, card, stored) in [
-        (1, Some(132), 1),
-        (3, Some(132), 3),
-        (300, Some(132), 0),
-        (1, None, 0),
+    let card = Some(132);
+    for (heads, work, card, stored) in [
+        (1, Work::Training, card, 1),
+        (3, Work::Training, card, 3),
+        (300, Work::Training, card, 0),
+        (3, Work::Evaluation, card, 0),
+        (1, Work::Training, None, 0),
     ] {
-        let more = activations(million, heads, card) - activations(million - 1, heads, card);
+        let of = |vertices| activations(vertices, heads, work, card);
+        let more = of(million) - of(million - 1);
         let plane = 4 * 2 * u64::from(million);
-        assert_eq!(more / plane, stored, "{heads} heads: {more} bytes");
+        assert_eq!(
+            more / plane,
+            stored,
+            "{work:?}, {heads} heads: {more} bytes"
+        );
     }
 }
 

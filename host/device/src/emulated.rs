@@ -15,6 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+/// The last text that a device was given: to read all kernels of this project takes a second or two, and most devices of a process are given
+/// the same.
+static LAST_READ: Mutex<Option<Module>> = Mutex::new(None);
+
 /// What a launch was and what it counted.
 #[derive(Clone, Debug)]
 pub struct Launched {
@@ -371,9 +375,12 @@ impl Driver for Emulated {
     }
 
     fn load(&self, ptx: &str) -> Result<Arc<Module>, DriverError> {
-        Module::parse(ptx)
-            .map(Arc::new)
-            .map_err(|error| DriverError::Module(error.to_string()))
+        let mut last = LAST_READ.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = last.as_ref().filter(|module| module.text() == ptx) {
+            return Ok(Arc::new(module.again()));
+        }
+        let module = Module::parse(ptx).map_err(|error| DriverError::Module(error.to_string()))?;
+        Ok(Arc::new(last.insert(module).again()))
     }
 
     fn function(&self, module: &Arc<Module>, name: &str) -> Result<EmulatedFunction, DriverError> {
@@ -596,5 +603,44 @@ mod tests {
         let others: Vec<u32> = (1..4).map(last).collect();
         assert!(others.iter().any(|block| *block != 99), "{others:?}");
         assert_eq!((1..4).map(last).collect::<Vec<_>>(), others);
+    }
+    /// A text that is read once has variables of its own wherever it is loaded, as on a card; what cannot be read leaves it as it was.
+    #[test]
+    fn who_loads_the_same_text_shares_no_memory() {
+        let text = ".version 8.0 .target sm_80 .address_size 64
+            .global .align 4 .b32 launches = 5;
+            .visible .entry count(.param .u64 to) {
+                .reg .b32 %r<2>; .reg .b64 %rd<2>;
+                ld.param.b64 %rd0, [to];
+                mov.b64 %rd1, launches;
+                ld.global.b32 %r0, [%rd1];
+                add.u32 %r0, %r0, 1;
+                st.global.b32 [%rd1], %r0;
+                st.global.b32 [%rd0], %r0;
+                ret;
+            }";
+        let config = LaunchConfig {
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+        };
+        let launch = |driver: &Emulated, module: &Arc<Module>| {
+            let function = driver.function(module, "count").unwrap();
+            let buffer = driver.alloc(4).unwrap();
+            // SAFETY: the kernel's parameter is the address of one word, which `buffer` has.
+            unsafe { driver.launch(&function, config, &buffer.address().to_le_bytes()) }.unwrap();
+            let mut word = [0; 4];
+            driver.download(&buffer, 0, &mut word).unwrap();
+            u32::from_le_bytes(word)
+        };
+        let [one, other] = [(); 2].map(|()| Emulated::new());
+        let [first, second] = [(); 2].map(|()| one.load(text).unwrap());
+        assert_eq!((launch(&one, &first), launch(&one, &first)), (6, 7));
+        assert!(matches!(
+            one.load(&text.replace("ret", "leave")),
+            Err(DriverError::Module(_))
+        ));
+        assert_eq!((launch(&one, &second), launch(&one, &first)), (6, 8));
+        assert_eq!(launch(&other, &other.load(text).unwrap()), 6);
     }
 }

@@ -507,7 +507,9 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
             None => None,
         };
         let edges = graph.forward().edges();
-        let mut sums = match backend.keeps_sums_of_scores(ends.1, edges, heads) {
+        // An evaluation has one walk over the edges, which reads them from where the softmax does.
+        let learns = matches!(at.mode, Mode::Train { .. });
+        let mut sums = match learns && backend.keeps_sums_of_scores(ends.1, edges, heads) {
             true => Some(
                 at.pool
                     .take_numbers(backend, heads * ops::edge_plane(edges))?,
