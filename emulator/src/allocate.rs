@@ -2,8 +2,8 @@
 //!
 //! PTX names a register for each value: a kernel has thousands, of which some hundred hold what is still wanted. As many rows lie in the
 //! first-level cache of the machine that runs this, and are quickly cleared for the next block. A register has its row from the first
-//! instruction at which it is written or may be wanted to the last (its *span*); two of as many bits whose spans do not meet may have the same. That lanes
-//! stand at different instructions changes nothing: each has its own column of a row, and its own path through the program.
+//! instruction at which it is written or may be wanted to the last (its *span*); two of as many bits whose spans do not meet may have the
+//! same. That lanes stand at different instructions changes nothing: each has its own column of a row, and its own path through the program.
 
 use crate::ir::{CONSTANT, Op, Program, Row, Use};
 use std::cmp::Reverse;

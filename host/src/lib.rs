@@ -120,6 +120,7 @@
 //! | `checkpoints` | no | `train::Checkpoint`: a run in a file, which goes on from it |
 //! | `full` | no | all of these and the emulator |
 //! | `cuda` | no | CUDA cards, through `cust`, opened at run time: a program built with it starts where there is no driver |
+//! | `mpi` | no | ranks that are processes of MPI, which is opened at run time |
 //! | `emulator` | no | the PTX emulator: the kernels on the CPU, slow, every access checked |
 //!
 //! To build with `cuda` where there is no CUDA toolkit, set `CUDA_LIBRARY_PATH` to a folder that holds an empty

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use crate::{Failure, fuzz, package, python, setup, test, verify_ptx, workspace};
 
-/// The feature that a machine without a CUDA toolkit must build as well.
+/// The features that a machine without a CUDA toolkit and without MPI must build as well.
 const CUDA: [&str; 2] = [
     "--features",
-    "halfgnn-cli/cuda,halfgnn-tests/cuda,halfgnn-benches/cuda",
+    "halfgnn-cli/cuda,halfgnn-cli/mpi,halfgnn-tests/cuda,halfgnn-benches/cuda",
 ];
 
 /// Where lints and documentation are made, below the target folder: nothing else reads what they leave.

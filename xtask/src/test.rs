@@ -55,9 +55,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     if options.arguments.is_empty() {
         // What else fails is told as well. The library can use cards, as the program that people install, and as the wheel, which is then
-        // built on it.
-        let cuda = ["--features", "halfgnn-cli/cuda"];
-        test.args(["--workspace", "--no-fail-fast"]).args(cuda);
+        // built on it; and MPI, where there is one.
+        let features = ["--features", "halfgnn-cli/cuda,halfgnn-cli/mpi"];
+        test.args(["--workspace", "--no-fail-fast"]).args(features);
     }
     let result = workspace::run(test.args(&options.arguments));
     let lines = fs::read_to_string(&skipped)?;

@@ -67,7 +67,7 @@ impl Overlap {
 
 /// What moves rows of `group`, for people: `NCCL 2.28.9`, or `the host`.
 pub fn moved_by(group: &Group) -> &str {
-    group.library().unwrap_or("the host")
+    group.library().unwrap_or_else(|| group.mover())
 }
 
 /// What errors call a device: a process that was given one card says which.

@@ -13,7 +13,7 @@ use crate::session::{Observer, Outcome, Placed, Plan, Trained, edge_data};
 use halfgnn::backend::Backend;
 use halfgnn::data::Dataset;
 use halfgnn::device::Device;
-use halfgnn::distributed::{Group, Tcp, in_process};
+use halfgnn::distributed::{Group, in_process};
 use halfgnn::nn::PreparedGraph;
 use halfgnn::tensor::Element;
 use halfgnn::train::{Footprint, TrainConfig};
@@ -74,7 +74,7 @@ pub fn carry_out<B: Backend, E: Element>(
     let group = match &ranks.process {
         Some((rendezvous, rank)) => {
             let place = (*rank, ranks.count);
-            let group = Group::new(Tcp::meet(rendezvous, place, &own, ranks.timeout)?);
+            let group = Group::meet(rendezvous, place, &own, ranks.timeout)?;
             let identity = parts.map_or(0, |parts| parts.parted.identity());
             let words = [&dataset_words(dataset)[..], &identity.to_le_bytes()];
             group.expect_same("dataset", fingerprint(&words))?;

@@ -12,6 +12,8 @@ pub mod dry;
 #[cfg(feature = "emulator")]
 pub mod emulated;
 pub mod link;
+#[cfg(all(feature = "mpi", unix))]
+pub mod mpi;
 pub mod ptx;
 
 pub use link::{Interconnect, LinkPlace, LocalLink, Part, Watch};

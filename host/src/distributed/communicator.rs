@@ -43,6 +43,11 @@ pub trait Communicator: fmt::Debug + Send + Sync {
         Ok(all)
     }
 
+    /// What moves bytes, for people.
+    fn mover(&self) -> &str {
+        "the host"
+    }
+
     /// How long a rank may stay away from an exchange at which another waits.
     fn deadline(&self) -> Duration;
 

@@ -1,7 +1,7 @@
 //! Ranks at work: what they agree on, whatever moves it.
 
 use super::communicator::Counting;
-use super::{Communicator, Place};
+use super::{Communicator, Place, Rendezvous, Tcp};
 use crate::backend::{Backend, Floats, Rows, Transfer};
 use crate::driver::{LinkPlace, Watch};
 use crate::error::Error;
@@ -13,6 +13,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A rank among others: a handle, whose clones are the same one.
 ///
@@ -108,6 +109,30 @@ pub(super) fn same_library<'a>(
 }
 
 impl Group {
+    /// The process that is rank `place.0` of `place.1`, with those that meet it at `rendezvous`: over TCP, or MPI where they meet by it.
+    /// See [`Tcp::meet`].
+    ///
+    /// # Errors
+    /// Those of [`Tcp::meet`].
+    pub fn meet(
+        rendezvous: &Rendezvous,
+        place: (usize, usize),
+        device: &str,
+        deadline: Duration,
+    ) -> Result<Self, Error> {
+        let tcp = Tcp::meet(rendezvous, place, device, deadline)?;
+        #[cfg(all(feature = "mpi", unix))]
+        if *rendezvous == Rendezvous::Mpi {
+            return Ok(Self::new(super::OverMpi::new(tcp)?));
+        }
+        Ok(Self::new(tcp))
+    }
+
+    /// What moves bytes where devices are not linked, for people.
+    pub fn mover(&self) -> &str {
+        self.communicator().mover()
+    }
+
     /// The rank that a communicator is.
     pub fn new(communicator: impl Communicator + 'static) -> Self {
         let at = At {

@@ -1,6 +1,8 @@
 //! Ranks that are processes, of one host or several, over TCP.
 
 use super::communicator::{ROLL_CALL, nobody_missing};
+#[cfg(all(feature = "mpi", unix))]
+use super::mpi::announce;
 use super::{Communicator, Place};
 use crate::error::Error;
 use std::collections::HashMap;
@@ -19,12 +21,14 @@ pub enum Rendezvous {
     Tcp(String),
     /// A file that all see, which is not there before: the first rank writes its address there.
     File(PathBuf),
+    /// Whoever MPI started with this process, which the first rank tells its address by it. Wants the feature `mpi`.
+    Mpi,
 }
 
 impl FromStr for Rendezvous {
     type Err = String;
 
-    /// `tcp://HOST:PORT` or `file:PATH`.
+    /// `tcp://HOST:PORT`, `file:PATH` or `mpi`.
     fn from_str(text: &str) -> Result<Self, String> {
         let address = text.strip_prefix("tcp://");
         let path = text.strip_prefix("file:").filter(|path| !path.is_empty());
@@ -37,8 +41,9 @@ impl FromStr for Rendezvous {
                 Ok(Self::Tcp(address.into()))
             }
             (_, Some(path)) => Ok(Self::File(path.into())),
+            _ if text == "mpi" => Ok(Self::Mpi),
             _ => Err(
-                "it must be tcp://HOST:PORT of the first rank, or file:PATH of a file that all see"
+                "it must be tcp://HOST:PORT of the first rank, file:PATH of a file that all see, or mpi"
                     .into(),
             ),
         }
@@ -50,6 +55,7 @@ impl fmt::Display for Rendezvous {
         match self {
             Self::Tcp(address) => write!(f, "tcp://{address}"),
             Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Mpi => f.write_str("mpi"),
         }
     }
 }
@@ -147,7 +153,7 @@ impl Tcp {
         })
     }
 
-    fn fail(&self, reason: String) -> Error {
+    pub(super) fn fail(&self, reason: String) -> Error {
         let mut state = self.inbox.state();
         let first = state.failure.is_none();
         let reason = state.failure.get_or_insert(reason).clone();
@@ -157,6 +163,19 @@ impl Tcp {
             self.tell_all(&reason);
         }
         Error::Communication(reason)
+    }
+
+    /// That rank `from` gave another number of bytes than is wanted.
+    pub(super) fn fail_of_bytes(
+        &self,
+        from: usize,
+        (gave, wanted): (u64, usize),
+        place: Place<'_>,
+    ) -> Error {
+        self.fail(format!(
+            "{}: it gave {gave} bytes where rank {} wants {wanted}, {place}; all ranks must be given the same graph and partition",
+            self.names[from], self.rank
+        ))
     }
 
     fn tell_all(&self, reason: &str) {
@@ -287,13 +306,8 @@ impl Tcp {
                 )));
             }
             if bytes.len() != receive.len() {
-                return Err(self.fail(format!(
-                    "{}: it gave {} bytes where rank {} wants {}, {place}; all ranks must be given the same graph and partition",
-                    self.names[from],
-                    bytes.len(),
-                    self.rank,
-                    receive.len()
-                )));
+                let lengths = (bytes.len() as u64, receive.len());
+                return Err(self.fail_of_bytes(from, lengths, place));
             }
             receive.copy_from_slice(&bytes);
             if bytes.len() >= LONG {
@@ -404,7 +418,12 @@ fn mesh(
             Rendezvous::Tcp(address) => TcpListener::bind(("0.0.0.0", port(address)?))?,
             Rendezvous::File(path) => {
                 let listener = TcpListener::bind("0.0.0.0:0")?;
-                write_address(path, listener.local_addr()?)?;
+                write_address(path, &reachable(listener.local_addr()?))?;
+                listener
+            }
+            Rendezvous::Mpi => {
+                let listener = TcpListener::bind("0.0.0.0:0")?;
+                announce((rank, ranks), Some(reachable(listener.local_addr()?)))?;
                 listener
             }
         };
@@ -434,9 +453,14 @@ fn mesh(
     }
     let listener = TcpListener::bind("0.0.0.0:0")?;
     let own_port = listener.local_addr()?.port().to_string();
+    let told = match rendezvous {
+        Rendezvous::Tcp(address) => address.clone(),
+        Rendezvous::File(_) => String::new(),
+        Rendezvous::Mpi => announce((rank, ranks), None)?,
+    };
     let mut first = retry(give_up, || match rendezvous {
-        Rendezvous::Tcp(address) => connect(address, give_up),
         Rendezvous::File(path) => connect(std::fs::read_to_string(path)?.trim(), give_up),
+        _ => connect(&told, give_up),
     })?;
     first.set_read_timeout(Some(left(give_up)?))?;
     write_greeting(&mut first, (rank, ranks), name, &own_port)?;
@@ -555,8 +579,8 @@ fn port(address: &str) -> io::Result<u16> {
     port.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// The address that others reach this host by, whole or not at all.
-fn write_address(path: &Path, address: SocketAddr) -> io::Result<()> {
+/// The address that others reach this host by.
+fn reachable(address: SocketAddr) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
     // Where no name service knows it, ranks of this host do without.
@@ -564,9 +588,22 @@ fn write_address(path: &Path, address: SocketAddr) -> io::Result<()> {
         Ok(_) if !host.is_empty() => host,
         _ => "127.0.0.1",
     };
+    format!("{host}:{}", address.port())
+}
+
+/// Where this was built without MPI.
+#[cfg(not(all(feature = "mpi", unix)))]
+fn announce(_: (usize, usize), _: Option<String>) -> io::Result<String> {
+    Err(io::Error::other(
+        "this program was built without MPI; build it with --features mpi, or take --rendezvous tcp://HOST:PORT",
+    ))
+}
+
+/// Writes an address whole or not at all.
+fn write_address(path: &Path, address: &str) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    std::fs::write(&beside, format!("{host}:{}", address.port()))?;
+    std::fs::write(&beside, address)?;
     std::fs::rename(&beside, path)
 }
 

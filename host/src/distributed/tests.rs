@@ -417,6 +417,12 @@ fn a_process_that_ends_or_stays_away_ends_all() {
     }
     let given: Rendezvous = "tcp://host:29500".parse().unwrap();
     assert_eq!(given.to_string(), "tcp://host:29500");
+    assert_eq!("mpi".parse(), Ok(Rendezvous::Mpi));
+    if cfg!(not(feature = "mpi")) {
+        let told = Group::meet(&Rendezvous::Mpi, (0, 2), "CPU", Duration::from_millis(200));
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("built without MPI"), "{told}");
+    }
 }
 
 /// A rank whose CPU moves memory to the others'.

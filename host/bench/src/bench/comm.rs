@@ -10,7 +10,7 @@ use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, Floats, MemoryKind, Rows};
 use halfgnn::device::{self, Device, Task};
-use halfgnn::distributed::{Group, Rendezvous, Tcp};
+use halfgnn::distributed::{Group, Rendezvous};
 use halfgnn::nn::Pool;
 use halfgnn::tensor::Matrix;
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub struct CommArgs {
     #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with = "rendezvous", required_unless_present = "rendezvous")]
     devices: Option<Devices>,
     /// Ranks are processes that somebody starts, and where these meet
-    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH")]
+    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|mpi")]
     rendezvous: Option<Rendezvous>,
     /// What moves bytes between them
     #[arg(long, value_enum, default_value_t = Exchange::Auto)]
@@ -122,7 +122,7 @@ impl Task for Comm<'_> {
         let place @ (rank, ranks) = this_process()?;
         let name = device_name(&backend.name());
         let deadline = Duration::from_secs(args.rank_timeout.into());
-        let group = Group::new(Tcp::meet(rendezvous, place, &name, deadline)?);
+        let group = Group::meet(rendezvous, place, &name, deadline)?;
         let sizes: u64 = args.sizes.iter().map(|&size| u64::from(size)).sum();
         group.expect_same(
             "--sizes, --runs or --exchange",

@@ -25,9 +25,9 @@ pub struct RanksArgs {
     #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with_all = ["ranks", "rendezvous"])]
     pub devices: Option<Devices>,
     /// Deal them out to processes that somebody starts (torchrun, mpirun, srun, a shell), on one host or several, and where these meet: at a
-    /// port of the first rank, or by a file that all see and that is not there before. RANK and WORLD_SIZE say which one a process is, or what
-    /// mpirun and srun have for that
-    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH")]
+    /// port of the first rank, by a file that all see and that is not there before, or by MPI, which then moves what else goes through the
+    /// host. RANK and WORLD_SIZE say which one a process is, or what mpirun and srun have for that
+    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|mpi")]
     pub rendezvous: Option<Rendezvous>,
     /// How: the parts of a dataset that is in parts, each rank a range of them, which it alone reads [default there]; degree, each rank has as many vertices and nearly as many edges; louvain, communities stay together; or a file with a part
     /// from 0 on in each line, one a vertex, as METIS and KaHIP write it [default: degree]

@@ -3,7 +3,12 @@
 mod batches;
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(all(feature = "mpi", target_os = "linux"))]
+mod mpi;
 mod processes;
+#[cfg(all(feature = "mpi", target_os = "linux"))]
+#[path = "../../../../tests/src/skip.rs"]
+mod skip;
 
 use common::ring::{Place, Ring, VERTICES, place};
 use common::{events, refused, text};

@@ -19,7 +19,7 @@ use clap::Args;
 use figures::{Peer, Ratio, fastest, read_peers};
 use halfgnn::backend::Backend;
 use halfgnn::device::{self, Device, Task};
-use halfgnn::distributed::{Group, Rendezvous, Tcp};
+use halfgnn::distributed::{Group, Rendezvous};
 use halfgnn::nn::{ModelConfig, Network};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Element;
@@ -99,7 +99,7 @@ pub struct TrainBenchArgs {
     #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with = "rendezvous")]
     pub devices: Option<Devices>,
     /// Deal it out to processes that somebody starts, and where these meet
-    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH")]
+    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|mpi")]
     pub rendezvous: Option<Rendezvous>,
     /// What moves rows and gradients between processes
     #[arg(long, value_enum, default_value_t = Exchange::Auto)]
@@ -167,7 +167,7 @@ pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
         Some(rendezvous) => {
             let place = this_process()?;
             let device = device_name("a card");
-            let group = Group::new(Tcp::meet(rendezvous, place, &device, DEADLINE)?);
+            let group = Group::meet(rendezvous, place, &device, DEADLINE)?;
             Some(group).filter(|group| group.ranks() > 1)
         }
         None => None,
