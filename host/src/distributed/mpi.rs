@@ -18,7 +18,6 @@ const ADDRESS: usize = 512;
 pub struct OverMpi {
     tcp: Tcp,
     mpi: &'static Mpi,
-    mover: String,
 }
 
 /// The address of the first rank, which alone gives it; all ask at once.
@@ -50,8 +49,7 @@ impl OverMpi {
     /// [`Error::Communication`] where there is no MPI.
     pub(super) fn new(tcp: Tcp) -> Result<Self, Error> {
         let mpi = Mpi::begin().map_err(|error| Error::Communication(error.to_string()))?;
-        let mover = mpi.version().to_owned();
-        Ok(Self { tcp, mpi, mover })
+        Ok(Self { tcp, mpi })
     }
 }
 
@@ -140,7 +138,7 @@ impl Communicator for OverMpi {
     }
 
     fn mover(&self) -> &str {
-        &self.mover
+        self.mpi.version()
     }
 }
 
