@@ -34,7 +34,7 @@ pub(crate) fn allocate(mut program: Program) -> Program {
 }
 
 /// A set of registers.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 struct Set(Vec<u64>);
 
 impl Set {

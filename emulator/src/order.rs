@@ -240,10 +240,10 @@ impl ClockedAccess<'_> {
                 touch,
                 ..
             } = *self;
-            self.after = match cell {
-                0 => Some(fresh),
-                _ if cell == fresh => Some(fresh),
-                _ => self.clocks.next(cell, fresh, thread, touch),
+            self.after = if cell == 0 || cell == fresh {
+                Some(fresh)
+            } else {
+                self.clocks.next(cell, fresh, thread, touch)
             };
         }
         self.after

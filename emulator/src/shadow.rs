@@ -147,15 +147,9 @@ impl Shadow {
             }
             let (race, own, keep) = loop {
                 let (mut next, mut race, mut own, mut keep) = (current, None, 0, 0);
-                // Halves of a word have mostly been touched together.
-                let mut last = None;
                 for half in (0..2).filter(|h| halves >> h & 1 == 1) {
                     let shift = half * 32;
-                    let cell = (current >> shift) as u32;
-                    let (_, (state, found)) = last
-                        .filter(|(before, _)| *before == cell)
-                        .unwrap_or_else(|| (cell, step(cell, epoch, block, touch)));
-                    last = Some((cell, (state, found)));
+                    let (state, found) = step((current >> shift) as u32, epoch, block, touch);
                     next = next & !(u64::from(u32::MAX) << shift) | u64::from(state) << shift;
                     match found {
                         Found::First => own |= 1 << half,

@@ -11,6 +11,8 @@ pub mod cuda;
 pub mod dry;
 #[cfg(feature = "emulator")]
 pub mod emulated;
+#[cfg(any(feature = "cuda", all(feature = "mpi", unix)))]
+mod library;
 pub mod link;
 #[cfg(all(feature = "mpi", unix))]
 pub mod mpi;

@@ -5,6 +5,7 @@
 //! are addresses of variables.
 
 use crate::DriverError;
+use crate::library::words;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::env;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -357,10 +358,4 @@ struct Flight {
     sends: Vec<Vec<u8>>,
     receives: Vec<Vec<u8>>,
     requests: Vec<Handle>,
-}
-
-/// What the dynamic linker says.
-fn words(error: &libloading::Error) -> String {
-    let source = std::error::Error::source(error).map(ToString::to_string);
-    source.unwrap_or_else(|| error.to_string())
 }

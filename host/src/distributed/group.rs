@@ -123,7 +123,7 @@ impl Group {
         let tcp = Tcp::meet(rendezvous, place, device, deadline)?;
         #[cfg(all(feature = "mpi", unix))]
         if *rendezvous == Rendezvous::Mpi {
-            return Ok(Self::new(super::OverMpi::new(tcp)?));
+            return Ok(Self::new(super::mpi::OverMpi::new(tcp)?));
         }
         Ok(Self::new(tcp))
     }

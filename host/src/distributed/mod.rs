@@ -20,7 +20,7 @@
 //! - [`Shard`]: what a rank has of a graph, on the host.
 //! - `SomeEdges`, with the feature `parts`: edges of a graph that each rank has some of, and their way to whom they belong.
 //! - [`Communicator`]: how ranks hear of one another; [`in_process`] makes one of threads, [`Fault`] what can go wrong with it;
-//!   [`Tcp`] is one of processes, and `OverMpi`, with the feature `mpi`, of those that MPI started.
+//!   [`Tcp`] is one of processes, and [`Group::meet`] makes another of those that MPI started, with the feature `mpi`.
 //! - [`Group`]: ranks at work. [`Halo`](crate::nn::Halo): a shard's exchanges on a backend.
 
 mod communicator;
@@ -43,8 +43,6 @@ pub use deal::{DealtEdges, SomeEdges};
 pub use fault::{Fault, FaultKind};
 pub use group::Group;
 pub use in_process::{InProcess, in_process};
-#[cfg(all(feature = "mpi", unix))]
-pub use mpi::OverMpi;
 pub use partition::{Balance, Partition, PartitionError};
 pub use shard::Shard;
 pub use tcp::{Rendezvous, Tcp};

@@ -15,7 +15,7 @@ const ADDRESS: usize = 512;
 /// A process that MPI started as a rank. MPI moves what is long; that all are at the same exchange, and who has failed, they tell each other
 /// over TCP, as MPI would end the process that asks.
 #[derive(Debug)]
-pub struct OverMpi {
+pub(super) struct OverMpi {
     tcp: Tcp,
     mpi: &'static Mpi,
 }

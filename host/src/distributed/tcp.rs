@@ -21,7 +21,8 @@ pub enum Rendezvous {
     Tcp(String),
     /// A file that all see, which is not there before: the first rank writes its address there.
     File(PathBuf),
-    /// Whoever MPI started with this process, which the first rank tells its address by it. Wants the feature `mpi`.
+    /// Whoever MPI started with this process, which the first rank tells its address by it: for [`Group::meet`](super::Group::meet), whose
+    /// group ends MPI. Wants the feature `mpi`.
     Mpi,
 }
 

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::DriverError;
+use crate::library::words;
 
 /// Environment variable that names the library's file, instead of the places where it is looked for.
 pub const LIBRARY_VARIABLE: &str = "HALFGNN_LIBNCCL";
@@ -145,10 +146,7 @@ impl Nccl {
             // SAFETY: opening a library runs its initialisers: of NVIDIA's library, or of one that the user vouches for.
             match unsafe { Library::open(Some(candidate), RTLD_NOW | RTLD_LOCAL) } {
                 Ok(library) => return Self::bind(library, &candidate.to_string_lossy()),
-                Err(error) => {
-                    let source = std::error::Error::source(&error).map(ToString::to_string);
-                    attempts.push(source.unwrap_or_else(|| error.to_string()));
-                }
+                Err(error) => attempts.push(words(&error)),
             }
         }
         Err(format!("no NCCL: {}; {ADVICE}", attempts.join(", ")))
@@ -156,8 +154,7 @@ impl Nccl {
 
     fn bind(library: Library, name: &str) -> Result<Self, String> {
         let none = |error: libloading::Error| {
-            let source = std::error::Error::source(&error).map(ToString::to_string);
-            let words = source.unwrap_or_else(|| error.to_string());
+            let words = words(&error);
             format!("{name} is no NCCL from 2.19 on: {words}; {ADVICE}")
         };
         let mut version = 0;
