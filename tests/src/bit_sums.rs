@@ -3,14 +3,14 @@
 use crate::Scale;
 use crate::bits::{COLUMNS, read_bits, signs, unwritten_bits};
 use crate::graphs::{boundaries, from_degrees, hub, odd, power_law, rectangular};
-use crate::input::{KIND, Random, elements, read, unwritten};
+use crate::input::{KIND, Random, elements, matrix, read, unwritten};
 use half::{bf16, f16};
-use halfgnn::backend::{Adjacency, Backend};
+use halfgnn::backend::{Adjacency, Backend, RowShare};
 use halfgnn::graph::Csr;
 use halfgnn::ops::{
     self, BitMatrix, BspmmOperands, BspmmSignsOperands, Checked, ColumnFactors, Schedule,
 };
-use halfgnn::tensor::{Array, Element};
+use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{EDGES_PER_CTA, EDGES_PER_WARP};
 
@@ -94,6 +94,7 @@ fn summed<B: Backend, E: Element>(
     let mut y = unwritten::<B, E>(backend, (a.rows(), x.columns()));
     let operands = BspmmOperands {
         a,
+        share: RowShare::ALL,
         factors: None,
         x,
         row_scale,
@@ -190,6 +191,79 @@ pub fn rows_of_every_length<B: Backend>(backend: &B, _: Scale) {
         .map(|at| at * 7 % 256)
         .collect();
     check_factored::<B, f16>(backend, "rows of every length", &graph, 20, &codes);
+}
+
+/// Shares of the rows have the bits that those have among all, and leave what lies behind them; so have they where rows lie in several
+/// shares' CTAs, and where a share has no row or no edge.
+pub fn sums_of_some_rows<B: Backend>(backend: &B, scale: Scale) {
+    let tile = EDGES_PER_CTA as usize;
+    let of_tiles = [
+        vec![3 * tile + 5, 0, 31, 32, 33, 8, 9, 2 * tile],
+        vec![0, 0, 0, 0, 5, 2 * tile, 0, 0, 1],
+        vec![tile, tile, 1, 7],
+    ];
+    let of_tiles = of_tiles.map(|degrees| ("tiles", from_degrees(&degrees, Random(64))));
+    let graphs = odd(scale).into_iter().chain(rectangular(scale));
+    for (name, graph) in graphs.chain(of_tiles) {
+        let (rows, sources) = graph.shape();
+        let a = Adjacency::new(backend, &graph).expect("room for a graph");
+        for columns in [40, 70, 200] {
+            let values = signs(sources * columns, 65);
+            let x = BitMatrix::from_signs(backend, (sources, columns), &values, KIND);
+            let x = x.expect("signs");
+            let factors: Vec<f32> = (0..rows).map(|row| 0.5 + (row % 3) as f32).collect();
+            let factors = elements::<B, f32>(backend, &factors);
+            let all = summed::<B, f16>(backend, (&a, &x), (Some(&factors), 0.3), Schedule::Edge);
+            {
+                for share in [1, 2, 16].into_iter().flat_map(RowShare::each) {
+                    let some = share.rows(rows);
+                    let behind = if share == RowShare::ALL { 0 } else { 3 };
+                    let room = (some.len() + behind, columns);
+                    let mut y: Matrix<B, f16> = matrix(backend, room, &vec![7.0; room.0 * columns]);
+                    let operands = BspmmOperands {
+                        a: &a,
+                        share,
+                        factors: None,
+                        x: &x,
+                        row_scale: Some(&factors),
+                        scale: 0.3,
+                        schedule: Schedule::Edge,
+                        y: &mut y,
+                    };
+                    let checked = Checked::new(operands).expect("legal");
+                    backend.bspmm(checked).expect("legal");
+                    let (found, left) = (read(backend, &y), some.len() * columns);
+                    let expected = &all[some.start * columns..some.end * columns];
+                    let what = format!("{name}, {columns} columns, {share:?}");
+                    assert!(&found[..left] == expected, "{what}");
+                    assert!(found[left..].iter().all(|&it| it == 7.0), "{what}");
+                }
+            }
+        }
+    }
+    let graph = from_degrees(&[2, 3, 4], Random(66));
+    let a = Adjacency::new(backend, &graph).expect("room for a graph");
+    let x = unwritten_bits(backend, (3, 8));
+    let mut few = unwritten::<B, f16>(backend, (0, 8));
+    let share = RowShare::each(2).last().expect("two");
+    let told = ops::bspmm_rows(backend, (&a, share), &x, None, 1.0, &mut few);
+    assert!(told.unwrap_err().to_string().contains("rows of y"));
+    let mut y = unwritten::<B, f16>(backend, (2, 8));
+    let by_vertices = BspmmOperands {
+        a: &a,
+        share,
+        factors: None,
+        x: &x,
+        row_scale: None,
+        scale: 1.0,
+        schedule: Schedule::Vertex,
+        y: &mut y,
+    };
+    let told = Checked::new(by_vertices).unwrap_err().to_string();
+    assert!(
+        told.contains("some rows alone are summed up by edges"),
+        "{told}"
+    );
 }
 
 /// Every number of columns.

@@ -138,7 +138,7 @@ macro_rules! conformance {
             optimizer: rules_follow_float64, gradients_are_clipped, bits_are_those_of_the_cpu, overflow_skips_a_step, overflows_are_found_in_every_column,
                 the_loss_scale_follows;
             contracts: shapes_are_checked, values_are_checked, policies_are_checked, memory_is_counted;
-            ranks: steps_are_those_of_one, coded_steps_are_those_of_one, codes_are_exchanged, products_are_exchanged, parts_are_put_together, dropped_edges_are_refused, rows_are_dropped_by_their_numbers, halves_of_a_normalization_are_the_whole;
+            ranks: steps_are_those_of_one, coded_steps_are_those_of_one, codes_are_exchanged, all_rows_are_exchanged, products_are_exchanged, parts_are_put_together, dropped_edges_are_refused, rows_are_dropped_by_their_numbers, halves_of_a_normalization_are_the_whole;
             pieces: passes_are_those_of_the_whole, trainers_are_evaluated, misfits_are_refused;
             recording: recorded_steps_are_the_same_steps, schedules_and_clipping_reach_recorded_steps, a_changed_model_is_recorded_anew,
                 a_changed_model_is_evaluated_anew, recorded_memory_stays, what_cannot_be_recorded_is_refused;
@@ -147,14 +147,14 @@ macro_rules! conformance {
                 gradients_are_differences_of_the_loss, batches_are_trained_on, overflows_leave_nothing_behind, misfits_are_refused;
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
             bits: signs_of_elements, signs_of_what_is_normalized, operands_of_every_type, misfits_are_refused;
-            bit_sums: every_graph, rows_of_every_length, every_width, factors_of_columns;
+            bit_sums: every_graph, rows_of_every_length, sums_of_some_rows, every_width, factors_of_columns;
             bit_products: every_shape, products_that_are_added, products_that_are_summed_up;
             frdc: every_graph, every_width, misfits_are_refused;
             coding: products, normalizations, misfits_are_refused, gradients_between_layers;
             quantized: rows_are_rounded_by_their_numbers, codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, pairs_of_sums, epilogues,
                 scales_are_multiplied, misfits_are_refused;
             stored: positive_stays_positive, numbers_of_codes, products, masks, misfits_are_refused;
-            strides: gathered_rows_may_be_apart, products_are_written_apart, products_are_written_to_first_rows, products_read_first_rows, dots_take_both_strides_or_none, misfits_are_refused;
+            strides: gathered_rows_may_be_apart, products_are_written_apart, products_are_written_to_some_rows, products_read_first_rows, dots_take_both_strides_or_none, misfits_are_refused;
             sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
             communities: rounds_follow_the_contract, planted_communities_are_found, devices_agree, misfits_are_refused;
             construct: coo_becomes_the_hosts_graph, csr_becomes_the_hosts_graph, transposes, renamed_graphs_are_the_hosts, sums_are_the_same,

@@ -2,7 +2,10 @@
 
 mod messages;
 
-pub use messages::{coded_steps_are_those_of_one, codes_are_exchanged, products_are_exchanged};
+pub use messages::{
+    all_rows_are_exchanged, coded_steps_are_those_of_one, codes_are_exchanged,
+    products_are_exchanged,
+};
 
 use crate::Scale;
 use crate::input::{Random, bits, matrix, read};
@@ -12,7 +15,7 @@ use crate::training::{deep, models, others, roundings};
 use half::{bf16, f16};
 use halfgnn::backend::{Backend, Floats, MemoryKind};
 use halfgnn::data::Targets;
-use halfgnn::distributed::{Fault, Group, InProcess, Partition, Shard, in_process};
+use halfgnn::distributed::{Fault, Gather, Group, InProcess, Partition, Shard, in_process};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{ConvolutionConfig, EdgeData, Gat, GatV2, HiddenNorm, ModelConfig, Network};
 use halfgnn::ops::{self, CodeFormat, Dropout, Normalization, NormalizationGradients, RandomState};
@@ -89,7 +92,7 @@ fn of_ranks<B: Backend, E: Element, T: Send>(
     open: impl Fn(InProcess) -> (B, Group) + Sync,
     (graph, edges): (&Graph, EdgeData<'_>),
     model: &ModelConfig,
-    (partition, config, faults): (&Partition, TrainConfig, &[Fault]),
+    (partition, gather, config, faults): (&Partition, Gather, TrainConfig, &[Fault]),
     work: impl Fn(&mut Trainer<B, E, Network<B, E>>) -> T + Sync,
 ) -> Vec<T> {
     let prepared = &model.prepare_edges(graph, edges).expect("edges");
@@ -103,7 +106,8 @@ fn of_ranks<B: Backend, E: Element, T: Send>(
                 scope.spawn(move || {
                     let (backend, group) = open(communicator);
                     let backend = &backend;
-                    let shard = Shard::new(&prepared.graph, partition, rank).expect("a shard");
+                    let shard = Shard::gathering(&prepared.graph, partition, rank, gather);
+                    let shard = shard.expect("a shard");
                     let of = (&shard, &group);
                     let graph = prepared
                         .propagation_of_shard::<B, E>(backend, model, of)
@@ -172,6 +176,11 @@ fn step<B: Backend, E: Element>(
     }
 }
 
+/// What ranks are given of one another: each of both for some models and numbers of ranks.
+fn gather_of(name: &str, ranks: usize) -> Gather {
+    [Gather::Halo, Gather::Whole][(name.len() + ranks) % 2]
+}
+
 /// Steps of all ranks of a partition are those of one, to the roundings that a sum in another order and the terms of a gradient
 /// that are rounded on their way make; and ranks and runs have the same bits.
 fn assert_steps<B: Backend, E: Element>(
@@ -188,7 +197,8 @@ fn assert_steps<B: Backend, E: Element>(
     for partition in partitions {
         let ranks = partition.ranks();
         let what = format!("{name} in {}, {ranks} ranks", E::PRECISION);
-        let of = (partition, config, &[][..]);
+        let gather = gather_of(name, ranks);
+        let of = (partition, gather, config, &[][..]);
         let graph = (case.graph, case.edges);
         let steps = |trainer: &mut Trainer<B, E, Network<B, E>>| {
             let of_state = |expected: &Step| step(backend, trainer, Some(&expected.state));
@@ -274,7 +284,8 @@ fn assert_steps<B: Backend, E: Element>(
             continue;
         }
         let record = false;
-        let of = (partition, TrainConfig { record, ..config }, &[][..]);
+        let config = TrainConfig { record, ..config };
+        let of = (partition, gather, config, &[][..]);
         let again = of_ranks::<B, E, _>(by_devices(|| backend.clone()), graph, model, of, steps);
         for (rank, again) in again.iter().enumerate() {
             assert!(
@@ -295,7 +306,7 @@ pub fn assert_recorded<B: Backend>(backend: &B, own: impl Fn() -> B + Sync, reco
     let graph = (&graph, EdgeData::default());
     let partition = Partition::by_degree(graph.0, 3).expect("ranks");
     let config = TrainConfig::new(f16::PRECISION);
-    let of = (&partition, config, &[][..]);
+    let of = (&partition, Gather::Halo, config, &[][..]);
     let plain = [ModelConfig::gcn, ModelConfig::gin].map(|model| (model, None));
     let coded = [ModelConfig::gcn, ModelConfig::sage, ModelConfig::gat];
     let coded = coded.map(|model| (model, Some(CodeFormat::Int8)));
@@ -328,6 +339,13 @@ pub fn assert_recorded<B: Backend>(backend: &B, own: impl Fn() -> B + Sync, reco
         };
         let beside = of_ranks::<B, f16, _>(beside, graph, &model, of, steps);
         assert!(beside == linked);
+        let of = (&partition, Gather::Whole, config, &[][..]);
+        let all = of_ranks::<B, f16, _>(by_host(backend), graph, &model, of, steps);
+        let linked = of_ranks::<B, f16, _>(by_devices(&own), graph, &model, of, steps);
+        for ((reports, weights, _), (linked, of_linked, _)) in all.iter().zip(&linked) {
+            assert_eq!(reports, linked);
+            assert!(weights == of_linked);
+        }
     }
 }
 

@@ -110,35 +110,54 @@ pub fn products_are_written_apart<B: Backend>(backend: &B, scale: Scale) {
     assert_eq!(none.shape(), (0, 47));
 }
 
-/// A product to the first rows of a matrix has the bits of one that has no other rows, and leaves those as they were.
-pub fn products_are_written_to_first_rows<B: Backend>(backend: &B, scale: Scale) {
+/// A product to some rows of a matrix has the bits of one that has no other rows, and leaves those as they were; it is of as many of the
+/// first rows of its operand.
+pub fn products_are_written_to_some_rows<B: Backend>(backend: &B, scale: Scale) {
     let rows = scale.pick(37, 300);
     let make = |rows, columns, random| {
         let values = Random(random).uniform::<f16>(rows * columns);
         Matrix::<B, f16>::from_f32(backend, rows, columns, &values, KIND).expect("room")
     };
-    let (form, plain) = (Form::NN, Epilogue::default());
-    for (columns, more) in [(47, 5), (64, 0), (8, 130)] {
-        let (x, weight) = (make(rows, 72, 56), make(72, columns, 57));
-        let mut alone = Matrix::<B, f16>::uninit(backend, rows, columns, KIND).expect("room");
-        ops::matmul(backend, form, &x, &weight, &plain, &mut alone).expect("legal operands");
-        let mut all = make(rows + more, columns, 58);
-        let before = all.to_padded(backend).expect("no failure before");
-        ops::matmul_to_first_rows(backend, form, &x, &weight, &plain, &mut all)
-            .expect("legal operands");
-        assert_eq!(all.shape(), (rows + more, columns));
-        let (first, all) = (alone.to_padded(backend), all.to_padded(backend));
-        let (first, all) = (first.expect("no failure"), all.expect("no failure"));
-        assert!(all[..first.len()] == first, "{columns} columns");
-        assert!(
-            all[first.len()..] == before[first.len()..],
-            "{columns} columns"
-        );
+    let plain = Epilogue::default();
+    for form in [Form::NN, Form::NT] {
+        for (columns, before, behind) in [(47, 0, 5), (64, 0, 0), (8, 130, 7), (47, 1, 0)] {
+            let x = make(rows, 72, 56);
+            let weight = match form {
+                Form::NN => make(72, columns, 57),
+                _ => make(columns, 72, 57),
+            };
+            let mut alone = Matrix::<B, f16>::uninit(backend, rows, columns, KIND).expect("room");
+            ops::matmul(backend, form, &x, &weight, &plain, &mut alone).expect("legal operands");
+            let alone = alone.to_padded(backend).expect("no failure");
+            let first_rows = |count: usize| &alone[..alone.len() / rows * count];
+            for count in [rows, rows - 3] {
+                let mut all = make(before + rows + behind, columns, 58);
+                let left = all.to_padded(backend).expect("no failure before");
+                let some = before..before + count;
+                let to = (some, &mut all);
+                ops::matmul_to_rows(backend, form, &x, &weight, &plain, to)
+                    .expect("legal operands");
+                assert_eq!(all.shape(), (before + rows + behind, columns));
+                let found = all.to_padded(backend).expect("no failure");
+                let stride = alone.len() / rows;
+                let [start, end] = [before * stride, (before + count) * stride];
+                let what = format!("{form:?}, {columns} columns, {count} rows behind {before}");
+                assert!(&found[start..end] == first_rows(count), "{what}");
+                assert!(found[..start] == left[..start], "{what}");
+                assert!(found[end..] == left[end..], "{what}");
+            }
+        }
     }
     let mut few = make(rows - 1, 8, 59);
     let (x, weight) = (make(rows, 72, 56), make(72, 8, 57));
-    let told = ops::matmul_to_first_rows(backend, form, &x, &weight, &plain, &mut few);
-    assert!(told.unwrap_err().to_string().contains("rows of c"));
+    for some in [0..rows, 5..rows] {
+        let to = (some, &mut few);
+        let told = ops::matmul_to_rows(backend, Form::NN, &x, &weight, &plain, to);
+        assert!(told.unwrap_err().to_string().contains("rows of c"));
+    }
+    let more = (0..rows + 1, &mut make(rows + 1, 8, 59));
+    let told = ops::matmul_to_rows(backend, Form::NN, &x, &weight, &plain, more);
+    assert!(told.unwrap_err().to_string().contains("rows of a"));
 }
 
 /// A product of the first rows of a matrix has the bits of one of a copy of them, whatever stands behind them; more rows than there are are refused.

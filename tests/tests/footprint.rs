@@ -5,11 +5,11 @@ use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Backend, MemoryKind, Storage};
 use halfgnn::data::{BitFeatures, Features, Targets};
-use halfgnn::distributed::{Group, InProcess, Partition, Shard, in_process};
+use halfgnn::distributed::{Gather, Group, InProcess, Partition, Shard, in_process};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::generate::Rmat;
-use halfgnn::graph::{Graph, GraphCounts};
+use halfgnn::graph::{Graph, GraphCounts, RowCounts};
 use halfgnn::nn::{
     Binary, ConvolutionConfig, EdgeData, Gat, HiddenNorm, Inputs, LinkDecoder, Mode, Model,
     ModelConfig, ModelKind, Network, Pieces, Propagation, Store,
@@ -392,7 +392,7 @@ fn check_ranks<B: Backend, E: Element>(
     multiprocessors: Option<u32>,
     (graph, edges): (&Graph, EdgeData<'_>),
     config: &ModelConfig,
-    partition: &Partition,
+    (partition, gather): (&Partition, Gather),
 ) -> Vec<u64> {
     let (train, ranks) = (TrainConfig::new(E::PRECISION), partition.ranks());
     let prepared = &config.prepare_edges(graph, edges).expect("a graph");
@@ -410,7 +410,8 @@ fn check_ranks<B: Backend, E: Element>(
     };
     let rank = |communicator: InProcess| {
         let (backend, group) = (&open(), &Group::new(communicator));
-        let shard = Shard::new(&prepared.graph, partition, group.rank()).expect("a shard");
+        let shard = Shard::gathering(&prepared.graph, partition, group.rank(), gather);
+        let shard = shard.expect("a shard");
         let of = (&shard, prepared.of_edges());
         let foretold = Footprint::of_shard::<E>(of, (config, &train), multiprocessors);
         let foretold = foretold.expect("a model");
@@ -484,8 +485,8 @@ fn what_ranks_take_is_foretold() {
             ..without_dropped_edges(model)
         };
         let plain = (&graph, EdgeData::default());
-        check_ranks::<_, f32>(Cpu::new, None, plain, config, &two);
-        check_ranks::<_, f16>(Cpu::new, None, plain, config, &three);
+        check_ranks::<_, f32>(Cpu::new, None, plain, config, (&two, Gather::Halo));
+        check_ranks::<_, f16>(Cpu::new, None, plain, config, (&three, Gather::Whole));
     }
     // In codes, which are exchanged where edges go both ways.
     let (one_way, weights) = directed(&graph);
@@ -503,8 +504,8 @@ fn what_ranks_take_is_foretold() {
         };
         for graph in [&graph, &one_way] {
             let plain = (graph, EdgeData::default());
-            check_ranks::<_, f16>(Cpu::new, None, plain, config, &two);
-            check_ranks::<_, f16>(Cpu::new, None, plain, config, &three);
+            check_ranks::<_, f16>(Cpu::new, None, plain, config, (&two, Gather::Halo));
+            check_ranks::<_, f16>(Cpu::new, None, plain, config, (&three, Gather::Whole));
         }
     }
     let graph = one_way;
@@ -516,15 +517,27 @@ fn what_ranks_take_is_foretold() {
         hidden_norm: HiddenNorm::Batch,
         ..ModelConfig::gcn(20, 8)
     };
-    check_ranks::<_, f16>(Cpu::new, None, (&graph, weighted), &gcn, &three);
+    check_ranks::<_, f16>(
+        Cpu::new,
+        None,
+        (&graph, weighted),
+        &gcn,
+        (&three, Gather::Halo),
+    );
     let plain = (&graph, EdgeData::default());
-    check_ranks::<_, f16>(Cpu::new, None, plain, &gcn, &two);
+    check_ranks::<_, f16>(Cpu::new, None, plain, &gcn, (&two, Gather::Halo));
     let gat = Gat {
         edge_features: 1,
         ..Gat::default()
     };
     let gat = without_dropped_edges(ModelConfig::of(gat, 20, 8));
-    check_ranks::<_, f32>(Cpu::new, None, (&graph, weighted), &gat, &two);
+    check_ranks::<_, f32>(
+        Cpu::new,
+        None,
+        (&graph, weighted),
+        &gat,
+        (&two, Gather::Halo),
+    );
 }
 
 /// A graph that one card has no room for trains on two: a rank takes about half.
@@ -542,7 +555,7 @@ fn a_rank_takes_its_part_alone() {
     // Two arcs, each of which hears two vertices of the other.
     let arcs = vertices.iter().map(|vertex| vertex / 300).collect();
     let arcs = Partition::from_parts(arcs, 2).expect("ranks");
-    let parts = check_ranks::<_, f32>(Cpu::new, None, plain, config, &arcs);
+    let parts = check_ranks::<_, f32>(Cpu::new, None, plain, config, (&arcs, Gather::Halo));
     let counts = config.prepare_edges(&ring, EdgeData::default());
     let counts = counts.expect("a graph").counts();
     let train = TrainConfig::new(Precision::Float);
@@ -568,9 +581,9 @@ fn what_ranks_take_of_a_card_is_foretold() {
             messages: Some(CodeFormat::Int8),
             ..config.clone()
         };
-        check_ranks::<_, f16>(|| card(4), Some(4), plain, config, &two);
-        check_ranks::<_, f16>(|| card(4), Some(4), plain, config, &three);
-        check_ranks::<_, f16>(|| card(4), Some(4), plain, coded, &three);
+        check_ranks::<_, f16>(|| card(4), Some(4), plain, config, (&two, Gather::Halo));
+        check_ranks::<_, f16>(|| card(4), Some(4), plain, config, (&three, Gather::Whole));
+        check_ranks::<_, f16>(|| card(4), Some(4), plain, coded, (&three, Gather::Halo));
     }
 }
 
@@ -582,6 +595,85 @@ fn without_dropped_edges(mut model: ModelConfig) -> ModelConfig {
         _ => {}
     }
     model
+}
+
+/// An evaluation of a network of one bit on a large graph makes the mean of signs a share of the rows at a time; where training keeps it, it is made whole, and products
+/// of other rows at once may be rounded otherwise.
+#[test]
+fn means_of_signs_are_made_by_shares_where_nothing_is_trained() {
+    let (vertices, features, classes) = (40_001, 8, 3);
+    let ids: Vec<u32> = (0..vertices as u32).collect();
+    let next = |by: u32| ids.iter().map(move |id| (id + by) % vertices as u32);
+    let rows: Vec<u32> = ids.iter().chain(&ids).copied().collect();
+    let columns: Vec<u32> = next(1).chain(next(700)).collect();
+    let graph = Graph::from_edges(vertices, &rows, &columns).expect("a graph");
+    let config = &ModelConfig::gcn(features, classes).of_bits(Binary::Bin);
+    let graph = &*config.prepare(&graph).expect("room");
+    let backend = &Cpu::new();
+    let values: Vec<f32> = (0..vertices * features)
+        .map(|k| ((k * 37) % 101) as f32 - 50.0)
+        .collect();
+    let labels: Vec<u32> = ids.iter().map(|id| id % classes as u32).collect();
+    let kind = MemoryKind::Features;
+    let objective = Objective::new(
+        backend,
+        Propagation::new(backend, graph, config.norm()).expect("room"),
+        Matrix::from_f32(backend, vertices, features, &values, kind).expect("room"),
+        &labels,
+        classes,
+        [&ids, &[], &[]],
+    );
+    let objective = objective.expect("a task");
+    let model = Network::<_, f32>::new(backend, config, 5).expect("a model");
+    let train = TrainConfig::new(Precision::Float);
+    let mut trainer = Trainer::new(backend, &objective, model, train).expect("room");
+    let start = trainer.snapshot().expect("no failure");
+    let evaluated = |trainer: &mut Trainer<_, f32, Network<_, f32>>| {
+        trainer.evaluate().expect("an evaluation");
+        let logits = trainer.model().logits().to_padded(backend);
+        let peak = backend.memory().peak[MemoryKind::Activations as usize];
+        (logits.expect("its rows"), peak)
+    };
+    let (by_shares, activations) = evaluated(&mut trainer);
+    trainer.step().expect("a step");
+    trainer.restore(&start).expect("the same model");
+    let (whole, _) = evaluated(&mut trainer);
+    let most = whole
+        .iter()
+        .fold(0.0_f32, |most, value| most.max(value.abs()));
+    assert!(most > 0.1 && by_shares.len() == whole.len());
+    for (a, b) in by_shares.iter().zip(&whole) {
+        assert!((a - b).abs() <= 1e-6 * most, "{a} and {b}");
+    }
+    // Rows of 128 numbers, of which two shares are no more than 16 MiB each.
+    let mean = (vertices * 128 * 4) as u64;
+    assert!(activations < mean, "{activations} with a mean of {mean}");
+}
+
+/// What a GCN of one bit (602, 128, 41) takes to predict on a graph of Reddit's size: BitGNN's took 0.94 GB.
+#[test]
+fn a_network_of_bits_predicts_on_reddit_within_its_memory() {
+    let edges = 114_848_856 + 232_965;
+    let counts = GraphCounts {
+        forward: RowCounts {
+            rows: 232_965,
+            columns: 232_965,
+            edges,
+            empty: 0,
+            longest: 20_000,
+        },
+        backward: None,
+        balanced: true,
+        weighted: false,
+        edge_features: 0,
+        graphs: 0,
+    };
+    let config = &ModelConfig::gcn(602, 41).of_bits(Binary::Bin);
+    let train = TrainConfig::new(Precision::Half);
+    let how = (config, &train, Work::EvaluationOfSigns);
+    let told = Footprint::check_work::<f16>(&counts, how, Some(132), None).expect("a model");
+    println!("{told:?}");
+    assert!(told.total() <= 600_000_000, "{} bytes", told.total());
 }
 
 /// A prediction of features that are packed computes on their signs, to the same bits, and takes no more than is told before.

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use clap::ValueEnum;
 use halfgnn::backend::Backend;
-use halfgnn::distributed::Group;
+use halfgnn::distributed::{Gather, Group, Shard};
 
 /// What moves rows between ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -62,6 +62,36 @@ impl Overlap {
             (Some(wanted), _) => Ok(group.overlapping(wanted == Self::On)),
             (None, _) => Ok(group),
         }
+    }
+}
+
+/// Which rows of others ranks are given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum GatherName {
+    /// What takes less time where NCCL moves rows, by a model
+    #[default]
+    Auto,
+    /// Those that a rank hears: fewer, and packed before they are sent
+    Halo,
+    /// All, as they lie
+    Whole,
+}
+
+impl From<GatherName> for Gather {
+    fn from(name: GatherName) -> Self {
+        match name {
+            GatherName::Auto => Self::Auto,
+            GatherName::Halo => Self::Halo,
+            GatherName::Whole => Self::Whole,
+        }
+    }
+}
+
+/// What of others a shard is given, as `--gather` says it.
+pub fn gathered(shard: &Shard) -> &'static str {
+    match shard.whole {
+        true => "whole",
+        false => "halo",
     }
 }
 

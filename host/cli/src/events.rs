@@ -187,6 +187,9 @@ pub enum Event<'a> {
         bytes_by_kind: RanksByKind,
         /// Which takes most.
         largest: usize,
+        /// What each is given of the others, of a graph that is dealt out: `halo` or `whole`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gather: Option<&'static str>,
     },
     /// An epoch.
     Epoch {
@@ -627,12 +630,17 @@ impl Observer for Recorder {
         placement.lines().for_each(|line| self.screen.line(&line));
     }
 
-    fn ranks_take(&mut self, memory: &RankMemory) {
+    fn ranks_take(&mut self, memory: &RankMemory, gathered: Option<&'static str>) {
+        if gathered == Some("whole") {
+            self.screen
+                .line(&"each rank is given all rows of the others, heard or not (--gather whole)");
+        }
         self.screen.line(&memory.line());
         self.record(&Event::RankMemory {
             bytes: memory.totals(),
             bytes_by_kind: memory.into(),
             largest: memory.largest().0,
+            gather: gathered,
         });
     }
 

@@ -40,6 +40,7 @@ impl<B: Backend> Common<'_, B> {
         &self,
         group: &Group,
         own: &Footprint,
+        gathered: Option<&'static str>,
         observer: &mut Option<&mut dyn Observer>,
     ) -> Result<(), Failure> {
         let devices = match self.ranks.are_processes() {
@@ -48,7 +49,7 @@ impl<B: Backend> Common<'_, B> {
         };
         let all = RankMemory::agree(group, own, self.device.memory, devices)?;
         if let Some(observer) = observer {
-            observer.ranks_take(&all);
+            observer.ranks_take(&all, gathered);
         }
         Ok(())
     }
@@ -79,13 +80,14 @@ pub fn carry_out<B: Backend, E: Element>(
             let words = [&dataset_words(dataset)[..], &identity.to_le_bytes()];
             group.expect_same("dataset", fingerprint(&words))?;
             let options = format!(
-                "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+                "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
                 plan.model,
                 plan.train,
                 plan.precision,
                 plan.sampling,
                 ranks.exchange,
                 ranks.overlap,
+                ranks.gather,
                 plan.placement.features
             );
             let owners = ranks
@@ -247,7 +249,7 @@ fn train_batches<B: Backend, E: Element>(
         if let Some(observer) = &mut observer {
             observer.placed(placed.placement);
         }
-        common.agree_on_memory(group, &placed.placement.footprint, &mut observer)?;
+        common.agree_on_memory(group, &placed.placement.footprint, None, &mut observer)?;
     }
     let backend = &device.backend;
     let tasks = placed.tasks(backend, Some(group))?;

@@ -165,8 +165,9 @@ impl Outcome {
 pub trait Observer {
     /// Where what is computed on is to lie, for a run or several.
     fn placed(&mut self, placement: Placement);
-    /// What each rank is going to take of its device, where there are several.
-    fn ranks_take(&mut self, memory: &RankMemory);
+    /// What each rank is going to take of its device, where there are several; and whether others give it a `halo` or the `whole`, of a
+    /// graph that is dealt out.
+    fn ranks_take(&mut self, memory: &RankMemory, gathered: Option<&'static str>);
     /// What runs in batches take, before the first step.
     fn foretold(&mut self, plan: &Plan, memory: &BatchMemory);
     /// A run begins.

@@ -103,6 +103,12 @@ fn ranks_that_read_their_parts_compute_what_they_do_of_the_whole() {
                     let whole = [&of[..], &["--partition", &file]].concat();
                     let (_, whole) = course(&place, &whole);
                     assert_eq!(parts, whole, "{model}, {how:?}, {ranks} ranks");
+                    let all_rows = ["--gather", "whole"];
+                    let (given_all, parts) = course(&place, &[&of[..], &all_rows].concat());
+                    let file = ["--partition", &file, all_rows[0], all_rows[1]];
+                    let (_, whole) = course(&place, &[&of[..], &file].concat());
+                    assert_eq!(parts, whole, "{model}, {how:?}, {ranks} ranks, all rows");
+                    assert_eq!(given_all[1]["gather"], "whole");
                     let dealt = &events[0]["ranks"];
                     assert_eq!(dealt["partition"], "7 parts by degree", "{dealt}");
                     assert!(dealt.get("halo").is_none(), "{dealt}");

@@ -300,6 +300,8 @@ pub struct Matrix<B: Storage, E: Element> {
     columns: usize,
     /// At least [`padded`] columns; more in memory of somebody else's.
     stride: usize,
+    /// Rows before the first: none but where [some](Matrix::with_rows) are written.
+    before: usize,
 }
 
 impl<B: Storage, E: Element> Matrix<B, E> {
@@ -365,6 +367,7 @@ impl<B: Storage, E: Element> Matrix<B, E> {
             rows,
             columns,
             stride,
+            before: 0,
         }
     }
 
@@ -638,17 +641,24 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         backend.upload_at(&self.buffer, first * self.stride, rows)
     }
 
-    /// What `work` makes of the first `rows` rows, as of a matrix that has no more. It leaves the matrix where it is.
-    pub(crate) fn with_first_rows<T>(
+    /// What `work` makes of as many of these rows as there are, as of a matrix that has no others. It leaves the matrix where it is, and is an
+    /// operator that comes by the matrix' elements through its address or a view of it.
+    pub(crate) fn with_rows<T>(
         &mut self,
-        rows: usize,
+        rows: Range<usize>,
         work: impl FnOnce(&mut Self) -> T,
     ) -> T {
         let all = self.rows;
-        self.rows = rows.min(all);
+        self.before = rows.start.min(all);
+        self.rows = rows.end.clamp(self.before, all) - self.before;
         let made = work(self);
-        self.rows = all;
+        (self.before, self.rows) = (0, all);
         made
+    }
+
+    /// Elements before those of the first row.
+    pub(crate) fn elements_before(&self) -> usize {
+        self.before * self.stride
     }
 
     /// Number of rows.

@@ -421,8 +421,8 @@ impl Group {
         Ok(all)
     }
 
-    /// Gives rows `sends[r]` of `from` to each other rank `r`, and receives rows `receives[r]` of `to` from it. What is sent and
-    /// received lies in the order of ranks, without gaps.
+    /// Gives rows `sends[r]` of `from` to each other rank `r`, and receives rows `receives[r]` of `to` from it. What is received lies in the
+    /// order of ranks, without gaps; several may be sent the same.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
@@ -462,8 +462,9 @@ impl Group {
             };
         }
         let (row, whole) = (from.stride(), |parts: &[Range<usize>]| {
-            let ends = parts.first().zip(parts.last());
-            ends.map_or(0..0, |(first, last)| first.start..last.end)
+            let some = || parts.iter().filter(|part| !part.is_empty());
+            let start = some().map(|part| part.start).min().unwrap_or(0);
+            start..some().map(|part| part.end).max().unwrap_or(start)
         });
         let (sent, received) = (whole(sends), whole(receives));
         let mut by_host = (self.0.at.by_host.lock()).unwrap_or_else(PoisonError::into_inner);
@@ -473,8 +474,11 @@ impl Group {
         from.read(backend, sent.start, elements)?;
         let given: Vec<&[u8]> = sends
             .iter()
-            .map(|part| (part.start - sent.start) * row..(part.end - sent.start) * row)
-            .map(|part| bytemuck::cast_slice(&elements[part]))
+            .map(|part| match part.is_empty() {
+                true => &elements[..0],
+                false => &elements[(part.start - sent.start) * row..(part.end - sent.start) * row],
+            })
+            .map(bytemuck::cast_slice)
             .collect();
         let mut rest = &mut *arrived;
         let mut places = Vec::with_capacity(receives.len());

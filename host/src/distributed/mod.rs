@@ -17,7 +17,7 @@
 //! Dropout is drawn by the vertex' number in the whole graph: whoever owns a vertex drops the same of it.
 //!
 //! - [`Partition`]: which rank has which vertex.
-//! - [`Shard`]: what a rank has of a graph, on the host.
+//! - [`Shard`]: what a rank has of a graph, on the host. [`Gather`]: whether others give it all their rows, or those that it hears.
 //! - `SomeEdges`, with the feature `parts`: edges of a graph that each rank has some of, and their way to whom they belong.
 //! - [`Communicator`]: how ranks hear of one another; [`in_process`] makes one of threads, [`Fault`] what can go wrong with it;
 //!   [`Tcp`] is one of processes, and [`Group::meet`] makes another of those that MPI started, with the feature `mpi`.
@@ -27,6 +27,7 @@ mod communicator;
 #[cfg(feature = "parts")]
 mod deal;
 mod fault;
+mod gather;
 mod group;
 mod in_process;
 #[cfg(all(feature = "mpi", unix))]
@@ -41,8 +42,11 @@ pub use communicator::{Communicator, Place};
 #[cfg(feature = "parts")]
 pub use deal::{DealtEdges, SomeEdges};
 pub use fault::{Fault, FaultKind};
+pub use gather::Gather;
 pub use group::Group;
 pub use in_process::{InProcess, in_process};
 pub use partition::{Balance, Partition, PartitionError};
 pub use shard::Shard;
+#[cfg(feature = "parts")]
+pub(crate) use shard::all_to_others;
 pub use tcp::{Rendezvous, Tcp};

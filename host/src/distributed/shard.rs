@@ -1,6 +1,6 @@
 //! What a rank has of a graph, on the host.
 
-use super::{Partition, PartitionError};
+use super::{Gather, Partition, PartitionError};
 use crate::error::Error;
 use crate::graph::{Graph, GraphCounts, Part, RowCounts};
 use std::ops::Range;
@@ -16,9 +16,9 @@ use std::ops::Range;
 pub struct Shard {
     /// Which rank it is of.
     pub rank: usize,
-    /// The own vertices, those of other ranks that they hear from in the order of ranks, and the edges between them.
+    /// The own vertices, those of other ranks that it is given in the order of ranks, and the edges between them.
     pub part: Part,
-    /// For each rank the own places that it wants to hear, in the order in which it has them.
+    /// For each rank the own places that it is given, in the order in which it has them.
     pub sends: Vec<Vec<u32>>,
     /// The places of what each rank gives.
     pub receives: Vec<Range<usize>>,
@@ -27,14 +27,29 @@ pub struct Shard {
     /// Whether each vertex of the whole graph is heard by those that it hears: then the edges that lead to the own vertices are those
     /// that lead from them.
     pub mutual: bool,
+    /// Whether ranks give one another all rows, heard or not.
+    pub whole: bool,
 }
 
 impl Shard {
-    /// What `rank` has of `graph`. Each rank makes its own, of the same graph and partition.
+    /// What `rank` has of `graph`, and others give it what it hears. Each rank makes its own, of the same graph and partition.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the partition is of another graph, or there is no such rank; [`Error::Graph`].
     pub fn new(graph: &Graph, partition: &Partition, rank: usize) -> Result<Self, Error> {
+        Self::gathering(graph, partition, rank, Gather::Halo)
+    }
+
+    /// [`Shard::new`], and others give it what `gather` says, which is the same for all ranks.
+    ///
+    /// # Errors
+    /// Those of [`Shard::new`].
+    pub fn gathering(
+        graph: &Graph,
+        partition: &Partition,
+        rank: usize,
+        gather: Gather,
+    ) -> Result<Self, Error> {
         let refuse = |problem: PartitionError| Error::Unsupported {
             operator: "Shard",
             reason: problem.to_string(),
@@ -50,7 +65,20 @@ impl Shard {
         let mut counts = vec![0; ranks];
         owners.iter().for_each(|&owner| counts[owner as usize] += 1);
         let own = partition.vertices(rank);
-        let (sends_to, mut halo) = boundaries(graph, owners, (rank, ranks));
+        let Boundaries {
+            mut sends,
+            mut halo,
+            heard,
+        } = boundaries(graph, owners, (rank, ranks));
+        let others = (ranks as u64 - 1) * owners.len() as u64;
+        let whole = gather.is_whole(heard, others);
+        if whole {
+            let vertices = 0..owners.len() as u32;
+            halo = vertices
+                .filter(|&it| owners[it as usize] as usize != rank)
+                .collect();
+            sends = all_to_others(&own, (rank, ranks));
+        }
         halo.sort_unstable_by_key(|&vertex| (owners[vertex as usize], vertex));
 
         let mut places = vec![u32::MAX; owners.len()];
@@ -67,7 +95,7 @@ impl Shard {
             receives.push(start..end);
             start = end;
         }
-        let sends = sends_to.into_iter().map(|wanted| {
+        let sends = sends.into_iter().map(|wanted| {
             let place = |vertex: u32| places[vertex as usize];
             wanted.into_iter().map(place).collect()
         });
@@ -79,6 +107,7 @@ impl Shard {
             receives,
             counts,
             mutual: graph.is_symmetric(),
+            whole,
         })
     }
 
@@ -98,14 +127,28 @@ impl Shard {
     }
 }
 
-/// The vertices of `rank` that each other rank hears, in their order, and those of others that it hears itself.
-fn boundaries(
-    graph: &Graph,
-    owners: &[u32],
-    (rank, ranks): (usize, usize),
-) -> (Vec<Vec<u32>>, Vec<u32>) {
-    let mut sends = vec![Vec::new(); ranks];
-    let mut halo = Vec::new();
+/// The same of `own` for each rank but this one, which wants nothing of itself.
+pub(crate) fn all_to_others(own: &[u32], (rank, ranks): (usize, usize)) -> Vec<Vec<u32>> {
+    let to = |other: usize| if other == rank { &[] } else { own };
+    (0..ranks).map(|other| to(other).to_vec()).collect()
+}
+
+/// Who hears whom of another rank.
+struct Boundaries {
+    /// The vertices of a rank that each other rank hears, in their order.
+    sends: Vec<Vec<u32>>,
+    /// Those of others that it hears itself.
+    halo: Vec<u32>,
+    /// How many all ranks together hear so, a vertex once for each rank.
+    heard: u64,
+}
+
+fn boundaries(graph: &Graph, owners: &[u32], (rank, ranks): (usize, usize)) -> Boundaries {
+    let mut found = Boundaries {
+        sends: vec![Vec::new(); ranks],
+        halo: Vec::new(),
+        heard: 0,
+    };
     let heard = graph.transposed();
     let mut last_heard_by = vec![u32::MAX; ranks];
     for vertex in 0..owners.len() as u32 {
@@ -116,12 +159,13 @@ fn boundaries(
                 continue;
             }
             last_heard_by[by] = vertex;
+            found.heard += 1;
             if owner == rank {
-                sends[by].push(vertex);
+                found.sends[by].push(vertex);
             } else if by == rank {
-                halo.push(vertex);
+                found.halo.push(vertex);
             }
         }
     }
-    (sends, halo)
+    found
 }

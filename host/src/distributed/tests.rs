@@ -44,6 +44,7 @@ fn shards_are_the_graph() {
                 let shards: Vec<Shard> = (0..ranks)
                     .map(|rank| Shard::new(&graph, &partition, rank).unwrap())
                     .collect();
+                expect_whole(&graph, &partition, &shards);
                 let balance = partition.balance(&graph).unwrap();
                 let mut edges = Vec::new();
                 let mut vertices: Vec<u32> = Vec::new();
@@ -91,6 +92,46 @@ fn shards_are_the_graph() {
                 vertices.sort_unstable();
                 assert!(vertices.into_iter().eq(0..graph.vertices() as u32));
             }
+        }
+    }
+}
+
+/// Shards of ranks that are given all rows of one another, beside those of ranks that are given what they hear.
+fn expect_whole(graph: &Graph, partition: &Partition, of_halos: &[Shard]) {
+    let ranks = partition.ranks();
+    let heard: usize = of_halos.iter().flat_map(|of| &of.sends).map(Vec::len).sum();
+    let others = (ranks - 1) * graph.vertices();
+    for (rank, of_halo) in of_halos.iter().enumerate() {
+        let gathering = |gather| Shard::gathering(graph, partition, rank, gather).unwrap();
+        let shard = gathering(Gather::Whole);
+        assert!(shard.whole && !of_halo.whole);
+        let own = shard.part.own();
+        assert_eq!(own, of_halo.part.own());
+        let mut start = own.len();
+        for other in 0..ranks {
+            let (to, theirs) = match other == rank {
+                true => (0, Vec::new()),
+                false => (own.len() as u32, partition.vertices(other)),
+            };
+            assert!(shard.sends[other].iter().copied().eq(0..to));
+            let from = shard.receives[other].clone();
+            assert_eq!(from, start..start + theirs.len());
+            assert_eq!(shard.part.vertices()[from.clone()], theirs);
+            start = from.end;
+        }
+        assert_eq!(start, graph.vertices());
+        // The edges are the same, and each row has them by what is now the place of their columns.
+        let ends = |shard: &Shard| {
+            let csr = shard.part.block().csr();
+            let vertex = |place: &u32| shard.part.vertices()[*place as usize];
+            let columns: Vec<u32> = csr.cols().iter().map(vertex).collect();
+            (csr.offsets().to_vec(), columns)
+        };
+        assert_eq!(ends(&shard), ends(of_halo));
+        let auto = gathering(Gather::Auto);
+        match Gather::cheaper(heard as u64, others as u64) {
+            Gather::Whole => assert_eq!(auto, shard),
+            _ => assert_eq!(&auto, of_halo),
         }
     }
 }
@@ -645,21 +686,26 @@ fn edges_are_dealt_out_as_of_the_whole_graph() {
                 assert!(dealt.partition == partition);
                 assert_eq!(dealt.table.in_degrees, graph.in_degrees());
                 assert_eq!(dealt.table.out_degrees, graph.out_degrees());
-                let rows = (&dealt.rows, EdgeData::default());
-                let of = (&dealt.table, &dealt.partition);
-                let of_rows = config.prepare_rows::<f32>(rows, of, group).unwrap();
-                let expected = Shard::new(&prepared.graph, &partition, group.rank()).unwrap();
-                let found = &of_rows.shard;
-                assert_eq!(found.part.vertices(), expected.part.vertices());
-                assert_eq!(found.part.block(), expected.part.block());
-                assert_eq!(
-                    (&found.sends, &found.receives),
-                    (&expected.sends, &expected.receives)
-                );
-                assert_eq!(
-                    (&found.counts, found.mutual),
-                    (&expected.counts, expected.mutual)
-                );
+                for gather in [Gather::Halo, Gather::Whole, Gather::Auto] {
+                    let rows = (&dealt.rows, EdgeData::default());
+                    let of = (&dealt.table, &dealt.partition);
+                    let of_rows = config
+                        .prepare_rows::<f32>(rows, of, (group, gather))
+                        .unwrap();
+                    let (graph, rank) = (&prepared.graph, group.rank());
+                    let expected = Shard::gathering(graph, &partition, rank, gather).unwrap();
+                    let found = &of_rows.shard;
+                    assert_eq!(found.part.vertices(), expected.part.vertices());
+                    assert_eq!(found.part.block(), expected.part.block());
+                    assert_eq!(
+                        (&found.sends, &found.receives, found.whole),
+                        (&expected.sends, &expected.receives, expected.whole)
+                    );
+                    assert_eq!(
+                        (&found.counts, found.mutual),
+                        (&expected.counts, expected.mutual)
+                    );
+                }
             };
             std::thread::scope(|scope| {
                 for rank in in_process(ranks, "CPU", Duration::from_secs(20), &[]) {

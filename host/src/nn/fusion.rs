@@ -15,6 +15,7 @@ use crate::ops::{
     Normalization, SpmmEpilogue,
 };
 use crate::tensor::{Element, Matrix};
+use std::ops::Range;
 
 fn unwritten<T>(layer: usize, what: &str) -> Result<T, Error> {
     Err(Error::Unsupported {
@@ -143,6 +144,25 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
     /// Those of [`ops::matmul_fused`].
     pub fn product_transposed(&mut self, a: &Matrix<B, E>, b: &Matrix<B, E>) -> Result<(), Error> {
         self.product_of(Form::NT, MatmulFusion::default(), [a, b])
+    }
+
+    /// Some rows of [`Output::product_transposed`], of as many of the first rows of `a`. All are made so, one share after the other.
+    ///
+    /// # Errors
+    /// Those of [`ops::matmul_to_rows`].
+    pub(super) fn rows_of_product_transposed(
+        &mut self,
+        rows: Range<usize>,
+        [a, b]: [&Matrix<B, E>; 2],
+    ) -> Result<(), Error> {
+        let (bias, relu) = self.epilogue();
+        let epilogue = Epilogue {
+            bias,
+            relu,
+            ..Epilogue::default()
+        };
+        let y = (rows, &mut *self.y);
+        ops::matmul_to_rows(self.backend, Form::NT, a, b, &epilogue, y)
     }
 
     fn product_of(

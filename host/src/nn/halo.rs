@@ -20,17 +20,23 @@ pub struct Halo<B: Backend> {
     sources: usize,
     /// The graph's vertex of each own row, and of each row.
     vertices: [Array<B, u32>; 2],
-    /// Own rows that others want, rank by rank.
-    packing: Array<B, u32>,
-    /// Which of those each rank wants.
+    /// Own rows that others want, rank by rank, where those are packed before they are sent: not where each is given all.
+    packing: Option<Array<B, u32>>,
+    /// The rows that each rank is given: of the packed ones, or of the own ones as they lie.
     sends: Vec<Range<usize>>,
     /// The rows that each rank gives.
     receives: Vec<Range<usize>>,
-    /// Own rows × packed ones: where the gradients of a row come back. None where no other rank wants any.
+    /// Where the gradients of what each rank was given come back, one behind the other.
+    returned: Vec<Range<usize>>,
+    /// Own rows × rows that come back. None where no other rank wants any.
     returns: Option<Adjacency<B>>,
     /// Whether the whole graph is symmetric.
     mutual: bool,
 }
+
+/// Codes that are on their way: packed, where they are not sent as they lie.
+#[derive(Debug)]
+pub(super) struct SentCodes<B: Backend>(Option<Array<B, u32>>);
 
 impl<B: Backend> Halo<B> {
     /// The exchanges of a shard, which is of this rank of `group`.
@@ -43,12 +49,28 @@ impl<B: Backend> Halo<B> {
         Error::expect(NAME, "rank of the shard", group.rank(), shard.rank)?;
         let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Graph);
         let (own, packing) = (shard.part.own().len(), shard.sends.concat());
-        let mut sends = Vec::with_capacity(shard.sends.len());
+        let mut returned = Vec::with_capacity(shard.sends.len());
         let mut start = 0;
         for wanted in &shard.sends {
-            sends.push(start..start + wanted.len());
+            returned.push(start..start + wanted.len());
             start += wanted.len();
         }
+        let sends = match shard.whole {
+            false => returned.clone(),
+            true => {
+                let others = (shard.sends.iter().enumerate()).filter(|&(to, _)| to != shard.rank);
+                for (_, wanted) in others {
+                    Error::expect(
+                        NAME,
+                        "own rows, of which others are given all",
+                        own,
+                        wanted.len(),
+                    )?;
+                }
+                let ends = returned.iter().map(|of_rank| of_rank.len());
+                ends.map(|end| 0..end).collect()
+            }
+        };
         if group.library().is_some() {
             group.expect_fit("rows to exchange", &sends, &shard.receives)?;
         }
@@ -68,9 +90,13 @@ impl<B: Backend> Halo<B> {
             own,
             sources: shard.part.vertices().len(),
             vertices: [upload(shard.part.own())?, upload(shard.part.vertices())?],
-            packing: upload(&packing)?,
+            packing: match shard.whole {
+                true => None,
+                false => Some(upload(&packing)?),
+            },
             sends,
             receives: shard.receives.clone(),
+            returned,
             returns,
             mutual: shard.mutual,
         })
@@ -107,14 +133,15 @@ impl<B: Backend> Halo<B> {
         Error::expect(NAME, "own rows", self.own, x.rows())?;
         Error::expect(NAME, "rows", self.sources, all.rows())?;
         let packed = self.packed(backend, pool, x)?;
-        let from = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        let from = packed.as_ref().unwrap_or(x);
+        let from = (Rows::of_matrix(from)?, &self.sends[..]);
         let to = (Rows::of_matrix(all)?, &self.receives[..]);
         self.group.begin_rows(backend, what, from, to)?;
         // The rows of others come behind these.
         ops::combine_rows(backend, self.own, &Combine::copy(), x, all)?;
         let to = (Rows::of_matrix(all)?, &self.receives[..]);
         self.group.end_rows(backend, to)?;
-        pool.give(packed);
+        packed.into_iter().for_each(|packed| pool.give(packed));
         Ok(())
     }
 
@@ -128,25 +155,29 @@ impl<B: Backend> Halo<B> {
     ) -> Result<(), Error> {
         Error::expect("Halo::extend_own", "rows", self.sources, all.rows())?;
         let packed = self.packed(backend, pool, all)?;
-        let from = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        let from = packed.as_ref().unwrap_or(all);
+        let from = (Rows::of_matrix(from)?, &self.sends[..]);
         let to = (Rows::of_matrix(all)?, &self.receives[..]);
         self.group.exchange_rows(backend, what, from, to)?;
-        pool.give(packed);
+        packed.into_iter().for_each(|packed| pool.give(packed));
         Ok(())
     }
 
-    /// Those of the first rows of `x` that others want.
+    /// Those of the first rows of `x` that others want, one behind the other; none where they are given all as they lie.
     fn packed<E: Element>(
         &self,
         backend: &B,
         pool: &mut Pool<B, E>,
         x: &Matrix<B, E>,
-    ) -> Result<Matrix<B, E>, Error> {
-        let mut packed = pool.take(backend, (self.packing.len(), x.columns()))?;
+    ) -> Result<Option<Matrix<B, E>>, Error> {
+        let Some(packing) = &self.packing else {
+            return Ok(None);
+        };
+        let mut packed = pool.take(backend, (packing.len(), x.columns()))?;
         if self.returns.is_some() {
-            ops::take_rows(backend, x, &self.packing, &mut packed)?;
+            ops::take_rows(backend, x, packing, &mut packed)?;
         }
-        Ok(packed)
+        Ok(Some(packed))
     }
 
     /// `codes`, whose first rows are those of the own rows, get behind them what others have in theirs: all have one scale a column, so
@@ -160,18 +191,25 @@ impl<B: Backend> Halo<B> {
         what: &str,
         pool: &mut Pool<B, E>,
         codes: &mut QuantizedMatrix<B>,
-    ) -> Result<Array<B, u32>, Error> {
+    ) -> Result<SentCodes<B>, Error> {
         Error::expect("Halo::begin_codes", "own rows", self.own, codes.rows())?;
-        let words = QuantizedMatrix::<B>::words(self.packing.len(), codes.columns())?;
-        let mut packed = pool.take_words(backend, words)?;
-        if self.returns.is_some() {
-            ops::take_codes(backend, codes, &self.packing, &mut packed)?;
+        let mut packed = None;
+        if let Some(packing) = &self.packing {
+            let words = QuantizedMatrix::<B>::words(packing.len(), codes.columns())?;
+            let packed = packed.insert(pool.take_words(backend, words)?);
+            if self.returns.is_some() {
+                ops::take_codes(backend, codes, packing, packed)?;
+            }
         }
         codes.set_rows(self.sources)?;
-        let from = (codes.rows_of(&packed), &self.sends[..]);
+        let from = match &packed {
+            Some(packed) => codes.rows_of(packed),
+            None => codes.as_rows(),
+        };
+        let from = (from, &self.sends[..]);
         let to = (codes.as_rows(), &self.receives[..]);
         self.group.begin_rows(backend, what, from, to)?;
-        Ok(packed)
+        Ok(SentCodes(packed))
     }
 
     /// Waits for what [`Halo::begin_codes`] has begun.
@@ -182,11 +220,13 @@ impl<B: Backend> Halo<B> {
         &self,
         backend: &B,
         pool: &mut Pool<B, E>,
-        (codes, packed): (&QuantizedMatrix<B>, Array<B, u32>),
+        (codes, SentCodes(packed)): (&QuantizedMatrix<B>, SentCodes<B>),
     ) -> Result<(), Error> {
         let to = (codes.as_rows(), &self.receives[..]);
         self.group.end_rows(backend, to)?;
-        pool.give_words(packed);
+        packed
+            .into_iter()
+            .for_each(|packed| pool.give_words(packed));
         Ok(())
     }
 
@@ -203,9 +243,10 @@ impl<B: Backend> Halo<B> {
         all: &Matrix<B, E>,
     ) -> Result<Matrix<B, E>, Error> {
         Error::expect("Halo::begin_fold", "rows", self.sources, all.rows())?;
-        let packed = pool.take(backend, (self.packing.len(), all.columns()))?;
+        let rows = self.returned.last().map_or(0, |of_last| of_last.end);
+        let packed = pool.take(backend, (rows, all.columns()))?;
         let from = (Rows::of_matrix(all)?, &self.receives[..]);
-        let to = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        let to = (Rows::of_matrix(&packed)?, &self.returned[..]);
         self.group.begin_rows(backend, what, from, to)?;
         Ok(packed)
     }
@@ -220,7 +261,7 @@ impl<B: Backend> Halo<B> {
         pool: &mut Pool<B, E>,
         packed: Matrix<B, E>,
     ) -> Result<(), Error> {
-        let to = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        let to = (Rows::of_matrix(&packed)?, &self.returned[..]);
         self.group.end_rows(backend, to)?;
         pool.give(packed);
         Ok(())
@@ -239,7 +280,7 @@ impl<B: Backend> Halo<B> {
         d: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         Error::expect("Halo::end_fold", "own rows", self.own, d.rows())?;
-        let to = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        let to = (Rows::of_matrix(&packed)?, &self.returned[..]);
         self.group.end_rows(backend, to)?;
         match &self.returns {
             None => ops::combine_rows(backend, self.own, &Combine::copy(), all, d)?,

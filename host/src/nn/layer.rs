@@ -410,7 +410,14 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         let Some(halo) = self.exchange else {
             return sending.product(self, Form::NN, [x, weight], epilogue, y);
         };
-        ops::matmul_to_first_rows(self.backend, Form::NN, x, weight, epilogue, y)?;
+        ops::matmul_to_rows(
+            self.backend,
+            Form::NN,
+            x,
+            weight,
+            epilogue,
+            (0..x.rows(), &mut *y),
+        )?;
         let what = forward_exchange(self.layer);
         halo.extend_own(self.backend, &what, self.pool, y)
     }

@@ -14,7 +14,8 @@
 //!
 //! Ranks that have parts of a batch exchange no messages, and agree on the scales behind each step: in a first one each has its own.
 
-use super::{Halo, Mode, Pool, Propagation};
+use super::halo::{Halo, SentCodes};
+use super::{Mode, Pool, Propagation};
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::ops::{self, CodeFormat, Coding, QuantizedMatrix, Rounding};
@@ -47,7 +48,7 @@ pub(super) struct Messages<B: Backend> {
     /// Whether ranks exchange them.
     exchanged: bool,
     /// What is on its way to other ranks.
-    underway: [Option<Array<B, u32>>; 2],
+    underway: [Option<SentCodes<B>>; 2],
     /// The layer's number.
     layer: u32,
 }

@@ -11,7 +11,7 @@ use super::edge_features::EdgeFeatures;
 use super::{EdgeData, ModelConfig, Norm, PartFactors, PreparedGraph, Propagation, weights};
 use crate::backend::Backend;
 use crate::data::parts::{PartRows, RowFeatures, VertexTable};
-use crate::distributed::{Group, Partition, Shard};
+use crate::distributed::{Gather, Group, Partition, Shard, all_to_others};
 use crate::error::Error;
 use crate::graph::{Graph, Part, generate, parallel};
 use crate::tensor::Element;
@@ -55,26 +55,43 @@ impl<E: Element> PreparedRows<E> {
     }
 }
 
-/// Vertices that a rank has or hears, ascending, and the edges of those that it has, under their places in that list.
+/// Vertices that a rank has or is given, ascending, and the edges of those that it has, under their places in that list.
 struct Local {
     vertices: Vec<u32>,
     /// Places of the own ones.
     own: Vec<u32>,
     graph: Graph,
+    /// Whether it is given all, heard or not.
+    whole: bool,
 }
 
 impl Local {
-    fn new(rows: &PartRows, vertices: usize) -> Result<Self, Error> {
+    /// With all vertices of others, where ranks give one another all rows, which they agree on.
+    fn new(
+        rows: &PartRows,
+        vertices: usize,
+        (group, gather): (&Group, Gather),
+    ) -> Result<Self, Error> {
         let here: Vec<AtomicBool> = (0..vertices).map(|_| AtomicBool::new(false)).collect();
         for some in [&rows.vertices, &rows.columns] {
             parallel::for_each(&some[..], |_, &vertex| {
                 here[vertex as usize].store(true, Ordering::Relaxed);
             });
         }
+        let heard = match gather {
+            Gather::Auto => {
+                let here = here.iter().filter(|here| here.load(Ordering::Relaxed));
+                let heard = here.count().saturating_sub(rows.vertices.len());
+                let of_ranks = group.gather("halo sizes", &[heard as u64])?;
+                of_ranks.iter().map(|of_rank| of_rank[0]).sum()
+            }
+            Gather::Halo | Gather::Whole => 0,
+        };
+        let whole = gather.is_whole(heard, (group.ranks() as u64 - 1) * vertices as u64);
         let mut places = vec![u32::MAX; vertices];
         let mut local = Vec::new();
         for (vertex, (place, here)) in places.iter_mut().zip(here).enumerate() {
-            if here.into_inner() {
+            if here.into_inner() || whole {
                 *place = local.len() as u32;
                 local.push(vertex as u32);
             }
@@ -96,14 +113,15 @@ impl Local {
             graph: Graph::from_offsets(offsets, columns)?,
             vertices: local,
             own,
+            whole,
         })
     }
 }
 
 impl ModelConfig {
     /// What the rank of `group` has of a graph whose rows it read, and of which it knows `table`: the shard, and from what the graph on a
-    /// backend follows, as [`Shard::new`] and [`PreparedGraph::propagation_of_shard`] make them of the whole graph with the same
-    /// `partition`, to the bit. All ranks call it at once. `edges` are of the rows' edges. Nothing is on a backend yet.
+    /// backend follows, as [`Shard::gathering`] and [`PreparedGraph::propagation_of_shard`] make them of the whole graph with the same
+    /// `partition`, to the bit. All ranks call it at once, with the same `gather`. `edges` are of the rows' edges. Nothing is on a backend yet.
     ///
     /// # Errors
     /// Those of [`ModelConfig::prepare_edges`], [`PreparedGraph::propagation_of_shard`] and
@@ -112,7 +130,7 @@ impl ModelConfig {
         &self,
         (rows, edges): (&PartRows, EdgeData<'_>),
         (table, partition): (&VertexTable, &Partition),
-        group: &Group,
+        (group, gather): (&Group, Gather),
     ) -> Result<PreparedRows<E>, Error> {
         self.check_ranks()?;
         let vertices = table.vertices();
@@ -128,7 +146,7 @@ impl ModelConfig {
             group.ranks(),
             partition.ranks(),
         )?;
-        let local = Local::new(rows, vertices)?;
+        let local = Local::new(rows, vertices, (group, gather))?;
         let prepared = self.prepare_edges(&local.graph, edges)?;
         Ok(PreparedRows {
             shard: shard(&local, &prepared.graph, (table, partition.owners()), group)?,
@@ -203,7 +221,7 @@ impl ModelConfig {
     }
 }
 
-/// What a rank has and exchanges, as [`Shard::new`] finds it in a whole graph: what others want they are asked for.
+/// What a rank has and exchanges, as [`Shard::gathering`] finds it in a whole graph: what others want they are asked for.
 fn shard(
     local: &Local,
     graph: &Graph,
@@ -231,14 +249,38 @@ fn shard(
         from..start
     });
     let receives: Vec<_> = receives.collect();
-    let asked: Vec<u64> = wants.iter().map(|wanted| wanted.len() as u64).collect();
-    let asked = group.gather("halo sizes", &asked)?;
-    let asked: Vec<usize> = asked.iter().map(|by_rank| by_rank[rank] as usize).collect();
     let own: Vec<u32> = (local.own.iter())
         .map(|&place| local.vertices[place as usize])
         .collect();
+    let sends = match local.whole {
+        true => {
+            let places: Vec<u32> = (0..own.len() as u32).collect();
+            all_to_others(&places, (rank, ranks))
+        }
+        false => asked_for(&own, &wants, group)?,
+    };
+    Ok(Shard {
+        rank,
+        part: Part::new(graph, &local.own, &halo.concat())?.renamed(&local.vertices),
+        sends,
+        receives,
+        counts,
+        whole: local.whole,
+        mutual: match table.mutual {
+            Some(known) => known,
+            None => is_mutual(local, graph, owners, group)?,
+        },
+    })
+}
+
+/// Places among `own` vertices of those that each other rank wants, of which this one `wants` some of theirs.
+fn asked_for(own: &[u32], wants: &[Vec<u32>], group: &Group) -> Result<Vec<Vec<u32>>, Error> {
+    let rank = group.rank();
+    let asked: Vec<u64> = wants.iter().map(|wanted| wanted.len() as u64).collect();
+    let asked = group.gather("halo sizes", &asked)?;
+    let asked: Vec<usize> = asked.iter().map(|by_rank| by_rank[rank] as usize).collect();
     let sends = group
-        .exchange("halo", &wants, &asked)?
+        .exchange("halo", wants, &asked)?
         .into_iter()
         .enumerate();
     let sends = sends.map(|(by, wanted)| {
@@ -254,17 +296,7 @@ fn shard(
             ))),
         }
     });
-    Ok(Shard {
-        rank,
-        part: Part::new(graph, &local.own, &halo.concat())?.renamed(&local.vertices),
-        sends: sends.collect::<Result<_, Error>>()?,
-        receives,
-        counts,
-        mutual: match table.mutual {
-            Some(known) => known,
-            None => is_mutual(local, graph, owners, group)?,
-        },
-    })
+    sends.collect()
 }
 
 /// Whether the whole graph is symmetric. A rank has edges to its own vertices alone, so each two tell one another sums of numbers that are

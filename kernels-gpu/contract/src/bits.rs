@@ -83,15 +83,17 @@ param_struct! {
         pub y: DevicePtr<HalfBits>,
         /// A factor a row of the graph, for the entries that write elements; or null.
         pub row_scale: DevicePtr<f32>,
-        /// Parts of rows: [`staging_words`] long.
+        /// Parts of rows: [`staging_words`] long, a number a word where there are `codes`, else two.
         pub staging: DevicePtr<u32>,
         /// A factor a column of the graph, [`CODES_PER_WORD`] a word, the first in the lowest bits, for the entries that have them; or
         /// null.
         pub codes: DevicePtr<u32>,
         /// Number of edges.
         pub edges: u32,
-        /// CTAs of the first kernel: [`ctas`].
+        /// CTAs of the first kernel: [`ctas`], or those that have edges of the rows that are written.
         pub ctas: u32,
+        /// The CTAs before them, which are not launched.
+        pub first_cta: u32,
         /// Number of rows without edges.
         pub empty_count: u32,
         /// Distance of two rows of `x` in words.
@@ -106,7 +108,9 @@ param_struct! {
         pub words: u32,
         /// Factor of all sums, for the entries that write elements.
         pub scale: f32,
-        /// Rows of the graph; read by `bspmm_vertex_*`.
+        /// The first row that is written, and the first of `y`. Zero for the entries that write signs.
+        pub first_row: u32,
+        /// Rows that are written: all by the entries that write signs, and by `bspmm_vertex_*`.
         pub rows: u32,
     }
 }
@@ -232,15 +236,20 @@ pub const fn follow_up_ctas(ctas: u32, empty_rows: u32) -> u32 {
 /// the parts aligned.
 pub const STAGED_PARTS: u32 = 2;
 
-/// Words that a CTA stages: those before its parts, its part of the row that ends in it, and its part of the row that goes on after it: a number
-/// a column.
-pub const fn staged_words(words: u32) -> u32 {
-    STAGED_PARTS + 2 * words * WORD_BITS
+/// Words of a part that is staged, a number a column: of 32 bits where columns of the graph have factors, else of 16, since no sum of a CTA's edges is larger.
+pub const fn staged_part(words: u32, factored: bool) -> u32 {
+    words * if factored { WORD_BITS } else { WORD_BITS / 2 }
+}
+const _: () = assert!(EDGES_PER_CTA < 1 << 15);
+
+/// Words that a CTA stages: those before its parts, its part of the row that ends in it, and its part of the row that goes on after it.
+pub const fn staged_words(words: u32, factored: bool) -> u32 {
+    STAGED_PARTS + 2 * staged_part(words, factored)
 }
 
 /// Words of the staging buffer.
-pub const fn staging_words(ctas: u32, words: u32) -> u64 {
-    ctas as u64 * staged_words(words) as u64
+pub const fn staging_words(ctas: u32, words: u32, factored: bool) -> u64 {
+    ctas as u64 * staged_words(words, factored) as u64
 }
 
 /// Bytes of a part of a row of so many words: a number a column.
@@ -324,7 +333,8 @@ mod tests {
     #[test]
     fn parts_are_aligned_and_fit() {
         for words in [1, 2, MOST_WORDS] {
-            assert_eq!(staged_words(words) % 2, 0);
+            assert_eq!(staged_words(words, false) % 2, 0);
+            assert_eq!(staged_words(words, true) % 2, 0);
             assert!(shared_bytes(words) <= 48 * 1024);
         }
     }
@@ -346,6 +356,7 @@ mod tests {
         assert_eq!([0, 8, 9, u32::MAX].map(vertex_ctas), [0, 1, 2, 1 << 29]);
         assert_eq!(ctas(u32::MAX), 1 << 21);
         assert_eq!((follow_up_ctas(9, 1), follow_up_ctas(0, 0)), (3, 0));
-        assert_eq!(staging_words(1 << 21, 4), (1 << 21) * 514);
+        assert_eq!(staging_words(1 << 21, 4, true), (1 << 21) * 514);
+        assert_eq!(staging_words(1 << 21, 4, false), (1 << 21) * 258);
     }
 }

@@ -1,7 +1,7 @@
 //! The follow-up kernel: rows that cross CTAs, and rows without edges.
 
 use super::columns::first_column;
-use super::output::{Output, Place};
+use super::output::{Output, Place, is_written};
 use crate::device::global::Global;
 use crate::device::registers::unroll;
 use crate::device::thread::block_idx_x;
@@ -9,7 +9,7 @@ use crate::device::warp::{lane_id, shuffle_idx, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
     BspmmParams, EDGES_PER_CTA, EMPTY_ROWS_PER_CTA, NO_ROW, STAGED_PARTS, WARPS_PER_CTA, WORD_BITS,
-    staged_words,
+    staged_part, staged_words,
 };
 
 /// CTAs of a row whose parts are asked for together.
@@ -39,29 +39,39 @@ pub unsafe fn run<O: Output<1>>(params: &BspmmParams) {
 /// The launch contract; all lanes of the warp come together.
 #[inline(always)]
 unsafe fn join<O: Output<1>>(params: &BspmmParams, cta: u32) {
-    let words = staged_words(params.words) as u64;
+    let factored = !params.codes.is_null();
+    let part = staged_part(params.words, factored);
+    let words = staged_words(params.words, factored) as u64;
     let staged =
         |cta: u32, at: u32| Global::<u32>::new(params.staging).at(cta as u64 * words + at as u64);
     // SAFETY: the caller's promise: a row that crosses CTAs has a tail in each from its first on.
     unsafe {
         let row = staged(cta, 0).load();
-        if row == NO_ROW {
+        // Of some rows a row may end in the first CTA that is none of them, and has parts before it that nobody made.
+        if row == NO_ROW || !is_written(params, row) {
             return;
         }
         let offset = Global::<u64>::new(params.offsets).at(row as u64).read();
-        let first = (offset / EDGES_PER_CTA as u64) as u32;
+        let first = (offset / EDGES_PER_CTA as u64) as u32 - params.first_cta;
         let mut unit = 0;
         while unit < params.words {
-            let head = STAGED_PARTS + unit * WORD_BITS + first_column::<1>();
-            let tail = head + params.words * WORD_BITS;
-            let pair = |cta: u32, at: u32| Global::<[u32; 2]>::cast(staged(cta, at));
-            let mut sums = pair(cta, head).load();
+            let column = unit * WORD_BITS + first_column::<1>();
+            let head = STAGED_PARTS + if factored { column } else { column / 2 };
+            let tail = head + part;
+            let pair = |cta: u32, at: u32, is_there: bool| {
+                if factored {
+                    return Global::<[u32; 2]>::cast(staged(cta, at)).load_if(is_there);
+                }
+                let both = staged(cta, at).load_if(is_there) as i32;
+                [both << 16 >> 16, both >> 16].map(|sum| sum as u32)
+            };
+            let mut sums = pair(cta, head, true);
             let mut at = first;
             while at < cta {
                 let left = cta - at;
                 let mut parts = [[0; 2]; IN_FLIGHT];
                 unroll!(i in 0..IN_FLIGHT => {
-                    parts[i] = pair(at + i as u32, tail).load_if((i as u32) < left);
+                    parts[i] = pair(at + i as u32, tail, (i as u32) < left);
                 });
                 unroll!(i in 0..IN_FLIGHT => {
                     sums = [0, 1].map(|at| sums[at].wrapping_add(parts[i][at]));

@@ -69,7 +69,13 @@ fn column_of<const P: usize>(params: &BspmmParams, unit: u32) -> u32 {
     (params.first_word + unit * P as u32) * WORD_BITS
 }
 
-/// The sign: a bit is set where the sum is zero or more.
+/// Whether a row is one of those that the launch writes.
+#[inline(always)]
+pub fn is_written(params: &BspmmParams, row: u32) -> bool {
+    row.wrapping_sub(params.first_row) < params.rows
+}
+
+/// The sign, of all rows: a bit is set where the sum is zero or more.
 pub struct Signs;
 
 /// Planes of the counts of a row that one lane adds up.
@@ -185,7 +191,7 @@ impl<const P: usize> Output<P> for Signs {
     }
 }
 
-/// An element, times the factor of the row and that of all.
+/// An element, times the factor of the row and that of all. Of some rows alone the first is the first of the output.
 pub struct Elements<V>(PhantomData<V>);
 
 impl<V: Vector> Elements<V> {
@@ -201,12 +207,14 @@ impl<V: Vector> Elements<V> {
     ) {
         let first = column_of::<P>(params, place.unit) + first_column::<P>();
         let y = Global::<V::Feature>::new(params.y).at(first as u64);
-        let y = y.row(place.row, params.y_stride * size_of::<V::Feature>() as u32);
+        let row = place.row.wrapping_sub(params.first_row);
+        let y = y.row(row, params.y_stride * size_of::<V::Feature>() as u32);
+        let is_written = is_written(params, place.row);
         unroll!(pair in 0..P => {
             let apart = pair as u32 * columns_apart(P);
             let column = first + apart;
             // Rows are whole vectors, so that a pair is in them or not.
-            if column < params.y_stride {
+            if is_written && column < params.y_stride {
                 let value = |at: usize| {
                     let is_column = column + (at as u32) < params.features;
                     if is_column { values(pair, at) } else { 0.0 }

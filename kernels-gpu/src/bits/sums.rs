@@ -10,7 +10,7 @@ use crate::device::warp::{ballot, lane_id, shuffle_idx, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
     BspmmParams, CODE_BITS, CODES_PER_WORD, EDGES_PER_CTA, EDGES_PER_WARP, LARGEST_CODE, NO_ROW,
-    STAGED_PARTS, WARPS_PER_CTA, WORD_BITS, part_bytes, staged_words,
+    STAGED_PARTS, WARPS_PER_CTA, WORD_BITS, part_bytes, staged_part, staged_words,
 };
 
 /// Groups of 32 edges of a warp.
@@ -43,7 +43,8 @@ impl Factors for Codes {
 #[inline(always)]
 pub unsafe fn run<O: Output<P>, F: Factors, const P: usize, const G: usize>(params: &BspmmParams) {
     const { assert!((GROUPS as usize).is_multiple_of(G)) };
-    let first = block_idx_x() * EDGES_PER_CTA + warp_id() * EDGES_PER_WARP;
+    let cta = params.first_cta + block_idx_x();
+    let first = cta * EDGES_PER_CTA + warp_id() * EDGES_PER_WARP;
     let parts = Parts::<P> { params };
     // SAFETY: the caller's promise; all lanes of a warp come along, and at the barrier all warps of the CTA.
     unsafe {
@@ -53,7 +54,7 @@ pub unsafe fn run<O: Output<P>, F: Factors, const P: usize, const G: usize>(para
             parts.mark(warp_id(), 0, NO_ROW);
         }
         sync_threads();
-        parts.join::<O>();
+        parts.join::<O, F>();
     }
 }
 
@@ -504,7 +505,7 @@ impl<const P: usize> Parts<'_, P> {
     /// # Safety
     /// The launch contract; all threads of the CTA come together, and the barrier is behind.
     #[inline(always)]
-    unsafe fn join<O: Output<P>>(&self) {
+    unsafe fn join<O: Output<P>, F: Factors>(&self) {
         let warp = warp_id();
         // SAFETY: the caller's promise; each part of a row is added up by the warp that the row ends in, or by the last.
         unsafe {
@@ -516,9 +517,9 @@ impl<const P: usize> Parts<'_, P> {
                     let sums = map(sums, |sum| sum as i32);
                     O::write(self.params, whole(row), sums);
                 } else {
-                    self.stage(Part::Head, sums);
+                    self.stage::<F>(Part::Head, sums);
                     if lane_id() == 0 {
-                        self.staged(0).store(row);
+                        self.staged::<F>(0).store(row);
                     }
                 }
             }
@@ -528,10 +529,10 @@ impl<const P: usize> Parts<'_, P> {
                 if mark & Self::HAS_START == 0 {
                     self.add_before(&mut sums, warp);
                 }
-                self.stage(Part::Tail, sums);
+                self.stage::<F>(Part::Tail, sums);
             }
             if warp == 0 && lane_id() == 0 && !self.has_head() {
-                self.staged(0).store(NO_ROW);
+                self.staged::<F>(0).store(NO_ROW);
             }
         }
     }
@@ -556,8 +557,8 @@ impl<const P: usize> Parts<'_, P> {
 
     /// Staged word `at` of the CTA.
     #[inline(always)]
-    fn staged(&self, at: u32) -> Global<u32> {
-        let first = block_idx_x() as u64 * staged_words(P as u32) as u64;
+    fn staged<F: Factors>(&self, at: u32) -> Global<u32> {
+        let first = block_idx_x() as u64 * staged_words(P as u32, F::ARE_THERE) as u64;
         Global::new(self.params.staging).at(first + at as u64)
     }
 
@@ -566,12 +567,20 @@ impl<const P: usize> Parts<'_, P> {
     /// # Safety
     /// The launch contract; it is this warp's to stage.
     #[inline(always)]
-    unsafe fn stage(&self, part: Part, sums: Pairs<u32, P>) {
-        let first = STAGED_PARTS + part as u32 * P as u32 * WORD_BITS + first_column::<P>();
+    unsafe fn stage<F: Factors>(&self, part: Part, sums: Pairs<u32, P>) {
+        let first = STAGED_PARTS + part as u32 * staged_part(P as u32, F::ARE_THERE);
         unroll!(pair in 0..P => {
-            let place = Global::<[u32; 2]>::cast(self.staged(first + pair as u32 * columns_apart(P)));
+            let column = first_column::<P>() + pair as u32 * columns_apart(P);
             // SAFETY: the caller's promise.
-            unsafe { place.store(sums[pair]) };
+            unsafe {
+                if F::ARE_THERE {
+                    let place = self.staged::<F>(first + column);
+                    Global::<[u32; 2]>::cast(place).store(sums[pair]);
+                } else {
+                    let [a, b] = sums[pair];
+                    self.staged::<F>(first + column / 2).store((a & 0xffff) | b << 16);
+                }
+            };
         });
     }
 }

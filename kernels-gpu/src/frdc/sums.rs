@@ -64,6 +64,7 @@ fn target(params: &FrdcParams) -> BspmmParams {
         codes: DevicePtr::NULL,
         edges: 0,
         ctas: 0,
+        first_cta: 0,
         empty_count: 0,
         x_stride: params.x_stride,
         y_stride: params.y_stride,
@@ -71,7 +72,8 @@ fn target(params: &FrdcParams) -> BspmmParams {
         first_word: 0,
         words: params.x_stride,
         scale: params.scale,
-        rows: 0,
+        first_row: 0,
+        rows: u32::MAX,
     }
 }
 

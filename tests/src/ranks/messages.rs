@@ -1,7 +1,9 @@
 //! Messages of 8 bits of several ranks: the codes that one has of the same numbers, by the same scales and the same chance, and half as
 //! many bytes to exchange.
 
-use super::{Case, alone, by_devices, by_host, keep_all_edges, links_threads, of_ranks, step};
+use super::{
+    Case, alone, by_devices, by_host, gather_of, keep_all_edges, links_threads, of_ranks, step,
+};
 use crate::Scale;
 use crate::input::bits;
 use crate::task::{self, CLASSES, FEATURES, VERTICES};
@@ -9,7 +11,7 @@ use crate::training::{deep, models_of_messages_with_a_slight_bend, others};
 use half::{bf16, f16};
 use halfgnn::Error;
 use halfgnn::backend::Backend;
-use halfgnn::distributed::{Communicator, Group, InProcess, Partition, Place};
+use halfgnn::distributed::{Communicator, Gather, Group, InProcess, Partition, Place};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{EdgeData, Model, ModelConfig, Network};
 use halfgnn::ops::CodeFormat;
@@ -101,7 +103,8 @@ fn assert_coded_steps<B: Backend, E: Element>(
     for partition in partitions {
         let ranks = partition.ranks();
         let what = format!("{name} with {format:?} in {}, {ranks} ranks", E::PRECISION);
-        let of = (partition, config, &[][..]);
+        let gather = gather_of(name, ranks);
+        let of = (partition, gather, config, &[][..]);
         let steps = |trainer: &mut Trainer<B, E, Network<B, E>>| {
             (expected.each_ref()).map(|(state, _)| told(backend, trainer, Some(state)).1)
         };
@@ -134,7 +137,8 @@ fn assert_coded_steps<B: Backend, E: Element>(
         }
         if links_threads(backend) {
             let record = false;
-            let of = (partition, TrainConfig { record, ..config }, &[][..]);
+            let config = TrainConfig { record, ..config };
+            let of = (partition, gather, config, &[][..]);
             let open = by_devices(|| backend.clone());
             let linked = of_ranks::<B, E, _>(open, (graph, case.edges), model, of, steps);
             for (rank, of_rank) in linked.iter().enumerate() {
@@ -228,7 +232,7 @@ impl Communicator for Weighed {
 fn bytes_of_step<B: Backend>(
     backend: &B,
     graph: &Graph,
-    partition: &Partition,
+    (partition, gather): (&Partition, Gather),
     model: &ModelConfig,
 ) -> HashMap<String, usize> {
     let model = &ModelConfig {
@@ -240,7 +244,8 @@ fn bytes_of_step<B: Backend>(
         let bytes = Arc::clone(&bytes);
         (backend.clone(), Group::new(Weighed { rank, bytes }))
     };
-    let of = (partition, TrainConfig::new(Precision::Half), &[][..]);
+    let config = TrainConfig::new(Precision::Half);
+    let of = (partition, gather, config, &[][..]);
     let edges = EdgeData::default();
     of_ranks::<B, f16, _>(open, (graph, edges), model, of, |trainer| {
         trainer.step().expect("a step");
@@ -267,10 +272,42 @@ pub fn products_are_exchanged<B: Backend>(backend: &B, _: Scale) {
     ] {
         let partition = Partition::by_degree(graph, 3).expect("ranks");
         let model = deep(model(FEATURES, CLASSES));
-        let bytes = bytes_of_step(backend, graph, &partition, &model);
+        let bytes = bytes_of_step(backend, graph, (&partition, Gather::Halo), &model);
         for way in ["forward", "backward"] {
             let [hidden, last] = [1, 2].map(|layer| bytes[&format!("layers.{layer} {way}")]);
             assert_eq!(hidden, times * last, "{way}, {:?}", model.convolution);
+        }
+    }
+}
+
+/// Of whole gathers each rank gives each other all its rows, and is given as many gradients: where one hears little of the others, many
+/// times what it hears.
+pub fn all_rows_are_exchanged<B: Backend>(backend: &B, _: Scale) {
+    let graph = task::graph();
+    let partition = Partition::by_degree(&graph, 3).expect("ranks");
+    for (model, messages) in [
+        (ModelConfig::gcn as fn(usize, usize) -> ModelConfig, None),
+        (ModelConfig::gcn, Some(CodeFormat::Int8)),
+        (ModelConfig::gin, None),
+        (ModelConfig::gat, None),
+    ] {
+        let model = &ModelConfig {
+            messages,
+            ..deep(model(FEATURES, CLASSES))
+        };
+        let bytes_of = |gather| bytes_of_step(backend, &graph, (&partition, gather), model);
+        let (halo, whole) = (bytes_of(Gather::Halo), bytes_of(Gather::Whole));
+        let heard = partition.balance(&graph).expect("a balance").halo;
+        let heard: usize = heard.iter().sum();
+        for way in ["forward", "backward"] {
+            let [halo, whole] = [&halo, &whole].map(|of| of[&format!("layers.1 {way}")]);
+            assert!(halo > 0 && heard < 2 * VERTICES);
+            assert_eq!(
+                whole * heard,
+                halo * 2 * VERTICES,
+                "{way}, {:?}",
+                model.convolution
+            );
         }
     }
 }
@@ -285,7 +322,7 @@ pub fn codes_are_exchanged<B: Backend>(backend: &B, _: Scale) {
                 messages,
                 ..deep(model(FEATURES, CLASSES))
             };
-            let bytes = bytes_of_step(backend, &graph, &partition, &model);
+            let bytes = bytes_of_step(backend, &graph, (&partition, Gather::Halo), &model);
             ["forward", "backward"].map(|way| bytes[&format!("layers.1 {way}")])
         };
         let (plain, codes) = (bytes_of(None), bytes_of(Some(CodeFormat::Int8)));
@@ -313,7 +350,7 @@ pub fn codes_are_exchanged<B: Backend>(backend: &B, _: Scale) {
         count.expect("no failure").expect("codes")
     };
     let one = saturate(&mut alone::<B, f16>(backend, &case, model, config));
-    let of = (&partition, config, &[][..]);
+    let of = (&partition, Gather::Halo, config, &[][..]);
     let all = of_ranks::<B, f16, _>(by_host(backend), (&graph, case.edges), model, of, saturate);
     let together: u64 = all.iter().sum();
     assert!(

@@ -12,7 +12,7 @@ use crate::names::DeviceName;
 use clap::{Args, ValueEnum};
 use half::f16;
 use halfgnn::Error;
-use halfgnn::backend::{Adjacency, Backend, MemoryKind};
+use halfgnn::backend::{Adjacency, Backend, MemoryKind, RowShare};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::{Csr, Frdc, Graph};
 use halfgnn::ops::{
@@ -377,6 +377,7 @@ impl Bench<'_, '_> {
         self.time_sums(backend, csr, of, variant, |y| {
             let operands = BspmmOperands {
                 a,
+                share: RowShare::ALL,
                 factors: None,
                 x,
                 row_scale: None,

@@ -6,7 +6,7 @@ use crate::json::JsonLines;
 use crate::names::PrecisionName;
 use crate::screen::{Page, bytes, count};
 use clap::Args;
-use halfgnn::distributed::{Balance, Partition};
+use halfgnn::distributed::{Balance, Gather, Partition};
 use halfgnn::graph::Graph;
 use halfgnn::tensor::{Precision, padded};
 use halfgnn::with_element;
@@ -22,7 +22,8 @@ Examples:
   halfgnn bench scale --graph cora.npz --ranks 4 --partition louvain
 
 The graph is dealt out, and vertices, edges, halos and bytes of each rank are counted, edge by edge: they are exact. Times are not
-measured: an exchange takes α and the most bytes that a rank sends or receives over β, an all-gather of all rows likewise.";
+measured: an exchange takes α and the most bytes that a rank sends or receives over β, an all-gather of all rows likewise. `halo` or `whole`
+is what --gather auto of `train` takes.";
 
 /// Options of `bench scale`.
 #[derive(Args)]
@@ -88,6 +89,8 @@ struct Row<'a> {
     /// Not measured: of an exchange of halos, and of a gather of all rows on each rank.
     modelled_exchange_ms: f64,
     modelled_all_gather_ms: f64,
+    /// What ranks are given of one another: `halo` or `whole`.
+    gather: &'static str,
 }
 
 impl<'a> Row<'a> {
@@ -128,13 +131,17 @@ impl<'a> Row<'a> {
             beta_gb_per_s: args.beta,
             modelled_exchange_ms: modelled(bytes_of(most_sent.max(most_received)) as f64),
             modelled_all_gather_ms: modelled(bytes_of(others) as f64),
+            gather: match Gather::cheaper(all as u64, (u64::from(ranks) - 1) * vertices as u64) {
+                Gather::Whole => "whole",
+                Gather::Auto | Gather::Halo => "halo",
+            },
         }
     }
 
     fn line(&self) -> String {
         format!(
             "{:<16} {:>6} ranks  {:>11} edges at most ({:.3} of the mean)  halo {:>5.1} % of all, {} received at most  exchange {:.3} ms \
-             by the model, all-gather {:.3}",
+             by the model, all-gather {:.3}; --gather auto takes {}",
             self.graph,
             self.ranks,
             count(self.most_edges),
@@ -143,6 +150,7 @@ impl<'a> Row<'a> {
             bytes(self.most_received_bytes),
             self.modelled_exchange_ms,
             self.modelled_all_gather_ms,
+            self.gather,
         )
     }
 }
@@ -221,6 +229,12 @@ mod tests {
         assert_eq!(row.halo_share, 0.25);
         assert!((row.modelled_exchange_ms - (0.01 + 96.0 / 2e6)).abs() < 1e-12);
         assert!((row.modelled_all_gather_ms - (0.01 + 192.0 / 2e6)).abs() < 1e-12);
+        assert_eq!(row.gather, "halo");
+        let all_heard = Balance {
+            halo: vec![2, 2],
+            ..balance
+        };
+        assert_eq!(Row::new(&args, "x", &graph, 2, &all_heard).gather, "whole");
         for wrong in ["0", "-1", "nan", "inf", "x"] {
             assert!(positive(wrong).is_err(), "{wrong}");
         }

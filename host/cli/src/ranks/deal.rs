@@ -3,12 +3,12 @@
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::launch::{Devices, devices};
-use crate::processes::{Exchange, Overlap, this_process};
+use crate::processes::{Exchange, GatherName, Overlap, this_process};
 use crate::screen::count;
 use clap::Args;
 use halfgnn::data::Dataset;
 use halfgnn::data::parts::{Parted, VertexTable};
-use halfgnn::distributed::{Balance, Fault, Partition, Rendezvous};
+use halfgnn::distributed::{Balance, Fault, Gather, Partition, Rendezvous};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +39,9 @@ pub struct RanksArgs {
     /// Whether devices compute while NCCL moves rows [default: off]
     #[arg(long, value_enum)]
     pub overlap: Option<Overlap>,
+    /// Which rows of others a rank is given at each layer, of a graph that is dealt out [default: auto]
+    #[arg(long, value_enum)]
+    pub gather: Option<GatherName>,
     /// Seconds that a rank may stay away from an exchange at which another waits, before all end; where NCCL exchanges, that a step may
     /// take [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
@@ -59,6 +62,7 @@ pub struct Ranks {
     pub(super) faults: Vec<Fault>,
     pub(super) exchange: Exchange,
     pub(super) overlap: Option<Overlap>,
+    pub(super) gather: Gather,
     /// Where the ranks meet, and which this process is, where they are processes.
     pub(super) process: Option<(Rendezvous, usize)>,
 }
@@ -210,6 +214,7 @@ impl RanksArgs {
             faults: self.rank_fault.clone(),
             exchange,
             overlap: self.overlap,
+            gather: self.gather.unwrap_or_default().into(),
             process: self.rendezvous.clone().zip(process.map(|(rank, _)| rank)),
         }))
     }
@@ -219,6 +224,11 @@ impl RanksArgs {
         if self.partition.is_some() {
             return Err(Failure::Input(
                 "--partition deals a graph out, and in batches each rank has all of it; leave it out, or train without --sampler".into(),
+            ));
+        }
+        if self.gather.is_some() {
+            return Err(Failure::Input(
+                "--gather is of a graph that is dealt out, and in batches each rank has all of it; leave it out, or train without --sampler".into(),
             ));
         }
         match in_parts {
@@ -276,6 +286,7 @@ impl RanksArgs {
             ("--partition", self.partition.is_some()),
             ("--exchange", self.exchange.is_some()),
             ("--overlap", self.overlap.is_some()),
+            ("--gather", self.gather.is_some()),
             ("--rank-timeout", self.rank_timeout.is_some()),
             ("--rank-fault", !self.rank_fault.is_empty()),
         ];

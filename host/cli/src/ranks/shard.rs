@@ -3,6 +3,7 @@
 use super::{Common, Dealt, InParts};
 use crate::checkpoint::Run;
 use crate::failure::Failure;
+use crate::processes::gathered;
 use crate::session::{Observer, Trained};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind};
@@ -37,7 +38,8 @@ pub(super) fn train_shard<B: Backend, E: Element>(
     let rows = match (graph, &dealt.parts) {
         (_, Some(parts)) => Rows::<E>::read((common, dealt), parts, group)?,
         (Some(graph), None) => {
-            let shard = Shard::new(&graph.graph, &dealt.partition, group.rank())?;
+            let gather = common.ranks.gather;
+            let shard = Shard::gathering(&graph.graph, &dealt.partition, group.rank(), gather)?;
             Rows::Dealt(graph, shard)
         }
         (None, None) => unreachable!("the graph is here, or in parts"),
@@ -45,7 +47,8 @@ pub(super) fn train_shard<B: Backend, E: Element>(
     if common.tells_memory {
         let of = (rows.shard(), rows.of_edges());
         let own = Footprint::of_shard::<E>(of, (config, train), device.multiprocessors)?;
-        common.agree_on_memory(group, &own, &mut observer)?;
+        let gathered = gathered(rows.shard());
+        common.agree_on_memory(group, &own, Some(gathered), &mut observer)?;
     }
     let model = Network::<B, E>::new(backend, config, train.seed)?;
     let (shard, features, part) = rows.upload(backend, common, model.first_hears(), group)?;
@@ -140,9 +143,9 @@ impl<'a, E: Element> Rows<'a, E> {
                 .map(|features| (features.columns(), features.values())),
         };
         let of_all = (&parts.table, &dealt.partition);
-        let prepared = plan
-            .model
-            .prepare_rows::<E>((&rows, edges), of_all, group)?;
+        let prepared =
+            plan.model
+                .prepare_rows::<E>((&rows, edges), of_all, (group, common.ranks.gather))?;
         Ok(Self::Read(Box::new(prepared), rows.features))
     }
 

@@ -7,6 +7,7 @@ use crate::processes::Exchange;
 use crate::task::Goal;
 use halfgnn::backend::MemoryKind;
 use halfgnn::data::{Features, Splits};
+use halfgnn::distributed::Gather;
 use halfgnn::graph::Graph;
 use halfgnn::graph::generate::Rmat;
 use halfgnn::nn::ModelConfig;
@@ -57,6 +58,7 @@ fn placed(
             faults: Vec::new(),
             exchange: Exchange::default(),
             overlap: None,
+            gather: Gather::default(),
             process: None,
         }),
         feature_divisors: None,

@@ -284,6 +284,51 @@ fn parts_may_be_communities_or_come_from_a_file() {
     }
 }
 
+/// Dealt out by degree the neighbours on a ring are other ranks', so that all rows are given; as arcs a rank hears two vertices of the others, and is given all where
+/// that is wanted.
+#[test]
+fn ranks_may_be_given_all_rows_of_the_others() {
+    let place = place(&Ring::new());
+    for model in ["gcn", "gat"] {
+        let of = |more: &[&str]| {
+            let common = ["--model", model, "--epochs", "4", "--ranks", "3"];
+            run(place.train(&[&FLOAT[..], &common, more].concat()))
+        };
+        let [auto, halo, whole, arcs] = [
+            of(&[]),
+            of(&["--gather", "halo"]),
+            of(&["--gather", "whole"]),
+            of(&["--partition", "louvain"]),
+        ];
+        for ([loss, _], [expected, _]) in course(&whole).into_iter().zip(course(&halo)) {
+            let off = (loss - expected).abs() / expected;
+            assert!(off < 1e-3, "{model}: {loss} and {expected}");
+        }
+        assert_eq!(course(&auto), course(&whole), "{model}");
+        let told = |events: &[Value]| events[1]["gather"].as_str().map(str::to_owned);
+        assert_eq!(told(&auto).as_deref(), Some("whole"));
+        assert_eq!(told(&arcs).as_deref(), Some("halo"));
+        assert_eq!(told(&halo).as_deref(), Some("halo"));
+        assert_eq!(told(&whole).as_deref(), Some("whole"));
+        let took = whole.last().unwrap()["peak_bytes"].as_f64().unwrap();
+        let foretold = whole[1]["bytes"].as_array().unwrap().iter();
+        let foretold: f64 = foretold.filter_map(Value::as_f64).sum();
+        assert!(
+            (0.99..1.01).contains(&(foretold / took)),
+            "{foretold} {took}"
+        );
+    }
+    let shown = ["--epochs", "1", "--ranks", "2", "--gather", "whole"];
+    let shown = place.train(&shown).output().unwrap();
+    let shown = [text(&shown.stdout), text(&shown.stderr)].concat();
+    assert!(shown.contains("all rows of the others"), "{shown}");
+    refused(
+        &place.train(&["--gather", "whole"]).output().unwrap(),
+        2,
+        &["--gather is of several ranks, and this is one"],
+    );
+}
+
 #[test]
 fn what_ranks_do_not_do_is_refused() {
     let place = place(&Ring::new());
@@ -304,6 +349,10 @@ fn what_ranks_do_not_do_is_refused() {
     refuse(
         &[&sampled[..], &["--partition", "louvain"]].concat(),
         &["--partition deals a graph out, and in batches each rank has all of it"],
+    );
+    refuse(
+        &[&sampled[..], &["--gather", "whole"]].concat(),
+        &["--gather is of a graph that is dealt out, and in batches each rank has all of it"],
     );
     refuse(
         &[&sampled[..], &["--store", "eight-bit"]].concat(),

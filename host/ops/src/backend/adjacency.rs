@@ -1,7 +1,7 @@
 //! A graph on a backend: the arrays that SpMM and SDDMM kernels read.
 
 use super::cpu::Cpu;
-use super::{MemoryKind, Storage};
+use super::{MemoryKind, RowShare, Storage};
 use crate::error::Error;
 use crate::graph::{self, Csr, Graph, GraphCounts, RowCounts, Starts, rows_of};
 use crate::ops::{
@@ -10,6 +10,7 @@ use crate::ops::{
 };
 use crate::tensor::Array;
 use halfgnn_contract::sort::bits_below;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 /// One edge order of a graph: column ids and row offsets, and where rows start ([`Starts`]). The row of each edge, four bytes
@@ -28,6 +29,8 @@ pub struct Adjacency<B: Storage> {
     /// Of these and the row ids one is there from the start.
     offsets: OnceLock<Array<B, u64>>,
     index: OnceLock<RowIndex<B>>,
+    /// Edges before each cut of [`RowShare`].
+    edges_before: OnceLock<Vec<u64>>,
 }
 
 /// What a host knows of the rows of an adjacency.
@@ -70,6 +73,7 @@ impl<B: Storage> Adjacency<B> {
                 empty_rows: upload(&csr.empty_rows())?,
                 longest_row: csr.longest_row(),
             }),
+            edges_before: OnceLock::new(),
         })
     }
 
@@ -90,6 +94,7 @@ impl<B: Storage> Adjacency<B> {
             column_ids,
             offsets: OnceLock::from(offsets),
             index: OnceLock::new(),
+            edges_before: OnceLock::new(),
         }
     }
 
@@ -143,6 +148,7 @@ impl<B: Storage> Adjacency<B> {
                 empty_rows,
                 longest_row,
             }),
+            edges_before: OnceLock::new(),
         })
     }
 
@@ -181,6 +187,7 @@ impl<B: Storage> Adjacency<B> {
                 empty_rows: zeros(empty)?,
                 longest_row: longest,
             }),
+            edges_before: OnceLock::new(),
         })
     }
 
@@ -275,6 +282,24 @@ impl Adjacency<Cpu> {
 }
 
 impl<B: ConstructOperators + SortOperators> Adjacency<B> {
+    /// The edges of a share of the rows: read from the backend the first time, and kept.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, or where operators are recorded; those of [`Adjacency::offsets`].
+    pub(crate) fn edges_of(&self, backend: &B, share: RowShare) -> Result<Range<u64>, Error> {
+        let cuts = match self.edges_before.get() {
+            Some(cuts) => cuts,
+            None => {
+                let offsets = self.offsets(backend)?.to_vec(backend)?;
+                let cuts = (0..=RowShare::MOST).map(|cut| RowShare::cut(self.rows, cut));
+                let cuts = cuts.map(|row| offsets[row]).collect();
+                self.edges_before.get_or_init(|| cuts)
+            }
+        };
+        let [first, end] = share.cuts();
+        Ok(cuts[first]..cuts[end])
+    }
+
     /// Room for rows that are drawn again and again, `edges` of them in all at most and `longest` in one: nothing in it yet.
     pub(crate) fn to_be_drawn(
         backend: &B,
@@ -384,6 +409,7 @@ impl<B: ConstructOperators> Adjacency<B> {
             column_ids: upload(column_ids)?,
             offsets: OnceLock::new(),
             index: OnceLock::new(),
+            edges_before: OnceLock::new(),
         };
         if B::WALKS_ROWS {
             a.offsets(backend)?;

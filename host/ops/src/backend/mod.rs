@@ -8,11 +8,13 @@ mod adjacency;
 mod borrowed;
 pub mod cpu;
 pub mod gpu;
+mod row_share;
 
 pub use crate::storage::{
     Floats, Ledger, MemoryKind, MemoryReport, Rows, Storage, Tracked, Transfer,
 };
 pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
+pub use row_share::RowShare;
 
 use crate::driver::Driver;
 use crate::ops::{

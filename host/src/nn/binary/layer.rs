@@ -2,6 +2,7 @@
 
 use super::signs::{BinaryWeight, Signs, Standardized, bits, drop, scale, straight_through};
 use crate::backend::Backend;
+use crate::backend::RowShare;
 use crate::error::Error;
 use crate::nn::aggregation::Aggregation;
 use crate::nn::layer::no_signs;
@@ -10,7 +11,7 @@ use crate::nn::{
     Propagation, SignsOrElements,
 };
 use crate::ops::{self, BitMatrix, BitOutput, Combine, SpmmEpilogue, SpmmPolicy};
-use crate::tensor::{Element, Matrix};
+use crate::tensor::{Element, Matrix, padded};
 
 /// What a layer sums up over neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct BinaryLayer<B: Backend, E: Element> {
     sent: Option<BitMatrix<B>>,
     /// The mean of the neighbours' signs, less what is dropped, where the layer sums up its inputs.
     heard: Option<Kept<B, E>>,
+    /// A share of its rows, where nothing is trained: what has the most columns of an evaluation, in which little else is as large.
+    heard_by_some: Option<Kept<B, E>>,
 }
 
 impl<B: Backend, E: Element> BinaryLayer<B, E> {
@@ -52,6 +55,10 @@ impl<B: Backend, E: Element> BinaryLayer<B, E> {
         let clips = neighbours == Neighbours::Signs;
         let weight = |name, number| {
             BinaryWeight::new(backend, place, (name, number), (inputs, outputs), clips)
+        };
+        let kept = || match neighbours {
+            Neighbours::Inputs => Kept::new(backend, inputs).map(Some),
+            _ => Ok(None),
         };
         Ok(Self {
             neighbours,
@@ -71,10 +78,8 @@ impl<B: Backend, E: Element> BinaryLayer<B, E> {
                 false => None,
             },
             sent: None,
-            heard: match neighbours {
-                Neighbours::Inputs => Some(Kept::new(backend, inputs)?),
-                _ => None,
-            },
+            heard: kept()?,
+            heard_by_some: kept()?,
         })
     }
 
@@ -97,6 +102,15 @@ impl<B: Backend, E: Element> BinaryLayer<B, E> {
         }
         Ok(graph)
     }
+}
+
+/// Bytes of the mean of some rows' neighbours' signs that are no longer few.
+const BYTES_OF_SHARE: usize = 16 << 20;
+
+/// Shares of so many rows and columns of elements: a launch or three each.
+fn shares<E: Element>((rows, columns): (usize, usize)) -> usize {
+    let row = padded::<E>(columns) * size_of::<E>();
+    rows.saturating_mul(row).div_ceil(BYTES_OF_SHARE)
 }
 
 const AGGREGATION: Aggregation = Aggregation {
@@ -242,20 +256,26 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
     ) -> Result<(), Error> {
         let (backend, rows, columns) = (at.backend, signs.rows(), self.widths().1);
         let (graph, share) = (self.graph(at, rows)?, self.share());
-        if let Some(mean) = &mut self.heard {
+        if let (Some(all), Some(some)) = (&mut self.heard, &mut self.heard_by_some) {
             let SignsOrElements::Elements(y) = y else {
                 return Err(no_signs());
             };
-            let mean = mean.room(backend, rows)?;
-            ops::bspmm(
-                backend,
-                graph.forward(),
-                signs,
-                graph.row_scale(),
-                1.0,
-                mean,
-            )?;
-            return self.weight.output_of(backend, mean, y);
+            // What training keeps is there already.
+            let (mean, shares) = match all.get().rows() == rows {
+                true => (all, 1),
+                false => (some, shares::<E>(signs.shape())),
+            };
+            let most = RowShare::each(shares)
+                .map(|share| share.rows(rows).len())
+                .max();
+            let mean = mean.room(backend, most.unwrap_or(0))?;
+            for share in RowShare::each(shares) {
+                let a = (graph.forward(), share);
+                ops::bspmm_rows(backend, a, signs, graph.row_scale(), 1.0, mean)?;
+                self.weight
+                    .rows_of_output(backend, share.rows(rows), mean, y)?;
+            }
+            return Ok(());
         }
         let sent = bits(backend, &mut self.sent, (rows, columns))?;
         let y = match (y, &self.itself) {

@@ -5,7 +5,7 @@ use super::{Operands, OperatorCase, Results};
 use crate::bits::read_bits;
 use crate::input::{KIND, elements, matrix, read, unwritten};
 use half::{bf16, f16};
-use halfgnn::backend::{Adjacency, Backend};
+use halfgnn::backend::{Adjacency, Backend, RowShare};
 use halfgnn::graph::Frdc;
 use halfgnn::ops::blocks::{Addition, mm_add};
 use halfgnn::ops::{
@@ -161,6 +161,7 @@ fn of_element<B: Backend + 'static, E: Element>(
         let mut sums = unwritten::<B, E>(backend, shape);
         let of_sums = BspmmOperands {
             a: &a,
+            share: RowShare::ALL,
             factors: None,
             x: &x,
             row_scale: Some(&row_scale),

@@ -12,7 +12,7 @@ use crate::json::JsonLines;
 use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
 use crate::names::{CodeFormatName, DeviceName, PrecisionName, StoreName};
-use crate::processes::{Exchange, Overlap, device_name, moved_by, this_process};
+use crate::processes::{Exchange, GatherName, Overlap, device_name, moved_by, this_process};
 use crate::rank_memory::RankMemory;
 use crate::screen::{Page, bytes};
 use clap::Args;
@@ -101,12 +101,15 @@ pub struct TrainBenchArgs {
     /// Deal it out to processes that somebody starts, and where these meet
     #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|mpi")]
     pub rendezvous: Option<Rendezvous>,
-    /// What moves rows and gradients between processes
-    #[arg(long, value_enum, default_value_t = Exchange::Auto)]
-    pub exchange: Exchange,
+    /// What moves rows and gradients between processes [default: auto]
+    #[arg(long, value_enum)]
+    pub exchange: Option<Exchange>,
     /// Whether devices compute while NCCL moves rows, in recorded steps [default: off]
     #[arg(long, value_enum)]
     pub overlap: Option<Overlap>,
+    /// Which rows of others a rank is given at each layer [default: auto]
+    #[arg(long, value_enum)]
+    pub gather: Option<GatherName>,
     /// Figures of others to set beside: JSON lines with name, model, graph, ms, gib
     #[arg(long, value_name = "FILE")]
     pub against: Vec<PathBuf>,
@@ -116,6 +119,19 @@ pub struct TrainBenchArgs {
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
+}
+
+impl TrainBenchArgs {
+    /// An option that says something about several ranks, if one was given.
+    fn of_ranks(&self) -> Option<&'static str> {
+        let given = [
+            ("--exchange", self.exchange.is_some()),
+            ("--overlap", self.overlap.is_some()),
+            ("--gather", self.gather.is_some()),
+        ];
+        let given = given.into_iter().find(|(_, given)| *given);
+        given.map(|(option, _)| option)
+    }
 }
 
 /// A line of ours.
@@ -140,6 +156,9 @@ struct Row<'a> {
     ranks: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exchange: Option<&'a str>,
+    /// Which rows of others each is given: `halo` or `whole`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gather: Option<&'static str>,
     /// Whether devices compute meanwhile, where they exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     overlap: Option<bool>,
@@ -172,6 +191,11 @@ pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
         }
         None => None,
     };
+    if let (None, Some(option)) = (&ranks, args.of_ranks()) {
+        return Err(Failure::Input(format!(
+            "{option} is of several ranks, and this is one; give --devices or --rendezvous, or leave it out"
+        )));
+    }
     let follows = ranks.as_ref().is_some_and(|group| group.rank() > 0);
     let mut peers = Vec::new();
     for path in &args.against {
@@ -250,7 +274,7 @@ impl Task for OnGraph<'_, '_> {
         let group = match &self.bench.ranks {
             Some(group) => Some(Overlap::of(
                 args.overlap,
-                args.exchange.link(group.clone(), &device.backend)?,
+                (args.exchange.unwrap_or_default()).link(group.clone(), &device.backend)?,
             )?),
             None => None,
         };
@@ -286,7 +310,8 @@ impl OnGraph<'_, '_> {
         config.policy.edges_per_warp = args.edges_per_warp;
         config.layers = args.layers.map_or(config.layers, |layers| layers as usize);
         let mut phases = Phases::begin();
-        let graph = Prepared::<E>::new(self.graph, &config, group)?;
+        let gather = args.gather.unwrap_or_default();
+        let graph = Prepared::<E>::new(self.graph, &config, (group, gather.into()))?;
         phases.end("prepared the graph");
         let train = TrainConfig {
             record: !args.no_record,
@@ -374,6 +399,7 @@ impl OnGraph<'_, '_> {
             recorded: trainer.is_recorded(),
             ranks: group.map(Group::ranks),
             exchange: group.map(moved_by),
+            gather: graph.gathered(),
             overlap: group.and_then(|group| group.library().map(|_| group.overlaps())),
             ms,
             gib: gib(peak),
@@ -410,6 +436,9 @@ impl Bench<'_> {
             line.push_str(&format!("  {ranks} ranks by {exchange}"));
             if row.overlap == Some(true) {
                 line.push_str(" beside computation");
+            }
+            if row.gather == Some("whole") {
+                line.push_str(", whole gathers");
             }
             if let Some(largest) = row.largest_rank {
                 line.push_str(&format!(", rank {largest} the largest"));

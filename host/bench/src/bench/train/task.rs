@@ -3,11 +3,12 @@
 use crate::bench::measure::zeros;
 use crate::failure::Failure;
 use crate::graphs::Opened;
+use crate::processes::gathered;
 use crate::rank_memory::{self, RankMemory};
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Targets;
-use halfgnn::distributed::{Group, Partition, Shard};
+use halfgnn::distributed::{Gather, Group, Partition, Shard};
 use halfgnn::graph::generate::draw_words;
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{EdgeData, ModelConfig, PreparedGraph, PreparedRows, Propagation};
@@ -36,15 +37,23 @@ impl<'a, E: Element> Prepared<'a, E> {
     pub fn new(
         graph: &'a Opened,
         config: &ModelConfig,
-        group: Option<&'a Group>,
+        (group, gather): (Option<&'a Group>, Gather),
     ) -> Result<Self, Error> {
         match (graph, group) {
             (_, Some(group)) => Ok(Self::Dealt(
                 group,
-                Box::new(Dealt::new(graph, config, group)?),
+                Box::new(Dealt::new(graph, config, (group, gather))?),
             )),
             (Opened::Whole(graph), None) => Ok(Self::Whole(config.prepare(graph)?)),
             (Opened::Share(_), None) => unreachable!("a share is a rank's"),
+        }
+    }
+
+    /// Which rows of others each rank is given, where there are several.
+    pub fn gathered(&self) -> Option<&'static str> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Dealt(_, dealt) => Some(gathered(dealt.shard())),
         }
     }
 
@@ -128,7 +137,11 @@ enum OfRank<'a, E: Element> {
 
 impl<'a, E: Element> Dealt<'a, E> {
     /// Once, of the graph as the model wants it.
-    fn new(graph: &'a Opened, config: &ModelConfig, group: &Group) -> Result<Self, Error> {
+    fn new(
+        graph: &'a Opened,
+        config: &ModelConfig,
+        (group, gather): (&Group, Gather),
+    ) -> Result<Self, Error> {
         match graph {
             Opened::Whole(graph) => {
                 let prepared = config.prepare_edges(graph, EdgeData::default())?;
@@ -137,7 +150,8 @@ impl<'a, E: Element> Dealt<'a, E> {
                     operator: "bench train",
                     reason: problem.to_string(),
                 })?;
-                let shard = Shard::new(&prepared.graph, &partition, group.rank())?;
+                let rank = group.rank();
+                let shard = Shard::gathering(&prepared.graph, &partition, rank, gather)?;
                 Ok(Self {
                     counts: (prepared.graph.vertices(), prepared.graph.edges()),
                     of_rank: OfRank::Whole(prepared, shard),
@@ -152,7 +166,7 @@ impl<'a, E: Element> Dealt<'a, E> {
                 let counts = (table.vertices(), edges + added);
                 let none = EdgeData::default();
                 let of = (table, &dealt.partition);
-                let prepared = config.prepare_rows((rows, none), of, group)?;
+                let prepared = config.prepare_rows((rows, none), of, (group, gather))?;
                 Ok(Self {
                     of_rank: OfRank::Rows(prepared),
                     counts,

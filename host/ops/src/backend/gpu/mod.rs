@@ -302,7 +302,8 @@ impl<D: Driver> Gpu<D> {
             let (rows, columns) = matrix.shape();
             return Err(self.elsewhere(format!("a matrix of {rows} x {columns}")));
         }
-        Ok(DevicePtr::new(matrix.buffer.address()))
+        let before = matrix.elements_before() * size_of::<E>();
+        Ok(DevicePtr::new(matrix.buffer.address() + before as u64))
     }
 
     /// Address of an array; an error where it does not lie here.

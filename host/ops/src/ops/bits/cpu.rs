@@ -19,7 +19,7 @@ use halfgnn_graph::parallel::{self, Items};
 fn for_sums<T: Send>(
     (a, factors): (&Adjacency<Cpu>, Option<&ColumnFactors<Cpu>>),
     x: &BitMatrix<Cpu>,
-    rows: &mut [T],
+    (before, rows): (usize, &mut [T]),
     stride: usize,
     write: impl Fn(usize, Option<&[i32]>, &mut [T]) + Sync,
 ) {
@@ -30,7 +30,7 @@ fn for_sums<T: Send>(
     let codes: Option<&[u32]> = codes.as_deref();
     parallel::pieces(parallel::chunks_mut(rows, stride), 1, &|first, rows| {
         let mut sums = vec![0_i32; x.columns()];
-        for (row, out) in (first..).zip(rows.each()) {
+        for (row, out) in (before + first..).zip(rows.each()) {
             let edges = offsets[row] as usize..offsets[row + 1] as usize;
             if edges.is_empty() {
                 write(row, None, out);
@@ -135,12 +135,12 @@ impl BitsOperators for Cpu {
     ) -> Result<(), Error> {
         let of = operands.into_inner();
         let row_scale = read(of.row_scale);
-        let y = view_mut(of.y);
+        let (y, rows) = (view_mut(of.y), of.share.rows(of.a.rows()));
         let scale = of.scale * of.factors.map_or(1.0, ColumnFactors::scale);
         for_sums(
             (of.a, of.factors),
             of.x,
-            y.values,
+            (rows.start, &mut y.values[..rows.len() * y.stride]),
             y.stride,
             |row, sums, out| {
                 let row_factor = row_scale.as_ref().map_or(1.0, |factors| factors[row]);
@@ -160,7 +160,7 @@ impl BitsOperators for Cpu {
         } = operands.into_inner();
         let (columns, stride) = (y.columns(), y.stride());
         let words = y.words.buffer.get_mut();
-        for_sums((a, factors), x, words, stride, |_, sums, out| {
+        for_sums((a, factors), x, (0, words), stride, |_, sums, out| {
             write_signs(sums, columns, out);
         });
         Ok(())

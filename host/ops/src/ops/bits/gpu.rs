@@ -6,8 +6,8 @@ use super::{
     BinarizeOperands, BitMatrix, BitsOperators, BmmElements, BmmOperands, BmmSigns, BspmmOperands,
     BspmmSignsOperands, ColumnFactors,
 };
-use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, entry, linear_config, narrow, stride_vectors};
+use crate::backend::{Adjacency, RowShare};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::spmm::one_launch_suits;
@@ -62,7 +62,7 @@ impl<D: Driver> BitsOperators for Gpu<D> {
             row_scale: self.optional_array(of.row_scale)?,
             y_stride: narrow(NAME, "columns", of.y.stride())?,
             scale: of.scale * of.factors.map_or(1.0, ColumnFactors::scale),
-            ..self.bspmm_params(NAME, of.a, of.factors, of.x)?
+            ..self.bspmm_params(NAME, (of.a, of.share), of.factors, of.x)?
         };
         let sums = match of.factors {
             None => ["bspmm_1", "bspmm_2", "bspmm_4"],
@@ -75,12 +75,12 @@ impl<D: Driver> BitsOperators for Gpu<D> {
                 entry::<E>(sums[2])?,
             ],
             follow_up: entry::<E>("bspmm_follow_up")?,
-            vertex: match of.factors {
-                None => Some(entry::<E>("bspmm_vertex")?),
-                Some(_) => None,
+            vertex: match (of.factors, of.share) {
+                (None, RowShare::ALL) => Some(entry::<E>("bspmm_vertex")?),
+                _ => None,
             },
         };
-        // SAFETY: the operator checked that the operands fit the graph.
+        // SAFETY: the operator checked that the operands fit the graph, and `y` the share of its rows.
         unsafe { self.sum_bits(NAME, (of.a, of.schedule), entries, of.x, params) }
     }
 
@@ -96,7 +96,7 @@ impl<D: Driver> BitsOperators for Gpu<D> {
         let params = BspmmParams {
             y: self.array(&y.words)?,
             y_stride: narrow(NAME, "columns", y.stride())?,
-            ..self.bspmm_params(NAME, a, factors, x)?
+            ..self.bspmm_params(NAME, (a, RowShare::ALL), factors, x)?
         };
         let entries = Entries {
             sums: match factors {
@@ -175,12 +175,23 @@ impl<D: Driver> Gpu<D> {
     fn bspmm_params(
         &self,
         operator: &'static str,
-        a: &Adjacency<Self>,
+        (a, share): (&Adjacency<Self>, RowShare),
         factors: Option<&ColumnFactors<Self>>,
         x: &BitMatrix<Self>,
     ) -> Result<BspmmParams, Error> {
         let edges = narrow(operator, "edges", a.edges())?;
         let index = a.index(self)?;
+        let of_cta = u64::from(contract::EDGES_PER_CTA);
+        let rows = share.rows(a.rows());
+        let of_share = match share {
+            RowShare::ALL => 0..u64::from(edges),
+            share => a.edges_of(self, share)?,
+        };
+        let first_cta = of_share.start / of_cta;
+        let ctas = match of_share.is_empty() {
+            true => 0,
+            false => of_share.end.div_ceil(of_cta) - first_cta,
+        };
         Ok(BspmmParams {
             columns: self.array(&a.column_ids)?,
             starts: self.array(&index.starts)?,
@@ -193,7 +204,8 @@ impl<D: Driver> Gpu<D> {
             staging: DevicePtr::NULL,
             codes: self.optional_array(factors.map(|factors| &factors.codes))?,
             edges,
-            ctas: contract::ctas(edges),
+            ctas: narrow(operator, "CTAs", ctas as usize)?,
+            first_cta: narrow(operator, "CTAs", first_cta as usize)?,
             empty_count: narrow(operator, "rows without edges", index.empty_rows.len())?,
             x_stride: narrow(operator, "columns", x.stride())?,
             y_stride: 0,
@@ -201,7 +213,8 @@ impl<D: Driver> Gpu<D> {
             first_word: 0,
             words: 0,
             scale: 1.0,
-            rows: narrow(operator, "rows", a.rows())?,
+            first_row: narrow(operator, "rows", rows.start)?,
+            rows: narrow(operator, "rows", rows.len())?,
         })
     }
 
@@ -282,7 +295,10 @@ impl<D: Driver> Gpu<D> {
         }
         let ctas = params.ctas;
         let most = contract::MOST_WORDS.min(words);
-        let staging = self.lend(contract::staging_words(ctas, most))?;
+        // As much for a share as for all, which is known before it is known where a share's edges lie.
+        let all = contract::ctas(params.edges);
+        let factored = !params.codes.is_null();
+        let staging = self.lend(contract::staging_words(all, most, factored))?;
         let mut first_word = 0;
         while first_word < x.stride() {
             let (words, sums) = match x.stride() - first_word {
@@ -299,14 +315,15 @@ impl<D: Driver> Gpu<D> {
             // SAFETY: the caller's promise; a row has these words, as it has one or an even number, and the staging buffer is
             // long enough for the most.
             unsafe {
-                let config = config(operator, ctas.into(), contract::shared_bytes(words))?;
-                self.launch(sums, config, &params)?;
+                if ctas > 0 {
+                    let config = config(operator, ctas.into(), contract::shared_bytes(words))?;
+                    self.launch(sums, config, &params)?;
+                }
                 let ctas = contract::follow_up_ctas(ctas, params.empty_count);
-                self.launch(
-                    entries.follow_up,
-                    self::config(operator, ctas.into(), 0)?,
-                    &params,
-                )?;
+                if ctas > 0 {
+                    let config = config(operator, ctas.into(), 0)?;
+                    self.launch(entries.follow_up, config, &params)?;
+                }
             }
             first_word += words as usize;
         }

@@ -14,7 +14,7 @@ pub use variants::{BitOutput, BitVariant, SignOperand, SumOperand, bmm_of, bspmm
 use super::check::{expect_len, expect_shape};
 use super::normalize::check::expect_normalization;
 use super::{Checked, Normalization, Operator, Schedule};
-use crate::backend::{Adjacency, Storage};
+use crate::backend::{Adjacency, RowShare, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 use halfgnn_contract::bits::MOST_FACTORED_EDGES;
@@ -67,8 +67,25 @@ pub fn bspmm<B: BitsOperators, E: Element>(
     scale: f32,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
+    bspmm_rows(backend, (a, RowShare::ALL), x, row_scale, scale, y)
+}
+
+/// A share of the rows of what [`bspmm`] makes, to the same bits: these are the first rows of `y`, whose others stay as they are. `row_scale` is of all rows.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit; [`Error::Driver`] where operators are recorded, and no share of this graph was asked for
+/// before.
+pub fn bspmm_rows<B: BitsOperators, E: Element>(
+    backend: &B,
+    (a, share): (&Adjacency<B>, RowShare),
+    x: &BitMatrix<B>,
+    row_scale: Option<&Array<B, f32>>,
+    scale: f32,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
     let operands = BspmmOperands {
         a,
+        share,
         factors: None,
         x,
         row_scale,
@@ -95,6 +112,7 @@ pub fn bspmm_factored<B: BitsOperators, E: Element>(
 ) -> Result<(), Error> {
     let operands = BspmmOperands {
         a,
+        share: RowShare::ALL,
         factors: Some(factors),
         x,
         row_scale,
@@ -306,6 +324,8 @@ impl<B: Storage, E: Element> Operator for BinarizeOperands<'_, B, E> {
 pub struct BspmmOperands<'a, B: Storage, E: Element> {
     /// The graph.
     pub a: &'a Adjacency<B>,
+    /// Which of its rows are summed up.
+    pub share: RowShare,
     /// A factor a column of the graph; ones where absent.
     pub factors: Option<&'a ColumnFactors<B>>,
     /// A row a column of the graph.
@@ -327,7 +347,24 @@ impl<B: Storage, E: Element> Operator for BspmmOperands<'_, B, E> {
         let graph = (self.a.rows(), self.a.columns());
         check_factors(Self::NAME, self.a, self.factors)?;
         check_schedule(Self::NAME, self.schedule, self.factors.is_some())?;
-        check_sums(Self::NAME, graph, self.x, self.row_scale, self.y)
+        if self.share != RowShare::ALL && self.schedule == Schedule::Vertex {
+            return Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason: "some rows alone are summed up by edges; take Schedule::Edge, or all rows"
+                    .into(),
+            });
+        }
+        let rows = self.share.rows(graph.0).len();
+        let shape = (
+            match self.share {
+                RowShare::ALL => rows,
+                _ => rows.max(self.y.rows()),
+            },
+            self.x.columns(),
+        );
+        Error::expect(Self::NAME, "rows of x", graph.1, self.x.rows())?;
+        expect_shape(Self::NAME, ["rows of y", "columns of y"], shape, self.y)?;
+        expect_len(Self::NAME, "row scale", graph.0, self.row_scale)
     }
 }
 

@@ -9,6 +9,7 @@ use super::{Checked, Coding, Normalization, QuantizedMatrix};
 use crate::backend::Storage;
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
+use std::ops::Range;
 
 /// Dense product of two matrices in one of three forms, with an epilogue; see [`Form`] and [`Epilogue`].
 ///
@@ -25,23 +26,28 @@ pub fn matmul<B: MatmulOperators, E: Element, O: Element>(
     matmul_fused(backend, form, a, b, epilogue, MatmulFusion::default(), c)
 }
 
-/// [`matmul`] to the first rows of `c`, which has as many as the product or more; those behind them stay as they are.
+/// [`matmul`] to some rows of `c`, whose others stay as they are; of [`Form::NN`] and [`Form::NT`] it is of as many of the first rows of `a`, which may
+/// have more.
 ///
 /// # Errors
-/// Those of [`matmul`].
-pub fn matmul_to_first_rows<B: MatmulOperators, E: Element, O: Element>(
+/// Those of [`matmul`]; [`Error::Shape`] where `c` has no such rows.
+pub fn matmul_to_rows<B: MatmulOperators, E: Element, O: Element>(
     backend: &B,
     form: Form,
     a: &Matrix<B, E>,
     b: &Matrix<B, E>,
     epilogue: &Epilogue<'_, B>,
-    c: &mut Matrix<B, O>,
+    (rows, c): (Range<usize>, &mut Matrix<B, O>),
 ) -> Result<(), Error> {
-    let rows = match form {
-        Form::NN | Form::NT => a.rows(),
-        Form::TN => a.columns(),
+    let there = c.rows().max(rows.end);
+    Error::expect("matmul", "rows of c", there, c.rows())?;
+    let fusion = MatmulFusion {
+        first_rows: (form != Form::TN).then_some(rows.len()),
+        ..MatmulFusion::default()
     };
-    c.with_first_rows(rows, |c| matmul(backend, form, a, b, epilogue, c))
+    c.with_rows(rows, |c| {
+        matmul_fused(backend, form, a, b, epilogue, fusion, c)
+    })
 }
 
 /// [`matmul`], and what a layer's backward pass has of the same product beside it: see [`MatmulFusion`].
