@@ -193,6 +193,46 @@ pub fn rows_of_every_length<B: Backend>(backend: &B, _: Scale) {
     check_factored::<B, f16>(backend, "rows of every length", &graph, 20, &codes);
 }
 
+/// Each share of 1, 2 and 16, with a factor a row and, where there are some, a column.
+fn check_shares<B: Backend, E: Element>(
+    backend: &B,
+    what: &str,
+    (a, x, row_scale): (&Adjacency<B>, &BitMatrix<B>, &Array<B, f32>),
+    factors: Option<&ColumnFactors<B>>,
+) {
+    let (rows, columns) = (a.rows(), x.columns());
+    let mut all = Vec::new();
+    for share in [1, 2, 16].into_iter().flat_map(RowShare::each) {
+        let some = share.rows(rows);
+        let behind = if share == RowShare::ALL { 0 } else { 3 };
+        let room = (some.len() + behind, columns);
+        let mut y: Matrix<B, E> = matrix(backend, room, &vec![7.0; room.0 * columns]);
+        let operands = BspmmOperands {
+            a,
+            share,
+            factors,
+            x,
+            row_scale: Some(row_scale),
+            scale: 0.3,
+            schedule: Schedule::Edge,
+            y: &mut y,
+        };
+        let checked = Checked::new(operands).expect("legal");
+        backend.bspmm(checked).expect("legal");
+        let (found, left) = (read(backend, &y), some.len() * columns);
+        if share == RowShare::ALL {
+            all = found;
+            continue;
+        }
+        let expected = &all[some.start * columns..some.end * columns];
+        assert!(&found[..left] == expected, "{what}, {share:?}");
+        assert!(
+            found[left..].iter().all(|&it| it == 7.0),
+            "{what}, {share:?}"
+        );
+    }
+}
+
 /// Shares of the rows have the bits that those have among all, and leave what lies behind them; so have they where rows lie in several
 /// shares' CTAs, and where a share has no row or no edge.
 pub fn sums_of_some_rows<B: Backend>(backend: &B, scale: Scale) {
@@ -213,31 +253,14 @@ pub fn sums_of_some_rows<B: Backend>(backend: &B, scale: Scale) {
             let x = x.expect("signs");
             let factors: Vec<f32> = (0..rows).map(|row| 0.5 + (row % 3) as f32).collect();
             let factors = elements::<B, f32>(backend, &factors);
-            let all = summed::<B, f16>(backend, (&a, &x), (Some(&factors), 0.3), Schedule::Edge);
-            {
-                for share in [1, 2, 16].into_iter().flat_map(RowShare::each) {
-                    let some = share.rows(rows);
-                    let behind = if share == RowShare::ALL { 0 } else { 3 };
-                    let room = (some.len() + behind, columns);
-                    let mut y: Matrix<B, f16> = matrix(backend, room, &vec![7.0; room.0 * columns]);
-                    let operands = BspmmOperands {
-                        a: &a,
-                        share,
-                        factors: None,
-                        x: &x,
-                        row_scale: Some(&factors),
-                        scale: 0.3,
-                        schedule: Schedule::Edge,
-                        y: &mut y,
-                    };
-                    let checked = Checked::new(operands).expect("legal");
-                    backend.bspmm(checked).expect("legal");
-                    let (found, left) = (read(backend, &y), some.len() * columns);
-                    let expected = &all[some.start * columns..some.end * columns];
-                    let what = format!("{name}, {columns} columns, {share:?}");
-                    assert!(&found[..left] == expected, "{what}");
-                    assert!(found[left..].iter().all(|&it| it == 7.0), "{what}");
-                }
+            let what = format!("{name}, {columns} columns");
+            let of = (&a, &x, &factors);
+            check_shares::<B, f16>(backend, &what, of, None);
+            if columns == 70 {
+                check_shares::<B, f32>(backend, &what, of, None);
+                let codes: Vec<f32> = (0..sources).map(|at| (at * 7 % 256) as f32).collect();
+                let codes = ColumnFactors::new(backend, &codes, KIND).expect("factors");
+                check_shares::<B, bf16>(backend, &what, of, Some(&codes));
             }
         }
     }

@@ -672,7 +672,6 @@ fn a_network_of_bits_predicts_on_reddit_within_its_memory() {
     let train = TrainConfig::new(Precision::Half);
     let how = (config, &train, Work::EvaluationOfSigns);
     let told = Footprint::check_work::<f16>(&counts, how, Some(132), None).expect("a model");
-    println!("{told:?}");
     assert!(told.total() <= 600_000_000, "{} bytes", told.total());
 }
 

@@ -89,10 +89,11 @@ impl From<GatherName> for Gather {
 
 /// What of others a shard is given, as `--gather` says it.
 pub fn gathered(shard: &Shard) -> &'static str {
-    match shard.whole {
-        true => "whole",
-        false => "halo",
-    }
+    let gather = match shard.whole {
+        true => Gather::Whole,
+        false => Gather::Halo,
+    };
+    gather.name()
 }
 
 /// What moves rows of `group`, for people: `NCCL 2.28.9`, or `the host`.

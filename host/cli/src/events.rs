@@ -11,6 +11,7 @@ use crate::task::Goal;
 use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, Preparation};
+use halfgnn::distributed::Gather;
 use halfgnn::metrics::Metric;
 use halfgnn::nn::{HiddenNorm, Jumping};
 use halfgnn::ops::{CodeFormat, Scaling};
@@ -631,9 +632,9 @@ impl Observer for Recorder {
     }
 
     fn ranks_take(&mut self, memory: &RankMemory, gathered: Option<&'static str>) {
-        if gathered == Some("whole") {
+        if gathered == Some(Gather::Whole.name()) {
             self.screen
-                .line(&"each rank is given all rows of the others, heard or not (--gather whole)");
+                .line(&"each rank is given all rows of the others, heard or not");
         }
         self.screen.line(&memory.line());
         self.record(&Event::RankMemory {

@@ -21,10 +21,11 @@ pub enum Gather {
 }
 
 impl Gather {
-    /// Whichever takes less time forward and backward, where all ranks together hear from `heard` vertices of others, each counted once for
-    /// each rank, and there are `others`. Forward the rows of a halo are read and written as they are packed, backward what comes is
+    /// Whichever takes less time forward and backward, where all ranks together hear from `heard` vertices of others, and there are so many ranks
+    /// and vertices: a vertex is heard once by each other rank at most. Forward the rows of a halo are read and written as they are packed, backward what comes is
     /// read to be added up, and rows go from card to card both ways.
-    pub fn cheaper(heard: u64, others: u64) -> Self {
+    pub fn cheaper(heard: u64, (ranks, vertices): (usize, usize)) -> Self {
+        let others = ranks.saturating_sub(1) as u64 * vertices as u64;
         let halo = heard as f64 * (2.0 + 3.0 * MEMORY_OVER_WIRE);
         let whole = others as f64 * (2.0 + MEMORY_OVER_WIRE);
         match whole < halo {
@@ -33,10 +34,19 @@ impl Gather {
         }
     }
 
-    /// Whether all rows are given, where all ranks together hear from so many of [so many](Gather::cheaper).
-    pub(crate) fn is_whole(self, heard: u64, others: u64) -> bool {
+    /// Its name, as it is typed.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Halo => "halo",
+            Self::Whole => "whole",
+        }
+    }
+
+    /// Whether all rows are given, of what [`Gather::cheaper`] takes.
+    pub(crate) fn is_whole(self, heard: u64, of: (usize, usize)) -> bool {
         let chosen = match self {
-            Self::Auto => Self::cheaper(heard, others),
+            Self::Auto => Self::cheaper(heard, of),
             given => given,
         };
         chosen == Self::Whole
@@ -50,13 +60,13 @@ mod tests {
     #[test]
     fn whole_gathers_are_chosen_where_ranks_hear_nearly_all() {
         // Of reddit-like on four, and of products-like.
-        assert_eq!(Gather::cheaper(745, 750), Gather::Whole);
-        assert_eq!(Gather::cheaper(651, 750), Gather::Halo);
-        // Where the halo is as good as all, and where it is a sixteenth less.
-        assert_eq!(Gather::cheaper(95, 100), Gather::Whole);
-        assert_eq!(Gather::cheaper(94, 100), Gather::Halo);
-        assert_eq!(Gather::cheaper(0, 0), Gather::Halo);
-        assert!(Gather::Whole.is_whole(0, 1) && !Gather::Halo.is_whole(1, 1));
-        assert!(Gather::Auto.is_whole(1, 1) && !Gather::Auto.is_whole(0, 1));
+        assert_eq!(Gather::cheaper(4 * 745, (4, 1000)), Gather::Whole);
+        assert_eq!(Gather::cheaper(4 * 651, (4, 1000)), Gather::Halo);
+        // About where they are as good.
+        assert_eq!(Gather::cheaper(95, (2, 100)), Gather::Whole);
+        assert_eq!(Gather::cheaper(94, (2, 100)), Gather::Halo);
+        assert_eq!(Gather::cheaper(0, (1, 100)), Gather::Halo);
+        assert!(Gather::Whole.is_whole(0, (2, 1)) && !Gather::Halo.is_whole(1, (2, 1)));
+        assert!(Gather::Auto.is_whole(1, (2, 1)) && !Gather::Auto.is_whole(0, (2, 1)));
     }
 }

@@ -395,7 +395,7 @@ impl Group {
         match (0..ranks).find(|&other| all[other][rank] != all[rank][ranks + other]) {
             None => Ok(()),
             Some(other) => Err(Error::Communication(format!(
-                "rank {other} gives {} rows where rank {rank} wants {}; all ranks must be given the same graph and partition",
+                "rank {other} gives {} rows where rank {rank} wants {}; all ranks must be given the same graph, partition and gather",
                 all[other][rank],
                 all[rank][ranks + other]
             ))),

@@ -71,9 +71,9 @@ pub struct Balance {
     pub vertices: Vec<usize>,
     /// Edges that lead to them.
     pub edges: Vec<usize>,
-    /// Vertices of others that they hear from: rows that each receives.
+    /// Vertices of others that they hear from: rows that each receives, of halos.
     pub halo: Vec<usize>,
-    /// Rows that each sends: own vertices, each as often as there are other ranks that hear it.
+    /// Rows that each sends so: own vertices, each as often as there are other ranks that hear it.
     pub sent: Vec<usize>,
 }
 

@@ -70,8 +70,7 @@ impl Shard {
             mut halo,
             heard,
         } = boundaries(graph, owners, (rank, ranks));
-        let others = (ranks as u64 - 1) * owners.len() as u64;
-        let whole = gather.is_whole(heard, others);
+        let whole = gather.is_whole(heard, (ranks, owners.len()));
         if whole {
             let vertices = 0..owners.len() as u32;
             halo = vertices

@@ -100,7 +100,6 @@ fn shards_are_the_graph() {
 fn expect_whole(graph: &Graph, partition: &Partition, of_halos: &[Shard]) {
     let ranks = partition.ranks();
     let heard: usize = of_halos.iter().flat_map(|of| &of.sends).map(Vec::len).sum();
-    let others = (ranks - 1) * graph.vertices();
     for (rank, of_halo) in of_halos.iter().enumerate() {
         let gathering = |gather| Shard::gathering(graph, partition, rank, gather).unwrap();
         let shard = gathering(Gather::Whole);
@@ -129,7 +128,7 @@ fn expect_whole(graph: &Graph, partition: &Partition, of_halos: &[Shard]) {
         };
         assert_eq!(ends(&shard), ends(of_halo));
         let auto = gathering(Gather::Auto);
-        match Gather::cheaper(heard as u64, others as u64) {
+        match Gather::cheaper(heard as u64, (ranks, graph.vertices())) {
             Gather::Whole => assert_eq!(auto, shard),
             _ => assert_eq!(&auto, of_halo),
         }

@@ -155,12 +155,7 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
         rows: Range<usize>,
         [a, b]: [&Matrix<B, E>; 2],
     ) -> Result<(), Error> {
-        let (bias, relu) = self.epilogue();
-        let epilogue = Epilogue {
-            bias,
-            relu,
-            ..Epilogue::default()
-        };
+        let epilogue = self.epilogue_of_product();
         let y = (rows, &mut *self.y);
         ops::matmul_to_rows(self.backend, Form::NT, a, b, &epilogue, y)
     }
@@ -171,12 +166,7 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
         fusion: MatmulFusion<'_, B, E>,
         [a, b]: [&Matrix<B, E>; 2],
     ) -> Result<(), Error> {
-        let (bias, relu) = self.epilogue();
-        let epilogue = Epilogue {
-            bias,
-            relu,
-            ..Epilogue::default()
-        };
+        let epilogue = self.epilogue_of_product();
         ops::matmul_fused(self.backend, form, a, b, &epilogue, fusion, self.y)
     }
 
@@ -235,6 +225,15 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
         }
         self.state = State::Finished;
         (self.after.bias, self.after.relu)
+    }
+
+    fn epilogue_of_product(&mut self) -> Epilogue<'a, B> {
+        let (bias, relu) = self.epilogue();
+        Epilogue {
+            bias,
+            relu,
+            ..Epilogue::default()
+        }
     }
 
     fn activation(&self) -> Activation<'a, B> {

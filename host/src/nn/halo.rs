@@ -59,13 +59,15 @@ impl<B: Backend> Halo<B> {
             false => returned.clone(),
             true => {
                 let others = (shard.sends.iter().enumerate()).filter(|&(to, _)| to != shard.rank);
-                for (_, wanted) in others {
-                    Error::expect(
-                        NAME,
-                        "own rows, of which others are given all",
-                        own,
-                        wanted.len(),
-                    )?;
+                for (to, wanted) in others {
+                    if !wanted.iter().copied().eq(0..own as u32) {
+                        return Err(Error::Unsupported {
+                            operator: NAME,
+                            reason: format!(
+                                "rank {to} is to be given all rows, and is given others; make the shard by Shard::gathering"
+                            ),
+                        });
+                    }
                 }
                 let ends = returned.iter().map(|of_rank| of_rank.len());
                 ends.map(|end| 0..end).collect()

@@ -82,12 +82,12 @@ impl Local {
             Gather::Auto => {
                 let here = here.iter().filter(|here| here.load(Ordering::Relaxed));
                 let heard = here.count().saturating_sub(rows.vertices.len());
-                let of_ranks = group.gather("halo sizes", &[heard as u64])?;
+                let of_ranks = group.gather("vertices heard", &[heard as u64])?;
                 of_ranks.iter().map(|of_rank| of_rank[0]).sum()
             }
             Gather::Halo | Gather::Whole => 0,
         };
-        let whole = gather.is_whole(heard, (group.ranks() as u64 - 1) * vertices as u64);
+        let whole = gather.is_whole(heard, (group.ranks(), vertices));
         let mut places = vec![u32::MAX; vertices];
         let mut local = Vec::new();
         for (vertex, (place, here)) in places.iter_mut().zip(here).enumerate() {
@@ -345,7 +345,7 @@ fn is_mutual(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Res
 }
 
 impl Shard {
-    /// The features of the own vertices, and behind them those of the vertices of other ranks that they hear from, which these give. All
+    /// The features of the own vertices, and behind them those of the vertices of other ranks that it is [given](Shard::part), which these give. All
     /// ranks call it at once.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! many bytes to exchange.
 
 use super::{
-    Case, alone, by_devices, by_host, gather_of, keep_all_edges, links_threads, of_ranks, step,
+    Case, alone, by_devices, by_host, gathers_of, keep_all_edges, links_threads, of_ranks, step,
 };
 use crate::Scale;
 use crate::input::bits;
@@ -100,10 +100,16 @@ fn assert_coded_steps<B: Backend, E: Element>(
     config.seed = SEED;
     let mut one = alone::<B, E>(backend, &case, model, config);
     let expected = [(); 3].map(|()| told(backend, &mut one, None));
-    for partition in partitions {
+    let gathered = partitions.iter().flat_map(|partition| {
+        let gathers = gathers_of(name, partition.ranks()).iter();
+        gathers.map(move |&gather| (partition, gather))
+    });
+    for (partition, gather) in gathered {
         let ranks = partition.ranks();
-        let what = format!("{name} with {format:?} in {}, {ranks} ranks", E::PRECISION);
-        let gather = gather_of(name, ranks);
+        let what = format!(
+            "{name} with {format:?} in {}, {ranks} ranks, {gather:?}",
+            E::PRECISION
+        );
         let of = (partition, gather, config, &[][..]);
         let steps = |trainer: &mut Trainer<B, E, Network<B, E>>| {
             (expected.each_ref()).map(|(state, _)| told(backend, trainer, Some(state)).1)
@@ -283,7 +289,8 @@ pub fn products_are_exchanged<B: Backend>(backend: &B, _: Scale) {
 /// Of whole gathers each rank gives each other all its rows, and is given as many gradients: where one hears little of the others, many
 /// times what it hears.
 pub fn all_rows_are_exchanged<B: Backend>(backend: &B, _: Scale) {
-    let graph = task::graph();
+    // Both ways, as codes are exchanged.
+    let graph = task::graph().to_undirected().expect("a graph");
     let partition = Partition::by_degree(&graph, 3).expect("ranks");
     for (model, messages) in [
         (ModelConfig::gcn as fn(usize, usize) -> ModelConfig, None),

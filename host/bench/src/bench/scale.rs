@@ -131,10 +131,7 @@ impl<'a> Row<'a> {
             beta_gb_per_s: args.beta,
             modelled_exchange_ms: modelled(bytes_of(most_sent.max(most_received)) as f64),
             modelled_all_gather_ms: modelled(bytes_of(others) as f64),
-            gather: match Gather::cheaper(all as u64, (u64::from(ranks) - 1) * vertices as u64) {
-                Gather::Whole => "whole",
-                Gather::Auto | Gather::Halo => "halo",
-            },
+            gather: Gather::cheaper(all as u64, (ranks as usize, vertices)).name(),
         }
     }
 

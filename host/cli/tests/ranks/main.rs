@@ -11,7 +11,7 @@ mod processes;
 mod skip;
 
 use common::ring::{Place, Ring, VERTICES, place};
-use common::{events, refused, text};
+use common::{events, halfgnn, refused, text};
 use halfgnn::train::Checkpoint;
 use serde_json::Value;
 use std::process::Command;
@@ -317,6 +317,16 @@ fn ranks_may_be_given_all_rows_of_the_others() {
             (0.99..1.01).contains(&(foretold / took)),
             "{foretold} {took}"
         );
+    }
+    for option in [
+        ["--gather", "halo"],
+        ["--exchange", "host"],
+        ["--overlap", "off"],
+    ] {
+        let bench = ["bench", "train", "--graph", "kron:4", "--device", "cpu"];
+        let output = halfgnn(&[&bench[..], &option].concat()).output();
+        let told = format!("{} is of several ranks, and this is one", option[0]);
+        refused(&output.unwrap(), 2, &[&told]);
     }
     let shown = ["--epochs", "1", "--ranks", "2", "--gather", "whole"];
     let shown = place.train(&shown).output().unwrap();

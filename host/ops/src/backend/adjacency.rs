@@ -73,7 +73,7 @@ impl<B: Storage> Adjacency<B> {
                 empty_rows: upload(&csr.empty_rows())?,
                 longest_row: csr.longest_row(),
             }),
-            edges_before: OnceLock::new(),
+            edges_before: OnceLock::from(edges_before(csr.offsets())),
         })
     }
 
@@ -274,6 +274,13 @@ impl<B: Storage> Adjacency<B> {
     }
 }
 
+/// The edges before each cut of [`RowShare`], of the rows with these offsets.
+fn edges_before(offsets: &[u64]) -> Vec<u64> {
+    let rows = offsets.len() - 1;
+    let cuts = (0..=RowShare::MOST).map(|cut| RowShare::cut(rows, cut));
+    cuts.map(|row| offsets[row]).collect()
+}
+
 impl Adjacency<Cpu> {
     /// The first edge of each row, and the number of edges behind them. The CPU walks rows, so it has them from the start.
     pub(crate) fn row_offsets(&self) -> &Array<Cpu, u64> {
@@ -282,7 +289,7 @@ impl Adjacency<Cpu> {
 }
 
 impl<B: ConstructOperators + SortOperators> Adjacency<B> {
-    /// The edges of a share of the rows: read from the backend the first time, and kept.
+    /// The edges of a share of the rows: where the host never knew them, read from the backend the first time, and kept.
     ///
     /// # Errors
     /// [`Error::Driver`] with the failure of an earlier operator, or where operators are recorded; those of [`Adjacency::offsets`].
@@ -290,9 +297,7 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
         let cuts = match self.edges_before.get() {
             Some(cuts) => cuts,
             None => {
-                let offsets = self.offsets(backend)?.to_vec(backend)?;
-                let cuts = (0..=RowShare::MOST).map(|cut| RowShare::cut(self.rows, cut));
-                let cuts = cuts.map(|row| offsets[row]).collect();
+                let cuts = edges_before(&self.offsets(backend)?.to_vec(backend)?);
                 self.edges_before.get_or_init(|| cuts)
             }
         };
@@ -326,6 +331,7 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
         const DRAWN: &str = "an adjacency that was drawn has its rows and offsets";
         let offsets = self.offsets.get_mut().expect(DRAWN);
         let rows = self.row_ids.get_mut().expect(DRAWN);
+        self.edges_before.take();
         (offsets, [rows, &mut self.column_ids])
     }
 

@@ -19,7 +19,7 @@ impl RowShare {
         shares: 1,
     };
 
-    /// Each of at least so many shares: 1, 2, 4, 8 or [`RowShare::MOST`].
+    /// Each of at least so many shares, of [`RowShare::MOST`] at most: of 1, 2, 4, 8 or 16.
     pub fn each(at_least: usize) -> impl Iterator<Item = Self> {
         let shares = at_least.clamp(1, Self::MOST).next_power_of_two();
         (0..shares).map(move |number| Self { number, shares })

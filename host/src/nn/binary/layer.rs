@@ -1,8 +1,7 @@
 //! A layer of one bit, in training by elements and in evaluation by bits.
 
 use super::signs::{BinaryWeight, Signs, Standardized, bits, drop, scale, straight_through};
-use crate::backend::Backend;
-use crate::backend::RowShare;
+use crate::backend::{Backend, RowShare};
 use crate::error::Error;
 use crate::nn::aggregation::Aggregation;
 use crate::nn::layer::no_signs;
@@ -40,7 +39,7 @@ pub struct BinaryLayer<B: Backend, E: Element> {
     sent: Option<BitMatrix<B>>,
     /// The mean of the neighbours' signs, less what is dropped, where the layer sums up its inputs.
     heard: Option<Kept<B, E>>,
-    /// A share of its rows, where nothing is trained: what has the most columns of an evaluation, in which little else is as large.
+    /// The same of a share of the rows, where nothing is trained and it need not be kept: in such an evaluation little else is as large.
     heard_by_some: Option<Kept<B, E>>,
 }
 
@@ -104,10 +103,10 @@ impl<B: Backend, E: Element> BinaryLayer<B, E> {
     }
 }
 
-/// Bytes of the mean of some rows' neighbours' signs that are no longer few.
+/// Bytes of the mean of the neighbours' signs of as many rows as are made at once, where [so few](RowShare::MOST) shares do.
 const BYTES_OF_SHARE: usize = 16 << 20;
 
-/// Shares of so many rows and columns of elements: a launch or three each.
+/// In how many shares the mean of so many rows and columns is made, with two or three launches each.
 fn shares<E: Element>((rows, columns): (usize, usize)) -> usize {
     let row = padded::<E>(columns) * size_of::<E>();
     rows.saturating_mul(row).div_ceil(BYTES_OF_SHARE)
@@ -269,11 +268,11 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
                 .map(|share| share.rows(rows).len())
                 .max();
             let mean = mean.room(backend, most.unwrap_or(0))?;
+            let weight = self.weight.scaled(backend)?;
             for share in RowShare::each(shares) {
                 let a = (graph.forward(), share);
                 ops::bspmm_rows(backend, a, signs, graph.row_scale(), 1.0, mean)?;
-                self.weight
-                    .rows_of_output(backend, share.rows(rows), mean, y)?;
+                y.rows_of_product_transposed(share.rows(rows), [mean, weight])?;
             }
             return Ok(());
         }

@@ -9,7 +9,6 @@ use crate::ops::{
     Epilogue, Form, HeadDots, Nonlinearity, Normalization,
 };
 use crate::tensor::{Array, Element, Matrix};
-use std::ops::Range;
 
 /// `d`, the gradient of signs of `x`, becomes that of `x`.
 pub(super) fn straight_through<B: Backend, E: Element>(
@@ -371,16 +370,10 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         y.product_transposed(x, self.scaled.get())
     }
 
-    /// Some rows of [`BinaryWeight::output_of`], of as many of the first rows of `x`.
-    pub(super) fn rows_of_output(
-        &mut self,
-        backend: &B,
-        rows: Range<usize>,
-        x: &Matrix<B, E>,
-        y: &mut Output<'_, B, E>,
-    ) -> Result<(), Error> {
+    /// Signs times their magnitudes: what [`BinaryWeight::output_of`] multiplies by.
+    pub(super) fn scaled(&mut self, backend: &B) -> Result<&Matrix<B, E>, Error> {
         self.make_scaled(backend)?;
-        y.rows_of_product_transposed(rows, [x, self.scaled.get()])
+        Ok(self.scaled.get())
     }
 
     /// `y = R · A · sign Z`, times a share where `y` is elements, in an evaluation. `sent` becomes `sign Z`.

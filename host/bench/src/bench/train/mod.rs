@@ -19,7 +19,7 @@ use clap::Args;
 use figures::{Peer, Ratio, fastest, read_peers};
 use halfgnn::backend::Backend;
 use halfgnn::device::{self, Device, Task};
-use halfgnn::distributed::{Group, Rendezvous};
+use halfgnn::distributed::{Gather, Group, Rendezvous};
 use halfgnn::nn::{ModelConfig, Network};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Element;
@@ -193,8 +193,12 @@ pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
     };
     if let (None, Some(option)) = (&ranks, args.of_ranks()) {
         return Err(Failure::Input(format!(
-            "{option} is of several ranks, and this is one; give --devices or --rendezvous, or leave it out"
+            "{option} is of several ranks, and this is one; give --devices with several cards or --rendezvous, or leave it out"
         )));
+    }
+    if let Some(group) = &ranks {
+        let gather = args.gather.unwrap_or_default();
+        group.expect_same("--gather", gather as u64)?;
     }
     let follows = ranks.as_ref().is_some_and(|group| group.rank() > 0);
     let mut peers = Vec::new();
@@ -437,7 +441,7 @@ impl Bench<'_> {
             if row.overlap == Some(true) {
                 line.push_str(" beside computation");
             }
-            if row.gather == Some("whole") {
+            if row.gather == Some(Gather::Whole.name()) {
                 line.push_str(", whole gathers");
             }
             if let Some(largest) = row.largest_rank {

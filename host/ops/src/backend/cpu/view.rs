@@ -41,7 +41,7 @@ pub(crate) fn view<'a, E: Element>(
     values: &'a Reading<'_, E>,
 ) -> View<'a, E> {
     View {
-        values: &values[matrix.elements_before()..],
+        values: &values[matrix.elements_before().min(values.len())..],
         rows: matrix.rows(),
         columns: matrix.columns(),
         stride: matrix.stride(),
@@ -59,7 +59,9 @@ pub(crate) fn nonzeros<'a, E: Element>(
 pub(crate) fn view_mut<E: Element>(matrix: &mut Matrix<Cpu, E>) -> ViewMut<'_, E> {
     let (rows, columns, stride) = (matrix.rows(), matrix.columns(), matrix.stride());
     let first = matrix.elements_before();
-    let values = &mut matrix.buffer.get_mut()[first..];
+    let values = matrix.buffer.get_mut();
+    let first = first.min(values.len());
+    let values = &mut values[first..];
     // Of some rows alone those; the last of all may have nothing behind it.
     let len = values.len().min(rows * stride);
     ViewMut {

@@ -137,10 +137,12 @@ impl BitsOperators for Cpu {
         let row_scale = read(of.row_scale);
         let (y, rows) = (view_mut(of.y), of.share.rows(of.a.rows()));
         let scale = of.scale * of.factors.map_or(1.0, ColumnFactors::scale);
+        // The last row of all may have nothing behind it.
+        let end = y.values.len().min(rows.len() * y.stride);
         for_sums(
             (of.a, of.factors),
             of.x,
-            (rows.start, &mut y.values[..rows.len() * y.stride]),
+            (rows.start, &mut y.values[..end]),
             y.stride,
             |row, sums, out| {
                 let row_factor = row_scale.as_ref().map_or(1.0, |factors| factors[row]);

@@ -70,7 +70,8 @@ pub fn bspmm<B: BitsOperators, E: Element>(
     bspmm_rows(backend, (a, RowShare::ALL), x, row_scale, scale, y)
 }
 
-/// A share of the rows of what [`bspmm`] makes, to the same bits: these are the first rows of `y`, whose others stay as they are. `row_scale` is of all rows.
+/// A share of the rows of what [`bspmm`] makes, to the same bits: these are the first rows of `y`, whose others stay as they are; of
+/// [`RowShare::ALL`] `y` has no others. `row_scale` is of all rows.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit; [`Error::Driver`] where operators are recorded, and no share of this graph was asked for
