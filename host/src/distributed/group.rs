@@ -11,7 +11,7 @@ use bytemuck::Pod;
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,10 @@ struct Inner {
 struct At {
     communicator: Box<dyn Communicator>,
     overlaps: AtomicBool,
+    /// Whether nothing that lies on devices is moved.
+    is_still: AtomicBool,
+    /// Bytes of what lies on devices that were given to others.
+    given: AtomicU64,
     epoch: AtomicU32,
     /// The last exchange that devices were given.
     what: Mutex<String>,
@@ -138,6 +142,8 @@ impl Group {
         let at = At {
             communicator: Box::new(communicator),
             overlaps: AtomicBool::new(false),
+            is_still: AtomicBool::new(false),
+            given: AtomicU64::new(0),
             epoch: AtomicU32::new(0),
             what: Mutex::default(),
             by_host: Mutex::default(),
@@ -262,6 +268,25 @@ impl Group {
     /// Whether they do, where they can.
     pub fn overlaps(&self) -> bool {
         self.0.at.overlaps.load(Ordering::Relaxed)
+    }
+
+    /// Has ranks move nothing of what lies on devices, where `still` says so: a step takes what it takes without its exchanges then, and comes
+    /// to nothing that means anything. For all clones, and for steps that are recorded from now on; every rank says it at once.
+    pub fn keep_still(&self, still: bool) {
+        self.0.at.is_still.store(still, Ordering::Relaxed);
+    }
+
+    /// Bytes of what lies on its device that this rank has given to others so far, or would have; of a step that is recorded as it is
+    /// recorded, and not as it is replayed.
+    pub fn given_bytes(&self) -> u64 {
+        self.0.at.given.load(Ordering::Relaxed)
+    }
+
+    /// Counts values that go to others. Whether they do.
+    fn gives<T: Pod>(&self, values: usize) -> bool {
+        let bytes = values * size_of::<T>();
+        self.0.at.given.fetch_add(bytes as u64, Ordering::Relaxed);
+        !self.0.at.is_still.load(Ordering::Relaxed)
     }
 
     /// The link of a backend of this kind.
@@ -450,7 +475,8 @@ impl Group {
         (from, sends): (Rows<'_, B, T>, &[Range<usize>]),
         (to, receives): (Rows<'_, B, T>, &[Range<usize>]),
     ) -> Result<(), Error> {
-        if backend.only_counts() {
+        let rows: usize = sends.iter().map(Range::len).sum();
+        if backend.only_counts() || !self.gives::<T>(rows * from.stride()) {
             return Ok(());
         }
         if let Some(link) = self.link::<B>() {
@@ -503,7 +529,8 @@ impl Group {
         backend: &B,
         (to, receives): (Rows<'_, B, T>, &[Range<usize>]),
     ) -> Result<(), Error> {
-        match self.link::<B>().filter(|_| self.overlaps()) {
+        let underway = self.overlaps() && !self.0.at.is_still.load(Ordering::Relaxed);
+        match self.link::<B>().filter(|_| underway) {
             Some(link) => backend.transfer_end(link, &transfers(&to, receives)),
             None => Ok(()),
         }
@@ -525,7 +552,8 @@ impl Group {
             .iter()
             .map(|own| pool.take_numbers(backend, ranks * own.len()));
         let mut all = rooms.collect::<Result<Vec<_>, _>>()?;
-        if backend.only_counts() {
+        let values: usize = own.iter().map(Floats::len).sum();
+        if backend.only_counts() || !self.gives::<f32>((ranks - 1) * values) {
             return Ok(all);
         }
         if let Some(link) = self.link::<B>() {
@@ -664,7 +692,8 @@ impl Group {
         what: &str,
         counts: &mut Array<B, u32>,
     ) -> Result<(), Error> {
-        if backend.only_counts() {
+        let others = self.ranks() - 1;
+        if backend.only_counts() || !self.gives::<u32>(others * counts.len()) {
             return Ok(());
         }
         if let Some(link) = self.link::<B>() {

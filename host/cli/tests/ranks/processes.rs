@@ -267,3 +267,36 @@ fn ranks_that_make_a_graph_train_as_those_that_read_it() {
     assert_eq!(made.len(), 3);
     assert_eq!(made, read);
 }
+
+/// What ranks give one another in a step is told: with all rows of the others more than with those that are heard.
+#[test]
+fn bench_train_tells_what_ranks_exchange() {
+    let of = |gather: &str| -> Value {
+        let what = ["bench", "train", "--graph", "kron:9", "--model", "gcn"];
+        let size = ["--hidden", "16", "--features", "20", "--classes", "7"];
+        let how = ["--precision", "half", "--epochs", "2", "--json", "-"];
+        let where_ = ["--device", "cpu", "--devices", "0,1,2", "--gather", gather];
+        let events = run(halfgnn(
+            &[&what[..], &size[..], &how[..], &where_[..]].concat(),
+        ));
+        let row = events.into_iter().find(|event| event["event"] == "train");
+        row.expect("a line")
+    };
+    let [halo, whole] = ["halo", "whole"].map(of);
+    let number = |row: &Value, name: &str| row[name].as_f64().expect("a number");
+    for (row, gather) in [(&halo, "halo"), (&whole, "whole")] {
+        assert_eq!(row["gather"], gather);
+        assert!((1.0..1.1).contains(&number(row, "imbalance")), "{row}");
+        let exposed = number(row, "exposed_ms");
+        assert!((0.0..=number(row, "ms")).contains(&exposed), "{row}");
+    }
+    let (sent, rows) = ("most_sent_bytes", "most_halo");
+    assert!(number(&halo, rows) < number(&whole, rows));
+    // Of 512 vertices a rank has 170 or 171. Its products of 7 columns, 16 bytes a row, go to two others, and as many gradients come as there
+    // are rows of others, besides the gradients of weights.
+    assert_eq!(number(&whole, rows), 342.0);
+    let of_rows = f64::from((2 * 171 + 341) * 16);
+    assert!(number(&whole, sent) > of_rows, "{whole}");
+    assert!(number(&halo, sent) < number(&whole, sent), "{halo}");
+    assert!(number(&whole, sent) < 2.0 * of_rows, "{whole}");
+}

@@ -17,6 +17,7 @@ use crate::rank_memory::RankMemory;
 use crate::screen::{Page, bytes};
 use clap::Args;
 use figures::{Peer, Ratio, fastest, read_peers};
+use halfgnn::Error;
 use halfgnn::backend::Backend;
 use halfgnn::device::{self, Device, Task};
 use halfgnn::distributed::{Gather, Group, Rendezvous};
@@ -162,6 +163,8 @@ struct Row<'a> {
     /// Whether devices compute meanwhile, where they exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     overlap: Option<bool>,
+    #[serde(flatten)]
+    shares: Option<Shares>,
     ms: f64,
     gib: f64,
     foretold_gib: f64,
@@ -175,6 +178,40 @@ struct Row<'a> {
     loss: f32,
     /// How many times faster, and smaller, than each peer.
     against: Vec<Ratio<'a>>,
+}
+
+/// How a step is dealt out to several ranks.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Shares {
+    /// The most edges of a rank over the mean.
+    imbalance: f64,
+    /// The most vertices of others that a rank is given rows of.
+    most_halo: u64,
+    /// Bytes that a rank gives the others in a step, of the one that gives most.
+    most_sent_bytes: u64,
+    /// What a step takes longer than without exchanges, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exposed_ms: Option<f64>,
+}
+
+impl Shares {
+    /// Of what each rank has: edges, rows of others, bytes that it gives, and without exchanges the milliseconds of a step, which takes `ms`
+    /// with them.
+    fn new(all: &[Vec<f64>], ms: f64) -> Self {
+        let most = |at: usize| all.iter().map(|of| of[at]).fold(0.0, f64::max);
+        let edges: f64 = all.iter().map(|of| of[0]).sum();
+        Self {
+            imbalance: match edges > 0.0 {
+                true => most(0) * all.len() as f64 / edges,
+                false => 1.0,
+            },
+            most_halo: most(1) as u64,
+            most_sent_bytes: most(2) as u64,
+            exposed_ms: Some(most(3))
+                .filter(|still| *still > 0.0)
+                .map(|still| (ms - still).max(0.0)),
+        }
+    }
 }
 
 /// Trains every model that was asked for on every graph.
@@ -343,20 +380,12 @@ impl OnGraph<'_, '_> {
         let objective = graph.objective(backend, (&config, model.first_hears()))?;
         phases.end("brought graph and features to the device");
         let mut trainer = Trainer::new(backend, &objective, model, train)?;
-        for _ in 0..WARM_UP {
-            trainer.step()?;
-        }
-        backend.synchronize()?;
-        phases.end("took the first steps");
-        if let Some(group) = group {
-            group.any("timed epochs", false)?;
-        }
-        let start = Instant::now();
-        for _ in 0..args.epochs {
-            trainer.step()?;
-        }
-        backend.synchronize()?;
-        let mut ms = start.elapsed().as_secs_f64() * 1e3 / f64::from(args.epochs);
+        let given = group.map(Group::given_bytes);
+        // The first step is launched.
+        trainer.step()?;
+        let given = (given.zip(group)).map(|(before, group)| group.given_bytes() - before);
+        phases.end("took the first step");
+        let mut ms = timed_steps(backend, &mut trainer, (args.epochs, group))?;
         if let Some(group) = group {
             let all = group.gather("times", &[ms])?;
             ms = all
@@ -370,11 +399,36 @@ impl OnGraph<'_, '_> {
                 name.as_str(),
                 E::PRECISION,
                 self.label,
-                WARM_UP + args.epochs
+                1 + WARM_UP + args.epochs
             )));
         }
+        let recorded = trainer.is_recorded();
+        let peak = backend.memory().peak_total;
+        drop(trainer);
+        // On the emulator no time means anything, and what nobody sent may not be read.
+        let still = match group {
+            Some(group) if !matches!(args.device, DeviceName::Emulator) => {
+                let model = Network::new(backend, &config, train.seed)?;
+                group.keep_still(true);
+                let time = || {
+                    let mut trainer = Trainer::new(backend, &objective, model, train)?;
+                    timed_steps(backend, &mut trainer, (args.epochs, Some(group)))
+                };
+                let time = time();
+                group.keep_still(false);
+                time?
+            }
+            _ => 0.0,
+        };
+        let shares = match (group, graph.of_rank(), given) {
+            (Some(group), Some((edges, halo)), Some(given)) => {
+                let own = [edges as f64, halo as f64, given as f64, still];
+                Some(Shares::new(&group.gather("shares", &own)?, ms))
+            }
+            _ => None,
+        };
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        let mut peak = backend.memory().peak_total;
+        let mut peak = peak;
         let mut rank_gib = Vec::new();
         if let Some(group) = group {
             let peaks = group.gather("memory", &[peak])?.concat();
@@ -400,11 +454,12 @@ impl OnGraph<'_, '_> {
             layers,
             precision: E::PRECISION.to_string(),
             messages: config.messages.map(CodeFormat::name),
-            recorded: trainer.is_recorded(),
+            recorded,
             ranks: group.map(Group::ranks),
             exchange: group.map(moved_by),
             gather: graph.gathered(),
             overlap: group.and_then(|group| group.library().map(|_| group.overlaps())),
+            shares,
             ms,
             gib: gib(peak),
             foretold_gib: gib(by_rank
@@ -421,6 +476,27 @@ impl OnGraph<'_, '_> {
         };
         self.bench.tell(&row, peak)
     }
+}
+
+/// Milliseconds of a step, of so many after some that are not timed, which all ranks begin together.
+fn timed_steps<B: Backend, E: Element>(
+    backend: &B,
+    trainer: &mut Trainer<B, E, Network<B, E>>,
+    (steps, group): (u32, Option<&Group>),
+) -> Result<f64, Error> {
+    for _ in 0..WARM_UP {
+        trainer.step()?;
+    }
+    backend.synchronize()?;
+    if let Some(group) = group {
+        group.any("timed epochs", false)?;
+    }
+    let start = Instant::now();
+    for _ in 0..steps {
+        trainer.step()?;
+    }
+    backend.synchronize()?;
+    Ok(start.elapsed().as_secs_f64() * 1e3 / f64::from(steps))
 }
 
 impl Bench<'_> {
@@ -443,6 +519,9 @@ impl Bench<'_> {
             }
             if row.gather == Some(Gather::Whole.name()) {
                 line.push_str(", whole gathers");
+            }
+            if let Some(exposed) = row.shares.and_then(|shares| shares.exposed_ms) {
+                line.push_str(&format!(", {exposed:.3} ms of it for exchanges"));
             }
             if let Some(largest) = row.largest_rank {
                 line.push_str(&format!(", rank {largest} the largest"));

@@ -57,6 +57,16 @@ impl<'a, E: Element> Prepared<'a, E> {
         }
     }
 
+    /// Edges that lead to the vertices of this rank, and rows of others that it is given, where there are several.
+    pub fn of_rank(&self) -> Option<(usize, usize)> {
+        let Self::Dealt(_, dealt) = self else {
+            return None;
+        };
+        let part = &dealt.shard().part;
+        let edges = part.block().csr().edges();
+        Some((edges, part.vertices().len() - part.own().len()))
+    }
+
     /// Vertices and edges of the whole graph.
     pub fn counts(&self) -> (usize, usize) {
         match self {
