@@ -61,7 +61,7 @@ mod tests {
                 }
                 assert_eq!(end, rows);
                 let most = all.iter().map(Range::len).max();
-                assert!(most.is_some_and(|most| most <= rows / shares + 1));
+                assert!(most.is_some_and(|most| most <= rows.div_ceil(shares)));
             }
         }
     }
