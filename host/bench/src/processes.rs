@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use clap::ValueEnum;
 use halfgnn::backend::Backend;
-use halfgnn::distributed::{Gather, Group, Shard};
+use halfgnn::distributed::{Gather, Group};
 
 /// What moves rows between ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -87,13 +87,10 @@ impl From<GatherName> for Gather {
     }
 }
 
-/// What of others a shard is given, as `--gather` says it.
-pub fn gathered(shard: &Shard) -> &'static str {
-    let gather = match shard.whole {
-        true => Gather::Whole,
-        false => Gather::Halo,
-    };
-    gather.name()
+/// The first of some options that was given: each, and whether it was.
+pub fn first_given(options: &[(&'static str, bool)]) -> Option<&'static str> {
+    let given = options.iter().find(|(_, given)| *given);
+    given.map(|(option, _)| *option)
 }
 
 /// What moves rows of `group`, for people: `NCCL 2.28.9`, or `the host`.

@@ -631,8 +631,8 @@ impl Observer for Recorder {
         placement.lines().for_each(|line| self.screen.line(&line));
     }
 
-    fn ranks_take(&mut self, memory: &RankMemory, gathered: Option<&'static str>) {
-        if gathered == Some(Gather::Whole.name()) {
+    fn ranks_take(&mut self, memory: &RankMemory, gather: Option<Gather>) {
+        if gather == Some(Gather::Whole) {
             self.screen
                 .line(&"each rank is given all rows of the others, heard or not");
         }
@@ -641,7 +641,7 @@ impl Observer for Recorder {
             bytes: memory.totals(),
             bytes_by_kind: memory.into(),
             largest: memory.largest().0,
-            gather: gathered,
+            gather: gather.map(Gather::name),
         });
     }
 

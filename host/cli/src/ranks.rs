@@ -13,7 +13,7 @@ use crate::session::{Observer, Outcome, Placed, Plan, Trained, edge_data};
 use halfgnn::backend::Backend;
 use halfgnn::data::Dataset;
 use halfgnn::device::Device;
-use halfgnn::distributed::{Group, in_process};
+use halfgnn::distributed::{Gather, Group, in_process};
 use halfgnn::nn::PreparedGraph;
 use halfgnn::tensor::Element;
 use halfgnn::train::{Footprint, TrainConfig};
@@ -40,7 +40,7 @@ impl<B: Backend> Common<'_, B> {
         &self,
         group: &Group,
         own: &Footprint,
-        gathered: Option<&'static str>,
+        gather: Option<Gather>,
         observer: &mut Option<&mut dyn Observer>,
     ) -> Result<(), Failure> {
         let devices = match self.ranks.are_processes() {
@@ -49,7 +49,7 @@ impl<B: Backend> Common<'_, B> {
         };
         let all = RankMemory::agree(group, own, self.device.memory, devices)?;
         if let Some(observer) = observer {
-            observer.ranks_take(&all, gathered);
+            observer.ranks_take(&all, gather);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, FeatureRows, UploadFeatures};
 use halfgnn::device::{Device, Task};
-use halfgnn::distributed::Group;
+use halfgnn::distributed::{Gather, Group};
 use halfgnn::graph::Graph;
 use halfgnn::metrics::Metric;
 use halfgnn::nn::{EdgeData, ModelConfig, Network, Pieces, PreparedGraph, Propagation, kept_as};
@@ -165,9 +165,8 @@ impl Outcome {
 pub trait Observer {
     /// Where what is computed on is to lie, for a run or several.
     fn placed(&mut self, placement: Placement);
-    /// What each rank is going to take of its device, where there are several; and whether others give it a `halo` or the `whole`, of a
-    /// graph that is dealt out.
-    fn ranks_take(&mut self, memory: &RankMemory, gathered: Option<&'static str>);
+    /// What each rank is going to take of its device, where there are several; and what others give it, of a graph that is dealt out.
+    fn ranks_take(&mut self, memory: &RankMemory, gather: Option<Gather>);
     /// What runs in batches take, before the first step.
     fn foretold(&mut self, plan: &Plan, memory: &BatchMemory);
     /// A run begins.

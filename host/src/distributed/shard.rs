@@ -110,6 +110,14 @@ impl Shard {
         })
     }
 
+    /// What others give it: [`Gather::Halo`] or [`Gather::Whole`], whichever was chosen.
+    pub fn gather(&self) -> Gather {
+        match self.whole {
+            true => Gather::Whole,
+            false => Gather::Halo,
+        }
+    }
+
     /// Figures of its block, which the memory of the graph follows from. Neither weights nor features of edges are known here.
     pub fn counts_of_block(&self) -> GraphCounts {
         let csr = self.part.block().csr();

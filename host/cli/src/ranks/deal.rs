@@ -3,7 +3,7 @@
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::launch::{Devices, devices};
-use crate::processes::{Exchange, GatherName, Overlap, this_process};
+use crate::processes::{Exchange, GatherName, Overlap, first_given, this_process};
 use crate::screen::count;
 use clap::Args;
 use halfgnn::data::Dataset;
@@ -282,16 +282,14 @@ impl RanksArgs {
 
     /// An option that says something about ranks, if one was given.
     fn unused(&self) -> Option<&'static str> {
-        let given = [
+        first_given(&[
             ("--partition", self.partition.is_some()),
             ("--exchange", self.exchange.is_some()),
             ("--overlap", self.overlap.is_some()),
             ("--gather", self.gather.is_some()),
             ("--rank-timeout", self.rank_timeout.is_some()),
             ("--rank-fault", !self.rank_fault.is_empty()),
-        ];
-        let given = given.into_iter().find(|(_, given)| *given);
-        given.map(|(option, _)| option)
+        ])
     }
 
     /// Refuses with several ranks what they do not do: options, and whether they were given.
@@ -299,8 +297,8 @@ impl RanksArgs {
         if self.ranks.is_none_or(|ranks| ranks == 1) && self.rendezvous.is_none() {
             return Ok(());
         }
-        match options.iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(Failure::Input(format!(
+        match first_given(options) {
+            Some(option) => Err(Failure::Input(format!(
                 "{option} is trained by one rank; leave it out, or train with one"
             ))),
             None => Ok(()),

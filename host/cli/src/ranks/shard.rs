@@ -3,7 +3,6 @@
 use super::{Common, Dealt, InParts};
 use crate::checkpoint::Run;
 use crate::failure::Failure;
-use crate::processes::gathered;
 use crate::session::{Observer, Trained};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind};
@@ -47,8 +46,8 @@ pub(super) fn train_shard<B: Backend, E: Element>(
     if common.tells_memory {
         let of = (rows.shard(), rows.of_edges());
         let own = Footprint::of_shard::<E>(of, (config, train), device.multiprocessors)?;
-        let gathered = gathered(rows.shard());
-        common.agree_on_memory(group, &own, Some(gathered), &mut observer)?;
+        let gather = rows.shard().gather();
+        common.agree_on_memory(group, &own, Some(gather), &mut observer)?;
     }
     let model = Network::<B, E>::new(backend, config, train.seed)?;
     let (shard, features, part) = rows.upload(backend, common, model.first_hears(), group)?;

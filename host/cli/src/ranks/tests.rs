@@ -7,7 +7,6 @@ use crate::processes::Exchange;
 use crate::task::Goal;
 use halfgnn::backend::MemoryKind;
 use halfgnn::data::{Features, Splits};
-use halfgnn::distributed::Gather;
 use halfgnn::graph::Graph;
 use halfgnn::graph::generate::Rmat;
 use halfgnn::nn::ModelConfig;

@@ -12,7 +12,9 @@ use crate::json::JsonLines;
 use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
 use crate::names::{CodeFormatName, DeviceName, PrecisionName, StoreName};
-use crate::processes::{Exchange, GatherName, Overlap, device_name, moved_by, this_process};
+use crate::processes::{
+    Exchange, GatherName, Overlap, device_name, first_given, moved_by, this_process,
+};
 use crate::rank_memory::RankMemory;
 use crate::screen::{Page, bytes};
 use clap::Args;
@@ -20,7 +22,7 @@ use figures::{Peer, Ratio, fastest, read_peers};
 use halfgnn::Error;
 use halfgnn::backend::Backend;
 use halfgnn::device::{self, Device, Task};
-use halfgnn::distributed::{Gather, Group, Rendezvous};
+use halfgnn::distributed::{Balance, Gather, Group, Rendezvous};
 use halfgnn::nn::{ModelConfig, Network};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Element;
@@ -125,13 +127,11 @@ pub struct TrainBenchArgs {
 impl TrainBenchArgs {
     /// An option that says something about several ranks, if one was given.
     fn of_ranks(&self) -> Option<&'static str> {
-        let given = [
+        first_given(&[
             ("--exchange", self.exchange.is_some()),
             ("--overlap", self.overlap.is_some()),
             ("--gather", self.gather.is_some()),
-        ];
-        let given = given.into_iter().find(|(_, given)| *given);
-        given.map(|(option, _)| option)
+        ])
     }
 }
 
@@ -199,12 +199,14 @@ impl Shares {
     /// with them.
     fn new(all: &[Vec<f64>], ms: f64) -> Self {
         let most = |at: usize| all.iter().map(|of| of[at]).fold(0.0, f64::max);
-        let edges: f64 = all.iter().map(|of| of[0]).sum();
+        let balance = Balance {
+            vertices: Vec::new(),
+            edges: all.iter().map(|of| of[0] as usize).collect(),
+            halo: Vec::new(),
+            sent: Vec::new(),
+        };
         Self {
-            imbalance: match edges > 0.0 {
-                true => most(0) * all.len() as f64 / edges,
-                false => 1.0,
-            },
+            imbalance: balance.imbalance(),
             most_halo: most(1) as u64,
             most_sent_bytes: most(2) as u64,
             exposed_ms: Some(most(3))
@@ -403,7 +405,7 @@ impl OnGraph<'_, '_> {
             )));
         }
         let recorded = trainer.is_recorded();
-        let peak = backend.memory().peak_total;
+        let mut peak = backend.memory().peak_total;
         drop(trainer);
         // On the emulator no time means anything, and what nobody sent may not be read.
         let still = match group {
@@ -428,7 +430,6 @@ impl OnGraph<'_, '_> {
             _ => None,
         };
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        let mut peak = peak;
         let mut rank_gib = Vec::new();
         if let Some(group) = group {
             let peaks = group.gather("memory", &[peak])?.concat();
@@ -457,7 +458,7 @@ impl OnGraph<'_, '_> {
             recorded,
             ranks: group.map(Group::ranks),
             exchange: group.map(moved_by),
-            gather: graph.gathered(),
+            gather: graph.gather().map(Gather::name),
             overlap: group.and_then(|group| group.library().map(|_| group.overlaps())),
             shares,
             ms,

@@ -3,7 +3,6 @@
 use crate::bench::measure::zeros;
 use crate::failure::Failure;
 use crate::graphs::Opened;
-use crate::processes::gathered;
 use crate::rank_memory::{self, RankMemory};
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
@@ -50,21 +49,22 @@ impl<'a, E: Element> Prepared<'a, E> {
     }
 
     /// Which rows of others each rank is given, where there are several.
-    pub fn gathered(&self) -> Option<&'static str> {
-        match self {
-            Self::Whole(_) => None,
-            Self::Dealt(_, dealt) => Some(gathered(dealt.shard())),
-        }
+    pub fn gather(&self) -> Option<Gather> {
+        self.shard().map(Shard::gather)
     }
 
     /// Edges that lead to the vertices of this rank, and rows of others that it is given, where there are several.
     pub fn of_rank(&self) -> Option<(usize, usize)> {
-        let Self::Dealt(_, dealt) = self else {
-            return None;
-        };
-        let part = &dealt.shard().part;
+        let part = &self.shard()?.part;
         let edges = part.block().csr().edges();
         Some((edges, part.vertices().len() - part.own().len()))
+    }
+
+    fn shard(&self) -> Option<&Shard> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Dealt(_, dealt) => Some(dealt.shard()),
+        }
     }
 
     /// Vertices and edges of the whole graph.
