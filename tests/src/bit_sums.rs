@@ -12,7 +12,7 @@ use halfgnn::ops::{
 };
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::WARP;
-use halfgnn_contract::bits::{EDGES_PER_CTA, EDGES_PER_WARP};
+use halfgnn_contract::bits::{EDGES_PER_CTA, EDGES_PER_WARP, are_counted};
 
 /// Every way to deal edges out: two launches, and one.
 const SCHEDULES: [Schedule; 2] = [Schedule::Edge, Schedule::Vertex];
@@ -62,6 +62,40 @@ fn check<B: Backend, E: Element>(backend: &B, name: &str, graph: &Csr, columns: 
                 "sums times {scale}, {schedule:?}, {what}"
             );
         }
+    }
+}
+
+/// Signs by edges alone.
+fn check_signs<B: Backend>(backend: &B, name: &str, graph: &Csr, columns: usize) {
+    let a = Adjacency::new(backend, graph).expect("room for a graph");
+    let values = signs(graph.vertices() * columns, 50 + columns as u32);
+    let shape = (graph.vertices(), columns);
+    let x = BitMatrix::from_signs(backend, shape, &values, KIND).expect("signs");
+    let (sums, _) = sums(graph, &values, columns);
+    let expected: Vec<f32> = (sums.iter())
+        .map(|&sum| if sum >= 0.0 { 1.0 } else { -1.0 })
+        .collect();
+    let found = summed_signs(backend, (&a, &x), Schedule::Edge);
+    assert!(found == expected, "signs, {name}, {columns} columns");
+}
+
+/// Signs of one word and of two of a graph of these rows and others behind them, by which signs are made in the way that is not these rows' own.
+fn check_other_signs<B: Backend>(backend: &B, name: &str, degrees: &[usize]) {
+    let degrees = &degrees[..degrees.len().min(300)];
+    let edges: usize = degrees.iter().sum();
+    let filled = degrees.iter().filter(|&&degree| degree > 0).count();
+    for (words, columns) in [(1, 60), (2, 100)] {
+        let are_so = |edges: usize, rows: usize| are_counted(words, edges as u32, rows as u32);
+        let mean = 32 * (words * words) as usize;
+        let more = match are_so(edges, filled) {
+            true => vec![(filled + 1) * mean],
+            false => vec![1; 2 * edges / mean + 2],
+        };
+        let others = filled + more.len();
+        let with_others = [degrees, &more].concat();
+        assert!(are_so(with_others.iter().sum(), others) != are_so(edges, filled));
+        let graph = from_degrees(&with_others, Random(62));
+        check_signs(backend, &format!("{name} and others"), &graph, columns);
     }
 }
 
@@ -163,6 +197,7 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
         check::<B, f16>(backend, &name, &graph, 64);
         check::<B, f16>(backend, &name, &graph, 100);
         check::<B, bf16>(backend, &name, &graph, 130);
+        check_other_signs(backend, &name, &degrees);
     }
     check::<B, f32>(backend, "a hub", &hub(scale.pick(9 * tile, 300_000)), 40);
 }
@@ -187,6 +222,8 @@ pub fn rows_of_every_length<B: Backend>(backend: &B, _: Scale) {
     let graph = from_degrees(&degrees, Random(63));
     check::<B, f16>(backend, "rows of every length", &graph, 60);
     check::<B, f16>(backend, "rows of every length", &graph, 128);
+    check_signs(backend, "rows of every length", &graph, 129);
+    check_other_signs(backend, "rows of every length", &degrees);
     let codes: Vec<u32> = (0..graph.vertices() as u32)
         .map(|at| at * 7 % 256)
         .collect();

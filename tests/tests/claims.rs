@@ -425,7 +425,7 @@ fn an_evaluation_of_bits_reads_inputs_once() {
             "head_dots",
             "nonlinearity",
             "normalize",
-            "bspmm_1_sign",
+            "bspmm_counted_1_sign",
         ];
         assert_eq!(found.map(of), counts, "{name}");
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU in some 35 minutes.
+//! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU in some 40 minutes.
 
 use std::io::ErrorKind;
 use std::process::Command;

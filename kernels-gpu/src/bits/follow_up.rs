@@ -5,15 +5,12 @@ use super::output::{Output, Place, is_written};
 use crate::device::global::Global;
 use crate::device::registers::unroll;
 use crate::device::thread::block_idx_x;
-use crate::device::warp::{lane_id, shuffle_idx, warp_id};
+use crate::device::warp::{lane_id, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
     BspmmParams, EDGES_PER_CTA, EMPTY_ROWS_PER_CTA, NO_ROW, STAGED_PARTS, WARPS_PER_CTA, WORD_BITS,
     staged_part, staged_words,
 };
-
-/// CTAs of a row whose parts are asked for together.
-const IN_FLIGHT: usize = 8;
 
 /// # Safety
 /// The launch contract of [`BspmmParams`]: `follow_up_ctas` CTAs of `THREADS_PER_CTA` threads, after the first kernel.
@@ -25,7 +22,16 @@ pub unsafe fn run<O: Output<1>>(params: &BspmmParams) {
         if block_idx_x() < joining {
             let cta = block_idx_x() * WARPS_PER_CTA + warp_id();
             if cta < params.ctas {
-                join::<O>(params, cta);
+                // Sixteen numbers of a lane are on their way at once: a hub has parts in hundreds of CTAs.
+                let factored = !params.codes.is_null();
+                match (params.words, factored) {
+                    (1, false) => join::<O, 1, 16, false>(params, cta),
+                    (2, false) => join::<O, 2, 8, false>(params, cta),
+                    (_, false) => join::<O, 4, 4, false>(params, cta),
+                    (1, true) => join::<O, 1, 8, true>(params, cta),
+                    (2, true) => join::<O, 2, 4, true>(params, cta),
+                    (_, true) => join::<O, 4, 2, true>(params, cta),
+                }
             }
         } else {
             clear::<O>(params, (block_idx_x() - joining) * EMPTY_ROWS_PER_CTA);
@@ -33,15 +39,17 @@ pub unsafe fn run<O: Output<1>>(params: &BspmmParams) {
     }
 }
 
-/// Adds up the row that ends in CTA `cta` and began before it, where there is one.
+/// Adds up the `W` words of the row that ends in CTA `cta` and began before it, where there is one, `N` CTAs at a time; of edges with factors where those are there.
 ///
 /// # Safety
-/// The launch contract; all lanes of the warp come together.
+/// The launch contract; a launch sums up so many words, and all lanes of the warp come together.
 #[inline(always)]
-unsafe fn join<O: Output<1>>(params: &BspmmParams, cta: u32) {
-    let factored = !params.codes.is_null();
-    let part = staged_part(params.words, factored);
-    let words = staged_words(params.words, factored) as u64;
+unsafe fn join<O: Output<1>, const W: usize, const N: usize, const FACTORED: bool>(
+    params: &BspmmParams,
+    cta: u32,
+) {
+    let part = staged_part(W as u32, FACTORED);
+    let words = staged_words(W as u32, FACTORED) as u64;
     let staged =
         |cta: u32, at: u32| Global::<u32>::new(params.staging).at(cta as u64 * words + at as u64);
     // SAFETY: the caller's promise: a row that crosses CTAs has a tail in each from its first on.
@@ -53,39 +61,50 @@ unsafe fn join<O: Output<1>>(params: &BspmmParams, cta: u32) {
         }
         let offset = Global::<u64>::new(params.offsets).at(row as u64).read();
         let first = (offset / EDGES_PER_CTA as u64) as u32 - params.first_cta;
-        let mut unit = 0;
-        while unit < params.words {
-            let column = unit * WORD_BITS + first_column::<1>();
-            let head = STAGED_PARTS + if factored { column } else { column / 2 };
-            let tail = head + part;
-            let pair = |cta: u32, at: u32, is_there: bool| {
-                if factored {
-                    return Global::<[u32; 2]>::cast(staged(cta, at)).load_if(is_there);
-                }
-                let both = staged(cta, at).load_if(is_there) as i32;
-                [both << 16 >> 16, both >> 16].map(|sum| sum as u32)
-            };
-            let mut sums = pair(cta, head, true);
-            let mut at = first;
-            while at < cta {
-                let left = cta - at;
-                let mut parts = [[0; 2]; IN_FLIGHT];
-                unroll!(i in 0..IN_FLIGHT => {
-                    parts[i] = pair(at + i as u32, tail, (i as u32) < left);
-                });
-                unroll!(i in 0..IN_FLIGHT => {
-                    sums = [0, 1].map(|at| sums[at].wrapping_add(parts[i][at]));
-                });
-                at += IN_FLIGHT as u32;
+        // As they are staged: two numbers in one, or one each.
+        let load = |cta: u32, first: u32, word: usize, is_there: bool| {
+            let column = word as u32 * WORD_BITS + first_column::<1>();
+            if FACTORED {
+                let place = staged(cta, first + column);
+                Global::<[u32; 2]>::cast(place).load_if(is_there)
+            } else {
+                [staged(cta, first + column / 2).load_if(is_there), 0]
             }
-            let sums = [sums.map(|sum| sum as i32)];
-            O::write(params, Place { row, unit }, sums);
-            unit += 1;
+        };
+        let numbers = |[a, b]: [u32; 2]| match FACTORED {
+            true => [a, b],
+            false => [(a as i32) << 16 >> 16, a as i32 >> 16].map(|sum| sum as u32),
+        };
+        let mut sums = [[0; 2]; W];
+        unroll!(word in 0..W => {
+            sums[word] = numbers(load(cta, STAGED_PARTS, word, true));
+        });
+        let mut at = first;
+        while at < cta {
+            let left = cta - at;
+            let mut parts = [[[0; 2]; W]; N];
+            unroll!(i in 0..N => {
+                unroll!(word in 0..W => {
+                    let is_there = (i as u32) < left;
+                    parts[i][word] = load(at + i as u32, STAGED_PARTS + part, word, is_there);
+                });
+            });
+            unroll!(i in 0..N => {
+                unroll!(word in 0..W => {
+                    let more = numbers(parts[i][word]);
+                    sums[word] = [0, 1].map(|at| sums[word][at].wrapping_add(more[at]));
+                });
+            });
+            at += N as u32;
         }
+        unroll!(word in 0..W => {
+            let unit = word as u32;
+            O::write(params, Place { row, unit }, [sums[word].map(|sum| sum as i32)]);
+        });
     }
 }
 
-/// Writes the sums of no edges, which are zero, to the rows without edges from the `first`-th on, a warp a row.
+/// Writes the sums of no edges, which are zero, to the rows without edges from the `first`-th on.
 ///
 /// # Safety
 /// The launch contract; all threads of the CTA come together.
@@ -97,18 +116,14 @@ unsafe fn clear<O: Output<1>>(params: &BspmmParams, first: u32) {
     let mut at = first + warp_id() * WARP;
     while at < end {
         let rows = Global::<u32>::new(params.empty_rows).at((at + lane_id()) as u64);
+        let is_there = at + lane_id() < end;
         // SAFETY: what is read is below the number of empty rows, each of which stands once in the list.
         unsafe {
-            let ids = rows.load_if(at + lane_id() < end);
-            let mut slot = 0;
-            while slot < WARP && at + slot < end {
-                let row = shuffle_idx(ids, slot);
-                let mut unit = 0;
-                while unit < params.words {
-                    O::clear(params, Place { row, unit });
-                    unit += 1;
-                }
-                slot += 1;
+            let row = rows.load_if(is_there);
+            let mut unit = 0;
+            while unit < params.words {
+                O::clear_rows(params, Place { row, unit }, is_there);
+                unit += 1;
             }
         }
         at += WARPS_PER_CTA * WARP;

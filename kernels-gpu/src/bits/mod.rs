@@ -3,15 +3,19 @@
 //! - [`binarize`](self::signs): a bit an element.
 //! - [`columns`]: which columns a lane has, and the transpose that gives it their bits.
 //! - [`planes`]: counts of all columns of a word at once.
-//! - [`sums`]: the sums over neighbours of a CTA's edges, with a factor a column or without.
+//! - [`sums`]: the sums over neighbours of a CTA's edges, with a factor a column or without, by a transpose of 32 edges.
+//! - [`counters`]: the same without factors, in vertical counters of a few edges a lane.
+//! - [`parts`]: rows that cross the warps of a CTA.
 //! - [`vertex_parallel`]: the same in one launch, a warp a word of a row.
 //! - [`output`]: what sums become: signs, or elements.
 //! - [`product`]: products of two matrices of bits, alone or added to what is there.
 //! - [`follow_up`]: rows that cross CTAs, and rows without edges.
 
 mod columns;
+mod counters;
 mod follow_up;
 mod output;
+mod parts;
 mod planes;
 mod product;
 mod signs;
@@ -25,6 +29,7 @@ pub use output::{Elements, Output, Place, Signs};
 
 /// The functions that the entries are, by name.
 mod family {
+    use super::counters;
     use super::output::{Elements, Signs};
     use super::product;
     use super::sums::{Codes, Ones, run};
@@ -34,32 +39,45 @@ mod family {
     pub use super::signs::binarize;
 
     macro_rules! bspmm {
-        ($($name:ident, $sign:ident: $factors:ident, $words:literal words, $groups:literal groups;)+) => {$(
+        ($($name:ident: $run:expr;)+) => {$(
             /// # Safety
             /// The launch contract of [`BspmmParams`].
             #[inline(always)]
             pub unsafe fn $name<V: Vector>(params: &BspmmParams) {
                 // SAFETY: the caller's promise.
-                unsafe { run::<Elements<V>, $factors, $words, $groups>(params) }
+                unsafe { $run(params) }
             }
-
+        )+};
+        (signs $($name:ident: $run:expr;)+) => {$(
             /// # Safety
             /// The launch contract of [`BspmmParams`].
             #[inline(always)]
-            pub unsafe fn $sign(params: &BspmmParams) {
+            pub unsafe fn $name(params: &BspmmParams) {
                 // SAFETY: the caller's promise.
-                unsafe { run::<Signs, $factors, $words, $groups>(params) }
+                unsafe { $run(params) }
             }
         )+};
     }
 
     bspmm! {
-        bspmm_1, bspmm_1_sign: Ones, 1 words, 4 groups;
-        bspmm_2, bspmm_2_sign: Ones, 2 words, 2 groups;
-        bspmm_4, bspmm_4_sign: Ones, 4 words, 2 groups;
-        bspmm_factored_1, bspmm_factored_1_sign: Codes, 1 words, 4 groups;
-        bspmm_factored_2, bspmm_factored_2_sign: Codes, 2 words, 2 groups;
-        bspmm_factored_4, bspmm_factored_4_sign: Codes, 4 words, 1 groups;
+        bspmm_1: run::<Elements<V>, Ones, 1, 4>;
+        bspmm_2: run::<Elements<V>, Ones, 2, 2>;
+        bspmm_4: run::<Elements<V>, Ones, 4, 2>;
+        bspmm_factored_1: run::<Elements<V>, Codes, 1, 4>;
+        bspmm_factored_2: run::<Elements<V>, Codes, 2, 2>;
+        bspmm_factored_4: run::<Elements<V>, Codes, 4, 1>;
+    }
+
+    bspmm! {
+        signs
+        bspmm_1_sign: run::<Signs, Ones, 1, 4>;
+        bspmm_2_sign: run::<Signs, Ones, 2, 2>;
+        bspmm_counted_1_sign: counters::run::<1, 4>;
+        bspmm_counted_2_sign: counters::run::<2, 5>;
+        bspmm_counted_4_sign: counters::run::<4, 6>;
+        bspmm_factored_1_sign: run::<Signs, Codes, 1, 4>;
+        bspmm_factored_2_sign: run::<Signs, Codes, 2, 2>;
+        bspmm_factored_4_sign: run::<Signs, Codes, 4, 1>;
     }
 
     /// # Safety

@@ -52,12 +52,29 @@ pub trait Output<const P: usize> {
     /// # Safety
     /// As [`Output::put`].
     unsafe fn clear(params: &BspmmParams, place: Place);
+
+    /// Writes rows without edges, each of which one lane knows, where `is_there`.
+    ///
+    /// # Safety
+    /// As [`Output::put`].
+    #[inline(always)]
+    unsafe fn clear_rows(params: &BspmmParams, place: Place, is_there: bool) {
+        // SAFETY: the caller's promise; the loop is the same for all lanes.
+        unsafe {
+            let mut left = ballot(is_there);
+            while left != 0 {
+                let row = shuffle_idx(place.row, left.trailing_zeros());
+                left &= left - 1;
+                Self::clear(params, Place { row, ..place });
+            }
+        }
+    }
 }
 
 /// A unit of a row of the graph: some words of 64 columns.
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// The row: in [`Output::put`] and [`Output::write_few`] the lane's own.
+    /// The row: in [`Output::put`], [`Output::write_few`] and [`Output::clear_rows`] the lane's own.
     pub row: u32,
     /// The unit, among those of the launch.
     pub unit: u32,
@@ -108,6 +125,30 @@ impl Signs {
                     Global::<[u32; 4]>::cast(y).at(two as u64).store([a, b, c, d]);
                 });
             }
+        }
+    }
+
+    /// Writes the rows of the lanes that have `ends`: row `row` of `edges` edges, of which `counts` have a bit in the columns of the lane's word, where `P` lanes side by
+    /// side have the words of a row.
+    ///
+    /// # Safety
+    /// The launch contract; lanes of a row say the same of it, and nobody else writes it.
+    #[inline(always)]
+    pub unsafe fn write_counts<const N: usize, const P: usize>(
+        params: &BspmmParams,
+        row: u32,
+        counts: &Planes<N>,
+        edges: u32,
+        ends: bool,
+    ) {
+        // Columns past the last have no edge's bit, which is less than half of any.
+        let word = counts.at_least(edges.div_ceil(2));
+        if ends {
+            let y = Global::<u64>::new(params.y)
+                .at((params.first_word + lane_id() % P as u32) as u64)
+                .row(row, params.y_stride * (WORD_BITS / 8));
+            // SAFETY: the caller's promise; the word is this lane's.
+            unsafe { Global::<[u32; 2]>::cast(y).store(word) }
         }
     }
 
@@ -185,6 +226,13 @@ impl<const P: usize> Output<P> for Signs {
     #[inline(always)]
     unsafe fn clear(params: &BspmmParams, place: Place) {
         if lane_id() == 0 {
+            // SAFETY: the caller's promise.
+            unsafe { Self::store(params, place, [[u32::MAX; 2]; P]) }
+        }
+    }
+    #[inline(always)]
+    unsafe fn clear_rows(params: &BspmmParams, place: Place, is_there: bool) {
+        if is_there {
             // SAFETY: the caller's promise.
             unsafe { Self::store(params, place, [[u32::MAX; 2]; P]) }
         }

@@ -2,15 +2,17 @@
 
 use super::columns::{Pairs, Rows, columns_apart, fetch, first_column, map, transpose};
 use super::output::{Output, Place};
+use super::parts::{HAS_START, IS_OPEN, Joined, Part, Partial, Parts};
 use crate::device::global::Global;
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads};
 use crate::device::warp::{ballot, lane_id, shuffle_idx, warp_id};
+use core::marker::PhantomData;
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
     BspmmParams, CODE_BITS, CODES_PER_WORD, EDGES_PER_CTA, EDGES_PER_WARP, LARGEST_CODE, NO_ROW,
-    STAGED_PARTS, WARPS_PER_CTA, WORD_BITS, part_bytes, staged_part, staged_words,
+    WORD_BITS, part_bytes,
 };
 
 /// Groups of 32 edges of a warp.
@@ -45,16 +47,16 @@ pub unsafe fn run<O: Output<P>, F: Factors, const P: usize, const G: usize>(para
     const { assert!((GROUPS as usize).is_multiple_of(G)) };
     let cta = params.first_cta + block_idx_x();
     let first = cta * EDGES_PER_CTA + warp_id() * EDGES_PER_WARP;
-    let parts = Parts::<P> { params };
+    let parts = Parts::<Sums<O, F, P>>::new(params);
     // SAFETY: the caller's promise; all lanes of a warp come along, and at the barrier all warps of the CTA.
     unsafe {
         if first < params.edges {
             walk::<O, F, P, G>(params, first, &parts);
         } else {
-            parts.mark(warp_id(), 0, NO_ROW);
+            parts.mark(0, NO_ROW);
         }
         sync_threads();
-        parts.join::<O, F>();
+        parts.join();
     }
 }
 
@@ -122,7 +124,7 @@ impl<const P: usize> Count<P> {
 unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
     params: &BspmmParams,
     first: u32,
-    parts: &Parts<'_, P>,
+    parts: &Parts<'_, Sums<O, F, P>>,
 ) {
     let left = params.edges - first;
     let lane = lane_id();
@@ -139,7 +141,7 @@ unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
         }
         let with_starts = ballot(bits != 0);
         let begins = shuffle_idx(bits, 0) & 1 != 0;
-        let mut crossing = Crossing::<O, P>::open(params, parts, rank, bits != 0);
+        let mut crossing = Crossing::<O, F, P>::open(params, parts, rank, bits != 0);
         if begins {
             crossing.within = Within::None;
         }
@@ -197,12 +199,11 @@ unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
         }
         let is_open = last == GROUPS && !is_end;
         if is_open {
-            parts.store(Part::Tail, count.sums());
+            parts.store(Part::Tail, &Sums::new(count.sums()));
         }
         let has_start = with_starts & !(1 << GROUPS) != 0;
         parts.mark(
-            warp_id(),
-            has_start as u32 * Parts::<P>::HAS_START | is_open as u32 * Parts::<P>::IS_OPEN,
+            has_start as u32 * HAS_START | is_open as u32 * IS_OPEN,
             head,
         );
     }
@@ -238,16 +239,16 @@ enum Within {
 }
 
 /// The rows in which groups of 32 edges begin, each of which is known to the lane of the group's number: at most one of them ends in a group.
-struct Crossing<'a, O: Output<P>, const P: usize> {
+struct Crossing<'a, O: Output<P>, F: Factors, const P: usize> {
     params: &'a BspmmParams,
-    parts: &'a Parts<'a, P>,
+    parts: &'a Parts<'a, Sums<O, F, P>>,
     row: u32,
     of_row: O::OfRow,
     /// In what row the next group begins.
     within: Within,
 }
 
-impl<'a, O: Output<P>, const P: usize> Crossing<'a, O, P> {
+impl<'a, O: Output<P>, F: Factors, const P: usize> Crossing<'a, O, F, P> {
     /// The row before the lane's group, before which `rank` rows begin.
     ///
     /// # Safety
@@ -255,7 +256,7 @@ impl<'a, O: Output<P>, const P: usize> Crossing<'a, O, P> {
     #[inline(always)]
     unsafe fn open(
         params: &'a BspmmParams,
-        parts: &'a Parts<'a, P>,
+        parts: &'a Parts<'a, Sums<O, F, P>>,
         rank: u32,
         has_starts: bool,
     ) -> Self {
@@ -286,7 +287,7 @@ impl<'a, O: Output<P>, const P: usize> Crossing<'a, O, P> {
         unsafe {
             match self.within {
                 Within::None => {}
-                Within::Head => self.parts.store(Part::Head, sums),
+                Within::Head => self.parts.store(Part::Head, &Sums::new(sums)),
                 Within::Own => O::put(self.params, whole(self.row), self.of_row, group, sums),
             }
         }
@@ -409,176 +410,75 @@ unsafe fn planes(factor: u32) -> [u32; CODE_BITS as usize] {
     planes
 }
 
-/// Parts of rows that cross warps, in shared memory: for each warp what it is marked with, then a part that began before it, then one that goes on
-/// after it.
-struct Parts<'a, const P: usize> {
-    params: &'a BspmmParams,
+/// The sums of some edges of a row, in the columns of each lane.
+struct Sums<O, F, const P: usize> {
+    of: Pairs<u32, P>,
+    kind: PhantomData<(O, F)>,
 }
 
-/// Which part of a warp's.
-#[derive(Clone, Copy)]
-enum Part {
-    /// Of the row that began before it and ends in it.
-    Head,
-    /// Of the row that goes on after it.
-    Tail,
-}
-
-impl<const P: usize> Parts<'_, P> {
-    /// A row begins among the warp's edges, the first included, or all edges end before the warp's would.
-    const HAS_START: u32 = 1;
-    /// The last row goes on.
-    const IS_OPEN: u32 = 2;
-
+impl<O, F, const P: usize> Sums<O, F, P> {
     #[inline(always)]
-    fn mark_of(warp: u32) -> Shared {
-        Shared::base().offset(warp * 8)
-    }
-
-    #[inline(always)]
-    fn part(warp: u32, part: Part) -> Shared {
-        let parts = Shared::base().offset(WARPS_PER_CTA * 8);
-        let part = parts.offset((warp * 2 + part as u32) * part_bytes(P as u32));
-        part.offset(first_column::<P>() * 4)
-    }
-
-    /// Marks a warp, and says which row ends in it that began before, if one does.
-    ///
-    /// # Safety
-    /// All lanes of the warp come together, before the barrier.
-    #[inline(always)]
-    unsafe fn mark(&self, warp: u32, mark: u32, head: u32) {
-        if lane_id() == 0 {
-            // SAFETY: the caller's promise; the mark is this lane's.
-            unsafe { Self::mark_of(warp).store_u32x2([mark, head]) }
+    fn new(sums: Pairs<i32, P>) -> Self {
+        Self {
+            of: map(sums, |sum| sum as u32),
+            kind: PhantomData,
         }
     }
 
-    /// # Safety
-    /// As [`Parts::mark`].
+    /// What a part has of the lane's columns.
     #[inline(always)]
-    unsafe fn store(&self, part: Part, sums: Pairs<i32, P>) {
-        let place = Self::part(warp_id(), part);
+    fn of_lane(at: Shared, pair: usize) -> Shared {
+        at.offset((first_column::<P>() + pair as u32 * columns_apart(P)) * 4)
+    }
+}
+
+impl<O: Output<P>, F: Factors, const P: usize> Partial for Sums<O, F, P> {
+    const BYTES: u32 = part_bytes(P as u32);
+    const WORDS: u32 = P as u32;
+    const FACTORED: bool = F::ARE_THERE;
+    const NOTHING: Self = Self {
+        of: [[0; 2]; P],
+        kind: PhantomData,
+    };
+
+    #[inline(always)]
+    unsafe fn store(&self, at: Shared) {
         unroll!(pair in 0..P => {
-            let place = place.offset(pair as u32 * columns_apart(P) * 4);
             // SAFETY: the caller's promise; the columns are this lane's.
-            unsafe { place.store_u32x2(sums[pair].map(|sum| sum as u32)) };
+            unsafe { Self::of_lane(at, pair).store_u32x2(self.of[pair]) };
         });
     }
 
-    /// Adds a warp's part.
-    ///
-    /// # Safety
-    /// It is there, and the barrier is behind.
     #[inline(always)]
-    unsafe fn add(&self, sums: &mut Pairs<u32, P>, warp: u32, part: Part) {
-        let place = Self::part(warp, part);
+    unsafe fn add(&mut self, at: Shared) {
         unroll!(pair in 0..P => {
-            let place = place.offset(pair as u32 * columns_apart(P) * 4);
             // SAFETY: the caller's promise.
-            let [a, b] = unsafe { place.load_u32x2() };
-            sums[pair] = [sums[pair][0].wrapping_add(a), sums[pair][1].wrapping_add(b)];
+            let more = unsafe { Self::of_lane(at, pair).load_u32x2() };
+            unroll!(at in 0..2 => {
+                self.of[pair][at] = self.of[pair][at].wrapping_add(more[at]);
+            });
         });
     }
+}
 
-    /// Adds the tails of the warps before `warp` down to that in which the row began. Whether one of the CTA's did.
-    ///
-    /// # Safety
-    /// As [`Parts::add`]; the row comes from the warp before.
+impl<O: Output<P>, F: Factors, const P: usize> Joined for Sums<O, F, P> {
     #[inline(always)]
-    unsafe fn add_before(&self, sums: &mut Pairs<u32, P>, mut warp: u32) -> bool {
-        let mut has_begun = false;
-        while warp > 0 && !has_begun {
-            warp -= 1;
-            // SAFETY: the caller's promise: a row that comes from a warp has a tail there.
-            unsafe {
-                self.add(sums, warp, Part::Tail);
-                let [mark, _] = Self::mark_of(warp).load_u32x2();
-                has_begun = mark & Self::HAS_START != 0;
-            }
-        }
-        has_begun
+    unsafe fn write(&self, params: &BspmmParams, row: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { O::write(params, whole(row), map(self.of, |sum| sum as i32)) }
     }
 
-    /// Writes the row that began before this warp and ends in it, where it began in the CTA, and stages what crosses CTAs.
-    ///
-    /// # Safety
-    /// The launch contract; all threads of the CTA come together, and the barrier is behind.
     #[inline(always)]
-    unsafe fn join<O: Output<P>, F: Factors>(&self) {
-        let warp = warp_id();
-        // SAFETY: the caller's promise; each part of a row is added up by the warp that the row ends in, or by the last.
-        unsafe {
-            let [mark, row] = Self::mark_of(warp).load_u32x2();
-            if row != NO_ROW {
-                let mut sums = [[0; 2]; P];
-                self.add(&mut sums, warp, Part::Head);
-                if self.add_before(&mut sums, warp) {
-                    let sums = map(sums, |sum| sum as i32);
-                    O::write(self.params, whole(row), sums);
-                } else {
-                    self.stage::<F>(Part::Head, sums);
-                    if lane_id() == 0 {
-                        self.staged::<F>(0).store(row);
-                    }
-                }
-            }
-            if warp == WARPS_PER_CTA - 1 && mark & Self::IS_OPEN != 0 {
-                let mut sums = [[0; 2]; P];
-                self.add(&mut sums, warp, Part::Tail);
-                if mark & Self::HAS_START == 0 {
-                    self.add_before(&mut sums, warp);
-                }
-                self.stage::<F>(Part::Tail, sums);
-            }
-            if warp == 0 && lane_id() == 0 && !self.has_head() {
-                self.staged::<F>(0).store(NO_ROW);
-            }
-        }
-    }
-
-    /// Whether a row ends in the CTA that began before it.
-    ///
-    /// # Safety
-    /// The barrier is behind.
-    #[inline(always)]
-    unsafe fn has_head(&self) -> bool {
-        let mut warp = 0;
-        while warp < WARPS_PER_CTA {
-            // SAFETY: the caller's promise.
-            let [mark, row] = unsafe { Self::mark_of(warp).load_u32x2() };
-            if row != NO_ROW || mark & Self::HAS_START != 0 {
-                return row != NO_ROW;
-            }
-            warp += 1;
-        }
-        false
-    }
-
-    /// Staged word `at` of the CTA.
-    #[inline(always)]
-    fn staged<F: Factors>(&self, at: u32) -> Global<u32> {
-        let first = block_idx_x() as u64 * staged_words(P as u32, F::ARE_THERE) as u64;
-        Global::new(self.params.staging).at(first + at as u64)
-    }
-
-    /// Stages a part for the follow-up.
-    ///
-    /// # Safety
-    /// The launch contract; it is this warp's to stage.
-    #[inline(always)]
-    unsafe fn stage<F: Factors>(&self, part: Part, sums: Pairs<u32, P>) {
-        let first = STAGED_PARTS + part as u32 * staged_part(P as u32, F::ARE_THERE);
+    unsafe fn stage(&self, to: Global<u32>) {
         unroll!(pair in 0..P => {
             let column = first_column::<P>() + pair as u32 * columns_apart(P);
             // SAFETY: the caller's promise.
             unsafe {
                 if F::ARE_THERE {
-                    let place = self.staged::<F>(first + column);
-                    Global::<[u32; 2]>::cast(place).store(sums[pair]);
+                    Global::<[u32; 2]>::cast(to.at(column as u64)).store(self.of[pair]);
                 } else {
-                    let [a, b] = sums[pair];
-                    self.staged::<F>(first + column / 2).store((a & 0xffff) | b << 16);
+                    let [a, b] = self.of[pair];
+                    to.at((column / 2) as u64).store((a & 0xffff) | b << 16);
                 }
             };
         });

@@ -86,7 +86,7 @@ impl<T> Global<T> {
 }
 
 /// A value that one instruction moves between a register, or a vector of them, and memory.
-pub trait Access: Copy {
+pub trait Access: Copy + Default {
     /// # Safety
     /// `address` is aligned to the size of `Self` and readable, and nothing writes there during the launch.
     unsafe fn read(address: u64) -> Self;
@@ -98,16 +98,16 @@ pub trait Access: Copy {
     /// # Safety
     /// `address` is aligned to the size of `Self` and readable.
     unsafe fn load(address: u64) -> Self;
-    /// Zeros where `present` is false.
+    /// `otherwise` where `present` is false.
     ///
     /// # Safety
     /// `address` is aligned to the size of `Self` and readable if `present`.
-    unsafe fn load_if(present: bool, address: u64) -> Self;
-    /// [`Access::load_if`] past the first-level cache.
+    unsafe fn load_or(present: bool, address: u64, otherwise: Self) -> Self;
+    /// [`Access::load_or`] past the first-level cache.
     ///
     /// # Safety
-    /// As [`Access::load_if`].
-    unsafe fn load_once_if(present: bool, address: u64) -> Self;
+    /// As [`Access::load_or`].
+    unsafe fn load_once_or(present: bool, address: u64, otherwise: Self) -> Self;
     /// # Safety
     /// `address` is aligned to the size of `Self` and writable, and no other thread touches it unordered.
     unsafe fn store(address: u64, value: Self);
@@ -158,7 +158,17 @@ impl<T: Access> Global<T> {
     #[inline(always)]
     pub unsafe fn load_if(self, present: bool) -> T {
         // SAFETY: the caller's promise; elements of an aligned buffer are aligned.
-        unsafe { T::load_if(present, self.address) }
+        unsafe { T::load_or(present, self.address, T::default()) }
+    }
+
+    /// [`Global::load_if`], with `otherwise` where `present` is false: nothing waits for the load that has no need of it.
+    ///
+    /// # Safety
+    /// As [`Global::load_if`].
+    #[inline(always)]
+    pub unsafe fn load_or(self, present: bool, otherwise: T) -> T {
+        // SAFETY: the caller's promise; elements of an aligned buffer are aligned.
+        unsafe { T::load_or(present, self.address, otherwise) }
     }
 
     /// [`Global::load_if`] of what is read once, `ld.global.L1::no_allocate`: it leaves the first-level cache to what is read again
@@ -169,7 +179,7 @@ impl<T: Access> Global<T> {
     #[inline(always)]
     pub unsafe fn load_once_if(self, present: bool) -> T {
         // SAFETY: the caller's promise; elements of an aligned buffer are aligned.
-        unsafe { T::load_once_if(present, self.address) }
+        unsafe { T::load_once_or(present, self.address, T::default()) }
     }
 
     /// `st.global` of the element.
@@ -203,8 +213,8 @@ macro_rules! access {
             access!(load read, "ld.global.nc.", [pure, nomem], $suffix, $class, $places, $value of $($r),+);
             access!(load fetch, "ld.global.nc.", [readonly], $suffix, $class, $places, $value of $($r),+);
             access!(load load, "ld.global.", [readonly], $suffix, $class, $places, $value of $($r),+);
-            access!(load_if load_if, "ld.global.", $suffix, $class, $places, $value of $($r),+);
-            access!(load_if load_once_if, "ld.global.L1::no_allocate.", $suffix, $class, $places, $value of $($r),+);
+            access!(load_or load_or, "ld.global.", $suffix, $class, $places, $value of $($r),+);
+            access!(load_or load_once_or, "ld.global.L1::no_allocate.", $suffix, $class, $places, $value of $($r),+);
             access!(store store, "st.global.", $suffix, $class, $places, $value of $($r),+);
             access!(store store_once, "st.global.cs.", $suffix, $class, $places, $value of $($r),+);
         }
@@ -222,11 +232,11 @@ macro_rules! access {
             $value
         }
     };
-    (load_if $name:ident, $operation:literal, $suffix:literal, $class:ident, $places:literal,
+    (load_or $name:ident, $operation:literal, $suffix:literal, $class:ident, $places:literal,
         $value:tt of $($r:ident),+) => {
         #[inline(always)]
-        unsafe fn $name(present: bool, address: u64) -> Self {
-            $(let mut $r = Default::default();)+
+        unsafe fn $name(present: bool, address: u64, $value: Self) -> Self {
+            $(let mut $r = $r;)+
             // SAFETY: the caller's promise.
             unsafe {
                 asm!(concat!("{{ .reg .pred %present; setp.ne.b32 %present, {present}, 0; @%present ", $operation, $suffix, " ",

@@ -2,8 +2,10 @@
 
 use super::sparse::graph;
 use super::{Operands, OperatorCase, Results};
-use crate::bits::read_bits;
-use crate::input::{KIND, elements, matrix, read, unwritten};
+use crate::bit_sums::sums;
+use crate::bits::{read_bits, signs};
+use crate::graphs::from_degrees;
+use crate::input::{KIND, Random, elements, matrix, read, unwritten};
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend, RowShare};
 use halfgnn::graph::Frdc;
@@ -13,6 +15,7 @@ use halfgnn::ops::{
     Schedule, TiledAdjacency, Trinary,
 };
 use halfgnn::tensor::{Array, Element};
+use halfgnn_contract::bits::are_counted;
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
@@ -157,6 +160,7 @@ fn of_element<B: Backend + 'static, E: Element>(
         };
         let checked = Checked::new(of_signs).expect("legal");
         backend.bspmm_signs(checked).expect("legal");
+        check_signs_of_long_rows(backend, features);
         let row_scale = elements(backend, &operands.mild::<f32>(shape.0));
         let mut sums = unwritten::<B, E>(backend, shape);
         let of_sums = BspmmOperands {
@@ -175,6 +179,35 @@ fn of_element<B: Backend + 'static, E: Element>(
             .and(Results::rows(&read_bits(backend, &signs), features))
             .and(Results::rows(&read(backend, &sums), features))
     }));
+}
+
+/// Signs of rows so long that those of one word and of two are made otherwise. They are integers', so that it is known without a card what they are: nothing is recorded.
+fn check_signs_of_long_rows<B: Backend>(backend: &B, features: usize) {
+    let graph = from_degrees(&[130, 400, 1, 131, 0, 2_100, 7, 300, 33, 256], Random(3));
+    let filled = graph.vertices() as u32 - 1;
+    let edges = graph.edges() as u32;
+    assert!(!are_counted(2, edges, filled), "rows are long");
+    let a = Adjacency::new(backend, &graph).expect("room for a graph");
+    let values = signs(graph.vertices() * features, 3);
+    let shape = (graph.vertices(), features);
+    let x = BitMatrix::from_signs(backend, shape, &values, KIND).expect("signs");
+    let mut y = BitMatrix::zeros(backend, shape.0, features, KIND).expect("room for bits");
+    let of_signs = BspmmSignsOperands {
+        a: &a,
+        factors: None,
+        x: &x,
+        schedule: Schedule::Edge,
+        y: &mut y,
+    };
+    let checked = Checked::new(of_signs).expect("legal");
+    backend.bspmm_signs(checked).expect("legal");
+    let (sums, _) = sums(&graph, &values, features);
+    let sign = |sum: f32| if sum >= 0.0 { 1.0 } else { -1.0 };
+    let expected: Vec<f32> = sums.into_iter().map(sign).collect();
+    assert!(
+        read_bits(backend, &y) == expected,
+        "long rows, F={features}"
+    );
 }
 
 /// With a factor a column.

@@ -70,9 +70,9 @@ impl<D: Driver> BitsOperators for Gpu<D> {
         };
         let entries = Entries {
             sums: [
-                entry::<E>(sums[0])?,
-                entry::<E>(sums[1])?,
-                entry::<E>(sums[2])?,
+                Sum::by_columns(entry::<E>(sums[0])?, 1),
+                Sum::by_columns(entry::<E>(sums[1])?, 2),
+                Sum::by_columns(entry::<E>(sums[2])?, contract::MOST_WORDS),
             ],
             follow_up: entry::<E>("bspmm_follow_up")?,
             vertex: match (of.factors, of.share) {
@@ -100,11 +100,25 @@ impl<D: Driver> BitsOperators for Gpu<D> {
         };
         let entries = Entries {
             sums: match factors {
-                None => ["bspmm_1_sign", "bspmm_2_sign", "bspmm_4_sign"],
+                None => {
+                    let filled = params.rows - params.empty_count;
+                    let are_counted = |words| contract::are_counted(words, params.edges, filled);
+                    [
+                        match are_counted(1) {
+                            true => Sum::in_counters("bspmm_counted_1_sign", 1),
+                            false => Sum::by_columns("bspmm_1_sign", 1),
+                        },
+                        match are_counted(2) {
+                            true => Sum::in_counters("bspmm_counted_2_sign", 2),
+                            false => Sum::by_columns("bspmm_2_sign", 2),
+                        },
+                        Sum::in_counters("bspmm_counted_4_sign", contract::MOST_WORDS),
+                    ]
+                }
                 Some(_) => [
-                    "bspmm_factored_1_sign",
-                    "bspmm_factored_2_sign",
-                    "bspmm_factored_4_sign",
+                    Sum::by_columns("bspmm_factored_1_sign", 1),
+                    Sum::by_columns("bspmm_factored_2_sign", 2),
+                    Sum::by_columns("bspmm_factored_4_sign", contract::MOST_WORDS),
                 ],
             },
             follow_up: "bspmm_follow_up_sign",
@@ -154,10 +168,35 @@ impl<D: Driver> BitsOperators for Gpu<D> {
 /// The product, in messages.
 const BMM: &str = "bmm";
 
+/// A kernel that sums up some words of rows.
+#[derive(Clone, Copy)]
+struct Sum {
+    entry: &'static str,
+    shared_bytes: u32,
+}
+
+impl Sum {
+    /// One that counts each column in a lane.
+    const fn by_columns(entry: &'static str, words: u32) -> Self {
+        Self {
+            entry,
+            shared_bytes: contract::shared_bytes(words),
+        }
+    }
+
+    /// One of vertical counters.
+    const fn in_counters(entry: &'static str, words: u32) -> Self {
+        Self {
+            entry,
+            shared_bytes: contract::counters_shared_bytes(words),
+        }
+    }
+}
+
 /// The entries of one kind of output.
 struct Entries {
     /// Of one word, of two, of four.
-    sums: [&'static str; 3],
+    sums: [Sum; 3],
     follow_up: &'static str,
     /// Of all words in one launch, where there is one.
     vertex: Option<&'static str>,
@@ -301,7 +340,7 @@ impl<D: Driver> Gpu<D> {
         let staging = self.lend(contract::staging_words(all, most, factored))?;
         let mut first_word = 0;
         while first_word < x.stride() {
-            let (words, sums) = match x.stride() - first_word {
+            let (words, sum) = match x.stride() - first_word {
                 1 => (1, entries.sums[0]),
                 2 => (2, entries.sums[1]),
                 _ => (contract::MOST_WORDS, entries.sums[2]),
@@ -316,8 +355,8 @@ impl<D: Driver> Gpu<D> {
             // long enough for the most.
             unsafe {
                 if ctas > 0 {
-                    let config = config(operator, ctas.into(), contract::shared_bytes(words))?;
-                    self.launch(sums, config, &params)?;
+                    let config = config(operator, ctas.into(), sum.shared_bytes)?;
+                    self.launch(sum.entry, config, &params)?;
                 }
                 let ctas = contract::follow_up_ctas(ctas, params.empty_count);
                 if ctas > 0 {
