@@ -178,10 +178,10 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
         vec![1; warp],
         vec![100, 2 * warp - 100],
         vec![100, 2 * warp - 100, warp, 1],
-        // And with a CTA's; of eight CTAs, and of nine.
+        // And with a CTA's; of so many CTAs that their parts are asked for in two turns, of each number of words.
         vec![tile - warp, warp, 1],
         vec![tile - 1, warp + 1],
-        vec![5, 8 * tile, 9 * tile + 1, 2],
+        vec![5, 8 * tile, 17 * tile + 1, 2],
         [vec![0; 300], vec![3], vec![0; 1_050]].concat(),
         vec![tile],
         vec![tile, 1],

@@ -1,9 +1,9 @@
 //! Signs of sums over neighbours in vertical counters: a lane has a word of the columns of some edges that lie side by side.
 //!
 //! Of rows of `P` words `P` lanes are a slot, and each of the `32 / P` slots of a warp has `8 P` of its edges, a piece. A lane counts the columns of its word: where no row
-//! begins in the next eight edges of any piece eight rows are added at once, elsewhere one after the other. A row that begins and ends in a piece is written by its slot. Of
-//! the others there is what a slot counted before the first start of its piece, and after the last: the latter is added up over slots (Sengupta et al., "Scan Primitives for
-//! GPU Computing", the segmented scan), and a row that ends in the warp is written by the slot in which it ends.
+//! begins in the next eight edges of any piece eight rows are added at once, of more than one word four where none begins but with the first, elsewhere one after the other. A row that
+//! begins and ends in a piece is written by its slot. Of the others there is what a slot counted before the first start of its piece, and after the last: the latter is added up over
+//! slots (Sengupta et al., "Scan Primitives for GPU Computing", the segmented scan), and a row that ends in the warp is written by the slot in which it ends.
 
 use super::output::Signs;
 use super::parts::{HAS_START, IS_OPEN, Part, Partial, Parts};
@@ -50,7 +50,7 @@ pub unsafe fn run<const P: usize, const K: usize>(params: &BspmmParams) {
             parts.mark(0, NO_ROW);
         }
         sync_threads();
-        // Both at once: each waits for what it shuffles.
+        // By two warps: what either waits for the other does not.
         if warp_id() == 0 {
             join(params, &parts);
         } else if warp_id() == WARPS_PER_CTA - 1 {
@@ -188,7 +188,7 @@ impl<const P: usize> Counts<P> {
         // SAFETY: the caller's promise; the columns are this lane's.
         unsafe {
             let edges = shuffle_idx(self.edges, from);
-            let counts = self.of.of_row::<P>(from, OF_CTA as u32);
+            let counts = self.of.of_row::<P>(from);
             unroll!(pair in 0..P => {
                 let sum = |count: u32| (2 * count).wrapping_sub(edges);
                 let (a, b) = (sum(counts[pair] & 0xffff), sum(counts[pair] >> 16));

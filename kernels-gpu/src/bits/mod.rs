@@ -4,9 +4,9 @@
 //! - [`columns`]: which columns a lane has, and the transpose that gives it their bits.
 //! - [`planes`]: counts of all columns of a word at once.
 //! - [`sums`]: the sums over neighbours of a CTA's edges, with a factor a column or without, by a transpose of 32 edges.
-//! - [`counters`]: the same without factors, in vertical counters of a few edges a lane.
+//! - [`counters`]: signs of the same, without factors, in vertical counters of a few edges a lane.
 //! - [`parts`]: rows that cross the warps of a CTA.
-//! - [`vertex_parallel`]: the same in one launch, a warp a word of a row.
+//! - [`vertex_parallel`]: sums and signs in one launch, a warp a word of a row.
 //! - [`output`]: what sums become: signs, or elements.
 //! - [`product`]: products of two matrices of bits, alone or added to what is there.
 //! - [`follow_up`]: rows that cross CTAs, and rows without edges.

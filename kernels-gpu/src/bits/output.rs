@@ -56,7 +56,7 @@ pub trait Output<const P: usize> {
     /// Writes rows without edges, each of which one lane knows, where `is_there`.
     ///
     /// # Safety
-    /// As [`Output::put`].
+    /// The launch contract; all lanes of the warp come together with the same unit, and nobody else writes it of these rows.
     #[inline(always)]
     unsafe fn clear_rows(params: &BspmmParams, place: Place, is_there: bool) {
         // SAFETY: the caller's promise; the loop is the same for all lanes.

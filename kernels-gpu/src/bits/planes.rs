@@ -172,27 +172,25 @@ impl<const N: usize> Planes<N> {
     }
 
     /// The counts of the `2 P` columns side by side that are the lane's of a row whose words the `P` lanes from `from` on have: two columns a number, 16
-    /// bits each. Only the first `planes` planes are looked at.
+    /// bits each.
     ///
     /// # Safety
-    /// All 32 lanes of the warp come together with the same `from` and `planes`.
+    /// All 32 lanes of the warp come together with the same `from`.
     #[inline(always)]
-    pub unsafe fn of_row<const P: usize>(&self, from: u32, planes: u32) -> [u32; P] {
+    pub unsafe fn of_row<const P: usize>(&self, from: u32) -> [u32; P] {
         let column = lane_id() * 2 * P as u32;
         let word = from + column / WORD_BITS;
         let in_last_half = column % WORD_BITS >= WARP;
         let mut counts = [0; P];
         unroll!(plane in 0..N => {
-            if (plane as u32) < planes {
-                let [a, b] = self.0[plane];
-                // SAFETY: the caller's promise.
-                let (a, b) = unsafe { (shuffle_idx(a, word), shuffle_idx(b, word)) };
-                let bits = (if in_last_half { b } else { a }) >> (column % WARP);
-                unroll!(pair in 0..P => {
-                    let two = bits >> (2 * pair) & 3;
-                    counts[pair] += ((two | two << 15) & 0x0001_0001) << plane;
-                });
-            }
+            let [a, b] = self.0[plane];
+            // SAFETY: the caller's promise.
+            let (a, b) = unsafe { (shuffle_idx(a, word), shuffle_idx(b, word)) };
+            let bits = (if in_last_half { b } else { a }) >> (column % WARP);
+            unroll!(pair in 0..P => {
+                let two = bits >> (2 * pair) & 3;
+                counts[pair] += ((two | two << 15) & 0x0001_0001) << plane;
+            });
         });
         counts
     }

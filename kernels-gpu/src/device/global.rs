@@ -161,7 +161,7 @@ impl<T: Access> Global<T> {
         unsafe { T::load_or(present, self.address, T::default()) }
     }
 
-    /// [`Global::load_if`], with `otherwise` where `present` is false: nothing waits for the load that has no need of it.
+    /// [`Global::load_if`], with `otherwise` where `present` is false: no selection after the load, which would wait for it.
     ///
     /// # Safety
     /// As [`Global::load_if`].
