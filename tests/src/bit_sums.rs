@@ -29,6 +29,11 @@ pub fn sums(graph: &Csr, x: &[f32], columns: usize) -> (Vec<f32>, Vec<usize>) {
     (sums, degrees.collect())
 }
 
+/// The sign of a sum.
+fn sign(&sum: &f32) -> f32 {
+    if sum >= 0.0 { 1.0 } else { -1.0 }
+}
+
 /// Both kinds of output of one graph and width.
 fn check<B: Backend, E: Element>(backend: &B, name: &str, graph: &Csr, columns: usize) {
     let what = format!("{name}, {columns} columns");
@@ -38,7 +43,6 @@ fn check<B: Backend, E: Element>(backend: &B, name: &str, graph: &Csr, columns: 
     let x = BitMatrix::from_signs(backend, (sources, columns), &values, KIND).expect("signs");
     let (sums, degrees) = sums(graph, &values, columns);
 
-    let sign = |&sum: &f32| if sum >= 0.0 { 1.0 } else { -1.0 };
     let expected: Vec<f32> = sums.iter().map(sign).collect();
     for schedule in SCHEDULES {
         let found = summed_signs(backend, (&a, &x), schedule);
@@ -66,15 +70,13 @@ fn check<B: Backend, E: Element>(backend: &B, name: &str, graph: &Csr, columns: 
 }
 
 /// Signs by edges alone.
-fn check_signs<B: Backend>(backend: &B, name: &str, graph: &Csr, columns: usize) {
+pub fn check_signs<B: Backend>(backend: &B, name: &str, graph: &Csr, columns: usize) {
     let a = Adjacency::new(backend, graph).expect("room for a graph");
     let values = signs(graph.vertices() * columns, 50 + columns as u32);
     let shape = (graph.vertices(), columns);
     let x = BitMatrix::from_signs(backend, shape, &values, KIND).expect("signs");
     let (sums, _) = sums(graph, &values, columns);
-    let expected: Vec<f32> = (sums.iter())
-        .map(|&sum| if sum >= 0.0 { 1.0 } else { -1.0 })
-        .collect();
+    let expected: Vec<f32> = sums.iter().map(sign).collect();
     let found = summed_signs(backend, (&a, &x), Schedule::Edge);
     assert!(found == expected, "signs, {name}, {columns} columns");
 }
@@ -366,7 +368,6 @@ fn check_factored<B: Backend, E: Element>(
 
     let mut y = unwritten_bits(backend, (rows, columns));
     ops::bspmm_factored_signs(backend, (&a, &factors), &x, &mut y).expect("legal");
-    let sign = |&sum: &f32| if sum >= 0.0 { 1.0 } else { -1.0 };
     let expected: Vec<f32> = sums.iter().map(sign).collect();
     assert!(read_bits(backend, &y) == expected, "signs, {what}");
 
