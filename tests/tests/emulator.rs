@@ -9,14 +9,15 @@ use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::Csr;
 use halfgnn::nn::{Binary, ConvolutionConfig, Mode, Model, ModelConfig, Network};
-use halfgnn::ops::{self, Addend, Sddmm, Spmm, SpmmEpilogue, edge_plane};
-use halfgnn::tensor::{Array, Matrix};
+use halfgnn::ops::{self, Addend, EdgeWeights, Sddmm, Spmm, SpmmEpilogue, edge_plane};
+use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_tests::Scale;
 use halfgnn_tests::borrowed;
-use halfgnn_tests::graphs::power_law;
+use halfgnn_tests::graphs::{from_degrees, power_law};
 use halfgnn_tests::input::{Random, matrix, read, unwritten};
 use halfgnn_tests::properties::in_any_order;
 use halfgnn_tests::second_levels::MULTIPROCESSORS;
+use halfgnn_tests::spmm::BY_VERTEX;
 use halfgnn_tests::task::edge_weights;
 use halfgnn_tests::toy::Toy;
 use halfgnn_tests::training::{
@@ -34,6 +35,66 @@ fn open(options: Options) -> Gpu<Emulated> {
 static EMULATOR: LazyLock<Gpu<Emulated>> = LazyLock::new(|| open(Options::default()));
 
 halfgnn_tests::conformance!(|| Some(&*EMULATOR), Scale::Small);
+
+/// Four short rows a warp have the bits of a row a warp, which a larger card takes: also those beside a row that is long, beside one that all
+/// warps of a CTA share, without edges, and behind the last.
+#[test]
+fn many_short_rows_are_those_of_a_row_a_warp() {
+    fn sums<E: Element>(gpu: &Gpu<Emulated>, graph: &Csr, columns: usize, by: usize) -> Vec<u32> {
+        let random = Random(811);
+        let (rows, edges) = (graph.vertices(), graph.edges());
+        let a = Adjacency::new(gpu, graph).expect("room");
+        let x = matrix::<_, E>(gpu, (rows, columns), &random.uniform::<E>(rows * columns));
+        let weights = random.uniform::<E>(edges).into_iter().map(E::from_f32);
+        let weights = Array::from_slice(gpu, &weights.collect::<Vec<_>>(), MemoryKind::Graph);
+        let factors = |len| {
+            let factors: Vec<f32> = random.uniform::<f32>(len);
+            Array::from_slice(gpu, &factors, MemoryKind::Graph).expect("room")
+        };
+        let (weights, of_rows, of_columns) = (weights.expect("room"), factors(rows), factors(rows));
+        let op = Spmm {
+            weights: match by {
+                0 => EdgeWeights::Ones,
+                1 => EdgeWeights::Features(&weights),
+                _ => EdgeWeights::Columns(&of_columns),
+            },
+            row_scale: (by != 1).then_some(&of_rows),
+            policy: BY_VERTEX,
+            ..Spmm::default()
+        };
+        let mut y = unwritten::<_, E>(gpu, (rows, columns));
+        ops::spmm(gpu, &a, &op, &x, &mut y).expect("legal");
+        read(gpu, &y).into_iter().map(f32::to_bits).collect()
+    }
+    let with = |multiprocessors| {
+        open(Options {
+            multiprocessors,
+            ..Options::default()
+        })
+    };
+    let (many, few) = (with(1), with(132));
+
+    let degrees = Random(810).below(3, 403);
+    let mut degrees: Vec<usize> = degrees.into_iter().map(|it| it as usize).collect();
+    // Of a warp, of a CTA, of the last CTA.
+    for (row, degree) in [(37, 9), (38, 33), (90, 70), (92, 131), (402, 66)] {
+        degrees[row] = degree;
+    }
+    let graph = from_degrees(&degrees, Random(812));
+    for columns in [8, 100, 256, 300] {
+        for by in 0..3 {
+            let of = format!("{columns} columns, weights {by}");
+            assert!(
+                sums::<f16>(&many, &graph, columns, by) == sums::<f16>(&few, &graph, columns, by),
+                "{of}"
+            );
+            assert!(
+                sums::<f32>(&many, &graph, columns, by) == sums::<f32>(&few, &graph, columns, by),
+                "{of}"
+            );
+        }
+    }
+}
 
 /// An emulated card of as many multiprocessors as a large one has: products are split more than 64 times.
 #[test]

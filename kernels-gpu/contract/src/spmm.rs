@@ -151,6 +151,18 @@ pub const fn vertex_ctas(vertices: u32) -> u32 {
     vertices.div_ceil(WARPS_PER_CTA)
 }
 
+/// Rows of a warp of the vertex-parallel kernel where rows are many and short, so that what a warp waits for it waits for once in four
+/// rows. A grid of [`vertex_ctas_of_many`] says so: it has no CTA for each four rows.
+pub const VERTEX_ROWS: u32 = 4;
+
+/// CTAs of the vertex-parallel kernel for `vertices` rows, [`VERTEX_ROWS`] of them a warp.
+pub const fn vertex_ctas_of_many(vertices: u32) -> u32 {
+    vertices.div_ceil(WARPS_PER_CTA * VERTEX_ROWS)
+}
+
+/// Edges that a sub-warp of the vertex-parallel kernel has in flight at once.
+pub const VERTEX_IN_FLIGHT: u32 = 4;
+
 /// Edges above which all warps of a vertex-parallel CTA share a row: it has three groups of 32 or more then, for four warps.
 pub const VERTEX_LONG_ROW: u32 = 2 * WARP;
 
@@ -915,6 +927,9 @@ mod tests {
     #[test]
     fn a_warp_a_row_at_the_ends_of_the_range() {
         assert_eq!([0, 1, 4, 5].map(vertex_ctas), [0, 1, 1, 2]);
+        assert_eq!([0, 1, 16, 17].map(vertex_ctas_of_many), [0, 1, 1, 2]);
+        // Lanes have the offsets of all rows of a CTA, and the one behind them.
+        const { assert!(WARPS_PER_CTA * VERTEX_ROWS < WARP) };
         // The kernel counts rows in 32 bits: the first of no warp is beyond them.
         let last = vertex_ctas(u32::MAX) as u64 * WARPS_PER_CTA as u64 - 1;
         assert!(last <= u32::MAX as u64);

@@ -48,6 +48,13 @@ pub fn block_dim_x() -> u32 {
     unsafe { nvptx::_block_dim_x() as u32 }
 }
 
+/// `%nctaid.x`: CTAs of the grid, first dimension.
+#[inline(always)]
+pub fn grid_dim_x() -> u32 {
+    // SAFETY: reads a special register; no preconditions.
+    unsafe { nvptx::_grid_dim_x() as u32 }
+}
+
 /// The thread in the whole grid, first dimension. 64 bits, because a grid may have more than 2³² threads.
 #[inline(always)]
 pub fn global_idx_x() -> u64 {

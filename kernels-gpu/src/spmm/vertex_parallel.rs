@@ -7,39 +7,71 @@ use super::policy::{Accumulate, Scaling, Weights, add};
 use super::rows::scale_of;
 use super::sums::Sums;
 use crate::device::global::Global;
+use crate::device::registers::unroll;
 use crate::device::shared::Shared;
-use crate::device::thread::{block_idx_x, sync_threads};
+use crate::device::thread::{block_idx_x, grid_dim_x, sync_threads};
 use crate::device::vector::{Input, Vector};
 use crate::device::warp::{ballot, lane_id, shuffle_down, shuffle_idx, warp_id};
-use halfgnn_contract::spmm::{SpmmParams, VERTEX_LONG_ROW, WARPS_PER_CTA, vertex_shared};
+use halfgnn_contract::spmm::{
+    SpmmParams, VERTEX_IN_FLIGHT, VERTEX_LONG_ROW, VERTEX_ROWS, WARPS_PER_CTA, vertex_shared,
+};
 use halfgnn_contract::{VECTOR_BYTES, WARP};
 
-/// Edges whose features a sub-warp has in flight at once.
-const IN_FLIGHT: u32 = 4;
-
 /// A CTA has four rows, a warp one of them. The rows of more than [`VERTEX_LONG_ROW`] edges are walked by all four warps,
-/// first, and then the others by one warp each.
+/// first, and then the others by one warp each. In a grid of many rows a CTA has 16, a warp four of them: [`many_rows`].
 ///
 /// # Safety
-/// The launch contract of [`SpmmParams`]: CTAs of `THREADS_PER_CTA` threads, `vertex_ctas` in x, feature tiles in y, heads
-/// in z.
+/// The launch contract of [`SpmmParams`]: CTAs of `THREADS_PER_CTA` threads, `vertex_ctas` or `vertex_ctas_of_many` in x, feature tiles in
+/// y, heads in z.
 #[inline(always)]
 pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &SpmmParams) {
     const { assert!(!S::ATOMIC, "what a row has in several warps is merged") };
     let load = Load::of::<V, W>(params);
-    let first = block_idx_x() * WARPS_PER_CTA;
+    // SAFETY: the caller's promise; all threads of the grid see the same.
+    unsafe {
+        if (grid_dim_x() as u64 * WARPS_PER_CTA as u64) < params.vertices as u64 {
+            many_rows::<V, W, S, A>(params, load);
+        } else {
+            let first = block_idx_x() * WARPS_PER_CTA;
+            a_row_a_warp::<V, W, S, A>(params, load, first, offsets(params, first, WARPS_PER_CTA));
+        }
+    }
+}
+
+/// The offsets of `rows` rows from `first` on and the one after them, a lane each, as 32 bits: edges are counted in them. Lanes past
+/// those, and past the last row, have empty rows.
+///
+/// # Safety
+/// The launch contract.
+#[inline(always)]
+unsafe fn offsets(params: &SpmmParams, first: u32, rows: u32) -> u32 {
+    let place = first
+        .saturating_add(lane_id().min(rows))
+        .min(params.vertices);
+    // SAFETY: the caller's promise.
+    unsafe {
+        Global::<u32>::new(params.offsets)
+            .at(2 * place as u64)
+            .read()
+    }
+}
+
+/// The four rows of a CTA from `first` on, where lane `i` has the offset of the `i`-th.
+///
+/// # Safety
+/// The launch contract; all threads of the CTA come together.
+#[inline(always)]
+unsafe fn a_row_a_warp<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
+    params: &SpmmParams,
+    load: Load,
+    first: u32,
+    offset: u32,
+) {
     // SAFETY: the caller's promise. All lanes of a warp have the same bits of `long` and `left`, and so come to the shuffles
     // together; all warps have the same `long`, and so come to the barrier.
     unsafe {
-        // The offsets of the rows and the one after them, a lane each, as 32 bits: edges are counted in them. Lanes past
-        // those, and past the last row, have empty rows.
-        let place = first
-            .saturating_add(lane_id().min(WARPS_PER_CTA))
-            .min(params.vertices);
-        let offset = Global::<u32>::new(params.offsets)
-            .at(2 * place as u64)
-            .read();
-        let long = ballot(shuffle_down(offset, 1) - offset > VERTEX_LONG_ROW);
+        let rows = (1 << WARPS_PER_CTA) - 1;
+        let long = ballot(shuffle_down(offset, 1) - offset > VERTEX_LONG_ROW) & rows;
         let own = 1 << warp_id();
         let mut left = long;
         if first + warp_id() < params.vertices {
@@ -72,6 +104,180 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &
             }
         }
     }
+}
+
+/// The 16 rows of a CTA, four of them a warp's. Where all four are short, their offsets, columns and features are asked for together, and each
+/// has the sums that it has alone, to the bit.
+///
+/// # Safety
+/// The launch contract; all threads of the CTA come together.
+#[inline(always)]
+unsafe fn many_rows<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
+    params: &SpmmParams,
+    load: Load,
+) {
+    const ROWS: u32 = WARPS_PER_CTA * VERTEX_ROWS;
+    let first = block_idx_x() * ROWS;
+    // SAFETY: the caller's promise. What is branched on is the same in all warps of the CTA, or else in all lanes of a warp, as shuffles and
+    // barriers want.
+    unsafe {
+        let offset = offsets(params, first, ROWS);
+        let edges = shuffle_down(offset, 1) - offset;
+        // Of lane 31 the difference is none.
+        let are_rows = (1 << ROWS) - 1;
+        if ballot(edges > VERTEX_LONG_ROW) & are_rows != 0 {
+            let mut group = 0;
+            while group < VERTEX_ROWS {
+                let before = group * WARPS_PER_CTA;
+                let offset = shuffle_idx(offset, (before + lane_id().min(WARPS_PER_CTA)) % WARP);
+                a_row_a_warp::<V, W, S, A>(params, load, first + before, offset);
+                // What long rows leave in shared memory is read before others come.
+                sync_threads();
+                group += 1;
+            }
+            return;
+        }
+        let (own, sub_warp) = (warp_id() * VERTEX_ROWS, lane_id() >> params.lanes_log2);
+        let at_once = VERTEX_IN_FLIGHT * (WARP >> params.lanes_log2);
+        let begin = shuffle_idx(offset, own);
+        let all = shuffle_idx(offset, own + VERTEX_ROWS) - begin;
+        let several = ballot(edges > at_once) >> own & ((1 << VERTEX_ROWS) - 1);
+        if several != 0 || all > WARP {
+            let mut index = own;
+            while index < own + VERTEX_ROWS {
+                if first + index < params.vertices {
+                    let row = Row::at(params, first, index, offset);
+                    let sums = walk::<V, W, S, A>(params, load.index, &row, (0, 1));
+                    write::<V, S, A::Sums>(params, load, &row, sums);
+                }
+                index += 1;
+            }
+            return;
+        }
+        let rows = [0, 1, 2, 3].map(|it| {
+            let index = own + it;
+            let begin = shuffle_idx(offset, index);
+            let row = (first + index).min(params.vertices - 1);
+            Row {
+                row,
+                scale: scale_of(params, row),
+                begin,
+                edges: shuffle_idx(offset, index + 1) - begin,
+            }
+        });
+        let edge = begin as u64 + lane_id() as u64;
+        let column = Global::<u32>::new(params.columns)
+            .at(edge)
+            .load_if(lane_id() < all);
+        let (weight, term) = if W::WEIGHTED && lane_id() < all {
+            // Of which row the lane's edge is.
+            let row = rows[1..].iter().fold(rows[0].row, |row, next| {
+                if edge >= next.begin as u64 {
+                    next.row
+                } else {
+                    row
+                }
+            });
+            W::termed::<V>(params, edge, row, column)
+        } else {
+            (0, 0.0)
+        };
+        unroll!(pair in 0..2 => {
+            let (one, other) = (&rows[2 * pair], &rows[2 * pair + 1]);
+            let group = |row: &Row| Group {
+                lane: row.begin - begin,
+                count: row.edges,
+            };
+            let values = [
+                gather::<V, A>(params, load.index, column, group(one), sub_warp),
+                gather::<V, A>(params, load.index, column, group(other), sub_warp),
+            ];
+            unroll!(it in 0..2 => {
+                let row = if it == 0 { one } else { other };
+                let (sum, of) = (A::start(params, row.row, load.index), (group(row), sub_warp));
+                let sum = add_up::<V, W, S, A>(
+                    sum, params, row.scale, of, (weight, term), values[it],
+                );
+                let mut sums = identity::<V, S, A>();
+                // Nothing is no batch: an infinite factor would make a NaN of it.
+                if sub_warp < row.edges {
+                    sums = sums.merge::<S>(A::finish(sum).leave::<S>(row.scale));
+                }
+                let sums = merge_sub_warps::<V, S, A::Sums>(params, sums);
+                if first + own + 2 * pair as u32 + (it as u32) < params.vertices {
+                    write::<V, S, A::Sums>(params, load, row, sums);
+                }
+            });
+        });
+    }
+}
+
+/// The edges of a row that lanes have, from lane `lane` on.
+#[derive(Clone, Copy)]
+struct Group {
+    lane: u32,
+    count: u32,
+}
+
+/// The places in a group of the edges that a sub-warp has in flight at once, the first of them `first`.
+#[inline(always)]
+fn places(params: &SpmmParams, first: u32) -> [u32; VERTEX_IN_FLIGHT as usize] {
+    let sub_warps = WARP >> params.lanes_log2;
+    [0, 1, 2, 3].map(|it| first + it * sub_warps)
+}
+
+/// The lane's load of the neighbours at the [`places`] of a group, of whose edges each lane has the `column`; zeros past its end.
+///
+/// # Safety
+/// The launch contract; all lanes of the warp come together.
+#[inline(always)]
+unsafe fn gather<V: Vector, A: Accumulate<V>>(
+    params: &SpmmParams,
+    load: u32,
+    column: u32,
+    group: Group,
+    first: u32,
+) -> [A::Input; VERTEX_IN_FLIGHT as usize] {
+    let x = Global::<<A::Input as Input>::Bits>::new(params.x).at(load as u64);
+    // SAFETY: the caller's promise; the host validated columns.
+    places(params, first).map(|place| unsafe {
+        let column = shuffle_idx(column, (group.lane + place) % WARP);
+        let from = x.row(column, params.x_stride * VECTOR_BYTES);
+        A::Input::from_bits(from.load_if(place < group.count))
+    })
+}
+
+/// `sum` and what was [gathered](gather) at the places from the second of `of` on, by the weight and term that each lane has of its edge.
+///
+/// # Safety
+/// All lanes of the warp come together.
+#[inline(always)]
+unsafe fn add_up<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
+    mut sum: A::Sum,
+    params: &SpmmParams,
+    scale: f32,
+    (group, first): (Group, u32),
+    (weight, term): (u32, f32),
+    values: [A::Input; VERTEX_IN_FLIGHT as usize],
+) -> A::Sum {
+    let places = places(params, first);
+    unroll!(it in 0..VERTEX_IN_FLIGHT as usize => {
+        let lane = (group.lane + places[it]) % WARP;
+        // SAFETY: the caller's promise.
+        let weight = if W::WEIGHTED { unsafe { shuffle_idx(weight, lane) } } else { 0 };
+        // SAFETY: as above.
+        let term = if W::TERMED { unsafe { shuffle_idx(term, lane) } } else { 0.0 };
+        if places[it] < group.count {
+            sum = add::<V, W, S, A>(sum, scale, (weight, term, values[it]));
+        }
+    });
+    sum
+}
+
+/// What no batch leaves.
+#[inline(always)]
+fn identity<V: Vector, S: Scaling, A: Accumulate<V>>() -> A::Sums {
+    A::Sums::zero().map(|_, _| S::IDENTITY)
 }
 
 /// A row and its edges.
@@ -119,8 +325,7 @@ unsafe fn walk<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
     let sub_warp = lane_id() >> params.lanes_log2;
     let sub_warps = WARP >> params.lanes_log2;
     let columns = Global::<u32>::new(params.columns);
-    let x = Global::<<A::Input as Input>::Bits>::new(params.x).at(load as u64);
-    let mut merged = A::Sums::zero().map(|_, _| S::IDENTITY);
+    let mut merged = identity::<V, S, A>();
     let mut left = row.edges.saturating_sub(warp * WARP);
     let mut edge = row.begin.wrapping_add(warp * WARP + lane_id());
     // SAFETY: the caller's promise: what is loaded belongs to the `left` edges from the share's first on, whose columns the
@@ -139,37 +344,13 @@ unsafe fn walk<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
             // Wanted when this group is done.
             let next = columns.at(edge as u64).load_if(lane_id() < left);
             let mut sum = A::start(params, row.row, load);
+            let group = Group { lane: 0, count };
             let mut first = sub_warp;
             while first - sub_warp < count {
-                let places = [
-                    first,
-                    first + sub_warps,
-                    first + 2 * sub_warps,
-                    first + 3 * sub_warps,
-                ];
-                let values = places.map(|place| {
-                    let column = shuffle_idx(column, place % WARP);
-                    let from = x.row(column, params.x_stride * VECTOR_BYTES);
-                    A::Input::from_bits(from.load_if(place < count))
-                });
-                let mut i = 0;
-                while i < IN_FLIGHT as usize {
-                    let weight = if W::WEIGHTED {
-                        shuffle_idx(weight, places[i] % WARP)
-                    } else {
-                        0
-                    };
-                    let term = if W::TERMED {
-                        shuffle_idx(term, places[i] % WARP)
-                    } else {
-                        0.0
-                    };
-                    if places[i] < count {
-                        sum = add::<V, W, S, A>(sum, row.scale, (weight, term, values[i]));
-                    }
-                    i += 1;
-                }
-                first += IN_FLIGHT * sub_warps;
+                let values = gather::<V, A>(params, load, column, group, first);
+                let of = (group, first);
+                sum = add_up::<V, W, S, A>(sum, params, row.scale, of, (weight, term), values);
+                first += VERTEX_IN_FLIGHT * sub_warps;
             }
             // Nothing is no batch: an infinite factor would make a NaN of it.
             if sub_warp < count {

@@ -205,6 +205,7 @@ impl<D: Driver> Gpu<D> {
             schedule,
             cta_edges_log2,
             ctas,
+            many_rows,
         } = kind.plan(&op.policy, &work, self.driver().info().multiprocessors)?;
         let first = kind
             .entry(schedule)
@@ -323,7 +324,11 @@ impl<D: Driver> Gpu<D> {
             }
             if schedule == Schedule::VertexParallel {
                 let shared_bytes = contract::vertex_shared::bytes(lane);
-                let config = config(contract::vertex_ctas(rows.vertices), shared_bytes);
+                let ctas = match many_rows {
+                    true => contract::vertex_ctas_of_many(rows.vertices),
+                    false => contract::vertex_ctas(rows.vertices),
+                };
+                let config = config(ctas, shared_bytes);
                 self.launch(first.name, config, &params)?;
             } else {
                 let second = contract::follow_up(schedule, load, first.scale, sums);

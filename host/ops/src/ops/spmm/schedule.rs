@@ -3,6 +3,7 @@
 use super::{NAME, Schedule, SpmmPolicy};
 use crate::error::Error;
 use crate::ops::partition;
+use halfgnn_contract::WARP;
 use halfgnn_contract::spmm::{self as contract, Schedule as Built, Sums};
 
 /// What an SpMM has to share out: the edges, once for each tile of the columns.
@@ -70,6 +71,8 @@ pub(super) struct Plan {
     /// which has neither, and so no staging buffer.
     pub(super) cta_edges_log2: u32,
     pub(super) ctas: u32,
+    /// Whether a warp of the vertex-parallel schedule has several rows.
+    pub(super) many_rows: bool,
 }
 
 impl Plan {
@@ -92,6 +95,7 @@ impl Plan {
             schedule,
             cta_edges_log2,
             ctas,
+            many_rows: schedule == Built::VertexParallel && are_many(work, multiprocessors),
         })
     }
 }
@@ -161,6 +165,24 @@ fn suits_vertices(work: &Work, multiprocessors: u32) -> bool {
     let ctas = u64::from(contract::vertex_ctas(work.rows.vertices)) * work.columns.passes();
     let at_once = VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
     one_launch_suits(ctas, at_once, work.rows.longest)
+}
+
+/// Whether there are so many rows that a card has them in waves, and most of them so short that a warp has all edges of each under way at
+/// once: then it takes four.
+fn are_many(work: &Work, multiprocessors: u32) -> bool {
+    let Rows {
+        vertices,
+        edges,
+        longest,
+        ..
+    } = work.rows;
+    let ctas = u64::from(contract::vertex_ctas(vertices)) * work.columns.passes();
+    let at_once = VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
+    let short = contract::VERTEX_IN_FLIGHT * (WARP >> work.columns.lanes_log2);
+    // Of the mean half is asked for, since rows differ.
+    let are_short =
+        longest <= short || u64::from(edges) * 2 <= u64::from(vertices) * u64::from(short);
+    ctas > VERTEX_WAVES * at_once && are_short
 }
 
 /// Whether a launch of a warp a row is short, of so many CTAs, of which a card holds so many at once, and of such a longest row: what it
@@ -328,6 +350,30 @@ mod tests {
             schedule(&SpmmPolicy::DEFAULT, &cora(), 132, false).expect("a legal schedule"),
             Built::EdgeParallel
         );
+    }
+
+    #[test]
+    fn many_short_rows_are_four_a_warp() {
+        let many = |vertices: u32, edges: u32, longest: u32, loads: u32| {
+            let mut work = cora();
+            work.rows = Rows {
+                vertices,
+                edges,
+                longest,
+                indexed: false,
+                ..work.rows
+            };
+            work.columns = Columns::new(loads, 1);
+            let plan = Plan::of(&SpmmPolicy::DEFAULT, &work, 132, true);
+            plan.expect("a legal schedule").many_rows
+        };
+        // Of a fanout of 5, 13 loads a row: two sub-warps with four edges each.
+        assert!(many(127_000, 548_000, 5, 13));
+        // As wide as a warp, whose sub-warp has four: of most rows, or of all.
+        assert!(!many(127_000, 548_000, 5, 32));
+        assert!(many(127_000, 137_000, 3_000, 32) && many(127_000, 500_000, 4, 32));
+        // No more rows than there are warps at once, twice.
+        assert!(!many(6_336, 6_336, 2, 13) && many(6_337, 6_337, 2, 13));
     }
 
     #[test]
