@@ -312,8 +312,14 @@ pub fn batches_lie_in_the_same_memory<B: Backend>(backend: &B, scale: Scale) {
     let room = [sizes(64, 60), sizes(400, 256)];
     let (mut fixed, mut blocks) = (sampler.fixed(backend, (9, 7), &room).expect("room"))
         .expect("a neighbour sampler has such batches");
+    let mut others = fixed.blocks(backend).expect("room");
+    let mut inputs = Array::uninit(backend, fixed.inputs().len(), MemoryKind::Graph).expect("room");
     let seeds = [17, 3, 255, 0, 31, 32, 299, 5, 6];
+    let mut before: Option<Vec<u32>> = None;
     for (step, seeds) in [(0, &seeds[..]), (5, &seeds[..7]), (6, &seeds[2..])] {
+        // In two places by turns, and those of the batch before stay.
+        std::mem::swap(&mut blocks, &mut others);
+        fixed.swap_inputs(&mut inputs).expect("as many");
         fixed.begin(backend, seeds, step).expect("room");
         fixed.draw(backend, blocks.iter_mut()).expect("a batch");
         assert!(fixed.fits(backend).expect("no failure"));
@@ -341,14 +347,25 @@ pub fn batches_lie_in_the_same_memory<B: Backend>(backend: &B, scale: Scale) {
             let backward = of(edges_of(wanted), [&place, &destinations]);
             assert_eq!(edges_of(made), backward, "step {step}");
         }
-        let inputs = fixed.inputs().to_vec(backend).expect("no failure");
+        let inputs_now = fixed.inputs().to_vec(backend).expect("no failure");
         let wanted = batch.inputs.to_vec(backend).expect("no failure");
-        let mut found = vec![u32::MAX; inputs.len()];
+        let mut found = vec![u32::MAX; inputs_now.len()];
         for (&place, vertex) in place.iter().zip(wanted) {
             found[place as usize] = vertex;
         }
-        assert_eq!(inputs, found, "step {step}");
+        assert_eq!(inputs_now, found, "step {step}");
+        let kept = inputs.to_vec(backend).expect("no failure");
+        assert!(
+            before.replace(found).is_none_or(|before| before == kept),
+            "step {step}"
+        );
     }
+    let mut shorter = Array::uninit(backend, 3, MemoryKind::Graph).expect("room");
+    let refused = fixed.swap_inputs(&mut shorter).expect_err("other sources");
+    assert!(
+        refused.to_string().contains("FixedSampler: inputs"),
+        "{refused}"
+    );
     for room in [
         [sizes(20, 60), sizes(400, 256)],
         [sizes(64, 60), sizes(400, 20)],
@@ -363,14 +380,20 @@ pub fn batches_lie_in_the_same_memory<B: Backend>(backend: &B, scale: Scale) {
     assert!(refused.to_string().contains("seeds should be 9, is 10"));
 }
 
-/// Rows are the same bits, padding is zero, and so is what is no row.
+/// Rows are the same bits, padding is zero, and so is what is no row. Those of another memory are taken in turns, 512
+/// of 300 columns in each.
 pub fn rows_are_taken<B: Backend>(backend: &B, scale: Scale) {
     fn of<B: Backend, E: Element>(backend: &B, scale: Scale) {
-        for columns in [0, 1, 8, 41, 100, 300] {
+        let near = [0, 1, 8, 41, 100, 300].map(|columns| (MemoryKind::Features, columns, 77));
+        let remote = [(1, 77), (300, 2_100)];
+        let remote = remote.map(|(columns, taken)| (MemoryKind::HostFeatures, columns, taken));
+        for (kind, columns, taken) in near.into_iter().chain(remote) {
             let rows = scale.pick(40, 400);
             let values = Random(95).uniform::<E>(rows * columns);
-            let from: Matrix<B, E> = matrix(backend, (rows, columns), &values);
-            let mut order = Random(96).below(rows as u32, 77);
+            let from = values.iter().map(|x| x.to_f32()).collect::<Vec<_>>();
+            let from = Matrix::<B, E>::from_f32(backend, rows, columns, &from, kind);
+            let from = from.expect("room");
+            let mut order = Random(96).below(rows as u32, taken);
             order.extend([rows as u32, u32::MAX, 0]);
             let mut taken = Matrix::<B, E>::from_f32(
                 backend,

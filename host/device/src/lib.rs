@@ -262,6 +262,18 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         })
     }
 
+    /// [`Driver::new_stream`] whose work, and what is recorded through it, goes before that of other streams where both want room on the
+    /// device: for short work beside long.
+    ///
+    /// # Errors
+    /// Those of [`Driver::new_stream`].
+    fn new_urgent_stream(&self) -> Result<Self, DriverError>
+    where
+        Self: Sized,
+    {
+        self.new_stream()
+    }
+
     /// Has what is called from now on wait for `event`, of this stream or another of the device. Returns at once.
     ///
     /// # Errors

@@ -686,4 +686,9 @@ impl<B: Storage, E: Element> Matrix<B, E> {
     pub fn is_contiguous(&self) -> bool {
         self.stride == padded::<E>(self.columns)
     }
+
+    /// Whether it lies in another memory than what `backend` computes in: [`MemoryKind::HostFeatures`] of a card.
+    pub fn is_remote(&self, backend: &B) -> bool {
+        backend.is_remote(&self.buffer)
+    }
 }

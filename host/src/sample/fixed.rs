@@ -62,6 +62,17 @@ impl<B: Backend> FixedSampler<B> {
         Ok((made, blocks))
     }
 
+    /// The blocks of one more batch, in the order of [`Batch::blocks`]: one is drawn while what was drawn before is learnt from.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn blocks(&self, backend: &B) -> Result<Vec<Block<B>>, Error> {
+        let layers = self.layers.iter().rev();
+        layers
+            .map(|(room, policy)| room.block(backend, &self.graph, *policy))
+            .collect()
+    }
+
     /// Says of which seeds the next batch is, all different, and which step's.
     ///
     /// # Errors
@@ -128,6 +139,19 @@ impl<B: Backend> FixedSampler<B> {
             let LayerSizes { edges, met, .. } = room.sizes();
             told[0] as usize <= edges && told[1] as usize <= met
         }))
+    }
+
+    /// Has the next draws write [`FixedSampler::inputs`] to `inputs` instead, of as many numbers, and gives back where they came before: so
+    /// that those of one batch stay while the next is drawn.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where they are not as many.
+    pub fn swap_inputs(&mut self, inputs: &mut Array<B, u32>) -> Result<(), Error> {
+        Error::expect("FixedSampler", "inputs", self.inputs().len(), inputs.len())?;
+        if let Some((room, _)) = self.layers.last_mut() {
+            room.swap_sources(inputs);
+        }
+        Ok(())
     }
 
     /// Which vertices of the graph the sources of the first block are, and numbers that are none where it has room for more.

@@ -221,9 +221,12 @@ pub const fn row_lanes(vectors: u32) -> u32 {
     }
 }
 
-/// CTAs that take so many rows.
+/// Rows whose loads a lane of `take_rows` has under way at once.
+pub const ROWS_UNDER_WAY: usize = 4;
+
+/// CTAs that take so many rows in one turn. Fewer take turns.
 pub const fn row_ctas(rows: u64, lanes: u32) -> u64 {
-    rows.div_ceil((THREADS_PER_CTA / lanes) as u64)
+    rows.div_ceil((THREADS_PER_CTA / lanes) as u64 * ROWS_UNDER_WAY as u64)
 }
 
 /// Calls `$with!` with the entries of this family: see [`crate::format`].
@@ -302,7 +305,7 @@ mod tests {
             [1, 1, 2, 4, 16, 32, 32]
         );
         assert_eq!(
-            (row_ctas(9, 16), row_ctas(8, 16), neighbor_ctas(33, 5)),
+            (row_ctas(33, 16), row_ctas(32, 16), neighbor_ctas(33, 5)),
             (2, 1, 3)
         );
     }

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::error::{check, check_cust};
 use super::module::CudaFunction;
 use super::nccl::NcclLink;
-use super::stream::{Mark, Queue};
+use super::stream::{FIRST, Mark, Queue};
 use crate::DriverError;
 
 /// A thread's recording while it is under way: a stream of its own, so that the work of other threads stays out of it.
@@ -26,9 +26,6 @@ pub(super) struct Capture {
     functions: Vec<CudaFunction>,
     links: Vec<NcclLink>,
 }
-
-/// The first priority of all: the driver takes the first that a card has.
-const FIRST: i32 = i32::MIN;
 
 // SAFETY: a stream's handle belongs to a context and not to a thread; `Captures` hands a capture only to the thread that
 // began it, and moves it under a lock.
@@ -101,16 +98,15 @@ unsafe impl Send for CudaGraph {}
 unsafe impl Sync for CudaGraph {}
 
 impl CudaGraph {
-    /// Records the launches of `work`.
+    /// Records the launches of `work`, which have the priority of `queue`.
     pub(super) fn capture<E: From<DriverError>>(
-        context: &Arc<Context>,
+        queue: &Queue,
         work: impl FnOnce() -> Result<(), E>,
     ) -> Result<Self, E> {
+        let context = queue.context();
         let _entered = context.enter()?;
-        let stream = check_cust(
-            "cuStreamCreate",
-            Stream::new(StreamFlags::NON_BLOCKING, None),
-        )?;
+        let stream = Stream::new(StreamFlags::NON_BLOCKING, queue.priority());
+        let stream = check_cust("cuStreamCreateWithPriority", stream)?;
         // Relaxed: other threads may allocate and wait meanwhile, and this one is kept from it by `Captures`.
         // SAFETY: the stream has just been made, and nothing is in it.
         check("cuStreamBeginCapture", unsafe {

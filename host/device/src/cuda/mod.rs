@@ -62,7 +62,7 @@ impl Cuda {
     pub fn open(ordinal: u32) -> Result<Self, DriverError> {
         let context = Arc::new(Context::open(ordinal)?);
         Ok(Self {
-            queue: Arc::new(Queue::new(&context)?),
+            queue: Arc::new(Queue::new(&context, None)?),
         })
     }
 
@@ -310,7 +310,7 @@ impl Driver for Cuda {
         &self,
         work: impl FnOnce() -> Result<(), E>,
     ) -> Result<CudaGraph, E> {
-        CudaGraph::capture(self.context(), work)
+        CudaGraph::capture(&self.queue, work)
     }
 
     unsafe fn replay(&self, graph: &CudaGraph) -> Result<(), DriverError> {
@@ -331,7 +331,14 @@ impl Driver for Cuda {
     fn new_stream(&self) -> Result<Self, DriverError> {
         self.context().captures().refuse("a stream")?;
         Ok(Self {
-            queue: Arc::new(Queue::new(self.context())?),
+            queue: Arc::new(Queue::new(self.context(), None)?),
+        })
+    }
+
+    fn new_urgent_stream(&self) -> Result<Self, DriverError> {
+        self.context().captures().refuse("a stream")?;
+        Ok(Self {
+            queue: Arc::new(Queue::new(self.context(), Some(stream::FIRST))?),
         })
     }
 

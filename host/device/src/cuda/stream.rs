@@ -17,6 +17,9 @@ use super::error::{check, check_cust};
 use super::staging::{self, Staging};
 use crate::DriverError;
 
+/// The first priority of all: the driver takes the first that a card has.
+pub(super) const FIRST: i32 = i32::MIN;
+
 /// A stream in use.
 pub(super) struct Queue {
     raw: CUstream,
@@ -24,6 +27,8 @@ pub(super) struct Queue {
     owned: Option<Stream>,
     /// Whether the card's memory is ordered for it; not where all that it works on is somebody else's.
     ordered: bool,
+    /// Where it has one of its own.
+    priority: Option<i32>,
     /// Made by the first small upload.
     staging: Mutex<Option<Staging>>,
     context: Arc<Context>,
@@ -37,10 +42,11 @@ unsafe impl Sync for Queue {}
 
 impl Queue {
     /// A new stream of `context`, behind all work that its others have.
-    pub(super) fn new(context: &Arc<Context>) -> Result<Self, DriverError> {
+    pub(super) fn new(context: &Arc<Context>, priority: Option<i32>) -> Result<Self, DriverError> {
         let _entered = context.enter()?;
-        let stream = check_cust("cuStreamCreate", Stream::new(StreamFlags::DEFAULT, None))?;
-        Self::with(context, stream.as_inner(), Some(stream))
+        let stream = Stream::new(StreamFlags::DEFAULT, priority);
+        let stream = check_cust("cuStreamCreateWithPriority", stream)?;
+        Self::with(context, stream.as_inner(), (Some(stream), priority))
     }
 
     /// A stream that somebody else made in `context`.
@@ -52,18 +58,19 @@ impl Queue {
         raw: CUstream,
     ) -> Result<Self, DriverError> {
         let _entered = context.enter()?;
-        Self::with(context, raw, None)
+        Self::with(context, raw, (None, None))
     }
 
     fn with(
         context: &Arc<Context>,
         raw: CUstream,
-        owned: Option<Stream>,
+        (owned, priority): (Option<Stream>, Option<i32>),
     ) -> Result<Self, DriverError> {
         let queue = Self {
             raw,
             owned,
             ordered: true,
+            priority,
             staging: Mutex::default(),
             context: Arc::clone(context),
         };
@@ -80,6 +87,7 @@ impl Queue {
             raw,
             owned: None,
             ordered: false,
+            priority: None,
             staging: Mutex::default(),
             context: Arc::clone(context),
         }
@@ -104,6 +112,11 @@ impl Queue {
     /// The driver's handle.
     pub(super) fn raw(&self) -> CUstream {
         self.raw
+    }
+
+    /// That of the stream, where it is not the card's own choice.
+    pub(super) fn priority(&self) -> Option<i32> {
+        self.priority
     }
 
     /// Waits for the stream.

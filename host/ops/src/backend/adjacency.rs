@@ -346,20 +346,25 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
         row_offsets(backend, ids, offsets)
     }
 
-    /// Makes `into` the transpose; `order` becomes which of these edges each of its edges is.
-    pub(crate) fn transpose_into(
-        &self,
-        backend: &B,
-        order: &mut Array<B, u32>,
-        into: &mut Self,
-    ) -> Result<(), Error> {
-        // What stands for no column is to come last.
-        let padded = self.rows_are == Rows::DrawnAgain;
-        let bits = bits_below(self.columns() as u64 + u64::from(padded));
+    /// Makes `into` the transpose.
+    pub(crate) fn transpose_into(&self, backend: &B, into: &mut Self) -> Result<(), Error> {
+        let ids = Some(self.row_ids(backend)?);
         let (rows, columns) = into.edges_mut();
-        sort_pairs(backend, &self.column_ids, None, bits, rows, order)?;
-        take_words(backend, self.row_ids(backend)?, order, columns)?;
+        sort_pairs(
+            backend,
+            &self.column_ids,
+            ids,
+            self.column_bits(),
+            rows,
+            columns,
+        )?;
         into.renew_offsets(backend)
+    }
+
+    /// The bits of a column's number, and of what stands for no column and is to come last.
+    fn column_bits(&self) -> u32 {
+        let padded = self.rows_are == Rows::DrawnAgain;
+        bits_below(self.columns() as u64 + u64::from(padded))
     }
 
     /// The transpose, and which of these edges each of its edges is. Nothing of it is waited for.
@@ -369,7 +374,11 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
         let shape = (self.columns(), self.rows());
         let mut a = Self::to_be_drawn(backend, shape, self.edges(), longest)?;
         let mut order = Array::uninit(backend, self.edges(), MemoryKind::Graph)?;
-        self.transpose_into(backend, &mut order, &mut a)?;
+        let (rows, columns) = a.edges_mut();
+        let bits = self.column_bits();
+        sort_pairs(backend, &self.column_ids, None, bits, rows, &mut order)?;
+        take_words(backend, self.row_ids(backend)?, &order, columns)?;
+        a.renew_offsets(backend)?;
         if self.rows_are != Rows::DrawnAgain {
             a.rows_are = Rows::Drawn;
         }

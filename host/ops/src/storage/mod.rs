@@ -49,6 +49,12 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
         self.alloc(len, kind)
     }
 
+    /// Whether `buffer` lies in another memory than what the device computes in, so that each read of it goes over a bus.
+    fn is_remote<T: Pod>(&self, buffer: &Self::Buffer<T>) -> bool {
+        let _ = buffer;
+        false
+    }
+
     /// Makes all bytes of `buffer` zero.
     ///
     /// # Errors
@@ -106,6 +112,14 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Those of the operators.
     fn replay(&self, recording: &Self::Recording) -> Result<(), Error>;
+
+    /// The same device with an order of its own: operators of the two go on beside one another, with a workspace each, and those of the
+    /// result first where both want room on the device. `None` where a device does one thing after the other. What one of them writes
+    /// is there for the other once the first is [waited for](Storage::synchronize).
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn beside(&self) -> Result<Option<Self>, Error>;
 
     /// Waits until all operators are done.
     ///

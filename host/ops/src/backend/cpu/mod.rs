@@ -155,6 +155,10 @@ impl Storage for Cpu {
         match *recording {}
     }
 
+    fn beside(&self) -> Result<Option<Self>, Error> {
+        Ok(None)
+    }
+
     fn synchronize(&self) -> Result<(), Error> {
         Ok(())
     }

@@ -23,6 +23,7 @@ pub struct Buffer<D: Driver, T> {
     memory: Option<Memory<D>>,
     address: u64,
     bytes: usize,
+    on_host: bool,
     retired: Arc<Retired<D>>,
     element: PhantomData<fn() -> T>,
 }
@@ -61,6 +62,7 @@ impl<D: Driver, T: Pod> Buffer<D, T> {
         Ok(Self {
             address: buffer.address(),
             bytes,
+            on_host: kind.is_on_host(),
             memory: Some(Memory::new(buffer, bytes as u64, allocator.ledger, kind)),
             retired: Arc::clone(allocator.retired),
             element: PhantomData,
@@ -85,6 +87,7 @@ impl<D: Driver, T> Buffer<D, T> {
         Ok(Self {
             address,
             bytes,
+            on_host: kind.is_on_host(),
             // Whoever allocated it counts it.
             memory: Some(Memory::new(buffer, 0, allocator.ledger, kind)),
             retired: Arc::clone(allocator.retired),
@@ -108,6 +111,11 @@ impl<D: Driver, T> Buffer<D, T> {
     /// Whether it was allocated by the backend that frees its memory so.
     pub(super) fn belongs_to(&self, retired: &Arc<Retired<D>>) -> bool {
         Arc::ptr_eq(&self.retired, retired)
+    }
+
+    /// Whether it lies in the host's memory.
+    pub(super) fn is_on_host(&self) -> bool {
+        self.on_host
     }
 
     /// Length in bytes.

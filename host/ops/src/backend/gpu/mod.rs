@@ -415,6 +415,10 @@ impl<D: Driver> Storage for Gpu<D> {
         Buffer::uninitialised(&self.allocator(), len, kind)
     }
 
+    fn is_remote<T: Pod>(&self, buffer: &Self::Buffer<T>) -> bool {
+        buffer.is_on_host()
+    }
+
     fn clear<T: Pod>(&self, buffer: &Buffer<D, T>) -> Result<(), Error> {
         self.expect_here(buffer)?;
         if self.kernels.is_silent() {
@@ -466,6 +470,10 @@ impl<D: Driver> Storage for Gpu<D> {
 
     fn replay(&self, recording: &Recording<D>) -> Result<(), Error> {
         self.replay_operators(recording)
+    }
+
+    fn beside(&self) -> Result<Option<Self>, Error> {
+        Ok(Some(self.on(self.driver.new_urgent_stream()?)))
     }
 
     fn synchronize(&self) -> Result<(), Error> {

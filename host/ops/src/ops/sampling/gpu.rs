@@ -6,8 +6,8 @@ use super::{
     SampleNeighborsOperands, SamplePairsOperands, SamplingOperators, TakeCodesOperands,
     TakeRowsOperands, Total,
 };
-use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, dense_config, narrow};
+use crate::backend::{Adjacency, Storage};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::Checked;
@@ -184,7 +184,7 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             unused: 0,
         };
         // SAFETY: the operator checked that there is a row for each of the order, of as many columns.
-        unsafe { self.launch_take_rows(&params) }
+        unsafe { self.launch_take_rows(&params, rows.is_remote(self)) }
     }
 
     fn take_codes(&self, operands: Checked<TakeCodesOperands<'_, Self>>) -> Result<(), Error> {
@@ -206,17 +206,22 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             unused: 0,
         };
         // SAFETY: the operator checked that there are the words of a row for each of the order.
-        unsafe { self.launch_take_rows(&params) }
+        unsafe { self.launch_take_rows(&params, self.is_remote(&codes.codes.buffer)) }
     }
 }
 
 const TAKE_ROWS: &str = "take_rows";
 
+/// CTAs that take rows from another memory: as many as keep the bus busy, and no more, since each of them waits most of its time, in the
+/// place of a CTA of whoever computes meanwhile.
+const REMOTE_CTAS: u64 = 32;
+
 impl<D: Driver> Gpu<D> {
     /// # Safety
     /// The launch contract of [`TakeRowsParams`]; the kernel looks whether there is such a row to be taken.
-    unsafe fn launch_take_rows(&self, params: &TakeRowsParams) -> Result<(), Error> {
+    unsafe fn launch_take_rows(&self, params: &TakeRowsParams, remote: bool) -> Result<(), Error> {
         let ctas = row_ctas(params.taken_count, params.lanes);
+        let ctas = if remote { ctas.min(REMOTE_CTAS) } else { ctas };
         let config = dense_config(TAKE_ROWS, ctas, 1, 0)?;
         // SAFETY: the caller's promise.
         unsafe { self.launch(TAKE_ROWS, config, params) }

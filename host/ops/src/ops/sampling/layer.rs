@@ -31,8 +31,6 @@ pub struct LayerRoom<B: Storage> {
     sizes: LayerSizes,
     counts: Array<B, u32>,
     firsts: Array<B, u32>,
-    /// The order of the edges in the transpose, once there is one.
-    order: Option<Array<B, u32>>,
     sources: Array<B, u32>,
 }
 
@@ -68,25 +66,41 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
     ) -> Result<(Self, Block<B>), Error> {
         let words = |len| Array::uninit(backend, len, MemoryKind::Graph);
         let LayerSizes {
-            destinations,
-            edges,
-            met,
+            destinations, met, ..
         } = sizes;
-        let sources = destinations + met;
-        let longest = policy.longest_row(graph.longest_row());
-        let mut forward = Adjacency::to_be_drawn(backend, (destinations, sources), edges, longest)?;
-        // Of a vertex whose edges have no room nothing is written.
-        let (rows, neighbors) = forward.edges_mut();
-        rows.clear(backend)?;
-        neighbors.clear(backend)?;
         let room = Self {
             sizes,
             counts: words(destinations + 1)?,
             firsts: words(destinations + 1)?,
-            order: None,
-            sources: words(sources)?,
+            sources: words(destinations + met)?,
         };
-        Ok((room, Block::of_forward(forward)))
+        let block = room.block(backend, graph, policy)?;
+        Ok((room, block))
+    }
+
+    /// One more block of the same layer, so that one is drawn while another is learnt from.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn block(
+        &self,
+        backend: &B,
+        graph: &Adjacency<B>,
+        policy: NeighborPolicy,
+    ) -> Result<Block<B>, Error> {
+        let LayerSizes {
+            destinations,
+            edges,
+            met,
+        } = self.sizes;
+        let shape = (destinations, destinations + met);
+        let longest = policy.longest_row(graph.longest_row());
+        let mut forward = Adjacency::to_be_drawn(backend, shape, edges, longest)?;
+        // Of a vertex whose edges have no room nothing is written.
+        let (rows, neighbors) = forward.edges_mut();
+        rows.clear(backend)?;
+        neighbors.clear(backend)?;
+        Ok(Block::of_forward(forward))
     }
 
     /// What there is room for.
@@ -99,8 +113,17 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         &self.sources
     }
 
+    /// Has the list of the sources lie in `sources` from now on, of as many numbers, and gives back where it lay.
+    ///
+    /// # Panics
+    /// Where they are not as many.
+    pub fn swap_sources(&mut self, sources: &mut Array<B, u32>) {
+        assert_eq!(self.sources.len(), sources.len(), "a list of other sources");
+        std::mem::swap(&mut self.sources, sources);
+    }
+
     /// Draws the layer into `block`, which was made with this, and its transpose as well once somebody has
-    /// [asked](Block::backward) for that. Nothing is allocated but by the first draw of a transpose, and nothing is waited for.
+    /// [asked](Block::backward) for that. Nothing is allocated, but that the device's sort may want more workspace once, and nothing is waited for.
     ///
     /// # Errors
     /// [`Error::Shape`] where there are more destinations or fewer than there is room for.
@@ -151,13 +174,6 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
             places,
             vertices: neighbors,
         })?)?;
-        let Some(backward) = backward else {
-            return Ok(());
-        };
-        let order = match &mut self.order {
-            Some(order) => order,
-            none => none.insert(Array::uninit(backend, forward.edges(), MemoryKind::Graph)?),
-        };
-        forward.transpose_into(backend, order, backward)
+        backward.map_or(Ok(()), |backward| forward.transpose_into(backend, backward))
     }
 }
