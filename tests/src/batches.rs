@@ -168,6 +168,54 @@ pub fn batches_in_place_are_recorded<B: Backend>(backend: &B, _: Scale) {
     }
 }
 
+/// A batch that is drawn while the one before is learnt from is the one that is drawn when it is asked for, with the same of its features
+/// dropped: a run that ends behind each batch, and so has none drawn ahead, has the same bits. So has one whose features lie in the host's
+/// memory.
+pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
+    let run = |model: &ModelConfig, ends: bool, record, kind| {
+        let objective: Objective<B, f32> =
+            task::objective_in(backend, model.norm(), (None, 0), kind);
+        let policy: SamplingPolicy = "neighbor:3,2".parse().expect("a policy");
+        let sampling = Sampling::of(policy, Some(12), None);
+        let how = (&LOSS, model, model.layers);
+        let of = (&task::graph(), None);
+        let batches = Batches::of_sampling(backend, &objective, how, of, (&sampling, 0));
+        let network = Network::<B, f32>::new(backend, model, 5).expect("a model");
+        let config = TrainConfig {
+            epochs: 2,
+            record,
+            ..TrainConfig::new(f32::PRECISION)
+        };
+        let batches = batches.expect("batches");
+        let trainer = Trainer::sampled(backend, batches, &objective, network, config);
+        let mut trainer = trainer.expect("a trainer");
+        let mut losses = Vec::new();
+        while losses.len() < 2 * 50_usize.div_ceil(12) {
+            let observe = |report: &BatchReport| {
+                losses.push(report.loss.to_bits());
+                match ends {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            };
+            trainer.next_epoch_with(observe).expect("a step");
+        }
+        losses
+    };
+    let (there, on_host) = (MemoryKind::Features, MemoryKind::HostFeatures);
+    for model in [
+        ModelConfig::gcn(task::FEATURES, task::CLASSES),
+        ModelConfig::sage(task::FEATURES, task::CLASSES),
+    ] {
+        let model = small(model);
+        let ahead = run(&model, false, true, there);
+        assert_eq!(ahead, run(&model, true, true, there), "ends");
+        assert_eq!(ahead, run(&model, false, false, there), "not recorded");
+        assert_eq!(ahead, run(&model, false, true, on_host), "features");
+        assert_eq!(ahead, run(&model, true, true, on_host), "both");
+    }
+}
+
 /// A mean over whole neighbourhoods is that of the graph, whatever the batch: one batch of all training vertices has the loss and the
 /// gradients of a step on the graph.
 pub fn whole_neighbourhoods_are_the_graph<B: Backend>(backend: &B, _: Scale) {

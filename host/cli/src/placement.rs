@@ -567,6 +567,7 @@ pub mod tests {
             layers: vec![layer(1000, 5000, 9000), layer(100, 1000, 1500)],
             induced: false,
             in_place: None,
+            drawn_ahead: 0,
         };
         let mut footprint = Footprint::default();
         footprint.add(MemoryKind::Features, 1 << 20);

@@ -239,7 +239,8 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         Ok(())
     }
 
-    /// [`FeatureRows::take_into`] of rows that are [whole](FeatureRows::are_whole), and dropout of what is taken, by one pass.
+    /// [`FeatureRows::take_into`] of rows that are [whole](FeatureRows::are_whole), and dropout of what is taken: by one pass, where they are
+    /// not fetched over a bus, which goes on beside whatever else is computed.
     ///
     /// # Errors
     /// Those of [`ops::activate_rows`].
@@ -255,6 +256,10 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
             relu: false,
             dropout: Some(dropout),
         };
+        if self.matrix.is_remote(backend) {
+            ops::take_rows(backend, &self.matrix, vertices, taken)?;
+            return ops::activate(backend, &op, None, taken);
+        }
         ops::activate_rows(backend, &op, &self.matrix, vertices, taken)
     }
 

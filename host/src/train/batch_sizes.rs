@@ -19,6 +19,8 @@ pub struct BatchSizes {
     pub induced: bool,
     /// Where batches lie in the same memory each time, the vertices of the graph, each of which has a place there.
     pub in_place: Option<usize>,
+    /// How many of them are drawn while another is learnt from, each in memory of its own.
+    pub drawn_ahead: usize,
 }
 
 /// What there is of a batch beside its graphs.
@@ -56,6 +58,7 @@ impl BatchSizes {
             layers,
             induced: matches!(drawn, Drawn::Subgraph(_)),
             in_place: None,
+            drawn_ahead: 0,
         }
     }
 
@@ -101,8 +104,11 @@ impl BatchSizes {
         if let Some(vertices) = self.in_place {
             places = Some(Places::new(backend, vertices)?);
             for layer in &self.layers {
-                let of_layer = 2 * (layer.rows + 1) + layer.columns + layer.edges;
+                let of_layer = 2 * (layer.rows + 1) + layer.columns;
                 words.push(Array::zeros(backend, of_layer, kind)?);
+            }
+            for _ in 0..=self.drawn_ahead {
+                words.push(Array::zeros(backend, self.inputs(), kind)?);
             }
         }
         Ok((words, factors, places))
@@ -134,6 +140,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let vertices = self.vertices();
         if let Some(most) = &mut most {
             most.in_place = self.will_be_in_place(backend)?.then_some(vertices);
+            if most.in_place.is_some() {
+                most.drawn_ahead = self.will_be_drawn_ahead(backend)?;
+            }
             // Destinations of the last are the batch, which is never larger; those of each other are the sources of the next.
             let induced = most.induced;
             let mut rows = most.destinations();

@@ -1,6 +1,6 @@
 //! What a trainer learns from batch by batch.
 
-use super::fixed_batches::{Fetch, FixedBatches};
+use super::fixed_batches::{Fetch, FixedBatches, batches_ahead};
 use super::objective::Objective;
 use super::subgraph_batches::{DrawnSubgraph, SubgraphBatches, SubgraphNorms, SubgraphPlan};
 use super::{Goal, GraphBatches, Loss};
@@ -10,7 +10,7 @@ use crate::distributed::Group;
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::nn::{GraphFactors, ModelConfig, Norm, Propagation};
-use crate::ops::Dropout;
+use crate::ops::{Dropout, RandomState};
 use crate::sample::{Batch, Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs};
 use crate::tensor::{Array, Element, Matrix};
 use std::ops::Range;
@@ -33,6 +33,47 @@ pub struct Batches<B: Backend, E: Element> {
     group: Option<Group>,
     /// The next batch, where its features are read from disk meanwhile.
     ahead: Option<Ahead<B, E>>,
+    random: RandomOfStep<B>,
+}
+
+/// What the dropout of a batch's features is drawn by: the batch's step, whatever step is under way when it is drawn. It is the count of
+/// a run's own that each step on a batch advances.
+#[derive(Debug)]
+pub(super) struct RandomOfStep<B: Backend>(Option<RandomState<B>>);
+
+impl<B: Backend> Default for RandomOfStep<B> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<B: Backend> RandomOfStep<B> {
+    /// `dropout` by the numbers of a step.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn dropout(
+        &mut self,
+        backend: &B,
+        dropout: Option<Dropout<'_, B>>,
+        step: u32,
+    ) -> Result<Option<Dropout<'_, B>>, Error> {
+        let Some(dropout) = dropout else {
+            return Ok(None);
+        };
+        let random = match &mut self.0 {
+            Some(random) => {
+                random.set_step(backend, step)?;
+                random
+            }
+            none => none.insert(RandomState::new(backend, dropout.random.seed(), step)?),
+        };
+        Ok(Some(Dropout {
+            probability: dropout.probability,
+            stream: dropout.stream,
+            random,
+        }))
+    }
 }
 
 /// A rank's part of each batch.
@@ -87,8 +128,14 @@ enum Source<B: Backend, E: Element> {
     Subgraphs(Box<SubgraphBatches<B, E>>),
 }
 
-/// A batch as a task, and how many vertices learn in it.
-type Made<B, E> = (Objective<B, E>, usize);
+/// A batch that lies where another lay.
+pub(super) struct InPlace<B: Backend, E: Element> {
+    pub(super) batch: Objective<B, E>,
+    /// Where that is, from 0 on.
+    pub(super) place: usize,
+    /// How many vertices learn in it, on all ranks.
+    pub(super) vertices: usize,
+}
 
 impl<B: Backend, E: Element> Batches<B, E> {
     /// Batches of `batch` of the training vertices of `task`, in orders that `seed` decides, of what `sampler` draws of their graph
@@ -118,6 +165,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             fixed: None,
             group: None,
             ahead: None,
+            random: RandomOfStep::default(),
         })
     }
 
@@ -152,6 +200,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             fixed: None,
             group: None,
             ahead: None,
+            random: RandomOfStep::default(),
         })
     }
 
@@ -227,6 +276,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             fixed: None,
             group: None,
             ahead: None,
+            random: RandomOfStep::default(),
         })
     }
 
@@ -362,6 +412,11 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(self.may_be_fixed && backend.record(|| Ok(()))?.is_some())
     }
 
+    /// How many of them are drawn while another is learnt from, where they are [to](Batches::in_place) lie in the same memory.
+    pub(super) fn will_be_drawn_ahead(&self, backend: &B) -> Result<usize, Error> {
+        batches_ahead(backend, &self.task.0.features)
+    }
+
     /// Whether they lie in the same memory each time.
     pub(super) fn are_in_place(&self) -> bool {
         self.fixed.is_some()
@@ -451,11 +506,13 @@ impl<B: Backend, E: Element> Batches<B, E> {
             None => false,
         };
         let dropout = dropout.filter(|_| whole.are_whole());
+        let dropout = self.random.dropout(backend, dropout, step)?;
         match dropout {
             _ if is_there => {}
             Some(dropout) => whole.take_dropped(backend, dropout, inputs, &mut features)?,
             None => whole.take_into(backend, inputs, &mut features)?,
         }
+        let is_dropped = dropout.is_some();
         let (task, loss) = (&self.task, &self.loss);
         let (own, vertices) = match (&self.source, drawn) {
             (Source::Subgraphs(subgraphs), Drawn::Subgraph(drawn)) => {
@@ -472,9 +529,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
             }
             _ => unreachable!("a batch is drawn by what draws batches"),
         };
-        let own = match dropout {
-            Some(_) => own.of_dropped(),
-            None => own,
+        let own = match is_dropped {
+            true => own.of_dropped(),
+            false => own,
         };
         Ok((Some(own), vertices))
     }
@@ -526,14 +583,14 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(())
     }
 
-    /// [`Batches::batch`] where the one before lay, if they [do](Batches::in_place) and it has room there. It is to be given back before the
-    /// next is asked for.
+    /// [`Batches::batch`] where one before lay, if they [do](Batches::in_place) and it has room there. It is to be given back before the
+    /// next is drawn or asked for.
     pub(super) fn next_in_place(
         &mut self,
         backend: &B,
         (epoch, number): (u32, usize),
         dropout: Option<Dropout<'_, B>>,
-    ) -> Result<Option<Made<B, E>>, Error> {
+    ) -> Result<Option<InPlace<B, E>>, Error> {
         if self.fixed.is_none() {
             return Ok(None);
         }
@@ -568,7 +625,43 @@ impl<B: Backend, E: Element> Batches<B, E> {
             // What is drawn in memory of its own is to be free again behind it.
             fixed.forget();
         }
-        Ok(batch.map(|batch| (batch, vertices.len())))
+        Ok(batch.map(|(batch, place)| InPlace {
+            batch,
+            place,
+            vertices: vertices.len(),
+        }))
+    }
+
+    /// Draws the batches that are asked for next, from `number` on, if there are some in the epoch, while the step on the one before is
+    /// computed: where batches lie [in place](Batches::in_place), and a device does several things at a time. All steps but that one are to
+    /// be done.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn draw_ahead(
+        &mut self,
+        backend: &B,
+        (epoch, number): (u32, usize),
+        dropout: Option<Dropout<'_, B>>,
+    ) -> Result<(), Error> {
+        let ahead = self.fixed.as_ref().map_or(0, |it| it.batches_ahead());
+        for number in (number..self.count()).take(ahead) {
+            let (step, vertices) = self.seeds(epoch, number)?;
+            if self.share().of(vertices.len()).is_empty() {
+                return Ok(());
+            }
+            let Self {
+                fixed: Some(fixed),
+                task,
+                loss,
+                ..
+            } = self
+            else {
+                return Ok(());
+            };
+            fixed.draw_ahead(backend, (task, loss), (step, &vertices), dropout)?;
+        }
+        Ok(())
     }
 
     /// What a batch is drawn by, and its seeds.

@@ -1,15 +1,18 @@
 //! Batches of vertices that are drawn into the same memory each time, so that drawing one and the step on it are recorded and replayed.
 
-use super::batches::Share;
+use super::batches::{RandomOfStep, Share};
 use super::objective::{Objective, Task, features_of_batch};
 use super::recorded::Recorded;
 use super::{Goal, Loss};
-use crate::backend::{Backend, MemoryKind};
+use crate::backend::{Backend, Block, MemoryKind};
+use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::{Norm, Propagation};
 use crate::ops::Dropout;
 use crate::sample::{FixedSampler, LayerSizes, Loader, Sampler, an_eighth_more, sizes};
 use crate::tensor::{Array, Element, Matrix};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Batches that are looked at to see how much room others want.
 pub(super) const LOOKED_AT: usize = 4;
@@ -18,21 +21,76 @@ pub(super) const LOOKED_AT: usize = 4;
 pub(super) type Fetch<'a, B, E> =
     dyn FnMut(&Array<B, u32>, &mut Matrix<B, E>) -> Result<(), Error> + 'a;
 
-/// Batches of vertices in the same memory each time.
+/// Batches of vertices in the same memory each time. Where a device does several things at a time and has all features, there are places for
+/// more than one, and the next are on their way while one is learnt from: [`Beside`].
 #[derive(Debug)]
 pub(super) struct FixedBatches<B: Backend, E: Element> {
     sampler: FixedSampler<B>,
-    objective: Objective<B, E>,
+    places: Vec<Place<B, E>>,
+    /// Where the next batch is drawn.
+    next: usize,
+    /// What was drawn and is not asked for yet, in the order of steps.
+    ahead: VecDeque<Ahead>,
+    /// Who draws and who takes features, where that is not who learns.
+    beside: Option<Beside<B>>,
+    random: RandomOfStep<B>,
     norm: Norm,
     /// What the losses of a batch are divided by, times the weight of each.
     divisor: f32,
     /// The rank's part of each batch, for which there is room.
     share: Share,
-    drawn: Recorded<B>,
     record: bool,
-    /// Whether a step was taken, by which it is known whose transposes are asked for.
+}
+
+/// Where batches come to lie.
+#[derive(Debug)]
+struct Place<B: Backend, E: Element> {
+    objective: Objective<B, E>,
+    /// Whose features go in.
+    inputs: Array<B, u32>,
+    drawn: Recorded<B>,
+    taken: Recorded<B>,
+    /// Whether a step was taken there, by which it is known whose transposes are asked for.
     seen: bool,
 }
+
+/// A batch that was drawn before it was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    step: u32,
+    place: usize,
+    /// Whether it had room.
+    fits: bool,
+    /// Whether its features are there, or on their way.
+    taken: bool,
+}
+
+/// What is done beside steps. Drawing is short work of many launches, which goes first where both want room. Features that come from the
+/// device's own memory are taken by who draws. Those that come over a bus take longer than all else, so that they are taken beside the
+/// drawing of the batch behind it.
+#[derive(Debug)]
+struct Beside<B: Backend> {
+    drawer: B,
+    taker: Option<B>,
+}
+
+/// Batches that are drawn ahead, of such features.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn batches_ahead<B: Backend, E: Element>(
+    backend: &B,
+    features: &FeatureRows<B, E>,
+) -> Result<usize, Error> {
+    Ok(match features.are_whole() && backend.beside()?.is_some() {
+        true => 1 + usize::from(features.matrix().is_remote(backend)),
+        // What is fetched from elsewhere is fetched when a batch is asked for.
+        false => 0,
+    })
+}
+
+/// The most places that there are.
+pub(super) const PLACES: usize = 3;
 
 impl<B: Backend, E: Element> FixedBatches<B, E> {
     /// Of what `loader` makes batches of and `sampler` draws, if that has such batches. How much room they have is seen at the first ones
@@ -78,105 +136,275 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         if first.is_empty() {
             return Ok(None);
         }
-        let Some((mut sampler, mut blocks)) = sampler.fixed(backend, (first.len(), seed), &room)?
+        let Some((mut sampler, blocks)) = sampler.fixed(backend, (first.len(), seed), &room)?
         else {
             return Ok(None);
         };
-        // What is not drawn yet has no degrees.
-        sampler.begin(backend, first, looked_at[0].step)?;
-        sampler.draw(backend, blocks.iter_mut())?;
-        let graphs = (blocks.into_iter())
-            .map(|block| Propagation::of_sampled(backend, block, norm))
-            .collect::<Result<_, _>>()?;
-        let (rows, columns) = (sampler.inputs().len(), task.0.features.columns());
-        let features = Matrix::zeros(backend, rows, columns, MemoryKind::Features)?;
-        let all: Vec<u32> = (0..first.len() as u32).collect();
-        let goal = Goal {
-            targets: &task.0.targets.selected(first),
-            outputs: task.outputs(),
-            loss,
-            splits: [&all, &[], &[]],
-        };
         let divisor = task.divisor(loss, whole);
-        let objective = Objective::of(backend, graphs, features, &goal)?;
-        let weights = vec![1.0; first.len()];
+        let mut sets = vec![blocks];
+        for _ in 0..batches_ahead(backend, &task.0.features)? {
+            sets.push(sampler.blocks(backend)?);
+        }
+        let mut place = |mut blocks: Vec<Block<B>>| {
+            // What is not drawn yet has no degrees.
+            sampler.begin(backend, first, looked_at[0].step)?;
+            sampler.draw(backend, blocks.iter_mut())?;
+            let graphs = (blocks.into_iter())
+                .map(|block| Propagation::of_sampled(backend, block, norm))
+                .collect::<Result<_, _>>()?;
+            let (rows, columns) = (sampler.inputs().len(), task.0.features.columns());
+            let features = Matrix::zeros(backend, rows, columns, MemoryKind::Features)?;
+            let all: Vec<u32> = (0..first.len() as u32).collect();
+            let goal = Goal {
+                targets: &task.0.targets.selected(first),
+                outputs: task.outputs(),
+                loss,
+                splits: [&all, &[], &[]],
+            };
+            let objective = Objective::of(backend, graphs, features, &goal)?;
+            let weights = vec![1.0; first.len()];
+            Ok(Place {
+                objective: objective.weighing(backend, &weights, divisor)?,
+                inputs: Array::uninit(backend, rows, MemoryKind::Graph)?,
+                drawn: Recorded::new(record),
+                taken: Recorded::new(record),
+                seen: false,
+            })
+        };
+        let places = sets.into_iter().map(&mut place);
+        let places = places.collect::<Result<_, Error>>()?;
         Ok(Some(Self {
             sampler,
-            objective: objective.weighing(backend, &weights, divisor)?,
+            places,
+            next: 0,
+            ahead: VecDeque::new(),
+            beside: None,
+            random: RandomOfStep::default(),
             norm,
             divisor,
             share,
-            drawn: Recorded::new(record),
             record,
-            seen: false,
         }))
     }
 
-    /// The rank's part of the batch of some vertices, where it has one; `None` where it has no room. Features that are elsewhere are fetched
-    /// when that is known, since a batch fetches them once; others go through the dropout where they are taken.
+    /// The rank's part of the batch of some vertices, where it has one, and in which place it lies; `None` where it has no room. Features
+    /// that are elsewhere are fetched when that is known, since a batch fetches them once; others go through the dropout where they are
+    /// taken. Steps on what was drawn before are done.
     ///
     /// # Errors
     /// Those of the device.
     pub(super) fn batch(
         &mut self,
         backend: &B,
-        (task, loss): (&Objective<B, E>, &Loss),
+        of: (&Objective<B, E>, &Loss),
         (step, vertices): (u32, &[u32]),
         (dropout, fetch): (Option<Dropout<'_, B>>, &mut Fetch<'_, B, E>),
-    ) -> Result<Option<Objective<B, E>>, Error> {
+    ) -> Result<Option<(Objective<B, E>, usize)>, Error> {
+        let ahead = self.ahead.pop_front().filter(|ahead| ahead.step == step);
+        let batch = match ahead {
+            Some(ahead) => ahead,
+            None => {
+                // What nobody asks for any more is there, or on its way.
+                self.wait()?;
+                self.ahead.clear();
+                self.draw(backend, of, (step, vertices), dropout)?
+            }
+        };
+        if !batch.fits {
+            return Ok(None);
+        }
+        if !batch.taken {
+            self.take(&of.0.0.features, batch, dropout)?;
+        }
+        self.wait()?;
+        let place = &mut self.places[batch.place];
+        if !of.0.0.features.are_whole() {
+            let features = &mut place.objective.task_mut().features;
+            fetch(&place.inputs, features_of_batch(features))?;
+        }
+        Ok(Some((place.objective.clone(), batch.place)))
+    }
+
+    /// How many batches are drawn ahead.
+    pub(super) fn batches_ahead(&self) -> usize {
+        self.places.len() - 1
+    }
+
+    /// Draws the batch of some vertices, of those that are asked for after the one that is learnt from, beside the step on that; nothing
+    /// where it is there. Steps on what was drawn before that one are done.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn draw_ahead(
+        &mut self,
+        backend: &B,
+        of: (&Objective<B, E>, &Loss),
+        (step, vertices): (u32, &[u32]),
+        dropout: Option<Dropout<'_, B>>,
+    ) -> Result<(), Error> {
+        if !self.ahead.iter().any(|ahead| ahead.step == step)
+            && self.ahead.len() < self.batches_ahead()
+        {
+            let drawn = self.draw(backend, of, (step, vertices), dropout)?;
+            self.ahead.push_back(drawn);
+        }
+        // The first is wanted first, and nothing else is on its way over the bus: whoever asked for the one before waited for that.
+        if let Some(&first) = self.ahead.front().filter(|it| it.fits && !it.taken) {
+            self.take(&of.0.0.features, first, dropout)?;
+            self.ahead[0].taken = true;
+        }
+        Ok(())
+    }
+
+    /// Draws a batch to the next place, and waits for that.
+    fn draw(
+        &mut self,
+        backend: &B,
+        (task, loss): (&Objective<B, E>, &Loss),
+        (step, vertices): (u32, &[u32]),
+        dropout: Option<Dropout<'_, B>>,
+    ) -> Result<Ahead, Error> {
+        if self.batches_ahead() > 0 && self.beside.is_none() {
+            self.beside = Beside::of(backend, &task.0.features)?;
+        }
         let Self {
             sampler,
-            objective,
+            places,
+            next,
+            beside,
+            random,
             norm,
             divisor,
             share,
+            ..
+        } = self;
+        let (backend, takes) = match beside {
+            Some(beside) => (&beside.drawer, beside.taker.is_none()),
+            None => (backend, task.0.features.are_whole()),
+        };
+        let at = *next;
+        *next = (at + 1) % places.len();
+        let Place {
+            objective,
+            inputs,
             drawn,
             seen,
             ..
-        } = self;
+        } = &mut places[at];
         let own = &vertices[share.of(vertices.len())];
         let targets = task.0.targets.selected(own);
         let weight = *divisor / task.divisor(loss, vertices);
         objective.tell_again(backend, &targets, weight)?;
         sampler.begin(backend, own, step)?;
+        let dropout = match takes {
+            true => random.dropout(backend, dropout, step)?,
+            false => None,
+        };
         let Task {
-            graphs,
-            features,
-            dropped,
-            ..
+            graphs, features, ..
         } = objective.task_mut();
-        let all = &task.0.features;
-        let whole = all.are_whole();
-        *dropped = whole && dropout.is_some();
+        sampler.swap_inputs(inputs)?;
         let mut work = || {
             let blocks = graphs.iter_mut().filter_map(Propagation::block_mut);
             sampler.draw(backend, blocks)?;
             for graph in graphs.iter_mut() {
                 graph.renew_factors(backend, *norm)?;
             }
-            let (inputs, taken) = (sampler.inputs(), features_of_batch(features));
-            match dropout {
-                _ if !whole => Ok(()),
-                Some(dropout) => all.take_dropped(backend, dropout, inputs, taken),
-                None => all.take_into(backend, inputs, taken),
+            match takes {
+                true => take(
+                    backend,
+                    &task.0.features,
+                    dropout,
+                    (sampler.inputs(), &mut *features),
+                ),
+                false => Ok(()),
             }
         };
-        match std::mem::replace(seen, true) {
-            true => drawn.run(backend, work)?,
-            false => work()?,
-        }
-        if !sampler.fits(backend)? {
-            return Ok(None);
-        }
-        if !whole {
-            let features = &mut objective.task_mut().features;
-            fetch(sampler.inputs(), features_of_batch(features))?;
-        }
-        Ok(Some(objective.clone()))
+        let done = match std::mem::replace(seen, true) {
+            true => drawn.run(backend, work),
+            false => work(),
+        };
+        sampler.swap_inputs(inputs)?;
+        done?;
+        objective.task_mut().dropped = dropout.is_some();
+        Ok(Ahead {
+            step,
+            place: at,
+            fits: sampler.fits(backend)?,
+            taken: takes || !task.0.features.are_whole(),
+        })
     }
 
-    /// Forgets what was recorded, so that memory that others gave back meanwhile is free.
+    /// Has the features of a batch taken that was drawn.
+    fn take(
+        &mut self,
+        all: &FeatureRows<B, E>,
+        batch: Ahead,
+        dropout: Option<Dropout<'_, B>>,
+    ) -> Result<(), Error> {
+        let taker = self.beside.as_ref().and_then(|it| it.taker.as_ref());
+        let Some(taker) = taker else {
+            return Ok(());
+        };
+        let dropout = self.random.dropout(taker, dropout, batch.step)?;
+        let Place {
+            objective,
+            inputs,
+            taken,
+            ..
+        } = &mut self.places[batch.place];
+        let task = objective.task_mut();
+        task.dropped = dropout.is_some();
+        let features = &mut task.features;
+        taken.run(taker, || {
+            take(taker, all, dropout, (inputs, &mut *features))
+        })
+    }
+
+    /// Waits for what is done beside steps.
+    fn wait(&self) -> Result<(), Error> {
+        let Some(Beside { drawer, taker }) = &self.beside else {
+            return Ok(());
+        };
+        drawer.synchronize()?;
+        taker.as_ref().map_or(Ok(()), B::synchronize)
+    }
+
+    /// Forgets what was recorded, so that memory that others gave back meanwhile is free, and who drew ahead, who has memory too.
     pub(super) fn forget(&mut self) {
-        self.drawn = Recorded::new(self.record);
+        for place in &mut self.places {
+            place.drawn = Recorded::new(self.record);
+            place.taken = Recorded::new(self.record);
+        }
+        self.ahead.clear();
+        self.beside = None;
+    }
+}
+
+impl<B: Backend> Beside<B> {
+    /// Whoever does that beside `backend`, if it can.
+    fn of<E: Element>(backend: &B, features: &FeatureRows<B, E>) -> Result<Option<Self>, Error> {
+        let Some(drawer) = backend.beside()? else {
+            return Ok(None);
+        };
+        let taker = match features.matrix().is_remote(backend) {
+            true => backend.beside()?,
+            false => None,
+        };
+        Ok(Some(Self { drawer, taker }))
+    }
+}
+
+/// Takes the features of a batch, through its dropout where there is one.
+fn take<B: Backend, E: Element>(
+    backend: &B,
+    all: &FeatureRows<B, E>,
+    dropout: Option<Dropout<'_, B>>,
+    (inputs, taken): (&Array<B, u32>, &mut Arc<FeatureRows<B, E>>),
+) -> Result<(), Error> {
+    let taken = features_of_batch(taken);
+    match dropout {
+        Some(dropout) => all.take_dropped(backend, dropout, inputs, taken),
+        None => all.take_into(backend, inputs, taken),
     }
 }

@@ -507,6 +507,16 @@ impl Footprint {
             };
             let of = [members, classes];
             let objective = Objective::counted(backend, graphs, rows, of, group)?;
+            let mut drawn_ahead = Vec::new();
+            if let Counted::Batch(sizes) = what {
+                for _ in 0..sizes.drawn_ahead {
+                    let (graphs, _) = what.graphs(backend, norm, readout)?;
+                    let kind = MemoryKind::Features;
+                    let rows = Matrix::zeros(backend, vertices, columns, kind)?;
+                    let batch = Objective::counted(backend, graphs, rows.into(), of, None)?;
+                    drawn_ahead.push(batch);
+                }
+            }
             let _beside = match what {
                 Counted::Batch(sizes) => Some(sizes.beside::<_, E>(backend)?),
                 _ => None,
@@ -537,7 +547,11 @@ impl Footprint {
             match what {
                 Counted::Whole(_, Work::Training) | Counted::OfRank(_) => trainer.step()?,
                 Counted::Whole(_, Work::Evaluation | Work::EvaluationOfSigns) => {}
-                Counted::Batch(_) => return trainer.step(),
+                Counted::Batch(_) => {
+                    trainer.step()?;
+                    // They ask for the same transposes.
+                    return drawn_ahead.iter().try_for_each(|it| trainer.step_on(it));
+                }
                 Counted::InPieces(pieces, _) => {
                     trainer = trainer.in_pieces(pieces.clone().counted());
                 }

@@ -1,6 +1,8 @@
 //! The training loop.
 
+use super::batches::InPlace;
 use super::evaluation::Evaluation;
+use super::fixed_batches::PLACES;
 use super::progress::{self, StepTimes};
 use super::recorded::Recorded;
 use super::snapshot;
@@ -109,8 +111,8 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     pieces: Option<Pieces<E>>,
     recorded_step: Recorded<B>,
     recorded_evaluation: Recorded<B>,
-    /// A step on a batch that lies where the one before lay.
-    recorded_batch: Recorded<B>,
+    /// A step on a batch in each place where such lie.
+    recorded_batches: [Recorded<B>; PLACES],
     /// Whether that is wanted.
     records_batches: bool,
     pub(super) progress: Progress,
@@ -265,7 +267,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             pieces: None,
             recorded_step: Recorded::new(config.record),
             recorded_evaluation: Recorded::new(config.record),
-            recorded_batch: Recorded::Never,
+            recorded_batches: Default::default(),
             records_batches: false,
             progress: Progress::default(),
             times: StepTimes::default(),
@@ -312,10 +314,10 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             batches: Some(batches),
             together,
             records_batches: records,
-            recorded_batch: Recorded::new(records),
             ..Self::inductive(backend, objective, objective, model, config)?
         };
         trainer.random = trainer.optimizer.random(trainer.dropout_seed());
+        trainer.forget_batches();
         Ok(trainer)
     }
 
@@ -733,7 +735,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             Some(mut batches) => {
                 let done = self.learn_batches(&mut batches, epoch, observe);
                 // What evaluations give back is to be free again.
-                self.recorded_batch = Recorded::new(self.records_batches);
+                self.forget_batches();
                 batches.forget();
                 self.batches = Some(batches);
                 let Some(part) = done? else {
@@ -788,19 +790,27 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             let number = part.batches;
             let at = (epoch - 1, number);
             let in_place = batches.next_in_place(&backend, at, self.dropout_of_features())?;
-            let vertices = if let Some((batch, vertices)) = in_place {
+            let vertices = if let Some(InPlace {
+                batch,
+                place,
+                vertices,
+            }) = in_place
+            {
                 batches.fetch_ahead(&backend, epoch - 1, number + 1)?;
-                let mut recorded = std::mem::take(&mut self.recorded_batch);
+                let mut recorded = std::mem::take(&mut self.recorded_batches[place]);
                 self.begin(&recorded, "step");
                 let done = recorded.run(&backend, || {
                     self.gradients_of(&batch)?;
                     self.update()
                 });
-                self.recorded_batch = recorded;
+                self.recorded_batches[place] = recorded;
                 done?;
+                drop(batch);
+                let next = (epoch - 1, number + 1);
+                batches.draw_ahead(&backend, next, self.dropout_of_features())?;
                 vertices
             } else {
-                self.recorded_batch = Recorded::new(self.records_batches);
+                self.forget_batches();
                 let dropout = self.dropout_of_features();
                 let (batch, vertices) = batches.own(&backend, at, dropout)?;
                 batches.fetch_ahead(&backend, epoch - 1, number + 1)?;
@@ -826,6 +836,11 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             }
         }
         Ok(Some(part))
+    }
+
+    /// Has steps on batches in place recorded anew, if at all.
+    fn forget_batches(&mut self) {
+        self.recorded_batches = std::array::from_fn(|_| Recorded::new(self.records_batches));
     }
 
     /// A step of which this rank has no vertex: the gradients are those of the others.

@@ -6,7 +6,7 @@ use crate::graphs::GraphName;
 use crate::json::JsonLines;
 use crate::names::DeviceName;
 use crate::screen::{Page, count};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, Block, MemoryKind};
@@ -32,9 +32,10 @@ Examples:
   halfgnn bench sampling --graph kron:18
   halfgnn bench sampling --graph products-like --sampler neighbor:15,10,5 --batch 1024 --json sampling.jsonl
 
-Three times are told of the same batches: drawing the blocks and making them (sample), taking the rows of features in half from the
-device (features), and a training step of a GraphSAGE on them (step). Of neighbours, on a card, two more: drawing the blocks into the same
-memory each time, recorded (replay), and all of a batch as train does it then (batch). Of GraphSAINT's subgraphs one more: counting for
+Three times are told of the same batches: drawing the blocks and making them (sample), taking the rows of features in half from where they
+lie (features), and a training step of a GraphSAGE on them (step). Of neighbours, on a card, two more: drawing the blocks into the same
+memory each time, recorded (replay), and all of a batch as train does it then, in which the next one is drawn and its features are taken
+while this one is learnt from (batch). Of GraphSAINT's subgraphs one more: counting for
 their norms how often each vertex and edge is drawn, once a run (count). Seeds are all vertices, shuffled.";
 
 /// Classes of the step: of ogbn-products.
@@ -60,6 +61,9 @@ pub struct SamplingBenchArgs {
     /// Features of a vertex
     #[arg(long, value_name = "F", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=65536))]
     features: u32,
+    /// Where they lie
+    #[arg(long, value_enum, value_name = "MEMORY", default_value_t = FeaturesIn::Device)]
+    features_in: FeaturesIn,
     /// Width of hidden layers
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     hidden: u32,
@@ -69,6 +73,25 @@ pub struct SamplingBenchArgs {
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
+}
+
+/// Where features lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum FeaturesIn {
+    /// On the device
+    Device,
+    /// In the host's memory, page-locked, from where a card reads the rows that a batch takes
+    Host,
+}
+
+impl FeaturesIn {
+    fn kind(self) -> MemoryKind {
+        match self {
+            Self::Device => MemoryKind::Features,
+            Self::Host => MemoryKind::HostFeatures,
+        }
+    }
 }
 
 /// A part of a batch on one graph.
@@ -81,6 +104,7 @@ struct Row<'a> {
     edges: usize,
     sampler: String,
     batch: u32,
+    features_in: FeaturesIn,
     /// `sample`, `features` or `step`; `replay` or `batch`; `count`.
     part: &'static str,
     #[serde(flatten)]
@@ -190,7 +214,7 @@ impl Task for Bench<'_> {
                 })
             }
         };
-        let kind = MemoryKind::Features;
+        let kind = args.features_in.kind();
         let features = Matrix::<B, f16>::from_rows(backend, (vertices, width), kind, |row, to| {
             to.iter_mut()
                 .zip(row..)
@@ -397,6 +421,7 @@ impl Bench<'_> {
             edges: self.graph.edges(),
             sampler: self.args.sampler.to_string(),
             batch: self.args.batch,
+            features_in: self.args.features_in,
             part,
             times,
             batches_per_s: 1e3 / times.ms,
