@@ -169,14 +169,15 @@ pub fn batches_in_place_are_recorded<B: Backend>(backend: &B, _: Scale) {
 }
 
 /// A batch that is drawn while the one before is learnt from is the one that is drawn when it is asked for, with the same of its features
-/// dropped: a run that ends behind each batch, and so has none drawn ahead, has the same bits. So has one whose features lie in the host's
-/// memory.
+/// dropped: a run that ends behind each batch, and so has none drawn ahead, has the same bits. So has one that ends behind the first and
+/// drops what was drawn behind it, and one whose features lie in the host's memory.
 pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
-    let run = |model: &ModelConfig, ends: bool, record, kind| {
+    const BATCH: u32 = 5;
+    let run = |model: &ModelConfig, ends: fn(usize) -> bool, record, kind| {
         let objective: Objective<B, f32> =
             task::objective_in(backend, model.norm(), (None, 0), kind);
         let policy: SamplingPolicy = "neighbor:3,2".parse().expect("a policy");
-        let sampling = Sampling::of(policy, Some(12), None);
+        let sampling = Sampling::of(policy, Some(BATCH), None);
         let how = (&LOSS, model, model.layers);
         let of = (&task::graph(), None);
         let batches = Batches::of_sampling(backend, &objective, how, of, (&sampling, 0));
@@ -190,10 +191,10 @@ pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
         let trainer = Trainer::sampled(backend, batches, &objective, network, config);
         let mut trainer = trainer.expect("a trainer");
         let mut losses = Vec::new();
-        while losses.len() < 2 * 50_usize.div_ceil(12) {
+        while losses.len() < 2 * 50_usize.div_ceil(BATCH as usize) {
             let observe = |report: &BatchReport| {
                 losses.push(report.loss.to_bits());
-                match ends {
+                match ends(losses.len()) {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 }
@@ -208,11 +209,18 @@ pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
         ModelConfig::sage(task::FEATURES, task::CLASSES),
     ] {
         let model = small(model);
-        let ahead = run(&model, false, true, there);
-        assert_eq!(ahead, run(&model, true, true, there), "ends");
-        assert_eq!(ahead, run(&model, false, false, there), "not recorded");
-        assert_eq!(ahead, run(&model, false, true, on_host), "features");
-        assert_eq!(ahead, run(&model, true, true, on_host), "both");
+        let ahead = run(&model, |_| false, true, there);
+        assert_eq!(ahead, run(&model, |_| false, false, there), "not recorded");
+        for kind in [there, on_host] {
+            assert_eq!(ahead, run(&model, |_| false, true, kind), "{kind:?}");
+            assert_eq!(ahead, run(&model, |_| true, true, kind), "{kind:?}, all");
+            // What is recorded then is replayed, in every place.
+            assert_eq!(
+                ahead,
+                run(&model, |done| done == 1, true, kind),
+                "{kind:?}, one"
+            );
+        }
     }
 }
 

@@ -54,12 +54,25 @@ fn many_short_rows_are_those_of_a_row_a_warp() {
         let (weights, of_rows, of_columns) = (weights.expect("room"), factors(rows), factors(rows));
         let op = Spmm {
             weights: match by {
-                0 => EdgeWeights::Ones,
                 1 => EdgeWeights::Features(&weights),
-                _ => EdgeWeights::Columns(&of_columns),
+                2 => EdgeWeights::Columns(&of_columns),
+                _ => EdgeWeights::Ones,
             },
             row_scale: (by != 1).then_some(&of_rows),
             policy: BY_VERTEX,
+            epilogue: match by {
+                3 => SpmmEpilogue {
+                    addend: Some(Addend {
+                        matrix: &x,
+                        factor: 0.5,
+                        row_scale: Some(&of_columns),
+                        epsilon: None,
+                    }),
+                    bias: None,
+                    relu: true,
+                },
+                _ => SpmmEpilogue::default(),
+            },
             ..Spmm::default()
         };
         let mut y = unwritten::<_, E>(gpu, (rows, columns));
@@ -82,7 +95,7 @@ fn many_short_rows_are_those_of_a_row_a_warp() {
     }
     let graph = from_degrees(&degrees, Random(812));
     for columns in [8, 100, 256, 300] {
-        for by in 0..3 {
+        for by in 0..4 {
             let of = format!("{columns} columns, weights {by}");
             assert!(
                 sums::<f16>(&many, &graph, columns, by) == sums::<f16>(&few, &graph, columns, by),

@@ -472,6 +472,10 @@ impl Driver for Emulated {
         Ok(Instant::now())
     }
 
+    fn has_streams(&self) -> bool {
+        true
+    }
+
     fn new_stream(&self) -> Result<Self, DriverError> {
         self.0.captures.refuse("a stream")?;
         Ok(self.clone())

@@ -262,6 +262,11 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         })
     }
 
+    /// Whether there is a [`Driver::new_stream`].
+    fn has_streams(&self) -> bool {
+        false
+    }
+
     /// [`Driver::new_stream`] whose work, and what is recorded through it, goes before that of other streams where both want room on the
     /// device: for short work beside long.
     ///

@@ -6,7 +6,7 @@ use crate::backend::{Backend, Block, MemoryKind};
 use crate::error::Error;
 use crate::graph::RowCounts;
 use crate::nn::{Norm, Propagation};
-use crate::ops::Places;
+use crate::ops::{Places, sort_workspace};
 use crate::sample::an_eighth_more;
 use crate::tensor::{Array, Element};
 
@@ -107,6 +107,12 @@ impl BatchSizes {
                 let of_layer = 2 * (layer.rows + 1) + layer.columns;
                 words.push(Array::zeros(backend, of_layer, kind)?);
             }
+            if self.drawn_ahead > 0 {
+                // Who draws ahead has a workspace, in which transposes are sorted.
+                let pairs = self.layers.iter().map(|layer| layer.edges).max();
+                let sorted = sort_workspace(pairs.unwrap_or(0) as u64) as usize;
+                words.push(Array::zeros(backend, sorted, MemoryKind::Workspace)?);
+            }
             for _ in 0..=self.drawn_ahead {
                 words.push(Array::zeros(backend, self.inputs(), kind)?);
             }
@@ -141,7 +147,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         if let Some(most) = &mut most {
             most.in_place = self.will_be_in_place(backend)?.then_some(vertices);
             if most.in_place.is_some() {
-                most.drawn_ahead = self.will_be_drawn_ahead(backend)?;
+                most.drawn_ahead = self.will_be_drawn_ahead(backend);
             }
             // Destinations of the last are the batch, which is never larger; those of each other are the sources of the next.
             let induced = most.induced;

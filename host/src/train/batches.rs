@@ -413,7 +413,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
     }
 
     /// How many of them are drawn while another is learnt from, where they are [to](Batches::in_place) lie in the same memory.
-    pub(super) fn will_be_drawn_ahead(&self, backend: &B) -> Result<usize, Error> {
+    pub(super) fn will_be_drawn_ahead(&self, backend: &B) -> usize {
         batches_ahead(backend, &self.task.0.features)
     }
 

@@ -22,7 +22,7 @@ pub(super) type Fetch<'a, B, E> =
     dyn FnMut(&Array<B, u32>, &mut Matrix<B, E>) -> Result<(), Error> + 'a;
 
 /// Batches of vertices in the same memory each time. Where a device does several things at a time and has all features, there are places for
-/// more than one, and the next are on their way while one is learnt from: [`Beside`].
+/// more than one, and the next are on their way while one is learnt from: [`Handles`].
 #[derive(Debug)]
 pub(super) struct FixedBatches<B: Backend, E: Element> {
     sampler: FixedSampler<B>,
@@ -30,9 +30,10 @@ pub(super) struct FixedBatches<B: Backend, E: Element> {
     /// Where the next batch is drawn.
     next: usize,
     /// What was drawn and is not asked for yet, in the order of steps.
-    ahead: VecDeque<Ahead>,
+    ahead: VecDeque<DrawnAhead>,
     /// Who draws and who takes features, where that is not who learns.
-    beside: Option<Beside<B>>,
+    beside: Option<Handles<B>>,
+    /// Of whoever takes the features, and of nobody else: it is written while steps are computed.
     random: RandomOfStep<B>,
     norm: Norm,
     /// What the losses of a batch are divided by, times the weight of each.
@@ -56,7 +57,7 @@ struct Place<B: Backend, E: Element> {
 
 /// A batch that was drawn before it was asked for.
 #[derive(Clone, Copy, Debug)]
-struct Ahead {
+struct DrawnAhead {
     step: u32,
     place: usize,
     /// Whether it had room.
@@ -65,28 +66,25 @@ struct Ahead {
     taken: bool,
 }
 
-/// What is done beside steps. Drawing is short work of many launches, which goes first where both want room. Features that come from the
-/// device's own memory are taken by who draws. Those that come over a bus take longer than all else, so that they are taken beside the
-/// drawing of the batch behind it.
+/// Who works beside steps, and goes first where both want room: drawing is short work of many launches, and rows that come over a bus are
+/// asked for by few CTAs. Features that lie in the device's own memory are taken by who draws; the others take longer than all else, so that
+/// they are taken beside the drawing of the batch behind it.
 #[derive(Debug)]
-struct Beside<B: Backend> {
+struct Handles<B: Backend> {
     drawer: B,
     taker: Option<B>,
 }
 
 /// Batches that are drawn ahead, of such features.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn batches_ahead<B: Backend, E: Element>(
     backend: &B,
     features: &FeatureRows<B, E>,
-) -> Result<usize, Error> {
-    Ok(match features.are_whole() && backend.beside()?.is_some() {
+) -> usize {
+    match features.are_whole() && backend.has_beside() {
         true => 1 + usize::from(features.matrix().is_remote(backend)),
         // What is fetched from elsewhere is fetched when a batch is asked for.
         false => 0,
-    })
+    }
 }
 
 /// The most places that there are.
@@ -142,7 +140,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         };
         let divisor = task.divisor(loss, whole);
         let mut sets = vec![blocks];
-        for _ in 0..batches_ahead(backend, &task.0.features)? {
+        for _ in 0..batches_ahead(backend, &task.0.features) {
             sets.push(sampler.blocks(backend)?);
         }
         let mut place = |mut blocks: Vec<Block<B>>| {
@@ -218,6 +216,8 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         }
         self.wait()?;
         let place = &mut self.places[batch.place];
+        // The step asks for the transposes that draws to this place make from then on.
+        place.seen = true;
         if !of.0.0.features.are_whole() {
             let features = &mut place.objective.task_mut().features;
             fetch(&place.inputs, features_of_batch(features))?;
@@ -242,8 +242,12 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         (step, vertices): (u32, &[u32]),
         dropout: Option<Dropout<'_, B>>,
     ) -> Result<(), Error> {
-        if !self.ahead.iter().any(|ahead| ahead.step == step)
-            && self.ahead.len() < self.batches_ahead()
+        // Behind one that has no room what was drawn is dropped.
+        if self.ahead.len() < self.batches_ahead()
+            && self
+                .ahead
+                .iter()
+                .all(|ahead| ahead.fits && ahead.step != step)
         {
             let drawn = self.draw(backend, of, (step, vertices), dropout)?;
             self.ahead.push_back(drawn);
@@ -263,9 +267,9 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         (task, loss): (&Objective<B, E>, &Loss),
         (step, vertices): (u32, &[u32]),
         dropout: Option<Dropout<'_, B>>,
-    ) -> Result<Ahead, Error> {
+    ) -> Result<DrawnAhead, Error> {
         if self.batches_ahead() > 0 && self.beside.is_none() {
-            self.beside = Beside::of(backend, &task.0.features)?;
+            self.beside = Handles::of(backend, &task.0.features)?;
         }
         let Self {
             sampler,
@@ -320,14 +324,14 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
                 false => Ok(()),
             }
         };
-        let done = match std::mem::replace(seen, true) {
+        let done = match *seen {
             true => drawn.run(backend, work),
             false => work(),
         };
         sampler.swap_inputs(inputs)?;
         done?;
         objective.task_mut().dropped = dropout.is_some();
-        Ok(Ahead {
+        Ok(DrawnAhead {
             step,
             place: at,
             fits: sampler.fits(backend)?,
@@ -339,7 +343,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
     fn take(
         &mut self,
         all: &FeatureRows<B, E>,
-        batch: Ahead,
+        batch: DrawnAhead,
         dropout: Option<Dropout<'_, B>>,
     ) -> Result<(), Error> {
         let taker = self.beside.as_ref().and_then(|it| it.taker.as_ref());
@@ -363,7 +367,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
 
     /// Waits for what is done beside steps.
     fn wait(&self) -> Result<(), Error> {
-        let Some(Beside { drawer, taker }) = &self.beside else {
+        let Some(Handles { drawer, taker }) = &self.beside else {
             return Ok(());
         };
         drawer.synchronize()?;
@@ -381,7 +385,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
     }
 }
 
-impl<B: Backend> Beside<B> {
+impl<B: Backend> Handles<B> {
     /// Whoever does that beside `backend`, if it can.
     fn of<E: Element>(backend: &B, features: &FeatureRows<B, E>) -> Result<Option<Self>, Error> {
         let Some(drawer) = backend.beside()? else {

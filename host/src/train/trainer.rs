@@ -789,6 +789,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             let backend = self.backend.clone();
             let number = part.batches;
             let at = (epoch - 1, number);
+            // What goes wrong ahead is told when this step is accounted for.
+            let mut ahead = Ok(());
             let in_place = batches.next_in_place(&backend, at, self.dropout_of_features())?;
             let vertices = if let Some(InPlace {
                 batch,
@@ -807,7 +809,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
                 done?;
                 drop(batch);
                 let next = (epoch - 1, number + 1);
-                batches.draw_ahead(&backend, next, self.dropout_of_features())?;
+                ahead = batches.draw_ahead(&backend, next, self.dropout_of_features());
                 vertices
             } else {
                 self.forget_batches();
@@ -825,6 +827,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             let loss = self.loss()?;
             part.add(loss, vertices, start.elapsed().as_secs_f64() * 1e3);
             self.progress.part = Some(part);
+            ahead?;
             let report = BatchReport {
                 epoch,
                 batch: part.batches,

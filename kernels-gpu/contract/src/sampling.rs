@@ -187,7 +187,8 @@ pub const fn mark_words(vertices: u64) -> u64 {
 }
 
 param_struct! {
-    /// Parameters of `take_rows`: `taken[i]` becomes the row `order[i]` of a matrix, or zeros where there is no such row.
+    /// Parameters of `take_rows`: `taken[i]` becomes the row `order[i]` of a matrix, or zeros where there is no such row. CTAs, of
+    /// which there may be any number, take turns with the order.
     pub struct TakeRowsParams {
         /// Rows of 16-byte vectors.
         pub rows: DevicePtr<[u32; 4]>,

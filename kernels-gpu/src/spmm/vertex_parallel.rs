@@ -18,7 +18,8 @@ use halfgnn_contract::spmm::{
 use halfgnn_contract::{VECTOR_BYTES, WARP};
 
 /// A CTA has four rows, a warp one of them. The rows of more than [`VERTEX_LONG_ROW`] edges are walked by all four warps,
-/// first, and then the others by one warp each. In a grid of many rows a CTA has 16, a warp four of them: [`many_rows`].
+/// first, and then the others by one warp each. In a grid of many rows a CTA has 16: the four of a warp are its own ([`four_rows_a_warp`]), or,
+/// where one of them is so long, taken like the four of a CTA.
 ///
 /// # Safety
 /// The launch contract of [`SpmmParams`]: CTAs of `THREADS_PER_CTA` threads, `vertex_ctas` or `vertex_ctas_of_many` in x, feature tiles in
@@ -26,14 +27,40 @@ use halfgnn_contract::{VECTOR_BYTES, WARP};
 #[inline(always)]
 pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &SpmmParams) {
     const { assert!(!S::ATOMIC, "what a row has in several warps is merged") };
+    const {
+        assert!(
+            VERTEX_ROWS == WARPS_PER_CTA,
+            "a warp's rows are one for each of the CTA's"
+        )
+    };
     let load = Load::of::<V, W>(params);
-    // SAFETY: the caller's promise; all threads of the grid see the same.
+    // All threads of the grid see the same.
+    let are_many = (grid_dim_x() as u64 * WARPS_PER_CTA as u64) < params.vertices as u64;
+    let fours = if are_many { VERTEX_ROWS } else { 1 };
+    let first = block_idx_x() * fours * WARPS_PER_CTA;
+    // SAFETY: the caller's promise. All warps have the same `long`, and so come to the barriers, and all lanes of one to its shuffles.
     unsafe {
-        if (grid_dim_x() as u64 * WARPS_PER_CTA as u64) < params.vertices as u64 {
-            many_rows::<V, W, S, A>(params, load);
-        } else {
-            let first = block_idx_x() * WARPS_PER_CTA;
-            a_row_a_warp::<V, W, S, A>(params, load, first, offsets(params, first, WARPS_PER_CTA));
+        let offset = offsets(params, first, fours * WARPS_PER_CTA);
+        let long = ballot(shuffle_down(offset, 1) - offset > VERTEX_LONG_ROW);
+        let is_shared = |four: u32| {
+            let of_four = long >> (four * WARPS_PER_CTA) & ((1 << WARPS_PER_CTA) - 1);
+            !are_many || !has_short_rows::<V, W>() || of_four != 0
+        };
+        let mut four = 0;
+        while four < fours {
+            if is_shared(four) {
+                let before = four * WARPS_PER_CTA;
+                let offset = shuffle_idx(offset, before + lane_id().min(WARPS_PER_CTA));
+                a_row_a_warp::<V, W, S, A>(params, load, first + before, offset);
+                if are_many {
+                    // What long rows leave in shared memory is read before others come.
+                    sync_threads();
+                }
+            }
+            four += 1;
+        }
+        if has_short_rows::<V, W>() && !is_shared(warp_id()) {
+            four_rows_a_warp::<V, W, S, A>(params, load, first, offset);
         }
     }
 }
@@ -70,8 +97,7 @@ unsafe fn a_row_a_warp<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
     // SAFETY: the caller's promise. All lanes of a warp have the same bits of `long` and `left`, and so come to the shuffles
     // together; all warps have the same `long`, and so come to the barrier.
     unsafe {
-        let rows = (1 << WARPS_PER_CTA) - 1;
-        let long = ballot(shuffle_down(offset, 1) - offset > VERTEX_LONG_ROW) & rows;
+        let long = ballot(shuffle_down(offset, 1) - offset > VERTEX_LONG_ROW);
         let own = 1 << warp_id();
         let mut left = long;
         if first + warp_id() < params.vertices {
@@ -106,37 +132,27 @@ unsafe fn a_row_a_warp<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
     }
 }
 
-/// The 16 rows of a CTA, four of them a warp's. Where all four are short, their offsets, columns and features are asked for together, and each
-/// has the sums that it has alone, to the bit.
+/// Whether a kernel has a way for short rows of its own, which makes it half as long again: those of rows that are drawn, whose edges have
+/// no weights but that of a column. The host asks no others for it.
+const fn has_short_rows<V: Vector, W: Weights>() -> bool {
+    !W::BY_HEAD && V::PER_16_BYTES == 1
+}
+
+/// The warp's four of a CTA's 16 rows from `first` on, where lane `i` has the offset of the `i`-th. Where all are short, their columns and
+/// features are asked for together, and each has the sums that it has alone, to the bit.
 ///
 /// # Safety
-/// The launch contract; all threads of the CTA come together.
+/// The launch contract; all lanes of the warp come together, and no other warp writes these rows.
 #[inline(always)]
-unsafe fn many_rows<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
+unsafe fn four_rows_a_warp<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
     params: &SpmmParams,
     load: Load,
+    first: u32,
+    offset: u32,
 ) {
-    const ROWS: u32 = WARPS_PER_CTA * VERTEX_ROWS;
-    let first = block_idx_x() * ROWS;
-    // SAFETY: the caller's promise. What is branched on is the same in all warps of the CTA, or else in all lanes of a warp, as shuffles and
-    // barriers want.
+    // SAFETY: the caller's promise. What is branched on is the same in all lanes, as shuffles want.
     unsafe {
-        let offset = offsets(params, first, ROWS);
         let edges = shuffle_down(offset, 1) - offset;
-        // Of lane 31 the difference is none.
-        let are_rows = (1 << ROWS) - 1;
-        if ballot(edges > VERTEX_LONG_ROW) & are_rows != 0 {
-            let mut group = 0;
-            while group < VERTEX_ROWS {
-                let before = group * WARPS_PER_CTA;
-                let offset = shuffle_idx(offset, (before + lane_id().min(WARPS_PER_CTA)) % WARP);
-                a_row_a_warp::<V, W, S, A>(params, load, first + before, offset);
-                // What long rows leave in shared memory is read before others come.
-                sync_threads();
-                group += 1;
-            }
-            return;
-        }
         let (own, sub_warp) = (warp_id() * VERTEX_ROWS, lane_id() >> params.lanes_log2);
         let at_once = VERTEX_IN_FLIGHT * (WARP >> params.lanes_log2);
         let begin = shuffle_idx(offset, own);
@@ -154,7 +170,7 @@ unsafe fn many_rows<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
             }
             return;
         }
-        let rows = [0, 1, 2, 3].map(|it| {
+        let rows: [Row; VERTEX_ROWS as usize] = [0, 1, 2, 3].map(|it| {
             let index = own + it;
             let begin = shuffle_idx(offset, index);
             let row = (first + index).min(params.vertices - 1);
@@ -169,20 +185,12 @@ unsafe fn many_rows<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
         let column = Global::<u32>::new(params.columns)
             .at(edge)
             .load_if(lane_id() < all);
-        let (weight, term) = if W::WEIGHTED && lane_id() < all {
-            // Of which row the lane's edge is.
-            let row = rows[1..].iter().fold(rows[0].row, |row, next| {
-                if edge >= next.begin as u64 {
-                    next.row
-                } else {
-                    row
-                }
-            });
-            W::termed::<V>(params, edge, row, column)
+        let weight = if W::WEIGHTED && lane_id() < all {
+            W::one::<V>(params, edge, first, column)
         } else {
-            (0, 0.0)
+            0
         };
-        unroll!(pair in 0..2 => {
+        unroll!(pair in 0..VERTEX_ROWS as usize / 2 => {
             let (one, other) = (&rows[2 * pair], &rows[2 * pair + 1]);
             let group = |row: &Row| Group {
                 lane: row.begin - begin,
@@ -196,7 +204,7 @@ unsafe fn many_rows<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
                 let row = if it == 0 { one } else { other };
                 let (sum, of) = (A::start(params, row.row, load.index), (group(row), sub_warp));
                 let sum = add_up::<V, W, S, A>(
-                    sum, params, row.scale, of, (weight, term), values[it],
+                    sum, params, row.scale, of, (weight, 0.0), values[it],
                 );
                 let mut sums = identity::<V, S, A>();
                 // Nothing is no batch: an infinite factor would make a NaN of it.

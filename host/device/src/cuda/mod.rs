@@ -335,6 +335,10 @@ impl Driver for Cuda {
         })
     }
 
+    fn has_streams(&self) -> bool {
+        true
+    }
+
     fn new_urgent_stream(&self) -> Result<Self, DriverError> {
         self.context().captures().refuse("a stream")?;
         Ok(Self {

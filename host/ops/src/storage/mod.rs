@@ -113,13 +113,20 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
     /// Those of the operators.
     fn replay(&self, recording: &Self::Recording) -> Result<(), Error>;
 
+    /// Whether [`Storage::beside`] gives a handle.
+    fn has_beside(&self) -> bool {
+        false
+    }
+
     /// The same device with an order of its own: operators of the two go on beside one another, with a workspace each, and those of the
     /// result first where both want room on the device. `None` where a device does one thing after the other. What one of them writes
     /// is there for the other once the first is [waited for](Storage::synchronize).
     ///
     /// # Errors
     /// Those of the device.
-    fn beside(&self) -> Result<Option<Self>, Error>;
+    fn beside(&self) -> Result<Option<Self>, Error> {
+        Ok(None)
+    }
 
     /// Waits until all operators are done.
     ///

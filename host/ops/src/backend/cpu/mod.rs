@@ -155,10 +155,6 @@ impl Storage for Cpu {
         match *recording {}
     }
 
-    fn beside(&self) -> Result<Option<Self>, Error> {
-        Ok(None)
-    }
-
     fn synchronize(&self) -> Result<(), Error> {
         Ok(())
     }

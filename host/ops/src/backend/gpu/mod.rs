@@ -472,8 +472,15 @@ impl<D: Driver> Storage for Gpu<D> {
         self.replay_operators(recording)
     }
 
+    fn has_beside(&self) -> bool {
+        self.driver.has_streams()
+    }
+
     fn beside(&self) -> Result<Option<Self>, Error> {
-        Ok(Some(self.on(self.driver.new_urgent_stream()?)))
+        match self.has_beside() {
+            true => Ok(Some(self.on(self.driver.new_urgent_stream()?))),
+            false => Ok(None),
+        }
     }
 
     fn synchronize(&self) -> Result<(), Error> {

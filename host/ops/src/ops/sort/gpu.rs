@@ -30,6 +30,13 @@ pub(crate) const STARTS: Scan = Scan {
     scan: "scan_starts",
 };
 
+/// Words of the workspace in which a card sorts so many pairs.
+pub fn sort_workspace(pairs: u64) -> u64 {
+    let ctas = contract::ctas(u32::try_from(pairs).unwrap_or(u32::MAX));
+    let counts = contract::count_words(ctas, contract::MOST_DIGIT_BITS);
+    counts + scan::partial_words(counts) + 2 * pairs
+}
+
 impl<D: Driver> SortOperators for Gpu<D> {
     fn sort_pairs(&self, operands: Checked<SortPairsOperands<'_, Self>>) -> Result<(), Error> {
         const NAME: &str = "sort_pairs";
@@ -39,7 +46,7 @@ impl<D: Driver> SortOperators for Gpu<D> {
         let passes = contract::passes(of.bits);
         let counts = contract::count_words(ctas, contract::MOST_DIGIT_BITS);
         let words = u64::from(pairs);
-        let workspace = self.lend(counts + scan::partial_words(counts) + 2 * words)?;
+        let workspace = self.lend(sort_workspace(words))?;
         let at = |words: u64| DevicePtr::new(workspace.address() + words * 4);
         let (counts_at, partials) = (at(0), at(counts));
         let between = counts + scan::partial_words(counts);

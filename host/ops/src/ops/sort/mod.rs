@@ -3,6 +3,7 @@
 mod cpu;
 mod gpu;
 
+pub use gpu::sort_workspace;
 pub(crate) use gpu::{STARTS, Scan, WORDS, no_items};
 
 use super::{Checked, Operator};

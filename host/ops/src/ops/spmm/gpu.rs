@@ -210,6 +210,10 @@ impl<D: Driver> Gpu<D> {
         let first = kind
             .entry(schedule)
             .ok_or_else(|| kind.missing::<D, E>(op))?;
+        // The kernels that have a way for them.
+        let many_rows = many_rows
+            && matches!(first.weights, Weights::Ones | Weights::ColumnScale)
+            && first.load == Load::widest(first.load.format());
         let fused = first.scale == Scale::Finished;
         if second_sum.is_some() || (!fused && !op.epilogue.is_none()) {
             // The second sum lies as the first does, and what is not fused are operators of other kinds.

@@ -178,7 +178,9 @@ fn are_many(work: &Work, multiprocessors: u32) -> bool {
     } = work.rows;
     let ctas = u64::from(contract::vertex_ctas(vertices)) * work.columns.passes();
     let at_once = VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
-    let short = contract::VERTEX_IN_FLIGHT * (WARP >> work.columns.lanes_log2);
+    let in_flight = contract::VERTEX_IN_FLIGHT * (WARP >> work.columns.lanes_log2);
+    // A lane has the column of an edge, of all rows of the warp.
+    let short = in_flight.min(WARP / contract::VERTEX_ROWS);
     // Of the mean half is asked for, since rows differ.
     let are_short =
         longest <= short || u64::from(edges) * 2 <= u64::from(vertices) * u64::from(short);
@@ -372,6 +374,8 @@ mod tests {
         // As wide as a warp, whose sub-warp has four: of most rows, or of all.
         assert!(!many(127_000, 548_000, 5, 32));
         assert!(many(127_000, 137_000, 3_000, 32) && many(127_000, 500_000, 4, 32));
+        // Fifteen edges a row are more than a warp has lanes for, in four rows.
+        assert!(!many(127_000, 127_000 * 15, 15, 8) && many(127_000, 127_000 * 8, 8, 8));
         // No more rows than there are warps at once, twice.
         assert!(!many(6_336, 6_336, 2, 13) && many(6_337, 6_337, 2, 13));
     }
