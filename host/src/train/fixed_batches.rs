@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// Batches that are looked at to see how much room others want.
 pub(super) const LOOKED_AT: usize = 4;
 
+/// A batch as a task, and in which place it lies.
+type Placed<B, E> = (Objective<B, E>, usize);
+
 /// Has the features of some vertices in a matrix.
 pub(super) type Fetch<'a, B, E> =
     dyn FnMut(&Array<B, u32>, &mut Matrix<B, E>) -> Result<(), Error> + 'a;
@@ -197,7 +200,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         of: (&Objective<B, E>, &Loss),
         (step, vertices): (u32, &[u32]),
         (dropout, fetch): (Option<Dropout<'_, B>>, &mut Fetch<'_, B, E>),
-    ) -> Result<Option<(Objective<B, E>, usize)>, Error> {
+    ) -> Result<Option<Placed<B, E>>, Error> {
         let ahead = self.ahead.pop_front().filter(|ahead| ahead.step == step);
         let batch = match ahead {
             Some(ahead) => ahead,
