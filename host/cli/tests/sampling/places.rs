@@ -149,7 +149,10 @@ fn features_may_stay_on_the_host() {
         assert_eq!(peak(&on_host)["host_features"], 40 * 8 * 2);
         assert!(peak(&on_device).get("host_features").is_none());
         let features = [&on_host, &on_device].map(|events| peak(events)["features"].as_u64());
-        assert!(features[0] < features[1], "{features:?}");
+        let [here, there] = features.map(|bytes| bytes.expect("a number"));
+        // Of batches one more is on its way, over the bus: rows of 4 seeds and twice of at most all vertices, and four words a seed.
+        let of_batch = if more.is_empty() { 0 } else { 84 * 16 + 4 * 16 };
+        assert_eq!(here + 40 * 8 * 2, there + of_batch);
     }
     let (done, output) = train("emulator", &["--features", "host", "--save", "kept"]);
     let line = "features: 640 B in the host's memory, from where the card reads them";
