@@ -239,22 +239,25 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         Ok(())
     }
 
-    /// [`FeatureRows::take_into`] of rows that are [whole](FeatureRows::are_whole), and dropout of what is taken: by one pass, where they are
-    /// not fetched over a bus, which goes on beside whatever else is computed.
+    /// [`FeatureRows::take_into`], and of rows that are [whole](FeatureRows::are_whole) the dropout of what is taken, if there is one: by one
+    /// pass, where they are not fetched over a bus, which goes on beside whatever else is computed.
     ///
     /// # Errors
-    /// Those of [`ops::activate_rows`].
-    pub(crate) fn take_dropped(
+    /// Those of [`FeatureRows::take_into`] and [`ops::activate_rows`].
+    pub(crate) fn take_through(
         &self,
         backend: &B,
-        dropout: Dropout<'_, B>,
+        dropout: Option<Dropout<'_, B>>,
         vertices: &Array<B, u32>,
         taken: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
+        if dropout.is_none() {
+            return self.take_into(backend, vertices, taken);
+        }
         let op = Activation {
             bias: None,
             relu: false,
-            dropout: Some(dropout),
+            dropout,
         };
         if self.matrix.is_remote(backend) {
             ops::take_rows(backend, &self.matrix, vertices, taken)?;

@@ -2,6 +2,7 @@
 
 use super::fixed_batches::{Fetch, FixedBatches, batches_ahead};
 use super::objective::Objective;
+use super::random_of_step::RandomOfStep;
 use super::subgraph_batches::{DrawnSubgraph, SubgraphBatches, SubgraphNorms, SubgraphPlan};
 use super::{Goal, GraphBatches, Loss};
 use crate::backend::{Backend, MemoryKind};
@@ -10,7 +11,7 @@ use crate::distributed::Group;
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::nn::{GraphFactors, ModelConfig, Norm, Propagation};
-use crate::ops::{Dropout, RandomState};
+use crate::ops::Dropout;
 use crate::sample::{Batch, Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs};
 use crate::tensor::{Array, Element, Matrix};
 use std::ops::Range;
@@ -34,46 +35,6 @@ pub struct Batches<B: Backend, E: Element> {
     /// The next batch, where its features are read from disk meanwhile.
     ahead: Option<Ahead<B, E>>,
     random: RandomOfStep<B>,
-}
-
-/// What the dropout of a batch's features is drawn by: the batch's step, whatever step is under way when it is drawn. It is the count of
-/// a run's own that each step on a batch advances.
-#[derive(Debug)]
-pub(super) struct RandomOfStep<B: Backend>(Option<RandomState<B>>);
-
-impl<B: Backend> Default for RandomOfStep<B> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
-
-impl<B: Backend> RandomOfStep<B> {
-    /// `dropout` by the numbers of a step.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub(super) fn dropout(
-        &mut self,
-        backend: &B,
-        dropout: Option<Dropout<'_, B>>,
-        step: u32,
-    ) -> Result<Option<Dropout<'_, B>>, Error> {
-        let Some(dropout) = dropout else {
-            return Ok(None);
-        };
-        let random = match &mut self.0 {
-            Some(random) => {
-                random.set_step(backend, step)?;
-                random
-            }
-            none => none.insert(RandomState::new(backend, dropout.random.seed(), step)?),
-        };
-        Ok(Some(Dropout {
-            probability: dropout.probability,
-            stream: dropout.stream,
-            random,
-        }))
-    }
 }
 
 /// A rank's part of each batch.
@@ -507,10 +468,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
         };
         let dropout = dropout.filter(|_| whole.are_whole());
         let dropout = self.random.dropout(backend, dropout, step)?;
-        match dropout {
-            _ if is_there => {}
-            Some(dropout) => whole.take_dropped(backend, dropout, inputs, &mut features)?,
-            None => whole.take_into(backend, inputs, &mut features)?,
+        if !is_there {
+            whole.take_through(backend, dropout, inputs, &mut features)?;
         }
         let is_dropped = dropout.is_some();
         let (task, loss) = (&self.task, &self.loss);
@@ -650,16 +609,10 @@ impl<B: Backend, E: Element> Batches<B, E> {
             if self.share().of(vertices.len()).is_empty() {
                 return Ok(());
             }
-            let Self {
-                fixed: Some(fixed),
-                task,
-                loss,
-                ..
-            } = self
-            else {
-                return Ok(());
-            };
-            fixed.draw_ahead(backend, (task, loss), (step, &vertices), dropout)?;
+            if let Some(fixed) = &mut self.fixed {
+                let of = (&self.task, &self.loss);
+                fixed.draw_ahead(backend, of, (step, &vertices), dropout)?;
+            }
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Batches of vertices that are drawn into the same memory each time, so that drawing one and the step on it are recorded and replayed.
 
-use super::batches::{RandomOfStep, Share};
+use super::batches::Share;
 use super::objective::{Objective, Task, features_of_batch};
+use super::random_of_step::RandomOfStep;
 use super::recorded::Recorded;
 use super::{Goal, Loss};
 use crate::backend::{Backend, Block, MemoryKind};
@@ -12,7 +13,6 @@ use crate::ops::Dropout;
 use crate::sample::{FixedSampler, LayerSizes, Loader, Sampler, an_eighth_more, sizes};
 use crate::tensor::{Array, Element, Matrix};
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// Batches that are looked at to see how much room others want.
 pub(super) const LOOKED_AT: usize = 4;
@@ -318,11 +318,11 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
                 graph.renew_factors(backend, *norm)?;
             }
             match takes {
-                true => take(
+                true => task.0.features.take_through(
                     backend,
-                    &task.0.features,
                     dropout,
-                    (sampler.inputs(), &mut *features),
+                    sampler.inputs(),
+                    features_of_batch(features),
                 ),
                 false => Ok(()),
             }
@@ -364,7 +364,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         task.dropped = dropout.is_some();
         let features = &mut task.features;
         taken.run(taker, || {
-            take(taker, all, dropout, (inputs, &mut *features))
+            all.take_through(taker, dropout, inputs, features_of_batch(features))
         })
     }
 
@@ -399,19 +399,5 @@ impl<B: Backend> Handles<B> {
             false => None,
         };
         Ok(Some(Self { drawer, taker }))
-    }
-}
-
-/// Takes the features of a batch, through its dropout where there is one.
-fn take<B: Backend, E: Element>(
-    backend: &B,
-    all: &FeatureRows<B, E>,
-    dropout: Option<Dropout<'_, B>>,
-    (inputs, taken): (&Array<B, u32>, &mut Arc<FeatureRows<B, E>>),
-) -> Result<(), Error> {
-    let taken = features_of_batch(taken);
-    match dropout {
-        Some(dropout) => all.take_dropped(backend, dropout, inputs, taken),
-        None => all.take_into(backend, inputs, taken),
     }
 }

@@ -20,6 +20,7 @@ mod loss;
 mod objective;
 mod precision;
 mod progress;
+mod random_of_step;
 mod ranked;
 mod recorded;
 mod schedule;

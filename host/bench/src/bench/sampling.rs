@@ -61,7 +61,7 @@ pub struct SamplingBenchArgs {
     /// Features of a vertex
     #[arg(long, value_name = "F", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=65536))]
     features: u32,
-    /// Where they lie
+    /// Where features lie
     #[arg(long, value_enum, value_name = "MEMORY", default_value_t = FeaturesIn::Device)]
     features_in: FeaturesIn,
     /// Width of hidden layers

@@ -157,13 +157,19 @@ fn schedule(
     }
 }
 
+/// CTAs of a vertex-parallel launch of a warp a row, and how many of them a card holds at once.
+fn vertex_ctas(work: &Work, multiprocessors: u32) -> (u64, u64) {
+    let ctas = u64::from(contract::vertex_ctas(work.rows.vertices)) * work.columns.passes();
+    let at_once = VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
+    (ctas, at_once)
+}
+
 /// Whether all rows are under way at once, and none for long.
 fn suits_vertices(work: &Work, multiprocessors: u32) -> bool {
     if !work.rows.indexed {
         return true;
     }
-    let ctas = u64::from(contract::vertex_ctas(work.rows.vertices)) * work.columns.passes();
-    let at_once = VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
+    let (ctas, at_once) = vertex_ctas(work, multiprocessors);
     one_launch_suits(ctas, at_once, work.rows.longest)
 }
 
@@ -176,8 +182,7 @@ fn are_many(work: &Work, multiprocessors: u32) -> bool {
         longest,
         ..
     } = work.rows;
-    let ctas = u64::from(contract::vertex_ctas(vertices)) * work.columns.passes();
-    let at_once = VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
+    let (ctas, at_once) = vertex_ctas(work, multiprocessors);
     let in_flight = contract::VERTEX_IN_FLIGHT * (WARP >> work.columns.lanes_log2);
     // A lane has the column of an edge, of all rows of the warp.
     let short = in_flight.min(WARP / contract::VERTEX_ROWS);
