@@ -8,6 +8,9 @@ mod sharded_rows;
 
 pub use feature_rows::{FeatureRows, ReadAhead};
 
+use crate::graph::Graph;
+use crate::graph::reorder::degree_order;
+
 use crate::backend::{Backend, MemoryKind};
 use crate::distributed::Group;
 use crate::error::Error;
@@ -94,6 +97,15 @@ impl UploadFeatures for Dataset {
     }
 }
 
+/// The `count` vertices of `graph` that most edges lead from, ascending: those whose features a batch asks for most often, drawn as it may
+/// be. Of vertices that as many lead from those of low numbers are the first.
+pub fn most_heard(graph: &Graph, count: usize) -> Vec<u32> {
+    let mut vertices = degree_order(&graph.out_degrees());
+    vertices.truncate(count);
+    vertices.sort_unstable();
+    vertices
+}
+
 fn expect_in_memory(dataset: &Dataset, operator: &'static str) -> Result<(), Error> {
     match dataset.features.as_stored() {
         None => Ok(()),
@@ -112,6 +124,16 @@ mod tests {
     use crate::backend::cpu::Cpu;
     use crate::data::{Features, Splits};
     use crate::graph::Graph;
+
+    #[test]
+    fn vertices_of_most_edges_are_heard_most() {
+        // 3 is heard by three, 1 by two, 0 and 2 by one.
+        let graph = Graph::from_edges(4, &[0, 1, 2, 0, 3, 1, 0], &[3, 3, 3, 1, 1, 0, 2]);
+        let graph = graph.expect("a graph");
+        let lists = [0, 1, 2, 3, 9].map(|count| most_heard(&graph, count));
+        let expected: [&[u32]; 5] = [&[], &[3], &[1, 3], &[0, 1, 3], &[0, 1, 2, 3]];
+        assert_eq!(lists, expected);
+    }
 
     #[test]
     fn sparse_and_dense_features_arrive_alike_and_padded_with_zeros() {

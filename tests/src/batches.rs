@@ -13,8 +13,11 @@ use crate::task;
 use half::f16;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::parts::{Deal, FeaturePrecision};
-use halfgnn::data::{Dataset, FeatureRows, Features, OpenOptions, Splits, StoredFeatures, Targets};
+use halfgnn::data::{
+    Dataset, FeatureRows, Features, OpenOptions, Splits, StoredFeatures, Targets, most_heard,
+};
 use halfgnn::nn::{EdgeData, Model, ModelConfig, Network, Norm, Pieces};
+use halfgnn::ops::RowCache;
 use halfgnn::sample::{Sampling, SamplingPolicy};
 use halfgnn::tensor::Element;
 use halfgnn::train::{
@@ -170,12 +173,21 @@ pub fn batches_in_place_are_recorded<B: Backend>(backend: &B, _: Scale) {
 
 /// A batch that is drawn while the one before is learnt from is the one that is drawn when it is asked for, with the same of its features
 /// dropped: a run that ends behind each batch, and so has none drawn ahead, has the same bits. So has one that ends behind the first and
-/// drops what was drawn behind it, and one whose features lie in the host's memory.
+/// drops what was drawn behind it, and one whose features lie in the host's memory, with copies of some on the device and without.
 pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
     const BATCH: u32 = 5;
-    let run = |model: &ModelConfig, ends: fn(usize) -> bool, record, kind| {
+    let run = |model: &ModelConfig, ends: fn(usize) -> bool, record, (kind, copies)| {
         let objective: Objective<B, f32> =
             task::objective_in(backend, model.norm(), (None, 0), kind);
+        if copies > 0 {
+            let vertices = most_heard(&task::graph(), copies);
+            let rows = objective.feature_rows();
+            rows.cache_rows(backend, &vertices).expect("room");
+            assert_eq!(rows.cached().map(RowCache::len), Some(copies));
+            // Once is enough.
+            let again = rows.cache_rows(backend, &vertices).expect_err("copies");
+            assert!(again.to_string().contains("have copies already"), "{again}");
+        }
         let policy: SamplingPolicy = "neighbor:3,2".parse().expect("a policy");
         let sampling = Sampling::of(policy, Some(BATCH), None);
         let how = (&LOSS, model, model.layers);
@@ -203,7 +215,8 @@ pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
         }
         losses
     };
-    let (there, on_host) = (MemoryKind::Features, MemoryKind::HostFeatures);
+    let there = (MemoryKind::Features, 0);
+    let on_host = |copies| (MemoryKind::HostFeatures, copies);
     for model in [
         ModelConfig::gcn(task::FEATURES, task::CLASSES),
         ModelConfig::sage(task::FEATURES, task::CLASSES),
@@ -211,7 +224,7 @@ pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
         let model = small(model);
         let ahead = run(&model, |_| false, true, there);
         assert_eq!(ahead, run(&model, |_| false, false, there), "not recorded");
-        for kind in [there, on_host] {
+        for kind in [there, on_host(0), on_host(20)] {
             assert_eq!(ahead, run(&model, |_| false, true, kind), "{kind:?}");
             assert_eq!(ahead, run(&model, |_| true, true, kind), "{kind:?}, all");
             // What is recorded then is replayed, in every place.

@@ -5,7 +5,7 @@ use crate::input::{Random, matrix, words};
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::graph::{Csr, Graph};
-use halfgnn::ops::{self, Draw, Fanout, NeighborPolicy, Places};
+use halfgnn::ops::{self, Draw, Fanout, NeighborPolicy, Places, RowCache};
 use halfgnn::sample::{LayerSizes, NeighborSampler, Sampler};
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::rng;
@@ -381,7 +381,7 @@ pub fn batches_lie_in_the_same_memory<B: Backend>(backend: &B, scale: Scale) {
 }
 
 /// Rows are the same bits, padding is zero, and so is what is no row. Those of another memory are taken in turns, 512
-/// of 300 columns in each.
+/// of 300 columns in each, with copies of some of them and without.
 pub fn rows_are_taken<B: Backend>(backend: &B, scale: Scale) {
     fn of<B: Backend, E: Element>(backend: &B, scale: Scale) {
         let near = [0, 1, 8, 41, 100, 300].map(|columns| (MemoryKind::Features, columns, 77));
@@ -406,20 +406,47 @@ pub fn rows_are_taken<B: Backend>(backend: &B, scale: Scale) {
             ops::take_rows(backend, &from, &words(backend, &order), &mut taken)
                 .expect("legal rows");
             let stride = taken.stride();
-            let made = taken.to_padded(backend).expect("no failure");
-            for (at, &row) in order.iter().enumerate() {
-                for column in 0..stride {
-                    let there = (row as usize) < rows && column < columns;
-                    let wanted = match there {
-                        true => E::from_f32(values[row as usize * columns + column]),
-                        false => E::zeroed(),
-                    };
-                    assert_eq!(
-                        made[at * stride + column],
-                        wanted,
-                        "row {row}, column {column}"
-                    );
+            let check = |taken: &Matrix<B, E>, value: &dyn Fn(usize) -> E| {
+                let made = taken.to_padded(backend).expect("no failure");
+                for (at, &row) in order.iter().enumerate() {
+                    for column in 0..stride {
+                        let there = (row as usize) < rows && column < columns;
+                        let wanted = match there {
+                            true => value(row as usize * columns + column),
+                            false => E::zeroed(),
+                        };
+                        let made = made[at * stride + column];
+                        assert_eq!(made, wanted, "row {row}, column {column}");
+                    }
                 }
+            };
+            let of_matrix = |at: usize| E::from_f32(values[at]);
+            check(&taken, &of_matrix);
+            // Of all rows, of some that are in no order, of none. What is written to the matrix later shows which were read there.
+            let all: Vec<u32> = (0..rows as u32).collect();
+            let some: Vec<u32> = all.iter().rev().copied().filter(|it| it % 3 == 1).collect();
+            for copied in [&all[..], &some, &[]] {
+                let mut from = Matrix::<B, E>::from_f32(
+                    backend,
+                    rows,
+                    columns,
+                    &values.iter().map(|x| x.to_f32()).collect::<Vec<_>>(),
+                    kind,
+                )
+                .expect("room");
+                let cache = RowCache::new(backend, &from, copied).expect("room");
+                assert_eq!((cache.len(), cache.of()), (copied.len(), rows));
+                from.clear(backend).expect("no failure");
+                let of = (&from, &cache);
+                ops::take_cached_rows(backend, of, &words(backend, &order), &mut taken)
+                    .expect("legal rows");
+                check(
+                    &taken,
+                    &|at| match copied.contains(&((at / columns) as u32)) {
+                        true => of_matrix(at),
+                        false => E::zeroed(),
+                    },
+                );
             }
         }
     }
@@ -473,6 +500,21 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     )
     .expect("no edges past the end");
     assert_eq!(rows.to_vec(backend).expect("no failure"), [7, 7, 7, 4, 4]);
+
+    let from = matrix::<B, f16>(backend, (10, 3), &[0.5; 30]);
+    let no_row = RowCache::new(backend, &from, &[3, 10]).expect_err("no row");
+    assert_eq!(
+        message(no_row),
+        "RowCache: a copy of row 10 is asked for, and there are 10"
+    );
+    let cache = RowCache::new(backend, &from, &[3]).expect("room");
+    let other = matrix::<B, f16>(backend, (9, 3), &[0.5; 27]);
+    let mut taken = matrix::<B, f16>(backend, (10, 3), &[0.5; 30]);
+    let of_another = ops::take_cached_rows(backend, (&other, &cache), &ten, &mut taken);
+    assert_eq!(
+        message(of_another.expect_err("a misfit")),
+        "take_rows: rows that the cache is of should be 9, is 10"
+    );
 
     let mut places = Places::new(backend, 10).expect("room");
     assert_eq!(

@@ -7,6 +7,16 @@ use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Precision;
 use halfgnn::train::FeaturesIn;
 
+/// A number of bytes, as a person writes it.
+///
+/// # Errors
+/// Where it is none, with an example.
+pub fn size(text: &str) -> Result<u64, String> {
+    let size = text.parse::<bytesize::ByteSize>();
+    size.map(|size| size.as_u64())
+        .map_err(|_| "it must be a number of bytes, such as 256MiB or 4GiB".into())
+}
+
 /// [`device::Choice`], as it is typed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DeviceName {

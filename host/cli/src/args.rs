@@ -6,6 +6,7 @@ use crate::checkpoint::CheckpointArgs;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::dataset::{self, DatasetArgs};
 use crate::exchange::{ExportArgs, ImportArgs};
+use crate::feature_cache::FeatureCacheArgs;
 #[cfg(feature = "emulator")]
 use crate::graphs::GraphName;
 use crate::help;
@@ -213,6 +214,8 @@ pub struct TrainArgs {
     pub placement: PlacementArgs,
     #[command(flatten)]
     pub temporary: TempFolderArgs,
+    #[command(flatten)]
+    pub cache: FeatureCacheArgs,
     /// Who has which part of the graph
     #[command(flatten)]
     pub ranks: RanksArgs,

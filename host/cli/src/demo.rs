@@ -3,6 +3,7 @@
 use crate::args::DemoArgs;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
+use crate::feature_cache::FeatureCache;
 use crate::placement::PlacementArgs;
 use crate::screen::bytes;
 use crate::session::{Outcome, Plan, Session};
@@ -44,6 +45,7 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             ..PlacementArgs::default()
         },
         between: std::env::temp_dir(),
+        feature_cache: FeatureCache::None,
         goal: Goal::default(),
         feature_divisors: None,
         train: TrainConfig {

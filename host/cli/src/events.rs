@@ -265,6 +265,12 @@ pub enum Event<'a> {
         batch_vertices: usize,
         /// Its edges, in all layers.
         batch_edges: usize,
+        /// Vertices of whose features, in the host's memory, the card has copies.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cached_vertices: Option<usize>,
+        /// What those take of the card's memory.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cached_bytes: Option<u64>,
     },
     /// All runs of a plan.
     Summary {
@@ -449,6 +455,8 @@ impl<'a> Event<'a> {
             batch_bytes: memory.bytes,
             batch_vertices: memory.sizes.inputs(),
             batch_edges: memory.sizes.edges(),
+            cached_vertices: memory.cached.map(|cached| cached.vertices),
+            cached_bytes: memory.cached.map(|cached| cached.bytes),
         }
     }
 

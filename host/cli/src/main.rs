@@ -8,6 +8,7 @@ mod demo;
 mod device;
 mod events;
 mod exchange;
+mod feature_cache;
 mod help;
 mod optimize;
 mod placement;

@@ -1,6 +1,7 @@
 //! Where the features of a graph lie while a device computes on them, and whether it computes on all of the graph at once.
 
 use crate::failure::Failure;
+use crate::feature_cache::CachedFeatures;
 use crate::screen::{bytes, count};
 use clap::Args;
 use halfgnn::Error;
@@ -117,16 +118,26 @@ pub struct BatchMemory {
     pub sizes: BatchSizes,
     /// Bytes of its graphs, features and activations.
     pub bytes: u64,
+    /// Copies of features that lie in the host's memory.
+    pub cached: Option<CachedFeatures>,
 }
 
 impl BatchMemory {
     /// A line for a person.
     pub fn line(&self) -> String {
+        let cached = self.cached.map(|cached| format!(", {cached}"));
         format!(
-            "memory: {} in all, {}",
+            "memory: {} in all, {}{}",
             bytes(self.footprint.total()),
-            self.of_batch()
+            self.of_batch(),
+            cached.unwrap_or_default(),
         )
+    }
+
+    /// With such copies of features.
+    pub fn add_cached(&mut self, cached: CachedFeatures) {
+        self.footprint.add(MemoryKind::Features, cached.bytes);
+        self.cached = Some(cached);
     }
 
     fn of_batch(&self) -> String {
@@ -162,6 +173,7 @@ impl Placement {
             footprint: self.footprint.with_batches(&batch, (drawn_from, keeps)),
             sizes,
             bytes: kinds.map(|kind| batch.of(kind)).iter().sum(),
+            cached: None,
         };
         let on_host = || {
             // Of a CPU what the run has by now is no longer free.
@@ -183,6 +195,11 @@ impl Placement {
 }
 
 impl Placement {
+    /// Whether the device has memory of its own.
+    pub fn is_card(&self) -> bool {
+        self.is_card
+    }
+
     /// Lines for a person; none where all is as ever.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         [self.features_line(), self.pieces_line()]

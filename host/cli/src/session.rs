@@ -2,6 +2,7 @@
 
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
+use crate::feature_cache::FeatureCache;
 use crate::placement::{
     BatchMemory, Fetched, OnDisk, PieceCount, Placement, PlacementArgs, WorkOn, place,
 };
@@ -47,6 +48,8 @@ pub struct Plan {
     pub placement: PlacementArgs,
     /// The folder for what layers give, with features on disk.
     pub between: PathBuf,
+    /// What of a card's memory is for copies of features that lie in the host's.
+    pub feature_cache: FeatureCache,
     /// The ranks that train it together, where there are several.
     pub ranks: Option<Ranks>,
     /// What the columns of the dataset's features were divided by, where they were.
@@ -424,6 +427,40 @@ impl<'a, E: Element> Placed<'a, E> {
         objectives::<B, E>(backend, self.dataset, (self.plan, features), graph)
     }
 
+    /// Makes copies of features that lie in the host's memory, as many as the plan has beside such `memory`, and tells of them there; once
+    /// for all runs.
+    fn cache_features<B: Backend>(
+        &self,
+        device: &Device<B>,
+        (task, learnt): (&Objective<B, E>, &Learnt<'_>),
+        memory: Option<&mut BatchMemory>,
+    ) -> Result<(), Failure> {
+        let Self {
+            plan, placement, ..
+        } = self;
+        let on_host = placement.features == MemoryKind::HostFeatures && placement.is_card();
+        let copied = on_host && self.dataset.graphs.is_none();
+        plan.feature_cache.check(copied)?;
+        let rows = task.feature_rows();
+        if !copied || rows.cached().is_some() {
+            return Ok(());
+        }
+        let room = match &memory {
+            Some(memory) => (memory.footprint.total(), device.memory),
+            // Nobody knows what is left.
+            None => (0, None),
+        };
+        let shape = (rows.rows(), rows.columns());
+        let cached = plan.feature_cache.fitting::<B, E>(shape, room)?;
+        if let Some(cached) = cached {
+            cached.make(&device.backend, (task, &learnt.graph))?;
+            if let Some(memory) = memory {
+                memory.add_cached(cached);
+            }
+        }
+        Ok(())
+    }
+
     /// A run, of one rank or as one of a group that learns from parts of each batch, of which the first keeps it.
     pub fn train<B: Backend>(
         &self,
@@ -470,16 +507,16 @@ impl<'a, E: Element> Placed<'a, E> {
                 }
                 let drawn_from = graph_bytes().saturating_sub(before);
                 // Of the first run, and not of ranks, which are told without their batches.
-                let hears = observer
-                    .as_mut()
-                    .filter(|_| group.is_none() && seed == plan.train.seed);
-                if let Some(observer) = hears
-                    && let Some(sizes) = batches.sizes(backend)?
-                {
+                let is_told = group.is_none() && seed == plan.train.seed;
+                let mut memory = None;
+                if is_told && let Some(sizes) = batches.sizes(backend)? {
                     let of = (sizes, drawn_from);
                     let how = (config, &plan.train);
-                    let memory = self.placement.with_batches::<B, E>(device, of, how)?;
-                    observer.foretold(plan, &memory);
+                    memory = Some(self.placement.with_batches::<B, E>(device, of, how)?);
+                }
+                self.cache_features(device, (training, learnt), memory.as_mut())?;
+                if let (Some(observer), Some(memory)) = (&mut observer, &memory) {
+                    observer.foretold(plan, memory);
                 }
                 Trainer::sampled(backend, batches, objective, model, train)?
             }

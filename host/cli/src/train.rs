@@ -321,6 +321,7 @@ fn plan(
     let of_vertices =
         (sampling.as_ref()).is_some_and(|sampling| sampling.policy != SamplingPolicy::Graphs);
     may_be_sharded(args.placement.features, args.ranks.count()?, of_vertices)?;
+    args.cache.feature_cache.check(of_vertices)?;
     let inductive = matches!(
         goal,
         Goal::Vertices {
@@ -383,6 +384,7 @@ fn plan(
         sampling,
         placement: args.placement,
         between: (args.temporary).folder(dataset.features.as_stored().is_some())?,
+        feature_cache: args.cache.feature_cache,
         feature_divisors,
         train,
         seeds: args.seeds,

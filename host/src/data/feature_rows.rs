@@ -5,11 +5,11 @@ use super::{StoredFeatures, StoredRow};
 use crate::backend::{Backend, MemoryKind};
 use crate::distributed::Group;
 use crate::error::Error;
-use crate::ops::{self, Activation, Dropout};
+use crate::ops::{self, Activation, Dropout, RowCache};
 use crate::tensor::{self, Array, Element, Matrix, Precision, padded};
 use halfgnn_contract::sampling::NO_VERTEX;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// Bytes of rows that are read at a time on their way to a matrix: as many as a batch has, or nearly, since each reading goes through the
@@ -22,6 +22,8 @@ pub struct FeatureRows<B: Backend, E: Element> {
     /// Without rows where they are elsewhere.
     matrix: Matrix<B, E>,
     elsewhere: Option<Elsewhere<B, E>>,
+    /// Copies of rows of a matrix in another memory.
+    cache: OnceLock<RowCache<B, E>>,
 }
 
 /// Where rows are that are fetched.
@@ -92,27 +94,31 @@ impl<E: Element> DiskRows<E> {
 
 impl<B: Backend, E: Element> From<Matrix<B, E>> for FeatureRows<B, E> {
     fn from(matrix: Matrix<B, E>) -> Self {
-        Self {
-            matrix,
-            elsewhere: None,
-        }
+        Self::of(matrix, None)
     }
 }
 
 impl<B: Backend, E: Element> FeatureRows<B, E> {
+    fn of(matrix: Matrix<B, E>, elsewhere: Option<Elsewhere<B, E>>) -> Self {
+        Self {
+            matrix,
+            elsewhere,
+            cache: OnceLock::new(),
+        }
+    }
+
     /// Rows that stay on disk; each number is rounded to the nearest element where it is read.
     ///
     /// # Errors
     /// Those of the backend.
     pub fn stored(backend: &B, stored: Arc<StoredFeatures>) -> Result<Self, Error> {
         let columns = stored.feature_len();
-        Ok(Self {
-            matrix: Matrix::zeros(backend, 0, columns, MemoryKind::Features)?,
-            elsewhere: Some(Elsewhere::Disk(DiskRows {
-                stored,
-                room: Arc::default(),
-            })),
-        })
+        let matrix = Matrix::zeros(backend, 0, columns, MemoryKind::Features)?;
+        let rows = DiskRows {
+            stored,
+            room: Arc::default(),
+        };
+        Ok(Self::of(matrix, Some(Elsewhere::Disk(rows))))
     }
 
     /// Rows of so many vertices and columns that are dealt out to the ranks of `group`: each has those of every `ranks`-th vertex in a matrix, written by
@@ -132,18 +138,14 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
             return Matrix::from_rows(backend, shape, kind, write_row).map(Into::into);
         }
         let rows = ShardedRows::new(backend, group, shape, write_row)?;
-        Ok(Self {
-            matrix: Matrix::zeros(backend, 0, columns, kind)?,
-            elsewhere: Some(Elsewhere::Ranks(Box::new(rows))),
-        })
+        let matrix = Matrix::zeros(backend, 0, columns, kind)?;
+        Ok(Self::of(matrix, Some(Elsewhere::Ranks(Box::new(rows)))))
     }
 
     /// So many rows and columns of which nothing is fetched, for a backend that only counts memory.
     pub(crate) fn counted(backend: &B, (rows, columns): (usize, usize)) -> Result<Self, Error> {
-        Ok(Self {
-            matrix: Matrix::zeros(backend, 0, columns, MemoryKind::Features)?,
-            elsewhere: Some(Elsewhere::Counted(rows)),
-        })
+        let matrix = Matrix::zeros(backend, 0, columns, MemoryKind::Features)?;
+        Ok(Self::of(matrix, Some(Elsewhere::Counted(rows))))
     }
 
     /// The matrix of those that are [whole](FeatureRows::are_whole).
@@ -189,6 +191,51 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         }
     }
 
+    /// Has copies of the rows of `vertices` in the device's memory from now on, from where they are taken; of use where the matrix lies in
+    /// another ([`MemoryKind::HostFeatures`]), whose rows come over a bus. [`most_heard`](super::most_heard) are those that batches ask for
+    /// most often.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where rows are not [whole](FeatureRows::are_whole), have copies already, or one is of no vertex;
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn cache_rows(&self, backend: &B, vertices: &[u32]) -> Result<(), Error> {
+        let refuse = |reason: &str| {
+            Err(Error::Unsupported {
+                operator: "FeatureRows::cache_rows",
+                reason: reason.into(),
+            })
+        };
+        if !self.are_whole() {
+            return refuse("copies are of rows in a matrix, and these are fetched from elsewhere");
+        }
+        if self.cached().is_some() {
+            return refuse("these rows have copies already");
+        }
+        let cache = RowCache::new(backend, &self.matrix, vertices)?;
+        match self.cache.set(cache) {
+            Ok(()) => Ok(()),
+            Err(_) => refuse("these rows have copies already"),
+        }
+    }
+
+    /// The copies of rows, where there are any: see [`FeatureRows::cache_rows`].
+    pub fn cached(&self) -> Option<&RowCache<B, E>> {
+        self.cache.get()
+    }
+
+    /// Takes rows of the matrix, or their copies.
+    fn take_of_matrix(
+        &self,
+        backend: &B,
+        vertices: &Array<B, u32>,
+        taken: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        match self.cached() {
+            Some(cache) => ops::take_cached_rows(backend, (&self.matrix, cache), vertices, taken),
+            None => ops::take_rows(backend, &self.matrix, vertices, taken),
+        }
+    }
+
     /// The rows of some vertices, in memory of `kind`. Of rows that are [dealt out](FeatureRows::sharded) every rank calls it at once.
     ///
     /// # Errors
@@ -219,7 +266,7 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         taken: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let Some(elsewhere) = &self.elsewhere else {
-            return ops::take_rows(backend, &self.matrix, vertices, taken);
+            return self.take_of_matrix(backend, vertices, taken);
         };
         Error::expect("FeatureRows", "rows", vertices.len(), taken.rows())?;
         Error::expect("FeatureRows", "columns", self.columns(), taken.columns())?;
@@ -260,7 +307,7 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
             dropout,
         };
         if self.matrix.is_remote(backend) {
-            ops::take_rows(backend, &self.matrix, vertices, taken)?;
+            self.take_of_matrix(backend, vertices, taken)?;
             return ops::activate(backend, &op, None, taken);
         }
         ops::activate_rows(backend, &op, &self.matrix, vertices, taken)

@@ -219,6 +219,11 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Self::of_vertices(backend, graphs, features.into(), goal, &all, None)
     }
 
+    /// The features of its vertices.
+    pub fn feature_rows(&self) -> &FeatureRows<B, E> {
+        &self.0.features
+    }
+
     /// The same task of telling something of `told` vertices alone, ascending, which those of all splits are among: of a graph that is
     /// evaluated in pieces.
     pub(super) fn of_told(&self, backend: &B, told: &[u32]) -> Result<Self, Error> {

@@ -192,6 +192,11 @@ param_struct! {
     pub struct TakeRowsParams {
         /// Rows of 16-byte vectors.
         pub rows: DevicePtr<[u32; 4]>,
+        /// Of `take_cached_rows`: for each word of rows, 32 in the order of their numbers, a bit for each that has a copy, and how many have
+        /// one in the words before ([`mark_words`]).
+        pub marks: DevicePtr<[u32; 2]>,
+        /// Of `take_cached_rows`: the copies, in the order of their numbers, close together.
+        pub cached: DevicePtr<[u32; 4]>,
         /// Which of them are taken.
         pub order: DevicePtr<u32>,
         /// Rows that lie close together.
@@ -222,7 +227,7 @@ pub const fn row_lanes(vectors: u32) -> u32 {
     }
 }
 
-/// Rows whose loads a lane of `take_rows` has under way at once.
+/// Rows whose loads a lane of `take_rows` and `take_cached_rows` has under way at once.
 pub const ROWS_UNDER_WAY: usize = 4;
 
 /// CTAs that take so many rows in one turn. Fewer take turns.
@@ -254,6 +259,8 @@ macro_rules! sampling_entries {
                 relabel(RelabelParams);
                 /// Rows of a matrix that an order picks.
                 take_rows(TakeRowsParams);
+                /// Rows of a matrix in another memory that an order picks, or their copies in this one.
+                take_cached_rows(TakeRowsParams);
             }
         }
     };

@@ -19,7 +19,7 @@ mod family {
     pub use super::neighbors::{count_neighbors, sample_neighbors};
     pub use super::pairs::sample_pairs;
     pub use super::relabel::{mark_vertices, place_marked, place_vertices, relabel};
-    pub use super::rows::take_rows;
+    pub use super::rows::{take_cached_rows, take_rows};
 }
 
 halfgnn_contract::sampling_entries!(entries);

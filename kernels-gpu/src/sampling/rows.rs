@@ -10,14 +10,67 @@ use halfgnn_contract::sampling::{ROWS_UNDER_WAY, TakeRowsParams};
 /// that hides how long they take.
 const ROWS: [u64; ROWS_UNDER_WAY] = [0, 1, 2, 3];
 
+/// Where a row is read.
+trait Source {
+    /// Its first vector, of a row that there is; of another, somewhere.
+    ///
+    /// # Safety
+    /// The launch contract of [`TakeRowsParams`].
+    unsafe fn start(params: &TakeRowsParams, row: u64) -> Global<[u32; 4]>;
+}
+
+/// In the matrix.
+struct Matrix;
+
+impl Source for Matrix {
+    #[inline(always)]
+    unsafe fn start(params: &TakeRowsParams, row: u64) -> Global<[u32; 4]> {
+        Global::new(params.rows).at(row * params.stride as u64)
+    }
+}
+
+/// In its copy, if it has one: a bit says so, and the bits before it say which it is.
+struct Cached;
+
+impl Source for Cached {
+    #[inline(always)]
+    unsafe fn start(params: &TakeRowsParams, row: u64) -> Global<[u32; 4]> {
+        let marks = Global::<[u32; 2]>::new(params.marks);
+        let bit = 1_u32 << (row % 32);
+        // SAFETY: the caller's promise: there is a word for each 32 rows.
+        let [word, before] = unsafe { marks.at(row / 32).load_if(row < params.row_count) };
+        if word & bit == 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { Matrix::start(params, row) };
+        }
+        let place = before + (word & (bit - 1)).count_ones();
+        Global::new(params.cached).at(place as u64 * params.vectors as u64)
+    }
+}
+
+/// # Safety
+/// The launch contract of [`TakeRowsParams`].
+#[inline(always)]
+pub unsafe fn take_rows(params: &TakeRowsParams) {
+    // SAFETY: the caller's promise.
+    unsafe { take::<Matrix>(params) }
+}
+
+/// # Safety
+/// The launch contract of [`TakeRowsParams`].
+#[inline(always)]
+pub unsafe fn take_cached_rows(params: &TakeRowsParams) {
+    // SAFETY: the caller's promise.
+    unsafe { take::<Cached>(params) }
+}
+
 /// # Safety
 /// The launch contract of [`TakeRowsParams`]: `lanes` threads a row, and as many CTAs as there may be, which take turns with the order.
 #[inline(always)]
-pub unsafe fn take_rows(params: &TakeRowsParams) {
+unsafe fn take<S: Source>(params: &TakeRowsParams) {
     let thread = global_idx_x();
     let shift = params.lanes.trailing_zeros();
     let order = Global::<u32>::new(params.order);
-    let rows = Global::<[u32; 4]>::new(params.rows);
     let taken = Global::<[u32; 4]>::new(params.taken);
     // Rows that the grid takes at once.
     let turn = (grid_dim_x() as u64 * THREADS_PER_CTA as u64) >> shift;
@@ -30,13 +83,15 @@ pub unsafe fn take_rows(params: &TakeRowsParams) {
             let it = it as usize;
             order.at(places[it]).load_or(is_taken[it], u32::MAX)
         });
+        // SAFETY: the caller's promise.
+        let starts = numbers.map(|row| unsafe { S::start(params, row as u64) });
         let mut vector = thread & (params.lanes as u64 - 1);
         while vector < params.vectors as u64 {
-            // SAFETY: the caller's promise: rows are `stride` vectors apart, and one that is not there is not read.
-            let values = numbers.map(|row| unsafe {
-                let row = row as u64;
-                let from = rows.at(row * params.stride as u64 + vector);
-                from.load_if(row < params.row_count)
+            // SAFETY: the caller's promise: a row has so many vectors, and one that is not there is not read.
+            let values = ROWS.map(|it| unsafe {
+                let it = it as usize;
+                let from = starts[it].at(vector);
+                from.load_if((numbers[it] as u64) < params.row_count)
             });
             unroll!(it in 0..ROWS_UNDER_WAY => {
                 if is_taken[it] {

@@ -4,16 +4,17 @@ use super::measure::Times;
 use crate::failure::Failure;
 use crate::graphs::GraphName;
 use crate::json::JsonLines;
-use crate::names::DeviceName;
+use crate::names::{DeviceName, size};
 use crate::screen::{Page, count};
 use clap::{Args, ValueEnum};
 use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, Block, MemoryKind};
-use halfgnn::data::Targets;
+use halfgnn::data::{FeatureRows, Targets, most_heard};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{ModelConfig, Network, Propagation};
+use halfgnn::ops::RowCache;
 use halfgnn::sample::{
     Batch, LayerSizes, Loader, Sampler, Sampling, SamplingPolicy, Seeds, SubgraphSampler, Subgraphs,
 };
@@ -64,6 +65,9 @@ pub struct SamplingBenchArgs {
     /// Where features lie
     #[arg(long, value_enum, value_name = "MEMORY", default_value_t = FeaturesIn::Device)]
     features_in: FeaturesIn,
+    /// Of features in the host's memory: so much of the card's for copies of those of the vertices that most edges lead from, such as 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    feature_cache: Option<u64>,
     /// Width of hidden layers
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     hidden: u32,
@@ -105,6 +109,9 @@ struct Row<'a> {
     sampler: String,
     batch: u32,
     features_in: FeaturesIn,
+    /// Vertices of whose features the card has copies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached_vertices: Option<usize>,
     /// `sample`, `features` or `step`; `replay` or `batch`; `count`.
     part: &'static str,
     #[serde(flatten)]
@@ -121,6 +128,11 @@ struct Row<'a> {
 
 /// Times every graph that was asked for.
 pub fn run(args: &SamplingBenchArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    if args.feature_cache.is_some() && args.features_in == FeaturesIn::Device {
+        return Err(Failure::Input(
+            "--feature-cache: copies are of features in the host's memory; add --features-in host, or leave it out".into(),
+        ));
+    }
     let mut json = JsonLines::open(args.json.as_deref())?;
     for name in &args.graphs {
         for opened in name.open() {
@@ -131,6 +143,7 @@ pub fn run(args: &SamplingBenchArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
                 graph: &graph,
                 json: &mut json,
                 stop,
+                cached: None,
             };
             device::open(args.device.into(), bench)??;
         }
@@ -147,6 +160,8 @@ struct Bench<'a> {
     graph: &'a Graph,
     json: &'a mut JsonLines,
     stop: &'a AtomicBool,
+    /// Vertices of whose features the card has copies.
+    cached: Option<usize>,
 }
 
 /// What was seen of batches: milliseconds of each part, and sizes.
@@ -220,6 +235,17 @@ impl Task for Bench<'_> {
                 .zip(row..)
                 .for_each(|(to, at)| *to = (at % 17) as f32 / 17.0);
         })?;
+        let features = FeatureRows::from(features);
+        if let Some(bytes) = args.feature_cache {
+            if device.multiprocessors.is_none() {
+                return Err(Failure::Input(
+                    "--feature-cache: on a CPU all memory is the host's; leave it out".into(),
+                ));
+            }
+            let copies = RowCache::<B, f16>::copies_within((vertices, width), bytes);
+            features.cache_rows(backend, &most_heard(self.graph, copies))?;
+        }
+        self.cached = features.cached().map(RowCache::len);
         let shape = ModelConfig {
             layers: args.sampler.layers().unwrap_or(LAYERS),
             hidden: args.hidden as usize,
@@ -247,7 +273,8 @@ impl Task for Bench<'_> {
             seen.edges += edges.sum::<usize>() as f64;
             seen.inputs += batch.inputs.len() as f64;
             largest(&mut seen.room, &batch);
-            let taken = timed(backend, of_features, || batch.features(backend, &features))?;
+            let take = || features.take(backend, &batch.inputs, MemoryKind::Features);
+            let taken = timed(backend, of_features, take)?;
             // Of a subgraph all vertices learn.
             let learning = batch.blocks.last().map_or(0, Block::destinations);
             let labels: Vec<u32> = (0..learning as u32).map(|it| it % CLASSES as u32).collect();
@@ -362,7 +389,7 @@ impl Bench<'_> {
     fn whole_batches<B: Backend>(
         &self,
         backend: &B,
-        features: Matrix<B, f16>,
+        features: FeatureRows<B, f16>,
         model: &ModelConfig,
     ) -> Result<Vec<f64>, Error> {
         /// Batches that are not timed: those behind which draws and steps are recorded.
@@ -381,7 +408,7 @@ impl Bench<'_> {
             splits: [&all, &[], &[]],
         };
         // Nothing is evaluated, so there is no graph to do it on.
-        let objective = Objective::of(backend, Vec::new(), features, &goal)?;
+        let objective = Objective::of_rows(backend, Vec::new(), features, &goal)?;
         let sampling = Sampling::of(self.args.sampler.clone(), Some(self.args.batch), None);
         let how = (&loss, model, model.layers);
         let of = (self.graph, None);
@@ -422,6 +449,7 @@ impl Bench<'_> {
             sampler: self.args.sampler.to_string(),
             batch: self.args.batch,
             features_in: self.args.features_in,
+            cached_vertices: self.cached,
             part,
             times,
             batches_per_s: 1e3 / times.ms,

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
 use halfgnn::data::parts::{FeaturePrecision, MOST_PARTS};
 use halfgnn::data::{Format, Recipe};
+use halfgnn_bench::names::size;
 pub use halfgnn_bench::source;
 use source::{OpenArgs, SourceName};
 use std::path::{Path, PathBuf};
@@ -153,13 +154,6 @@ pub struct StreamArgs {
     /// Where its edges are meanwhile, in files without names [default: the folder of the output]
     #[arg(long, value_name = "FOLDER")]
     pub temp_folder: Option<PathBuf>,
-}
-
-/// A number of bytes, as a person writes it.
-fn size(text: &str) -> Result<u64, String> {
-    let size = text.parse::<bytesize::ByteSize>();
-    size.map(|size| size.as_u64())
-        .map_err(|_| "it must be a number of bytes, such as 256MiB or 4GiB".into())
 }
 
 /// Options of `dataset partition`.

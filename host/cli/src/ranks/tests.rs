@@ -1,6 +1,7 @@
 //! Where ranks that exchange features have them.
 
 use super::*;
+use crate::feature_cache::FeatureCache;
 use crate::placement::tests::card_of;
 use crate::placement::{Placement, PlacementArgs};
 use crate::processes::Exchange;
@@ -50,6 +51,7 @@ fn placed(
             ..PlacementArgs::default()
         },
         between: std::env::temp_dir(),
+        feature_cache: FeatureCache::default(),
         ranks: Some(Ranks {
             count: 2,
             dealt: None,

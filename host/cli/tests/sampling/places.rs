@@ -143,7 +143,8 @@ fn features_may_stay_on_the_host() {
     let peak = |events: &[Value]| of(events, "summary")[0]["peak_bytes_by_kind"].clone();
     for more in [&[][..], &batches] {
         let on_device = with(more);
-        let on_host = with(&[more, &["--features", "host"]].concat());
+        let host = [more, &["--features", "host"]].concat();
+        let on_host = with(&[&host[..], &["--feature-cache", "none"]].concat());
         assert_eq!(told(&on_host), told(&on_device));
         // 40 vertices, 3 features in half that take a vector.
         assert_eq!(peak(&on_host)["host_features"], 40 * 8 * 2);
@@ -153,7 +154,58 @@ fn features_may_stay_on_the_host() {
         // Of batches one more is on its way, over the bus: rows of 4 seeds and twice of at most all vertices, and four words a seed.
         let of_batch = if more.is_empty() { 0 } else { 84 * 16 + 4 * 16 };
         assert_eq!(here + 40 * 8 * 2, there + of_batch);
+        if more.is_empty() {
+            continue;
+        }
+        // Copies of some features, or of all where there is room, take two words for each 32 vertices and 16 bytes a vertex.
+        for (cache, vertices) in [("117B", 6), ("auto", 40)] {
+            let copied = with(&[&host[..], &["--feature-cache", cache]].concat());
+            assert_eq!(told(&copied), told(&on_host), "{cache}");
+            let (memory, uncached) = (of_kind(&copied, "memory"), of_kind(&on_host, "memory"));
+            assert_eq!(memory["cached_vertices"], vertices);
+            assert_eq!(memory["cached_bytes"], 16 + 16 * vertices);
+            let features = |of: &Value| of["foretold_bytes_by_kind"]["features"].as_u64();
+            let added = features(memory).zip(features(uncached));
+            assert_eq!(
+                added.map(|(with, without)| with - without),
+                Some(16 + 16 * vertices)
+            );
+            assert_eq!(peak(&copied)["features"], here + 16 + 16 * vertices);
+        }
     }
+    // What would have nothing to copy, or no room for it, is refused; a line tells of the others.
+    let (done, output) = train(
+        "emulator",
+        &[
+            &batches[..],
+            &["--features", "host", "--feature-cache", "100B"],
+        ]
+        .concat(),
+    );
+    let copies = "96 B for copies of the features of 5 vertices";
+    assert!(done && text(&output.stdout).contains(copies), "{output:?}");
+    for (device, more) in [
+        ("emulator", &["--features", "host"][..]),
+        ("emulator", &batches),
+        ("cpu", &[&batches[..], &["--features", "host"]].concat()),
+    ] {
+        let more = [more, &["--feature-cache", "1KiB"]].concat();
+        refused(
+            &train(device, &more).1,
+            2,
+            &["--feature-cache: copies are of"],
+        );
+    }
+    let much = [
+        &batches[..],
+        &["--features", "host", "--feature-cache", "1PiB"],
+    ]
+    .concat();
+    refused(
+        &train("emulator", &much).1,
+        2,
+        &["--feature-cache 1024.0 TiB: the run takes"],
+    );
     let (done, output) = train("emulator", &["--features", "host", "--save", "kept"]);
     let line = "features: 640 B in the host's memory, from where the card reads them";
     assert!(done && text(&output.stdout).contains(line), "{output:?}");

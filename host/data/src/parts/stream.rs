@@ -342,7 +342,7 @@ impl StreamedArchive {
             let degrees = own.iter().map(|&vertex| table.in_degrees[vertex as usize]);
             file.put_all(1, offsets(degrees.map(u64::from)))?;
             file.put_all(2, rows.into_iter())?;
-            folder.finish_part(&mut manifest, part, file)?;
+            manifest.parts[part].checksum = folder.finish_part(part, file)?;
         }
         folder.finish(manifest, &table, magnitudes)
     }

@@ -8,9 +8,11 @@ use crate::error::{DataError, DataProblem};
 use crate::file::{self, WholeFolder};
 use crate::{Dataset, Splits, Targets};
 use half::f16;
+use halfgnn_graph::parallel;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How a dataset is dealt out to parts.
 #[derive(Clone, Copy, Debug)]
@@ -108,48 +110,77 @@ impl Dataset {
                 .map_or(0, |of| of.columns() as u64),
             ..Manifest::empty(TargetKind::of(&self.targets))
         };
-        let mut magnitudes = vec![0.0_f32; self.feature_len()];
         let folder = Folder::create(path, deal, &table, &mut manifest, |vertex| {
             self.ids
                 .as_ref()
                 .map_or(0, |ids| ids.get(vertex).len() as u64)
         })?;
-        let mut row = vec![0.0; self.feature_len()];
-        for part in 0..deal.parts {
-            let mut file = folder.create_part(&manifest, part)?;
-            let vertices = folder.vertices(part);
-            let rows = || {
-                vertices
-                    .iter()
-                    .map(|&vertex| self.graph.csr().row_range(vertex as usize))
+        // The first part in which something is wrong is told of, whichever thread comes to one first; those behind it are given up.
+        let wrong = AtomicUsize::new(deal.parts);
+        let written = parallel::map(0..deal.parts, |_, part| {
+            if wrong.load(Ordering::Relaxed) < part {
+                return Ok(None);
+            }
+            let written = self.write_part(&folder, (&manifest, deal.precision), part);
+            if written.is_err() {
+                wrong.fetch_min(part, Ordering::Relaxed);
+            }
+            written.map(Some)
+        });
+        let mut magnitudes = vec![0.0_f32; self.feature_len()];
+        for (part, written) in written.into_iter().enumerate() {
+            let Some((checksum, of_part)) = written? else {
+                continue;
             };
-            file.put_all(0, vertices.iter().copied())?;
-            file.put_all(1, offsets(rows().map(|row| row.len() as u64)))?;
-            file.put_all(
-                2,
-                rows().flat_map(|row| self.graph.cols()[row].iter().copied()),
-            )?;
-            if let Some(weights) = &self.edge_weights {
-                file.put_all(3, rows().flat_map(|row| weights[row].iter().copied()))?;
+            manifest.parts[part].checksum = checksum;
+            for (most, of_part) in magnitudes.iter_mut().zip(of_part) {
+                *most = most.max(of_part);
             }
-            if let Some(features) = &self.edge_features {
-                let rows = rows().flatten();
-                file.put_all(4, rows.flat_map(|edge| features.row(edge).iter().copied()))?;
-            }
-            let mut to = file.section(FEATURES)?;
-            for &vertex in vertices {
-                self.features.write_row(vertex as usize, &mut row);
-                put_row(&mut to, (vertex, &row), deal.precision, &mut magnitudes)?;
-            }
-            to.finish()?;
-            if let Some(ids) = &self.ids {
-                let names = || vertices.iter().map(|&vertex| ids.get(vertex as usize));
-                file.put_all(6, offsets(names().map(|name| name.len() as u64)).skip(1))?;
-                file.put_all(7, names().flat_map(|name| name.bytes()))?;
-            }
-            folder.finish_part(&mut manifest, part, file)?;
         }
         folder.finish(manifest, &table, magnitudes)
+    }
+
+    /// Writes a part's file: its checksum, and the largest magnitude in each column of its features.
+    fn write_part(
+        &self,
+        folder: &Folder,
+        (manifest, precision): (&Manifest, FeaturePrecision),
+        part: usize,
+    ) -> Result<(String, Vec<f32>), DataProblem> {
+        let mut magnitudes = vec![0.0_f32; self.feature_len()];
+        let mut row = vec![0.0; self.feature_len()];
+        let mut file = folder.create_part(manifest, part)?;
+        let vertices = folder.vertices(part);
+        let rows = || {
+            vertices
+                .iter()
+                .map(|&vertex| self.graph.csr().row_range(vertex as usize))
+        };
+        file.put_all(0, vertices.iter().copied())?;
+        file.put_all(1, offsets(rows().map(|row| row.len() as u64)))?;
+        file.put_all(
+            2,
+            rows().flat_map(|row| self.graph.cols()[row].iter().copied()),
+        )?;
+        if let Some(weights) = &self.edge_weights {
+            file.put_all(3, rows().flat_map(|row| weights[row].iter().copied()))?;
+        }
+        if let Some(features) = &self.edge_features {
+            let rows = rows().flatten();
+            file.put_all(4, rows.flat_map(|edge| features.row(edge).iter().copied()))?;
+        }
+        let mut to = file.section(FEATURES)?;
+        for &vertex in vertices {
+            self.features.write_row(vertex as usize, &mut row);
+            put_row(&mut to, (vertex, &row), precision, &mut magnitudes)?;
+        }
+        to.finish()?;
+        if let Some(ids) = &self.ids {
+            let names = || vertices.iter().map(|&vertex| ids.get(vertex as usize));
+            file.put_all(6, offsets(names().map(|name| name.len() as u64)).skip(1))?;
+            file.put_all(7, names().flat_map(|name| name.bytes()))?;
+        }
+        Ok((folder.finish_part(part, file)?, magnitudes))
     }
 
     /// What there is one of a vertex.
@@ -364,19 +395,14 @@ impl Folder {
         Ok(OutFile { file, layout, sums })
     }
 
-    pub fn finish_part(
-        &self,
-        manifest: &mut Manifest,
-        part: usize,
-        file: OutFile,
-    ) -> Result<(), DataProblem> {
+    /// Ends a part's file: its checksum, for the manifest.
+    pub fn finish_part(&self, part: usize, file: OutFile) -> Result<String, DataProblem> {
         let header = Header {
             kind: Kind::Part,
             number: part as u32,
             identity: self.identity,
         };
-        manifest.parts[part].checksum = file.finish(header)?;
-        Ok(())
+        file.finish(header)
     }
 
     /// Writes what there is one of a vertex, and the manifest.

@@ -6,7 +6,7 @@ use super::{OperatorCase, Results};
 use crate::input::{KIND, elements, matrix, words};
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
-use halfgnn::ops::{self, DRAWS, DegreePower, Draw, EdgeNorms, Fanout, Places};
+use halfgnn::ops::{self, DRAWS, DegreePower, Draw, EdgeNorms, Fanout, Places, RowCache};
 use halfgnn::sample::{NeighborSampler, Sampler};
 use halfgnn::tensor::{Array, Element, Matrix};
 
@@ -49,14 +49,17 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
         let order = words(backend, &operands.below(70, 300));
         let from = matrix::<B, f16>(backend, (60, 41), &operands.mixed::<f16>(60 * 41));
         let mut taken = Matrix::zeros(backend, 300, 41, KIND).expect("room for rows");
+        let bits = |taken: &Matrix<B, f16>| -> Vec<u32> {
+            let bits = taken.to_padded(backend).expect("no failure before");
+            bits.iter().map(|x| x.to_bits().into()).collect()
+        };
         ops::take_rows(backend, &from, &order, &mut taken).expect("legal rows");
-        let bits = taken.to_padded(backend).expect("no failure before");
-        Results::words(
-            &bits
-                .iter()
-                .map(|x| x.to_bits().into())
-                .collect::<Vec<u32>>(),
-        )
+        let all = bits(&taken);
+        // Rows that have a copy are the same.
+        let cache = RowCache::new(backend, &from, &[59, 0, 31, 32, 7]).expect("room for copies");
+        ops::take_cached_rows(backend, (&from, &cache), &order, &mut taken).expect("legal rows");
+        assert_eq!(bits(&taken), all);
+        Results::words(&all)
     });
     let subgraphs = OperatorCase::new("subgraph of walks", |backend: &B, operands| {
         let a = Adjacency::new(backend, &graph(operands)).expect("room for a graph");

@@ -18,7 +18,12 @@ pub(crate) struct View<'a, E> {
     pub(crate) stride: usize,
 }
 
-impl<E: Element> View<'_, E> {
+impl<'a, E: Element> View<'a, E> {
+    /// The first `width` elements of a row.
+    pub(crate) fn row(&self, row: usize, width: usize) -> &'a [E] {
+        &self.values[row * self.stride..][..width]
+    }
+
     /// Some of the rows.
     pub(crate) fn rows(self, rows: Range<usize>) -> Self {
         Self {

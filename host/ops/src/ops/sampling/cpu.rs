@@ -215,14 +215,32 @@ impl SamplingOperators for Cpu {
         &self,
         operands: Checked<TakeRowsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let TakeRowsOperands { rows, order, taken } = operands.into_inner();
+        let TakeRowsOperands {
+            rows,
+            cache,
+            order,
+            taken,
+        } = operands.into_inner();
         let values = rows.buffer.read();
+        let cached = cache.map(|it| (it.marks.buffer.read(), &it.copies, it.copies.buffer.read()));
         let (from, order) = (view(rows, &values), order.buffer.read());
         let width = padded::<E>(from.columns);
         let to = view_mut(taken);
+        let cached = cached
+            .as_ref()
+            .map(|(marks, copies, values)| (marks, view(copies, values)));
         let row_of = |row: u32| {
-            let first = row as usize * from.stride;
-            ((row as usize) < from.rows).then(|| &from.values[first..first + width])
+            if row as usize >= from.rows {
+                return None;
+            }
+            if let Some((marks, copies)) = &cached {
+                let ([word, before], bit) = (marks[row as usize / 32], 1_u32 << (row % 32));
+                if word & bit != 0 {
+                    let place = before + (word & (bit - 1)).count_ones();
+                    return Some(copies.row(place as usize, width));
+                }
+            }
+            Some(from.row(row as usize, width))
         };
         let rows = (parallel::chunks_mut(to.values, width), &*order);
         parallel::for_each(rows, |_, (to, &row)| match row_of(row) {

@@ -166,7 +166,12 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
         &self,
         operands: Checked<TakeRowsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let TakeRowsOperands { rows, order, taken } = operands.into_inner();
+        let TakeRowsOperands {
+            rows,
+            cache,
+            order,
+            taken,
+        } = operands.into_inner();
         let vectors = narrow(
             TAKE_ROWS,
             "columns",
@@ -174,6 +179,8 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
         )?;
         let params = TakeRowsParams {
             rows: self.strided(rows)?,
+            marks: cache.map_or(Ok(DevicePtr::NULL), |it| self.array(&it.marks))?,
+            cached: cache.map_or(Ok(DevicePtr::NULL), |it| self.matrix(&it.copies))?,
             order: self.array(order)?,
             taken: self.matrix(taken)?,
             row_count: rows.rows() as u64,
@@ -183,8 +190,13 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             lanes: row_lanes(vectors),
             unused: 0,
         };
-        // SAFETY: the operator checked that there is a row for each of the order, of as many columns.
-        unsafe { self.launch_take_rows(&params, rows.is_remote(self)) }
+        let name = match cache {
+            Some(_) => TAKE_CACHED_ROWS,
+            None => TAKE_ROWS,
+        };
+        // SAFETY: the operator checked that there is a row for each of the order, of as many columns; copies have as many too, and there
+        // is one for each bit of the marks, of which there are as many as rows.
+        unsafe { self.launch_take_rows(name, &params, rows.is_remote(self)) }
     }
 
     fn take_codes(&self, operands: Checked<TakeCodesOperands<'_, Self>>) -> Result<(), Error> {
@@ -196,6 +208,8 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
         let vectors = narrow(TAKE_ROWS, "columns", codes.stride() / VECTOR_BYTES as usize)?;
         let params = TakeRowsParams {
             rows: self.array(&codes.codes)?,
+            marks: DevicePtr::NULL,
+            cached: DevicePtr::NULL,
             order: self.array(order)?,
             taken: self.array(taken)?,
             row_count: codes.rows() as u64,
@@ -206,11 +220,12 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             unused: 0,
         };
         // SAFETY: the operator checked that there are the words of a row for each of the order.
-        unsafe { self.launch_take_rows(&params, self.is_remote(&codes.codes.buffer)) }
+        unsafe { self.launch_take_rows(TAKE_ROWS, &params, self.is_remote(&codes.codes.buffer)) }
     }
 }
 
 const TAKE_ROWS: &str = "take_rows";
+const TAKE_CACHED_ROWS: &str = "take_cached_rows";
 
 /// CTAs that take rows from another memory: as many as keep the bus busy, and no more, since each of them waits most of its time, in the
 /// place of a CTA of whoever computes meanwhile.
@@ -219,12 +234,17 @@ const REMOTE_CTAS: u64 = 32;
 impl<D: Driver> Gpu<D> {
     /// # Safety
     /// The launch contract of [`TakeRowsParams`]; the kernel looks whether there is such a row to be taken.
-    unsafe fn launch_take_rows(&self, params: &TakeRowsParams, remote: bool) -> Result<(), Error> {
+    unsafe fn launch_take_rows(
+        &self,
+        name: &'static str,
+        params: &TakeRowsParams,
+        remote: bool,
+    ) -> Result<(), Error> {
         let ctas = row_ctas(params.taken_count, params.lanes);
         let ctas = if remote { ctas.min(REMOTE_CTAS) } else { ctas };
-        let config = dense_config(TAKE_ROWS, ctas, 1, 0)?;
+        let config = dense_config(name, ctas, 1, 0)?;
         // SAFETY: the caller's promise.
-        unsafe { self.launch(TAKE_ROWS, config, params) }
+        unsafe { self.launch(name, config, params) }
     }
 }
 

@@ -6,6 +6,7 @@ mod gpu;
 mod layer;
 mod neighbors;
 mod places;
+mod row_cache;
 mod rows;
 
 pub use layer::{LayerDraw, LayerRoom, LayerSizes};
@@ -16,7 +17,8 @@ pub use neighbors::{
 pub use places::{
     MarkVerticesOperands, PlaceMarkedOperands, PlaceVerticesOperands, Places, RelabelOperands,
 };
-pub use rows::{TakeCodesOperands, TakeRowsOperands, take_codes, take_rows};
+pub use row_cache::RowCache;
+pub use rows::{TakeCodesOperands, TakeRowsOperands, take_cached_rows, take_codes, take_rows};
 
 use super::{Checked, Operator};
 use crate::backend::{Adjacency, Storage};
@@ -156,7 +158,7 @@ pub trait SamplingOperators: Storage {
     /// Those of the device.
     fn relabel(&self, operands: Checked<RelabelOperands<'_, Self>>) -> Result<(), Error>;
 
-    /// Rows of a matrix: see [`take_rows`].
+    /// Rows of a matrix: see [`take_rows`] and [`take_cached_rows`].
     ///
     /// # Errors
     /// Those of the device.

@@ -1,6 +1,6 @@
 //! Rows of a matrix that an order picks.
 
-use super::{Operator, SamplingOperators};
+use super::{Operator, RowCache, SamplingOperators};
 use crate::backend::Storage;
 use crate::error::Error;
 use crate::ops::{Checked, QuantizedMatrix};
@@ -18,7 +18,30 @@ pub fn take_rows<B: SamplingOperators, E: Element>(
     order: &Array<B, u32>,
     taken: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    backend.take_rows(Checked::new(TakeRowsOperands { rows, order, taken })?)
+    backend.take_rows(Checked::new(TakeRowsOperands {
+        rows,
+        cache: None,
+        order,
+        taken,
+    })?)
+}
+
+/// [`take_rows`] of rows that lie in another memory, of which `cache` has copies of some.
+///
+/// # Errors
+/// Those of [`take_rows`], and [`Error::Shape`] where the cache is of a matrix of another shape.
+pub fn take_cached_rows<B: SamplingOperators, E: Element>(
+    backend: &B,
+    (rows, cache): (&Matrix<B, E>, &RowCache<B, E>),
+    order: &Array<B, u32>,
+    taken: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    backend.take_rows(Checked::new(TakeRowsOperands {
+        rows,
+        cache: Some(cache),
+        order,
+        taken,
+    })?)
 }
 
 /// Row `i` of `taken` becomes the row `order[i]` of `codes`, bit for bit, as [`take_rows`] has it of a matrix: rows of as many codes in an
@@ -64,11 +87,13 @@ impl<B: Storage> Operator for TakeCodesOperands<'_, B> {
     }
 }
 
-/// Operands of [`take_rows`].
+/// Operands of [`take_rows`] and [`take_cached_rows`].
 #[derive(Debug)]
 pub struct TakeRowsOperands<'a, B: Storage, E: Element> {
     /// What is picked from.
     pub rows: &'a Matrix<B, E>,
+    /// Copies of some of them.
+    pub cache: Option<&'a RowCache<B, E>>,
     /// Which row each of the results is.
     pub order: &'a Array<B, u32>,
     /// Becomes the rows.
@@ -87,6 +112,11 @@ impl<B: Storage, E: Element> Operator for TakeRowsOperands<'_, B, E> {
             self.rows.columns(),
             taken.columns(),
         )?;
+        if let Some(cache) = self.cache {
+            let (rows, columns) = (self.rows.rows(), self.rows.columns());
+            Error::expect(Self::NAME, "rows that the cache is of", rows, cache.of())?;
+            Error::expect(Self::NAME, "cached columns", columns, cache.columns())?;
+        }
         match taken.is_contiguous() {
             true => Ok(()),
             false => Err(Error::Unsupported {
