@@ -155,7 +155,7 @@ macro_rules! conformance {
                 scales_are_multiplied, misfits_are_refused;
             stored: positive_stays_positive, numbers_of_codes, products, masks, misfits_are_refused;
             strides: gathered_rows_may_be_apart, products_are_written_apart, products_are_written_to_some_rows, products_read_first_rows, dots_take_both_strides_or_none, misfits_are_refused;
-            sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
+            sort: every_length, order_of_equal_keys_stays, pairs_are_grouped, exclusive_sums, misfits_are_refused;
             communities: rounds_follow_the_contract, planted_communities_are_found, devices_agree, misfits_are_refused;
             construct: coo_becomes_the_hosts_graph, csr_becomes_the_hosts_graph, transposes, renamed_graphs_are_the_hosts, sums_are_the_same,
                 rows_and_offsets, degrees_make_factors, misfits_are_refused;

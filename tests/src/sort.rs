@@ -3,10 +3,10 @@
 use crate::Scale;
 use crate::input::{KIND, Random, words};
 use halfgnn::backend::Backend;
-use halfgnn::ops;
+use halfgnn::ops::{self, GroupRoom};
 use halfgnn::tensor::Array;
 use halfgnn_contract::scan::{ITEMS_PER_CTA, MOST_ADDED, THREADS_PER_CTA};
-use halfgnn_contract::sort::{FEW_PAIRS, pairs_per_cta};
+use halfgnn_contract::sort::{FEW_PAIRS, MOST_GROUPED_PAIRS, pairs_per_cta};
 
 /// What nobody has written.
 fn unwritten<B: Backend>(backend: &B, len: usize) -> Array<B, u32> {
@@ -38,6 +38,29 @@ pub fn sorted<B: Backend>(
     assert_eq!(given.to_vec(backend).expect("no failure before"), keys);
     let read = |array: Array<B, u32>| array.to_vec(backend).expect("no failure before");
     (read(first), read(second))
+}
+
+/// The first pair of each group, and keys and values in the order of groups, as a backend has them: twice, by counts of the same room.
+pub fn grouped<B: Backend>(
+    backend: &B,
+    groups: usize,
+    keys: &[u32],
+    values: &[u32],
+) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
+    let given = [words(backend, keys), words(backend, values)];
+    let mut room = GroupRoom::new(backend, keys.len(), groups).expect("room");
+    let [once, again] = [(); 2].map(|()| {
+        let firsts = Array::from_slice(backend, &vec![7_u64; groups + 1], KIND);
+        let mut firsts = firsts.expect("room");
+        let [mut first, mut second] = [(); 2].map(|()| unwritten(backend, keys.len()));
+        let sorted = [&mut first, &mut second];
+        ops::group_pairs(backend, given.each_ref(), &mut room, &mut firsts, sorted).expect("legal");
+        let read = |array: &Array<B, u32>| array.to_vec(backend).expect("no failure before");
+        let firsts = firsts.to_vec(backend).expect("no failure before");
+        (firsts, read(&first), read(&second))
+    });
+    assert!(once == again, "{} pairs in {groups} groups", keys.len());
+    once
 }
 
 fn check<B: Backend>(backend: &B, keys: &[u32], values: Option<&[u32]>, bits: u32) {
@@ -83,6 +106,66 @@ pub fn order_of_equal_keys_stays<B: Backend>(backend: &B, _: Scale) {
     check(backend, &rising, Some(&falling), 13);
 }
 
+/// Pairs in groups, as a stable sort has them, of lengths about the ends of warps: groups of none, of one, of as many as a warp has lanes and
+/// more, of more long groups than CTAs take at once, and what is no pair at the end.
+pub fn pairs_are_grouped<B: Backend>(backend: &B, scale: Scale) {
+    let check = |groups: usize, keys: &[u32]| {
+        let values: Vec<u32> = (0..keys.len() as u32).map(|at| at ^ 0x55).collect();
+        let mut expected: Vec<(u32, u32)> = keys.iter().copied().zip(values.clone()).collect();
+        expected.sort_by_key(|&(key, _)| key);
+        let is_pair = |&(key, _): &(u32, u32)| (key as usize) < groups;
+        for nothing in expected.iter_mut().filter(|it| !is_pair(it)) {
+            *nothing = (u32::MAX, u32::MAX);
+        }
+        let first_of = |group| expected.partition_point(|&(key, _)| (key as usize) < group) as u64;
+        let firsts: Vec<u64> = (0..=groups).map(first_of).collect();
+        let (offsets, first, second) = grouped(backend, groups, keys, &values);
+        let actual: Vec<(u32, u32)> = first.into_iter().zip(second).collect();
+        let what = format!("{} pairs in {groups} groups", keys.len());
+        assert!(actual == expected && offsets == firsts, "{what}");
+    };
+    for (groups, pairs) in [
+        (0, 0),
+        (1, 0),
+        (1, 1),
+        (1, 32),
+        (1, 33),
+        (3, 300),
+        (700, 700),
+    ] {
+        check(groups, &Random(13).below(groups.max(1) as u32, pairs));
+    }
+    // Of 70 groups one has 0 pairs, one 1, and so on; every second number is of them.
+    let rising: Vec<u32> = (0..70)
+        .flat_map(|group| vec![2 * group; group as usize])
+        .collect();
+    let turns = (0..rising.len()).map(|at| rising[at * 1009 % rising.len()]);
+    let mut keys: Vec<u32> = turns.collect();
+    check(140, &keys);
+    keys.extend([u32::MAX; 45]);
+    check(140, &keys);
+    // What is no pair stands between those that are, and has other numbers too.
+    let keys: Vec<u32> = (0..500)
+        .map(|at| [at % 40, u32::MAX, 40, at % 7][at as usize % 4])
+        .collect();
+    check(40, &keys);
+    // As many long groups as take turns, and some.
+    let many = scale.pick(80, 300);
+    let keys: Vec<u32> = (0..40 * many).map(|at| at * 7 % many).collect();
+    check(many as usize, &keys);
+    // So many that they are sorted.
+    if scale == Scale::Full {
+        check(
+            90_000,
+            &Random(14).below(90_000, MOST_GROUPED_PAIRS as usize),
+        );
+        check(
+            90_000,
+            &Random(14).below(90_000, MOST_GROUPED_PAIRS as usize + 1),
+        );
+    }
+}
+
 /// Prefix sums of every length about the ends of CTAs: of one, of as many as add up what is before them, and of more than the second launch
 /// takes at once; they wrap around.
 pub fn exclusive_sums<B: Backend>(backend: &B, _: Scale) {
@@ -124,6 +207,17 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
         .expect_err("too short")
         .to_string();
     assert_eq!(error, "sort_pairs: sorted keys should be 3, is 2");
+    let mut firsts = Array::from_slice(backend, &[0_u64; 5], KIND).expect("room");
+    let mut group = |pairs, groups| {
+        let mut room = GroupRoom::new(backend, pairs, groups).expect("room");
+        let sorted = [&mut first, &mut second];
+        let done = ops::group_pairs(backend, [&three, &three], &mut room, &mut firsts, sorted);
+        done.map_err(|error| error.to_string())
+    };
+    let error = group(3, 3).expect_err("a group too few");
+    assert_eq!(error, "group_pairs: words of the tally should be 5, is 4");
+    let error = group(2, 4).expect_err("a slot too few");
+    assert_eq!(error, "group_pairs: slots should be 3, is 2");
     let error = ops::exclusive_sum(backend, &three, &mut short)
         .expect_err("too short")
         .to_string();

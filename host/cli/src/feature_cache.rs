@@ -16,8 +16,8 @@ use std::str::FromStr;
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct FeatureCacheArgs {
     /// With features in the host's memory and a --sampler: how much of the card's memory is for copies of the features of the vertices that
-    /// most edges lead from, which do not come over the bus then; auto is half of what the run leaves free, of several ranks none; results
-    /// are the same
+    /// most edges lead from, which do not come over the bus then; auto is half of what the run leaves free, of several ranks none, and a
+    /// size is for each of them; results are the same
     #[arg(long, value_name = "auto|none|SIZE", default_value = "auto")]
     pub feature_cache: FeatureCache,
 }
@@ -100,7 +100,15 @@ impl FeatureCache {
             (Self::Bytes(asked), ..) => asked,
         };
         let vertices = RowCache::<B, E>::copies_within(shape, most);
-        let bytes = RowCache::<B, E>::bytes(shape, vertices);
+        let of = |vertices| RowCache::<B, E>::bytes(shape, vertices);
+        if let (Self::Bytes(asked), 0, 1..) = (self, vertices, shape.0) {
+            return Err(Failure::Input(format!(
+                "--feature-cache {}: it has no room for the features of a vertex; take {} or more, or leave it out",
+                bytes(asked),
+                bytes(of(1)),
+            )));
+        }
+        let bytes = of(vertices);
         Ok((vertices > 0).then_some(CachedFeatures { vertices, bytes }))
     }
 }
@@ -173,6 +181,8 @@ mod tests {
         for memory in [None, memory(4756)] {
             assert_eq!(fitting(asked, memory), found(250));
         }
+        let told = fitting(FeatureCache::Bytes(271), memory(90_000)).expect_err("for marks alone");
+        assert!(told.contains("take 272 B or more"), "{told}");
         let told = fitting(asked, memory(4755)).expect_err("a byte too few");
         assert!(
             told.contains("the run takes 500 B beside it, and 4.6 KiB of"),

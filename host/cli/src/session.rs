@@ -445,17 +445,20 @@ impl<'a, E: Element> Placed<'a, E> {
         if !copied || rows.cached().is_some() {
             return Ok(());
         }
-        let room = match &memory {
-            Some(memory) => (memory.footprint.total(), device.memory),
-            // Nobody knows what is left.
-            None => (0, None),
+        let beside = match (&memory, plan.feature_cache) {
+            (Some(memory), _) => memory.footprint.total(),
+            // Of ranks what is left beside their batches is not known.
+            (None, FeatureCache::Auto) => return Ok(()),
+            (None, _) => placement.footprint.total(),
         };
+        let room = (beside, device.memory);
         let shape = (rows.rows(), rows.columns());
         let cached = plan.feature_cache.fitting::<B, E>(shape, room)?;
         if let Some(cached) = cached {
             cached.make(&device.backend, (task, &learnt.graph))?;
-            if let Some(memory) = memory {
-                memory.add_cached(cached);
+            match memory {
+                Some(memory) => memory.add_cached(cached),
+                None => tracing::info!("{cached}"),
             }
         }
         Ok(())

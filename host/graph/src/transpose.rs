@@ -4,8 +4,10 @@
 //! uploaded for it; its *edge features* still move, because edge (r, c) and edge (c, r) are two edges.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::csr::Csr;
+use super::parallel;
 use super::sort::{EdgeSource, WithinRow, sort_with_room};
 
 /// The transpose of an adjacency.
@@ -74,22 +76,40 @@ fn by_column(vertices: usize, edges: impl EdgeSource) -> (Vec<u64>, Vec<u32>) {
     }
 }
 
-/// Whether a pattern equals its transpose, multiplicities included. One pass that stops at the first edge
-/// without a partner; 4 bytes a vertex.
+/// Whether a pattern equals its transpose, multiplicities included: by all threads, which stop at the first edge without a partner.
 pub(crate) fn is_symmetric(csr: &Csr) -> bool {
-    // Walking the edges by row, the partners (c, r) of the edges of column c come up by ascending r: exactly
-    // the order in which row c stores them. So one cursor a row is enough, and no search.
-    let mut next: Vec<u32> = csr.offsets()[..csr.vertices()]
-        .iter()
-        .map(|&start| start as u32)
-        .collect();
-    csr.iter().all(|(row, col)| {
-        let partner = &mut next[col as usize];
-        let found = u64::from(*partner) < csr.offsets()[col as usize + 1]
-            && csr.cols()[*partner as usize] == row;
-        *partner = partner.wrapping_add(1);
-        found
-    })
+    // Where each edge above the diagonal has its partners, and there are no more below, all have.
+    let (above, below) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let lopsided = AtomicBool::new(false);
+    let look = |rows: Range<usize>| {
+        let (mut above_here, mut below_here) = (0, 0);
+        for row in rows {
+            if lopsided.load(Ordering::Relaxed) {
+                return;
+            }
+            let (edges, own) = (csr.row(row), row as u32);
+            let first_above = edges.partition_point(|&column| column <= own);
+            let edges_below = edges[..first_above].partition_point(|&column| column < own);
+            above_here += edges.len() - first_above;
+            below_here += edges_below;
+            for same in edges[first_above..].chunk_by(|one, next| one == next) {
+                let partners = csr.row(same[0] as usize);
+                let first = partners.partition_point(|&column| column < own);
+                let found = partners[first..]
+                    .iter()
+                    .take_while(|&&column| column == own);
+                if found.count() != same.len() {
+                    lopsided.store(true, Ordering::Relaxed);
+                    return;
+                }
+            }
+        }
+        above.fetch_add(above_here, Ordering::Relaxed);
+        below.fetch_add(below_here, Ordering::Relaxed);
+    };
+    let mut nothing = vec![(); csr.vertices()];
+    parallel::by_edges(csr.offsets(), 1, &mut nothing, &|rows, _| look(rows));
+    !lopsided.into_inner() && above.into_inner() == below.into_inner()
 }
 
 #[cfg(test)]
@@ -121,6 +141,7 @@ mod tests {
         assert!(!is_symmetric(&csr(2, &[(0, 1), (1, 0), (1, 0)])));
         assert!(!is_symmetric(&csr(3, &[(0, 1), (1, 2), (2, 0)])));
         assert!(!is_symmetric(&csr(3, &[(2, 0)])));
+        assert!(!is_symmetric(&csr(3, &[(0, 1), (2, 0)])));
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use crate::backend::{Backend, Block, MemoryKind};
 use crate::error::Error;
 use crate::graph::RowCounts;
 use crate::nn::{Norm, Propagation};
-use crate::ops::{Places, sort_workspace};
+use crate::ops::{GroupRoom, Places, group_workspace};
 use crate::sample::an_eighth_more;
 use crate::tensor::{Array, Element};
 
@@ -108,10 +108,15 @@ impl BatchSizes {
                 words.push(Array::zeros(backend, of_layer, kind)?);
             }
             if self.drawn_ahead > 0 {
-                // Who draws ahead has a workspace, in which transposes are sorted.
-                let pairs = self.layers.iter().map(|layer| layer.edges).max();
-                let sorted = sort_workspace(pairs.unwrap_or(0) as u64) as usize;
-                words.push(Array::zeros(backend, sorted, MemoryKind::Workspace)?);
+                // Who draws ahead has a workspace, in which transposes are made; which layers want one, their models know.
+                let of_layer =
+                    |layer: &RowCounts| group_workspace(layer.edges as u64, layer.columns as u64);
+                let most = self.layers.iter().map(of_layer).max().unwrap_or(0) as usize;
+                words.push(Array::zeros(backend, most, MemoryKind::Workspace)?);
+            }
+            for layer in &self.layers {
+                let room = GroupRoom::<B>::words(layer.edges, layer.columns);
+                words.push(Array::zeros(backend, room * (1 + self.drawn_ahead), kind)?);
             }
             for _ in 0..=self.drawn_ahead {
                 words.push(Array::zeros(backend, self.inputs(), kind)?);

@@ -45,6 +45,9 @@ pub const MAX_EXTENT: u32 = 1 << 31;
 /// Fewest steps that are worth a CTA of their own; fewer would spend more on the partial sums than on the product.
 pub const MIN_STEPS_PER_SPLIT: u32 = 4;
 
+/// Fewest steps that a CTA has to be spared for a split: the reduction is a launch more, which takes as long.
+pub const MIN_STEPS_SPARED: u32 = 12;
+
 /// 16-byte vectors of C that one CTA of the reduction computes, four floats of the workspace each.
 pub const REDUCE_VECTORS_PER_CTA: u32 = WARP;
 
@@ -277,7 +280,8 @@ pub struct Split {
 
 /// Splits `k` so that a card of `sms` multiprocessors is filled where the tiles of C alone would leave some idle.
 ///
-/// Every split has at least one step, and at least [`MIN_STEPS_PER_SPLIT`] where there is more than one. The choice
+/// Every split has at least one step, and at least [`MIN_STEPS_PER_SPLIT`] where there is more than one, and spares a CTA
+/// [`MIN_STEPS_SPARED`]. The choice
 /// depends on the number of multiprocessors, and so does the rounding of the sums: two cards of different size may
 /// differ in the last bits, two runs on one do not. Pass a fixed `sms` for results that do not depend on the card.
 pub const fn split(element: Format, m: u32, n: u32, k: u32, sms: u32) -> Split {
@@ -303,6 +307,9 @@ pub const fn split(element: Format, m: u32, n: u32, k: u32, sms: u32) -> Split {
         MAX_SPLITS
     };
     let steps_per_split = steps.div_ceil(splits);
+    if steps - steps_per_split < MIN_STEPS_SPARED {
+        return single;
+    }
     // Rounding up may have left the last splits without a step.
     Split {
         splits: steps.div_ceil(steps_per_split),
@@ -646,6 +653,8 @@ mod tests {
         let Split { splits, .. } = split(Format::F16, 600, 64, 2_400_000, 132);
         assert!((70..=132 * CTAS_PER_SM / 5).contains(&splits), "{splits}");
         assert_eq!(split(Format::F16, 2_400_000, 64, 100, 132).splits, 1);
+        // Eight steps for each of 111 tiles: two splits of four would take a launch more.
+        assert_eq!(split(Format::F16, 14_144, 47, 256, 132).splits, 1);
         // The partial sums stay small: every CTA leaves one tile.
         assert!(workspace_floats(600, 64, splits) * 4 <= (132 * CTAS_PER_SM * 128 * 64 * 4) as u64);
     }

@@ -170,6 +170,11 @@ param_struct! {
         pub sources: DevicePtr<u32>,
         /// Becomes the number of vertices that were marked, room or not, by `place_marked`; or null.
         pub total: DevicePtr<u32>,
+        /// Of `relabel`, which then counts the places that it writes, [`GroupParams::tally`](crate::sort::GroupParams::tally) of `source_count`
+        /// groups; or null.
+        pub tally: DevicePtr<u32>,
+        /// Beside it, [`GroupParams::slots`](crate::sort::GroupParams::slots).
+        pub slots: DevicePtr<u32>,
         /// Number of `vertices`.
         pub vertex_count: u64,
         /// Vertices of the graph.

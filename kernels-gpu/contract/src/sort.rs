@@ -51,6 +51,64 @@ param_struct! {
     }
 }
 
+param_struct! {
+    /// Parameters of the kernels that group pairs by keys below a number: stable, as a sort is, but by one count of each key.
+    ///
+    /// What has another key is no pair; what is in order behind those that are has all bits.
+    pub struct GroupParams {
+        /// A key a pair.
+        pub keys: DevicePtr<u32>,
+        /// A value a pair.
+        pub values: DevicePtr<u32>,
+        /// A word a group, and one, zeros: counted up by `group_count`, or by whoever made the keys, and zeros again behind `group_order`.
+        pub tally: DevicePtr<u32>,
+        /// The prefix sums of the tally, and behind them the number of pairs; made before `group_place`.
+        pub firsts: DevicePtr<u32>,
+        /// A word a pair: which of its group it is, in any order. Written by who counts, read by `group_place`.
+        pub slots: DevicePtr<u32>,
+        /// A word a pair: the pairs of each group, in any order. Written by `group_place`.
+        pub members: DevicePtr<u32>,
+        /// How many groups have more pairs than a warp has lanes, and which, in any order: [`long_group_words`].
+        pub long_groups: DevicePtr<u32>,
+        /// Becomes the first pair of each group, and behind them the number of pairs.
+        pub offsets: DevicePtr<u64>,
+        /// Becomes the keys in order.
+        pub sorted_keys: DevicePtr<u32>,
+        /// Becomes the values in that order.
+        pub sorted_values: DevicePtr<u32>,
+        /// Number of pairs, [`MOST_GROUPED_PAIRS`] at most.
+        pub pairs: u32,
+        /// Number of groups.
+        pub groups: u32,
+    }
+}
+
+/// The most pairs that are grouped by counts: of a long group a bit for each pair lies in shared memory.
+pub const MOST_GROUPED_PAIRS: u32 = (48 * 1024 - WARPS_PER_CTA * 4) * 8;
+
+/// CTAs that put long groups in order, which take turns.
+pub const LONG_GROUP_CTAS: u32 = 64;
+
+/// Words of the list of long groups.
+pub const fn long_group_words(pairs: u32) -> u64 {
+    1 + (pairs / (WARP + 1)) as u64
+}
+
+/// Words of bits, one for each pair.
+pub const fn pair_words(pairs: u32) -> u32 {
+    pairs.div_ceil(u32::BITS)
+}
+
+/// Bytes of dynamic shared memory of a CTA that puts long groups in order: a bit a pair, and a word a warp.
+pub const fn group_shared_bytes(pairs: u32) -> u32 {
+    (pair_words(pairs) + WARPS_PER_CTA) * 4
+}
+
+/// CTAs of a thread a pair or group.
+pub const fn group_ctas(items: u64) -> u64 {
+    items.div_ceil(THREADS_PER_CTA as u64)
+}
+
 /// Pairs of a lane, of so many in all.
 pub const fn pairs_per_lane(pairs: u32) -> u32 {
     if pairs <= FEW_PAIRS {
@@ -108,6 +166,14 @@ macro_rules! sort_entries {
                 sort_count(SortParams);
                 /// Pairs in the order of a digit.
                 sort_move(SortParams);
+                /// How many pairs each group has.
+                group_count(GroupParams);
+                /// The pairs of each group, in any order.
+                group_place(GroupParams);
+                /// Pairs in the order of groups, those of a group in their own, but for long groups.
+                group_order(GroupParams);
+                /// The pairs of long groups in order.
+                group_order_long(GroupParams);
             }
         }
     };
@@ -134,6 +200,14 @@ mod tests {
         }
         assert_eq!(passes(21), 3);
         assert_eq!(digit(21, 2), (14, 7));
+    }
+
+    #[test]
+    fn bits_of_all_pairs_that_are_grouped_fit_without_opting_in() {
+        assert_eq!(group_shared_bytes(MOST_GROUPED_PAIRS), 48 * 1024);
+        assert_eq!(group_shared_bytes(1), 4 + 32);
+        // A group of 33 is long, and of 65 pairs there is one at most.
+        assert_eq!([32, 33, 65, 66].map(long_group_words), [1, 2, 2, 3]);
     }
 
     #[test]

@@ -321,6 +321,23 @@ pub unsafe fn add_u32(word: Global<u32>, addend: u32) {
     }
 }
 
+/// `atom.global.add.u32`: adds to a word that other threads may add to as well, and gives what it was before. The sum does not depend on the
+/// order, and what a thread is given does
+/// ([PTX ISA, `atom`](https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-atom)).
+///
+/// # Safety
+/// As [`or_u32`].
+#[inline(always)]
+pub unsafe fn add_u32_before(word: Global<u32>, addend: u32) -> u32 {
+    let before: u32;
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("atom.global.add.u32 {}, [{}], {};", out(reg32) before, in(reg64) word.address, in(reg32) addend,
+            options(nostack, preserves_flags));
+    }
+    before
+}
+
 /// `red.global.max.u32`: raises a word that other threads may raise as well. The outcome does not depend on the order.
 ///
 /// # Safety

@@ -140,3 +140,16 @@ impl Shared {
         unsafe { self.store_u32(value.to_bits()) }
     }
 }
+
+/// `red.shared.or.b32`: sets bits of a word that other threads of the CTA may set as well
+/// ([PTX ISA, `red`](https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-red)).
+///
+/// # Safety
+/// The word lies in the launch's shared memory and is aligned to 4 bytes; between two barriers it is touched in no other way.
+#[inline(always)]
+pub unsafe fn or_u32(word: Shared, bits: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.shared.or.b32 [{}], {};", in(reg32) word.address(), in(reg32) bits, options(nostack, preserves_flags));
+    }
+}

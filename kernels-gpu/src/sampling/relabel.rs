@@ -6,6 +6,7 @@
 
 use crate::device::global::{Global, or_u32};
 use crate::device::thread::global_idx_x;
+use crate::sort::groups::count;
 use halfgnn_contract::DevicePtr;
 use halfgnn_contract::sampling::{NO_VERTEX, RelabelParams, mark_words};
 
@@ -121,7 +122,7 @@ pub unsafe fn place_marked(params: &RelabelParams) {
 }
 
 /// # Safety
-/// The launch contract of [`RelabelParams`]: a thread for each of the vertices.
+/// The launch contract of [`RelabelParams`]: a thread for each of the vertices. With a tally there is a word for each of the sources.
 #[inline(always)]
 pub unsafe fn relabel(params: &RelabelParams) {
     // SAFETY: the caller's promise: a word of the list is one thread's, which loads it before it stores.
@@ -129,6 +130,9 @@ pub unsafe fn relabel(params: &RelabelParams) {
         if let Some((at, vertex)) = own_vertex(params) {
             let place = Global::<u32>::new(params.places).at(vertex as u64).read();
             Global::<u32>::new(params.vertices).at(at).store(place);
+            if !Global::<u32>::new(params.tally).is_null() && (place as u64) < params.source_count {
+                count(params.tally, params.slots, (at, place));
+            }
         }
     }
 }

@@ -12,10 +12,10 @@ const ROWS: [u64; ROWS_UNDER_WAY] = [0, 1, 2, 3];
 
 /// Where a row is read.
 trait Source {
-    /// Its first vector, of a row that there is; of another, somewhere.
+    /// Its first vector, of a row that there is.
     ///
     /// # Safety
-    /// The launch contract of [`TakeRowsParams`].
+    /// The launch contract of [`TakeRowsParams`], and it is a row.
     unsafe fn start(params: &TakeRowsParams, row: u64) -> Global<[u32; 4]>;
 }
 
@@ -37,8 +37,8 @@ impl Source for Cached {
     unsafe fn start(params: &TakeRowsParams, row: u64) -> Global<[u32; 4]> {
         let marks = Global::<[u32; 2]>::new(params.marks);
         let bit = 1_u32 << (row % 32);
-        // SAFETY: the caller's promise: there is a word for each 32 rows.
-        let [word, before] = unsafe { marks.at(row / 32).load_if(row < params.row_count) };
+        // SAFETY: the caller's promise: there is a word for each 32 rows, which nothing writes during the launch.
+        let [word, before] = unsafe { marks.at(row / 32).read() };
         if word & bit == 0 {
             // SAFETY: the caller's promise.
             return unsafe { Matrix::start(params, row) };
@@ -83,15 +83,19 @@ unsafe fn take<S: Source>(params: &TakeRowsParams) {
             let it = it as usize;
             order.at(places[it]).load_or(is_taken[it], u32::MAX)
         });
-        // SAFETY: the caller's promise.
-        let starts = numbers.map(|row| unsafe { S::start(params, row as u64) });
+        let starts = numbers.map(|row| {
+            if row as u64 >= params.row_count {
+                return Global::at_address(0);
+            }
+            // SAFETY: the caller's promise, of a row that there is.
+            unsafe { S::start(params, row as u64) }
+        });
         let mut vector = thread & (params.lanes as u64 - 1);
         while vector < params.vectors as u64 {
             // SAFETY: the caller's promise: a row has so many vectors, and one that is not there is not read.
             let values = ROWS.map(|it| unsafe {
                 let it = it as usize;
-                let from = starts[it].at(vector);
-                from.load_if((numbers[it] as u64) < params.row_count)
+                starts[it].at(vector).load_if(!starts[it].is_null())
             });
             unroll!(it in 0..ROWS_UNDER_WAY => {
                 if is_taken[it] {

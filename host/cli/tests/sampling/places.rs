@@ -439,6 +439,14 @@ fn the_memory_of_batches_is_foretold() {
             "--model",
             "sage",
         ][..],
+        &[
+            "--sampler",
+            "neighbor:2,1",
+            "--batch",
+            "2",
+            "--model",
+            "gcn",
+        ],
         &["--sampler", "saint-rw:4,2", "--model", "gcn"],
         &[
             "--sampler",

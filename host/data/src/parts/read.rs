@@ -11,7 +11,7 @@ use crate::open::{OpenOptions, Parts};
 use crate::stored::{Slots, StoredFeatures, StoredFile};
 use crate::{Dataset, EdgeFeatures, Features, Format, Origin, Outline, Preparation, VertexIds};
 use half::f16;
-use halfgnn_graph::Graph;
+use halfgnn_graph::{Graph, parallel};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::ops::Range;
@@ -24,6 +24,51 @@ pub fn is_parted(path: &Path) -> bool {
     let file = File::open(path.join(MANIFEST));
     file.is_ok_and(|file| file.take(4096).read_to_end(&mut head).is_ok())
         && Manifest::recognises(&head)
+}
+
+/// What parts that are read at a time take beside the dataset is one in so many of it at the most, or a part.
+const PARTS_BESIDE: u64 = 8;
+
+/// A part that was read.
+struct PartRead {
+    /// The places of its rows.
+    places: Vec<usize>,
+    offsets: Vec<u64>,
+    columns: Vec<u32>,
+    weights: Vec<f32>,
+    /// How many an edge has, and those of all.
+    edge_features: (usize, Vec<f32>),
+    /// Unless they stay in the file.
+    features: Option<RowFeatures>,
+    stays: Option<StoredFile>,
+    names: VertexIds,
+}
+
+impl PartRead {
+    /// Puts it to its places, and takes note of where its features are `left`, if they are; gives the names of its vertices.
+    fn put(self, rows: &mut PartRows, left: Option<&mut Left>) -> Result<VertexIds, DataProblem> {
+        let (width, features) = self.edge_features;
+        for (row, &place) in self.places.iter().enumerate() {
+            let from = self.offsets[row] as usize..self.offsets[row + 1] as usize;
+            let to = rows.offsets[place] as usize..rows.offsets[place + 1] as usize;
+            rows.columns[to.clone()].copy_from_slice(&self.columns[from.clone()]);
+            if let Some(all) = &mut rows.edge_weights {
+                all[to.clone()].copy_from_slice(&self.weights[from.clone()]);
+            }
+            if let Some(all) = &mut rows.edge_features {
+                all.values_mut()[to.start * width..to.end * width]
+                    .copy_from_slice(&features[from.start * width..from.end * width]);
+            }
+        }
+        if let (Some(left), Some(file)) = (left, self.stays) {
+            let first = left.rows;
+            left.add(StoredFile { first, ..file }, &self.places);
+        }
+        if let Some(own) = self.features {
+            rows.features.place(own, &self.places)?;
+        }
+        Ok(self.names)
+    }
 }
 
 /// A folder of parts, of which nothing but the manifest was read.
@@ -146,12 +191,32 @@ impl Parted {
             .empty_rows(table, &parts, left.is_none())
             .map_err(|problem| self.problem(VERTICES, problem))?;
         let mut names = Vec::new();
-        for part in parts.clone() {
-            names.push(self.in_file(&part_file(part), || {
-                let own = self.read_part(table, part, &mut rows, left.as_deref_mut())?;
-                progress.advance(self.manifest.part_layout(part).map_or(0, |of| of.len()));
-                Ok(own)
-            })?);
+        let bytes_of = |part| self.manifest.part_layout(part).map_or(0, |of| of.len());
+        let leaves = left.is_some();
+        let mut next = parts.start;
+        while next < parts.end {
+            // By all threads, as far as that takes little memory beside what all parts come to.
+            let mut bytes_now = 0;
+            let most = (next + rayon::current_num_threads().max(1)).min(parts.end);
+            let fits = |&part: &usize| {
+                bytes_now += bytes_of(part);
+                part == next || bytes_now <= bytes / PARTS_BESIDE
+            };
+            let now = next..next + (next..most).take_while(fits).count();
+            let read = parallel::map(now.clone(), |_, part| {
+                self.in_file(&part_file(part), || {
+                    self.read_part(table, part, &rows.vertices, leaves)
+                })
+            });
+            for (part, read) in now.clone().zip(read) {
+                let read = read?;
+                let own = self.in_file(&part_file(part), || {
+                    read.put(&mut rows, left.as_deref_mut())
+                })?;
+                names.push(own);
+                progress.advance(bytes_of(part));
+            }
+            next = now.end;
         }
         if self.manifest.ids {
             let mut next = vec![0; names.len()];
@@ -215,14 +280,14 @@ impl Parted {
         })
     }
 
-    /// Reads a part to its places, and takes note of where its features are `left`, if they are; gives the names of its vertices.
+    /// Reads a part, whose rows have places among those of `all`, with its features unless it `leaves` them.
     fn read_part(
         &self,
         table: &VertexTable,
         part: usize,
-        rows: &mut PartRows,
-        left: Option<&mut Left>,
-    ) -> Result<VertexIds, DataProblem> {
+        all: &[u32],
+        leaves: bool,
+    ) -> Result<PartRead, DataProblem> {
         let (manifest, file) = (&self.manifest, part_file(part));
         let Some(layout) = manifest.part_layout(part) else {
             return Err(DataProblem::part("length", "no file is as long"));
@@ -231,7 +296,7 @@ impl Parted {
         let length = layout.len();
         let mut sections = Sections::new(source, layout);
         let vertices: Vec<u32> = sections.read("vertices")?;
-        let places = places(&vertices, part as u32, table, &rows.vertices)?;
+        let places = places(&vertices, part as u32, table, all)?;
         let offsets: Vec<u64> = sections.read("offsets")?;
         check_offsets(&offsets, &vertices, table)?;
         let columns: Vec<u32> = sections.read("columns")?;
@@ -244,52 +309,40 @@ impl Parted {
                 return Err(DataProblem::value(key, at as u64, values[at], why));
             }
         }
-        let width = manifest.edge_features as usize;
-        for (row, &place) in places.iter().enumerate() {
-            let from = offsets[row] as usize..offsets[row + 1] as usize;
-            let to = rows.offsets[place] as usize..rows.offsets[place + 1] as usize;
-            rows.columns[to.clone()].copy_from_slice(&columns[from.clone()]);
-            if let Some(all) = &mut rows.edge_weights {
-                all[to.clone()].copy_from_slice(&weights[from.clone()]);
-            }
-            if let Some(all) = &mut rows.edge_features {
-                all.values_mut()[to.start * width..to.end * width]
-                    .copy_from_slice(&features[from.start * width..from.end * width]);
-            }
-        }
         let len = manifest.features as usize;
-        let (mut own, mut infinite) = (None, None);
+        let (mut own, mut stays, mut infinite) = (None, None, None);
         let mut see = |at: u64, value: f32| {
             if !value.is_finite() {
                 infinite.get_or_insert((at, value));
             }
         };
-        match (left, manifest.feature_precision) {
-            (None, FeaturePrecision::Half) => {
+        match (leaves, manifest.feature_precision) {
+            (false, FeaturePrecision::Half) => {
                 own = Some(RowFeatures::of_halves(len, sections.read("features")?));
             }
-            (None, FeaturePrecision::Float) => {
+            (false, FeaturePrecision::Float) => {
                 own = Some(RowFeatures::of_floats(len, sections.read("features")?));
             }
-            (Some(left), precision) => {
+            (true, precision) => {
                 let start = match precision {
-                    FeaturePrecision::Half => {
-                        sections.pass(|at, value: f16| see(at, value.to_f32()))?
-                    }
+                    // Nearly all are finite, which the bits of a half say: widening takes ten times as long.
+                    FeaturePrecision::Half => sections.pass(|at, value: f16| {
+                        if !value.is_finite() {
+                            see(at, value.to_f32());
+                        }
+                    })?,
                     FeaturePrecision::Float => sections.pass(see)?,
                 };
                 let header = self.header((Kind::Part, part as u32))?;
-                left.add(
-                    StoredFile {
-                        path: self.path.join(&file),
-                        nameless: None,
-                        header: header.bytes().to_vec(),
-                        length,
-                        start,
-                        first: left.rows,
-                    },
-                    &places,
-                );
+                stays = Some(StoredFile {
+                    path: self.path.join(&file),
+                    nameless: None,
+                    header: header.bytes().to_vec(),
+                    length,
+                    start,
+                    // Which it is follows from the parts before it.
+                    first: 0,
+                });
             }
         }
         let ends: Vec<u64> = sections.read("ids")?;
@@ -299,10 +352,16 @@ impl Parted {
         if let Some((at, value)) = infinite {
             return Err(not_finite(at, value, len));
         }
-        if let Some(own) = own {
-            rows.features.place(own, &places)?;
-        }
-        names(&ends, &text)
+        Ok(PartRead {
+            places,
+            offsets,
+            columns,
+            weights,
+            edge_features: (manifest.edge_features as usize, features),
+            features: own,
+            stays,
+            names: names(&ends, &text)?,
+        })
     }
 
     /// A file behind its header, which is as long as its layout.

@@ -125,6 +125,38 @@ fn features_are_halves_unless_they_are_to_be_floats() {
     assert!(again.unwrap_err().to_string().contains("is there already"));
 }
 
+/// Whichever thread comes to one first: vertices 0 and 3 are in part 2, 4 in part 4, and 1 and 2 in part 0.
+#[test]
+fn of_several_parts_in_which_something_is_wrong_the_first_is_told_of() {
+    let refused = |wrong: &[usize]| {
+        let mut values = vec![0.5; 21];
+        wrong.iter().for_each(|vertex| values[vertex * 3 + 1] = 1e5);
+        let mut dataset = dataset(classes());
+        dataset.features = Features::dense(3, values).unwrap();
+        let folder = Folder::new();
+        let path = folder.path().join("seven");
+        let told = dataset.save_parts(&path, &deal(FeaturePrecision::Half));
+        assert!(!path.exists(), "{wrong:?}");
+        told.unwrap_err().to_string()
+    };
+    for (wrong, vertex) in [(&[4][..], 4), (&[4, 3], 3), (&[0, 4, 2], 2), (&[2, 1], 1)] {
+        let told = refused(wrong);
+        let expected = format!("in row {vertex}, column 1");
+        assert!(told.contains(&expected), "{told}");
+    }
+
+    // And likewise where several are read.
+    let (_folder, path) = written(&everything(), FeaturePrecision::Half);
+    for part in [4, 2] {
+        let place = path.join(part_file(part));
+        let mut bytes = std::fs::read(&place).unwrap();
+        // Of the first vertex' number.
+        bytes[layout::Header::BYTES] ^= 64;
+        std::fs::write(&place, bytes).unwrap();
+        assert!(told(&path).contains(&part_file(part)), "{}", told(&path));
+    }
+}
+
 #[test]
 fn some_parts_are_the_rows_of_their_vertices() {
     let expected = everything();

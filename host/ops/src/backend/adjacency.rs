@@ -5,8 +5,8 @@ use super::{MemoryKind, RowShare, Storage};
 use crate::error::Error;
 use crate::graph::{self, Csr, Graph, GraphCounts, RowCounts, Starts, rows_of};
 use crate::ops::{
-    Checked, ConstructOperators, RowIndex, RowIndexOperands, SortOperators, row_offsets,
-    sort_pairs, take_words,
+    Checked, ConstructOperators, GroupPairsOperands, GroupRoom, RowIndex, RowIndexOperands,
+    SortOperators, row_offsets, sort_pairs, take_words,
 };
 use crate::tensor::Array;
 use halfgnn_contract::sort::bits_below;
@@ -31,7 +31,12 @@ pub struct Adjacency<B: Storage> {
     index: OnceLock<RowIndex<B>>,
     /// Edges before each cut of [`RowShare`].
     edges_before: OnceLock<Vec<u64>>,
+    /// Of a transpose that is made again and again, where its edges are counted.
+    grouping: OnceLock<GroupRoom<B>>,
 }
+
+/// Why there are lists to be written.
+const DRAWN: &str = "an adjacency that was drawn has its rows and offsets";
 
 /// What a host knows of the rows of an adjacency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +79,7 @@ impl<B: Storage> Adjacency<B> {
                 longest_row: csr.longest_row(),
             }),
             edges_before: OnceLock::from(edges_before(csr.offsets())),
+            grouping: OnceLock::new(),
         })
     }
 
@@ -95,6 +101,7 @@ impl<B: Storage> Adjacency<B> {
             offsets: OnceLock::from(offsets),
             index: OnceLock::new(),
             edges_before: OnceLock::new(),
+            grouping: OnceLock::new(),
         }
     }
 
@@ -149,6 +156,7 @@ impl<B: Storage> Adjacency<B> {
                 longest_row,
             }),
             edges_before: OnceLock::new(),
+            grouping: OnceLock::new(),
         })
     }
 
@@ -188,6 +196,7 @@ impl<B: Storage> Adjacency<B> {
                 longest_row: longest,
             }),
             edges_before: OnceLock::new(),
+            grouping: OnceLock::new(),
         })
     }
 
@@ -328,7 +337,6 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
 
     /// The offsets of the rows, and the row and the column of each edge, to be written all.
     pub(crate) fn rows_mut(&mut self) -> (&mut Array<B, u64>, [&mut Array<B, u32>; 2]) {
-        const DRAWN: &str = "an adjacency that was drawn has its rows and offsets";
         let offsets = self.offsets.get_mut().expect(DRAWN);
         let rows = self.row_ids.get_mut().expect(DRAWN);
         self.edges_before.take();
@@ -337,28 +345,38 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
 
     /// Offsets of rows that were written anew.
     pub(crate) fn renew_offsets(&mut self, backend: &B) -> Result<(), Error> {
-        let ids = self
-            .row_ids
-            .get()
-            .expect("an adjacency that was drawn has its rows");
-        let offsets = self.offsets.get_mut();
-        let offsets = offsets.expect("an adjacency that was drawn has its offsets");
+        let ids = self.row_ids.get().expect(DRAWN);
+        let offsets = self.offsets.get_mut().expect(DRAWN);
         row_offsets(backend, ids, offsets)
     }
 
-    /// Makes `into` the transpose.
+    /// Where edges of a transpose are counted that is made again and again, which is this.
+    pub(crate) fn group_room(&mut self, backend: &B) -> Result<&mut GroupRoom<B>, Error> {
+        if self.grouping.get().is_none() {
+            let room = GroupRoom::new(backend, self.edges(), self.rows)?;
+            self.grouping = OnceLock::from(room);
+        }
+        Ok(self.grouping.get_mut().expect("it was made above"))
+    }
+
+    /// Makes `into` the transpose, drawn again in the same memory: what this has of columns was counted in its [room](Adjacency::group_room).
     pub(crate) fn transpose_into(&self, backend: &B, into: &mut Self) -> Result<(), Error> {
-        let ids = Some(self.row_ids(backend)?);
-        let (rows, columns) = into.edges_mut();
-        sort_pairs(
-            backend,
-            &self.column_ids,
-            ids,
-            self.column_bits(),
-            rows,
-            columns,
-        )?;
-        into.renew_offsets(backend)
+        into.group_room(backend)?;
+        into.edges_before.take();
+        let done = backend.group_pairs(Checked::new(GroupPairsOperands {
+            keys: &self.column_ids,
+            values: self.row_ids(backend)?,
+            room: into.grouping.get_mut().expect("it was made above"),
+            counted: true,
+            firsts: into.offsets.get_mut().expect(DRAWN),
+            sorted_keys: into.row_ids.get_mut().expect(DRAWN),
+            sorted_values: &mut into.column_ids,
+        })?);
+        if done.is_err() {
+            // What was counted there would be counted once more.
+            into.grouping.take();
+        }
+        done
     }
 
     /// The bits of a column's number, and of what stands for no column and is to come last.
@@ -425,6 +443,7 @@ impl<B: ConstructOperators> Adjacency<B> {
             offsets: OnceLock::new(),
             index: OnceLock::new(),
             edges_before: OnceLock::new(),
+            grouping: OnceLock::new(),
         };
         if B::WALKS_ROWS {
             a.offsets(backend)?;

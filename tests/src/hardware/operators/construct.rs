@@ -3,7 +3,7 @@
 use super::sparse::graph;
 use super::{OperatorCase, Results};
 use crate::input::{KIND, words};
-use crate::sort::sorted;
+use crate::sort::{grouped, sorted};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Graph;
 use halfgnn::ops;
@@ -13,6 +13,13 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let sort = OperatorCase::new("sort of 9,000 pairs by 13 bits", |backend: &B, operands| {
         let keys = operands.below(1 << 13, 9_000);
         let values = operands.below(1 << 31, 9_000);
+        // Groups of a pair or two, and of more than a hundred, are the same order.
+        for shift in [0, 7] {
+            let keys: Vec<u32> = keys.iter().map(|key| key >> shift).collect();
+            let (_, of_groups, in_groups) = grouped(backend, 1 << (13 - shift), &keys, &values);
+            let by_key = sorted(backend, &keys, Some(&values), 13 - shift);
+            assert_eq!((of_groups, in_groups), by_key);
+        }
         let (keys, values) = sorted(backend, &keys, Some(&values), 13);
         Results::words(&keys).and(Results::words(&values))
     });

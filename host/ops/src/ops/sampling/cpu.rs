@@ -203,7 +203,10 @@ impl SamplingOperators for Cpu {
     }
 
     fn relabel(&self, operands: Checked<RelabelOperands<'_, Self>>) -> Result<(), Error> {
-        let RelabelOperands { places, vertices } = operands.into_inner();
+        // What is grouped here is counted there.
+        let RelabelOperands {
+            places, vertices, ..
+        } = operands.into_inner();
         let places = places.places.buffer.read();
         parallel::for_each(vertices.buffer.get_mut(), |_, vertex| {
             *vertex = places.get(*vertex as usize).copied().unwrap_or(*vertex);

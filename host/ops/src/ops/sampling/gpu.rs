@@ -11,7 +11,7 @@ use crate::backend::{Adjacency, Storage};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::ops::sort::{STARTS, no_items};
+use crate::ops::sort::{STARTS, grouped_by_counts, no_items};
 use crate::tensor::{Array, Element, padded};
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::rng::key;
@@ -151,14 +151,29 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
     }
 
     fn relabel(&self, operands: Checked<RelabelOperands<'_, Self>>) -> Result<(), Error> {
-        let RelabelOperands { places, vertices } = operands.into_inner();
+        let RelabelOperands {
+            places,
+            vertices,
+            counted,
+        } = operands.into_inner();
+        let counted = counted.filter(|_| grouped_by_counts(vertices.len() as u64).is_some());
         let params = RelabelParams {
             vertices: self.array(vertices)?,
             vertex_count: vertices.len() as u64,
             ..self.places(places)?
         };
+        let params = match counted {
+            Some(room) => RelabelParams {
+                tally: self.array(&room.tally)?,
+                slots: self.array(&room.slots)?,
+                source_count: room.tally.len() as u64 - 1,
+                ..params
+            },
+            None => params,
+        };
         let config = threads_config("relabel", params.vertex_count)?;
-        // SAFETY: as above.
+        // SAFETY: as above; the operator checked that there is a slot for each of the vertices, and the kernel counts no
+        // place that the tally has no word for.
         unsafe { self.launch("relabel", config, &params) }
     }
 
@@ -305,6 +320,8 @@ impl<D: Driver> Gpu<D> {
             marks: self.array(&places.marks)?,
             sources: DevicePtr::NULL,
             total: DevicePtr::NULL,
+            tally: DevicePtr::NULL,
+            slots: DevicePtr::NULL,
             vertex_count: 0,
             graph_vertices: places.vertices() as u64,
             first_place: 0,

@@ -123,7 +123,8 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
     }
 
     /// Draws the layer into `block`, which was made with this, and its transpose as well once somebody has
-    /// [asked](Block::backward) for that. Nothing is allocated, but that the device's sort may want more workspace once, and nothing is waited for.
+    /// [asked](Block::backward) for that. Nothing is waited for, and nothing is allocated, but where a transpose is counted, the first time, and more workspace for
+    /// that, once.
     ///
     /// # Errors
     /// [`Error::Shape`] where there are more destinations or fewer than there is room for.
@@ -145,7 +146,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         } = how;
         count_neighbors(backend, graph, policy, destinations, &mut self.counts)?;
         exclusive_sum(backend, &self.counts, &mut self.firsts)?;
-        let (forward, backward) = block.parts_mut();
+        let (forward, mut backward) = block.parts_mut();
         let (offsets, [rows, neighbors]) = forward.rows_mut();
         backend.sample_neighbors(Checked::new(SampleNeighborsOperands {
             graph,
@@ -173,6 +174,10 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         backend.relabel(Checked::new(RelabelOperands {
             places,
             vertices: neighbors,
+            counted: match &mut backward {
+                Some(backward) => Some(backward.group_room(backend)?),
+                None => None,
+            },
         })?)?;
         backward.map_or(Ok(()), |backward| forward.transpose_into(backend, backward))
     }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::backend::{Adjacency, Block, MemoryKind, Storage};
 use crate::error::Error;
-use crate::ops::{Checked, ConstructOperators, SortOperators, exclusive_sum};
+use crate::ops::{Checked, ConstructOperators, GroupRoom, SortOperators, exclusive_sum};
 use crate::tensor::Array;
 use bytemuck::Pod;
 use halfgnn_contract::sampling::mark_words;
@@ -174,6 +174,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
         backend.relabel(Checked::new(RelabelOperands {
             places: self,
             vertices: &mut neighbors,
+            counted: None,
         })?)?;
         let shape = (count, sources.len());
         let longest = policy.longest_row(graph.longest_row());
@@ -267,12 +268,17 @@ pub struct RelabelOperands<'a, B: Storage> {
     pub places: &'a Places<B>,
     /// Become their places.
     pub vertices: &'a mut Array<B, u32>,
+    /// Where the places are counted, for a [`group_pairs`](crate::ops::group_pairs) of them.
+    pub counted: Option<&'a mut GroupRoom<B>>,
 }
 
 impl<B: Storage> Operator for RelabelOperands<'_, B> {
     const NAME: &'static str = "relabel";
 
     fn check(&self) -> Result<(), Error> {
-        Ok(())
+        match &self.counted {
+            Some(room) => Error::expect(Self::NAME, "slots", self.vertices.len(), room.slots.len()),
+            None => Ok(()),
+        }
     }
 }

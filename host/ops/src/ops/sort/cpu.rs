@@ -1,6 +1,6 @@
 //! A stable sort, and prefix sums, by the standard library and rayon.
 
-use super::{ExclusiveSumOperands, SortOperators, SortPairsOperands};
+use super::{ExclusiveSumOperands, GroupPairsOperands, SortOperators, SortPairsOperands};
 use crate::backend::cpu::Cpu;
 use crate::error::Error;
 use crate::ops::Checked;
@@ -23,6 +23,36 @@ impl SortOperators for Cpu {
             *key = keys[at as usize];
             *value = values.as_ref().map_or(at, |values| values[at as usize]);
         });
+        Ok(())
+    }
+
+    fn group_pairs(&self, operands: Checked<GroupPairsOperands<'_, Self>>) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let (keys, values) = (of.keys.buffer.read(), of.values.buffer.read());
+        let firsts = of.firsts.buffer.get_mut();
+        let groups = firsts.len() - 1;
+        let group_of = |pair: usize| Some(keys[pair] as usize).filter(|&key| key < groups);
+        firsts.fill(0);
+        (0..keys.len())
+            .filter_map(group_of)
+            .for_each(|group| firsts[group + 1] += 1);
+        for group in 0..groups {
+            firsts[group + 1] += firsts[group];
+        }
+        let (sorted_keys, sorted_values) = (
+            of.sorted_keys.buffer.get_mut(),
+            of.sorted_values.buffer.get_mut(),
+        );
+        sorted_keys.fill(u32::MAX);
+        sorted_values.fill(u32::MAX);
+        let mut next = firsts.to_vec();
+        for pair in 0..keys.len() {
+            if let Some(group) = group_of(pair) {
+                let place = next[group] as usize;
+                next[group] += 1;
+                (sorted_keys[place], sorted_values[place]) = (keys[pair], values[pair]);
+            }
+        }
         Ok(())
     }
 

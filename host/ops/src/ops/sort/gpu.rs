@@ -1,13 +1,13 @@
 //! Order and prefix sums: one to three launches a scan, and two more a digit.
 
-use super::{ExclusiveSumOperands, SortOperators, SortPairsOperands};
+use super::{ExclusiveSumOperands, GroupPairsOperands, SortOperators, SortPairsOperands};
 use crate::backend::gpu::{Gpu, linear_config, narrow};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::ops::Checked;
+use crate::ops::{Checked, row_offsets, sort_pairs};
 use halfgnn_contract::DevicePtr;
 use halfgnn_contract::scan::{self, ScanParams};
-use halfgnn_contract::sort::{self as contract, SortParams};
+use halfgnn_contract::sort::{self as contract, GroupParams, SortParams};
 
 /// Entries of a scan.
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +31,50 @@ pub(crate) const STARTS: Scan = Scan {
 };
 
 /// Words of the workspace in which a card sorts so many pairs.
-pub fn sort_workspace(pairs: u64) -> u64 {
+fn sort_workspace(pairs: u64) -> u64 {
     let ctas = contract::ctas(u32::try_from(pairs).unwrap_or(u32::MAX));
     let counts = contract::count_words(ctas, contract::MOST_DIGIT_BITS);
     counts + scan::partial_words(counts) + 2 * pairs
+}
+
+/// Words of the workspace in which a card groups so many pairs.
+pub fn group_workspace(pairs: u64, groups: u64) -> u64 {
+    match grouped_by_counts(pairs) {
+        Some(pairs) => GroupWorkspace::of(pairs, groups).words,
+        None => sort_workspace(pairs),
+    }
+}
+
+/// So many pairs, if a count of each key groups them.
+pub(crate) fn grouped_by_counts(pairs: u64) -> Option<u32> {
+    let pairs = u32::try_from(pairs).ok();
+    pairs.filter(|&pairs| pairs <= contract::MOST_GROUPED_PAIRS)
+}
+
+/// Where what grouping takes lies in the workspace, in words.
+struct GroupWorkspace {
+    /// Prefix sums of the groups' pairs, at the beginning.
+    sums: u64,
+    partials: u64,
+    members: u64,
+    long_groups: u64,
+    words: u64,
+}
+
+impl GroupWorkspace {
+    fn of(pairs: u32, groups: u64) -> Self {
+        let sums = groups + 1;
+        let partials = sums;
+        let members = partials + scan::partial_words(sums);
+        let long_groups = members + u64::from(pairs);
+        Self {
+            sums,
+            partials,
+            members,
+            long_groups,
+            words: long_groups + contract::long_group_words(pairs),
+        }
+    }
 }
 
 impl<D: Driver> SortOperators for Gpu<D> {
@@ -88,6 +128,73 @@ impl<D: Driver> SortOperators for Gpu<D> {
                 self.launch("sort_move", config, &params)?;
             }
             from = to;
+        }
+        Ok(())
+    }
+
+    fn group_pairs(&self, operands: Checked<GroupPairsOperands<'_, Self>>) -> Result<(), Error> {
+        const NAME: &str = "group_pairs";
+        let of = operands.into_inner();
+        let groups = narrow(NAME, "groups", of.firsts.len() - 1)?;
+        let Some(pairs) = grouped_by_counts(of.keys.len() as u64) else {
+            // Numbers that are no group's come last; those that were counted are groups or have all bits.
+            let bits = match of.counted {
+                true => contract::bits_below(u64::from(groups) + 1),
+                false => u32::BITS,
+            };
+            let values = Some(of.values);
+            sort_pairs(
+                self,
+                of.keys,
+                values,
+                bits,
+                of.sorted_keys,
+                of.sorted_values,
+            )?;
+            return row_offsets(self, of.sorted_keys, of.firsts);
+        };
+        let room = GroupWorkspace::of(pairs, groups.into());
+        let workspace = self.lend(room.words)?;
+        let at = |words: u64| DevicePtr::new(workspace.address() + words * 4);
+        let params = GroupParams {
+            keys: self.array(of.keys)?,
+            values: self.array(of.values)?,
+            tally: self.array(&of.room.tally)?,
+            firsts: at(0),
+            slots: self.array(&of.room.slots)?,
+            members: at(room.members),
+            long_groups: at(room.long_groups),
+            offsets: self.array(of.firsts)?,
+            sorted_keys: self.array(of.sorted_keys)?,
+            sorted_values: self.array(of.sorted_values)?,
+            pairs,
+            groups,
+        };
+        let sums = ScanParams {
+            words: params.tally,
+            partials: at(room.partials),
+            result: params.firsts,
+            ..no_items(room.sums)
+        };
+        let threads = contract::THREADS_PER_CTA;
+        let config = |ctas: u64, shared: u32| linear_config(NAME, ctas, threads, shared);
+        let of_pairs = config(contract::group_ctas(pairs.max(1).into()), 0)?;
+        let of_groups = config(contract::group_ctas(room.sums), 0)?;
+        let long = contract::long_group_words(pairs) - 1;
+        // SAFETY: the operator checked that all lists of pairs are of one length, and that there is an offset more than groups; the
+        // workspace has what a pair or a group has of each. Kernels look whether what was counted is a place, and a member a pair.
+        unsafe {
+            if !of.counted {
+                self.launch("group_count", of_pairs, &params)?;
+            }
+            self.scan(WORDS, &sums)?;
+            self.launch("group_place", of_pairs, &params)?;
+            self.launch("group_order", of_groups, &params)?;
+            if long > 0 {
+                let ctas = long.min(contract::LONG_GROUP_CTAS.into());
+                let config = config(ctas, contract::group_shared_bytes(pairs))?;
+                self.launch("group_order_long", config, &params)?;
+            }
         }
         Ok(())
     }
