@@ -68,12 +68,14 @@ class _Elsewhere:
         self._rows.read_ahead((self._kind.address(words), len(words)))
 
 
-def rows_of(x: Any, features: Features | None, graph: Graph) -> Rows | None:
-    """The rows of ``x`` for batches of a graph.
+def rows_of(x: Any, features: Features | None, graph: Graph, cached: int | None) -> Rows | None:
+    """The rows of ``x`` for batches of a graph, of which a card has copies of ``cached``.
 
     Raises:
-        ValueError: ``features`` are nowhere, or ``x`` is nothing that can lie there.
+        ValueError: ``features`` are nowhere, or ``x`` is nothing that can lie there; ``cached`` is of rows that no card reads.
     """
+    if cached is not None and features != "host":
+        raise ValueError(f"cached {cached}: a card has copies of features='host'; for {features!r} leave it out")
     if features is not None and features not in get_args(Features):
         raise ValueError(f"features {features!r}; take 'device', 'host' or 'disk'")
     if x is None:
@@ -95,9 +97,25 @@ def rows_of(x: Any, features: Features | None, graph: Graph) -> Rows | None:
     place = kind.place_of(graph)
     if place == (0, 0, 0):
         # All memory of the CPU is the host's.
+        if cached is not None:
+            raise ValueError(f"cached {cached}: all memory of a CPU is the host's, and no card has copies; leave it out")
         return _Array(x, kind)
     rows = _core.Rows.host(place, number, (kind.address(x), *x.shape, x.shape[1]))
+    if cached is not None:
+        _cache(rows, graph, min(cached, len(x)))
     return _Elsewhere(rows, tuple(x.shape), number, graph)
+
+
+def _cache(rows: _core.Rows, graph: Graph, count: int) -> None:
+    """Has copies of the rows of so many vertices, those that most edges leave."""
+    import numpy as np
+
+    from . import _numpy
+
+    degrees = _numpy.on_host(graph.out_degrees())
+    # The extension module looks whether each is a row, for there may be more vertices than rows, or fewer.
+    vertices = np.argsort(-degrees, kind="stable")[:count].astype(np.uint32)
+    rows.cache((_numpy.address(vertices), vertices.size))
 
 
 def _on_disk(stored: _core.Stored, graph: Graph) -> Rows:

@@ -89,6 +89,8 @@ class Loader:
             a vertex, rows are read in the order of the file by several threads, and in a loop over the loader those of the next
             batch are read while this one is computed on. By default where they lie: a path's on disk, an array's in it. A batch's
             ``x`` has the elements that the rows are kept in.
+        cached: with ``features="host"`` of a card's graph, of how many vertices the card has copies of the rows, which do not come
+            over the bus then: of those that most edges leave, whose rows batches ask for most often.
 
     Raises:
         ValueError: a sampler that there is not, an option that it has no use for, a graph with weights where edges are drawn
@@ -111,8 +113,9 @@ class Loader:
         seed: int = 0,
         device: Any = None,
         features: Features | None = None,
+        cached: int | None = None,
     ) -> None:
-        check_counts(batch_size=batch_size, coverage=coverage)
+        check_counts(batch_size=batch_size, coverage=coverage, cached=cached)
         x, self._y = given(data, *FEATURES), given(data, *TARGETS)
         is_path = isinstance(x, (str, os.PathLike))
         graph = graph_of(data, None if x is None or is_path else len(x))
@@ -120,7 +123,7 @@ class Loader:
             graph = graph.to(device)
         vertices = graph.num_nodes
         self._graph = graph
-        self._rows = rows_of(x, features, graph)
+        self._rows = rows_of(x, features, graph, cached)
         for name, values in (("x", self._rows), ("y", self._y)):
             if values is not None and len(values) != vertices:
                 raise ValueError(f"{name}: {len(values)} rows, and the graph has {vertices} vertices")

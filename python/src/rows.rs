@@ -87,6 +87,9 @@ trait Taking: Send + Sync {
 
     /// Begins to read those of vertices that will be asked for next.
     fn read_ahead(&self, vertices: Vec<u32>) -> Result<(), Error>;
+
+    /// Has copies of those of vertices in the device's memory from now on.
+    fn cache(&self, vertices: &[u32]) -> Result<(), Error>;
 }
 
 /// Rows that batches of a backend take.
@@ -128,6 +131,11 @@ impl<B: Lend, E: Element> Taking for Taken<B, E> {
         let begun = self.rows.read_ahead(vertices)?;
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = begun;
         Ok(())
+    }
+
+    fn cache(&self, vertices: &[u32]) -> Result<(), Error> {
+        self.rows.cache_rows(&self.backend, vertices)?;
+        self.backend.synchronize()
     }
 }
 
@@ -199,6 +207,18 @@ impl Rows {
             _ => threads::install(take),
         })?;
         taken.map_err(exception)
+    }
+
+    /// Has copies of the rows of vertices, words on the host, in the device's memory from now on; once.
+    fn cache(&self, py: Python<'_>, vertices: RawArray) -> PyResult<()> {
+        // SAFETY: Python's array on the host, which it keeps until this returns.
+        let vertices = unsafe { vertices.read::<u32>() };
+        let cache = || self.taking.cache(vertices);
+        let cached = py.detach(|| match self.place {
+            Place::Cuda(..) => threads::around(cache),
+            _ => threads::install(cache),
+        })?;
+        cached.map_err(exception)
     }
 
     /// Begins to read those of vertices, words on the host, that will be asked for next, if they are on disk.

@@ -69,6 +69,8 @@ def test_a_card_reads_them_from_the_hosts_memory_and_from_disk(dtype, tmp_path):
     np.save(tmp_path / "x.npy", x)
     with halfgnn.emulated():
         same({"graph": whole, "x": x}, x, features="host")
+        for cached in (1, 20, VERTICES, 1000):
+            same({"graph": whole, "x": x}, x, features="host", cached=cached)
         same({"graph": whole, "x": tmp_path / "x.npy"}, x, features="disk")
         # Not the array that was given, which nothing but the host can read.
         loader = Loader({"graph": whole, "x": x}, "neighbor:4", 16, features="host")
@@ -192,6 +194,14 @@ def test_what_cannot_be_is_said_in_a_line(tmp_path):
         with pytest.raises(error, match=words) as raised:
             Loader({"graph": whole, "x": given}, "neighbor:5", features=where)
         assert "\n" not in str(raised.value)
+    for where, cached, words in [
+        ("device", 5, "cached 5: a card has copies of features='host'"),
+        (None, 5, "cached 5: a card has copies of features='host'"),
+        ("host", 5, "cached 5: all memory of a CPU is the host's"),
+        ("host", 0, "cached 0; take 1 at least"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            Loader({"graph": whole, "x": x}, "neighbor:5", features=where, cached=cached)
 
 
 @pytest.mark.cuda
@@ -204,6 +214,7 @@ def test_a_cards_batches_have_the_same_rows(tmp_path):
         for batch in Loader({"graph": whole, "x": given}, "neighbor:4,2", 16, device="cuda", features=where):
             assert batch.x.device.type == "cuda"
             torch.testing.assert_close(batch.x.cpu(), x[batch.n_id.cpu()], rtol=0, atol=0)
-    half = Loader({"graph": whole, "x": x.half()}, "neighbor:4", 16, device="cuda", features="host")
-    for batch in half:
+    half = {"graph": whole, "x": x.half()}
+    loaders = [Loader(half, "neighbor:4", 16, device="cuda", features="host", cached=cached) for cached in (None, 20)]
+    for batch in (batch for loader in loaders for batch in loader):
         torch.testing.assert_close(batch.x.cpu(), x.half()[batch.n_id.cpu()], rtol=0, atol=0)
