@@ -45,7 +45,8 @@ pub const MAX_EXTENT: u32 = 1 << 31;
 /// Fewest steps that are worth a CTA of their own; fewer would spend more on the partial sums than on the product.
 pub const MIN_STEPS_PER_SPLIT: u32 = 4;
 
-/// Fewest steps that a CTA has to be spared for a split: the reduction is a launch more, which takes as long.
+/// Fewest steps on tensor cores that a CTA has to be spared for a split: the reduction is a launch more, which takes as long. A step of
+/// floats, on CUDA cores, takes as long by itself.
 pub const MIN_STEPS_SPARED: u32 = 12;
 
 /// 16-byte vectors of C that one CTA of the reduction computes, four floats of the workspace each.
@@ -280,7 +281,7 @@ pub struct Split {
 
 /// Splits `k` so that a card of `sms` multiprocessors is filled where the tiles of C alone would leave some idle.
 ///
-/// Every split has at least one step, and at least [`MIN_STEPS_PER_SPLIT`] where there is more than one, and spares a CTA
+/// Every split has at least one step, and at least [`MIN_STEPS_PER_SPLIT`] where there is more than one, and on tensor cores spares a CTA
 /// [`MIN_STEPS_SPARED`]. The choice
 /// depends on the number of multiprocessors, and so does the rounding of the sums: two cards of different size may
 /// differ in the last bits, two runs on one do not. Pass a fixed `sms` for results that do not depend on the card.
@@ -307,7 +308,8 @@ pub const fn split(element: Format, m: u32, n: u32, k: u32, sms: u32) -> Split {
         MAX_SPLITS
     };
     let steps_per_split = steps.div_ceil(splits);
-    if steps - steps_per_split < MIN_STEPS_SPARED {
+    let on_tensor_cores = !matches!(element, Format::F32);
+    if on_tensor_cores && steps - steps_per_split < MIN_STEPS_SPARED {
         return single;
     }
     // Rounding up may have left the last splits without a step.
@@ -655,6 +657,7 @@ mod tests {
         assert_eq!(split(Format::F16, 2_400_000, 64, 100, 132).splits, 1);
         // Eight steps for each of 111 tiles: two splits of four would take a launch more.
         assert_eq!(split(Format::F16, 14_144, 47, 256, 132).splits, 1);
+        assert_eq!(split(Format::F32, 14_144, 47, 128, 132).splits, 2);
         // The partial sums stay small: every CTA leaves one tile.
         assert!(workspace_floats(600, 64, splits) * 4 <= (132 * CTAS_PER_SM * 128 * 64 * 4) as u64);
     }
