@@ -201,24 +201,14 @@ impl Rows {
     /// Has the rows of vertices, words on the device, in a matrix on it, whose rows end in zeros, and waits for it.
     fn take(&self, py: Python<'_>, vertices: RawArray, to: RawMatrix) -> PyResult<()> {
         // SAFETY: Python's arrays on the device, which it keeps until this returns.
-        let take = || unsafe { self.taking.take(vertices, to) };
-        let taken = py.detach(|| match self.place {
-            Place::Cuda(..) => threads::around(take),
-            _ => threads::install(take),
-        })?;
-        taken.map_err(exception)
+        self.detached(py, || unsafe { self.taking.take(vertices, to) })
     }
 
     /// Has copies of the rows of vertices, words on the host, in the device's memory from now on; once.
     fn cache(&self, py: Python<'_>, vertices: RawArray) -> PyResult<()> {
         // SAFETY: Python's array on the host, which it keeps until this returns.
         let vertices = unsafe { vertices.read::<u32>() };
-        let cache = || self.taking.cache(vertices);
-        let cached = py.detach(|| match self.place {
-            Place::Cuda(..) => threads::around(cache),
-            _ => threads::install(cache),
-        })?;
-        cached.map_err(exception)
+        self.detached(py, || self.taking.cache(vertices))
     }
 
     /// Begins to read those of vertices, words on the host, that will be asked for next, if they are on disk.
@@ -230,6 +220,19 @@ impl Rows {
 }
 
 impl Rows {
+    /// Does some work where the rows are taken, without Python's lock.
+    fn detached(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce() -> Result<(), Error> + Send,
+    ) -> PyResult<()> {
+        let done = py.detach(|| match self.place {
+            Place::Cuda(..) => threads::around(work),
+            _ => threads::install(work),
+        })?;
+        done.map_err(exception)
+    }
+
     /// # Safety
     /// As of [`Lend`], of memory of the host.
     unsafe fn new(py: Python<'_>, place: Place, format: u8, from: &Origin<'_>) -> PyResult<Self> {

@@ -1,10 +1,12 @@
 //! Copies, in a card's memory, of features that lie in the host's.
 
 use crate::failure::Failure;
+use crate::placement::{BatchMemory, Placement};
 use crate::screen::{bytes, count};
 use clap::Args;
-use halfgnn::backend::Backend;
+use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::most_heard;
+use halfgnn::device::Device;
 use halfgnn::graph::Graph;
 use halfgnn::ops::RowCache;
 use halfgnn::tensor::Element;
@@ -73,12 +75,49 @@ impl FeatureCache {
         }
     }
 
+    /// Makes the copies that a run has of a `task`'s features beside such `memory`, and tells of them there; once for all runs. `of_vertices`
+    /// says whether its batches are of vertices.
+    ///
+    /// # Errors
+    /// Those of [`FeatureCache::check`], where there is less free than is asked for, and those of the device.
+    pub fn copy<B: Backend, E: Element>(
+        self,
+        device: &Device<B>,
+        (task, graph): (&Objective<B, E>, &Graph),
+        (placement, of_vertices): (&Placement, bool),
+        memory: Option<&mut BatchMemory>,
+    ) -> Result<(), Failure> {
+        let on_host = placement.features == MemoryKind::HostFeatures && placement.is_card();
+        let copied = on_host && of_vertices;
+        self.check(copied)?;
+        let rows = task.feature_rows();
+        if !copied || rows.cached().is_some() {
+            return Ok(());
+        }
+        let beside = match (&memory, self) {
+            (Some(memory), _) => memory.footprint.total(),
+            // Of ranks what is left beside their batches is not known.
+            (None, Self::Auto) => return Ok(()),
+            (None, _) => placement.footprint.total(),
+        };
+        let shape = (rows.rows(), rows.columns());
+        let Some(cached) = self.fitting::<B, E>(shape, (beside, device.memory))? else {
+            return Ok(());
+        };
+        rows.cache_rows(&device.backend, &most_heard(graph, cached.vertices))?;
+        match memory {
+            Some(memory) => memory.add_cached(cached),
+            None => tracing::info!("{cached}"),
+        }
+        Ok(())
+    }
+
     /// What a run has of `shape` (vertices and columns) that takes so many bytes beside; `memory` is free and total bytes of the card,
     /// where somebody knows.
     ///
     /// # Errors
     /// Where there is less free than is asked for.
-    pub fn fitting<B: Backend, E: Element>(
+    fn fitting<B: Backend, E: Element>(
         self,
         shape: (usize, usize),
         (beside, memory): (u64, Option<(u64, u64)>),
@@ -110,21 +149,6 @@ impl FeatureCache {
         }
         let bytes = of(vertices);
         Ok((vertices > 0).then_some(CachedFeatures { vertices, bytes }))
-    }
-}
-
-impl CachedFeatures {
-    /// Makes them, of a task of `graph`.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub fn make<B: Backend, E: Element>(
-        self,
-        backend: &B,
-        (task, graph): (&Objective<B, E>, &Graph),
-    ) -> Result<(), Failure> {
-        let vertices = most_heard(graph, self.vertices);
-        Ok(task.feature_rows().cache_rows(backend, &vertices)?)
     }
 }
 

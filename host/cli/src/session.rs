@@ -427,43 +427,6 @@ impl<'a, E: Element> Placed<'a, E> {
         objectives::<B, E>(backend, self.dataset, (self.plan, features), graph)
     }
 
-    /// Makes copies of features that lie in the host's memory, as many as the plan has beside such `memory`, and tells of them there; once
-    /// for all runs.
-    fn cache_features<B: Backend>(
-        &self,
-        device: &Device<B>,
-        (task, learnt): (&Objective<B, E>, &Learnt<'_>),
-        memory: Option<&mut BatchMemory>,
-    ) -> Result<(), Failure> {
-        let Self {
-            plan, placement, ..
-        } = self;
-        let on_host = placement.features == MemoryKind::HostFeatures && placement.is_card();
-        let copied = on_host && self.dataset.graphs.is_none();
-        plan.feature_cache.check(copied)?;
-        let rows = task.feature_rows();
-        if !copied || rows.cached().is_some() {
-            return Ok(());
-        }
-        let beside = match (&memory, plan.feature_cache) {
-            (Some(memory), _) => memory.footprint.total(),
-            // Of ranks what is left beside their batches is not known.
-            (None, FeatureCache::Auto) => return Ok(()),
-            (None, _) => placement.footprint.total(),
-        };
-        let room = (beside, device.memory);
-        let shape = (rows.rows(), rows.columns());
-        let cached = plan.feature_cache.fitting::<B, E>(shape, room)?;
-        if let Some(cached) = cached {
-            cached.make(&device.backend, (task, &learnt.graph))?;
-            match memory {
-                Some(memory) => memory.add_cached(cached),
-                None => tracing::info!("{cached}"),
-            }
-        }
-        Ok(())
-    }
-
     /// A run, of one rank or as one of a group that learns from parts of each batch, of which the first keeps it.
     pub fn train<B: Backend>(
         &self,
@@ -517,7 +480,13 @@ impl<'a, E: Element> Placed<'a, E> {
                     let how = (config, &plan.train);
                     memory = Some(self.placement.with_batches::<B, E>(device, of, how)?);
                 }
-                self.cache_features(device, (training, learnt), memory.as_mut())?;
+                let of_vertices = dataset.graphs.is_none();
+                plan.feature_cache.copy(
+                    device,
+                    (training, &learnt.graph),
+                    (&self.placement, of_vertices),
+                    memory.as_mut(),
+                )?;
                 if let (Some(observer), Some(memory)) = (&mut observer, &memory) {
                     observer.foretold(plan, memory);
                 }

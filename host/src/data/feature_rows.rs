@@ -208,14 +208,12 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         if !self.are_whole() {
             return refuse("copies are of rows in a matrix, and these are fetched from elsewhere");
         }
+        let twice = || refuse("these rows have copies already");
         if self.cached().is_some() {
-            return refuse("these rows have copies already");
+            return twice();
         }
         let cache = RowCache::new(backend, &self.matrix, vertices)?;
-        match self.cache.set(cache) {
-            Ok(()) => Ok(()),
-            Err(_) => refuse("these rows have copies already"),
-        }
+        self.cache.set(cache).or_else(|_| twice())
     }
 
     /// The copies of rows, where there are any: see [`FeatureRows::cache_rows`].

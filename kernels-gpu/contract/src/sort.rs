@@ -1,8 +1,11 @@
-//! A stable sort of pairs by a key of 32 bits: radix sort, the least significant digit first.
+//! A stable sort of pairs by a key of 32 bits: radix sort, the least significant digit first; and the same by one count of each key.
 //!
 //! A pass of one digit is a count of the digits of each CTA's pairs, the prefix sums of the counts ([`crate::scan`]), and a
 //! launch that moves each pair to its place. Pairs of one digit keep their order, of CTAs, warps and lanes; nothing is
 //! atomic, so a result repeats bit for bit.
+//!
+//! Groups ([`GroupParams`]) are for keys below some hundred thousand. Who counts first is chance there, and pairs of a group are put in
+//! order behind it, so that a result repeats as well.
 
 use crate::format::table;
 use crate::{DevicePtr, EntrySpec, WARP, param_struct};

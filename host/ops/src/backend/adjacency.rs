@@ -360,13 +360,16 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
     }
 
     /// Makes `into` the transpose, drawn again in the same memory: what this has of columns was counted in its [room](Adjacency::group_room).
+    ///
+    /// # Panics
+    /// If there is no such room.
     pub(crate) fn transpose_into(&self, backend: &B, into: &mut Self) -> Result<(), Error> {
-        into.group_room(backend)?;
         into.edges_before.take();
+        let room = into.grouping.get_mut();
         let done = backend.group_pairs(Checked::new(GroupPairsOperands {
             keys: &self.column_ids,
             values: self.row_ids(backend)?,
-            room: into.grouping.get_mut().expect("it was made above"),
+            room: room.expect("the edges were counted there"),
             counted: true,
             firsts: into.offsets.get_mut().expect(DRAWN),
             sorted_keys: into.row_ids.get_mut().expect(DRAWN),

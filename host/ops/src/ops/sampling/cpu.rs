@@ -203,7 +203,7 @@ impl SamplingOperators for Cpu {
     }
 
     fn relabel(&self, operands: Checked<RelabelOperands<'_, Self>>) -> Result<(), Error> {
-        // What is grouped here is counted there.
+        // Nothing is counted: grouping does it by itself here.
         let RelabelOperands {
             places, vertices, ..
         } = operands.into_inner();

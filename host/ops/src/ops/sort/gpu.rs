@@ -53,9 +53,8 @@ pub(crate) fn grouped_by_counts(pairs: u64) -> Option<u32> {
 
 /// Where what grouping takes lies in the workspace, in words.
 struct GroupWorkspace {
-    /// Prefix sums of the groups' pairs, at the beginning.
+    /// Prefix sums of the groups' pairs, which lie at the beginning; behind them what a scan adds up.
     sums: u64,
-    partials: u64,
     members: u64,
     long_groups: u64,
     words: u64,
@@ -64,12 +63,10 @@ struct GroupWorkspace {
 impl GroupWorkspace {
     fn of(pairs: u32, groups: u64) -> Self {
         let sums = groups + 1;
-        let partials = sums;
-        let members = partials + scan::partial_words(sums);
+        let members = sums + scan::partial_words(sums);
         let long_groups = members + u64::from(pairs);
         Self {
             sums,
-            partials,
             members,
             long_groups,
             words: long_groups + contract::long_group_words(pairs),
@@ -172,7 +169,7 @@ impl<D: Driver> SortOperators for Gpu<D> {
         };
         let sums = ScanParams {
             words: params.tally,
-            partials: at(room.partials),
+            partials: at(room.sums),
             result: params.firsts,
             ..no_items(room.sums)
         };
