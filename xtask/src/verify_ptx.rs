@@ -8,7 +8,7 @@ use crate::build_ptx;
 use crate::{Failure, setup};
 
 /// Options of `verify-ptx`.
-#[derive(Args, Default)]
+#[derive(Args)]
 pub struct Options {
     #[command(flatten)]
     build: build_ptx::Options,
@@ -21,15 +21,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// For whom ptxas must be there, and some architectures tell enough.
-    pub fn with_ptxas(archs: &[&str]) -> Self {
-        Self {
-            require_ptxas: true,
-            assemble_for: archs.iter().map(|&arch| arch.to_owned()).collect(),
-            ..Self::default()
-        }
-    }
-
     fn assembles_for(&self, arch: &str) -> bool {
         self.assemble_for.is_empty() || self.assemble_for.iter().any(|wanted| wanted == arch)
     }
