@@ -201,6 +201,7 @@ impl OnElements for SpmmCall {
                 }),
                 bias: bias.as_ref(),
                 relu: self.relu,
+                positive: None,
             },
             ..Spmm::default()
         };

@@ -104,6 +104,7 @@ pub fn strided_operands<D: Driver>(gpu: &Gpu<D>) {
                     addend: Some(addend),
                     bias: Some(&bias),
                     relu: true,
+                    ..SpmmEpilogue::default()
                 },
                 ..Spmm::default()
             };

@@ -85,6 +85,25 @@ fn sparse<B: Backend>(backend: &B) {
         "spmm: columns of the addend should be 5, is 4",
     );
     addend(4, 5).expect("more rows than are read");
+    let positive = |rows, columns| {
+        let op = Spmm {
+            epilogue: SpmmEpilogue {
+                positive: Some(&half(backend, rows, columns)),
+                ..SpmmEpilogue::default()
+            },
+            ..Spmm::default()
+        };
+        spmm(&op, [3, 5], [3, 5])
+    };
+    assert_refused(
+        positive(2, 5),
+        "spmm: rows of the ReLU's output should be 3, is 2",
+    );
+    assert_refused(
+        positive(3, 4),
+        "spmm: columns of the ReLU's output should be 5, is 4",
+    );
+    positive(4, 5).expect("more rows than are read");
     let weights = elements(backend, &[1.0; 3]);
     let op = Spmm {
         weights: EdgeWeights::Features(&weights),
@@ -345,13 +364,31 @@ pub fn values_are_checked<B: Backend>(backend: &B, _: Scale) {
             random,
         });
         let op = Activation {
-            bias: None,
-            relu: false,
             dropout,
+            ..Activation::default()
         };
-        let words = format!("activate: dropout probability {probability} is not in [0, 1)");
-        assert_refused(ops::activate(backend, &op, None, &mut y), &words);
+        let words = format!("dropout probability {probability} is not in [0, 1)");
+        let done = ops::activate(backend, &op, None, &mut y);
+        assert_refused(done, &format!("activate: {words}"));
+        let (a, b) = (half(backend, 1, 3), half(backend, 3, 2));
+        let fusion = MatmulFusion {
+            dropout,
+            ..MatmulFusion::default()
+        };
+        let plain = Epilogue::default();
+        let done = ops::matmul_fused(backend, Form::NN, &a, &b, &plain, fusion, &mut y);
+        assert_refused(done, &format!("matmul: {words}"));
     }
+    let (a, b) = (half(backend, 1, 3), half(backend, 3, 2));
+    let fusion = MatmulFusion {
+        sum: true,
+        ..MatmulFusion::default()
+    };
+    let plain = Epilogue::default();
+    assert_refused(
+        ops::matmul_fused(backend, Form::NN, &a, &b, &plain, fusion, &mut y),
+        "matmul: a product of the form NN is added to nothing; one of the form NT is, whose elements are neither coded nor dropped",
+    );
     let op = Activation {
         bias: None,
         relu: true,

@@ -6,7 +6,7 @@ use crate::reference::{Allowed, Sum, assert_close, exact_integers};
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
-use halfgnn::ops::{Epilogue, Form, MatmulFusion, Normalization};
+use halfgnn::ops::{Activation, Dropout, Epilogue, Form, MatmulFusion, Normalization, RandomState};
 use halfgnn::tensor::{Element, Matrix};
 
 /// The forms of a product.
@@ -290,7 +290,7 @@ pub fn epilogues<B: Backend>(backend: &B, _: Scale) {
 }
 
 /// What a layer's backward pass has beside its products: what a ReLU let through, wherever it let something through and
-/// whether its output was a NaN or not; and the sums of the columns of `b`, whatever the rows of the result.
+/// whether its output was a NaN or not; the same added to what is there; and the sums of the columns of `b`, whatever the rows of the result.
 pub fn beside_the_product<B: Backend>(backend: &B, scale: Scale) {
     fn check<B: Backend, E: Element, O: Element>(backend: &B, form: Form, shape: [usize; 3]) {
         let case = Case::random::<E>(form, shape);
@@ -319,6 +319,28 @@ pub fn beside_the_product<B: Backend>(backend: &B, scale: Scale) {
         let through = |(&value, &output): (&f32, &f32)| if output > 0.0 { value } else { 0.0 };
         let expected: Vec<f32> = plain.iter().zip(&output).map(through).collect();
         assert!(bits(&c) == bits(&expected), "{what}");
+
+        if form == Form::NT {
+            // As passes of their own would have it; rows that it is not of stay as they are.
+            let more = 2;
+            let there = Random(68).uniform::<O>((m + more) * n);
+            let mut c = matrix::<B, O>(backend, (m + more, n), &there);
+            let [a, b] = [(case.a_shape(), &case.a), ((n, case.k), &case.b)]
+                .map(|(shape, of)| matrix::<B, E>(backend, shape, of));
+            let fusion = MatmulFusion {
+                positive: Some(&positive),
+                sum: true,
+                ..MatmulFusion::default()
+            };
+            let (plain, to) = (Epilogue::default(), (0..m, &mut c));
+            ops::matmul_fused_to_rows(backend, form, [&a, &b], &plain, fusion, to)
+                .expect("a legal product");
+            let mut summed = there.clone();
+            for (sum, value) in summed.iter_mut().zip(&expected) {
+                *sum = rounded::<O>(*sum + value);
+            }
+            assert!(bits(&read(backend, &c)) == bits(&summed), "{what}, a sum");
+        }
 
         let (c, sums) = case.run_beside::<B, E, O>(backend, None, true);
         assert!(bits(&c) == bits(&plain), "{what}");
@@ -372,7 +394,7 @@ pub fn beside_the_product<B: Backend>(backend: &B, scale: Scale) {
 
 /// The products of two pairs of operands are added up before anything is rounded: of whole numbers they are one product of the operands side
 /// by side, bit for bit, with an epilogue behind, where the sum is split, whatever stands behind the rows that count, and where most elements
-/// are zeros, which the CPU keeps of an operand that is read again and again.
+/// are zeros, which the CPU keeps of an operand that is read again and again. A dropout behind is that of a pass.
 pub fn of_two_pairs<B: Backend>(backend: &B, scale: Scale) {
     fn check<B: Backend, E: Element>(backend: &B, [m, n, k, k2]: [usize; 4], zeros: bool) {
         let whole = |random: u32, len: usize| -> Vec<f32> {
@@ -410,19 +432,36 @@ pub fn of_two_pairs<B: Backend>(backend: &B, scale: Scale) {
                 relu,
                 ..Epilogue::default()
             };
-            let product = |[a, b]: [&Matrix<B, E>; 2], second_pair| {
+            let product = |[a, b]: [&Matrix<B, E>; 2], second_pair, dropout| {
                 let mut c = unwritten::<B, E>(backend, (m, n));
                 let fusion = MatmulFusion {
                     second_pair,
+                    dropout,
                     ..MatmulFusion::default()
                 };
                 ops::matmul_fused(backend, Form::NN, a, b, &epilogue, fusion, &mut c)
                     .expect("a legal product");
-                c.to_padded(backend).expect("no failure before")
+                c
             };
-            let expected = product([&one[0], &one[1]], None);
-            let found = product([&a, &b], Some([&a2, &b2]));
-            assert!(found == expected, "{m} x {n} x {k} + {k2}, relu {relu}");
+            let padded = |c: &Matrix<B, E>| c.to_padded(backend).expect("no failure before");
+            let mut expected = product([&one[0], &one[1]], None, None);
+            let second = || Some([&a2, &b2]);
+            let found = padded(&product([&a, &b], second(), None));
+            let what = format!("{m} x {n} x {k} + {k2}, relu {relu}");
+            assert!(found == padded(&expected), "{what}");
+            let random = RandomState::new(backend, 5, 3).expect("memory");
+            let dropout = Some(Dropout {
+                probability: 0.4,
+                stream: 7,
+                random: &random,
+            });
+            let drop = Activation {
+                dropout,
+                ..Activation::default()
+            };
+            ops::activate(backend, &drop, None, &mut expected).expect("a matrix");
+            let found = product([&a, &b], second(), dropout);
+            assert!(padded(&found) == padded(&expected), "{what}, dropped");
         }
     }
     let mut shapes = vec![

@@ -572,6 +572,7 @@ pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
                     }),
                     bias: Some(&bias),
                     relu: true,
+                    ..SpmmEpilogue::default()
                 },
                 ..Spmm::default()
             };

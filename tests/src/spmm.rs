@@ -122,6 +122,8 @@ pub struct Ending {
     pub bias: Option<Vec<f32>>,
     /// Whether negative results become zero.
     pub relu: bool,
+    /// Where it is not positive the result becomes zero; with as many rows as its values are for.
+    pub positive: Option<Vec<f32>>,
 }
 
 /// An SpMM with its inputs on the host.
@@ -224,11 +226,14 @@ impl<'a> Case<'a> {
             addend_scale,
             bias,
             relu,
+            positive,
         } = &self.ending;
-        let other = other.as_ref().map(|values| {
+        let of_values = |values: &Vec<f32>| {
             let shape = (values.len() / self.features, self.features);
             matrix::<B, E>(backend, shape, values)
-        });
+        };
+        let other = other.as_ref().map(of_values);
+        let positive = positive.as_ref().map(of_values);
         let addend_scale = addend_scale.as_ref().map(|scale| elements(backend, scale));
         let epsilon = addend.and_then(|(_, epsilon)| epsilon);
         let epsilon = epsilon.map(|epsilon| matrix::<B, f32>(backend, (1, 1), &[epsilon]));
@@ -250,6 +255,7 @@ impl<'a> Case<'a> {
                 }),
                 bias: bias.as_ref(),
                 relu: *relu,
+                positive: positive.as_ref(),
             },
         };
         ops::spmm(backend, graph, &op, &x, &mut y).expect("a legal product");
@@ -292,6 +298,12 @@ impl<'a> Case<'a> {
             }
             if self.ending.relu && sum.value < 0.0 {
                 sum.value = 0.0;
+            }
+            if let Some(positive) = &self.ending.positive
+                && positive[i] <= 0.0
+            {
+                sum.value = 0.0;
+                assert_eq!(actual[i], 0.0, "{what}: element {i} is let through");
             }
         }
         assert_close::<E>(&what, &actual, &expected, self.features, |row| {
@@ -460,7 +472,7 @@ pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
         name: &str,
     ) {
         for weighted in [Weighted::Ones, Weighted::Columns, Weighted::Edges] {
-            for parts in [1, 2, 4, 7_u32] {
+            for parts in [1, 2, 4, 7, 8, 13_u32] {
                 let mut case = Case::random::<E>(graph, features, policy)
                     .averaged()
                     .weighted::<E>(weighted);
@@ -476,6 +488,10 @@ pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
                         .then(|| Random(28).uniform::<f32>(graph.vertices())),
                     bias: (parts & 2 != 0).then(|| Random(26).uniform::<f32>(features)),
                     relu: parts & 4 != 0,
+                    positive: (parts & 8 != 0).then(|| {
+                        let rows = graph.vertices() + (features % 2) * 2;
+                        Random(30).uniform::<E>(rows * features)
+                    }),
                 };
                 case.check::<B, E>(backend, name);
             }

@@ -37,7 +37,7 @@ static EMULATOR: LazyLock<Gpu<Emulated>> = LazyLock::new(|| open(Options::defaul
 halfgnn_tests::conformance!(|| Some(&*EMULATOR), Scale::Small);
 
 /// Four short rows a warp have the bits of a row a warp, which a larger card takes: also those beside a row that is long, beside one that all
-/// warps of a CTA share, without edges, and behind the last.
+/// warps of a CTA share, without edges, and behind the last; with an addend, and where a ReLU is undone.
 #[test]
 fn many_short_rows_are_those_of_a_row_a_warp() {
     fn sums<E: Element>(gpu: &Gpu<Emulated>, graph: &Csr, columns: usize, by: usize) -> Vec<u32> {
@@ -45,6 +45,8 @@ fn many_short_rows_are_those_of_a_row_a_warp() {
         let (rows, edges) = (graph.vertices(), graph.edges());
         let a = Adjacency::new(gpu, graph).expect("room");
         let x = matrix::<_, E>(gpu, (rows, columns), &random.uniform::<E>(rows * columns));
+        let output = Random(813).uniform::<E>(rows * columns);
+        let output = matrix::<_, E>(gpu, (rows, columns), &output);
         let weights = random.uniform::<E>(edges).into_iter().map(E::from_f32);
         let weights = Array::from_slice(gpu, &weights.collect::<Vec<_>>(), MemoryKind::Graph);
         let factors = |len| {
@@ -55,7 +57,7 @@ fn many_short_rows_are_those_of_a_row_a_warp() {
         let op = Spmm {
             weights: match by {
                 1 => EdgeWeights::Features(&weights),
-                2 => EdgeWeights::Columns(&of_columns),
+                2 | 4 => EdgeWeights::Columns(&of_columns),
                 _ => EdgeWeights::Ones,
             },
             row_scale: (by != 1).then_some(&of_rows),
@@ -70,6 +72,11 @@ fn many_short_rows_are_those_of_a_row_a_warp() {
                     }),
                     bias: None,
                     relu: true,
+                    ..SpmmEpilogue::default()
+                },
+                4 => SpmmEpilogue {
+                    positive: Some(&output),
+                    ..SpmmEpilogue::default()
                 },
                 _ => SpmmEpilogue::default(),
             },
@@ -95,7 +102,7 @@ fn many_short_rows_are_those_of_a_row_a_warp() {
     }
     let graph = from_degrees(&degrees, Random(812));
     for columns in [8, 100, 256, 300] {
-        for by in 0..4 {
+        for by in 0..5 {
             let of = format!("{columns} columns, weights {by}");
             assert!(
                 sums::<f16>(&many, &graph, columns, by) == sums::<f16>(&few, &graph, columns, by),
@@ -287,6 +294,7 @@ fn operands_of_another_device_are_refused() {
                 addend: Some(addend),
                 bias: Some(&floats[bias]),
                 relu: false,
+                ..SpmmEpilogue::default()
             },
             ..Spmm::default()
         };

@@ -300,9 +300,8 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
             return self.take_into(backend, vertices, taken);
         }
         let op = Activation {
-            bias: None,
-            relu: false,
             dropout,
+            ..Activation::default()
         };
         if self.matrix.is_remote(backend) {
             self.take_of_matrix(backend, vertices, taken)?;

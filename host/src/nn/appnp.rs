@@ -9,7 +9,7 @@ use super::{
 };
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{Addend, SpmmEpilogue, SpmmPolicy};
+use crate::ops::{Addend, SpmmPolicy};
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -181,11 +181,7 @@ impl<B: Backend, E: Element> Layer<B, E> for AppnpLayer {
         dx: &mut InputGradient<'_, B, E>,
     ) -> Result<(), Error> {
         at.add_to_initial(self.alpha, dy.matrix())?;
-        if !dx.is_wanted() {
-            return Ok(());
-        }
-        let (plain, dx) = (SpmmEpilogue::default(), dx.matrix(at)?);
-        self.aggregation.backward(at, false, plain, dy.matrix(), dx)
+        dx.aggregate(at, self.aggregation, false, dy.matrix())
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

@@ -11,7 +11,7 @@ use super::{Aggregation, Context, Halo, Propagation};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{
-    self, Activation, Addend, Coding, Combine, Dropout, Epilogue, Form, MatmulFusion, Nonlinearity,
+    self, Activation, Addend, Combine, Dropout, Epilogue, Form, MatmulFusion, Nonlinearity,
     Normalization, SpmmEpilogue,
 };
 use crate::tensor::{Element, Matrix};
@@ -119,23 +119,17 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
     /// # Errors
     /// Those of [`ops::matmul_fused`] and [`ops::activate`].
     pub fn two_products(&mut self, [first, second]: [[&Matrix<B, E>; 2]; 2]) -> Result<(), Error> {
-        let fusion = MatmulFusion {
-            second_pair: Some(second),
-            ..MatmulFusion::default()
-        };
+        let apart = self.after.residual.is_some() || self.after.nonlinearity.is_some();
         // Behind what is rounded, as ranks do it, which drop rows by their numbers.
         let dropout = self.after.dropout.take();
-        self.product_of(Form::NN, fusion, first)?;
-        self.after.dropout = dropout;
-        if dropout.is_none() || self.state != State::Finished {
-            return Ok(());
-        }
-        let op = Activation {
-            bias: None,
-            relu: false,
-            dropout,
+        let fusion = MatmulFusion {
+            second_pair: Some(second),
+            dropout: dropout.filter(|_| !apart),
+            ..MatmulFusion::default()
         };
-        ops::activate(self.backend, &op, None, self.y)
+        let done = self.product_of(Form::NN, fusion, first);
+        self.after.dropout = dropout;
+        done
     }
 
     /// `y = a · bᵀ`, and what follows.
@@ -184,7 +178,12 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
         x: &Matrix<B, E>,
     ) -> Result<(), Error> {
         let (bias, relu) = self.epilogue();
-        let epilogue = SpmmEpilogue { addend, bias, relu };
+        let epilogue = SpmmEpilogue {
+            addend,
+            bias,
+            relu,
+            positive: None,
+        };
         aggregation.forward(at, scaled, epilogue, x, self.y)
     }
 
@@ -467,7 +466,12 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
             return Ok(());
         };
         let made = coding.is_some();
-        back_through(backend, (x, gradient_factor), (d, weight), coding, dx)?;
+        let fusion = MatmulFusion {
+            coding,
+            ..MatmulFusion::default()
+        };
+        let to = (0..dx.rows(), dx);
+        back_through(backend, (x, gradient_factor), (d, weight), fusion, to)?;
         self.undone = gradient_factor.is_some();
         if let Some(Sent {
             sending,
@@ -493,10 +497,68 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
         Ok(())
     }
 
+    /// `dx` as [`Aggregation::backward`] has it of `d`, where it is wanted; `scaled` is as there.
+    ///
+    /// # Errors
+    /// Those of [`Aggregation::backward`].
+    pub fn aggregate(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        aggregation: Aggregation,
+        scaled: bool,
+        d: &Matrix<B, E>,
+    ) -> Result<(), Error> {
+        if !self.wanted {
+            return Ok(());
+        }
+        // What is kept in codes is looked at in a pass.
+        let positive = self.gradient_factor.zip(self.x.elements());
+        let let_through = positive.map_or(1.0, |(factor, _)| factor);
+        let aggregation = Aggregation {
+            factor: aggregation.factor * let_through,
+            ..aggregation
+        };
+        let epilogue = SpmmEpilogue {
+            positive: positive.map(|(_, output)| output),
+            ..SpmmEpilogue::default()
+        };
+        self.matrix(at)?;
+        if let Some(dx) = &mut self.dx {
+            aggregation.backward(at, scaled, epilogue, d, dx)?;
+            self.undone = positive.is_some();
+        }
+        Ok(())
+    }
+
+    /// `dx += d · weightᵀ` of its first rows, behind what wrote it.
+    ///
+    /// # Errors
+    /// Those of [`ops::matmul_fused`].
+    pub fn add_product(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        of: GradientProduct<'_, B, E>,
+    ) -> Result<(), Error> {
+        if !self.wanted {
+            return Ok(());
+        }
+        let (backend, undone) = (at.backend, self.undone);
+        // Of a sum that is let through, each part is.
+        let through = (self.x, self.gradient_factor.filter(|_| undone));
+        let (rows, dx) = (of.0.rows(), self.matrix(at)?);
+        let fusion = MatmulFusion {
+            sum: true,
+            ..MatmulFusion::default()
+        };
+        back_through(backend, through, of, fusion, (0..rows, dx))?;
+        self.undone = undone;
+        self.is_written(at)
+    }
+
     /// `dx = d · weightᵀ` of each pair, where it is wanted: the first has a row for each of `dx`, the second for its first rows.
     ///
     /// # Errors
-    /// Those of [`ops::matmul_fused`] and [`ops::combine_rows`].
+    /// Those of [`ops::matmul_fused`].
     pub fn two_products(
         &mut self,
         at: &mut Context<'_, B, E>,
@@ -505,21 +567,12 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
         if !self.wanted {
             return Ok(());
         }
-        let (backend, through) = (at.backend, (self.x, self.gradient_factor));
-        // Of a sum that is let through, each part is.
-        back_through(backend, through, first, None, self.matrix(at)?)?;
-        let mut part = at.pool.take(backend, (second.0.rows(), self.x.columns()))?;
-        back_through(backend, through, second, None, &mut part)?;
-        ops::combine_rows(
-            backend,
-            part.rows(),
-            &Combine::sum(),
-            &part,
-            self.matrix(at)?,
-        )?;
-        at.give(part);
+        let through = (self.x, self.gradient_factor);
+        let fusion = MatmulFusion::default();
+        let (backend, dx) = (at.backend, self.matrix(at)?);
+        back_through(backend, through, first, fusion, (0..dx.rows(), dx))?;
         self.undone = self.gradient_factor.is_some();
-        self.is_written(at)
+        self.add_product(at, second)
     }
 
     /// The gradient, sources × inputs, of any content at first.
@@ -566,14 +619,14 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
     }
 }
 
-/// `c = d · weightᵀ`, of which the ReLU and the dropout that gave the first rows of `x` let through what is positive there, times the
+/// `d · weightᵀ` to some rows, of which the ReLU and the dropout that gave the first rows of `x` let through what is positive there, times the
 /// factor; all of it without one.
 fn back_through<B: Backend, E: Element>(
     backend: &B,
     (x, gradient_factor): (LayerInput<'_, B, E>, Option<f32>),
     (d, weight): GradientProduct<'_, B, E>,
-    coding: Option<Coding<'_, B>>,
-    c: &mut Matrix<B, E>,
+    fusion: MatmulFusion<'_, B, E>,
+    to: (Range<usize>, &mut Matrix<B, E>),
 ) -> Result<(), Error> {
     let epilogue = Epilogue {
         alpha: gradient_factor.unwrap_or(1.0),
@@ -582,10 +635,9 @@ fn back_through<B: Backend, E: Element>(
     let fusion = MatmulFusion {
         positive: gradient_factor.and_then(|_| x.elements()),
         positive_codes: gradient_factor.and_then(|_| x.codes()),
-        coding,
-        ..MatmulFusion::default()
+        ..fusion
     };
-    ops::matmul_fused(backend, Form::NT, d, weight, &epilogue, fusion, c)
+    ops::matmul_fused_to_rows(backend, Form::NT, [d, weight], &epilogue, fusion, to)
 }
 
 /// What errors call the exchange of rows that a layer hears.

@@ -137,8 +137,7 @@ impl<B: Backend, E: Element> GcnLayer<B, E> {
             };
             let of = [dy.matrix(), weight];
             sending.product(at, Form::NT, of, &scaled, &mut sent)?;
-            let dx = dx.matrix(at)?;
-            self.aggregation.backward(at, true, plain, &sent, dx)?;
+            dx.aggregate(at, self.aggregation, true, &sent)?;
             at.give(sent);
             return Ok(());
         }

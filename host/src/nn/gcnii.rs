@@ -220,7 +220,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GcniiLayer<B, E> {
         dy: &mut OutputGradient<'_, B, E>,
         dx: &mut InputGradient<'_, B, E>,
     ) -> Result<(), Error> {
-        let (backend, plain) = (at.backend, SpmmEpilogue::default());
+        let backend = at.backend;
         let (share, identity) = (self.share(), self.identity());
         let (weight, gradient) = self.weight.values_and_gradient();
         dy.weight_gradient(self.beta, None, self.mixed.get(), gradient)?;
@@ -228,10 +228,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GcniiLayer<B, E> {
         ops::matmul(backend, Form::NT, dy.matrix(), weight, &share, &mut d_mixed)?;
         ops::combine(backend, &identity, dy.matrix(), &mut d_mixed)?;
         at.add_to_initial(self.alpha, &d_mixed)?;
-        if dx.is_wanted() {
-            let dx = dx.matrix(at)?;
-            self.aggregation.backward(at, false, plain, &d_mixed, dx)?;
-        }
+        dx.aggregate(at, self.aggregation, false, &d_mixed)?;
         at.give(d_mixed);
         Ok(())
     }

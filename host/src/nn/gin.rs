@@ -300,12 +300,13 @@ impl<B: Backend> ScaledRows<'_, B> {
 
 impl<'a, B: Backend> ScaledRows<'a, B> {
     /// `None` where rows have no factors.
-    fn of(graph: &'a Propagation<B>) -> Option<Self> {
-        Some(Self {
+    fn of(backend: &B, graph: &'a Propagation<B>) -> Result<Option<Self>, Error> {
+        let factors = graph.row_scale().zip(graph.row_divisor(backend)?);
+        Ok(factors.map(|(row_scale, row_divisor)| Self {
             power: ScaledRows::<B>::power(graph.largest_degree()),
-            row_scale: Some(graph.row_scale()?),
-            row_divisor: Some(graph.row_divisor()?),
-        })
+            row_scale: Some(row_scale),
+            row_divisor: Some(row_divisor),
+        }))
     }
 
     /// What a product does that makes such rows.
@@ -435,7 +436,7 @@ impl<B: Backend, E: Element> GinLayer<B, E> {
         // aggregation.
         let scaling = match &self.epsilon {
             Some(_) => ScaledRows::NONE,
-            None => ScaledRows::of(at.graph()?).unwrap_or(ScaledRows::NONE),
+            None => ScaledRows::of(backend, at.graph()?)?.unwrap_or(ScaledRows::NONE),
         };
         let factors = match self.aggregated {
             Some(_) => (1.0, None),

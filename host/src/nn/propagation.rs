@@ -83,7 +83,10 @@ pub struct Propagation<B: Backend> {
     edges: Edges<B>,
     row_scale: Option<Arc<Array<B, f32>>>,
     column_scale: Option<Arc<Array<B, f32>>>,
-    row_divisor: Option<Arc<Array<B, f32>>>,
+    /// Whether the factors of rows make means.
+    makes_means: bool,
+    /// Then what they divide by, once somebody asked.
+    row_divisor: OnceLock<Arc<Array<B, f32>>>,
     largest_degree: u32,
     weights: Option<Weights>,
     edge_features: Option<EdgeFeatures<B>>,
@@ -437,17 +440,14 @@ impl<B: Backend> Propagation<B> {
             ops::degree_factors(backend, a, power).map(|factors| Some(Arc::new(factors)))
         };
         let rows = block.forward();
-        let (mut row_scale, mut column_scale, mut row_divisor) = (None, None, None);
+        let (mut row_scale, mut column_scale) = (None, None);
         match norm {
             Norm::In => return Err(no_in_degrees("Propagation::of_sampled")),
             Norm::Both => {
                 row_scale = factors(rows, DegreePower::InverseRoot)?;
                 column_scale = factors(block.backward(backend)?, DegreePower::InverseRoot)?;
             }
-            Norm::Right => {
-                row_scale = factors(rows, DegreePower::Inverse)?;
-                row_divisor = factors(rows, DegreePower::Degree)?;
-            }
+            Norm::Right => row_scale = factors(rows, DegreePower::Inverse)?,
             Norm::Left => column_scale = factors(block.backward(backend)?, DegreePower::Inverse)?,
             Norm::None => {}
         }
@@ -456,7 +456,8 @@ impl<B: Backend> Propagation<B> {
             edges: Edges::Block(block),
             row_scale,
             column_scale,
-            row_divisor,
+            makes_means: norm == Norm::Right,
+            row_divisor: OnceLock::new(),
             weights: None,
             edge_features: None,
             halo: None,
@@ -481,7 +482,7 @@ impl<B: Backend> Propagation<B> {
             Norm::Both => DegreePower::InverseRoot,
             _ => DegreePower::Inverse,
         };
-        let renew = |factors: &mut Option<Arc<Array<B, f32>>>, a: &Adjacency<B>, power| {
+        let renew = |factors: Option<&mut Arc<Array<B, f32>>>, a: &Adjacency<B>, power| {
             let Some(factors) = factors else {
                 return Ok(());
             };
@@ -494,10 +495,11 @@ impl<B: Backend> Propagation<B> {
                 }
             }
         };
-        renew(&mut self.row_scale, block.forward(), power)?;
-        renew(&mut self.row_divisor, block.forward(), DegreePower::Degree)?;
+        let (rows, divisor) = (block.forward(), self.row_divisor.get_mut());
+        renew(self.row_scale.as_mut(), rows, power)?;
+        renew(divisor, rows, DegreePower::Degree)?;
         if self.column_scale.is_some() {
-            renew(&mut self.column_scale, block.backward(backend)?, power)?;
+            renew(self.column_scale.as_mut(), block.backward(backend)?, power)?;
         }
         Ok(())
     }
@@ -521,7 +523,8 @@ impl<B: Backend> Propagation<B> {
             edges: Edges::Block(subgraph.block),
             row_scale: None,
             column_scale: None,
-            row_divisor: None,
+            makes_means: false,
+            row_divisor: OnceLock::new(),
             weights: Some(Weights {
                 arrays: Box::new([Arc::new(forward), Arc::new(backward)]),
                 precision: E::PRECISION,
@@ -662,14 +665,16 @@ impl<B: Backend> Propagation<B> {
             Norm::Left => (None, Some(upload(columns, inverse)?)),
             Norm::None => (None, None),
         };
-        let row_divisor = match norm {
-            Norm::Right => Some(upload(rows, |degree| degree.max(1).into())?),
-            Norm::Both | Norm::In | Norm::Left | Norm::None => None,
+        let makes_means = norm == Norm::Right;
+        let row_divisor = match makes_means {
+            true => OnceLock::from(upload(rows, |degree| degree.max(1).into())?),
+            false => OnceLock::new(),
         };
         Ok(Self {
             edges,
             row_scale,
             column_scale,
+            makes_means,
             row_divisor,
             largest_degree: rows.iter().copied().max().unwrap_or(0),
             weights: None,
@@ -705,7 +710,8 @@ impl<B: Backend> Propagation<B> {
             Array::zeros(backend, count, MemoryKind::Graph).map(|factors| Some(Arc::new(factors)))
         };
         let (of_rows, of_columns) = (counts.forward.rows, counts.forward.columns);
-        let (row_scale, column_scale, row_divisor) = match norm {
+        let mut row_divisor = OnceLock::new();
+        let (row_scale, column_scale) = match norm {
             Norm::Both | Norm::In => {
                 let rows = factors(of_rows)?;
                 let same = counts.balanced || norm == Norm::In && of_rows == of_columns;
@@ -714,16 +720,20 @@ impl<B: Backend> Propagation<B> {
                 } else {
                     factors(of_columns)?
                 };
-                (rows, columns, None)
+                (rows, columns)
             }
-            Norm::Right => (factors(of_rows)?, None, factors(of_rows)?),
-            Norm::Left => (None, factors(of_columns)?, None),
-            Norm::None => (None, None, None),
+            Norm::Right => {
+                row_divisor = factors(of_rows)?.map_or_else(OnceLock::new, OnceLock::from);
+                (factors(of_rows)?, None)
+            }
+            Norm::Left => (None, factors(of_columns)?),
+            Norm::None => (None, None),
         };
         Ok(Self {
             edges: Edges::Graph(DeviceGraph::counted(backend, counts)?),
             row_scale,
             column_scale,
+            makes_means: norm == Norm::Right,
             row_divisor,
             largest_degree: counts.forward.longest,
             weights,
@@ -810,9 +820,21 @@ impl<B: Backend> Propagation<B> {
         self.column_scale.is_none() || (mutual && self.row_scale.is_some())
     }
 
-    /// The reciprocals of [`Propagation::row_scale`] where that makes means, with [`Norm::Right`]: the degrees.
-    pub fn row_divisor(&self) -> Option<&Array<B, f32>> {
-        self.row_divisor.as_deref()
+    /// The reciprocals of [`Propagation::row_scale`] where that makes means, with [`Norm::Right`]: the degrees. Those of a sampled block are made
+    /// when they are asked for first.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn row_divisor(&self, backend: &B) -> Result<Option<&Array<B, f32>>, Error> {
+        if !self.makes_means {
+            return Ok(None);
+        }
+        if self.row_divisor.get().is_none() {
+            let made = ops::degree_factors(backend, self.forward(), DegreePower::Degree)?;
+            // Somebody else's would be the same.
+            let _ = self.row_divisor.set(Arc::new(made));
+        }
+        Ok(self.row_divisor.get().map(|divisor| &**divisor))
     }
 
     /// The most edges that a row has.

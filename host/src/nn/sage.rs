@@ -12,9 +12,7 @@ use super::{
 };
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{
-    self, Combine, Epilogue, Form, MatmulFusion, QuantizedMatrix, SpmmEpilogue, SpmmPolicy,
-};
+use crate::ops::{self, Epilogue, Form, MatmulFusion, QuantizedMatrix, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
@@ -124,12 +122,9 @@ impl<B: Backend, E: Element> SageLayer<B, E> {
                 alone: true,
             };
             sending.product(at, Form::NT, [d, neighbours], &plain, &mut product)?;
-            let dx = dx.matrix(at)?;
-            self.aggregation.backward(at, false, sum, &product, dx)?;
-            ops::matmul(backend, Form::NT, d, itself, &plain, &mut product)?;
-            ops::combine_rows(backend, d.rows(), &Combine::sum(), &product, dx)?;
+            dx.aggregate(at, self.aggregation, false, &product)?;
             at.give(product);
-            return Ok(());
+            return dx.add_product(at, (d, itself));
         }
         // Where the product of the forward pass was.
         let mut heard = at.take_sent(at.sources(x.rows()), d.columns())?;

@@ -167,6 +167,13 @@ pub(crate) fn an_eighth_more(count: usize) -> usize {
     (count + count / 8 + 64).next_multiple_of(64)
 }
 
+/// A room for batches of which those that were looked at have from `fewest` to `most`: as much more than the most as they differ by, twice,
+/// and a 32nd at least. Whatever has a row of its own is computed for rooms that are empty as well.
+pub(crate) fn room_beyond(fewest: usize, most: usize) -> usize {
+    let more = (2 * (most - fewest)).max(most / 32);
+    (most + more + 64).next_multiple_of(64)
+}
+
 /// What the layers of a batch have, that of the seeds first.
 pub(crate) fn sizes<B: Backend>(batch: &Batch<B>) -> Vec<LayerSizes> {
     let of = |block: &Block<B>| LayerSizes {

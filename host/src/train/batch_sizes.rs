@@ -7,10 +7,11 @@ use crate::error::Error;
 use crate::graph::RowCounts;
 use crate::nn::{Norm, Propagation};
 use crate::ops::{GroupRoom, Places, group_workspace};
-use crate::sample::an_eighth_more;
+use crate::sample::room_beyond;
 use crate::tensor::{Array, Element};
 
-/// What the largest batch is taken to have: the most of the first ones of a run, and an eighth more, but no more vertices than there are.
+/// What the largest batch is taken to have: the most of the first ones of a run, and more by twice what they differ by, a 32nd at least; but no more
+/// vertices than there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchSizes {
     /// Of each layer that hears from neighbours, the one that is computed first first: its rows are destinations, its columns sources.
@@ -62,13 +63,13 @@ impl BatchSizes {
         }
     }
 
-    /// As large as the larger of the two, layer by layer.
-    fn max(mut self, other: &Self) -> Self {
+    /// What `choose` takes of each number of the two, layer by layer.
+    fn each(mut self, other: &Self, choose: fn(usize, usize) -> usize) -> Self {
         for (layer, other) in self.layers.iter_mut().zip(&other.layers) {
-            layer.rows = layer.rows.max(other.rows);
-            layer.columns = layer.columns.max(other.columns);
-            layer.edges = layer.edges.max(other.edges);
-            layer.longest = layer.longest.max(other.longest);
+            layer.rows = choose(layer.rows, other.rows);
+            layer.columns = choose(layer.columns, other.columns);
+            layer.edges = choose(layer.edges, other.edges);
+            layer.longest = choose(layer.longest as usize, other.longest as usize) as u32;
         }
         self
     }
@@ -135,7 +136,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         if !self.are_drawn() {
             return Ok(None);
         }
-        let mut most: Option<BatchSizes> = None;
+        let mut seen: Option<[BatchSizes; 2]> = None;
         for number in 0..LOOKED_AT.min(self.count()) {
             let (step, vertices) = self.seeds(0, number)?;
             let own = &vertices[self.share().of(vertices.len())];
@@ -143,13 +144,16 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 continue;
             }
             let drawn = BatchSizes::of(&self.draw(backend, step, own)?);
-            most = Some(match most {
-                None => drawn,
-                Some(most) => most.max(&drawn),
+            seen = Some(match seen {
+                None => [drawn.clone(), drawn],
+                Some([fewest, most]) => [
+                    fewest.each(&drawn, usize::min),
+                    most.each(&drawn, usize::max),
+                ],
             });
         }
         let vertices = self.vertices();
-        if let Some(most) = &mut most {
+        if let Some([fewest, most]) = &mut seen {
             most.in_place = self.will_be_in_place(backend)?.then_some(vertices);
             if most.in_place.is_some() {
                 most.drawn_ahead = self.will_be_drawn_ahead(backend);
@@ -157,20 +161,21 @@ impl<B: Backend, E: Element> Batches<B, E> {
             // Destinations of the last are the batch, which is never larger; those of each other are the sources of the next.
             let induced = most.induced;
             let mut rows = most.destinations();
-            for layer in most.layers.iter_mut().rev() {
-                let met = layer.columns.saturating_sub(layer.rows);
+            for (layer, fewest) in most.layers.iter_mut().zip(&fewest.layers).rev() {
+                let met = |layer: &RowCounts| layer.columns.saturating_sub(layer.rows);
+                let (most_met, fewest_met) = (met(layer), met(fewest).min(met(layer)));
                 layer.rows = rows;
                 layer.columns = match induced {
-                    true => an_eighth_more(layer.columns).min(vertices),
-                    false => (rows + an_eighth_more(met)).min(rows + vertices),
+                    true => room_beyond(fewest.columns, layer.columns).min(vertices),
+                    false => rows + room_beyond(fewest_met, most_met).min(vertices),
                 };
-                layer.edges = an_eighth_more(layer.edges);
+                layer.edges = room_beyond(fewest.edges, layer.edges);
                 rows = layer.columns;
                 if induced {
                     layer.rows = rows;
                 }
             }
         }
-        Ok(most)
+        Ok(seen.map(|[_, most]| most))
     }
 }

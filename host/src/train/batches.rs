@@ -617,6 +617,11 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(())
     }
 
+    /// Who draws batches beside the steps on them, if somebody does.
+    pub(super) fn drawer(&self) -> Option<B> {
+        self.fixed.as_ref()?.drawer().cloned()
+    }
+
     /// What a batch is drawn by, and its seeds.
     pub(super) fn seeds(&mut self, epoch: u32, number: usize) -> Result<(u32, Vec<u32>), Error> {
         if number >= self.count() {

@@ -10,12 +10,12 @@ use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::{Norm, Propagation};
 use crate::ops::Dropout;
-use crate::sample::{FixedSampler, LayerSizes, Loader, Sampler, an_eighth_more, sizes};
+use crate::sample::{FixedSampler, LayerSizes, Loader, Sampler, room_beyond, sizes};
 use crate::tensor::{Array, Element, Matrix};
 use std::collections::VecDeque;
 
-/// Batches that are looked at to see how much room others want.
-pub(super) const LOOKED_AT: usize = 4;
+/// Batches that are looked at to see how much room others want: so many that what they differ by says something.
+pub(super) const LOOKED_AT: usize = 8;
 
 /// A batch as a task, and in which place it lies.
 type Placed<B, E> = (Objective<B, E>, usize);
@@ -94,8 +94,8 @@ pub(super) fn batches_ahead<B: Backend, E: Element>(
 pub(super) const PLACES: usize = 3;
 
 impl<B: Backend, E: Element> FixedBatches<B, E> {
-    /// Of what `loader` makes batches of and `sampler` draws, if that has such batches. How much room they have is seen at the first ones
-    /// of the first epoch and an eighth more, whatever batch is asked for first: so it is the same for a run that goes on.
+    /// Of what `loader` makes batches of and `sampler` draws, if that has such batches. How much [room](room_beyond) they have is seen at the first
+    /// ones of the first epoch, whatever batch is asked for first: so it is the same for a run that goes on.
     ///
     /// # Errors
     /// Those of the sampler and of [`Objective::of`].
@@ -107,30 +107,27 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
     ) -> Result<Option<Self>, Error> {
         let seed = loader.seed();
         let looked_at: Vec<_> = loader.epoch(0).take(LOOKED_AT).collect();
-        let mut room: Vec<LayerSizes> = Vec::new();
+        let mut drawn: Vec<Vec<LayerSizes>> = Vec::new();
         for seeds in &looked_at {
             let own = &seeds.vertices[share.of(seeds.vertices.len())];
-            if own.is_empty() {
-                continue;
-            }
-            let batch = sampler.sample(backend, own, seed, seeds.step)?;
-            let found = sizes(&batch);
-            let nothing = LayerSizes {
-                destinations: 0,
-                edges: 0,
-                met: 0,
-            };
-            room.resize(found.len(), nothing);
-            for (room, found) in room.iter_mut().zip(found) {
-                room.edges = room.edges.max(found.edges);
-                room.met = room.met.max(found.met);
+            if !own.is_empty() {
+                drawn.push(sizes(&sampler.sample(backend, own, seed, seeds.step)?));
             }
         }
         let vertices = sampler.vertices();
-        for room in &mut room {
-            room.edges = an_eighth_more(room.edges);
-            room.met = an_eighth_more(room.met).min(vertices);
-        }
+        let layers = drawn.first().map_or(0, Vec::len);
+        let room = |layer: usize| {
+            let beyond = |of: fn(&LayerSizes) -> usize| {
+                let sizes = || drawn.iter().map(|layers| of(&layers[layer]));
+                room_beyond(sizes().min().unwrap_or(0), sizes().max().unwrap_or(0))
+            };
+            LayerSizes {
+                destinations: 0,
+                edges: beyond(|it| it.edges),
+                met: beyond(|it| it.met).min(vertices),
+            }
+        };
+        let room: Vec<_> = (0..layers).map(room).collect();
         // The first batch is as large as any, and so is a rank's part of it.
         let whole = &looked_at[0].vertices;
         let first = &whole[share.of(whole.len())];
@@ -366,6 +363,11 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         taken.run(taker, || {
             all.take_through(taker, dropout, inputs, features_of_batch(features))
         })
+    }
+
+    /// Who draws beside steps.
+    pub(super) fn drawer(&self) -> Option<&B> {
+        Some(&self.beside.as_ref()?.drawer)
     }
 
     /// Waits for what is done beside steps.

@@ -7,6 +7,7 @@
 
 mod any_f32;
 mod batch_sizes;
+mod batch_steps;
 mod batches;
 #[cfg(feature = "checkpoints")]
 pub mod checkpoint;

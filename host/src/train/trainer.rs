@@ -1,14 +1,13 @@
 //! The training loop.
 
-use super::batches::InPlace;
 use super::evaluation::Evaluation;
 use super::fixed_batches::PLACES;
 use super::progress::{self, StepTimes};
 use super::recorded::Recorded;
 use super::snapshot;
 use super::{
-    Batches, Clipping, EpochReport, Few, MixedPrecision, Objective, Part, Progress, RunSummary,
-    Schedule, Score, Split, Tensors,
+    Batches, Clipping, EpochReport, Few, MixedPrecision, Objective, Progress, RunSummary, Schedule,
+    Score, Split, Tensors,
 };
 use crate::backend::{Backend, Floats, MemoryKind};
 use crate::distributed::Group;
@@ -95,7 +94,7 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     /// In which batches, where it is not whole.
     batches: Option<Batches<B, E>>,
     /// The ranks that learn from parts of each batch, all of which have the whole task.
-    together: Option<Group>,
+    pub(super) together: Option<Group>,
     pub(super) model: M,
     pub(super) config: TrainConfig,
     optimizer: OptimizerState<B>,
@@ -103,7 +102,10 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     rate_factor: f32,
     /// Counted by the optimiser's steps.
     random: RandomState<B>,
-    loss: Array<B, f32>,
+    /// Where the loss of a step comes: of batches in several places one each.
+    pub(super) losses: Vec<Array<B, f32>>,
+    /// That of the last step.
+    pub(super) latest: usize,
     /// What all ranks have of loss and gradients.
     gathered: Pool<B, E>,
     evaluation: Evaluation<B>,
@@ -112,9 +114,9 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     recorded_step: Recorded<B>,
     recorded_evaluation: Recorded<B>,
     /// A step on a batch in each place where such lie.
-    recorded_batches: [Recorded<B>; PLACES],
+    pub(super) recorded_batches: [Recorded<B>; PLACES],
     /// Whether that is wanted.
-    records_batches: bool,
+    pub(super) records_batches: bool,
     pub(super) progress: Progress,
     times: StepTimes,
     /// The weights at the best validation epoch.
@@ -261,7 +263,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             config,
             optimizer,
             rate_factor: 1.0,
-            loss: Array::zeros(backend, 1, MemoryKind::Workspace)?,
+            losses: vec![Array::zeros(backend, 1, MemoryKind::Workspace)?],
+            latest: 0,
             gathered: Pool::new(),
             evaluation: Evaluation::new(backend, objective, &config)?,
             pieces: None,
@@ -501,7 +504,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         let Some(group) = objective.group().or(self.together.as_ref()) else {
             return Ok(());
         };
-        let mut terms = vec![Floats::Array(&mut self.loss)];
+        let mut terms = vec![Floats::Array(&mut self.losses[self.latest])];
         let parameters = self.model.parameters_mut().into_iter();
         terms.extend(parameters.map(|parameter| Floats::Matrix(parameter.gradient_mut())));
         group.sum(&self.backend, "gradients", &mut self.gathered, terms)?;
@@ -517,7 +520,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     }
 
     /// Errors of ranks tell `what` from now on, where it is replayed and nothing in it says so itself.
-    fn begin(&self, recorded: &Recorded<B>, what: &str) {
+    pub(super) fn begin(&self, recorded: &Recorded<B>, what: &str) {
         if let (Recorded::Ready(_), Some(group)) = (recorded, self.group()) {
             group.begin(what);
         }
@@ -536,28 +539,29 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     }
 
     /// The dropout of its next step that a model begins with, where that may be done as features are taken.
-    fn dropout_of_features(&self) -> Option<Dropout<'_, B>> {
+    pub(super) fn dropout_of_features(&self) -> Option<Dropout<'_, B>> {
         let mode = Mode::Train {
             random: &self.random,
         };
         self.model.dropout_of_features(mode)
     }
 
-    fn gradients_of(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
+    pub(super) fn gradients_of(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
         expect_outputs(objective, &self.model)?;
         let Self {
             backend,
             model,
             optimizer,
             random,
-            loss,
+            losses,
+            latest,
             ..
         } = self;
         let inputs = objective.inputs(backend);
         let mode = Mode::Train { random: &*random };
         model.forward(inputs, mode)?;
         let operands = model.link_operands();
-        objective.loss(backend, operands, optimizer, loss)?;
+        objective.loss(backend, operands, optimizer, &mut losses[*latest])?;
         model.backward(inputs, mode)?;
         self.add_up_ranks(objective)
     }
@@ -633,7 +637,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// # Errors
     /// The failure of an earlier operator.
     pub fn loss(&self) -> Result<f32, Error> {
-        Ok(self.loss.to_vec(&self.backend)?[0])
+        Ok(self.losses[self.latest].to_vec(&self.backend)?[0])
     }
 
     /// Loss scale and step count.
@@ -712,7 +716,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
 
     /// [`Trainer::next_epoch`] which reports each batch of a sampled run to `observe`. Where that ends it, the epoch is left between
     /// two batches, and `None` comes back: [`Progress::part`] has how far it came, from where the next call goes on, also that of a
-    /// trainer that is [restored](Trainer::restore) from a snapshot.
+    /// trainer that is [restored](Trainer::restore) from a snapshot. A step that is under way by then is done and reported as well; of a
+    /// [recorded](Trainer::sampled) run there is one, which may be the epoch's last.
     ///
     /// # Errors
     /// Those of [`Trainer::next_epoch`].
@@ -774,81 +779,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(Some(report))
     }
 
-    /// Steps on the batches of an epoch that are left; nothing where `observe` ended it before the last.
-    fn learn_batches(
-        &mut self,
-        batches: &mut Batches<B, E>,
-        epoch: u32,
-        mut observe: impl FnMut(&BatchReport) -> ControlFlow<()>,
-    ) -> Result<Option<Part>, Error> {
-        let of = batches.count();
-        let mut part = self.progress.part.unwrap_or_default();
-        while part.batches < of {
-            self.backend.synchronize()?;
-            let start = Instant::now();
-            let backend = self.backend.clone();
-            let number = part.batches;
-            let at = (epoch - 1, number);
-            // What goes wrong ahead is told when this step is accounted for.
-            let mut ahead = Ok(());
-            let in_place = batches.next_in_place(&backend, at, self.dropout_of_features())?;
-            let vertices = if let Some(InPlace {
-                batch,
-                place,
-                vertices,
-            }) = in_place
-            {
-                batches.fetch_ahead(&backend, epoch - 1, number + 1)?;
-                let mut recorded = std::mem::take(&mut self.recorded_batches[place]);
-                self.begin(&recorded, "step");
-                let done = recorded.run(&backend, || {
-                    self.gradients_of(&batch)?;
-                    self.update()
-                });
-                self.recorded_batches[place] = recorded;
-                done?;
-                drop(batch);
-                let next = (epoch - 1, number + 1);
-                ahead = batches.draw_ahead(&backend, next, self.dropout_of_features());
-                vertices
-            } else {
-                self.forget_batches();
-                let dropout = self.dropout_of_features();
-                let (batch, vertices) = batches.own(&backend, at, dropout)?;
-                batches.fetch_ahead(&backend, epoch - 1, number + 1)?;
-                match batch {
-                    Some(batch) => self.step_on(&batch)?,
-                    None => self.step_of_others()?,
-                }
-                vertices
-            };
-            self.share_statistics()?;
-            // The batch's memory is given back behind this.
-            let loss = self.loss()?;
-            part.add(loss, vertices, start.elapsed().as_secs_f64() * 1e3);
-            self.progress.part = Some(part);
-            ahead?;
-            let report = BatchReport {
-                epoch,
-                batch: part.batches,
-                of,
-                loss,
-            };
-            if self.any_rank(observe(&report).is_break())? && part.batches < of {
-                return Ok(None);
-            }
-        }
-        Ok(Some(part))
-    }
-
-    /// Has steps on batches in place recorded anew, if at all.
-    fn forget_batches(&mut self) {
-        self.recorded_batches = std::array::from_fn(|_| Recorded::new(self.records_batches));
-    }
-
     /// A step of which this rank has no vertex: the gradients are those of the others.
-    fn step_of_others(&mut self) -> Result<(), Error> {
-        self.loss.write(&self.backend, &[0.0])?;
+    pub(super) fn step_of_others(&mut self) -> Result<(), Error> {
+        self.losses[self.latest].write(&self.backend, &[0.0])?;
         for parameter in self.model.parameters_mut() {
             parameter.gradient_mut().clear(&self.backend)?;
         }
@@ -858,7 +791,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     }
 
     /// Running statistics of batch normalisations become the means of what ranks have, each of which saw its part of a batch.
-    fn share_statistics(&mut self) -> Result<(), Error> {
+    pub(super) fn share_statistics(&mut self) -> Result<(), Error> {
         let Some(group) = &self.together else {
             return Ok(());
         };

@@ -22,11 +22,34 @@ pub const VECTORS_PER_THREAD: u32 = 4;
 /// Bit of [`ActivateParams::flags`]: negative elements become zero. A NaN stays one.
 pub const RELU: u32 = 1;
 
-/// Bit of [`ActivateParams::flags`]: elements are dropped.
-pub const DROPOUT: u32 = 2;
-
 /// Bit of [`ActivateParams::flags`]: what stands in the output is added to the input.
-pub const SUM: u32 = 4;
+pub const SUM: u32 = 2;
+
+param_struct! {
+    /// A dropout: an element is dropped where its number of [`crate::rng::dropout_bits`] is below `threshold`; others are
+    /// multiplied by `keep_scale`.
+    pub struct DropoutParams {
+        /// The step of the numbers, a word of the optimiser's state ([`ATTEMPTS`](crate::optimizer::state::ATTEMPTS)): it lies on the device
+        /// so that a step that was recorded once drops other elements whenever it is replayed. Null where nothing is dropped.
+        pub step: DevicePtr<u32>,
+        /// Key of the numbers.
+        pub key: [u32; 2],
+        /// Numbers below it drop their element.
+        pub threshold: u32,
+        /// Factor of what is kept.
+        pub keep_scale: f32,
+    }
+}
+
+impl DropoutParams {
+    /// Nothing is dropped.
+    pub const NONE: Self = Self {
+        step: DevicePtr::NULL,
+        key: [0; 2],
+        threshold: 0,
+        keep_scale: 1.0,
+    };
+}
 
 param_struct! {
     /// Parameters of `activate` and `activate_backward`.
@@ -35,9 +58,6 @@ param_struct! {
     ///   With an `order` row `i` of `y` is of row `order[i]` of `x`, or of zeros where there is no such row; not with [`SUM`].
     /// - `activate_backward`: `y` holds the gradient of the output and becomes that of the input, times `row_scale`; `x`
     ///   is the stored output, read where there is a ReLU.
-    ///
-    /// An element is dropped where its number of [`crate::rng::dropout_bits`] is below `threshold`; others are
-    /// multiplied by `keep_scale`.
     pub struct ActivateParams {
         /// Input, or stored output. `activate_backward` without [`RELU`] does not use it.
         pub x: DevicePtr<HalfBits>,
@@ -48,9 +68,8 @@ param_struct! {
         pub bias: DevicePtr<f32>,
         /// A factor of each row, or null for 1. `activate` does not use it.
         pub row_scale: DevicePtr<f32>,
-        /// The step of the dropout's numbers, a word of the optimiser's state ([`ATTEMPTS`](crate::optimizer::state::ATTEMPTS)): it lies on the device
-        /// so that a step that was recorded once drops other elements whenever it is replayed. Read with [`DROPOUT`].
-        pub step: DevicePtr<u32>,
+        /// What is dropped, if anything is.
+        pub dropout: DropoutParams,
         /// Which row of `x` each of `y` is of, or null where `x` has the rows of `y`. `activate_backward` does not use it.
         pub order: DevicePtr<u32>,
         /// Rows.
@@ -63,14 +82,8 @@ param_struct! {
         pub columns: u32,
         /// Distance of two rows in 16-byte vectors, of `y` and without an `order` of `x`: no vector lies between them.
         pub vectors: u32,
-        /// [`RELU`], [`DROPOUT`], and of `activate` [`SUM`].
+        /// [`RELU`], and of `activate` [`SUM`].
         pub flags: u32,
-        /// Key of the dropout's numbers.
-        pub key: [u32; 2],
-        /// Numbers below it drop their element.
-        pub threshold: u32,
-        /// Factor of what is kept.
-        pub keep_scale: f32,
         /// What tells the row of a vector without a division: [`reciprocal`] of `vectors`.
         pub reciprocal: u32,
         /// Distance of two rows of `x` in 16-byte vectors, with an `order`.
@@ -87,20 +100,14 @@ param_struct! {
         pub y: DevicePtr<HalfBits>,
         /// The number of each row.
         pub vertices: DevicePtr<u32>,
-        /// The step of the dropout's numbers: see [`ActivateParams::step`].
-        pub step: DevicePtr<u32>,
+        /// What is dropped.
+        pub dropout: DropoutParams,
         /// Rows.
         pub rows: u64,
         /// Rows of a CTA: [`rows_per_cta`].
         pub rows_per_cta: u32,
         /// Distance of two rows in 16-byte vectors: no vector lies between them.
         pub vectors: u32,
-        /// Key of the dropout's numbers.
-        pub key: [u32; 2],
-        /// Numbers below it drop their element.
-        pub threshold: u32,
-        /// Factor of what is kept.
-        pub keep_scale: f32,
         /// [`reciprocal`] of `vectors`.
         pub reciprocal: u32,
         /// Zero.

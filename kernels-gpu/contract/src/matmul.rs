@@ -16,11 +16,12 @@
 //! columns, which are rows of C in `Aᵀ·B`, are `row_scale`. Codes are widened when they have come to shared memory.
 //!
 //! A sum may go on over a second pair of operands ([`Operand::Pair`]): `A·B + A₂·B₂`, of which no part is rounded by itself or lies in
-//! memory.
+//! memory. Of such a sum in 16 bits elements may be dropped where they are written ([`drops`]).
 //!
 //! Some products make 8-bit codes of C where they write it ([`coded_product`]): what `quantize` would make of what is stored, bit
 //! for bit, without another way to memory and back.
 
+use crate::elementwise::DropoutParams;
 use crate::quantize::CodesParams;
 use crate::{DevicePtr, EntrySpec, Format, HalfBits, VECTOR_BYTES, WARP, param_struct};
 
@@ -36,7 +37,8 @@ pub const STEP_VECTORS: u32 = 4;
 /// Steps whose operands lie in shared memory or are on their way there.
 pub const STAGES: u32 = 4;
 
-/// CTAs of the widest tile that an SM of an H200 holds at a time, by their registers; the launch bounds ask for them.
+/// CTAs of the widest tile that an SM of an H200 holds at a time, by their registers, whatever the entry: the launch bounds ask for as many or
+/// one more.
 pub const CTAS_PER_SM: u32 = 3;
 
 /// Largest `m`, `n` or `k`, so that the position of a step never exceeds 32 bits.
@@ -68,6 +70,10 @@ pub const CODES_ALONE: u32 = 4;
 /// Bit of [`MatmulParams::flags`]: what [`MatmulParams::positive`] names are codes. Of outputs of 16 bits.
 pub const POSITIVE_CODES: u32 = 8;
 
+/// Bit of [`MatmulParams::flags`]: what is written is added to what stands in C, after it was rounded as if it were not. For [`Form::Nt`], and
+/// not where codes are made.
+pub const SUM: u32 = 16;
+
 /// Bytes of the codes of a 16-byte vector of 16-bit elements.
 pub const CODE_VECTOR_BYTES: u32 = VECTOR_BYTES / 2;
 
@@ -86,7 +92,7 @@ param_struct! {
         pub a2: DevicePtr<HalfBits>,
         /// The second one: `k2` rows of `n` elements.
         pub b2: DevicePtr<HalfBits>,
-        /// C: `m` rows of `n` elements of the entry's output type. Overlaps neither A nor B.
+        /// C: `m` rows of `n` elements of the entry's output type. Overlaps neither A nor B. With [`SUM`] it is read as well.
         pub c: DevicePtr<HalfBits>,
         /// A number to add to each column of C, `n` long, or null.
         pub bias: DevicePtr<f32>,
@@ -136,7 +142,7 @@ param_struct! {
         pub steps_per_split: u32,
         /// CTAs that share a tile: CTAs in y.
         pub splits: u32,
-        /// [`RELU`], [`A_RELU`], [`CODES_ALONE`], [`POSITIVE_CODES`].
+        /// [`RELU`], [`A_RELU`], [`CODES_ALONE`], [`POSITIVE_CODES`], [`SUM`].
         pub flags: u32,
         /// Factor of the whole product.
         pub alpha: f32,
@@ -144,6 +150,8 @@ param_struct! {
         pub sum_rows: u32,
         /// Distance of two rows of `statistics` in 16-byte vectors.
         pub float_vectors: u32,
+        /// What is dropped of C, as `activate` would drop it of what is stored; where a product [`drops`].
+        pub dropout: DropoutParams,
         /// Where codes of C go, for the entries that make some; of those `splits` is 1.
         pub codes: CodesParams,
     }
@@ -183,6 +191,11 @@ pub enum Operand {
     Codes,
     /// The matrix, and another one beside it that is multiplied by a matrix of its own: `A·B + A₂·B₂`.
     Pair,
+}
+
+/// Whether a product of such an operand and output drops elements where it writes them, if its sum is not [split].
+pub const fn drops(operand: Operand, output: Format) -> bool {
+    matches!(operand, Operand::Pair) && !matches!(output, Format::F32)
 }
 
 /// Elements of `k` in one step.

@@ -95,6 +95,9 @@ param_struct! {
         pub addend_scale: DevicePtr<f32>,
         /// A number to add to each column, padded with zeros to a whole number of 16-byte vectors, or null.
         pub bias: DevicePtr<f32>,
+        /// A matrix laid out as `y` but for its stride, or null: where it holds no positive number `y` becomes zero, so that it is the
+        /// gradient of what a ReLU made of it. Of the vertex-parallel entries alone.
+        pub positive: DevicePtr<HalfBits>,
         /// Number of edges.
         pub edges: u32,
         /// Number of rows without edges.
@@ -119,6 +122,10 @@ param_struct! {
         pub vertices: u32,
         /// Distance of two rows of the addend in 16-byte vectors.
         pub addend_stride: u32,
+        /// Distance of two rows of [`SpmmParams::positive`] in 16-byte vectors.
+        pub positive_stride: u32,
+        /// Zero.
+        pub reserved: u32,
         /// Factor of the addend; where it is 0 none is read.
         pub addend_factor: f32,
         /// Not 0 where negative results become zero. A NaN stays one.
@@ -596,7 +603,7 @@ impl Weights {
 pub enum Scale {
     /// After each batch.
     Discretized,
-    /// After each batch; and what follows is done where the row is written: an addend, bias, ReLU.
+    /// After each batch; and what follows is done where the row is written: an addend, bias, ReLU, and one undone.
     Finished,
     /// Once a row.
     PostReduction,

@@ -1,13 +1,12 @@
 //! `y = dropout(relu(x + bias))`, and its gradient.
 
+use super::Dropping;
 use crate::device::global::Global;
-use crate::device::integer::wide_product;
 use crate::device::thread::{block_idx_x, thread_idx_x};
 use crate::device::vector::{Floats, Vector, without_padding};
 use halfgnn_contract::elementwise::{
-    ActivateParams, DROPOUT, DropRowsParams, RELU, SUM, THREADS_PER_CTA, row_in_cta,
+    ActivateParams, DropRowsParams, DropoutParams, RELU, SUM, THREADS_PER_CTA, row_in_cta,
 };
-use halfgnn_contract::rng::{dropout_counter, philox_by};
 use halfgnn_contract::{DevicePtr, HalfBits};
 
 /// # Safety
@@ -15,7 +14,7 @@ use halfgnn_contract::{DevicePtr, HalfBits};
 #[inline(always)]
 pub unsafe fn forward<V: Vector>(params: &ActivateParams) {
     // SAFETY: the caller's promise.
-    let step = unsafe { step(params) };
+    let dropping = unsafe { Dropping::of(&params.dropout) };
     for_vectors(params, |row, vector, at| {
         // SAFETY: `at` is a vector of the matrix, the thread's own, and with an order that has a number for each row.
         unsafe {
@@ -33,8 +32,8 @@ pub unsafe fn forward<V: Vector>(params: &ActivateParams) {
                 // Not `max`, which would make a zero of a NaN.
                 values = values.map(|value| if value < 0.0 { 0.0 } else { value });
             }
-            if params.flags & DROPOUT != 0 {
-                values = drop_elements::<V>(params, step, row, vector, values);
+            if let Some(dropping) = dropping {
+                values = dropping.drop_elements::<V>(row, vector, values);
             }
             store::<V>(params.y, at, values);
         }
@@ -46,7 +45,7 @@ pub unsafe fn forward<V: Vector>(params: &ActivateParams) {
 #[inline(always)]
 pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
     // SAFETY: the caller's promise.
-    let step = unsafe { step(params) };
+    let dropping = unsafe { Dropping::of(&params.dropout) };
     let row_scale = Global::<f32>::new(params.row_scale);
     for_vectors(params, |row, vector, at| {
         // SAFETY: `at` is a vector of the matrices, the thread's own; there is a factor for each row.
@@ -54,18 +53,14 @@ pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
             let mut values = load::<V>(Global::new(params.y), at);
             if params.flags & RELU != 0 {
                 // What ReLU or dropout made zero says so by itself: no number is drawn again.
-                let factor = if params.flags & DROPOUT != 0 {
-                    params.keep_scale
-                } else {
-                    1.0
-                };
+                let factor = params.dropout.keep_scale;
                 let output = load::<V>(Global::new(params.x), at);
                 values = values.zip(
                     output,
                     |value, output| if output > 0.0 { value * factor } else { 0.0 },
                 );
-            } else if params.flags & DROPOUT != 0 {
-                values = drop_elements::<V>(params, step, row, vector, values);
+            } else if let Some(dropping) = dropping {
+                values = dropping.drop_elements::<V>(row, vector, values);
             }
             if !row_scale.is_null() {
                 let scale = row_scale.at(row).read();
@@ -84,49 +79,35 @@ pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
 #[inline(always)]
 pub unsafe fn drop_rows<V: Vector>(params: &DropRowsParams) {
     let vertices = Global::<u32>::new(params.vertices);
-    let dropout = ActivateParams {
+    let matrix = ActivateParams {
         x: params.y,
         y: params.y,
         bias: DevicePtr::NULL,
         row_scale: DevicePtr::NULL,
-        step: params.step,
+        dropout: DropoutParams::NONE,
         order: DevicePtr::NULL,
         rows: params.rows,
         x_rows: params.rows,
         rows_per_cta: params.rows_per_cta,
         columns: 0,
         vectors: params.vectors,
-        flags: DROPOUT,
-        key: params.key,
-        threshold: params.threshold,
-        keep_scale: params.keep_scale,
+        flags: 0,
         reciprocal: params.reciprocal,
         x_vectors: params.vectors,
     };
     // SAFETY: the caller's promise.
-    let step = unsafe { step(&dropout) };
-    for_vectors(&dropout, |row, vector, at| {
+    let Some(dropping) = (unsafe { Dropping::of(&params.dropout) }) else {
+        return;
+    };
+    for_vectors(&matrix, |row, vector, at| {
         // SAFETY: `at` is a vector of the matrix, the thread's own; there is a number for each row.
         unsafe {
             let vertex = vertices.at(row).read() as u64;
             let values = load::<V>(Global::new(params.y), at);
-            let values = drop_elements::<V>(&dropout, step, vertex, vector, values);
+            let values = dropping.drop_elements::<V>(vertex, vector, values);
             store::<V>(params.y, at, values);
         }
     });
-}
-
-/// The step that the dropout's numbers belong to, where there is a dropout.
-///
-/// # Safety
-/// The launch contract of [`ActivateParams`].
-#[inline(always)]
-unsafe fn step(params: &ActivateParams) -> u32 {
-    if params.flags & DROPOUT == 0 {
-        return 0;
-    }
-    // SAFETY: with the flag there is a word, which nothing writes during the launch.
-    unsafe { Global::<u32>::new(params.step).read() }
 }
 
 /// # Safety
@@ -210,45 +191,4 @@ fn for_vectors(params: &ActivateParams, f: impl Fn(u64, u32, u64)) {
         );
         i += THREADS_PER_CTA;
     }
-}
-
-/// Drops elements of a vector of a row, and scales the others.
-#[inline(always)]
-fn drop_elements<V: Vector>(
-    params: &ActivateParams,
-    step: u32,
-    row: u64,
-    vector: u32,
-    mut values: V::Floats,
-) -> V::Floats {
-    let mut i = 0;
-    while i < V::WIDTH {
-        let mut zeros = true;
-        let mut k = 0;
-        while k < 4 && i + k < V::WIDTH {
-            zeros &= values.get((i + k) as usize).to_bits() == 0;
-            k += 1;
-        }
-        // Kept or not, a zero stays one; bag-of-words features have little else.
-        if !zeros {
-            let counter = dropout_counter(step, row, (vector * V::WIDTH + i) / 4);
-            let bits = philox_by(params.key, counter, wide_product);
-            let mut k = 0;
-            while k < 4 && i + k < V::WIDTH {
-                let at = (i + k) as usize;
-                let kept = bits[k as usize] >= params.threshold;
-                values = values.with(
-                    at,
-                    if kept {
-                        values.get(at) * params.keep_scale
-                    } else {
-                        0.0
-                    },
-                );
-                k += 1;
-            }
-        }
-        i += 4;
-    }
-    values
 }

@@ -4,13 +4,14 @@
 use core::marker::PhantomData;
 
 use halfgnn_contract::matmul::{
-    CODE_VECTOR_BYTES, CODES_ALONE, MatmulParams, POSITIVE_CODES, RELU, STAGES, THREADS_PER_CTA,
-    WARPS_PER_CTA, matrix_vector, workspace_vector,
+    CODE_VECTOR_BYTES, CODES_ALONE, MatmulParams, POSITIVE_CODES, RELU, STAGES, SUM,
+    THREADS_PER_CTA, WARPS_PER_CTA, matrix_vector, workspace_vector,
 };
 use halfgnn_contract::quantize::{CodeFormat, INT8, largest_bytes, row_codes};
 use halfgnn_contract::{DevicePtr, Format, HalfBits, VECTOR_BYTES, WARP};
 
 use super::codes::Widened;
+use super::operand::Source;
 use super::pipeline::{Layouts, Multiplier, Origin};
 use crate::device::async_copy;
 use crate::device::bfloat::BFloat2;
@@ -18,8 +19,9 @@ use crate::device::global::{Access, Global};
 use crate::device::half::{Half2, Pair};
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;
-use crate::device::vector::{Packed, Vector};
+use crate::device::vector::{Floats, Packed, Vector};
 use crate::device::warp::{lane_id, sync_warp, warp_id};
+use crate::elementwise::Dropping;
 use crate::quantize::Coder;
 
 /// The parameters of the epilogue.
@@ -165,12 +167,12 @@ pub trait Output {
     #[inline(always)]
     unsafe fn prefetch<L: Layouts, M: Multiplier>(_: &MatmulParams, _: Origin, _shared: Shared) {}
 
-    /// Writes a CTA's finished tile.
+    /// Writes a CTA's finished tile, of a product whose A is `S`.
     ///
     /// # Safety
     /// All threads of the CTA make this call, after a barrier that follows the arrival of what [`Output::prefetch`] sent
     /// for to the same `shared`. C is as the launch contract says.
-    unsafe fn write<L: Layouts, M: Multiplier>(
+    unsafe fn write<L: Layouts, M: Multiplier, S: Source>(
         multiplier: &mut M,
         params: &MatmulParams,
         origin: Origin,
@@ -183,10 +185,13 @@ pub trait Output {
     /// The four elements lie in C's padded row, and no other thread writes them.
     unsafe fn write_four(params: &MatmulParams, row: u32, quad: u32, values: [f32; 4]);
 
-    /// Four elements of a matrix that lies as C does.
+    /// Four values as C's elements are.
+    fn rounded(values: [f32; 4]) -> [f32; 4];
+
+    /// Four elements of C, or of a matrix that lies as it does.
     ///
     /// # Safety
-    /// The four elements lie in the padded row, and nothing writes them during the launch.
+    /// The four elements lie in the padded row, and no other thread writes them during the launch.
     unsafe fn read_four(matrix: DevicePtr<HalfBits>, stride: u32, row: u32, quad: u32) -> [f32; 4];
 }
 
@@ -212,7 +217,7 @@ impl Output for F32 {
     const ELEMENT: Format = Format::F32;
 
     #[inline(always)]
-    unsafe fn write<L: Layouts, M: Multiplier>(
+    unsafe fn write<L: Layouts, M: Multiplier, S: Source>(
         multiplier: &mut M,
         params: &MatmulParams,
         origin: Origin,
@@ -252,7 +257,12 @@ impl Output for F32 {
     unsafe fn read_four(matrix: DevicePtr<HalfBits>, stride: u32, row: u32, quad: u32) -> [f32; 4] {
         let place = Global::<[u32; 4]>::new(matrix).at(matrix_vector(row, quad, stride));
         // SAFETY: the caller's promise.
-        unsafe { place.read() }.map(f32::from_bits)
+        unsafe { place.load() }.map(f32::from_bits)
+    }
+
+    #[inline(always)]
+    fn rounded(values: [f32; 4]) -> [f32; 4] {
+        values
     }
 }
 
@@ -289,7 +299,7 @@ impl<P: Pair, const CODED: bool> Output for Rounded<P, CODED> {
 
     /// Through shared memory, so that a warp writes whole rows 16 bytes a lane. Each warp has its own rows there.
     #[inline(always)]
-    unsafe fn write<L: Layouts, M: Multiplier>(
+    unsafe fn write<L: Layouts, M: Multiplier, S: Source>(
         multiplier: &mut M,
         params: &MatmulParams,
         origin: Origin,
@@ -326,13 +336,33 @@ impl<P: Pair, const CODED: bool> Output for Rounded<P, CODED> {
             }
             return;
         }
+        // As the contract's `drops` has it.
+        let dropping = if S::PAIR {
+            // SAFETY: the launch contract.
+            unsafe { Dropping::of(&params.dropout) }
+        } else {
+            None
+        };
         for_each_staged::<M>(origin, |staged, c_row, c_vector| {
             if is_of_c(params, c_row, c_vector) {
                 let at = matrix_vector(c_row, c_vector, params.c_stride);
                 // SAFETY: within the staged tile, written by this warp before its barrier; a vector of C's padded row,
                 // which no other lane writes.
                 unsafe {
-                    let values = shared.offset(staged).load_u32x4();
+                    let mut values = shared.offset(staged).load_u32x4();
+                    if let Some(dropping) = dropping {
+                        let floats = Packed::<P, 4>::from_bits(values).widen();
+                        let floats =
+                            dropping.drop_elements::<Packed<P, 4>>(c_row as u64, c_vector, floats);
+                        values = Packed::<P, 4>::narrow(floats).to_bits();
+                    }
+                    if L::OF_INPUT && params.flags & SUM != 0 {
+                        let there = Global::<[u32; 4]>::new(params.c).at(at).load();
+                        let [there, values_of] =
+                            [there, values].map(|bits| Packed::<P, 4>::from_bits(bits).widen());
+                        let sum = values_of.zip(there, |value, there| value + there);
+                        values = Packed::<P, 4>::narrow(sum).to_bits();
+                    }
                     Global::<[u32; 4]>::new(params.c).at(at).store(values);
                 }
             }
@@ -353,8 +383,14 @@ impl<P: Pair, const CODED: bool> Output for Rounded<P, CODED> {
         let vector = matrix_vector(row, 0, stride);
         let place = Global::<[u32; 2]>::new(matrix).at(vector * 2 + quad as u64);
         // SAFETY: the caller's promise.
-        let [a, b] = unsafe { place.read() }.map(P::from_bits);
+        let [a, b] = unsafe { place.load() }.map(P::from_bits);
         [a.low(), a.high(), b.low(), b.high()]
+    }
+
+    #[inline(always)]
+    fn rounded([a, b, c, d]: [f32; 4]) -> [f32; 4] {
+        let [first, second] = [P::from_f32(a, b), P::from_f32(c, d)];
+        [first.low(), first.high(), second.low(), second.high()]
     }
 }
 
@@ -541,13 +577,22 @@ unsafe fn write_floats<L: Layouts, M: Multiplier, F: Finish>(
                     let at = place - start + matrix_vector(row, 0, rows.stride) * VECTOR_BYTES as u64;
                     let mut bits = |next: u32| {
                         let j = j + next;
-                        let value = finish.value(*multiplier.sum(i, j), i as usize, j as usize, column + next);
-                        if !(L::OF_INPUT && F::FINAL) || params.positive.is_null() {
+                        let mut value = finish.value(*multiplier.sum(i, j), i as usize, j as usize, column + next);
+                        if !(L::OF_INPUT && F::FINAL) {
                             return value.to_bits();
                         }
-                        let other = Global::<f32>::at_address(params.positive.address() + at).at(next as u64);
-                        // SAFETY: an element of the matrix that lies as C does.
-                        if unsafe { other.read() } > 0.0 { value.to_bits() } else { 0 }
+                        if !params.positive.is_null() {
+                            let other = Global::<f32>::at_address(params.positive.address() + at);
+                            // SAFETY: an element of the matrix that lies as C does.
+                            if !(unsafe { other.at(next as u64).read() } > 0.0) {
+                                value = 0.0;
+                            }
+                        }
+                        if params.flags & SUM != 0 {
+                            // SAFETY: an element of C, this thread's.
+                            value += unsafe { Global::<f32>::at_address(place).at(next as u64).load() };
+                        }
+                        value.to_bits()
                     };
                     // SAFETY: the caller's promise; a run of columns begins at a multiple of its length, as the padded
                     // row ends at one.

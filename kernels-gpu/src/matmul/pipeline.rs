@@ -255,6 +255,6 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32, S: S
     // come for all threads, and no operands are on their way there or read.
     unsafe {
         sync_threads();
-        O::write::<L, M>(&mut multiplier, params, origin, spare);
+        O::write::<L, M, S>(&mut multiplier, params, origin, spare);
     }
 }

@@ -6,7 +6,7 @@
 use core::num::NonZeroU64;
 
 use halfgnn_contract::matmul::{
-    MatmulParams, POSITIVE_CODES, REDUCE_VECTORS_PER_CTA, WARPS_PER_CTA, matrix_vector,
+    MatmulParams, POSITIVE_CODES, REDUCE_VECTORS_PER_CTA, SUM, WARPS_PER_CTA, matrix_vector,
     reduce_vectors, workspace_vector,
 };
 use halfgnn_contract::quantize::row_codes;
@@ -118,6 +118,15 @@ pub unsafe fn run<O: Output>(params: &MatmulParams) {
             let mut i = 0;
             while i < 4 {
                 kept[i] = if others[i] > 0.0 { values[i] } else { 0.0 };
+                i += 1;
+            }
+        }
+        if params.flags & SUM != 0 {
+            let there = O::read_four(params.c, params.c_stride, row, vector);
+            kept = O::rounded(kept);
+            let mut i = 0;
+            while i < 4 {
+                kept[i] += there[i];
                 i += 1;
             }
         }

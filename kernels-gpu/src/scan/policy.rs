@@ -5,11 +5,11 @@ use halfgnn_contract::scan::ScanParams;
 
 /// A kind of item.
 pub trait Item {
-    /// What the item counts.
+    /// What the item counts; nothing where there is none. Without a branch: behind one no other item would be asked for.
     ///
     /// # Safety
-    /// The launch contract; `at` is an item.
-    unsafe fn value(params: &ScanParams, at: u64) -> u32;
+    /// The launch contract; `at` is an item if it `is_there`.
+    unsafe fn value(params: &ScanParams, at: u64, is_there: bool) -> u32;
     /// Takes the sum of the items before it.
     ///
     /// # Safety
@@ -22,9 +22,9 @@ pub struct Words;
 
 impl Item for Words {
     #[inline(always)]
-    unsafe fn value(params: &ScanParams, at: u64) -> u32 {
+    unsafe fn value(params: &ScanParams, at: u64, is_there: bool) -> u32 {
         // SAFETY: the caller's promise. Not `read`: the result may be the words.
-        unsafe { Global::<u32>::new(params.words).at(at).load() }
+        unsafe { Global::<u32>::new(params.words).at(at).load_if(is_there) }
     }
     #[inline(always)]
     unsafe fn put(params: &ScanParams, at: u64, _: u32, prefix: u32) {
@@ -38,10 +38,10 @@ pub struct Rows;
 
 impl Item for Rows {
     #[inline(always)]
-    unsafe fn value(params: &ScanParams, at: u64) -> u32 {
+    unsafe fn value(params: &ScanParams, at: u64, is_there: bool) -> u32 {
         let first = Global::<u64>::new(params.offsets).at(at);
         // SAFETY: the caller's promise: there is an offset more than rows.
-        unsafe { (first.read() < first.at(1).read()) as u32 }
+        unsafe { (first.load_if(is_there) < first.at(1).load_if(is_there)) as u32 }
     }
     #[inline(always)]
     unsafe fn put(params: &ScanParams, at: u64, value: u32, prefix: u32) {
@@ -60,10 +60,10 @@ pub struct Starts;
 
 impl Item for Starts {
     #[inline(always)]
-    unsafe fn value(params: &ScanParams, at: u64) -> u32 {
+    unsafe fn value(params: &ScanParams, at: u64, is_there: bool) -> u32 {
         let word = Global::<u32>::new(params.starts).at(2 * at);
         // SAFETY: the caller's promise; nobody writes first words here.
-        unsafe { word.load().count_ones() }
+        unsafe { word.load_if(is_there).count_ones() }
     }
     #[inline(always)]
     unsafe fn put(params: &ScanParams, at: u64, _: u32, prefix: u32) {

@@ -2,6 +2,7 @@
 
 use super::policy::Item;
 use crate::device::global::Global;
+use crate::device::registers::unroll;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
 use crate::device::warp::{inclusive_sum, lane_id, shuffle_idx, warp_id};
@@ -9,20 +10,6 @@ use halfgnn_contract::WARP;
 use halfgnn_contract::scan::{
     ITEMS_PER_CTA, ITEMS_PER_LANE, ITEMS_PER_WARP, ScanParams, THREADS_PER_CTA, WARPS_PER_CTA, ctas,
 };
-
-/// What an item counts; nothing past the last.
-///
-/// # Safety
-/// The launch contract.
-#[inline(always)]
-unsafe fn value<I: Item>(params: &ScanParams, at: u64) -> u32 {
-    if at < params.items {
-        // SAFETY: `at` is an item.
-        unsafe { I::value(params, at) }
-    } else {
-        0
-    }
-}
 
 /// The sums of the CTA's warps before this one, and of all. Shared memory may be used again on return.
 ///
@@ -55,22 +42,35 @@ fn first_item() -> u64 {
     block_idx_x() as u64 * ITEMS_PER_CTA as u64 + (warp_id() * ITEMS_PER_WARP) as u64
 }
 
-/// What the warp's items count.
+/// What the lane's items count, nothing past the last. All are asked for before one is looked at: there are few threads, and each would
+/// wait for memory once for each.
 ///
 /// # Safety
-/// The launch contract; all lanes of the warp come together.
+/// The launch contract.
 #[inline(always)]
-unsafe fn sum_of_warp<I: Item>(params: &ScanParams) -> u32 {
+unsafe fn values<I: Item>(params: &ScanParams) -> [u32; ITEMS_PER_LANE as usize] {
     let first = first_item() + lane_id() as u64;
-    let (mut sum, mut turn) = (0u32, 0);
+    let mut values = [0; ITEMS_PER_LANE as usize];
+    unroll!(turn in 0..ITEMS_PER_LANE as usize => {
+        let at = first + (turn as u32 * WARP) as u64;
+        // SAFETY: the caller's promise.
+        values[turn] = unsafe { I::value(params, at, at < params.items) };
+    });
+    values
+}
+
+/// What the items of all lanes of the warp count.
+///
+/// # Safety
+/// All lanes of the warp come together.
+#[inline(always)]
+unsafe fn sum_of_warp(values: [u32; ITEMS_PER_LANE as usize]) -> u32 {
+    let mut sum = 0u32;
+    unroll!(turn in 0..ITEMS_PER_LANE as usize => {
+        sum = sum.wrapping_add(values[turn]);
+    });
     // SAFETY: the caller's promise.
-    unsafe {
-        while turn < ITEMS_PER_LANE {
-            sum = sum.wrapping_add(value::<I>(params, first + (turn * WARP) as u64));
-            turn += 1;
-        }
-        shuffle_idx(inclusive_sum(sum), WARP - 1)
-    }
+    unsafe { shuffle_idx(inclusive_sum(sum), WARP - 1) }
 }
 
 /// # Safety
@@ -79,7 +79,7 @@ unsafe fn sum_of_warp<I: Item>(params: &ScanParams) -> u32 {
 pub unsafe fn sums<I: Item>(params: &ScanParams) {
     // SAFETY: the caller's promise; all threads come along.
     unsafe {
-        let (_, all) = sums_of_warps(sum_of_warp::<I>(params));
+        let (_, all) = sums_of_warps(sum_of_warp(values::<I>(params)));
         if thread_idx_x() == 0 {
             Global::<u32>::new(params.partials)
                 .at(block_idx_x() as u64)
@@ -138,28 +138,26 @@ unsafe fn sum_before(params: &ScanParams) -> u32 {
 /// # Safety
 /// The launch contract of [`ScanParams`]: [`ctas`] CTAs of [`THREADS_PER_CTA`] threads, after [`sums`] where they are more than one, and after
 /// [`scan_partials`] where the partial sums are added.
+#[allow(
+    unused_assignments,
+    reason = "behind the last of its items a lane asks nothing"
+)]
 #[inline(always)]
 pub unsafe fn scan<I: Item>(params: &ScanParams) {
     // SAFETY: the caller's promise; all threads come along, and an item is one thread's.
     unsafe {
-        let (warps, _) = sums_of_warps(sum_of_warp::<I>(params));
+        let values = values::<I>(params);
+        let (warps, _) = sums_of_warps(sum_of_warp(values));
         let mut before = sum_before(params).wrapping_add(warps);
         let first = first_item() + lane_id() as u64;
-        let mut turn = 0;
-        while turn < ITEMS_PER_LANE {
-            let at = first + (turn * WARP) as u64;
-            let value = value::<I>(params, at);
+        unroll!(turn in 0..ITEMS_PER_LANE as usize => {
+            let (at, value) = (first + (turn as u32 * WARP) as u64, values[turn]);
             let upto = inclusive_sum(value);
             if at < params.items {
-                I::put(
-                    params,
-                    at,
-                    value,
-                    before.wrapping_add(upto.wrapping_sub(value)),
-                );
+                let prefix = before.wrapping_add(upto.wrapping_sub(value));
+                I::put(params, at, value, prefix);
             }
             before = before.wrapping_add(shuffle_idx(upto, WARP - 1));
-            turn += 1;
-        }
+        });
     }
 }

@@ -5,7 +5,7 @@
 //!  count    a thread a pair: one more of its key, and how many came before it, whoever came first
 //!  (scan)   where each group begins
 //!  place    a thread a pair: its number, among those of its group, in any order
-//!  order    a thread a group: a warp ranks the up to 32 numbers of each group that has several
+//!  order    a thread a group of up to four numbers; a warp ranks the up to 32 of each that has more
 //!  long     a CTA a group: a bit for each number, and the bits before it
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! for each eight bits of a key, which is what it costs where all pairs of a pass are done in less time than a launch takes.
 
 use crate::device::global::{Global, add_u32_before};
+use crate::device::registers::unroll;
 use crate::device::shared::{Shared, or_u32};
 use crate::device::thread::{block_idx_x, global_idx_x, grid_dim_x, sync_threads, thread_idx_x};
 use crate::device::warp::{ballot, inclusive_sum, lane_id, shuffle_idx, warp_id};
@@ -137,9 +138,8 @@ pub unsafe fn group_order(params: &GroupParams) {
             pairs = first_of(params, group + 1).saturating_sub(first);
             Global::<u32>::new(params.tally).at(group).store(0);
         }
-        if pairs == 1 {
-            let pair = members.at(first as u64).read();
-            write(params, first as u64, [group as u32, value(params, pair)]);
+        if pairs <= ALONE as u32 {
+            order_alone(params, group as u32, (first, pairs));
         }
         if pairs > WARP {
             let list = Global::<u32>::new(params.long_groups);
@@ -148,7 +148,7 @@ pub unsafe fn group_order(params: &GroupParams) {
                 list.at(at).store(group as u32);
             }
         }
-        let mut several = ballot(pairs > 1 && pairs <= WARP);
+        let mut several = ballot(pairs > ALONE as u32 && pairs <= WARP);
         while several != 0 {
             let of = several.trailing_zeros();
             several &= several - 1;
@@ -167,6 +167,38 @@ pub unsafe fn group_order(params: &GroupParams) {
                 write(params, first as u64 + before, [group, value(params, own)]);
             }
         }
+    }
+}
+
+/// The most numbers that a thread puts in order by itself. All threads of a warp do so at once, where those of a longer group are a turn of all.
+const ALONE: usize = 4;
+
+/// Writes the pairs of a group, [`ALONE`] of them at most, from place `first` on.
+///
+/// # Safety
+/// The launch contract of [`GroupParams`]; the places are this thread's.
+#[inline(always)]
+unsafe fn order_alone(params: &GroupParams, group: u32, (first, pairs): (u32, u32)) {
+    let members = Global::<u32>::new(params.members).at(first as u64);
+    let (mut own, mut values) = ([u32::MAX; ALONE], [u32::MAX; ALONE]);
+    // SAFETY: the caller's promise.
+    unsafe {
+        // All are on their way before one is looked at.
+        unroll!(i in 0..ALONE => {
+            own[i] = members.at(i as u64).load_or((i as u32) < pairs, u32::MAX);
+        });
+        unroll!(i in 0..ALONE => {
+            values[i] = value(params, own[i]);
+        });
+        unroll!(i in 0..ALONE => {
+            let mut before = 0;
+            unroll!(j in 0..ALONE => {
+                before += (own[j] < own[i]) as u64;
+            });
+            if (i as u32) < pairs {
+                write(params, first as u64 + before, [group, values[i]]);
+            }
+        });
     }
 }
 

@@ -1,10 +1,11 @@
 //! What becomes of a row's sum where it is written: `relu(sum + addend_factor · (1 + epsilon) · addend_scale[row] ·
-//! addend[row] + bias)`, each part where the launch has it. So what a layer does to its aggregation takes no pass of its own.
+//! addend[row] + bias)`, each part where the launch has it, and zero where a ReLU was that it goes back through. So what a layer does to
+//! its aggregation takes no pass of its own.
 
 use super::policy::Scaling;
 use super::sums::Sums;
 use crate::device::global::Global;
-use crate::device::registers::recomputed;
+use crate::device::registers::{recomputed, unroll};
 use crate::device::vector::{Floats, Vector};
 use halfgnn_contract::VECTOR_BYTES;
 use halfgnn_contract::normalize::combine;
@@ -121,6 +122,58 @@ pub unsafe fn finish<V: Vector, S: Scaling, T: Sums<V>>(
     if params.relu != 0 {
         // Not `max`, which would make a zero of a NaN.
         values = values.map(|value| if value < 0.0 { 0.0 } else { value });
+    }
+    sums.with_vector(0, values)
+}
+
+/// What the ReLU that is undone let through of load `load` of `ROWS` rows from `first` on, of the last one where there is none: a bit an element,
+/// row after row from the lowest on; all where no ReLU is undone. Of the vertex-parallel kernel alone: the edge-parallel ones have no
+/// registers for it.
+///
+/// # Safety
+/// The launch contract; there are rows, and `load` is a load of them.
+#[inline(always)]
+pub unsafe fn let_through<V: Vector, const ROWS: usize>(
+    params: &SpmmParams,
+    first: u32,
+    load: u32,
+) -> u32 {
+    const { assert!(ROWS * V::WIDTH as usize <= 32, "a bit an element") };
+    let positive = Global::<V::Bits>::new(params.positive);
+    if positive.is_null() {
+        return u32::MAX;
+    }
+    let of_load = positive.at(load as u64);
+    let mut outputs = [V::narrow(V::Floats::ZERO).to_bits(); ROWS];
+    // All are on their way before one is looked at.
+    unroll!(it in 0..ROWS => {
+        let row = (first + it as u32).min(params.vertices - 1);
+        let of_row = of_load.row(row, params.positive_stride * VECTOR_BYTES);
+        // SAFETY: the caller's promise: the matrix has the row's load.
+        outputs[it] = unsafe { of_row.fetch() };
+    });
+    let mut bits = 0;
+    unroll!(it in 0..ROWS => {
+        let output = V::from_bits(outputs[it]).widen();
+        let mut i = 0;
+        while i < V::WIDTH {
+            let is_positive = (output.get(i as usize) > 0.0) as u32;
+            bits |= is_positive << (it as u32 * V::WIDTH + i);
+            i += 1;
+        }
+    });
+    bits
+}
+
+/// What was [`let_through`] of a row's sums, of which the first has an epilogue; zeros for the others.
+#[inline(always)]
+pub fn keep<V: Vector, T: Sums<V>>(sums: T, bits: u32) -> T {
+    let (mut values, mut i) = (sums.vector(0), 0);
+    while i < V::WIDTH {
+        let value = values.get(i as usize);
+        let kept = bits >> i & 1 != 0;
+        values = values.with(i as usize, if kept { value } else { 0.0 });
+        i += 1;
     }
     sums.with_vector(0, values)
 }

@@ -1,7 +1,7 @@
 //! The vertex-parallel kernel: a warp a row (Huang et al., PPoPP 2021), a CTA a long one, with discretized batches and no
 //! atomics.
 
-use super::epilogue::{InMemory, finish};
+use super::epilogue::{InMemory, finish, keep, let_through};
 use super::lane::{Load, leads, merge_sub_warps};
 use super::policy::{Accumulate, Scaling, Weights, add};
 use super::rows::scale_of;
@@ -41,6 +41,12 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &
     // SAFETY: the caller's promise. All warps have the same `long`, and so come to the barriers, and all lanes of one to its shuffles.
     unsafe {
         let offset = offsets(params, first, fours * WARPS_PER_CTA);
+        // Asked for beside the offsets: it depends on none.
+        let kept = if are_many && has_short_rows::<V, W>() {
+            kept_of::<V, S, { VERTEX_ROWS as usize }>(params, load, first + warp_id() * VERTEX_ROWS)
+        } else {
+            u32::MAX
+        };
         let long = ballot(shuffle_down(offset, 1) - offset > VERTEX_LONG_ROW);
         let is_shared = |four: u32| {
             let of_four = long >> (four * WARPS_PER_CTA) & ((1 << WARPS_PER_CTA) - 1);
@@ -60,7 +66,7 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &
             four += 1;
         }
         if has_short_rows::<V, W>() && !is_shared(warp_id()) {
-            four_rows_a_warp::<V, W, S, A>(params, load, first, offset);
+            four_rows_a_warp::<V, W, S, A>(params, load, first, offset, kept);
         }
     }
 }
@@ -113,7 +119,8 @@ unsafe fn a_row_a_warp<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
                 put::<V, A::Sums>(index, sums);
             } else {
                 let sums = walk::<V, W, S, A>(params, load.index, &row, (0, 1));
-                write::<V, S, A::Sums>(params, load, &row, sums);
+                let kept = kept_of::<V, S, 1>(params, load, row.row);
+                write::<V, S, A::Sums>(params, load, &row, sums, kept);
             }
         }
         if long != 0 {
@@ -126,7 +133,8 @@ unsafe fn a_row_a_warp<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
                     warp += 1;
                 }
                 let row = Row::at(params, first, warp_id(), offset);
-                write::<V, S, A::Sums>(params, load, &row, sums);
+                let kept = kept_of::<V, S, 1>(params, load, row.row);
+                write::<V, S, A::Sums>(params, load, &row, sums, kept);
             }
         }
     }
@@ -149,6 +157,7 @@ unsafe fn four_rows_a_warp<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
     load: Load,
     first: u32,
     offset: u32,
+    kept: u32,
 ) {
     // SAFETY: the caller's promise. What is branched on is the same in all lanes, as shuffles want.
     unsafe {
@@ -164,7 +173,8 @@ unsafe fn four_rows_a_warp<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
                 if first + index < params.vertices {
                     let row = Row::at(params, first, index, offset);
                     let sums = walk::<V, W, S, A>(params, load.index, &row, (0, 1));
-                    write::<V, S, A::Sums>(params, load, &row, sums);
+                    let kept = kept_of::<V, S, 1>(params, load, row.row);
+                    write::<V, S, A::Sums>(params, load, &row, sums, kept);
                 }
                 index += 1;
             }
@@ -213,7 +223,8 @@ unsafe fn four_rows_a_warp<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
                 }
                 let sums = merge_sub_warps::<V, S, A::Sums>(params, sums);
                 if first + own + 2 * pair as u32 + (it as u32) < params.vertices {
-                    write::<V, S, A::Sums>(params, load, row, sums);
+                    let kept = kept >> ((2 * pair as u32 + it as u32) * V::WIDTH);
+                    write::<V, S, A::Sums>(params, load, row, sums, kept);
                 }
             });
         });
@@ -370,7 +381,24 @@ unsafe fn walk<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
     }
 }
 
-/// Writes a row whose sums every sub-warp has, by the lanes of the first that have a load of it.
+/// What is [`let_through`] of some rows, of the lanes that [write] them.
+///
+/// # Safety
+/// The launch contract; there are rows.
+#[inline(always)]
+unsafe fn kept_of<V: Vector, S: Scaling, const ROWS: usize>(
+    params: &SpmmParams,
+    load: Load,
+    first: u32,
+) -> u32 {
+    if !S::EPILOGUE || lane_id() >> params.lanes_log2 != 0 {
+        return u32::MAX;
+    }
+    // SAFETY: the caller's promise; the lane's load is one of the row's.
+    unsafe { let_through::<V, ROWS>(params, first, load.index) }
+}
+
+/// Writes a row whose sums every sub-warp has, as far as they are `kept`, by the lanes of the first that have a load of it.
 ///
 /// # Safety
 /// The launch contract; no other warp writes the row.
@@ -380,6 +408,7 @@ unsafe fn write<V: Vector, S: Scaling, T: Sums<V>>(
     load: Load,
     row: &Row,
     sums: T,
+    kept: u32,
 ) {
     if lane_id() >> params.lanes_log2 == 0 {
         let sums = if row.edges == 0 {
@@ -395,7 +424,10 @@ unsafe fn write<V: Vector, S: Scaling, T: Sums<V>>(
                 row: row.row,
                 load: load.index,
             };
-            let sums = finish::<V, S, T>(params, load.index, sums, addend);
+            let mut sums = finish::<V, S, T>(params, load.index, sums, addend);
+            if S::EPILOGUE {
+                sums = keep::<V, T>(sums, kept);
+            }
             sums.write(params, row.row, load, || leads(params));
         }
     }

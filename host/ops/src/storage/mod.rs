@@ -128,6 +128,16 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Has what is called of this handle from now on wait for what was called of `other` until now, a handle of the same device.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn follow(&self, other: &Self) -> Result<(), Error> {
+        // Where there is one order, they do.
+        let _ = other;
+        Ok(())
+    }
+
     /// Waits until all operators are done.
     ///
     /// # Errors

@@ -43,9 +43,8 @@ pub(super) fn drop<B: Backend, E: Element>(
         return Ok(());
     }
     let op = Activation {
-        bias: None,
-        relu: false,
         dropout,
+        ..Activation::default()
     };
     ops::activate(backend, &op, None, rows)
 }

@@ -172,9 +172,8 @@ pub(super) fn input_dropout<'a, B: Backend, E: Element>(
 ) -> Option<Activation<'a, B>> {
     step.dropped.as_ref()?;
     dropout(step.dropout, number as u32, mode).map(|dropout| Activation {
-        bias: None,
-        relu: false,
         dropout: Some(dropout),
+        ..Activation::default()
     })
 }
 

@@ -342,6 +342,7 @@ fn sums<B: Backend + 'static, E: Element>(
                     addend: None,
                     bias: Some(&bias),
                     relu: true,
+                    ..SpmmEpilogue::default()
                 },
                 ..Spmm::default()
             });

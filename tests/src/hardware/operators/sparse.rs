@@ -125,6 +125,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                     addend_scale,
                     bias: Some(operands.mixed::<f32>(features)),
                     relu,
+                    positive: None,
                 };
                 Results::rows(&case.run::<B, E>(backend), features)
             }));

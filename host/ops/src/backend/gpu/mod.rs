@@ -483,6 +483,10 @@ impl<D: Driver> Storage for Gpu<D> {
         }
     }
 
+    fn follow(&self, other: &Self) -> Result<(), Error> {
+        Ok(self.driver.wait(&other.driver.record()?)?)
+    }
+
     fn synchronize(&self) -> Result<(), Error> {
         Ok(self.driver.synchronize()?)
     }

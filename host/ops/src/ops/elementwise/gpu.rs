@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::ops::{Checked, RandomState};
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::elementwise::{
-    self as contract, ActivateParams, ColumnSumsParams, DropRowsParams, SumPartsParams,
+    self as contract, ActivateParams, ColumnSumsParams, DropRowsParams, DropoutParams,
+    SumPartsParams,
 };
 use halfgnn_contract::{DevicePtr, rng};
 
@@ -72,13 +73,10 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         let params = DropRowsParams {
             y: self.matrix(y)?,
             vertices: self.array(vertices)?,
-            step: self.step(dropout)?,
+            dropout: self.dropout_params(Some(dropout))?,
             rows: y.rows() as u64,
             rows_per_cta,
             vectors,
-            key: rng::key(dropout.random.seed(), dropout.stream),
-            threshold: rng::threshold(dropout.probability),
-            keep_scale: 1.0 / (1.0 - dropout.probability),
             reciprocal: contract::reciprocal(vectors),
             reserved: 0,
         };
@@ -160,33 +158,19 @@ impl<D: Driver> Gpu<D> {
         const NAME: &str = "activate";
         let vectors = stride_vectors(NAME, y)?;
         let rows_per_cta = contract::rows_per_cta(vectors);
-        let dropout = op.dropout.filter(|dropout| dropout.probability > 0.0);
-        let probability = dropout.map_or(0.0, |dropout| dropout.probability);
-        let mut flags = 0;
-        flags |= if op.relu { contract::RELU } else { 0 };
-        flags |= if dropout.is_some() {
-            contract::DROPOUT
-        } else {
-            0
-        };
         let params = ActivateParams {
             x,
             y: self.matrix(y)?,
             bias: self.optional_matrix(op.bias)?,
             row_scale: DevicePtr::NULL,
-            step: dropout.map_or(Ok(DevicePtr::NULL), |dropout| self.step(dropout))?,
+            dropout: self.dropout_params(op.dropout)?,
             order: DevicePtr::NULL,
             rows: y.rows() as u64,
             x_rows: y.rows() as u64,
             rows_per_cta,
             columns: narrow(NAME, "columns", y.columns())?,
             vectors,
-            flags,
-            key: dropout.map_or([0; 2], |dropout| {
-                rng::key(dropout.random.seed(), dropout.stream)
-            }),
-            threshold: rng::threshold(probability),
-            keep_scale: 1.0 / (1.0 - probability),
+            flags: if op.relu { contract::RELU } else { 0 },
             reciprocal: contract::reciprocal(vectors),
             x_vectors: vectors,
         };
@@ -245,6 +229,22 @@ impl<D: Driver> Gpu<D> {
 }
 
 impl<D: Driver> Gpu<D> {
+    /// What a launch drops.
+    pub(crate) fn dropout_params(
+        &self,
+        dropout: Option<Dropout<'_, Self>>,
+    ) -> Result<DropoutParams, Error> {
+        let Some(dropout) = dropout.filter(|it| it.probability > 0.0) else {
+            return Ok(DropoutParams::NONE);
+        };
+        Ok(DropoutParams {
+            step: self.step(dropout)?,
+            key: rng::key(dropout.random.seed(), dropout.stream),
+            threshold: rng::threshold(dropout.probability),
+            keep_scale: 1.0 / (1.0 - dropout.probability),
+        })
+    }
+
     /// Address of the word that tells the dropout of one step from that of the next.
     pub(crate) fn step(&self, dropout: Dropout<'_, Self>) -> Result<DevicePtr<u32>, Error> {
         self.step_of(dropout.random)

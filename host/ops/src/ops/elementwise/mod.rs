@@ -123,6 +123,17 @@ pub struct Activation<'a, B: Storage> {
     pub dropout: Option<Dropout<'a, B>>,
 }
 
+impl<B: Storage> Default for Activation<'_, B> {
+    /// Elements as they are.
+    fn default() -> Self {
+        Self {
+            bias: None,
+            relu: false,
+            dropout: None,
+        }
+    }
+}
+
 impl<B: Storage> Activation<'_, B> {
     /// The factor of the gradient where the output is positive, if it is zero everywhere else: behind a ReLU.
     pub fn gradient_factor(&self) -> Option<f32> {

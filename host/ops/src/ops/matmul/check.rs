@@ -4,6 +4,7 @@ use super::{Form, MatmulOperands, QuantizedMatmulOperands};
 use crate::backend::Storage;
 use crate::error::Error;
 use crate::ops::check::{expect_bias, expect_len, expect_shape};
+use crate::ops::elementwise::check::expect_dropout;
 use crate::ops::normalize::check::expect_normalization;
 use crate::ops::{CodeFormat, Operator, QuantizedMatrix};
 use crate::tensor::{Element, Matrix, Precision};
@@ -82,7 +83,17 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
                 });
             }
         }
+        let is_coded = fusion.coding.is_some() || fusion.dropout.is_some();
+        if fusion.sum && (form != Form::NT || is_coded) {
+            return Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason: format!(
+                    "a product of the form {form:?} is added to nothing; one of the form NT is, whose elements are neither coded nor dropped"
+                ),
+            });
+        }
         expect_sums(Self::NAME, b, fusion.column_sums.as_deref())?;
+        expect_dropout(Self::NAME, fusion.dropout)?;
         if let Some(coding) = &fusion.coding {
             coding.check(Self::NAME, self.c)?;
         }

@@ -13,7 +13,7 @@ use crate::backend::cpu::{Cpu, Instructions};
 use crate::error::Error;
 use crate::ops::elementwise::cpu::{KeepPositive, add_bias_and_activate};
 use crate::ops::normalize::cpu::AffineColumns;
-use crate::ops::{self, Checked, CodeFormat};
+use crate::ops::{self, Activation, Checked, CodeFormat};
 use crate::tensor::Element;
 use halfgnn_graph::parallel;
 use std::borrow::Cow;
@@ -57,6 +57,7 @@ impl MatmulOperators for Cpu {
             bias: bias.as_deref(),
             relu: epilogue.relu,
             positive,
+            sum: of.fusion.sum,
         };
         let (a_values, b_values) = (of.a.buffer.read(), of.b.buffer.read());
         let affine = of.fusion.normalization.map(AffineColumns::new);
@@ -89,6 +90,13 @@ impl MatmulOperators for Cpu {
             &finish,
             view_mut(of.c),
         );
+        if of.fusion.dropout.is_some() {
+            let drop = Activation {
+                dropout: of.fusion.dropout,
+                ..Activation::default()
+            };
+            ops::activate(self, &drop, None, of.c)?;
+        }
         match of.fusion.coding {
             Some(coding) => coding.of(self, of.c),
             None => Ok(()),
@@ -110,6 +118,7 @@ impl MatmulOperators for Cpu {
             bias: None,
             relu: false,
             positive: None,
+            sum: false,
         };
         let a = CodedOperand {
             codes: bytemuck::cast_slice(&words),
@@ -131,6 +140,8 @@ struct Finish<'a, O> {
     bias: Option<&'a [f32]>,
     relu: bool,
     positive: Option<Positive<'a, O>>,
+    /// Whether it is added to what is there, once it is rounded.
+    sum: bool,
 }
 
 /// The output of a ReLU.
@@ -167,8 +178,18 @@ impl<O: Element> Finish<'_, O> {
                 }
             }
         }
-        round(sums, &mut c[..sums.len()]);
-        c[sums.len()..].fill(O::zeroed());
+        let (row, padding) = c.split_at_mut(sums.len());
+        if self.sum {
+            let mut there = vec![0.0; row.len()];
+            widen(row, &mut there);
+            round(sums, row);
+            widen(row, sums);
+            for (sum, there) in sums.iter_mut().zip(there) {
+                *sum += there;
+            }
+        }
+        round(sums, row);
+        padding.fill(O::zeroed());
     }
 }
 

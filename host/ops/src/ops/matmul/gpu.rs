@@ -151,7 +151,12 @@ impl<D: Driver> Gpu<D> {
                 positive.stride(),
             )?;
         }
-        if apart.is_some() {
+        let drops = contract::drops(left.operand, output) && partial.split.splits == 1;
+        let (dropout, dropped_apart) = match drops {
+            true => (fusion.dropout, None),
+            false => (None, fusion.dropout),
+        };
+        if apart.is_some() || dropped_apart.is_some() {
             self.matrix::<O, O>(c)?;
         }
         let form = match form {
@@ -165,7 +170,8 @@ impl<D: Driver> Gpu<D> {
         // Where the sum is not split; else codes have a pass of their own.
         let coded = contract::coded_product(form, input, n).filter(|_| {
             let plain = operand == contract::Operand::Plain && output == input;
-            plain && partial.split.splits == 1 && apart.is_none()
+            let written_once = apart.is_none() && dropped_apart.is_none();
+            plain && partial.split.splits == 1 && written_once
         });
         let (coding, coded, codes_apart) = match (fusion.coding, coded) {
             (Some(coding), Some(entry)) => (Some(coding), Some(entry), None),
@@ -191,7 +197,8 @@ impl<D: Driver> Gpu<D> {
                 coding.as_ref().is_some_and(|coding| coding.alone),
                 contract::CODES_ALONE,
             )
-            | flag(fusion.positive_codes.is_some(), contract::POSITIVE_CODES);
+            | flag(fusion.positive_codes.is_some(), contract::POSITIVE_CODES)
+            | flag(fusion.sum, contract::SUM);
         let params = MatmulParams {
             a: left.data,
             b: self.strided(b)?,
@@ -233,6 +240,7 @@ impl<D: Driver> Gpu<D> {
                 Some(op) => stride_vectors(NAME, op.statistics)?,
                 None => 0,
             },
+            dropout: self.dropout_params(dropout)?,
             codes: match coding {
                 Some(of) => self.codes_params(NAME, of.row_scale, of.rounding, of.codes)?,
                 None => CodesParams::NONE,
@@ -268,6 +276,13 @@ impl<D: Driver> Gpu<D> {
                 dropout: None,
             };
             ops::activate_backward(self, &relu, apart, None, c)?;
+        }
+        if dropped_apart.is_some() {
+            let drop = Activation {
+                dropout: dropped_apart,
+                ..Activation::default()
+            };
+            ops::activate(self, &drop, None, c)?;
         }
         match codes_apart {
             Some(coding) => coding.of(self, c),

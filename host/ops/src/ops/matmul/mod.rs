@@ -5,7 +5,7 @@ mod cpu;
 mod gpu;
 pub(crate) mod sparse;
 
-use super::{Checked, Coding, Normalization, QuantizedMatrix};
+use super::{Checked, Coding, Dropout, Normalization, QuantizedMatrix};
 use crate::backend::Storage;
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -37,14 +37,29 @@ pub fn matmul_to_rows<B: MatmulOperators, E: Element, O: Element>(
     a: &Matrix<B, E>,
     b: &Matrix<B, E>,
     epilogue: &Epilogue<'_, B>,
+    to: (Range<usize>, &mut Matrix<B, O>),
+) -> Result<(), Error> {
+    let fusion = MatmulFusion {
+        first_rows: (form != Form::TN).then_some(to.0.len()),
+        ..MatmulFusion::default()
+    };
+    matmul_fused_to_rows(backend, form, [a, b], epilogue, fusion, to)
+}
+
+/// [`matmul_fused`] to some rows of `c`, whose others stay as they are.
+///
+/// # Errors
+/// Those of [`matmul_fused`]; [`Error::Shape`] where `c` has no such rows.
+pub fn matmul_fused_to_rows<B: MatmulOperators, E: Element, O: Element>(
+    backend: &B,
+    form: Form,
+    [a, b]: [&Matrix<B, E>; 2],
+    epilogue: &Epilogue<'_, B>,
+    fusion: MatmulFusion<'_, B, O>,
     (rows, c): (Range<usize>, &mut Matrix<B, O>),
 ) -> Result<(), Error> {
     let there = c.rows().max(rows.end);
     Error::expect("matmul", "rows of c", there, c.rows())?;
-    let fusion = MatmulFusion {
-        first_rows: (form != Form::TN).then_some(rows.len()),
-        ..MatmulFusion::default()
-    };
     c.with_rows(rows, |c| {
         matmul_fused(backend, form, a, b, epilogue, fusion, c)
     })
@@ -54,7 +69,7 @@ pub fn matmul_to_rows<B: MatmulOperators, E: Element, O: Element>(
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit one another or `a` has fewer rows than [`MatmulFusion::first_rows`], [`Error::Unsupported`] for a
-/// normalised operand or a second pair of another product than [`MatmulFusion`] says.
+/// normalised operand, a second pair or a sum of another product than [`MatmulFusion`] says.
 pub fn matmul_fused<B: MatmulOperators, E: Element, O: Element>(
     backend: &B,
     form: Form,
@@ -153,9 +168,14 @@ pub struct MatmulFusion<'a, B: Storage, O: Element> {
     /// The same in int8 codes that keep what is [positive](crate::ops::quantize_positive), in its place: of [`Form::NT`], in half or
     /// bfloat16.
     pub positive_codes: Option<&'a QuantizedMatrix<B>>,
+    /// Whether the product is added to what stands in `c`, after it was rounded as if it were not: of [`Form::NT`], without codes.
+    pub sum: bool,
     /// Becomes the sums of the columns of `b`, in float and in a fixed order: 1 × columns of `b`. With [`Form::TN`], where `b`
     /// is the gradient of a layer's output, those are the gradient of its bias.
     pub column_sums: Option<&'a mut Matrix<B, f32>>,
+    /// What is dropped of `c`, as [`activate`](crate::ops::activate) drops it of a matrix, of what is rounded. A card does so where it writes a
+    /// product of two pairs in 16 bits whose sums it does not split, else in a pass.
+    pub dropout: Option<Dropout<'a, B>>,
     /// 8-bit codes of `c`, made where it is written.
     pub coding: Option<Coding<'a, B>>,
 }
@@ -169,7 +189,9 @@ impl<B: Storage, O: Element> Default for MatmulFusion<'_, B, O> {
             first_rows: None,
             positive: None,
             positive_codes: None,
+            sum: false,
             column_sums: None,
+            dropout: None,
             coding: None,
         }
     }

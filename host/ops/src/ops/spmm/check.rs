@@ -64,6 +64,11 @@ pub(super) fn check_op<B: Storage, E: Element>(
         let what = "row factors of the addend";
         expect_len(operator, what, a.rows(), addend.row_scale)?;
     }
+    if let Some(positive) = op.epilogue.positive {
+        let what = ["rows of the ReLU's output", "columns of the ReLU's output"];
+        let rows = positive.rows().max(a.rows());
+        expect_shape(operator, what, (rows, features), positive)?;
+    }
     expect_bias(operator, features, op.epilogue.bias)
 }
 

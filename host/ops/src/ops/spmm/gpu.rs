@@ -215,7 +215,16 @@ impl<D: Driver> Gpu<D> {
             && matches!(first.weights, Weights::Ones | Weights::ColumnScale)
             && first.load == Load::widest(first.load.format());
         let fused = first.scale == Scale::Finished;
-        if second_sum.is_some() || (!fused && !op.epilogue.is_none()) {
+        // What no kernel of the schedule does.
+        let apart = match (fused, schedule) {
+            (true, Schedule::VertexParallel) => SpmmEpilogue::default(),
+            (true, _) => SpmmEpilogue {
+                positive: op.epilogue.positive,
+                ..SpmmEpilogue::default()
+            },
+            (false, _) => op.epilogue,
+        };
+        if second_sum.is_some() || !apart.is_none() {
             // The second sum lies as the first does, and what is not fused are operators of other kinds.
             self.matrix::<E, E>(y)?;
         }
@@ -248,6 +257,7 @@ impl<D: Driver> Gpu<D> {
             attention.slope = of.slope;
         }
         let addend = op.epilogue.addend;
+        let positive = op.epilogue.positive.filter(|_| apart.positive.is_none());
         let by_attention = matches!(op.weights, EdgeWeights::Attention(_));
         let row_ids = match by_attention || schedule.is_by_row_ids() {
             true => Some(a.row_ids(self)?),
@@ -285,6 +295,7 @@ impl<D: Driver> Gpu<D> {
             epsilon: self.optional_matrix(addend.and_then(|addend| addend.epsilon))?,
             addend_scale: self.optional_array(addend.and_then(|addend| addend.row_scale))?,
             bias: self.optional_matrix(op.epilogue.bias)?,
+            positive: positive.map_or(Ok(DevicePtr::NULL), |output| self.strided(output))?,
             edges,
             empty_count,
             x_stride: x.stride,
@@ -297,6 +308,8 @@ impl<D: Driver> Gpu<D> {
             staged_row,
             vertices: rows.vertices,
             addend_stride: addend.map_or(Ok(0), |addend| stride_vectors(NAME, addend.matrix))?,
+            positive_stride: positive.map_or(Ok(0), |output| stride_vectors(NAME, output))?,
+            reserved: 0,
             addend_factor: addend.map_or(0.0, |addend| addend.factor),
             relu: op.epilogue.relu.into(),
             scale: op.scale,
@@ -356,10 +369,7 @@ impl<D: Driver> Gpu<D> {
             }
         }
         drop(workspace);
-        if fused {
-            return Ok(());
-        }
-        self.finish(&op.epilogue, y)
+        self.finish(&apart, y)
     }
 }
 
@@ -387,6 +397,13 @@ impl<D: Driver> Gpu<D> {
                 dropout: None,
             };
             ops::activate(self, &activation, None, y)?;
+        }
+        if epilogue.positive.is_some() {
+            let relu = Activation {
+                relu: true,
+                ..Activation::default()
+            };
+            ops::activate_backward(self, &relu, epilogue.positive, None, y)?;
         }
         Ok(())
     }

@@ -223,10 +223,11 @@ pub enum HalfLoad {
 }
 
 /// What is added to the sum of a row of an SpMM, and what becomes of it, before it is rounded:
-/// `relu(sum + factor[i] · addend[i] + bias)`, each part where it is there. A row without edges has a sum of zero.
+/// `relu(sum + factor[i] · addend[i] + bias)`, each part where it is there, and zero where a ReLU is undone. A row without edges has a sum of zero.
 ///
 /// Done where the row is written, it takes no pass over the output. A card has kernels for that with the default policy,
-/// for plain sums and those with column factors; elsewhere passes follow, and the sum is rounded before them.
+/// for plain sums and those with column factors, and those that undo a ReLU where a warp has a row ([`Schedule::Vertex`]); elsewhere passes
+/// follow, and the sum is rounded before them.
 #[derive(Debug)]
 pub struct SpmmEpilogue<'a, B: Storage, E: Element> {
     /// A multiple of another matrix.
@@ -235,12 +236,16 @@ pub struct SpmmEpilogue<'a, B: Storage, E: Element> {
     pub bias: Option<&'a Matrix<B, f32>>,
     /// Whether negative results become zero.
     pub relu: bool,
+    /// The output of a ReLU, as wide as the product, with a row for each of its rows or more, which are not read: where it holds no positive
+    /// number the result becomes zero. So that is the gradient of what the ReLU was given.
+    pub positive: Option<&'a Matrix<B, E>>,
 }
 
 impl<B: Storage, E: Element> SpmmEpilogue<'_, B, E> {
     /// Whether it changes nothing.
     pub fn is_none(&self) -> bool {
-        self.addend.is_none() && self.bias.is_none() && !self.relu
+        let sums = self.addend.is_none() && self.bias.is_none();
+        sums && !self.relu && self.positive.is_none()
     }
 }
 
@@ -259,6 +264,7 @@ impl<B: Storage, E: Element> Default for SpmmEpilogue<'_, B, E> {
             addend: None,
             bias: None,
             relu: false,
+            positive: None,
         }
     }
 }

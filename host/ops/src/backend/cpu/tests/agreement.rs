@@ -101,6 +101,7 @@ fn spmm_agrees<E: Element>() {
                 let (rows, bias) = (array(cpu, 3, a.rows()), matrix(cpu, 4, 1, f));
                 let addend = matrix(cpu, 5, a.rows() + 1, f);
                 let (epsilon, scale) = (matrix(cpu, 6, 1, 1), array(cpu, 7, a.rows()));
+                let positive = matrix(cpu, 9, a.rows() + 1, f);
                 let addend = Addend {
                     matrix: &addend,
                     factor: 0.3,
@@ -115,6 +116,7 @@ fn spmm_agrees<E: Element>() {
                         addend: Some(addend),
                         bias: Some(&bias),
                         relu: true,
+                        positive: Some(&positive),
                     },
                     ..Spmm::default()
                 };

@@ -257,6 +257,8 @@ pub(super) struct Epilogue<'a, E> {
     pub(super) addend: Option<Addend<'a, E>>,
     pub(super) bias: Option<Reading<'a, f32>>,
     pub(super) relu: bool,
+    /// The output of a ReLU, and the elements from one row of it to the next.
+    pub(super) positive: Option<(Reading<'a, E>, usize)>,
 }
 
 impl<E> Epilogue<'_, E> {
@@ -265,7 +267,16 @@ impl<E> Epilogue<'_, E> {
         addend: None,
         bias: None,
         relu: false,
+        positive: None,
     };
+}
+
+impl<E: Element> Epilogue<'_, E> {
+    /// The row of the ReLU's output, so many elements.
+    pub(super) fn positive_row(&self, row: usize, width: usize) -> Option<&[E]> {
+        let (values, stride) = self.positive.as_ref()?;
+        Some(&values[row * stride..][..width])
+    }
 }
 
 /// A matrix that is added, whose rows are `stride` elements apart, and its factors.
@@ -345,6 +356,10 @@ impl Cpu {
                 }),
                 bias: read_matrix(op.epilogue.bias),
                 relu: op.epilogue.relu,
+                positive: op
+                    .epilogue
+                    .positive
+                    .map(|output| (output.buffer.read(), output.stride())),
             },
         };
         let shape = (y.columns(), y.stride());

@@ -3,6 +3,7 @@
 use super::{Chunk, Input, Operands, Plan, Summation, Weights};
 use crate::backend::cpu::convert::{round, round_in_place, widen};
 use crate::ops::edge_plane;
+use crate::ops::elementwise::cpu::KeepPositive;
 use crate::ops::spmm::Scaling;
 use crate::tensor::Element;
 use half::f16;
@@ -121,6 +122,9 @@ impl<E: Element> Summation<E> for Plain {
                     *sum = 0.0;
                 }
             }
+        }
+        if let Some(output) = epilogue.positive_row(row, operands.width) {
+            E::keep_positive(KeepPositive::new(merged, &output[..merged.len()], 1.0));
         }
         round(merged, y);
     }

@@ -235,6 +235,8 @@ struct Finish<'a, E> {
     addend: Option<(f32, &'a [E])>,
     bias: Option<&'a [f32]>,
     relu: bool,
+    /// The row of a ReLU's output.
+    positive: Option<&'a [E]>,
     y: &'a mut [E],
 }
 
@@ -249,6 +251,7 @@ impl<'a, E: Element> Finish<'a, E> {
             }),
             bias: epilogue.bias.as_deref(),
             relu: epilogue.relu,
+            positive: epilogue.positive_row(row, operands.width),
             y,
         }
     }
@@ -256,7 +259,8 @@ impl<'a, E: Element> Finish<'a, E> {
     /// Whether sums are only rounded.
     #[inline(always)]
     fn is_none(&self) -> bool {
-        self.addend.is_none() && self.bias.is_none() && !self.relu
+        let sums = self.addend.is_none() && self.bias.is_none();
+        sums && !self.relu && self.positive.is_none()
     }
 
     /// Writes the elements from `at` on, whose sums are `sum`.
@@ -274,6 +278,11 @@ impl<'a, E: Element> Finish<'a, E> {
             let zero = simd.splat_f32s(0.0);
             // Not `max`, which would make a zero of a NaN.
             sum = simd.select_f32s(simd.less_than_f32s(sum, zero), zero, sum);
+        }
+        if let Some(output) = self.positive {
+            let zero = simd.splat_f32s(0.0);
+            let output = load(lanes, &output[at..]);
+            sum = simd.select_f32s(simd.less_than_f32s(zero, output), sum, zero);
         }
         store(lanes, sum, &mut self.y[at..]);
     }
