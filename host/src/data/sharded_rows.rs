@@ -4,7 +4,6 @@ use crate::backend::{Backend, MemoryKind, Rows};
 use crate::distributed::Group;
 use crate::error::Error;
 use crate::ops;
-use crate::sample::an_eighth_more;
 use crate::tensor::{Array, Element, Matrix};
 use halfgnn_contract::sort::bits_below;
 use std::ops::Range;
@@ -320,6 +319,11 @@ impl<B: Backend, E: Element> Packed<B, E> {
             }
         }
     }
+}
+
+/// A room of `count` and an eighth more, for the exchange of a batch that wants more than those before it.
+fn an_eighth_more(count: usize) -> usize {
+    (count + count / 8 + 64).next_multiple_of(64)
 }
 
 #[cfg(test)]

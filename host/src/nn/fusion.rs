@@ -117,7 +117,7 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
     /// which are not read.
     ///
     /// # Errors
-    /// Those of [`ops::matmul_fused`] and [`ops::activate`].
+    /// Those of [`ops::matmul_fused`].
     pub fn two_products(&mut self, [first, second]: [[&Matrix<B, E>; 2]; 2]) -> Result<(), Error> {
         let apart = self.after.residual.is_some() || self.after.nonlinearity.is_some();
         // Behind what is rounded, as ranks do it, which drop rows by their numbers.

@@ -162,11 +162,6 @@ impl<B: Backend> FixedSampler<B> {
     }
 }
 
-/// A room of `count` and an eighth more, for batches that are larger than those that were looked at.
-pub(crate) fn an_eighth_more(count: usize) -> usize {
-    (count + count / 8 + 64).next_multiple_of(64)
-}
-
 /// A room for batches of which those that were looked at have from `fewest` to `most`: as much more than the most as they differ by, twice,
 /// and a 32nd at least. Whatever has a row of its own is computed for rooms that are empty as well.
 pub(crate) fn room_beyond(fewest: usize, most: usize) -> usize {

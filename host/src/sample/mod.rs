@@ -16,7 +16,7 @@ mod subgraph;
 
 pub use crate::ops::{Draw, Fanout, InducedSubgraph, LayerSizes};
 pub use fixed::FixedSampler;
-pub(crate) use fixed::{an_eighth_more, room_beyond, sizes};
+pub(crate) use fixed::{room_beyond, sizes};
 pub use loader::{Loader, Seeds};
 pub use neighbor::NeighborSampler;
 pub use policy::{Sampling, SamplingPolicy};

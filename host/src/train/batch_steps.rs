@@ -99,8 +99,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             }
             // What goes wrong ahead is told when this step is accounted for.
             let ahead = batches.draw_ahead(&self.backend, next, self.dropout_of_features());
-            let waits = ahead.is_err() || !self.goes_ahead(batches);
-            if !waits {
+            if ahead.is_ok() && self.goes_ahead(batches) {
                 launched = Some(step);
                 continue;
             }
