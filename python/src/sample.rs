@@ -13,7 +13,9 @@ use halfgnn::backend::gpu::Gpu;
 #[cfg(feature = "cuda")]
 use halfgnn::driver::cuda::Cuda;
 use halfgnn::graph::Graph;
-use halfgnn::sample::{Loader, Sampling, SamplingPolicy, Seeds, SubgraphSampler, Subgraphs};
+use halfgnn::sample::{
+    EdgesIn, Loader, Sampling, SamplingPolicy, Seeds, SubgraphSampler, Subgraphs,
+};
 use halfgnn::tensor::Array;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -129,7 +131,7 @@ impl<B: Lend> Source<B> {
         } = plan;
         let policy = &plan.sampling.policy;
         let Some(how) = policy.subgraphs() else {
-            let sampler = policy.sampler(backend, graph, false)?;
+            let sampler = policy.sampler(backend, (graph, EdgesIn::Device), false)?;
             return Ok((
                 Self::Neighbors(sampler),
                 plan.loader(vertices.clone())?,

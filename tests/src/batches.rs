@@ -16,13 +16,14 @@ use halfgnn::data::parts::{Deal, FeaturePrecision};
 use halfgnn::data::{
     Dataset, FeatureRows, Features, OpenOptions, Splits, StoredFeatures, Targets, most_heard,
 };
-use halfgnn::nn::{EdgeData, Model, ModelConfig, Network, Norm, Pieces};
+use halfgnn::nn::{EdgeData, Gcn, Model, ModelConfig, Network, Norm, Pieces};
 use halfgnn::ops::RowCache;
-use halfgnn::sample::{Sampling, SamplingPolicy};
+use halfgnn::sample::{EdgesIn, Sampling, SamplingPolicy};
 use halfgnn::tensor::Element;
 use halfgnn::train::{
     BatchReport, Batches, Goal, Loss, Objective, Snapshot, SubgraphPlan, TrainConfig, Trainer,
 };
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ fn batches<B: Backend, E: Element>(
             Batches::of_subgraphs(backend, objective, how, of, plan).expect("batches")
         }
         None => {
-            let sampler = policy.sampler(backend, &task::graph(), false);
+            let sampler = policy.sampler(backend, (&task::graph(), EdgesIn::Device), false);
             let sampler = sampler.expect("room");
             Batches::new(objective, how, sampler, batch, seed).expect("batches")
         }
@@ -139,7 +140,8 @@ pub fn batches_in_place_are_recorded<B: Backend>(backend: &B, _: Scale) {
                 let how = (&LOSS, &model, model.layers);
                 Batches::of_sampling(backend, objective, how, (&graph, None), (&sampling, 0))
             } else {
-                let sampler = policy.sampler(backend, &graph, model.wants_self_loops());
+                let sampler =
+                    policy.sampler(backend, (&graph, EdgesIn::Device), model.wants_self_loops());
                 let how = (&LOSS, model.norm());
                 Batches::new(objective, how, sampler.expect("room"), batch as usize, 0)
             };
@@ -173,9 +175,11 @@ pub fn batches_in_place_are_recorded<B: Backend>(backend: &B, _: Scale) {
 
 /// A batch that is drawn while the one before is learnt from is the one that is drawn when it is asked for, with the same of its features
 /// dropped: a run that ends behind each batch, and so has none drawn ahead, has the same bits. So has one that ends behind the first and
-/// drops what was drawn behind it, and one whose features lie in the host's memory, with copies of some on the device and without.
+/// drops what was drawn behind it, and one whose features lie in the host's memory, with copies of some on the device and without: there they
+/// are taken, and not read in place.
 pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
     const BATCH: u32 = 5;
+    let reads_in_place = Cell::new(false);
     let run = |model: &ModelConfig, ends: fn(usize) -> bool, record, (kind, copies)| {
         let objective: Objective<B, f32> =
             task::objective_in(backend, model.norm(), (None, 0), kind);
@@ -202,6 +206,7 @@ pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
         let batches = batches.expect("batches");
         let trainer = Trainer::sampled(backend, batches, &objective, network, config);
         let mut trainer = trainer.expect("a trainer");
+        reads_in_place.set(trainer.reads_features_in_place());
         let mut losses = Vec::new();
         while losses.len() < 2 * 50_usize.div_ceil(BATCH as usize) {
             let observe = |report: &BatchReport| {
@@ -217,14 +222,35 @@ pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
     };
     let there = (MemoryKind::Features, 0);
     let on_host = |copies| (MemoryKind::HostFeatures, copies);
-    for model in [
+    let models = [
         ModelConfig::gcn(task::FEATURES, task::CLASSES),
         ModelConfig::sage(task::FEATURES, task::CLASSES),
-    ] {
-        let model = small(model);
+    ];
+    // These sum features up before anything else, and drop none: so they are read where those of all vertices lie, if that is on the device.
+    let sage = ModelConfig::sage(task::FEATURES, task::CLASSES);
+    let gcn = Gcn {
+        norm: Norm::Right,
+        ..Gcn::default()
+    };
+    let gcn = ModelConfig::of(gcn, task::FEATURES, task::CLASSES);
+    let in_place = [sage, gcn].map(|model| ModelConfig {
+        hidden: 24,
+        dropout_by_layer: vec![0.0, 0.4],
+        ..model
+    });
+    let others = models.map(|model| (small(model), false));
+    let gains = backend.record(|| Ok(())).expect("nothing").is_some();
+    let in_place = in_place.map(|model| (model, gains));
+    for (model, reads) in others.into_iter().chain(in_place) {
         let ahead = run(&model, |_| false, true, there);
+        assert_eq!(reads_in_place.get(), reads, "{model:?}");
         assert_eq!(ahead, run(&model, |_| false, false, there), "not recorded");
-        for kind in [there, on_host(0), on_host(20)] {
+        // Copies make no difference between those that are read in place and others.
+        let kinds = match reads {
+            true => &[there, on_host(0)][..],
+            false => &[there, on_host(0), on_host(20)],
+        };
+        for &kind in kinds {
             assert_eq!(ahead, run(&model, |_| false, true, kind), "{kind:?}");
             assert_eq!(ahead, run(&model, |_| true, true, kind), "{kind:?}, all");
             // What is recorded then is replayed, in every place.
@@ -457,7 +483,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     let policy: SamplingPolicy = "neighbor:2".parse().expect("a policy");
     let sampler = || {
         policy
-            .sampler(backend, &task::graph(), false)
+            .sampler(backend, (&task::graph(), EdgesIn::Device), false)
             .expect("room")
     };
     let message = |norm, batch| {
@@ -473,7 +499,9 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
         "Loader: batches of 0 vertices; take 1 at least"
     );
     let three = halfgnn::graph::Graph::from_edges(3, &[], &[]).expect("a graph");
-    let other = policy.sampler(backend, &three, false).expect("room");
+    let other = policy
+        .sampler(backend, (&three, EdgesIn::Device), false)
+        .expect("room");
     let batches = Batches::new(&objective, (&LOSS, Norm::Both), other, 4, 0);
     let vertices = task::graph().vertices();
     assert_eq!(

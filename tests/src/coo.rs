@@ -9,7 +9,8 @@ use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
 use halfgnn::ops::{
-    self, Aggregation, Fanout, LayerRoom, NeighborPolicy, Schedule, Spmm, SpmmPolicy, Write,
+    self, Aggregation, Fanout, LayerRoom, LayerSources, NeighborPolicy, Schedule, Spmm, SpmmPolicy,
+    Write,
 };
 use halfgnn::sample::LayerSizes;
 use halfgnn::tensor::Element;
@@ -179,7 +180,8 @@ pub fn rows_that_are_drawn_again_are_refused<B: Backend>(backend: &B, _: Scale) 
         replace: false,
         self_loops: false,
     };
-    let (_, block) = LayerRoom::new(backend, &whole, policy, sizes).expect("room");
+    let (_, block) =
+        LayerRoom::new(backend, &whole, policy, (sizes, LayerSources::Met)).expect("room");
     let x = unwritten::<B, f32>(backend, (3, 4));
     let mut y = unwritten::<B, f32>(backend, (3, 4));
     for policy in [BY_ROW_IDS, IN_TURN] {

@@ -3,13 +3,15 @@
 use crate::Scale;
 use crate::input::{Random, matrix, words};
 use half::{bf16, f16};
-use halfgnn::backend::{Adjacency, Backend, MemoryKind};
+use halfgnn::backend::{Adjacency, Backend, Block, MemoryKind};
 use halfgnn::graph::{Csr, Graph};
+use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network, Norm, Propagation};
 use halfgnn::ops::{self, Draw, Fanout, NeighborPolicy, Places, RowCache};
-use halfgnn::sample::{LayerSizes, NeighborSampler, Sampler};
+use halfgnn::sample::{LayerSizes, LayerSources, NeighborSampler, Sampler};
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::rng;
 use halfgnn_contract::sampling::{choice, neighbor_counter};
+use halfgnn_contract::scan::{ITEMS_PER_CTA, MOST_ADDED};
 use std::collections::{BTreeMap, BTreeSet};
 
 const STREAM: u32 = 0x6e65_6967;
@@ -36,12 +38,8 @@ fn drawn<B: Backend>(
 ) -> Vec<[u32; 2]> {
     let vertices = words(backend, vertices);
     let len = vertices.len() + 1;
-    let (mut counts, mut firsts) = (
-        words(backend, &vec![u32::MAX; len]),
-        words(backend, &vec![u32::MAX; len]),
-    );
-    ops::count_neighbors(backend, graph, policy, &vertices, &mut counts).expect("legal counts");
-    ops::exclusive_sum(backend, &counts, &mut firsts).expect("legal sums");
+    let mut firsts = words(backend, &vec![u32::MAX; len]);
+    ops::first_edges(backend, graph, policy, &vertices, &mut firsts).expect("legal sums");
     let edges = firsts.to_vec(backend).expect("no failure")[len - 1] as usize;
     let [mut rows, mut neighbors] = [(); 2].map(|()| words(backend, &vec![u32::MAX; edges]));
     let how = (policy, draw);
@@ -172,6 +170,60 @@ fn regular(vertices: usize, degree: u32) -> Csr {
     let rows = (0..vertices as u32).flat_map(|row| (0..degree).map(move |column| (row, column)));
     let (rows, columns): (Vec<u32>, Vec<u32>) = rows.unzip();
     Csr::from_edges(vertices, &rows, &columns).expect("ids are in range")
+}
+
+/// Where edges begin is a prefix sum of how many each vertex has, of as many launches as there are vertices for: numbers that are no
+/// vertex have none, wherever they stand.
+pub fn first_edges_are_sums<B: Backend>(backend: &B, _: Scale) {
+    // Degrees from 0 on, as vertex 0 has none.
+    let edges = (0..40_u32).flat_map(|row| (0..row % 7).map(move |column| (row, column)));
+    let (rows, columns): (Vec<u32>, Vec<u32>) = edges.unzip();
+    let csr = Csr::from_edges(40, &rows, &columns).expect("ids are in range");
+    let graph = Adjacency::new(backend, &csr).expect("room");
+    // With the end one CTA of a scan, some, and more than add up one another's sums.
+    let most = ITEMS_PER_CTA * MOST_ADDED as u32;
+    for count in [
+        0,
+        1,
+        ITEMS_PER_CTA - 1,
+        ITEMS_PER_CTA,
+        3 * ITEMS_PER_CTA,
+        most,
+    ] {
+        // Every number that is none, and some that are far away.
+        let number = |at: u32| match at % 45 {
+            44 => u32::MAX,
+            number => number,
+        };
+        let vertices: Vec<u32> = (0..count).map(|at| number(at.wrapping_mul(17))).collect();
+        for policy in [
+            policy(4, false, true),
+            policy(4, true, false),
+            policy(0, true, false),
+        ] {
+            let mut firsts = words(backend, &vec![7; vertices.len() + 1]);
+            let listed = words(backend, &vertices);
+            ops::first_edges(backend, &graph, policy, &listed, &mut firsts).expect("legal sums");
+            let mut sum = 0;
+            let of_each = |&vertex: &u32| {
+                let first = sum;
+                if vertex < 40 {
+                    sum += match (vertex % 7, policy.fanout) {
+                        (0, _) => 0,
+                        (degree, Fanout::All) => degree,
+                        (_, _) if policy.replace => 4,
+                        (degree, _) => degree.min(4),
+                    };
+                    sum += u32::from(policy.self_loops);
+                }
+                first
+            };
+            let mut expected: Vec<u32> = vertices.iter().map(of_each).collect();
+            expected.push(sum);
+            let found = firsts.to_vec(backend).expect("no failure");
+            assert!(found == expected, "{count} vertices, {policy:?}");
+        }
+    }
 }
 
 /// All sets of neighbours are as likely, and with replacement all sequences: chi-square against the exact probabilities, with a bound
@@ -310,8 +362,10 @@ pub fn batches_lie_in_the_same_memory<B: Backend>(backend: &B, scale: Scale) {
         met,
     };
     let room = [sizes(64, 60), sizes(400, 256)];
-    let (mut fixed, mut blocks) = (sampler.fixed(backend, (9, 7), &room).expect("room"))
-        .expect("a neighbour sampler has such batches");
+    let (mut fixed, mut blocks) = (sampler
+        .fixed(backend, (9, 7), (&room, LayerSources::Met))
+        .expect("room"))
+    .expect("a neighbour sampler has such batches");
     let mut others = fixed.blocks(backend).expect("room");
     let mut inputs = Array::uninit(backend, fixed.inputs().len(), MemoryKind::Graph).expect("room");
     let seeds = [17, 3, 255, 0, 31, 32, 299, 5, 6];
@@ -363,21 +417,162 @@ pub fn batches_lie_in_the_same_memory<B: Backend>(backend: &B, scale: Scale) {
     let mut shorter = Array::uninit(backend, 3, MemoryKind::Graph).expect("room");
     let refused = fixed.swap_inputs(&mut shorter).expect_err("other sources");
     assert!(
-        refused.to_string().contains("FixedSampler: inputs"),
+        refused.to_string().contains("LayerRoom: sources"),
         "{refused}"
     );
     for room in [
         [sizes(20, 60), sizes(400, 256)],
         [sizes(64, 60), sizes(400, 20)],
     ] {
-        let (mut fixed, mut blocks) = (sampler.fixed(backend, (9, 7), &room).expect("room"))
-            .expect("a neighbour sampler has such batches");
+        let (mut fixed, mut blocks) = (sampler
+            .fixed(backend, (9, 7), (&room, LayerSources::Met))
+            .expect("room"))
+        .expect("a neighbour sampler has such batches");
         fixed.begin(backend, &seeds, 0).expect("room");
         fixed.draw(backend, blocks.iter_mut()).expect("a batch");
         assert!(!fixed.fits(backend).expect("no failure"), "{room:?}");
     }
     let refused = fixed.begin(backend, &[0; 10], 0).expect_err("no room");
     assert!(refused.to_string().contains("seeds should be 9, is 10"));
+}
+
+/// Edges in the host's memory are drawn as those of the device are, and so are batches that are cut from them.
+pub fn edges_lie_in_the_memory_of_the_host<B: Backend>(backend: &B, _: Scale) {
+    let vertices = 200;
+    let rows = Random(94).below(vertices as u32, vertices * 6);
+    let columns = Random(95).below(vertices as u32, vertices * 6);
+    let graph = Graph::from_edges(vertices, &rows, &columns).expect("ids are in range");
+    let fanouts = || vec![Fanout::of(3).expect("a fanout"), Fanout::All];
+    let before = backend.memory().current;
+    let mut on_host =
+        NeighborSampler::new_in(backend, graph.csr(), fanouts(), MemoryKind::HostGraph)
+            .expect("room");
+    let now = backend.memory().current;
+    let added = [MemoryKind::HostGraph, MemoryKind::Graph]
+        .map(|kind| now[kind as usize] - before[kind as usize]);
+    let mut on_device = NeighborSampler::new(backend, graph.csr(), fanouts()).expect("room");
+    let last = backend.memory().current;
+    let of_device = last[MemoryKind::Graph as usize] - now[MemoryKind::Graph as usize];
+    assert_eq!(added[0] + added[1], of_device);
+    // Of a CPU all memory is the host's.
+    let edges = 4 * graph.edges() as u64;
+    assert!([0, edges].contains(&added[0]), "{added:?}");
+    for step in 0..3 {
+        let seeds = [11, 5, 199, step];
+        let batches = [&mut on_host, &mut on_device].map(|sampler| {
+            let batch = sampler.sample(backend, &seeds, 9, step).expect("a batch");
+            let edges = |block: &Block<B>| block.forward().to_coo(backend).expect("no failure");
+            let inputs = batch.inputs.to_vec(backend).expect("no failure");
+            (batch.blocks.iter().map(edges).collect::<Vec<_>>(), inputs)
+        });
+        assert_eq!(batches[0], batches[1], "step {step}");
+    }
+}
+
+/// A first layer whose sources are all vertices of the graph has the edges of one whose sources are those that it meets, under the vertices' own
+/// numbers, and tells which of them hear. What asks for more of it is refused.
+pub fn sources_are_all_vertices<B: Backend>(backend: &B, _: Scale) {
+    let vertices = 300;
+    let rows = Random(92).below(vertices as u32, vertices * 5);
+    let columns = Random(93).below(vertices as u32, vertices * 5);
+    let graph = Graph::from_edges(vertices, &rows, &columns).expect("ids are in range");
+    let fanouts = vec![Fanout::of(4).expect("a fanout"), Fanout::All];
+    let sampler = NeighborSampler::new(backend, graph.csr(), fanouts)
+        .expect("room")
+        .with_self_loops(true);
+    let sizes = |edges, met| LayerSizes {
+        destinations: 0,
+        edges,
+        met,
+    };
+    let room = [sizes(64, 60), sizes(400, 256)];
+    let fixed = |inputs| {
+        let drawn = sampler.fixed(backend, (9, 7), (&room, inputs));
+        drawn
+            .expect("room")
+            .expect("a neighbour sampler has such batches")
+    };
+    let (mut met, mut blocks_of_met) = fixed(LayerSources::Met);
+    let (mut all, mut blocks) = fixed(LayerSources::All);
+    assert!(all.inputs().is_empty());
+    let mut others = all.blocks(backend).expect("room");
+    let list = |array: &Array<B, u32>| array.to_vec(backend).expect("no failure");
+    let own = |blocks: &[Block<B>]| list(blocks[0].own().expect("a list"));
+    let mut before: Option<Vec<u32>> = None;
+    for (step, seeds) in [
+        (0, &[17, 3, 255, 0, 31, 32, 299, 5, 6][..]),
+        (5, &[8, 299, 7]),
+    ] {
+        // In two places by turns, and those of the batch before stay.
+        std::mem::swap(&mut blocks, &mut others);
+        for (fixed, blocks) in [(&mut met, &mut blocks_of_met), (&mut all, &mut blocks)] {
+            fixed.begin(backend, seeds, step).expect("room");
+            fixed.draw(backend, blocks.iter_mut()).expect("a batch");
+            assert!(fixed.fits(backend).expect("no failure"));
+        }
+        let [outer, inner] = &blocks[..] else {
+            panic!("two layers")
+        };
+        let [outer_of_met, inner_of_met] = &blocks_of_met[..] else {
+            panic!("two layers")
+        };
+        // Without the room that is empty.
+        let edges = |block: &Block<B>| {
+            let [rows, mut columns] = block.forward().to_coo(backend).expect("no failure");
+            columns.truncate(rows.len());
+            [rows, columns]
+        };
+        assert_eq!(edges(inner), edges(inner_of_met), "step {step}");
+        assert_eq!(outer.sources(), vertices);
+        let [rows, columns] = edges(outer);
+        let [rows_of_met, columns_of_met] = edges(outer_of_met);
+        let inputs = list(met.inputs());
+        let columns_of_met = columns_of_met.iter().map(|&place| inputs[place as usize]);
+        assert_eq!(rows, rows_of_met, "step {step}");
+        assert!(columns.into_iter().eq(columns_of_met), "step {step}");
+        assert_eq!(own(&blocks), inputs[..outer.destinations()], "step {step}");
+        if let Some(before) = before.replace(own(&blocks)) {
+            assert_eq!(own(&others), before, "step {step}");
+        }
+    }
+    let refused = |error: halfgnn::Error, what: &str| {
+        assert!(error.to_string().contains(what), "{error}");
+    };
+    let transposed = blocks[0].backward(backend).expect_err("no gradient");
+    refused(transposed, "draw the layer with the sources that it meets");
+    let one = vec![Fanout::All];
+    let one = NeighborSampler::new(backend, graph.csr(), one).expect("room");
+    let one = one.fixed(backend, (9, 7), (&room[..1], LayerSources::All));
+    refused(one.expect_err("one layer"), "a batch of one layer");
+    let outer = || all.blocks(backend).expect("room").swap_remove(0);
+    let both = Propagation::of_sampled(backend, outer(), Norm::Both);
+    refused(both.expect_err("no transpose"), "take the norm `right`");
+    // One that asks all its sources for something, and one that adds its input.
+    let features = Matrix::<B, f32>::zeros(backend, vertices, 16, MemoryKind::Features);
+    let features = features.expect("room");
+    let residual = ModelConfig {
+        hidden: 16,
+        residual: true,
+        ..ModelConfig::sage(16, 4)
+    };
+    for model in [ModelConfig::gat(16, 4), residual].map(|model| ModelConfig { layers: 2, ..model })
+    {
+        let mut blocks = all.blocks(backend).expect("room");
+        all.begin(backend, &[8, 299, 7], 5).expect("room");
+        all.draw(backend, blocks.iter_mut()).expect("a batch");
+        let graphs: Vec<_> = (blocks.into_iter())
+            .map(|block| Propagation::of_sampled(backend, block, Norm::Right).expect("factors"))
+            .collect();
+        let mut network = Network::<B, f32>::new(backend, &model, 0).expect("a model");
+        let inputs = Inputs {
+            backend,
+            graphs: &graphs,
+            features: &features,
+            dropped: false,
+        };
+        let done = network.forward(inputs, Mode::Evaluate);
+        refused(done.expect_err("other rows"), "all vertices as its sources");
+    }
 }
 
 /// Rows are the same bits, padding is zero, and so is what is no row. Those of another memory are taken in turns, 512
@@ -462,10 +657,10 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     let two = policy(2, false, false);
     let message = |error: halfgnn::Error| error.to_string();
     let mut wrong = words(backend, &[0; 10]);
-    let counts = ops::count_neighbors(backend, &graph, two, &ten, &mut wrong);
+    let firsts = ops::first_edges(backend, &graph, two, &ten, &mut wrong);
     assert_eq!(
-        message(counts.expect_err("a misfit")),
-        "count_neighbors: counts should be 11, is 10"
+        message(firsts.expect_err("a misfit")),
+        "first_edges: first edges should be 11, is 10"
     );
     let eleven = words(backend, &[0; 11]);
     let (mut rows, mut neighbors) = (words(backend, &[7; 4]), words(backend, &[7; 5]));

@@ -11,7 +11,7 @@ use halfgnn::ops::{
     self, BitMatrix, Bmm, CodeFormat, EdgeWeights, Fanout, HalfLoad, LayerSizes, Reduction, Sddmm,
     SddmmPolicy, Spmm, SpmmPolicy, edge_plane,
 };
-use halfgnn::sample::{NeighborSampler, Sampler, SamplingPolicy};
+use halfgnn::sample::{EdgesIn, LayerSources, NeighborSampler, Sampler, SamplingPolicy};
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn::train::{BatchReport, Batches, Loss, TrainConfig, Trainer};
 use halfgnn_contract::sddmm::TILE_EDGES;
@@ -360,7 +360,9 @@ fn a_step_on_a_batch_copies_no_rows() {
     };
     let objective = task::objective::<_, f16>(&gpu, model.norm());
     let policy: SamplingPolicy = "neighbor:3,2,2".parse().expect("a policy");
-    let sampler = policy.sampler(&gpu, &task::graph(), false).expect("room");
+    let sampler = policy
+        .sampler(&gpu, (&task::graph(), EdgesIn::Device), false)
+        .expect("room");
     let loss = Loss::CrossEntropy {
         class_weights: None,
     };
@@ -647,7 +649,9 @@ fn a_hop_in_place_is_six_launches() {
         met,
     };
     let room = [room(50, 50), room(180, 150)];
-    let fixed = sampler.fixed(&gpu, (10, 7), &room).expect("room");
+    let fixed = sampler
+        .fixed(&gpu, (10, 7), (&room, LayerSources::Met))
+        .expect("room");
     let (mut fixed, mut blocks) = fixed.expect("of neighbours");
     let seeds: Vec<u32> = (0..10).map(|seed| seed * 17).collect();
     fixed.begin(&gpu, &seeds, 3).expect("legal seeds");
@@ -659,8 +663,7 @@ fn a_hop_in_place_is_six_launches() {
         .map(|launched| launched.kernel.as_str())
         .collect();
     let hop = [
-        "count_neighbors",
-        "scan_words",
+        "scan_neighbors",
         "sample_neighbors",
         "scan_starts",
         "place_marked",

@@ -17,6 +17,7 @@ use crate::predict::PredictArgs;
 use crate::ranks::RanksArgs;
 use crate::reorder::ReorderName;
 use crate::sampling::SamplingArgs;
+use crate::structure::StructureArgs;
 use crate::task::TaskArgs;
 use crate::tune::{self, TuneArgs};
 use crate::tune_binary::{self, TuneBinaryArgs};
@@ -222,6 +223,8 @@ pub struct TrainArgs {
     /// In which batches it learns
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub edges: StructureArgs,
     /// Epochs: a training step each, on the whole graph, or of --sampler a step on each batch [default: 200, or as many as the run to resume was to have]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: Option<u32>,

@@ -7,6 +7,7 @@ use crate::feature_cache::FeatureCache;
 use crate::placement::PlacementArgs;
 use crate::screen::bytes;
 use crate::session::{Outcome, Plan, Session};
+use crate::structure::StructureName;
 use crate::task::Goal;
 use crate::train::describe;
 use halfgnn::data::Dataset;
@@ -46,6 +47,7 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         },
         between: std::env::temp_dir(),
         feature_cache: FeatureCache::None,
+        structure: StructureName::Device,
         goal: Goal::default(),
         feature_divisors: None,
         train: TrainConfig {

@@ -261,7 +261,7 @@ pub enum Event<'a> {
         foretold_bytes_by_kind: PeakByKind,
         /// What graphs, features and activations of the largest batch take of it.
         batch_bytes: u64,
-        /// The vertices whose features go into that.
+        /// The vertices whose features go into that or, where they are read in place, those that hear of them.
         batch_vertices: usize,
         /// Its edges, in all layers.
         batch_edges: usize,
@@ -271,6 +271,9 @@ pub enum Event<'a> {
         /// What those take of the card's memory.
         #[serde(skip_serializing_if = "Option::is_none")]
         cached_bytes: Option<u64>,
+        /// What edges take of the host's memory of which the card draws neighbours, where they lie there.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        host_edge_bytes: Option<u64>,
     },
     /// All runs of a plan.
     Summary {
@@ -411,6 +414,9 @@ pub struct PeakByKind {
     /// Of the host's memory, where features stay there.
     #[serde(skip_serializing_if = "is_nothing")]
     host_features: u64,
+    /// Of the host's memory, where edges stay there.
+    #[serde(skip_serializing_if = "is_nothing")]
+    host_graph: u64,
 }
 
 fn is_nothing(bytes: &u64) -> bool {
@@ -432,6 +438,7 @@ impl PeakByKind {
             weights: peak(MemoryKind::Weights),
             workspace: peak(MemoryKind::Workspace),
             host_features: peak(MemoryKind::HostFeatures),
+            host_graph: peak(MemoryKind::HostGraph),
         }
     }
 }
@@ -453,10 +460,11 @@ impl<'a> Event<'a> {
             foretold_bytes: memory.footprint.total(),
             foretold_bytes_by_kind: PeakByKind::of(|kind| memory.footprint.of(kind)),
             batch_bytes: memory.bytes,
-            batch_vertices: memory.sizes.inputs(),
+            batch_vertices: memory.sizes.vertices(),
             batch_edges: memory.sizes.edges(),
             cached_vertices: memory.cached.map(|cached| cached.vertices),
             cached_bytes: memory.cached.map(|cached| cached.bytes),
+            host_edge_bytes: memory.edges.map(|edges| edges.bytes),
         }
     }
 

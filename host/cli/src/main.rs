@@ -19,6 +19,7 @@ mod ranks;
 mod sampling;
 mod session;
 mod shell;
+mod structure;
 mod task;
 mod train;
 mod tune;

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::feature_cache::CachedFeatures;
 use crate::screen::{bytes, count};
+use crate::structure::EdgesOnHost;
 use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
@@ -10,6 +11,7 @@ use halfgnn::data::{GraphIndex, StoredFeatures};
 use halfgnn::device::Device;
 use halfgnn::driver::DriverError;
 use halfgnn::nn::{ModelConfig, Pieces, PreparedGraph};
+use halfgnn::sample::LayerSources;
 use halfgnn::tensor::{Element, padded};
 use halfgnn::train::{BatchSizes, FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
 use halfgnn_bench::names::FeaturesName;
@@ -120,18 +122,29 @@ pub struct BatchMemory {
     pub bytes: u64,
     /// Copies of features that lie in the host's memory.
     pub cached: Option<CachedFeatures>,
+    /// The edges that batches are drawn of, where they lie there.
+    pub edges: Option<EdgesOnHost>,
 }
 
 impl BatchMemory {
     /// A line for a person.
     pub fn line(&self) -> String {
         let cached = self.cached.map(|cached| format!(", {cached}"));
+        let edges = self.edges.map(|edges| format!("; {edges}"));
         format!(
-            "memory: {} in all, {}{}",
+            "memory: {} in all, {}{}{}",
             bytes(self.footprint.total()),
             self.of_batch(),
             cached.unwrap_or_default(),
+            edges.unwrap_or_default(),
         )
+    }
+
+    /// With edges there, if they are.
+    pub fn add_edges(&mut self, edges: Option<EdgesOnHost>) {
+        let bytes = edges.map_or(0, |edges| edges.bytes);
+        self.footprint.add(MemoryKind::HostGraph, bytes);
+        self.edges = edges;
     }
 
     /// With such copies of features.
@@ -142,9 +155,13 @@ impl BatchMemory {
 
     fn of_batch(&self) -> String {
         format!(
-            "{} of it for a batch of up to {} vertices and {} edges",
+            "{} of it for a batch of up to {} vertices{} and {} edges",
             bytes(self.bytes),
-            count(self.sizes.inputs()),
+            count(self.sizes.vertices()),
+            match self.sizes.sources {
+                LayerSources::Met => "",
+                LayerSources::All => ", which hear of features where they lie,",
+            },
             count(self.sizes.edges())
         )
     }
@@ -174,6 +191,7 @@ impl Placement {
             sizes,
             bytes: kinds.map(|kind| batch.of(kind)).iter().sum(),
             cached: None,
+            edges: None,
         };
         let on_host = || {
             // Of a CPU what the run has by now is no longer free.
@@ -585,6 +603,7 @@ pub mod tests {
             induced: false,
             in_place: None,
             drawn_ahead: 0,
+            sources: LayerSources::Met,
         };
         let mut footprint = Footprint::default();
         footprint.add(MemoryKind::Features, 1 << 20);

@@ -7,6 +7,7 @@ use crate::placement::{
     BatchMemory, Fetched, OnDisk, PieceCount, Placement, PlacementArgs, WorkOn, place,
 };
 use crate::ranks::{self, Ranks};
+use crate::structure::{EdgesOnHost, StructureName};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, FeatureRows, UploadFeatures};
@@ -15,7 +16,7 @@ use halfgnn::distributed::{Gather, Group};
 use halfgnn::graph::Graph;
 use halfgnn::metrics::Metric;
 use halfgnn::nn::{EdgeData, ModelConfig, Network, Pieces, PreparedGraph, Propagation, kept_as};
-use halfgnn::sample::{Sampling, SamplingPolicy, Subgraphs};
+use halfgnn::sample::{EdgesIn, Sampling, SamplingPolicy, Subgraphs};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
     self, BatchReport, Batches, Checkpoint, EpochReport, GraphBatches, Loss, Objective, RunSummary,
@@ -29,7 +30,7 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What to train, and how: one model shape, with one or more seeds.
 #[derive(Clone, Debug)]
@@ -50,6 +51,8 @@ pub struct Plan {
     pub between: PathBuf,
     /// What of a card's memory is for copies of features that lie in the host's.
     pub feature_cache: FeatureCache,
+    /// Where the edges are to lie that neighbours are drawn of.
+    pub structure: StructureName,
     /// The ranks that train it together, where there are several.
     pub ranks: Option<Ranks>,
     /// What the columns of the dataset's features were divided by, where they were.
@@ -262,6 +265,8 @@ pub struct Placed<'a, E: Element> {
     /// Where features and graph lie, and what that takes.
     pub placement: Placement,
     pieces: Option<Pieces<E>>,
+    /// Where the edges lie of which the first run's neighbours were drawn.
+    edges: OnceLock<EdgesIn>,
 }
 
 /// A plan on a graph that is as the model wants it; where it is to lie is open.
@@ -328,6 +333,7 @@ impl<'a> Whole<'a> {
             graph: self.graph,
             placement,
             pieces,
+            edges: OnceLock::new(),
         }
     }
 }
@@ -427,6 +433,49 @@ impl<'a, E: Element> Placed<'a, E> {
         objectives::<B, E>(backend, self.dataset, (self.plan, features), graph)
     }
 
+    /// The batches of a run, of one rank or as one of a group; and, where that is told, what it takes with them, for which there is room.
+    fn batches<B: Backend>(
+        &self,
+        device: &Device<B>,
+        (training, learnt): (&Objective<B, E>, &Learnt<'_>),
+        (sampling, seed, hops): (&Sampling, u64, usize),
+        (group, is_told): (Option<&Group>, bool),
+    ) -> Result<(Batches<B, E>, Option<BatchMemory>), Failure> {
+        let (backend, plan) = (&device.backend, self.plan);
+        let lies = |kind: MemoryKind| backend.memory().current[kind as usize];
+        let kinds = [MemoryKind::Graph, MemoryKind::HostGraph];
+        let before = kinds.map(lies);
+        let mut batches = match &self.dataset.graphs {
+            Some(index) => {
+                let graphs = GraphBatches::new(&self.graph, index, &plan.model)?;
+                batches_of_graphs(training, graphs, plan, sampling, seed)?
+            }
+            None => batches(backend, (training, learnt), plan, (sampling, seed), hops)?,
+        };
+        if let Some(group) = group {
+            batches = batches.among(group)?;
+        }
+        let [drawn_from, on_host] = [0, 1].map(|at| lies(kinds[at]).saturating_sub(before[at]));
+        let on_host = (on_host > 0).then_some(EdgesOnHost {
+            bytes: on_host,
+            for_room: plan.structure == StructureName::Auto,
+        });
+        let sizes = match is_told {
+            true => batches.sizes(backend)?,
+            false => None,
+        };
+        let Some(sizes) = sizes else {
+            if let Some(edges) = on_host {
+                tracing::info!("{edges}");
+            }
+            return Ok((batches, None));
+        };
+        let (of, how) = ((sizes, drawn_from), (&plan.model, &plan.train));
+        let mut memory = self.placement.with_batches::<B, E>(device, of, how)?;
+        memory.add_edges(on_host);
+        Ok((batches, Some(memory)))
+    }
+
     /// A run, of one rank or as one of a group that learns from parts of each batch, of which the first keeps it.
     pub fn train<B: Backend>(
         &self,
@@ -439,7 +488,6 @@ impl<'a, E: Element> Placed<'a, E> {
         let Self {
             dataset,
             plan,
-            graph,
             pieces,
             ..
         } = self;
@@ -453,33 +501,28 @@ impl<'a, E: Element> Placed<'a, E> {
         let model = Network::<B, E>::new(backend, config, seed)?;
         let mut trainer = match &plan.sampling {
             Some(sampling) => {
-                let graph_bytes = || backend.memory().current[MemoryKind::Graph as usize];
-                let before = graph_bytes();
-                let mut batches = match &dataset.graphs {
-                    Some(index) => {
-                        let graphs = GraphBatches::new(graph, index, config)?;
-                        batches_of_graphs(training, graphs, plan, sampling, seed)?
-                    }
-                    None => batches(
-                        backend,
-                        (training, learnt),
-                        plan,
-                        (sampling, seed),
-                        model.hops(),
-                    )?,
-                };
-                if let Some(group) = group {
-                    batches = batches.among(group)?;
-                }
-                let drawn_from = graph_bytes().saturating_sub(before);
                 // Of the first run, and not of ranks, which are told without their batches.
                 let is_told = group.is_none() && seed == plan.train.seed;
-                let mut memory = None;
-                if is_told && let Some(sizes) = batches.sizes(backend)? {
-                    let of = (sizes, drawn_from);
-                    let how = (config, &plan.train);
-                    memory = Some(self.placement.with_batches::<B, E>(device, of, how)?);
-                }
+                let drawn = |edges| {
+                    let sampling = &Sampling {
+                        edges,
+                        ..sampling.clone()
+                    };
+                    let of = (sampling, seed, model.hops());
+                    self.batches(device, (training, learnt), of, (group, is_told))
+                };
+                let (batches, mut memory) = match self.edges.get() {
+                    Some(&edges) => drawn(edges)?,
+                    None => {
+                        let how = (&sampling.policy, self.placement.is_card());
+                        let (made, edges) = plan
+                            .structure
+                            .made(how, |edges| Ok((drawn(edges)?, edges)))?;
+                        // So that all seeds have them there.
+                        self.edges.get_or_init(|| edges);
+                        made
+                    }
+                };
                 let of_vertices = dataset.graphs.is_none();
                 plan.feature_cache.copy(
                     device,

@@ -322,6 +322,7 @@ fn plan(
         (sampling.as_ref()).is_some_and(|sampling| sampling.policy != SamplingPolicy::Graphs);
     may_be_sharded(args.placement.features, args.ranks.count()?, of_vertices)?;
     args.cache.feature_cache.check(of_vertices)?;
+    args.edges.structure.check(sampling.as_ref())?;
     let inductive = matches!(
         goal,
         Goal::Vertices {
@@ -385,6 +386,7 @@ fn plan(
         placement: args.placement,
         between: (args.temporary).folder(dataset.features.as_stored().is_some())?,
         feature_cache: args.cache.feature_cache,
+        structure: args.edges.structure,
         feature_divisors,
         train,
         seeds: args.seeds,

@@ -54,6 +54,12 @@ pub trait Architecture:
         false
     }
 
+    /// Whether the first layer of a step on a sampled block [picks](super::Layer::picks_own_rows) its own rows, and makes less of others' than
+    /// reading each once for every edge costs: it sums them up before it multiplies.
+    fn reads_in_place(&self, _model: &ModelConfig) -> bool {
+        false
+    }
+
     /// Why a layer reads something of all vertices at once in evaluation, beside its neighbours, where it does: then no [piece of the
     /// graph](super::Pieces) can be evaluated by itself.
     fn wants_all_vertices(&self) -> Option<&'static str> {
@@ -338,6 +344,13 @@ macro_rules! models {
             pub(super) fn wants_self_loops(&self) -> bool {
                 match self {
                     $(Self::$kind(config) => config.wants_self_loops(),)*
+                    Self::Other(_) => false,
+                }
+            }
+
+            pub(super) fn reads_in_place(&self, model: &ModelConfig) -> bool {
+                match self {
+                    $(Self::$kind(config) => config.reads_in_place(model),)*
                     Self::Other(_) => false,
                 }
             }

@@ -58,6 +58,11 @@ impl Architecture for Gcn {
         true
     }
 
+    fn reads_in_place(&self, model: &ModelConfig) -> bool {
+        let (inputs, outputs) = model.layer(0);
+        Order::choose(inputs, outputs, model.policy) == Order::AggregateFirst
+    }
+
     fn stages<B: Backend, E: Element>(
         &self,
         backend: &B,
@@ -172,6 +177,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
     }
 
     fn hears_sums_alone(&self) -> bool {
+        true
+    }
+
+    fn picks_own_rows(&self) -> bool {
         true
     }
 

@@ -52,6 +52,12 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether its input may have a row for each vertex of a graph of which it hears a few: then it finds the destinations' rows by
+    /// [`Context::own_rows`], and makes no gradient of its input. The features of sampled batches are read where they lie then.
+    fn picks_own_rows(&self) -> bool {
+        false
+    }
+
     /// Whether ranks exchange the rows of the product that it makes of its input and then sums up, and not those of its input around it: no
     /// wider, and no rank makes products of others' rows. Its input has a rank's own rows alone then, and it exchanges the products itself, which only
     /// the layers here can: one of another crate leaves it as it is. Not asked where it sends codes.
@@ -343,6 +349,11 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
             && self.messages.is_none()
     }
 
+    /// Whether the destinations' rows are not the first ones of the input.
+    pub(super) fn picks_rows(&self) -> bool {
+        self.graph.is_some_and(|graph| graph.own().is_some())
+    }
+
     /// Rows of the layer's output: the destinations of its graph.
     pub fn rows(&self) -> usize {
         self.rows
@@ -352,14 +363,40 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
     /// where there are no other sources.
     ///
     /// # Errors
-    /// Those of [`Matrix::zeros`] and [`ops::combine_rows`].
+    /// Those of [`Matrix::zeros`], [`ops::combine_rows`] and [`ops::take_rows`].
     pub fn own_rows<'x>(&mut self, x: &'x Matrix<B, E>) -> Result<OwnRows<'x, B, E>, Error> {
+        if let Some(own) = self.graph.and_then(Propagation::own) {
+            let mut rows = self.take(x.columns())?;
+            ops::take_rows(self.backend, x, own, &mut rows)?;
+            return Ok(OwnRows::Copied(rows));
+        }
         if x.rows() == self.rows {
             return Ok(OwnRows::All(x));
         }
         let mut rows = self.take(x.columns())?;
         ops::combine_rows(self.backend, self.rows, &Combine::copy(), x, &mut rows)?;
         Ok(OwnRows::Copied(rows))
+    }
+
+    /// The rows of the destinations, in `kept`, where they are not the first ones of `x`: else `x` itself.
+    ///
+    /// # Errors
+    /// Those of [`Context::own_rows`].
+    pub(super) fn first_or_picked<'x>(
+        &self,
+        x: &'x Matrix<B, E>,
+        kept: &'x mut Option<Kept<B, E>>,
+    ) -> Result<&'x Matrix<B, E>, Error> {
+        let Some(own) = self.graph.and_then(Propagation::own) else {
+            return Ok(x);
+        };
+        let kept = match kept {
+            Some(kept) => kept,
+            none => none.insert(Kept::new(self.backend, x.columns())?),
+        };
+        let rows = kept.room(self.backend, self.rows)?;
+        ops::take_rows(self.backend, x, own, rows)?;
+        Ok(rows)
     }
 
     /// [`Context::own_rows`] of an input that may be in codes, whose numbers have a copy then.

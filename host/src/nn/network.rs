@@ -236,6 +236,11 @@ impl<B: Backend, E: Element> Network<B, E> {
         hops.count()
     }
 
+    /// Whether a layer reads the features beside its input.
+    fn reads_features(&self) -> bool {
+        self.steps.iter().any(|step| step.layer.reads_features())
+    }
+
     /// Whether its first layer hears from neighbours: then features are those of all sources, on a rank as well, which has its own
     /// rows alone else.
     pub fn first_hears(&self) -> bool {
@@ -297,6 +302,12 @@ impl<B: Backend, E: Element> Network<B, E> {
                     Some(_) => graph.destinations(),
                     None => graph.sources(),
                 };
+                let picks = step.layer.picks_own_rows() && !step.residual;
+                if graph.own().is_some() && (!picks || self.reads_features()) {
+                    return refuse(format!(
+                        "the graph of layer {number} has all vertices as its sources, and that or another layer reads its input's rows one by one; draw it with the sources that it meets"
+                    ));
+                }
                 if wanted != rows {
                     return refuse(format!(
                         "the graph of layer {number} has {wanted} sources, and {rows} rows come to it"
@@ -447,8 +458,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn dropout_of_features<'a>(&self, mode: Mode<'a, B>) -> Option<Dropout<'a, B>> {
-        let are_read = self.steps.iter().any(|step| step.layer.reads_features());
-        let dropping = input_dropout(&self.steps[0], 0, mode).filter(|_| !are_read);
+        let dropping = input_dropout(&self.steps[0], 0, mode).filter(|_| !self.reads_features());
         dropping.and_then(|op| op.dropout)
     }
 

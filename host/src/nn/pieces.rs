@@ -1,7 +1,9 @@
 //! A graph in pieces, for a device that has no room for it.
 
 use super::edge_features::EdgeFeatures;
-use super::{ConvolutionConfig, HiddenNorm, ModelConfig, PartFactors, PreparedGraph, Propagation};
+use super::{
+    ConvolutionConfig, HiddenNorm, ModelConfig, Norm, PartFactors, PreparedGraph, Propagation,
+};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::graph::{Graph, Part, even_ranges};
@@ -246,5 +248,18 @@ impl ModelConfig {
             && self.edge_features() == 0
             && self.edge_weights().is_ok()
             && self.policy == SpmmPolicy::default()
+    }
+
+    /// Whether a step on a sampled block may read features where those of the whole graph lie: nothing but sums along edges and the
+    /// destinations' rows is wanted of them, and none of their elements is dropped.
+    pub(crate) fn reads_features_in_place(&self) -> bool {
+        self.ignores_empty_rows()
+            && self.dropout_of(0) == 0.0
+            && !self.residual
+            && self.jumping.is_none()
+            && self.readout.is_none()
+            // Others want to know how many hear from a source.
+            && matches!(self.norm(), Norm::Right | Norm::None)
+            && self.convolution.reads_in_place(self)
     }
 }

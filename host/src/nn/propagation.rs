@@ -440,6 +440,13 @@ impl<B: Backend> Propagation<B> {
             ops::degree_factors(backend, a, power).map(|factors| Some(Arc::new(factors)))
         };
         let rows = block.forward();
+        // Of which there is no transpose.
+        if block.own().is_some() && matches!(norm, Norm::Both | Norm::Left) {
+            return Err(Error::Unsupported {
+                operator: "Propagation::of_sampled",
+                reason: "how many hear from a source is not known of a block whose sources are all vertices of a graph; take the norm `right`, or draw it with the sources that it meets".into(),
+            });
+        }
         let (mut row_scale, mut column_scale) = (None, None);
         match norm {
             Norm::In => return Err(no_in_degrees("Propagation::of_sampled")),
@@ -463,6 +470,14 @@ impl<B: Backend> Propagation<B> {
             halo: None,
             members: None,
         })
+    }
+
+    /// Which sources the destinations are, where those are not the first: see [`Block::own`].
+    pub fn own(&self) -> Option<&Array<B, u32>> {
+        match &self.edges {
+            Edges::Block(block) => block.own(),
+            Edges::Graph(_) | Edges::Forward(_) => None,
+        }
     }
 
     /// The block that it is of, to be drawn anew; [`Propagation::renew_factors`] follows.

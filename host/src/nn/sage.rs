@@ -28,6 +28,11 @@ impl Architecture for Sage {
         Norm::Right
     }
 
+    fn reads_in_place(&self, model: &ModelConfig) -> bool {
+        let (inputs, outputs) = model.layer(0);
+        Order::choose_on_block(inputs, outputs, model.policy) == Order::AggregateFirst
+    }
+
     fn stages<B: Backend, E: Element>(
         &self,
         backend: &B,
@@ -60,6 +65,8 @@ pub struct SageLayer<B: Backend, E: Element> {
     aggregated: Option<Kept<B, E>>,
     /// Whether the last forward pass did.
     has_aggregated: bool,
+    /// The rows of the destinations, where the input has those of all vertices.
+    picked: Option<Kept<B, E>>,
 }
 
 impl<B: Backend, E: Element> SageLayer<B, E> {
@@ -85,6 +92,7 @@ impl<B: Backend, E: Element> SageLayer<B, E> {
             order_on_block: Order::choose_on_block(inputs, outputs, policy),
             aggregated: None,
             has_aggregated: false,
+            picked: None,
         })
     }
 
@@ -105,7 +113,9 @@ impl<B: Backend, E: Element> SageLayer<B, E> {
     ) -> Result<(), Error> {
         let (backend, plain) = (at.backend, Epilogue::default());
         let sum = SpmmEpilogue::default();
-        dy.weight_gradient_of(x, self.itself.gradient_mut())?;
+        let picked = self.picked.as_ref().filter(|_| at.picks_rows());
+        let own = picked.map_or(x, |picked| LayerInput::Elements(picked.get()));
+        dy.weight_gradient_of(own, self.itself.gradient_mut())?;
         let d = dy.matrix();
         let itself = self.itself.values();
         let (neighbours, gradient) = self.neighbours.values_and_gradient();
@@ -146,6 +156,10 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         true
     }
 
+    fn picks_own_rows(&self) -> bool {
+        true
+    }
+
     fn exchanges_products(&self, _graph: &Propagation<B>) -> bool {
         let (inputs, width) = self.itself.shape();
         self.order == Order::TransformFirst && width <= padded::<E>(inputs)
@@ -183,7 +197,8 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
             let aggregated = aggregated.room(backend, at.rows())?;
             self.aggregation.forward(at, false, sum, x, aggregated)?;
             let of_neighbours = [&*aggregated, self.neighbours.values()];
-            return y.two_products([of_neighbours, [x, self.itself.values()]]);
+            let own = at.first_or_picked(x, &mut self.picked)?;
+            return y.two_products([of_neighbours, [own, self.itself.values()]]);
         }
         let mut product = at.take_sent(at.sources(x.rows()), columns)?;
         let sending = Sending {
@@ -202,6 +217,7 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         };
         let itself = self.itself.values();
         let mut product = at.take(columns)?;
+        let x = at.first_or_picked(x, &mut self.picked)?;
         ops::matmul_fused(backend, Form::NN, x, itself, &plain, own, &mut product)?;
         y.add(&product)?;
         at.give(product);

@@ -3,7 +3,7 @@
 use super::Batch;
 use crate::backend::{Adjacency, Backend, Block, MemoryKind};
 use crate::error::Error;
-use crate::ops::{Draw, LayerDraw, LayerRoom, LayerSizes, NeighborPolicy, Places};
+use crate::ops::{Draw, LayerDraw, LayerRoom, LayerSizes, LayerSources, NeighborPolicy, Places};
 use crate::tensor::Array;
 use halfgnn_contract::sampling::NO_VERTEX;
 use std::sync::Arc;
@@ -26,25 +26,37 @@ pub struct FixedSampler<B: Backend> {
 
 impl<B: Backend> FixedSampler<B> {
     /// Room for batches of `seeds` that `seed` draws, with a policy and the edges and vertices that it may have for each layer, that of
-    /// the seeds first; and the blocks that they are, in the order of [`Batch::blocks`].
+    /// the seeds first; and the blocks that they are, in the order of [`Batch::blocks`], of which the first has these sources.
     ///
     /// # Errors
-    /// Those of [`Places::new`] and [`LayerRoom::new`].
+    /// Those of [`Places::new`] and [`LayerRoom::new`], and [`Error::Unsupported`] for [`LayerSources::All`] of a single layer, whose destinations
+    /// are the seeds.
     pub fn new(
         backend: &B,
         graph: Arc<Adjacency<B>>,
         (seeds, seed): (usize, u64),
-        layers: &[(NeighborPolicy, LayerSizes)],
+        (layers, inputs): (&[(NeighborPolicy, LayerSizes)], LayerSources),
     ) -> Result<(Self, Vec<Block<B>>), Error> {
+        if inputs == LayerSources::All && layers.len() < 2 {
+            return Err(Error::Unsupported {
+                operator: "FixedSampler",
+                reason: "a batch of one layer has sources of its own; ask for those that it meets"
+                    .into(),
+            });
+        }
         let words = |len| Array::zeros(backend, len, MemoryKind::Graph);
         let (mut rooms, mut blocks) = (Vec::new(), Vec::new());
         let mut destinations = seeds;
-        for &(policy, sizes) in layers {
+        for (number, &(policy, sizes)) in layers.iter().enumerate() {
             let sizes = LayerSizes {
                 destinations,
                 ..sizes
             };
-            let (room, block) = LayerRoom::new(backend, &graph, policy, sizes)?;
+            let sources = match number + 1 == layers.len() {
+                true => inputs,
+                false => LayerSources::Met,
+            };
+            let (room, block) = LayerRoom::new(backend, &graph, policy, (sizes, sources))?;
             destinations += sizes.met;
             rooms.push((room, policy));
             blocks.push(block);
@@ -97,6 +109,24 @@ impl<B: Backend> FixedSampler<B> {
         backend: &B,
         blocks: impl DoubleEndedIterator<Item = &'a mut Block<B>>,
     ) -> Result<(), Error> {
+        let mut blocks: Vec<_> = blocks.rev().collect();
+        // What hears in the first layer is drawn to where that has it.
+        self.swap_own(&mut blocks)?;
+        let done = self.draw_layers(backend, &mut blocks);
+        self.swap_own(&mut blocks)?;
+        done
+    }
+
+    /// Has the sources of the layer before the last lie in the list of the last one's block, where that has one, and the other way round.
+    fn swap_own(&mut self, blocks: &mut [&mut Block<B>]) -> Result<(), Error> {
+        match (&mut self.layers[..], blocks.last_mut()) {
+            ([.., (before, _), _], Some(last)) => before.swap_with_own(last),
+            _ => Ok(()),
+        }
+    }
+
+    /// Draws it into blocks of which that of the seeds is the first.
+    fn draw_layers(&mut self, backend: &B, blocks: &mut [&mut Block<B>]) -> Result<(), Error> {
         let Self {
             graph,
             places,
@@ -107,7 +137,7 @@ impl<B: Backend> FixedSampler<B> {
             seed,
         } = self;
         let mut destinations = &*seeds;
-        for ((number, (room, policy)), block) in layers.iter_mut().enumerate().zip(blocks.rev()) {
+        for ((number, (room, policy)), block) in layers.iter_mut().enumerate().zip(blocks) {
             let draw = Draw {
                 seed: *seed,
                 step: 0,
@@ -147,14 +177,14 @@ impl<B: Backend> FixedSampler<B> {
     /// # Errors
     /// [`Error::Shape`] where they are not as many.
     pub fn swap_inputs(&mut self, inputs: &mut Array<B, u32>) -> Result<(), Error> {
-        Error::expect("FixedSampler", "inputs", self.inputs().len(), inputs.len())?;
-        if let Some((room, _)) = self.layers.last_mut() {
-            room.swap_sources(inputs);
+        match self.layers.last_mut() {
+            Some((room, _)) => room.swap_sources(inputs),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Which vertices of the graph the sources of the first block are, and numbers that are none where it has room for more.
+    /// Which vertices of the graph the sources of the first block are, and numbers that are none where it has room for more. Nothing where they
+    /// are [all](LayerSources::All).
     pub fn inputs(&self) -> &Array<B, u32> {
         self.layers
             .last()

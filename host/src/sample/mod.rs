@@ -14,12 +14,12 @@ mod neighbor;
 mod policy;
 mod subgraph;
 
-pub use crate::ops::{Draw, Fanout, InducedSubgraph, LayerSizes};
+pub use crate::ops::{Draw, Fanout, InducedSubgraph, LayerSizes, LayerSources};
 pub use fixed::FixedSampler;
 pub(crate) use fixed::{room_beyond, sizes};
 pub use loader::{Loader, Seeds};
 pub use neighbor::NeighborSampler;
-pub use policy::{Sampling, SamplingPolicy};
+pub use policy::{EdgesIn, Sampling, SamplingPolicy};
 pub use subgraph::{Coverage, SubgraphSampler, Subgraphs};
 
 use crate::backend::{Backend, Block, MemoryKind};
@@ -76,7 +76,7 @@ pub trait Sampler<B: Backend>: fmt::Debug + Send + Sync {
     fn vertices(&self) -> usize;
 
     /// The same batches in the same memory each time, of as many seeds and with as much room as is said, that of the seeds' layer first;
-    /// and their blocks. `None` of a sampler that has no such batches, as is the case of all that do not say so.
+    /// and their blocks, of which the first has these sources. `None` of a sampler that has no such batches, as is the case of all that do not say so.
     ///
     /// # Errors
     /// Those of [`FixedSampler::new`].
@@ -84,7 +84,7 @@ pub trait Sampler<B: Backend>: fmt::Debug + Send + Sync {
         &self,
         _backend: &B,
         _seeds: (usize, u64),
-        _room: &[LayerSizes],
+        (_room, _inputs): (&[LayerSizes], LayerSources),
     ) -> Result<Option<FixedBlocks<B>>, Error> {
         Ok(None)
     }

@@ -1,7 +1,7 @@
 //! Neighbours of the seeds, their neighbours, and so on.
 
-use super::{Batch, Fanout, FixedBlocks, FixedSampler, LayerSizes, Sampler};
-use crate::backend::{Adjacency, Backend};
+use super::{Batch, Fanout, FixedBlocks, FixedSampler, LayerSizes, LayerSources, Sampler};
+use crate::backend::{Adjacency, Backend, MemoryKind};
 use crate::error::Error;
 use crate::graph::Csr;
 use crate::ops::{Draw, NeighborPolicy, Places};
@@ -44,7 +44,22 @@ impl<B: Backend> NeighborSampler<B> {
     /// # Errors
     /// [`Error::Unsupported`] without a fanout, [`Error::Driver`] where there is not enough memory.
     pub fn new(backend: &B, graph: &Csr, fanouts: Vec<Fanout>) -> Result<Self, Error> {
-        Self::of(backend, Arc::new(Adjacency::new(backend, graph)?), fanouts)
+        Self::new_in(backend, graph, fanouts, MemoryKind::Graph)
+    }
+
+    /// The same of a graph whose edges are copied to memory of `kind`: of [`MemoryKind::HostGraph`] to the host's, from where a card reads those
+    /// that it draws. The batches are the same.
+    ///
+    /// # Errors
+    /// Those of [`NeighborSampler::new`].
+    pub fn new_in(
+        backend: &B,
+        graph: &Csr,
+        fanouts: Vec<Fanout>,
+        kind: MemoryKind,
+    ) -> Result<Self, Error> {
+        let lists = Adjacency::lists(backend, graph, kind)?;
+        Self::of(backend, Arc::new(lists), fanouts)
     }
 
     /// Of a graph on the backend.
@@ -123,12 +138,13 @@ impl<B: Backend> Sampler<B> for NeighborSampler<B> {
         &self,
         backend: &B,
         seeds: (usize, u64),
-        room: &[LayerSizes],
+        (room, inputs): (&[LayerSizes], LayerSources),
     ) -> Result<Option<FixedBlocks<B>>, Error> {
         const NAME: &str = "NeighborSampler";
         Error::expect(NAME, "layers with room", self.fanouts.len(), room.len())?;
         let policies = self.fanouts.iter().map(|&fanout| self.policy(fanout));
         let layers: Vec<_> = policies.zip(room.iter().copied()).collect();
-        FixedSampler::new(backend, Arc::clone(&self.graph), seeds, &layers).map(Some)
+        let how = (&layers[..], inputs);
+        FixedSampler::new(backend, Arc::clone(&self.graph), seeds, how).map(Some)
     }
 }

@@ -1,7 +1,7 @@
 //! How batches are made, as a person says it.
 
 use super::{Fanout, NeighborSampler, Sampler, Subgraphs};
-use crate::backend::Backend;
+use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::graph::Graph;
 use halfgnn_contract::subgraph::MOST_FRONTIER;
@@ -50,7 +50,7 @@ impl SamplingPolicy {
         }
     }
 
-    /// The sampler of `graph`, to which self-loops are added for a model that wants them: a vertex then hears from itself always,
+    /// The sampler of `graph`, whose edges are to lie there, and to which self-loops are added for a model that wants them: a vertex then hears from itself always,
     /// beside the neighbours that are drawn.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl SamplingPolicy {
     pub fn sampler<B: Backend>(
         &self,
         backend: &B,
-        graph: &Graph,
+        (graph, edges): (&Graph, EdgesIn),
         self_loops: bool,
     ) -> Result<Box<dyn Sampler<B>>, Error> {
         let Self::Neighbor { fanouts, replace } = self else {
@@ -71,7 +71,7 @@ impl SamplingPolicy {
         };
         let without = self_loops.then(|| graph.without_self_loops());
         let graph = without.as_ref().unwrap_or(graph);
-        let sampler = NeighborSampler::new(backend, graph.csr(), fanouts.clone())?;
+        let sampler = NeighborSampler::new_in(backend, graph.csr(), fanouts.clone(), edges.kind())?;
         let sampler = sampler.replacing(*replace).with_self_loops(self_loops);
         Ok(Box::new(sampler))
     }
@@ -177,6 +177,26 @@ impl TryFrom<String> for SamplingPolicy {
     }
 }
 
+/// Where the edges lie that neighbours are drawn of. Batches are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EdgesIn {
+    /// In the device's memory.
+    #[default]
+    Device,
+    /// In the host's, from where a card reads those that it draws.
+    Host,
+}
+
+impl EdgesIn {
+    /// What memory that is.
+    pub fn kind(self) -> MemoryKind {
+        match self {
+            Self::Device => MemoryKind::Graph,
+            Self::Host => MemoryKind::HostGraph,
+        }
+    }
+}
+
 /// How a run is cut into batches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Sampling {
@@ -188,6 +208,9 @@ pub struct Sampling {
     /// [`SubgraphSampler::coverage`](super::SubgraphSampler::coverage). Of no meaning for others.
     #[serde(default = "Sampling::customary_coverage")]
     pub coverage: u32,
+    /// Where the edges lie that neighbours are drawn of: of each run anew. Of no meaning for others, which take edges on the device.
+    #[serde(skip)]
+    pub edges: EdgesIn,
 }
 
 impl Sampling {
@@ -211,6 +234,7 @@ impl Sampling {
         Self {
             batch: batch.unwrap_or(customary),
             coverage: coverage.unwrap_or(Self::COVERAGE),
+            edges: EdgesIn::Device,
             policy,
         }
     }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::graph::RowCounts;
 use crate::nn::{Norm, Propagation};
 use crate::ops::{GroupRoom, Places, group_workspace};
-use crate::sample::room_beyond;
+use crate::sample::{LayerSources, room_beyond};
 use crate::tensor::{Array, Element};
 
 /// What the largest batch is taken to have: the most of the first ones of a run, and more by twice what they differ by, a 32nd at least; but no more
@@ -22,15 +22,25 @@ pub struct BatchSizes {
     pub in_place: Option<usize>,
     /// How many of them are drawn while another is learnt from, each in memory of its own.
     pub drawn_ahead: usize,
+    /// Where batches lie in the same memory each time, what the sources of the first layer are: of all vertices no features are taken.
+    pub sources: LayerSources,
 }
 
 /// What there is of a batch beside its graphs.
 pub(super) type Beside<B, E> = (Vec<Array<B, u32>>, Vec<Array<B, E>>, Option<Places<B>>);
 
 impl BatchSizes {
-    /// Vertices whose features go in.
+    /// Vertices whose features go in: of the graph, where they are [all](LayerSources::All).
     pub fn inputs(&self) -> usize {
         self.layers.first().map_or(0, |layer| layer.columns)
+    }
+
+    /// Vertices of a batch: those whose features go in or, where they are read in place, those that hear of them.
+    pub fn vertices(&self) -> usize {
+        match self.sources {
+            LayerSources::Met => self.inputs(),
+            LayerSources::All => self.layers.first().map_or(0, |layer| layer.rows),
+        }
     }
 
     /// Vertices that are told of.
@@ -60,6 +70,7 @@ impl BatchSizes {
             induced: matches!(drawn, Drawn::Subgraph(_)),
             in_place: None,
             drawn_ahead: 0,
+            sources: LayerSources::Met,
         }
     }
 
@@ -80,9 +91,19 @@ impl BatchSizes {
         backend: &B,
         norm: Norm,
     ) -> Result<Vec<Propagation<B>>, Error> {
-        let layers = self.layers.iter();
+        let layers = self.layers.iter().enumerate();
         layers
-            .map(|layer| Propagation::of_sampled(backend, Block::counted(backend, layer)?, norm))
+            .map(|(number, layer)| {
+                let block = Block::counted(backend, layer)?;
+                let block = match number == 0 && self.sources == LayerSources::All {
+                    true => {
+                        let own = Array::zeros(backend, layer.rows, MemoryKind::Graph)?;
+                        block.with_own(own)?
+                    }
+                    false => block,
+                };
+                Propagation::of_sampled(backend, block, norm)
+            })
             .collect()
     }
 
@@ -93,7 +114,12 @@ impl BatchSizes {
         backend: &B,
     ) -> Result<Beside<B, E>, Error> {
         let kind = MemoryKind::Graph;
-        let mut words = vec![Array::zeros(backend, self.inputs(), kind)?];
+        // Who is met, of a layer that has them as its sources.
+        let (inputs, met) = match self.sources {
+            LayerSources::Met => (self.inputs(), &self.layers[..]),
+            LayerSources::All => (0, &self.layers[1..]),
+        };
+        let mut words = vec![Array::zeros(backend, inputs, kind)?];
         let mut factors = Vec::new();
         if self.induced {
             for _ in 0..2 {
@@ -105,22 +131,24 @@ impl BatchSizes {
         if let Some(vertices) = self.in_place {
             places = Some(Places::new(backend, vertices)?);
             for layer in &self.layers {
-                let of_layer = 2 * (layer.rows + 1) + layer.columns;
-                words.push(Array::zeros(backend, of_layer, kind)?);
+                words.push(Array::zeros(backend, layer.rows + 1, kind)?);
+            }
+            for layer in met {
+                words.push(Array::zeros(backend, layer.columns, kind)?);
             }
             if self.drawn_ahead > 0 {
                 // Who draws ahead has a workspace, in which transposes are made; which layers want one, their models know.
                 let of_layer =
                     |layer: &RowCounts| group_workspace(layer.edges as u64, layer.columns as u64);
-                let most = self.layers.iter().map(of_layer).max().unwrap_or(0) as usize;
+                let most = met.iter().map(of_layer).max().unwrap_or(0) as usize;
                 words.push(Array::zeros(backend, most, MemoryKind::Workspace)?);
             }
-            for layer in &self.layers {
+            for layer in met {
                 let room = GroupRoom::<B>::words(layer.edges, layer.columns);
                 words.push(Array::zeros(backend, room * (1 + self.drawn_ahead), kind)?);
             }
             for _ in 0..=self.drawn_ahead {
-                words.push(Array::zeros(backend, self.inputs(), kind)?);
+                words.push(Array::zeros(backend, inputs, kind)?);
             }
         }
         Ok((words, factors, places))
@@ -157,6 +185,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             most.in_place = self.will_be_in_place(backend)?.then_some(vertices);
             if most.in_place.is_some() {
                 most.drawn_ahead = self.will_be_drawn_ahead(backend);
+                most.sources = self.inputs(backend);
             }
             // Destinations of the last are the batch, which is never larger; those of each other are the sources of the next.
             let induced = most.induced;
@@ -174,6 +203,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 if induced {
                     layer.rows = rows;
                 }
+            }
+            if let (LayerSources::All, Some(first)) = (most.sources, most.layers.first_mut()) {
+                first.columns = vertices;
             }
         }
         Ok(seen.map(|[_, most]| most))

@@ -12,7 +12,9 @@ use crate::error::Error;
 use crate::graph::Graph;
 use crate::nn::{GraphFactors, ModelConfig, Norm, Propagation};
 use crate::ops::Dropout;
-use crate::sample::{Batch, Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs};
+use crate::sample::{
+    Batch, LayerSources, Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs,
+};
 use crate::tensor::{Array, Element, Matrix};
 use std::ops::Range;
 
@@ -28,6 +30,8 @@ pub struct Batches<B: Backend, E: Element> {
     order: Option<(u32, Vec<Seeds>)>,
     /// Whether batches may have room that is empty.
     may_be_fixed: bool,
+    /// Whether features may be read where those of all vertices lie.
+    may_read_in_place: bool,
     /// The same batches in the same memory each time.
     fixed: Option<Box<FixedBatches<B, E>>>,
     /// The ranks among which each is dealt out.
@@ -123,6 +127,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             source: Source::Sampled(sampler, norm),
             order: None,
             may_be_fixed: false,
+            may_read_in_place: false,
             fixed: None,
             group: None,
             ahead: None,
@@ -158,6 +163,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             source: Source::Graphs(Box::new(graphs)),
             order: None,
             may_be_fixed: false,
+            may_read_in_place: false,
             fixed: None,
             group: None,
             ahead: None,
@@ -234,6 +240,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             })),
             order: None,
             may_be_fixed: false,
+            may_read_in_place: false,
             fixed: None,
             group: None,
             ahead: None,
@@ -290,9 +297,10 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 "{policy} draws edges without their weights; take one of GraphSAINT's samplers, or leave the weights out"
             ));
         }
-        let sampler = policy.sampler(backend, graph, model.wants_self_loops())?;
+        let sampler = policy.sampler(backend, (graph, sampling.edges), model.wants_self_loops())?;
         Ok(Self {
             may_be_fixed: model.ignores_empty_rows(),
+            may_read_in_place: model.reads_features_in_place(),
             ..Self::new(task, how, sampler, batch, seed)?
         })
     }
@@ -342,11 +350,11 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let gains = self.will_be_in_place(backend)?;
         // What is drawn ahead of a batch on disk gives memory back beside the recordings, which would not be used again.
         let record = record && !self.reads_from_disk();
-        let share = self.share();
+        let (share, inputs) = (self.share(), self.inputs(backend));
         if let (Source::Sampled(sampler, norm), true) = (&mut self.source, gains) {
             let of = (&self.task, &self.loss, *norm);
-            let fixed =
-                FixedBatches::new(backend, of, &mut **sampler, (&self.loader, share, record))?;
+            let how = (&self.loader, share, record);
+            let fixed = FixedBatches::new(backend, of, &mut **sampler, inputs, how)?;
             self.fixed = fixed.map(Box::new);
         }
         Ok(self)
@@ -373,6 +381,21 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(self.may_be_fixed && backend.record(|| Ok(()))?.is_some())
     }
 
+    /// What features go in where they [are to](Batches::in_place) lie in the same memory: those of all vertices, which are read where they lie,
+    /// if that is on the device and the model asks for no more.
+    pub(super) fn inputs(&self, backend: &B) -> LayerSources {
+        let features = &self.task.0.features;
+        let hops = match &self.source {
+            Source::Sampled(sampler, _) => sampler.layers(),
+            Source::Graphs(_) | Source::Subgraphs(_) => 0,
+        };
+        let are_there = features.are_whole() && !features.matrix().is_remote(backend);
+        match self.may_read_in_place && are_there && hops > 1 {
+            true => LayerSources::All,
+            false => LayerSources::Met,
+        }
+    }
+
     /// How many of them are drawn while another is learnt from, where they are [to](Batches::in_place) lie in the same memory.
     pub(super) fn will_be_drawn_ahead(&self, backend: &B) -> usize {
         batches_ahead(backend, &self.task.0.features)
@@ -381,6 +404,12 @@ impl<B: Backend, E: Element> Batches<B, E> {
     /// Whether they lie in the same memory each time.
     pub(super) fn are_in_place(&self) -> bool {
         self.fixed.is_some()
+    }
+
+    /// Whether steps read features where those of all vertices lie.
+    pub(super) fn read_in_place(&self) -> bool {
+        let inputs = self.fixed.as_ref().map(|fixed| fixed.inputs());
+        inputs == Some(LayerSources::All)
     }
 
     /// Forgets what was recorded of batches: a recording keeps the memory that others give back while it lives.

@@ -565,6 +565,7 @@ mod tests {
     use super::*;
     use crate::nn::{Gat, OtherLayers};
     use crate::ops::{Optimizer, SgdHyper};
+    use crate::sample::EdgesIn;
     use crate::train::{Clipping, Decay, EpochReport, Few, Part, Plateau, Schedule, Score};
 
     fn checkpoint() -> Checkpoint {
@@ -629,6 +630,7 @@ mod tests {
                 policy: "neighbor:15,-1".parse().expect("a policy"),
                 batch: 7,
                 coverage: 12,
+                edges: EdgesIn::Device,
             }),
             snapshot: Snapshot {
                 progress: Progress {

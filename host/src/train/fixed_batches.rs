@@ -10,9 +10,10 @@ use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::{Norm, Propagation};
 use crate::ops::Dropout;
-use crate::sample::{FixedSampler, LayerSizes, Loader, Sampler, room_beyond, sizes};
+use crate::sample::{FixedSampler, LayerSizes, LayerSources, Loader, Sampler, room_beyond, sizes};
 use crate::tensor::{Array, Element, Matrix};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Batches that are looked at to see how much room others want: so many that what they differ by says something.
 pub(super) const LOOKED_AT: usize = 8;
@@ -39,6 +40,8 @@ pub(super) struct FixedBatches<B: Backend, E: Element> {
     /// Of whoever takes the features, and of nobody else: it is written while steps are computed.
     random: RandomOfStep<B>,
     norm: Norm,
+    /// What features go in: of the vertices that a batch meets, or those of all, where they lie.
+    inputs: LayerSources,
     /// What the losses of a batch are divided by, times the weight of each.
     divisor: f32,
     /// The rank's part of each batch, for which there is room.
@@ -103,6 +106,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         backend: &B,
         (task, loss, norm): (&Objective<B, E>, &Loss, Norm),
         sampler: &mut dyn Sampler<B>,
+        of_inputs: LayerSources,
         (loader, share, record): (&Loader, Share, bool),
     ) -> Result<Option<Self>, Error> {
         let seed = loader.seed();
@@ -134,8 +138,8 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         if first.is_empty() {
             return Ok(None);
         }
-        let Some((mut sampler, blocks)) = sampler.fixed(backend, (first.len(), seed), &room)?
-        else {
+        let drawn = sampler.fixed(backend, (first.len(), seed), (&room, of_inputs))?;
+        let Some((mut sampler, blocks)) = drawn else {
             return Ok(None);
         };
         let divisor = task.divisor(loss, whole);
@@ -151,7 +155,13 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
                 .map(|block| Propagation::of_sampled(backend, block, norm))
                 .collect::<Result<_, _>>()?;
             let (rows, columns) = (sampler.inputs().len(), task.0.features.columns());
-            let features = Matrix::zeros(backend, rows, columns, MemoryKind::Features)?;
+            let features = match of_inputs {
+                LayerSources::All => Arc::clone(&task.0.features),
+                LayerSources::Met => {
+                    let kind = MemoryKind::Features;
+                    Arc::new(Matrix::zeros(backend, rows, columns, kind)?.into())
+                }
+            };
             let all: Vec<u32> = (0..first.len() as u32).collect();
             let goal = Goal {
                 targets: &task.0.targets.selected(first),
@@ -159,7 +169,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
                 loss,
                 splits: [&all, &[], &[]],
             };
-            let objective = Objective::of(backend, graphs, features, &goal)?;
+            let objective = Objective::of_shared(backend, graphs, features, &goal)?;
             let weights = vec![1.0; first.len()];
             Ok(Place {
                 objective: objective.weighing(backend, &weights, divisor)?,
@@ -179,6 +189,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             beside: None,
             random: RandomOfStep::default(),
             norm,
+            inputs: of_inputs,
             divisor,
             share,
             record,
@@ -223,6 +234,11 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             fetch(&place.inputs, features_of_batch(features))?;
         }
         Ok(Some((place.objective.clone(), batch.place)))
+    }
+
+    /// What features go in.
+    pub(super) fn inputs(&self) -> LayerSources {
+        self.inputs
     }
 
     /// How many batches are drawn ahead.
@@ -278,6 +294,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             beside,
             random,
             norm,
+            inputs: of_inputs,
             divisor,
             share,
             ..
@@ -286,6 +303,8 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             Some(beside) => (&beside.drawer, beside.taker.is_none()),
             None => (backend, task.0.features.are_whole()),
         };
+        let in_place = *of_inputs == LayerSources::All;
+        let takes = takes && !in_place;
         let at = *next;
         *next = (at + 1) % places.len();
         let Place {
@@ -335,7 +354,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             step,
             place: at,
             fits: sampler.fits(backend)?,
-            taken: takes || !task.0.features.are_whole(),
+            taken: takes || in_place || !task.0.features.are_whole(),
         })
     }
 

@@ -13,7 +13,9 @@ use crate::nn::{
     Decoder, LinkDecoder, Model, ModelConfig, Network, Norm, Pieces, Propagation, Readout,
 };
 use crate::ops::BitMatrix;
+use crate::sample::LayerSources;
 use crate::tensor::{Element, Matrix};
+use std::sync::Arc;
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -321,7 +323,15 @@ impl Footprint {
     ) -> Result<Self, Error> {
         let mut seen = Self::default();
         let what = Counted::Batch(sizes);
-        Self::of_config::<E>(what, config, train, multiprocessors, &mut seen).map(|()| seen)
+        Self::of_config::<E>(what, config, train, multiprocessors, &mut seen)?;
+        Ok(match sizes.sources {
+            LayerSources::Met => seen,
+            // They are those of the whole graph, which are counted there.
+            LayerSources::All => {
+                let features = (sizes.inputs(), config.features);
+                seen.without_features::<E>(features).0
+            }
+        })
     }
 
     /// Of a run that is evaluated as this says and learns from such batches, which are drawn from so many bytes of graph: evaluations and
@@ -497,23 +507,28 @@ impl Footprint {
                 Counted::Whole(..) | Counted::InPieces(..) | Counted::Batch(_) => None,
             };
             let [columns, classes] = shape;
-            let rows: FeatureRows<_, E> = match what {
+            let rows: Arc<FeatureRows<_, E>> = Arc::new(match what {
                 // Of all ranks the first has the largest share.
                 Counted::InPieces(_, Some(ranks)) => {
                     let group = Group::counting(0, ranks.max(1));
                     FeatureRows::sharded(backend, &group, (vertices, columns), |_, _| {})?
                 }
                 _ => Matrix::zeros(backend, vertices, columns, MemoryKind::Features)?.into(),
-            };
+            });
             let of = [members, classes];
-            let objective = Objective::counted(backend, graphs, rows, of, group)?;
+            let objective = Objective::counted(backend, graphs, Arc::clone(&rows), of, group)?;
             let mut drawn_ahead = Vec::new();
             if let Counted::Batch(sizes) = what {
                 for _ in 0..sizes.drawn_ahead {
                     let (graphs, _) = what.graphs(backend, norm, readout)?;
-                    let kind = MemoryKind::Features;
-                    let rows = Matrix::zeros(backend, vertices, columns, kind)?;
-                    let batch = Objective::counted(backend, graphs, rows.into(), of, None)?;
+                    let rows = match sizes.sources {
+                        LayerSources::All => Arc::clone(&rows),
+                        LayerSources::Met => {
+                            let kind = MemoryKind::Features;
+                            Arc::new(Matrix::zeros(backend, vertices, columns, kind)?.into())
+                        }
+                    };
+                    let batch = Objective::counted(backend, graphs, rows, of, None)?;
                     drawn_ahead.push(batch);
                 }
             }
@@ -524,7 +539,7 @@ impl Footprint {
             // Batches are told of all vertices.
             let _of_all = match what {
                 Counted::InPieces(pieces, _) if pieces.asked().is_some() => {
-                    let rows = FeatureRows::counted(backend, (vertices, columns))?;
+                    let rows = Arc::new(FeatureRows::counted(backend, (vertices, columns))?);
                     let of = [vertices, classes];
                     Some(Objective::<_, E>::counted(
                         backend,

@@ -211,12 +211,22 @@ impl<B: Backend, E: Element> Objective<B, E> {
         features: FeatureRows<B, E>,
         goal: &Goal<'_>,
     ) -> Result<Self, Error> {
+        Self::of_shared(backend, graphs, features.into(), goal)
+    }
+
+    /// The same of features that others have as well.
+    pub(super) fn of_shared(
+        backend: &B,
+        graphs: Vec<Propagation<B>>,
+        features: Arc<FeatureRows<B, E>>,
+        goal: &Goal<'_>,
+    ) -> Result<Self, Error> {
         let sources = graphs.first().map_or(features.rows(), Propagation::sources);
         let vertices = graphs.last().map_or(sources, Propagation::destinations);
         Error::expect(NAME, "rows of the features", sources, features.rows())?;
         Error::expect(NAME, "labels", vertices, goal.targets.vertices())?;
         let all: Vec<u32> = (0..vertices as u32).collect();
-        Self::of_vertices(backend, graphs, features.into(), goal, &all, None)
+        Self::of_vertices(backend, graphs, features, goal, &all, None)
     }
 
     /// The features of its vertices.
@@ -435,7 +445,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
     pub(super) fn counted(
         backend: &B,
         graphs: Vec<Propagation<B>>,
-        features: FeatureRows<B, E>,
+        features: Arc<FeatureRows<B, E>>,
         [members, classes]: [usize; 2],
         group: Option<Group>,
     ) -> Result<Self, Error> {
@@ -443,7 +453,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         let numbers = || Array::zeros(backend, members, kind);
         Ok(Self(Arc::new(Task {
             graphs,
-            features: features.into(),
+            features,
             dropped: false,
             answers: Answers::Classes {
                 labels: numbers()?,

@@ -424,6 +424,11 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.batches.as_ref().is_some_and(Batches::are_in_place)
     }
 
+    /// Whether steps on [batches](Trainer::sampled) read features where those of all vertices lie, on the device, and none are taken for them.
+    pub fn reads_features_in_place(&self) -> bool {
+        self.batches.as_ref().is_some_and(Batches::read_in_place)
+    }
+
     /// The first half of a step: loss and gradients at the present weights.
     ///
     /// # Errors

@@ -61,7 +61,7 @@ pub const NO_VERTEX: u32 = u32::MAX;
 pub const ALL_NEIGHBORS: u32 = u32::MAX;
 
 param_struct! {
-    /// Parameters of `count_neighbors` and `sample_neighbors`.
+    /// Parameters of `sample_neighbors`.
     ///
     /// A vertex has [`sampled`] of the edges of its row and, where `own` is not 0, before them itself. Without replacement they are
     /// what Floyd's algorithm takes (Bentley and Floyd, "A sample of brilliance", 1987), all sets as likely: of the places
@@ -74,11 +74,10 @@ param_struct! {
         pub columns: DevicePtr<u32>,
         /// Whose neighbours are drawn, `vertex_count` of them. A number that is no row has none.
         pub vertices: DevicePtr<u32>,
-        /// How many edges each vertex has, and a 0 behind them: written by `count_neighbors`. Their prefix sums, read by
-        /// `sample_neighbors`, which leaves a vertex out whose edges would lie past `edges`.
+        /// The first edge of each vertex, and the number of edges: a scan of neighbours makes them
+        /// ([`ScanParams`](crate::scan::ScanParams)). A vertex is left out whose edges would lie past `edges`.
         pub firsts: DevicePtr<u32>,
-        /// Becomes the place among `vertices` of each edge, and [`NO_VERTEX`] behind the last of them. Not written by
-        /// `count_neighbors`, likewise the next and `total`.
+        /// Becomes the place among `vertices` of each edge, and [`NO_VERTEX`] behind the last of them.
         pub rows: DevicePtr<u32>,
         /// Becomes the neighbour of each edge, and [`NO_VERTEX`] likewise.
         pub neighbors: DevicePtr<u32>,
@@ -250,8 +249,6 @@ macro_rules! sampling_entries {
             plain {
                 /// Random pairs of vertices.
                 sample_pairs(SamplePairsParams);
-                /// How many neighbours are drawn of each vertex.
-                count_neighbors(NeighborParams);
                 /// Neighbours of each vertex, drawn at random.
                 sample_neighbors(NeighborParams);
                 /// The places of vertices that are known from now on.

@@ -1,4 +1,4 @@
-//! Exclusive prefix sums, and what is made of them: positions, lists of rows, ranks of words of starts.
+//! Exclusive prefix sums, and what is made of them: positions, lists of rows, ranks of words of starts, edges of what is sampled.
 //!
 //! Three launches: a sum a CTA ([`ITEMS_PER_CTA`] items each), the prefix sums of those by one CTA, and each CTA's items
 //! again, with what lies before them. Of [`MOST_ADDED`] CTAs at most the second is left out, since each CTA adds up the sums before its own, and
@@ -12,23 +12,27 @@ use crate::{DevicePtr, EntrySpec, WARP, param_struct};
 pub const THREADS_PER_CTA: u32 = 256;
 /// Warps of a CTA.
 pub const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
-/// Items of a lane: a warp takes 32 after 32.
-pub const ITEMS_PER_LANE: u32 = 16;
+/// Items of a lane: a warp takes 32 after 32, each behind the sum of those before. Few, since a scan waits more than it works, and so many that
+/// a batch of 1,024 vertices and the end of its edges is one CTA's.
+pub const ITEMS_PER_LANE: u32 = 5;
 /// Consecutive items of a warp.
 pub const ITEMS_PER_WARP: u32 = ITEMS_PER_LANE * WARP;
 /// Consecutive items of a CTA.
 pub const ITEMS_PER_CTA: u32 = ITEMS_PER_WARP * WARPS_PER_CTA;
-/// The most CTAs of which each adds up the sums of those before it: a word a thread.
-pub const MOST_ADDED: u64 = THREADS_PER_CTA as u64;
+/// Sums of CTAs that a thread adds up, at most.
+pub const ADDED_PER_THREAD: u32 = 4;
+/// The most CTAs of which each adds up the sums of those before it.
+pub const MOST_ADDED: u64 = (ADDED_PER_THREAD * THREADS_PER_CTA) as u64;
 /// Bytes of dynamic shared memory: a word a warp.
 pub const SHARED_BYTES: u32 = WARPS_PER_CTA * 4;
 
 param_struct! {
     /// Parameters of the scans.
     pub struct ScanParams {
-        /// `items` words, for the entries of words.
+        /// `items` words, for the entries of words. For those of neighbours, vertices of which they are drawn: one fewer than items, the
+        /// last of which counts nothing, so that its prefix is the sum of all.
         pub words: DevicePtr<u32>,
-        /// `items + 1` offsets, for the entries of rows.
+        /// `items + 1` offsets, for the entries of rows; for those of neighbours where each row of the graph begins, and the end.
         pub offsets: DevicePtr<u64>,
         /// `items` pairs of starts and rank, 8-byte aligned, for the entries of starts.
         pub starts: DevicePtr<[u32; 2]>,
@@ -40,10 +44,16 @@ param_struct! {
         pub empty_rows: DevicePtr<u32>,
         /// Number of items.
         pub items: u64,
+        /// Rows of the graph, for the entries of neighbours. A vertex that is none has no edges.
+        pub graph_rows: u64,
         /// 1 where the partials are prefix sums, 0 where they are sums. Read by the last launch.
         pub added: u32,
-        /// Of no meaning.
-        pub unused: u32,
+        /// [`NeighborParams::fanout`](crate::sampling::NeighborParams::fanout), and the next two by their names, for the entries of neighbours.
+        pub fanout: u32,
+        /// See there.
+        pub replace: u32,
+        /// See there.
+        pub own: u32,
     }
 }
 
@@ -65,6 +75,10 @@ macro_rules! scan_entries {
             formats {
             }
             plain {
+                /// How many edges a CTA's vertices have in a batch; the number of each is the result, which [`scan_words`](self) then adds up.
+                scan_sums_of_neighbors(ScanParams);
+                /// The first edge of each vertex in a batch, of one CTA.
+                scan_neighbors(ScanParams);
                 /// The sum of a CTA's words.
                 scan_sums_of_words(ScanParams);
                 /// How many of a CTA's rows have edges.
@@ -94,7 +108,9 @@ mod tests {
     #[test]
     fn ctas_cover_the_items() {
         assert_eq!((ctas(0), partial_words(0)), (0, 1));
-        for items in [1, 4095, 4096, 4097, 1 << 32, (1 << 40) + 1] {
+        let tile = ITEMS_PER_CTA as u64;
+        assert_eq!(ctas(1025), 1);
+        for items in [1, tile - 1, tile, tile + 1, 1 << 32, (1 << 40) + 1] {
             let last = (ctas(items) - 1) * ITEMS_PER_CTA as u64;
             assert!(last < items && items <= last + ITEMS_PER_CTA as u64);
         }

@@ -16,7 +16,7 @@ use halfgnn_contract::sampling::{
 
 /// The functions that the entries are, by name.
 mod family {
-    pub use super::neighbors::{count_neighbors, sample_neighbors};
+    pub use super::neighbors::sample_neighbors;
     pub use super::pairs::sample_pairs;
     pub use super::relabel::{mark_vertices, place_marked, place_vertices, relabel};
     pub use super::rows::{take_cached_rows, take_rows};

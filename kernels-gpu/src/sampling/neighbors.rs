@@ -7,7 +7,7 @@
 use super::relabel::mark;
 use crate::device::global::Global;
 use crate::device::integer::wide_product;
-use crate::device::thread::{block_idx_x, global_idx_x};
+use crate::device::thread::block_idx_x;
 use crate::device::warp::{ballot, lane_id, shuffle_idx, sync_warp, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
@@ -15,28 +15,6 @@ use halfgnn_contract::rng::philox_by;
 use halfgnn_contract::sampling::{
     NO_VERTEX, NeighborParams, lanes_per_vertex, neighbor_counter, sampled,
 };
-
-/// # Safety
-/// The launch contract of [`NeighborParams`]: a thread for each vertex, and one more.
-#[inline(always)]
-pub unsafe fn count_neighbors(params: &NeighborParams) {
-    let at = global_idx_x();
-    let count = params.vertex_count as u64;
-    if at > count {
-        return;
-    }
-    let mut edges = 0;
-    // SAFETY: the caller's promise; a count is one thread's, and one more lies behind them.
-    unsafe {
-        if at < count {
-            let vertex = Global::<u32>::new(params.vertices).at(at).read();
-            if let Some(row) = Row::of(params, vertex) {
-                edges = row.edges();
-            }
-        }
-        Global::<u32>::new(params.firsts).at(at).store(edges);
-    }
-}
 
 /// What is drawn of a vertex.
 struct Row {

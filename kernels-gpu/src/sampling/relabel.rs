@@ -6,6 +6,7 @@
 
 use crate::device::global::{Global, or_u32};
 use crate::device::thread::global_idx_x;
+use crate::device::warp::{ballot, lane_id, shuffle_idx};
 use crate::sort::groups::count;
 use halfgnn_contract::DevicePtr;
 use halfgnn_contract::sampling::{NO_VERTEX, RelabelParams, mark_words};
@@ -72,7 +73,7 @@ pub unsafe fn mark(known: DevicePtr<u32>, marks: DevicePtr<[u32; 2]>, vertex: u3
 }
 
 /// # Safety
-/// The launch contract of [`RelabelParams`]: a thread for each word of marks, and for each of the sources that there is room for.
+/// The launch contract of [`RelabelParams`]: a thread for each word of marks, and for each of the sources that there is room for, in whole warps.
 #[inline(always)]
 pub unsafe fn place_marked(params: &RelabelParams) {
     let word = global_idx_x();
@@ -94,29 +95,33 @@ pub unsafe fn place_marked(params: &RelabelParams) {
         if word == 0 && !total.is_null() {
             total.store(marks.at(2 * words + 1).load());
         }
-        if word >= words {
-            return;
+        let (mut marked, mut rank) = (0, 0);
+        if word < words {
+            let word_of_marks = marks.at(2 * word);
+            marked = word_of_marks.load();
+            rank = word_of_marks.at(1).load();
+            if marked != 0 {
+                let word_of_known = Global::<u32>::new(params.known).at(word);
+                word_of_known.store(word_of_known.load() | marked);
+                word_of_marks.store(0);
+            }
         }
-        let word_of_marks = marks.at(2 * word);
-        let mut marked = word_of_marks.load();
-        if marked == 0 {
-            return;
-        }
-        let word_of_known = Global::<u32>::new(params.known).at(word);
-        word_of_known.store(word_of_known.load() | marked);
-        word_of_marks.store(0);
-        let rank = word_of_marks.at(1).load();
-        let mut place = params.first_place + rank as u64;
-        while marked != 0 {
-            let vertex = word * 32 + marked.trailing_zeros() as u64;
-            if place < params.source_count {
+        // A lane a bit of one word after the other, so that what lanes write lies side by side.
+        let first_word = word - lane_id() as u64;
+        let below = (1 << lane_id()) - 1;
+        let mut waiting = ballot(marked != 0);
+        while waiting != 0 {
+            let of = waiting.trailing_zeros();
+            waiting &= waiting - 1;
+            let (bits, before) = (shuffle_idx(marked, of), shuffle_idx(rank, of));
+            let place = params.first_place + (before + (bits & below).count_ones()) as u64;
+            if bits >> lane_id() & 1 != 0 && place < params.source_count {
+                let vertex = (first_word + of as u64) * 32 + lane_id() as u64;
                 sources.at(place).store(vertex as u32);
                 Global::<u32>::new(params.places)
                     .at(vertex)
                     .store(place as u32);
             }
-            marked &= marked - 1;
-            place += 1;
         }
     }
 }

@@ -10,11 +10,27 @@ use halfgnn_contract::scan::ScanParams;
 
 /// The functions that the entries are, by name.
 mod family {
-    use super::policy::{Rows, Starts, Words};
+    use super::policy::{Neighbors, Rows, Starts, Words};
     use super::prefix::{scan, sums};
     use halfgnn_contract::scan::ScanParams;
 
     pub use super::prefix::scan_partials;
+
+    /// # Safety
+    /// The launch contract of [`ScanParams`].
+    #[inline(always)]
+    pub unsafe fn scan_sums_of_neighbors(params: &ScanParams) {
+        // SAFETY: the caller's promise.
+        unsafe { sums::<Neighbors>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`ScanParams`].
+    #[inline(always)]
+    pub unsafe fn scan_neighbors(params: &ScanParams) {
+        // SAFETY: the caller's promise.
+        unsafe { scan::<Neighbors>(params) }
+    }
 
     /// # Safety
     /// The launch contract of [`ScanParams`].

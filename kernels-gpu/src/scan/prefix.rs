@@ -8,7 +8,8 @@ use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
 use crate::device::warp::{inclusive_sum, lane_id, shuffle_idx, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::scan::{
-    ITEMS_PER_CTA, ITEMS_PER_LANE, ITEMS_PER_WARP, ScanParams, THREADS_PER_CTA, WARPS_PER_CTA, ctas,
+    ADDED_PER_THREAD, ITEMS_PER_CTA, ITEMS_PER_LANE, ITEMS_PER_WARP, ScanParams, THREADS_PER_CTA,
+    WARPS_PER_CTA, ctas,
 };
 
 /// The sums of the CTA's warps before this one, and of all. Shared memory may be used again on return.
@@ -54,7 +55,12 @@ unsafe fn values<I: Item>(params: &ScanParams) -> [u32; ITEMS_PER_LANE as usize]
     unroll!(turn in 0..ITEMS_PER_LANE as usize => {
         let at = first + (turn as u32 * WARP) as u64;
         // SAFETY: the caller's promise.
-        values[turn] = unsafe { I::value(params, at, at < params.items) };
+        values[turn] = unsafe { I::index(params, at, at < params.items) };
+    });
+    unroll!(turn in 0..ITEMS_PER_LANE as usize => {
+        let at = first + (turn as u32 * WARP) as u64;
+        // SAFETY: the caller's promise.
+        values[turn] = unsafe { I::value(params, at, values[turn], at < params.items) };
     });
     values
 }
@@ -79,7 +85,15 @@ unsafe fn sum_of_warp(values: [u32; ITEMS_PER_LANE as usize]) -> u32 {
 pub unsafe fn sums<I: Item>(params: &ScanParams) {
     // SAFETY: the caller's promise; all threads come along.
     unsafe {
-        let (_, all) = sums_of_warps(sum_of_warp(values::<I>(params)));
+        let values = values::<I>(params);
+        let first = first_item() + lane_id() as u64;
+        unroll!(turn in 0..ITEMS_PER_LANE as usize => {
+            let at = first + (turn as u32 * WARP) as u64;
+            if at < params.items {
+                I::keep(params, at, values[turn]);
+            }
+        });
+        let (_, all) = sums_of_warps(sum_of_warp(values));
         if thread_idx_x() == 0 {
             Global::<u32>::new(params.partials)
                 .at(block_idx_x() as u64)
@@ -124,13 +138,17 @@ pub unsafe fn scan_partials(params: &ScanParams) {
 #[inline(always)]
 unsafe fn sum_before(params: &ScanParams) -> u32 {
     let partials = Global::<u32>::new(params.partials);
-    let (cta, at) = (block_idx_x() as u64, thread_idx_x() as u64);
-    // SAFETY: the caller's promise: there is a partial sum a CTA, and no more CTAs before this one than threads where they are not added.
+    let cta = block_idx_x() as u64;
+    // SAFETY: the caller's promise: there is a partial sum a CTA, and no more CTAs before this one than are added up where they are not.
     unsafe {
         if params.added != 0 {
             return partials.at(cta).read();
         }
-        let sum = if at < cta { partials.at(at).read() } else { 0 };
+        let mut sum = 0u32;
+        unroll!(turn in 0..ADDED_PER_THREAD as usize => {
+            let at = (turn as u32 * THREADS_PER_CTA + thread_idx_x()) as u64;
+            sum = sum.wrapping_add(partials.at(at).load_if(at < cta));
+        });
         sums_of_warps(shuffle_idx(inclusive_sum(sum), WARP - 1)).1
     }
 }

@@ -4,7 +4,7 @@ use super::measure::Times;
 use crate::failure::Failure;
 use crate::graphs::GraphName;
 use crate::json::JsonLines;
-use crate::names::{DeviceName, size};
+use crate::names::{DeviceName, probability, size};
 use crate::screen::{Page, count};
 use clap::{Args, ValueEnum};
 use half::f16;
@@ -16,7 +16,8 @@ use halfgnn::graph::Graph;
 use halfgnn::nn::{ModelConfig, Network, Propagation};
 use halfgnn::ops::RowCache;
 use halfgnn::sample::{
-    Batch, LayerSizes, Loader, Sampler, Sampling, SamplingPolicy, Seeds, SubgraphSampler, Subgraphs,
+    Batch, EdgesIn, LayerSizes, LayerSources, Loader, Sampler, Sampling, SamplingPolicy, Seeds,
+    SubgraphSampler, Subgraphs,
 };
 use halfgnn::tensor::{Matrix, Precision, padded};
 use halfgnn::train::{Batches, Goal, Loss, Objective, TrainConfig, Trainer};
@@ -36,7 +37,7 @@ Examples:
 Three times are told of the same batches: drawing the blocks and making them (sample), taking the rows of features in half from where they
 lie (features), and a training step of a GraphSAGE on them (step). Of neighbours, on a card, two more: drawing the blocks into the same
 memory each time, recorded (replay), and all of a batch as train does it then, in which the next one is drawn and its features are taken
-while this one is learnt from (batch). Of GraphSAINT's subgraphs one more: counting for
+while this one is learnt from, or read where they lie (batch). Of GraphSAINT's subgraphs one more: counting for
 their norms how often each vertex and edge is drawn, once a run (count). Seeds are all vertices, shuffled.";
 
 /// Classes of the step: of ogbn-products.
@@ -63,14 +64,21 @@ pub struct SamplingBenchArgs {
     #[arg(long, value_name = "F", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=65536))]
     features: u32,
     /// Where features lie
-    #[arg(long, value_enum, value_name = "MEMORY", default_value_t = FeaturesIn::Device)]
-    features_in: FeaturesIn,
+    #[arg(long, value_enum, value_name = "MEMORY", default_value_t = LiesIn::Device)]
+    features_in: LiesIn,
+    /// Where the edges lie that neighbours are drawn of
+    #[arg(long, value_enum, value_name = "MEMORY", default_value_t = LiesIn::Device)]
+    structure_in: LiesIn,
     /// Of features in the host's memory: so much of the card's for copies of those of the vertices that most edges lead from, such as 4GiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     feature_cache: Option<u64>,
     /// Width of hidden layers
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     hidden: u32,
+    /// Probability of an input of a layer to be dropped in a step, that of the features first, or one for all. Where no features are dropped
+    /// a batch on a card reads them where they lie
+    #[arg(long, value_name = "P[,P]…", value_delimiter = ',', num_args = 1, value_parser = probability, default_value = "0")]
+    dropout: Vec<f32>,
     /// Where to run; auto takes a CUDA card if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     device: DeviceName,
@@ -79,18 +87,25 @@ pub struct SamplingBenchArgs {
     json: Option<PathBuf>,
 }
 
-/// Where features lie.
+/// Where features or edges lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum FeaturesIn {
+enum LiesIn {
     /// On the device
     Device,
-    /// In the host's memory, page-locked, from where a card reads the rows that a batch takes
+    /// In the host's memory, page-locked, from where a card reads what a batch takes
     Host,
 }
 
-impl FeaturesIn {
-    fn kind(self) -> MemoryKind {
+impl LiesIn {
+    fn of_edges(self) -> EdgesIn {
+        match self {
+            Self::Device => EdgesIn::Device,
+            Self::Host => EdgesIn::Host,
+        }
+    }
+
+    fn of_features(self) -> MemoryKind {
         match self {
             Self::Device => MemoryKind::Features,
             Self::Host => MemoryKind::HostFeatures,
@@ -108,7 +123,9 @@ struct Row<'a> {
     edges: usize,
     sampler: String,
     batch: u32,
-    features_in: FeaturesIn,
+    dropout: &'a [f32],
+    features_in: LiesIn,
+    structure_in: LiesIn,
     /// Vertices of whose features the card has copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     cached_vertices: Option<usize>,
@@ -128,10 +145,16 @@ struct Row<'a> {
 
 /// Times every graph that was asked for.
 pub fn run(args: &SamplingBenchArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    if args.feature_cache.is_some() && args.features_in == FeaturesIn::Device {
+    if args.feature_cache.is_some() && args.features_in == LiesIn::Device {
         return Err(Failure::Input(
             "--feature-cache: copies are of features in the host's memory; add --features-in host, or leave it out".into(),
         ));
+    }
+    if args.structure_in == LiesIn::Host && args.sampler.subgraphs().is_some() {
+        return Err(Failure::Input(format!(
+            "--structure-in host: --sampler {} takes edges on the device, and only those of neighbours are drawn in the host's memory; leave it out",
+            args.sampler
+        )));
     }
     let mut json = JsonLines::open(args.json.as_deref())?;
     for name in &args.graphs {
@@ -199,9 +222,10 @@ impl Task for Bench<'_> {
         let all: Vec<u32> = (0..vertices as u32).collect();
         let mut neighbors = None;
         let mut counted = Vec::new();
+        let edges = args.structure_in.of_edges();
         let mut draw: Box<Drawing<'_, B>> = match args.sampler.subgraphs() {
             None => {
-                let sampler = args.sampler.sampler(backend, self.graph, false)?;
+                let sampler = args.sampler.sampler(backend, (self.graph, edges), false)?;
                 let sampler = neighbors.insert(sampler);
                 Box::new(|seeds, step| sampler.sample(backend, seeds, 0, step))
             }
@@ -229,7 +253,7 @@ impl Task for Bench<'_> {
                 })
             }
         };
-        let kind = args.features_in.kind();
+        let kind = args.features_in.of_features();
         let features = Matrix::<B, f16>::from_rows(backend, (vertices, width), kind, |row, to| {
             to.iter_mut()
                 .zip(row..)
@@ -249,6 +273,11 @@ impl Task for Bench<'_> {
         let shape = ModelConfig {
             layers: args.sampler.layers().unwrap_or(LAYERS),
             hidden: args.hidden as usize,
+            dropout: args.dropout[0],
+            dropout_by_layer: match &args.dropout[..] {
+                [_] => Vec::new(),
+                of_each => of_each.to_vec(),
+            },
             ..ModelConfig::sage(width, CLASSES)
         };
         let loader = Loader::new(all, args.batch as usize, 0)?;
@@ -355,7 +384,9 @@ fn replayed<'a, B: Backend>(
     let Some(most) = seeds.clone().map(|seeds| seeds.vertices.len()).max() else {
         return Ok(None);
     };
-    let Some((mut fixed, mut blocks)) = sampler.fixed(backend, (most, 0), room)? else {
+    let Some((mut fixed, mut blocks)) =
+        sampler.fixed(backend, (most, 0), (room, LayerSources::Met))?
+    else {
         return Ok(None);
     };
     let mut recording = None;
@@ -409,7 +440,10 @@ impl Bench<'_> {
         };
         // Nothing is evaluated, so there is no graph to do it on.
         let objective = Objective::of_rows(backend, Vec::new(), features, &goal)?;
-        let sampling = Sampling::of(self.args.sampler.clone(), Some(self.args.batch), None);
+        let sampling = Sampling {
+            edges: self.args.structure_in.of_edges(),
+            ..Sampling::of(self.args.sampler.clone(), Some(self.args.batch), None)
+        };
         let how = (&loss, model, model.layers);
         let of = (self.graph, None);
         let batches = Batches::of_sampling(backend, &objective, how, of, (&sampling, 0))?;
@@ -448,7 +482,9 @@ impl Bench<'_> {
             edges: self.graph.edges(),
             sampler: self.args.sampler.to_string(),
             batch: self.args.batch,
+            dropout: &self.args.dropout,
             features_in: self.args.features_in,
+            structure_in: self.args.structure_in,
             cached_vertices: self.cached,
             part,
             times,

@@ -5,6 +5,7 @@ use crate::feature_cache::FeatureCache;
 use crate::placement::tests::card_of;
 use crate::placement::{Placement, PlacementArgs};
 use crate::processes::Exchange;
+use crate::structure::StructureName;
 use crate::task::Goal;
 use halfgnn::backend::MemoryKind;
 use halfgnn::data::{Features, Splits};
@@ -52,6 +53,7 @@ fn placed(
         },
         between: std::env::temp_dir(),
         feature_cache: FeatureCache::default(),
+        structure: StructureName::default(),
         ranks: Some(Ranks {
             count: 2,
             dealt: None,

@@ -107,6 +107,88 @@ fn a_graph_is_evaluated_in_pieces() {
     }
 }
 
+/// Edges that stay in the host's memory are drawn as those of the device are, and everybody is told where they are; what draws none there is refused.
+#[test]
+fn edges_may_stay_on_the_host() {
+    let place = place(&Ring::new());
+    let train = |more: &[&str]| {
+        let shape = [
+            "train",
+            "--dataset",
+            "ring.npz",
+            "--layers",
+            "2",
+            "--epochs",
+            "2",
+            "--device",
+            "emulator",
+            "--json",
+            "-",
+        ];
+        halfgnn(&[&shape[..], more].concat())
+            .current_dir(place.folder.path())
+            .output()
+            .unwrap()
+    };
+    let batches = [
+        "--sampler",
+        "neighbor:2,1",
+        "--batch",
+        "4",
+        "--model",
+        "sage",
+    ];
+    let with = |structure: &str| {
+        let output = train(&[&batches[..], &["--structure", structure]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        events(&output.stdout)
+    };
+    let [on_host, on_device, auto] = ["host", "device", "auto"].map(with);
+    assert_eq!(told(&on_host), told(&on_device));
+    assert_eq!(told(&auto), told(&on_device));
+    let edges = of_kind(&on_host, "start")["edges"]
+        .as_u64()
+        .expect("a number");
+    let peak = |events: &[Value], kind: &str| {
+        of(events, "summary")[0]["peak_bytes_by_kind"][kind].as_u64()
+    };
+    assert_eq!(peak(&on_host, "host_graph"), Some(4 * edges));
+    for of_device in [&on_device, &auto] {
+        assert_eq!(peak(of_device, "host_graph"), None);
+        assert!(
+            of_kind(of_device, "memory")
+                .get("host_edge_bytes")
+                .is_none()
+        );
+    }
+    let memory = of_kind(&on_host, "memory");
+    assert_eq!(memory["host_edge_bytes"].as_u64(), Some(4 * edges));
+    assert_eq!(
+        memory["foretold_bytes_by_kind"]["host_graph"].as_u64(),
+        Some(4 * edges)
+    );
+    assert_eq!(
+        peak(&on_device, "graph")
+            .zip(peak(&on_host, "graph"))
+            .map(|(all, left)| all - left),
+        Some(4 * edges)
+    );
+    for (more, why) in [
+        (
+            &[][..],
+            "a step on the whole graph sums over edges on the device",
+        ),
+        (
+            &["--sampler", "cluster:4"],
+            "--sampler cluster:4 takes edges on the device",
+        ),
+    ] {
+        let output = train(&[more, &["--structure", "host"]].concat());
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains(why), "{told}");
+    }
+}
+
 /// Features that stay in the host's memory train as those of the device do, and everybody is told where they are.
 #[test]
 fn features_may_stay_on_the_host() {

@@ -83,6 +83,28 @@ impl<B: Storage> Adjacency<B> {
         })
     }
 
+    /// Copies the lists of an adjacency to the backend, of which neighbours are drawn: where each row begins, and the columns in memory of
+    /// `kind`, which may be the host's ([`MemoryKind::HostGraph`]). Of where rows start in edges, which sums ask for, it has nothing until one does.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn lists(backend: &B, csr: &Csr, kind: MemoryKind) -> Result<Self, Error> {
+        let (rows, columns) = csr.shape();
+        let offsets = Array::from_slice(backend, csr.offsets(), MemoryKind::Graph)?;
+        Ok(Self {
+            rows,
+            columns,
+            longest_row: csr.longest_row(),
+            rows_are: Rows::Known,
+            row_ids: OnceLock::new(),
+            column_ids: Array::from_slice(backend, csr.cols(), kind)?,
+            offsets: OnceLock::from(offsets),
+            index: OnceLock::new(),
+            edges_before: OnceLock::from(edges_before(csr.offsets())),
+            grouping: OnceLock::new(),
+        })
+    }
+
     /// An adjacency of arrays that were drawn on the device, edges in order and ids in range, and no row longer than `longest_row`.
     pub(crate) fn of_drawn_parts(
         (rows, columns): (usize, usize),
@@ -635,10 +657,14 @@ impl<B: Storage> DeviceGraph<B> {
 
 /// A sampled layer, or a part of a graph with what it hears from, on a backend; see [`graph::Block`]. The transpose of one that was
 /// drawn is made when somebody first asks for it: of the layer whose sources are inputs often nobody does.
+///
+/// The destinations are the first sources. Only where the sources are all vertices of the graph that a layer was drawn of
+/// ([`LayerSources::All`](crate::ops::LayerSources::All)) they lie anywhere among them, and there is a [list](Block::own).
 #[derive(Debug)]
 pub struct Block<B: Storage> {
     forward: Adjacency<B>,
     backward: OnceLock<Adjacency<B>>,
+    own: Option<Array<B, u32>>,
 }
 
 impl<B: Storage> Block<B> {
@@ -650,6 +676,7 @@ impl<B: Storage> Block<B> {
         Ok(Self {
             forward: Adjacency::new(backend, block.csr())?,
             backward: OnceLock::from(Adjacency::new(backend, &block.csr().transposed())?),
+            own: None,
         })
     }
 
@@ -681,6 +708,7 @@ impl<B: Storage> Block<B> {
         Self {
             forward,
             backward: OnceLock::from(backward),
+            own: None,
         }
     }
 
@@ -689,7 +717,31 @@ impl<B: Storage> Block<B> {
         Self {
             forward,
             backward: OnceLock::new(),
+            own: None,
         }
+    }
+
+    /// The same, whose destinations are these of its sources.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where they are not as many.
+    pub fn with_own(self, own: Array<B, u32>) -> Result<Self, Error> {
+        Error::expect("Block", "sources that hear", self.destinations(), own.len())?;
+        Ok(Self {
+            own: Some(own),
+            ..self
+        })
+    }
+
+    /// Which sources the destinations are, where those are not the first;
+    /// [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX) is none, of an empty row.
+    pub fn own(&self) -> Option<&Array<B, u32>> {
+        self.own.as_ref()
+    }
+
+    /// The same, to be drawn again.
+    pub(crate) fn own_mut(&mut self) -> Option<&mut Array<B, u32>> {
+        self.own.as_mut()
     }
 
     /// The adjacency: row `i` lists the sources that destination `i` hears from.
@@ -702,7 +754,7 @@ impl<B: Storage> Block<B> {
         self.forward
     }
 
-    /// Number of vertices that hear; they are the first sources.
+    /// Number of vertices that hear; they are the first sources, where there is no [list](Block::own) of them.
     pub fn destinations(&self) -> usize {
         self.forward.rows()
     }
@@ -722,6 +774,12 @@ impl<B: ConstructOperators + SortOperators> Block<B> {
     pub fn backward(&self, backend: &B) -> Result<&Adjacency<B>, Error> {
         if let Some(backward) = self.backward.get() {
             return Ok(backward);
+        }
+        if self.own.is_some() {
+            return Err(Error::Unsupported {
+                operator: "Block::backward",
+                reason: "the sources are all vertices of a graph, and a step on a part of it makes no gradient of theirs; draw the layer with the sources that it meets".into(),
+            });
         }
         let (backward, _) = self.forward.transpose(backend)?;
         Ok(self.backward.get_or_init(|| backward))

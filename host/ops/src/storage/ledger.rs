@@ -20,22 +20,26 @@ pub enum MemoryKind {
     /// Input features that stay in the host's memory, which kernels read from there: of a card over its bus. The same as
     /// [`Features`](MemoryKind::Features) on devices whose memory is the host's.
     HostFeatures,
+    /// Edges that stay in the host's memory likewise, of which kernels read those that they draw. The same as
+    /// [`Graph`](MemoryKind::Graph) on devices whose memory is the host's.
+    HostGraph,
 }
 
 impl MemoryKind {
     /// Every kind, in the order of the table.
-    pub const ALL: [MemoryKind; 6] = [
+    pub const ALL: [MemoryKind; 7] = [
         MemoryKind::Graph,
         MemoryKind::Features,
         MemoryKind::Activations,
         MemoryKind::Weights,
         MemoryKind::Workspace,
         MemoryKind::HostFeatures,
+        MemoryKind::HostGraph,
     ];
 
     /// Whether it is the host's memory and not the device's.
     pub const fn is_on_host(self) -> bool {
-        matches!(self, MemoryKind::HostFeatures)
+        matches!(self, MemoryKind::HostFeatures | MemoryKind::HostGraph)
     }
 }
 
@@ -48,6 +52,7 @@ impl fmt::Display for MemoryKind {
             MemoryKind::Weights => "weights and optimiser",
             MemoryKind::Workspace => "workspace",
             MemoryKind::HostFeatures => "features in the host's memory",
+            MemoryKind::HostGraph => "edges in the host's memory",
         })
     }
 }
@@ -144,8 +149,8 @@ mod tests {
         let graph = ledger.track(100, MemoryKind::Graph);
         drop(ledger.track(50, MemoryKind::Workspace));
         let report = ledger.report();
-        assert_eq!(report.current, [100, 0, 0, 0, 0, 0]);
-        assert_eq!(report.peak, [100, 0, 0, 0, 50, 0]);
+        assert_eq!(report.current, [100, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(report.peak, [100, 0, 0, 0, 50, 0, 0]);
         assert_eq!(report.peak_total, 150);
         drop(ledger.track(1000, MemoryKind::HostFeatures));
         let report = ledger.report();

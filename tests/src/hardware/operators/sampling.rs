@@ -6,7 +6,9 @@ use super::{OperatorCase, Results};
 use crate::input::{KIND, elements, matrix, words};
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
-use halfgnn::ops::{self, DRAWS, DegreePower, Draw, EdgeNorms, Fanout, Places, RowCache};
+use halfgnn::ops::{
+    self, DRAWS, DegreePower, Draw, EdgeNorms, Fanout, NeighborPolicy, Places, RowCache,
+};
 use halfgnn::sample::{NeighborSampler, Sampler};
 use halfgnn::tensor::{Array, Element, Matrix};
 
@@ -44,6 +46,25 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
             results = results.and(Results::words(&inputs));
         }
         results
+    });
+    let firsts = OperatorCase::new("first edges of many vertices", |backend: &B, operands| {
+        let a = Adjacency::new(backend, &graph(operands)).expect("room for a graph");
+        // Some are none.
+        let vertices = words(backend, &operands.below(a.rows() as u32 + 9, 5000));
+        let policies = [(4, false, true), (4, true, false)].map(|(count, replace, self_loops)| {
+            let fanout = Fanout::of(count).expect("a fanout");
+            NeighborPolicy {
+                fanout,
+                replace,
+                self_loops,
+            }
+        });
+        let firsts = policies.map(|policy| -> Vec<u32> {
+            let mut firsts = words(backend, &vec![0; 5001]);
+            ops::first_edges(backend, &a, policy, &vertices, &mut firsts).expect("legal sums");
+            firsts.to_vec(backend).expect("no failure before")
+        });
+        Results::words(&firsts.concat())
     });
     let rows = OperatorCase::new("rows that an order picks", |backend: &B, operands| {
         let order = words(backend, &operands.below(70, 300));
@@ -118,6 +139,7 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     vec![
         degrees,
         batch,
+        firsts,
         rows,
         subgraphs,
         norms::<B, f16>(),

@@ -112,6 +112,7 @@ impl Storage for Cpu {
         // Its memory is the host's.
         let kind = match kind {
             MemoryKind::HostFeatures => MemoryKind::Features,
+            MemoryKind::HostGraph => MemoryKind::Graph,
             other => other,
         };
         Ok(Buffer::zeroed(len, |bytes| self.ledger.track(bytes, kind))?)

@@ -1,7 +1,7 @@
 //! What is drawn at random, and the places of what was drawn.
 
 use super::{
-    CountNeighborsOperands, MarkVerticesOperands, NEIGHBORS, NeighborPolicy, PlaceMarkedOperands,
+    FirstEdgesOperands, MarkVerticesOperands, NEIGHBORS, NeighborPolicy, PlaceMarkedOperands,
     PlaceVerticesOperands, Places, RelabelOperands, STREAM, SampleNeighborsOperands,
     SamplePairsOperands, SamplingOperators, TakeCodesOperands, TakeRowsOperands,
 };
@@ -45,18 +45,19 @@ impl SamplingOperators for Cpu {
         Ok(())
     }
 
-    fn count_neighbors(
-        &self,
-        operands: Checked<CountNeighborsOperands<'_, Self>>,
-    ) -> Result<(), Error> {
+    fn first_edges(&self, operands: Checked<FirstEdgesOperands<'_, Self>>) -> Result<(), Error> {
         let of = operands.into_inner();
         let offsets = of.graph.row_offsets().buffer.read();
         let vertices = of.vertices.buffer.read();
-        let counts = of.counts.buffer.get_mut();
-        for (count, &vertex) in counts.iter_mut().zip(&*vertices) {
-            *count = degree(&offsets, vertex).map_or(0, |(_, degree)| of_row(degree, of.policy));
+        let mut sum = 0_u32;
+        let counts = vertices.iter().map(|&vertex| {
+            degree(&offsets, vertex).map_or(0, |(_, degree)| of_row(degree, of.policy))
+        });
+        let firsts = of.firsts.buffer.get_mut();
+        for (first, count) in firsts.iter_mut().zip(counts.chain([0])) {
+            *first = sum;
+            sum = sum.wrapping_add(count);
         }
-        counts[vertices.len()] = 0;
         Ok(())
     }
 

@@ -1,17 +1,16 @@
 //! What is drawn at random: a thread a pair, a warp a vertex; and the places of what was drawn.
 
 use super::{
-    CountNeighborsOperands, Draw, Fanout, MarkVerticesOperands, NEIGHBORS, NeighborPolicy,
-    PlaceMarkedOperands, PlaceVerticesOperands, Places, RelabelOperands, STREAM,
-    SampleNeighborsOperands, SamplePairsOperands, SamplingOperators, TakeCodesOperands,
-    TakeRowsOperands, Total,
+    Draw, FirstEdgesOperands, MarkVerticesOperands, NEIGHBORS, NeighborPolicy, PlaceMarkedOperands,
+    PlaceVerticesOperands, Places, RelabelOperands, STREAM, SampleNeighborsOperands,
+    SamplePairsOperands, SamplingOperators, TakeCodesOperands, TakeRowsOperands, Total,
 };
 use crate::backend::gpu::{Gpu, dense_config, narrow};
 use crate::backend::{Adjacency, Storage};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::ops::sort::{STARTS, grouped_by_counts, no_items};
+use crate::ops::sort::{NEIGHBORS as FIRST_EDGES, STARTS, WORDS, grouped_by_counts, no_items};
 use crate::tensor::{Array, Element, padded};
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::rng::key;
@@ -42,19 +41,29 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
         unsafe { self.launch(NAME, config, &params) }
     }
 
-    fn count_neighbors(
-        &self,
-        operands: Checked<CountNeighborsOperands<'_, Self>>,
-    ) -> Result<(), Error> {
-        const NAME: &str = "count_neighbors";
+    fn first_edges(&self, operands: Checked<FirstEdgesOperands<'_, Self>>) -> Result<(), Error> {
         let of = operands.into_inner();
-        let params = NeighborParams {
-            firsts: self.array(of.counts)?,
-            ..self.neighbors(NAME, of.graph, of.policy, of.vertices)?
+        let items = of.firsts.len() as u64;
+        let workspace = self.lend(scan::partial_words(items))?;
+        let firsts = self.array(of.firsts)?;
+        let params = ScanParams {
+            words: self.array(of.vertices)?,
+            offsets: self.array(of.graph.offsets(self)?)?,
+            partials: DevicePtr::new(workspace.address()),
+            result: firsts,
+            graph_rows: of.graph.rows() as u64,
+            fanout: of.policy.fanout.word(),
+            replace: of.policy.draws_again().into(),
+            own: of.policy.self_loops.into(),
+            ..no_items(items)
         };
-        let config = threads_config(NAME, u64::from(params.vertex_count) + 1)?;
-        // SAFETY: the operator checked that there is a count a vertex and one more; the kernel looks whether a vertex is a row.
-        unsafe { self.launch(NAME, config, &params) }
+        let kept = ScanParams {
+            words: firsts,
+            ..params
+        };
+        // SAFETY: the operator checked that there is a first edge a vertex and one more; the kernel looks whether a vertex is a row.
+        // The workspace has the partial sums.
+        unsafe { self.scan_kept(FIRST_EDGES, &params, (WORDS, &kept)) }
     }
 
     fn sample_neighbors(
@@ -269,7 +278,7 @@ fn threads_config(name: &'static str, items: u64) -> Result<LaunchConfig, Error>
 }
 
 impl<D: Driver> Gpu<D> {
-    /// What both kernels of neighbours take.
+    /// What neighbours are drawn of.
     fn neighbors(
         &self,
         name: &'static str,
@@ -293,8 +302,7 @@ impl<D: Driver> Gpu<D> {
             edges: 0,
             vertex_count: narrow(name, "vertices", vertices.len())?,
             fanout: policy.fanout.word(),
-            // All of a row are no draws.
-            replace: (policy.replace && policy.fanout != Fanout::All).into(),
+            replace: policy.draws_again().into(),
             own: policy.self_loops.into(),
             key: [0; 2],
             step: 0,

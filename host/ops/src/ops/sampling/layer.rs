@@ -7,11 +7,11 @@
 
 use super::{
     Draw, NeighborPolicy, PlaceMarkedOperands, Places, RelabelOperands, SampleNeighborsOperands,
-    SamplingOperators, Total, count_neighbors,
+    SamplingOperators, Total, first_edges,
 };
 use crate::backend::{Adjacency, Block, MemoryKind, Storage};
 use crate::error::Error;
-use crate::ops::{Checked, ConstructOperators, SortOperators, exclusive_sum};
+use crate::ops::{Checked, ConstructOperators, SortOperators};
 use crate::tensor::Array;
 
 /// How much a layer has, or has room for.
@@ -25,11 +25,21 @@ pub struct LayerSizes {
     pub met: usize,
 }
 
+/// What the sources of a drawn layer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerSources {
+    /// The destinations, and behind the room for those the vertices that were met.
+    Met,
+    /// All vertices of the graph, by their numbers: of a layer whose input has a row for each of them. Then nothing is placed, and which
+    /// of them hear is a [list](Block::own) with the block. There is no transpose: such an input has no gradient.
+    All,
+}
+
 /// What drawing a layer takes beside its [`Block`], and the list of its sources.
 #[derive(Debug)]
 pub struct LayerRoom<B: Storage> {
     sizes: LayerSizes,
-    counts: Array<B, u32>,
+    of: LayerSources,
     firsts: Array<B, u32>,
     sources: Array<B, u32>,
 }
@@ -62,7 +72,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         backend: &B,
         graph: &Adjacency<B>,
         policy: NeighborPolicy,
-        sizes: LayerSizes,
+        (sizes, of): (LayerSizes, LayerSources),
     ) -> Result<(Self, Block<B>), Error> {
         let words = |len| Array::uninit(backend, len, MemoryKind::Graph);
         let LayerSizes {
@@ -70,9 +80,12 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         } = sizes;
         let room = Self {
             sizes,
-            counts: words(destinations + 1)?,
+            of,
             firsts: words(destinations + 1)?,
-            sources: words(destinations + met)?,
+            sources: words(match of {
+                LayerSources::Met => destinations + met,
+                LayerSources::All => 0,
+            })?,
         };
         let block = room.block(backend, graph, policy)?;
         Ok((room, block))
@@ -93,14 +106,24 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
             edges,
             met,
         } = self.sizes;
-        let shape = (destinations, destinations + met);
+        let sources = match self.of {
+            LayerSources::Met => destinations + met,
+            LayerSources::All => graph.columns(),
+        };
+        let shape = (destinations, sources);
         let longest = policy.longest_row(graph.longest_row());
         let mut forward = Adjacency::to_be_drawn(backend, shape, edges, longest)?;
         // Of a vertex whose edges have no room nothing is written.
         let (rows, neighbors) = forward.edges_mut();
         rows.clear(backend)?;
         neighbors.clear(backend)?;
-        Ok(Block::of_forward(forward))
+        let block = Block::of_forward(forward);
+        match self.of {
+            LayerSources::Met => Ok(block),
+            LayerSources::All => {
+                block.with_own(Array::zeros(backend, destinations, MemoryKind::Graph)?)
+            }
+        }
     }
 
     /// What there is room for.
@@ -108,21 +131,34 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         self.sizes
     }
 
-    /// Which vertices the sources are: the destinations, and behind the room for those the vertices that were met, by their numbers.
+    /// Which vertices the sources are: the destinations, and behind the room for those the vertices that were met, by their numbers. None
+    /// of a layer whose sources are [all](LayerSources::All).
     pub fn sources(&self) -> &Array<B, u32> {
         &self.sources
     }
 
     /// Has the list of the sources lie in `sources` from now on, of as many numbers, and gives back where it lay.
     ///
-    /// # Panics
-    /// Where they are not as many.
-    pub fn swap_sources(&mut self, sources: &mut Array<B, u32>) {
-        assert_eq!(self.sources.len(), sources.len(), "a list of other sources");
+    /// # Errors
+    /// [`Error::Shape`] where they are not as many.
+    pub fn swap_sources(&mut self, sources: &mut Array<B, u32>) -> Result<(), Error> {
+        Error::expect("LayerRoom", "sources", self.sources.len(), sources.len())?;
         std::mem::swap(&mut self.sources, sources);
+        Ok(())
     }
 
-    /// Draws the layer into `block`, which was made with this, and its transpose as well once somebody has
+    /// The same with the [list](Block::own) of those that hear in the next layer, whose block that is; nothing where it has none.
+    ///
+    /// # Errors
+    /// Those of [`LayerRoom::swap_sources`].
+    pub fn swap_with_own(&mut self, next: &mut Block<B>) -> Result<(), Error> {
+        match next.own_mut() {
+            Some(own) => self.swap_sources(own),
+            None => Ok(()),
+        }
+    }
+
+    /// Draws the layer into `block`, which was made with this (but for its [list](Block::own), which is to be the destinations), and its transpose as well once somebody has
     /// [asked](Block::backward) for that. Nothing is waited for, and nothing is allocated, but where a transpose is counted, the first time, and more workspace for
     /// that, once.
     ///
@@ -144,8 +180,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
             totals,
             at,
         } = how;
-        count_neighbors(backend, graph, policy, destinations, &mut self.counts)?;
-        exclusive_sum(backend, &self.counts, &mut self.firsts)?;
+        first_edges(backend, graph, policy, destinations, &mut self.firsts)?;
         let (forward, mut backward) = block.parts_mut();
         let (offsets, [rows, neighbors]) = forward.rows_mut();
         backend.sample_neighbors(Checked::new(SampleNeighborsOperands {
@@ -159,8 +194,14 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
             rows,
             neighbors: &mut *neighbors,
             row_offsets: Some(offsets),
-            marks: Some(&mut *places),
+            marks: match self.of {
+                LayerSources::Met => Some(&mut *places),
+                LayerSources::All => None,
+            },
         })?)?;
+        if self.of == LayerSources::All {
+            return Ok(());
+        }
         backend.rank_marked(places)?;
         backend.place_marked(Checked::new(PlaceMarkedOperands {
             places,

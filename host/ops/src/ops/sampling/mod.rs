@@ -9,10 +9,10 @@ mod places;
 mod row_cache;
 mod rows;
 
-pub use layer::{LayerDraw, LayerRoom, LayerSizes};
+pub use layer::{LayerDraw, LayerRoom, LayerSizes, LayerSources};
 pub use neighbors::{
-    CountNeighborsOperands, Draw, Fanout, NeighborPolicy, SampleNeighborsOperands, Total,
-    count_neighbors, sample_neighbors,
+    Draw, Fanout, FirstEdgesOperands, NeighborPolicy, SampleNeighborsOperands, Total, first_edges,
+    sample_neighbors,
 };
 pub use places::{
     MarkVerticesOperands, PlaceMarkedOperands, PlaceVerticesOperands, Places, RelabelOperands,
@@ -106,14 +106,11 @@ pub trait SamplingOperators: Storage {
     /// Those of the device.
     fn sample_pairs(&self, operands: Checked<SamplePairsOperands<'_, Self>>) -> Result<(), Error>;
 
-    /// Numbers of neighbours: see [`count_neighbors`].
+    /// Where the neighbours of each vertex begin: see [`first_edges`].
     ///
     /// # Errors
     /// Those of the device.
-    fn count_neighbors(
-        &self,
-        operands: Checked<CountNeighborsOperands<'_, Self>>,
-    ) -> Result<(), Error>;
+    fn first_edges(&self, operands: Checked<FirstEdgesOperands<'_, Self>>) -> Result<(), Error>;
 
     /// Neighbours: see [`sample_neighbors`].
     ///

@@ -85,6 +85,11 @@ pub struct NeighborPolicy {
 }
 
 impl NeighborPolicy {
+    /// Whether a neighbour may be drawn again; all of a row are no draws.
+    pub(super) fn draws_again(self) -> bool {
+        self.replace && self.fanout != Fanout::All
+    }
+
     /// Edges that a row has at most, drawn of a graph whose longest row has so many.
     pub fn longest_row(self, of_graph: u32) -> u32 {
         sampled(of_graph, self.fanout.word(), self.replace).saturating_add(self.self_loops.into())
@@ -102,29 +107,29 @@ pub struct Draw {
     pub layer: u32,
 }
 
-/// How many edges [`sample_neighbors`] draws of each of `vertices`, and a 0 behind them, so that the last of the prefix sums is
-/// the sum. A number that is no row of `graph` has none.
+/// Where the edges of each of `vertices` begin that [`sample_neighbors`] draws, and behind them how many there are. A number that is no row of
+/// `graph` has none. Numbers of 32 bits wrap around.
 ///
 /// # Errors
-/// [`Error::Shape`] where `counts` is not one longer than `vertices`, [`Error::Unsupported`] for 2³² − 1 vertices.
-pub fn count_neighbors<B: SamplingOperators>(
+/// [`Error::Shape`] where `firsts` is not one longer than `vertices`, [`Error::Unsupported`] for 2³² − 1 vertices.
+pub fn first_edges<B: SamplingOperators>(
     backend: &B,
     graph: &Adjacency<B>,
     policy: NeighborPolicy,
     vertices: &Array<B, u32>,
-    counts: &mut Array<B, u32>,
+    firsts: &mut Array<B, u32>,
 ) -> Result<(), Error> {
-    let operands = CountNeighborsOperands {
+    let operands = FirstEdgesOperands {
         graph,
         policy,
         vertices,
-        counts,
+        firsts,
     };
-    backend.count_neighbors(Checked::new(operands)?)
+    backend.first_edges(Checked::new(operands)?)
 }
 
 /// Neighbours of each of `vertices`, drawn by `policy`, all sets of so many as likely: edge `k` is of vertex `rows[k]` of the list
-/// from the vertex `neighbors[k]`. Those of vertex `i` begin at `firsts[i]`, the prefix sums of [`count_neighbors`]; a vertex whose
+/// from the vertex `neighbors[k]`. Those of vertex `i` begin at `firsts[i]`, as [`first_edges`] tells; a vertex whose
 /// edges would lie past the room for them is left out, and behind the last edge stands [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX). Without replacement it is Floyd's algorithm (Bentley and Floyd, "A sample of
 /// brilliance", CACM 1987).
 ///
@@ -155,17 +160,17 @@ pub fn sample_neighbors<B: SamplingOperators>(
     backend.sample_neighbors(Checked::new(operands)?)
 }
 
-/// Operands of [`count_neighbors`].
+/// Operands of [`first_edges`].
 #[derive(Debug)]
-pub struct CountNeighborsOperands<'a, B: Storage> {
+pub struct FirstEdgesOperands<'a, B: Storage> {
     /// Whose rows list neighbours.
     pub graph: &'a Adjacency<B>,
     /// How they are drawn.
     pub policy: NeighborPolicy,
     /// Whose neighbours are drawn.
     pub vertices: &'a Array<B, u32>,
-    /// Becomes the number of each one's edges.
-    pub counts: &'a mut Array<B, u32>,
+    /// Becomes the first edge of each, and the number of edges.
+    pub firsts: &'a mut Array<B, u32>,
 }
 
 fn expect_countable(operator: &'static str, vertices: usize) -> Result<(), Error> {
@@ -180,13 +185,13 @@ fn expect_countable(operator: &'static str, vertices: usize) -> Result<(), Error
     })
 }
 
-impl<B: Storage> Operator for CountNeighborsOperands<'_, B> {
-    const NAME: &'static str = "count_neighbors";
+impl<B: Storage> Operator for FirstEdgesOperands<'_, B> {
+    const NAME: &'static str = "first_edges";
 
     fn check(&self) -> Result<(), Error> {
         let vertices = self.vertices.len();
         expect_countable(Self::NAME, vertices)?;
-        Error::expect(Self::NAME, "counts", vertices + 1, self.counts.len())
+        Error::expect(Self::NAME, "first edges", vertices + 1, self.firsts.len())
     }
 }
 

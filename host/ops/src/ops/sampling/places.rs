@@ -1,12 +1,11 @@
 //! The vertices of a batch, and the place of each.
 
 use super::{
-    Draw, NeighborPolicy, Operator, SampleNeighborsOperands, SamplingOperators, Total,
-    count_neighbors,
+    Draw, NeighborPolicy, Operator, SampleNeighborsOperands, SamplingOperators, Total, first_edges,
 };
 use crate::backend::{Adjacency, Block, MemoryKind, Storage};
 use crate::error::Error;
-use crate::ops::{Checked, ConstructOperators, GroupRoom, SortOperators, exclusive_sum};
+use crate::ops::{Checked, ConstructOperators, GroupRoom, SortOperators};
 use crate::tensor::Array;
 use bytemuck::Pod;
 use halfgnn_contract::sampling::mark_words;
@@ -144,9 +143,8 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
         let count = destinations.len();
         let spare = |len| Array::uninit(backend, len, MemoryKind::Workspace);
         let made = |len| Array::uninit(backend, len, MemoryKind::Graph);
-        let (mut counts, mut firsts) = (spare(count + 1)?, spare(count + 1)?);
-        count_neighbors(backend, graph, policy, destinations, &mut counts)?;
-        exclusive_sum(backend, &counts, &mut firsts)?;
+        let mut firsts = spare(count + 1)?;
+        first_edges(backend, graph, policy, destinations, &mut firsts)?;
         let edges = item(backend, &firsts, count)? as usize;
         let (mut rows, mut neighbors) = (made(edges)?, made(edges)?);
         backend.sample_neighbors(Checked::new(SampleNeighborsOperands {

@@ -18,6 +18,12 @@ pub(crate) struct Scan {
     pub scan: &'static str,
 }
 
+/// First edges of vertices in a batch: the sums, and what is done of one CTA; else the scan is that of [`WORDS`].
+pub(crate) const NEIGHBORS: Scan = Scan {
+    sums: "scan_sums_of_neighbors",
+    scan: "scan_neighbors",
+};
+
 /// Prefix sums of words.
 pub(crate) const WORDS: Scan = Scan {
     sums: "scan_sums_of_words",
@@ -224,8 +230,11 @@ pub(crate) const fn no_items(items: u64) -> ScanParams {
         result: DevicePtr::NULL,
         empty_rows: DevicePtr::NULL,
         items,
+        graph_rows: 0,
         added: 0,
-        unused: 0,
+        fanout: 0,
+        replace: 0,
+        own: 0,
     }
 }
 
@@ -235,18 +244,34 @@ impl<D: Driver> Gpu<D> {
     /// # Safety
     /// `params` are as their page asks for, and `of` is of that kind of items.
     pub(crate) unsafe fn scan(&self, of: Scan, params: &ScanParams) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.scan_kept(of, params, (of, params)) }
+    }
+
+    /// A scan whole; of several CTAs the last launch is another's, of what the sums have kept.
+    ///
+    /// # Safety
+    /// As [`Gpu::scan`], of both.
+    pub(crate) unsafe fn scan_kept(
+        &self,
+        of: Scan,
+        params: &ScanParams,
+        (then, kept): (Scan, &ScanParams),
+    ) -> Result<(), Error> {
         let config = scan_config(params.items)?;
         // SAFETY: the caller's promise.
         unsafe {
             match scan::ctas(params.items) {
-                0 | 1 => {}
-                2..=scan::MOST_ADDED => self.launch(of.sums, config, params)?,
+                0 | 1 => self.launch(of.scan, config, params),
+                2..=scan::MOST_ADDED => {
+                    self.launch(of.sums, config, params)?;
+                    self.launch(then.scan, config, kept)
+                }
                 _ => {
                     self.scan_sums(of, params)?;
-                    return self.scan_added(of, params);
+                    self.scan_added(then, kept)
                 }
             }
-            self.launch(of.scan, config, params)
         }
     }
 
