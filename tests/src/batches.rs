@@ -228,13 +228,12 @@ pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
     ];
     // These sum features up before anything else, and drop none: so they are read where those of all vertices lie, if that is on the device.
     let sage = ModelConfig::sage(task::FEATURES, task::CLASSES);
-    let gcn = Gcn {
-        norm: Norm::Right,
-        ..Gcn::default()
-    };
+    let gcn = Gcn { norm: Norm::Right };
     let gcn = ModelConfig::of(gcn, task::FEATURES, task::CLASSES);
-    let in_place = [sage, gcn].map(|model| ModelConfig {
-        hidden: 24,
+    // As wide as the features, and wider: of equal widths a layer sums up first on a block alone, and there is room for more of them than there
+    // are vertices.
+    let in_place = [(sage, task::FEATURES), (gcn, 24)].map(|(model, hidden)| ModelConfig {
+        hidden,
         dropout_by_layer: vec![0.0, 0.4],
         ..model
     });

@@ -635,10 +635,10 @@ fn products_of_bits_are_written_in_whole_sectors() {
     }
 }
 
-/// A hop of a batch that lies in the same memory each time is drawn by six launches where its scans are of one CTA: the draw marks what
+/// A hop of a batch that lies in the same memory each time is drawn by five launches where its scans are of one CTA: the draw marks what
 /// it meets and tells where rows begin.
 #[test]
-fn a_hop_in_place_is_six_launches() {
+fn a_hop_in_place_is_five_launches() {
     let gpu = open();
     let graph = ring(4_000, 20);
     let fanouts = [5, 3].map(|count| Fanout::of(count).expect("a fanout"));

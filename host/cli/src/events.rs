@@ -464,7 +464,10 @@ impl<'a> Event<'a> {
             batch_edges: memory.sizes.edges(),
             cached_vertices: memory.cached.map(|cached| cached.vertices),
             cached_bytes: memory.cached.map(|cached| cached.bytes),
-            host_edge_bytes: memory.edges.map(|edges| edges.bytes),
+            host_edge_bytes: memory
+                .edges
+                .map(|edges| edges.bytes)
+                .filter(|&bytes| bytes > 0),
         }
     }
 

@@ -3,13 +3,12 @@
 use crate::failure::Failure;
 use crate::feature_cache::CachedFeatures;
 use crate::screen::{bytes, count};
-use crate::structure::EdgesOnHost;
+use crate::structure::{EdgesOnHost, Made, lacks_room};
 use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::{GraphIndex, StoredFeatures};
 use halfgnn::device::Device;
-use halfgnn::driver::DriverError;
 use halfgnn::nn::{ModelConfig, Pieces, PreparedGraph};
 use halfgnn::sample::LayerSources;
 use halfgnn::tensor::{Element, padded};
@@ -169,7 +168,7 @@ impl BatchMemory {
 
 impl Placement {
     /// What a run takes beside its evaluations that learns from batches of such `sizes`, drawn from so many bytes of graph; and that the
-    /// device has room for it.
+    /// device has room for it, or why it has none.
     ///
     /// # Errors
     /// With what it takes and what is free.
@@ -178,7 +177,7 @@ impl Placement {
         device: &Device<B>,
         (sizes, drawn_from): (BatchSizes, u64),
         (config, train): (&ModelConfig, &TrainConfig),
-    ) -> Result<BatchMemory, Failure> {
+    ) -> Made<BatchMemory> {
         let batch = Footprint::of_batch::<E>(&sizes, (config, train), device.multiprocessors)?;
         let keeps = sizes.in_place.is_some() && train.record && !self.on_disk;
         let kinds = [
@@ -200,14 +199,16 @@ impl Placement {
             Some((free.saturating_add(has), total))
         };
         match device.memory.or_else(on_host) {
-            Some((free, total)) if told.footprint.total() > free => Err(Failure::Input(format!(
-                "the run takes {}, {}, and {} of {} are free; take a smaller --batch, or a --sampler that draws less",
-                bytes(told.footprint.total()),
-                told.of_batch(),
-                bytes(free),
-                bytes(total)
-            ))),
-            _ => Ok(told),
+            Some((free, total)) if told.footprint.total() > free => {
+                Ok(Err(Failure::Input(format!(
+                    "the run takes {}, {}, and {} of {} are free; take a smaller --batch, or a --sampler that draws less",
+                    bytes(told.footprint.total()),
+                    told.of_batch(),
+                    bytes(free),
+                    bytes(total)
+                ))))
+            }
+            _ => Ok(Ok(told)),
         }
     }
 }
@@ -406,12 +407,6 @@ pub fn place<B: Backend, E: Element>(
         let footprint = Footprint::check_pieces(&pieces, (config, train), multiprocessors, room)?;
         Ok((footprint, Some(pieces)))
     };
-    let is_too_large = |error: &Error| {
-        matches!(
-            error,
-            Error::Driver(DriverError::OutOfMemory { .. } | DriverError::OutOfHostMemory { .. })
-        )
-    };
     if let (Some(fetched), Some(why)) = (fetched, config.wants_all_vertices()) {
         return Err(Failure::Input(match fetched {
             Fetched::Disk(_) => format!(
@@ -430,7 +425,7 @@ pub fn place<B: Backend, E: Element>(
             drop(in_pieces(most)?);
         }
         let mut fewer = fewer.take_while(|&count| count < most).map(in_pieces);
-        match fewer.find(|tried| !tried.as_ref().is_err_and(is_too_large)) {
+        match fewer.find(|tried| !tried.as_ref().is_err_and(lacks_room)) {
             Some(tried) => tried,
             None => in_pieces(most),
         }
@@ -450,7 +445,7 @@ pub fn place<B: Backend, E: Element>(
         PieceCount::Of(_) => (whole()?, None),
         PieceCount::Auto => match whole() {
             Err(error)
-                if is_too_large(&error)
+                if lacks_room(&error)
                     && work == Work::Evaluation
                     && config.wants_all_vertices().is_none() =>
             {
@@ -621,7 +616,8 @@ pub mod tests {
         let train = &TrainConfig::new(Precision::Half);
         let of_card = |bytes: u64| {
             let of = (sizes.clone(), 1 << 20);
-            placement.with_batches::<_, f32>(&card_of(bytes), of, (&sage, train))
+            let made = placement.with_batches::<_, f32>(&card_of(bytes), of, (&sage, train));
+            made.expect("it is counted")
         };
         let told = of_card(1 << 30).expect("room");
         // Features of 5,000 inputs, and what there was before.

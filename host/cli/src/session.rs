@@ -7,7 +7,7 @@ use crate::placement::{
     BatchMemory, Fetched, OnDisk, PieceCount, Placement, PlacementArgs, WorkOn, place,
 };
 use crate::ranks::{self, Ranks};
-use crate::structure::{EdgesOnHost, StructureName};
+use crate::structure::{EdgesOnHost, Made, StructureName, lacks_room};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, FeatureRows, UploadFeatures};
@@ -20,7 +20,7 @@ use halfgnn::sample::{EdgesIn, Sampling, SamplingPolicy, Subgraphs};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
     self, BatchReport, Batches, Checkpoint, EpochReport, GraphBatches, Loss, Objective, RunSummary,
-    Split, Spread, Status, TrainConfig, Trainer, Work,
+    Split, Spread, Status, TrainConfig, Trainer, Work, host_memory,
 };
 use halfgnn::with_element;
 use halfgnn_bench::names::FeaturesName;
@@ -440,24 +440,35 @@ impl<'a, E: Element> Placed<'a, E> {
         (training, learnt): (&Objective<B, E>, &Learnt<'_>),
         (sampling, seed, hops): (&Sampling, u64, usize),
         (group, is_told): (Option<&Group>, bool),
-    ) -> Result<(Batches<B, E>, Option<BatchMemory>), Failure> {
+    ) -> Made<(Batches<B, E>, Option<BatchMemory>)> {
         let (backend, plan) = (&device.backend, self.plan);
+        let is_on_host = sampling.edges == EdgesIn::Host;
+        if is_on_host && self.placement.is_card() {
+            let room = StructureName::check_host(learnt.graph.edges(), host_memory());
+            if let Err(no_room) = room {
+                return Ok(Err(no_room));
+            }
+        }
         let lies = |kind: MemoryKind| backend.memory().current[kind as usize];
         let kinds = [MemoryKind::Graph, MemoryKind::HostGraph];
         let before = kinds.map(lies);
-        let mut batches = match &self.dataset.graphs {
+        let made = match &self.dataset.graphs {
             Some(index) => {
                 let graphs = GraphBatches::new(&self.graph, index, &plan.model)?;
-                batches_of_graphs(training, graphs, plan, sampling, seed)?
+                Ok(batches_of_graphs(training, graphs, plan, sampling, seed)?)
             }
             None => batches(backend, (training, learnt), plan, (sampling, seed), hops)?,
+        };
+        let mut batches = match made {
+            Ok(batches) => batches,
+            Err(no_room) => return Ok(Err(no_room)),
         };
         if let Some(group) = group {
             batches = batches.among(group)?;
         }
-        let [drawn_from, on_host] = [0, 1].map(|at| lies(kinds[at]).saturating_sub(before[at]));
-        let on_host = (on_host > 0).then_some(EdgesOnHost {
-            bytes: on_host,
+        let [drawn_from, bytes] = [0, 1].map(|at| lies(kinds[at]).saturating_sub(before[at]));
+        let edges = is_on_host.then_some(EdgesOnHost {
+            bytes,
             for_room: plan.structure == StructureName::Auto,
         });
         let sizes = match is_told {
@@ -465,15 +476,18 @@ impl<'a, E: Element> Placed<'a, E> {
             false => None,
         };
         let Some(sizes) = sizes else {
-            if let Some(edges) = on_host {
-                tracing::info!("{edges}");
-            }
-            return Ok((batches, None));
+            return Ok(Ok((batches, None)));
         };
         let (of, how) = ((sizes, drawn_from), (&plan.model, &plan.train));
-        let mut memory = self.placement.with_batches::<B, E>(device, of, how)?;
-        memory.add_edges(on_host);
-        Ok((batches, Some(memory)))
+        Ok(
+            match self.placement.with_batches::<B, E>(device, of, how)? {
+                Err(no_room) => Err(no_room),
+                Ok(mut memory) => {
+                    memory.add_edges(edges);
+                    Ok((batches, Some(memory)))
+                }
+            },
+        )
     }
 
     /// A run, of one rank or as one of a group that learns from parts of each batch, of which the first keeps it.
@@ -512,14 +526,18 @@ impl<'a, E: Element> Placed<'a, E> {
                     self.batches(device, (training, learnt), of, (group, is_told))
                 };
                 let (batches, mut memory) = match self.edges.get() {
-                    Some(&edges) => drawn(edges)?,
+                    Some(&edges) => drawn(edges)??,
                     None => {
                         let how = (&sampling.policy, self.placement.is_card());
                         let (made, edges) = plan
                             .structure
-                            .made(how, |edges| Ok((drawn(edges)?, edges)))?;
+                            .made(how, |edges| Ok(drawn(edges)?.map(|made| (made, edges))))?;
                         // So that all seeds have them there.
                         self.edges.get_or_init(|| edges);
+                        // Of several ranks the first tells it, and not what they take, whose devices may be one.
+                        if edges == EdgesIn::Host && group.is_some_and(|it| it.rank() == 0) {
+                            tracing::info!("edges in the host's memory of each rank");
+                        }
                         made
                     }
                 };
@@ -663,15 +681,18 @@ fn batches<B: Backend, E: Element>(
     plan: &Plan,
     (sampling, seed): (&Sampling, u64),
     hops: usize,
-) -> Result<Batches<B, E>, Failure> {
+) -> Made<Batches<B, E>> {
     let loss = match &plan.goal {
         Goal::Vertices { loss, .. } => loss,
         Goal::Links { .. } => return Err(links_are_whole()),
     };
     let model = &plan.model;
     let of = (&*learnt.graph, learnt.weights.as_deref());
-    let batches =
-        Batches::of_sampling(backend, training, (loss, model, hops), of, (sampling, seed))?;
+    let made = Batches::of_sampling(backend, training, (loss, model, hops), of, (sampling, seed));
+    let batches = match made {
+        Err(error) if lacks_room(&error) => return Ok(Err(error.into())),
+        made => made?,
+    };
     if let Some(subgraphs) = sampling.policy.subgraphs() {
         tracing::info!(
             "{}: {} subgraphs an epoch, {}",
@@ -685,7 +706,7 @@ fn batches<B: Backend, E: Element>(
             }
         );
     }
-    Ok(batches)
+    Ok(Ok(batches))
 }
 
 fn links_are_whole() -> Failure {

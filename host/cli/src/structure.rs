@@ -3,6 +3,8 @@
 use crate::failure::Failure;
 use crate::screen::bytes;
 use clap::{Args, ValueEnum};
+use halfgnn::Error;
+use halfgnn::driver::DriverError;
 use halfgnn::sample::{EdgesIn, Sampling, SamplingPolicy};
 use std::fmt;
 
@@ -27,10 +29,10 @@ pub enum StructureName {
     Host,
 }
 
-/// Edges that lie in the host's memory beside a card.
+/// Edges that lie in the host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgesOnHost {
-    /// What they take of it.
+    /// What they take of it beside a card; nothing more of a CPU, whose memory it is.
     pub bytes: u64,
     /// Whether nobody asked for that.
     pub for_room: bool,
@@ -38,6 +40,9 @@ pub struct EdgesOnHost {
 
 impl fmt::Display for EdgesOnHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.bytes == 0 {
+            return f.write_str("edges in the host's memory, as all is on a CPU");
+        }
         let bytes = bytes(self.bytes);
         write!(
             f,
@@ -48,6 +53,18 @@ impl fmt::Display for EdgesOnHost {
             false => Ok(()),
         }
     }
+}
+
+/// What is made of a run, or why it has no room.
+pub type Made<T> = Result<Result<T, Failure>, Failure>;
+
+/// Whether something was asked for that there is no memory for.
+pub fn lacks_room(error: &Error) -> bool {
+    use DriverError::{OutOfHostMemory, OutOfMemory};
+    matches!(
+        error,
+        Error::Driver(OutOfMemory { .. } | OutOfHostMemory { .. })
+    )
 }
 
 fn draws_neighbors(policy: &SamplingPolicy) -> bool {
@@ -74,7 +91,24 @@ impl StructureName {
         Err(Failure::Input(format!("--structure host: {why}")))
     }
 
-    /// What `make` makes of a run whose edges lie where this says, or where it has room: with them on the device, else, if that is `open` and those
+    /// Refuses to lock so many edges in the host's memory where those have no room, `memory` being free and total bytes of it, where they are known.
+    ///
+    /// # Errors
+    /// With what they take and what is free.
+    pub fn check_host(edges: usize, memory: Option<(u64, u64)>) -> Result<(), Failure> {
+        let asked = size_of::<u32>() as u64 * edges as u64;
+        match memory {
+            Some((free, total)) if asked > free => Err(Failure::Input(format!(
+                "--structure: {} of edges are to lie in the host's memory, and {} of {} are free",
+                bytes(asked),
+                bytes(free),
+                bytes(total)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// What `make` makes of a run whose edges lie where this says, or where it has room: with them on the device, else, if that is open and those
     /// are of neighbours, in the memory of the host of a card.
     ///
     /// # Errors
@@ -82,14 +116,14 @@ impl StructureName {
     pub fn made<T>(
         self,
         (policy, is_card): (&SamplingPolicy, bool),
-        make: impl Fn(EdgesIn) -> Result<T, Failure>,
+        make: impl Fn(EdgesIn) -> Made<T>,
     ) -> Result<T, Failure> {
         match self {
-            Self::Device => make(EdgesIn::Device),
-            Self::Host => make(EdgesIn::Host),
-            Self::Auto => match make(EdgesIn::Device) {
+            Self::Device => make(EdgesIn::Device)?,
+            Self::Host => make(EdgesIn::Host)?,
+            Self::Auto => match make(EdgesIn::Device)? {
                 Err(lacks_room) if is_card && draws_neighbors(policy) => {
-                    make(EdgesIn::Host).map_err(|_| lacks_room)
+                    make(EdgesIn::Host)?.map_err(|_| lacks_room)
                 }
                 made => made,
             },
@@ -100,7 +134,22 @@ impl StructureName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
+
+    #[test]
+    fn what_is_wrong_is_not_tried_again() {
+        let neighbors: SamplingPolicy = "neighbor:3,2".parse().expect("a policy");
+        let tries = Cell::new(0);
+        let found = StructureName::Auto.made((&neighbors, true), |_| -> Made<()> {
+            tries.set(tries.get() + 1);
+            Err(Failure::Input("two fanouts, three layers".into()))
+        });
+        assert_eq!((found.is_err(), tries.get()), (true, 1));
+        let refused = StructureName::check_host(1 << 30, Some((1 << 30, 1 << 40)));
+        let refused = refused.expect_err("4 GiB").to_string();
+        assert!(refused.contains("4.00 GiB of edges"), "{refused}");
+        assert!(StructureName::check_host(1 << 28, Some((1 << 30, 1 << 40))).is_ok());
+    }
 
     #[test]
     fn edges_go_to_the_host_where_they_have_no_room() {
@@ -161,10 +210,10 @@ mod tests {
             let tries = RefCell::new(Vec::new());
             let found = name.made((policy, is_card), |edges| {
                 tries.borrow_mut().push(edges);
-                match fits.contains(&edges) {
+                Ok(match fits.contains(&edges) {
                     true => Ok(edges),
                     false => Err(Failure::Input(format!("no room: {edges:?}"))),
-                }
+                })
             });
             assert_eq!(tries.into_inner(), tried, "{name:?}, {policy}");
             match (found, made) {

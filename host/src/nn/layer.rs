@@ -53,7 +53,8 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     }
 
     /// Whether its input may have a row for each vertex of a graph of which it hears a few: then it finds the destinations' rows by
-    /// [`Context::own_rows`], and makes no gradient of its input. The features of sampled batches are read where they lie then.
+    /// [`Context::own_rows`], and makes no gradient of its input. A first layer may then be given a [block](crate::backend::Block::own) whose sources are all
+    /// vertices.
     fn picks_own_rows(&self) -> bool {
         false
     }
@@ -342,7 +343,10 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
     /// Whether this is a step on a block that was drawn for it, with more sources than destinations, whose layers send no codes, and on no
     /// rank's part of a graph.
     pub(super) fn learns_on_block(&self) -> bool {
-        let has_more_sources = |graph: &Propagation<B>| graph.sources() > graph.destinations();
+        // Of a block whose sources are all vertices there may be room for more destinations than those.
+        let has_more_sources = |graph: &Propagation<B>| {
+            graph.own().is_some() || graph.sources() > graph.destinations()
+        };
         matches!(self.mode, Mode::Train { .. })
             && self.graph.is_some_and(has_more_sources)
             && self.ranks.is_none()

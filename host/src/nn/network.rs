@@ -302,7 +302,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                     Some(_) => graph.destinations(),
                     None => graph.sources(),
                 };
-                let picks = step.layer.picks_own_rows() && !step.residual;
+                let picks = step.layer.picks_own_rows() && !step.residual && number == 0;
                 if graph.own().is_some() && (!picks || self.reads_features()) {
                     return refuse(format!(
                         "the graph of layer {number} has all vertices as its sources, and that or another layer reads its input's rows one by one; draw it with the sources that it meets"

@@ -80,7 +80,8 @@ pub unsafe fn place_marked(params: &RelabelParams) {
     let words = mark_words(params.graph_vertices);
     let sources = Global::<u32>::new(params.sources);
     let marks = Global::<u32>::new(params.marks);
-    // SAFETY: the caller's promise: a place is one thread's, a word is one thread's, and so are the places of its vertices.
+    // SAFETY: the caller's promise: a place is one thread's, and so is a word; the places of its vertices are its warp's, one lane's each. All lanes of
+    // a warp come together to where they hand words around.
     unsafe {
         if word < params.first_place {
             let vertex = Global::<u32>::new(params.vertices).at(word).read();

@@ -10,7 +10,7 @@ use crate::backend::{Adjacency, Storage};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::ops::sort::{NEIGHBORS as FIRST_EDGES, STARTS, WORDS, grouped_by_counts, no_items};
+use crate::ops::sort::{FIRST_EDGES, STARTS, WORDS, grouped_by_counts, no_items};
 use crate::tensor::{Array, Element, padded};
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::rng::key;

@@ -104,13 +104,9 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         let LayerSizes {
             destinations,
             edges,
-            met,
+            ..
         } = self.sizes;
-        let sources = match self.of {
-            LayerSources::Met => destinations + met,
-            LayerSources::All => graph.columns(),
-        };
-        let shape = (destinations, sources);
+        let shape = (destinations, self.columns(graph));
         let longest = policy.longest_row(graph.longest_row());
         let mut forward = Adjacency::to_be_drawn(backend, shape, edges, longest)?;
         // Of a vertex whose edges have no room nothing is written.
@@ -124,6 +120,36 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
                 block.with_own(Array::zeros(backend, destinations, MemoryKind::Graph)?)
             }
         }
+    }
+
+    /// Sources of its blocks.
+    fn columns(&self, graph: &Adjacency<B>) -> usize {
+        match self.of {
+            LayerSources::Met => self.sizes.destinations + self.sizes.met,
+            LayerSources::All => graph.columns(),
+        }
+    }
+
+    /// That a block is of this room: what is drawn to it is followed without looking.
+    fn check(&self, graph: &Adjacency<B>, block: &Block<B>) -> Result<(), Error> {
+        const NAME: &str = "LayerRoom";
+        let LayerSizes {
+            destinations,
+            edges,
+            ..
+        } = self.sizes;
+        let sources = self.columns(graph);
+        Error::expect(
+            NAME,
+            "destinations of the block",
+            destinations,
+            block.destinations(),
+        )?;
+        Error::expect(NAME, "sources of the block", sources, block.sources())?;
+        Error::expect(NAME, "edges of the block", edges, block.forward().edges())?;
+        let lists = usize::from(self.of == LayerSources::All);
+        let found = usize::from(block.own().is_some());
+        Error::expect(NAME, "lists of destinations of the block", lists, found)
     }
 
     /// What there is room for.
@@ -163,7 +189,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
     /// that, once.
     ///
     /// # Errors
-    /// [`Error::Shape`] where there are more destinations or fewer than there is room for.
+    /// [`Error::Shape`] where there are more destinations or fewer than there is room for, or the block is of another room.
     pub fn draw(
         &mut self,
         backend: &B,
@@ -180,6 +206,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
             totals,
             at,
         } = how;
+        self.check(graph, block)?;
         first_edges(backend, graph, policy, destinations, &mut self.firsts)?;
         let (forward, mut backward) = block.parts_mut();
         let (offsets, [rows, neighbors]) = forward.rows_mut();

@@ -19,7 +19,7 @@ pub(crate) struct Scan {
 }
 
 /// First edges of vertices in a batch: the sums, and what is done of one CTA; else the scan is that of [`WORDS`].
-pub(crate) const NEIGHBORS: Scan = Scan {
+pub(crate) const FIRST_EDGES: Scan = Scan {
     sums: "scan_sums_of_neighbors",
     scan: "scan_neighbors",
 };

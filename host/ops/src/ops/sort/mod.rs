@@ -4,7 +4,7 @@ mod cpu;
 mod gpu;
 
 pub use gpu::group_workspace;
-pub(crate) use gpu::{NEIGHBORS, STARTS, Scan, WORDS, grouped_by_counts, no_items};
+pub(crate) use gpu::{FIRST_EDGES, STARTS, Scan, WORDS, grouped_by_counts, no_items};
 
 use super::{Checked, Operator};
 use crate::backend::{MemoryKind, Storage};
