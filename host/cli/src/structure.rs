@@ -147,7 +147,7 @@ mod tests {
         assert_eq!((found.is_err(), tries.get()), (true, 1));
         let refused = StructureName::check_host(1 << 30, Some((1 << 30, 1 << 40)));
         let refused = refused.expect_err("4 GiB").to_string();
-        assert!(refused.contains("4.00 GiB of edges"), "{refused}");
+        assert!(refused.contains("4.0 GiB of edges"), "{refused}");
         assert!(StructureName::check_host(1 << 28, Some((1 << 30, 1 << 40))).is_ok());
     }
 

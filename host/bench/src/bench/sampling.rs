@@ -36,8 +36,8 @@ Examples:
 
 Three times are told of the same batches: drawing the blocks and making them (sample), taking the rows of features in half from where they
 lie (features), and a training step of a GraphSAGE on them (step). Of neighbours, on a card, two more: drawing the blocks into the same
-memory each time, with numbers of its own for all that it meets, recorded (replay), and all of a batch as train does it then, in which the next one is drawn and its features are taken
-while this one is learnt from, or read where they lie (batch). Of GraphSAINT's subgraphs one more: counting for
+memory each time, with places for all that it meets, recorded (replay), and all of a batch as train does it then, in which the next one is
+drawn and its features are taken while this one is learnt from, or read where they lie (batch). Of GraphSAINT's subgraphs one more: counting for
 their norms how often each vertex and edge is drawn, once a run (count). Seeds are all vertices, shuffled.";
 
 /// Classes of the step: of ogbn-products.
