@@ -59,27 +59,14 @@ impl<B: Storage> Adjacency<B> {
     pub fn new(backend: &B, csr: &Csr) -> Result<Self, Error> {
         let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Graph);
         let starts = Starts::new(csr);
-        let (rows, columns) = csr.shape();
         Ok(Self {
-            rows,
-            columns,
-            longest_row: csr.longest_row(),
-            rows_are: Rows::Known,
-            row_ids: OnceLock::new(),
-            column_ids: upload(csr.cols())?,
-            offsets: OnceLock::from(Array::from_slice(
-                backend,
-                csr.offsets(),
-                MemoryKind::Graph,
-            )?),
             index: OnceLock::from(RowIndex {
                 starts: Array::from_slice(backend, &starts.words, MemoryKind::Graph)?,
                 filled_rows: upload(&starts.filled)?,
                 empty_rows: upload(&csr.empty_rows())?,
                 longest_row: csr.longest_row(),
             }),
-            edges_before: OnceLock::from(edges_before(csr.offsets())),
-            grouping: OnceLock::new(),
+            ..Self::lists(backend, csr, MemoryKind::Graph)?
         })
     }
 
