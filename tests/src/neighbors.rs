@@ -10,7 +10,7 @@ use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend, Block, MemoryKind};
 use halfgnn::graph::{Csr, Graph};
 use halfgnn::ops::{self, Draw, Fanout, NeighborPolicy, Places, RowCache};
-use halfgnn::sample::{NeighborSampler, Sampler};
+use halfgnn::sample::{EdgesIn, NeighborSampler, Sampler, SamplingPolicy};
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::rng;
 use halfgnn_contract::sampling::{choice, neighbor_counter};
@@ -378,6 +378,55 @@ pub fn edges_lie_in_the_memory_of_the_host<B: Backend>(backend: &B, _: Scale) {
             (batch.blocks.iter().map(edges).collect::<Vec<_>>(), inputs)
         });
         assert_eq!(batches[0], batches[1], "step {step}");
+    }
+}
+
+/// What the host draws, be its edges in memory or on disk, is what the device draws, with replacement and self-loops and without, whether or
+/// not somebody said beforehand which batch comes next.
+pub fn the_host_draws_as_the_device_does<B: Backend>(backend: &B, _: Scale) {
+    let vertices = 200;
+    let rows = Random(97).below(vertices as u32, vertices * 6);
+    let columns = Random(98).below(vertices as u32, vertices * 6);
+    let graph = Graph::from_edges(vertices, &rows, &columns).expect("ids are in range");
+    let on_disk = graph.to_disk(&std::env::temp_dir()).expect("a folder");
+    for (policy, self_loops) in [("neighbor:3,-1", false), ("neighbor-replace:4,2,2", true)] {
+        let policy: SamplingPolicy = policy.parse().expect("a policy");
+        let before = backend.memory().current;
+        let of_host = [&on_disk, &graph].map(|graph| {
+            let of = (graph, EdgesIn::Graph);
+            policy.sampler(backend, of, self_loops).expect("room")
+        });
+        assert_eq!(backend.memory().current, before, "of the device nothing");
+        let of_device = policy.sampler(backend, (&graph, EdgesIn::Device), self_loops);
+        let [mut disk, mut memory] = of_host;
+        let mut device = of_device.expect("room");
+        for step in 0..4 {
+            let seeds = [11, 5, 199, step];
+            match step {
+                // Before the batch, before another one, and twice.
+                1 => disk.begin(&seeds, 9, step),
+                2 => disk.begin(&seeds, 8, step),
+                3 => (0..2).for_each(|_| disk.begin(&seeds, 9, step)),
+                _ => {}
+            }
+            let batches = [&mut disk, &mut memory, &mut device].map(|sampler| {
+                let batch = sampler.sample(backend, &seeds, 9, step).expect("a batch");
+                let of = |a: &Adjacency<B>| a.to_coo(backend).expect("no failure");
+                let blocks = batch.blocks.iter().map(|block| {
+                    let backward = block.backward(backend).expect("a transpose");
+                    let shape = (block.destinations(), block.sources());
+                    (shape, of(block.forward()), of(backward))
+                });
+                let blocks: Vec<_> = blocks.collect();
+                (blocks, batch.inputs.to_vec(backend).expect("no failure"))
+            });
+            assert_eq!(batches[0], batches[2], "{policy}, step {step}, of a file");
+            assert_eq!(batches[1], batches[2], "{policy}, step {step}, of memory");
+        }
+        let refused = disk.sample(backend, &[200], 9, 0).expect_err("no vertex");
+        assert!(refused.to_string().contains("vertex 200"), "{refused}");
+        disk.begin(&[7, 7], 9, 0);
+        assert!(disk.sample(backend, &[7, 7], 9, 0).is_err());
     }
 }
 

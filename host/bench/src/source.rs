@@ -175,26 +175,38 @@ impl OpenArgs {
 
     /// Opens or makes a dataset with labels.
     pub fn dataset(&self, name: &SourceName) -> Result<Dataset, Failure> {
-        self.dataset_with(name, false)
+        self.dataset_with(name, (false, None))
     }
 
-    /// The same, whose features may stay on disk.
-    pub fn dataset_with(&self, name: &SourceName, on_disk: bool) -> Result<Dataset, Failure> {
+    /// The same, whose features may stay on disk, and whose edges may go there, to a file without a name in a folder.
+    pub fn dataset_with(
+        &self,
+        name: &SourceName,
+        (features_stay, edges): (bool, Option<&Path>),
+    ) -> Result<Dataset, Failure> {
         match name {
-            SourceName::Made(_) if on_disk => {
+            SourceName::Made(_) if features_stay => {
                 name.may_stay_on_disk().and_then(|()| self.dataset(name))
             }
             SourceName::Made(recipe) => {
                 room::for_recipe(recipe)?;
-                recipe
-                    .dataset(self.data_seed)
+                let made = recipe.dataset(self.data_seed);
+                let mut dataset = made
                     .and_then(|dataset| self.finish(dataset))
-                    .map_err(refuse)
+                    .map_err(refuse)?;
+                if let Some(folder) = edges {
+                    let stored = dataset.graph.to_disk(folder);
+                    dataset.graph = stored.map_err(|error| Failure::Input(error.to_string()))?;
+                    let told = Preparation::edges_on_disk(&dataset.graph);
+                    dataset.preparations.extend(told);
+                }
+                Ok(dataset)
             }
             SourceName::File(path) => find(path)
                 .and_then(|path| {
                     let mut options = self.options();
-                    options.stored_features = on_disk;
+                    options.stored_features = features_stay;
+                    options.stored_edges = edges.map(Path::to_owned);
                     Dataset::open_with(path, &options)
                 })
                 .map_err(refuse),

@@ -7,6 +7,7 @@ use crate::placement::{BatchMemory, Placement};
 use crate::ranks::{Dealt, Ranks};
 use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
+use crate::structure::EdgePlace;
 use crate::task::Goal;
 use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
@@ -274,6 +275,9 @@ pub enum Event<'a> {
         /// What edges take of the host's memory of which the card draws neighbours, where they lie there.
         #[serde(skip_serializing_if = "Option::is_none")]
         host_edge_bytes: Option<u64>,
+        /// Where the edges lie of which the host draws neighbours, if it does: `memory` or `disk`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        host_draws_from: Option<&'static str>,
     },
     /// All runs of a plan.
     Summary {
@@ -466,8 +470,13 @@ impl<'a> Event<'a> {
             cached_bytes: memory.cached.map(|cached| cached.bytes),
             host_edge_bytes: memory
                 .edges
-                .map(|edges| edges.bytes)
+                .map(|edges| edges.bytes())
                 .filter(|&bytes| bytes > 0),
+            host_draws_from: memory.edges.and_then(|edges| match edges.place {
+                EdgePlace::Host(_) => None,
+                EdgePlace::Memory => Some("memory"),
+                EdgePlace::Disk => Some("disk"),
+            }),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::feature_cache::CachedFeatures;
 use crate::screen::{bytes, count};
-use crate::structure::{EdgesOnHost, Made, lacks_room};
+use crate::structure::{EdgesElsewhere, Made, lacks_room};
 use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
@@ -34,17 +34,17 @@ pub struct PlacementArgs {
     pub pieces: PieceCount,
 }
 
-/// Where what layers give lies meanwhile, where that is on disk.
+/// Where files for a while are.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TempFolderArgs {
-    /// With features on disk: a folder with room for what a layer gives of all vertices, and for what the one before it gave; a file there has no
-    /// name, and is gone with the evaluation, whatever ends it [default: that of temporary files, TMPDIR or /tmp]
+    /// With features on disk: a folder with room for what a layer gives of all vertices, and for what the one before it gave; with edges on disk
+    /// for those, 4 bytes each. A file there has no name, and is gone with the evaluation, or the run, whatever ends it [default: that of temporary files, TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     pub temp_folder: Option<PathBuf>,
 }
 
 impl TempFolderArgs {
-    /// The folder, of features that are on disk or not.
+    /// The folder, of features or edges that are on disk or not.
     ///
     /// # Errors
     /// Where it is given and not there, or nothing would be written to it.
@@ -52,7 +52,7 @@ impl TempFolderArgs {
         match &self.temp_folder {
             None => Ok(std::env::temp_dir()),
             Some(_) if !on_disk => Err(Failure::Input(
-                "--temp-folder is for what layers give where features stay on disk, and these do not; leave it out, or add --features disk".into(),
+                "--temp-folder is for edges on disk, and for what layers give where features stay there, and here neither is; leave it out, or add --structure disk or --features disk".into(),
             )),
             Some(folder) if !folder.is_dir() => Err(Failure::Input(format!(
                 "--temp-folder {}: there is no such folder",
@@ -121,8 +121,8 @@ pub struct BatchMemory {
     pub bytes: u64,
     /// Copies of features that lie in the host's memory.
     pub cached: Option<CachedFeatures>,
-    /// The edges that batches are drawn of, where they lie there.
-    pub edges: Option<EdgesOnHost>,
+    /// The edges that batches are drawn of, where they lie elsewhere than on the device.
+    pub edges: Option<EdgesElsewhere>,
 }
 
 impl BatchMemory {
@@ -140,8 +140,8 @@ impl BatchMemory {
     }
 
     /// With edges there, if they are.
-    pub fn add_edges(&mut self, edges: Option<EdgesOnHost>) {
-        let bytes = edges.map_or(0, |edges| edges.bytes);
+    pub fn add_edges(&mut self, edges: Option<EdgesElsewhere>) {
+        let bytes = edges.map_or(0, |edges| edges.bytes());
         self.footprint.add(MemoryKind::HostGraph, bytes);
         self.edges = edges;
     }
@@ -281,6 +281,19 @@ impl Placement {
 /// More pieces than these have hardly more room: what a piece hears from is most of the graph by then.
 const MOST_PIECES: usize = 1024;
 
+/// Of so many edges on disk, in how many pieces a graph is evaluated at least: a quarter of what is free has room for one of them, and for what it is
+/// made of.
+fn pieces_on_disk(edges: usize, memory: Option<(u64, u64)>) -> usize {
+    /// A row and a column, as they are put together and once they are.
+    const BYTES: u64 = 16;
+    let taken = edges as u64 * BYTES;
+    let room = memory.map_or(taken, |(free, _)| free / 4).max(1);
+    taken
+        .div_ceil(room)
+        .clamp(1, MOST_PIECES as u64)
+        .next_power_of_two() as usize
+}
+
 /// Whether the features of `source` are to stay on disk: as they are asked to, or as they are in parts and the host's memory has no
 /// room for them. `in_batches` says whether they may, where that is known.
 ///
@@ -358,7 +371,8 @@ pub enum Fetched<'a> {
     Ranks(usize),
 }
 
-fn has_no_room(bytes: u64, memory: Option<(u64, u64)>) -> bool {
+/// Whether so many bytes are more than are free, where that is known.
+pub fn has_no_room(bytes: u64, memory: Option<(u64, u64)>) -> bool {
     memory.is_some_and(|(free, _)| bytes > free)
 }
 
@@ -379,14 +393,19 @@ pub fn place<B: Backend, E: Element>(
         fetched,
         asked_for,
     } = of;
-    let counts = prepared
-        .counts()
-        .with_graphs(graphs.map_or(0, GraphIndex::graphs));
+    let vertices = prepared.graph.vertices();
+    // Of edges on disk no more than a piece is in memory.
+    let edges_on_disk = prepared.graph.csr().is_on_disk();
+    let takes_pieces = fetched.is_some() || edges_on_disk;
     // Of a CPU the pieces are to leave room for one another.
-    let (memory, features) = match fetched {
-        None => (device.memory, FeaturesIn::from(asked.features)),
-        Some(Fetched::Disk(_)) => (device.memory.or(host_memory()), FeaturesIn::Disk),
-        Some(Fetched::Ranks(ranks)) => (device.memory.or(host_memory()), FeaturesIn::Ranks(ranks)),
+    let memory = match takes_pieces {
+        true => device.memory.or(host_memory()),
+        false => device.memory,
+    };
+    let features = match fetched {
+        None => FeaturesIn::from(asked.features),
+        Some(Fetched::Disk(_)) => FeaturesIn::Disk,
+        Some(Fetched::Ranks(ranks)) => FeaturesIn::Ranks(ranks),
     };
     let room = Room {
         device: memory,
@@ -394,8 +413,11 @@ pub fn place<B: Backend, E: Element>(
         features,
     };
     let multiprocessors = device.multiprocessors;
-    let whole =
-        || Footprint::check_work::<E>(&counts, (config, train, work), multiprocessors, room);
+    let whole = || {
+        let graphs = graphs.map_or(0, GraphIndex::graphs);
+        let counts = prepared.counts().with_graphs(graphs);
+        Footprint::check_work::<E>(&counts, (config, train, work), multiprocessors, room)
+    };
     let in_pieces = |count: usize| -> Result<(Footprint, Option<Pieces<E>>), Error> {
         let mut pieces = Pieces::new(prepared, config, count)?;
         if let Some(asked) = &asked_for {
@@ -407,19 +429,22 @@ pub fn place<B: Backend, E: Element>(
         let footprint = Footprint::check_pieces(&pieces, (config, train), multiprocessors, room)?;
         Ok((footprint, Some(pieces)))
     };
-    if let (Some(fetched), Some(why)) = (fetched, config.wants_all_vertices()) {
+    if let (true, Some(why)) = (takes_pieces, config.wants_all_vertices()) {
         return Err(Failure::Input(match fetched {
-            Fetched::Disk(_) => format!(
+            Some(Fetched::Disk(_)) => format!(
                 "--features disk: {why}, and features on disk are read for a piece of the graph at a time; take --features host"
             ),
-            Fetched::Ranks(_) => format!(
+            Some(Fetched::Ranks(_)) => format!(
                 "--features sharded: {why}, and ranks exchange those of a piece of the graph at a time; take --features device or host"
+            ),
+            None => format!(
+                "{why}, and the edges are on disk, by --structure disk or since memory has no room for them, and read for a piece of the graph at a time; take --structure host"
             ),
         }));
     }
     let fewest = |fewer: &mut dyn Iterator<Item = usize>| {
-        let most = MOST_PIECES.min(counts.vertices());
-        if !matches!(fetched, Some(Fetched::Disk(_))) {
+        let most = MOST_PIECES.min(vertices);
+        if !edges_on_disk && !matches!(fetched, Some(Fetched::Disk(_))) {
             // What the smallest have no room for is refused before anything else is tried; those of a graph that is as large as the host's
             // memory are made each time, which takes longer the more they are.
             drop(in_pieces(most)?);
@@ -432,8 +457,12 @@ pub fn place<B: Backend, E: Element>(
     };
     let doubled = |first| std::iter::successors(Some(first), |count| Some(2 * count));
     let (footprint, pieces) = match asked.pieces {
-        PieceCount::Of(count) if fetched.is_some() => in_pieces(count.get() as usize)?,
-        PieceCount::Auto if fetched.is_some() => fewest(&mut doubled(1))?,
+        PieceCount::Of(count) if takes_pieces => in_pieces(count.get() as usize)?,
+        PieceCount::Auto if edges_on_disk => {
+            let first = pieces_on_disk(prepared.graph.edges(), host_memory());
+            fewest(&mut doubled(first))?
+        }
+        PieceCount::Auto if takes_pieces => fewest(&mut doubled(1))?,
         PieceCount::Of(count) if count.get() > 1 => {
             if work == Work::Training {
                 return Err(Failure::Input(format!(
@@ -461,7 +490,7 @@ pub fn place<B: Backend, E: Element>(
             Some(Fetched::Disk(of)) => of.features.file_bytes(),
             Some(Fetched::Ranks(ranks)) => {
                 let row = padded::<E>(config.features) * size_of::<E>();
-                (counts.vertices().div_ceil(ranks) * row) as u64
+                (vertices.div_ceil(ranks) * row) as u64
             }
             None => footprint.hosted_features().unwrap_or(0),
         },

@@ -14,6 +14,7 @@ use crate::placement::{
 use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::screen::{Page, count};
 use crate::session::{edge_data, inputs};
+use crate::structure::{GraphPlace, may_be_reordered};
 use crate::task::take_targets_of;
 use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
 use clap::Args;
@@ -69,6 +70,9 @@ pub struct PredictArgs {
     /// Where what is computed on lies
     #[command(flatten)]
     pub placement: PlacementArgs,
+    /// Where the edges lie; auto puts those of a folder of parts on disk where the host's memory has no room for them
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t)]
+    pub structure: GraphPlace,
     #[command(flatten)]
     pub temporary: TempFolderArgs,
     /// Write one JSON object a line to FILE, or to stdout for `-`
@@ -152,9 +156,11 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     // Evaluations are in pieces where features are on disk, so that they may be.
     let source = (&args.dataset, &args.open);
     let on_disk = stays_on_disk(args.placement.features, source, true)?;
-    let between = args.temporary.folder(on_disk)?;
+    let edges_on_disk = args.structure.goes_to_disk(source, on_disk)?;
+    let between = args.temporary.folder(on_disk || edges_on_disk)?;
     may_be_sharded(args.placement.features, 1, true)?;
-    let mut dataset = args.open.dataset_with(&args.dataset, on_disk)?;
+    let stays = (on_disk, edges_on_disk.then_some(&*between));
+    let mut dataset = args.open.dataset_with(&args.dataset, stays)?;
     let (features, own) = (dataset.feature_len(), checkpoint.model.features);
     if features != own {
         return Err(Failure::Input(format!(
@@ -198,6 +204,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     tell_use(&checkpoint.model, &mut dataset);
     let (mut reordered, mut reordering) = (None, None);
     if let Some(name) = args.reorder {
+        may_be_reordered(&dataset)?;
         let ordering = Ordering {
             name,
             label: &dataset.name,

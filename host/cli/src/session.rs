@@ -7,7 +7,7 @@ use crate::placement::{
     BatchMemory, Fetched, OnDisk, PieceCount, Placement, PlacementArgs, WorkOn, place,
 };
 use crate::ranks::{self, Ranks};
-use crate::structure::{EdgesOnHost, Made, StructureName, lacks_room};
+use crate::structure::{EdgePlace, EdgesElsewhere, Made, StructureName, lacks_room};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, FeatureRows, UploadFeatures};
@@ -467,8 +467,14 @@ impl<'a, E: Element> Placed<'a, E> {
             batches = batches.among(group)?;
         }
         let [drawn_from, bytes] = [0, 1].map(|at| lies(kinds[at]).saturating_sub(before[at]));
-        let edges = is_on_host.then_some(EdgesOnHost {
-            bytes,
+        let place = match sampling.edges {
+            EdgesIn::Device => None,
+            EdgesIn::Host => Some(EdgePlace::Host(bytes)),
+            EdgesIn::Graph if learnt.graph.csr().is_on_disk() => Some(EdgePlace::Disk),
+            EdgesIn::Graph => Some(EdgePlace::Memory),
+        };
+        let edges = place.map(|place| EdgesElsewhere {
+            place,
             for_room: plan.structure == StructureName::Auto,
         });
         let sizes = match is_told {
@@ -528,15 +534,19 @@ impl<'a, E: Element> Placed<'a, E> {
                 let (batches, mut memory) = match self.edges.get() {
                     Some(&edges) => drawn(edges)??,
                     None => {
-                        let how = (&sampling.policy, self.placement.is_card());
-                        let (made, edges) = plan
-                            .structure
-                            .made(how, |edges| Ok(drawn(edges)?.map(|made| (made, edges))))?;
+                        let on_disk = learnt.graph.csr().is_on_disk();
+                        let on = (self.placement.is_card(), on_disk);
+                        let made = |edges| Ok(drawn(edges)?.map(|made| (made, edges)));
+                        let (made, edges) = plan.structure.made(&sampling.policy, on, made)?;
                         // So that all seeds have them there.
                         self.edges.get_or_init(|| edges);
                         // Of several ranks the first tells it, and not what they take, whose devices may be one.
-                        if edges == EdgesIn::Host && group.is_some_and(|it| it.rank() == 0) {
-                            tracing::info!("edges in the host's memory of each rank");
+                        if edges != EdgesIn::Device && group.is_some_and(|it| it.rank() == 0) {
+                            let memory = match (edges, on_disk) {
+                                (EdgesIn::Graph, true) => "on the disk",
+                                _ => "in the host's memory",
+                            };
+                            tracing::info!("edges {memory} of each rank");
                         }
                         made
                     }

@@ -1,18 +1,22 @@
 //! Where the edges lie that the neighbours of batches are drawn of.
 
 use crate::failure::Failure;
+use crate::placement::has_no_room;
 use crate::screen::bytes;
 use clap::{Args, ValueEnum};
 use halfgnn::Error;
+use halfgnn::data::Dataset;
 use halfgnn::driver::DriverError;
-use halfgnn::sample::{EdgesIn, Sampling, SamplingPolicy};
+use halfgnn::sample::{EdgesIn, SamplingPolicy};
+use halfgnn::train::host_memory;
+use halfgnn_bench::source::{OpenArgs, SourceName};
 use std::fmt;
 
 /// Where edges lie.
 #[derive(Args)]
 pub struct StructureArgs {
     /// Where the edges lie that a neighbour sampler draws of; auto leaves them in the host's memory where the card has no room for them beside the
-    /// rest, from where it reads those that it draws
+    /// rest, from where it reads those that it draws, and puts those of a folder of parts on disk where the host has none either
     #[arg(long, value_enum, value_name = "WHERE", default_value_t)]
     pub structure: StructureName,
 }
@@ -20,36 +24,159 @@ pub struct StructureArgs {
 /// [`EdgesIn`], as it is typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum StructureName {
-    /// The device's memory if all fits there, else the host's
+    /// The device's memory if all fits there, else the host's, else on disk
     #[default]
     Auto,
     /// The device's memory
     Device,
     /// The host's memory, which the card reads over its bus
     Host,
+    /// A file without a name in --temp-folder, of which the host draws, and whose graph is evaluated in pieces
+    Disk,
 }
 
-/// Edges that lie in the host's memory.
+/// Where edges lie for a prediction, which draws none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum GraphPlace {
+    /// The host's memory, or on disk where those of a folder of parts have no room there
+    #[default]
+    Auto,
+    /// The host's memory, until the device has them or a piece of them
+    Host,
+    /// A file without a name in --temp-folder, of which the device has a piece at a time
+    Disk,
+}
+
+impl GraphPlace {
+    /// Whether the edges of a dataset go to disk as it is read: as they are asked to, or as they are in parts and the host's memory has no room
+    /// for them, beside features unless those stay on disk.
+    ///
+    /// # Errors
+    /// Where the dataset cannot be looked at.
+    pub fn goes_to_disk(
+        self,
+        source: (&SourceName, &OpenArgs),
+        features_stay: bool,
+    ) -> Result<bool, Failure> {
+        match self {
+            Self::Auto => lack_room_in_memory(source, features_stay),
+            Self::Host => Ok(false),
+            Self::Disk => Ok(true),
+        }
+    }
+}
+
+/// Whether the edges of a dataset are in parts, and the host's memory has no room for them.
+fn lack_room_in_memory(
+    (source, open): (&SourceName, &OpenArgs),
+    features_stay: bool,
+) -> Result<bool, Failure> {
+    let parted = open.parted(source)?;
+    let taken = parted.map_or(0, |parted| {
+        let features = match features_stay {
+            true => 0,
+            false => parted.memory_of_features(),
+        };
+        parted.memory_of_edges().saturating_add(features)
+    });
+    Ok(has_no_room(taken, host_memory()))
+}
+
+/// Refuses to look for an order of a dataset whose edges are on disk.
+///
+/// # Errors
+/// In a line that says what to do.
+pub fn may_be_reordered(dataset: &Dataset) -> Result<(), Failure> {
+    match dataset.graph.csr().is_on_disk() {
+        false => Ok(()),
+        true => Err(Failure::Input(format!(
+            "--reorder: an order is found of edges in memory, and those of {} are on disk; leave it out, or take --structure host",
+            dataset.name
+        ))),
+    }
+}
+
+/// Refuses what wants the edges of `dataset` in memory, which are on disk.
+///
+/// # Errors
+/// In a line that says what to do.
+pub fn check_on_disk(
+    dataset: &Dataset,
+    (policy, inductive): (Option<&SamplingPolicy>, bool),
+) -> Result<(), Failure> {
+    let name = &dataset.name;
+    let refuse = |why: &str| {
+        Err(Failure::Input(format!(
+            "{name}: its edges are on disk, by --structure disk or since memory has no room for them, and {why}"
+        )))
+    };
+    match policy {
+        _ if !dataset.graph.csr().is_on_disk() => Ok(()),
+        Some(policy) if draws_neighbors(policy) && !inductive => Ok(()),
+        Some(policy) if draws_neighbors(policy) => refuse(
+            "--inductive makes a graph of the training vertices in memory; leave it out, or take --structure host",
+        ),
+        _ => refuse(
+            "only neighbours are drawn there; learn in batches by --sampler neighbor:15,10, or take --structure host",
+        ),
+    }
+}
+
+/// Edges that lie elsewhere than on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EdgesOnHost {
-    /// What they take of it beside a card; nothing more of a CPU, whose memory it is.
-    pub bytes: u64,
+pub struct EdgesElsewhere {
+    /// Where that is.
+    pub place: EdgePlace,
     /// Whether nobody asked for that.
     pub for_room: bool,
 }
 
-impl fmt::Display for EdgesOnHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.bytes == 0 {
-            return f.write_str("edges in the host's memory, as all is on a CPU");
+/// Where edges lie that are not on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgePlace {
+    /// In memory of the host that a card reads, and what they take of it; nothing more of a CPU, whose memory it is.
+    Host(u64),
+    /// Where the dataset has them, in the host's memory, whose threads draw.
+    Memory,
+    /// In a file, of which they do.
+    Disk,
+}
+
+impl EdgesElsewhere {
+    /// What they take of the host's memory beside a card and the dataset.
+    pub fn bytes(&self) -> u64 {
+        match self.place {
+            EdgePlace::Host(bytes) => bytes,
+            EdgePlace::Memory | EdgePlace::Disk => 0,
         }
-        let bytes = bytes(self.bytes);
-        write!(
-            f,
-            "{bytes} of edges in the host's memory, from where the card reads those that it draws"
-        )?;
+    }
+}
+
+impl fmt::Display for EdgesElsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self.place {
+            EdgePlace::Host(0) => {
+                return f.write_str("edges in the host's memory, as all is on a CPU");
+            }
+            EdgePlace::Host(taken) => {
+                write!(
+                    f,
+                    "{} of edges in the host's memory, from where the card reads those that it draws",
+                    bytes(taken)
+                )?;
+                "since all together has no room on the card"
+            }
+            EdgePlace::Memory => {
+                f.write_str("edges where the host has them, which draws of them")?;
+                "since all together has no room on the card, nor with a locked copy of them in the host's memory"
+            }
+            EdgePlace::Disk => {
+                f.write_str("edges on disk, of which the host draws")?;
+                "since they have no room in its memory"
+            }
+        };
         match self.for_room {
-            true => f.write_str(", since all together has no room on the card"),
+            true => write!(f, ", {why}"),
             false => Ok(()),
         }
     }
@@ -72,23 +199,44 @@ fn draws_neighbors(policy: &SamplingPolicy) -> bool {
 }
 
 impl StructureName {
-    /// Refuses edges in the host's memory of a run that draws none there.
+    /// [`GraphPlace::goes_to_disk`] of a run by a sampler, or of one that `resumes` and has its sampler from there.
+    ///
+    /// # Errors
+    /// Where it is asked for and not possible, or the dataset cannot be looked at.
+    pub fn goes_to_disk(
+        self,
+        source: (&SourceName, &OpenArgs),
+        (policy, resumes): (Option<&SamplingPolicy>, bool),
+        features_stay: bool,
+    ) -> Result<bool, Failure> {
+        match self {
+            Self::Disk if policy.is_none() && resumes => Ok(true),
+            Self::Disk => self.check(policy).map(|()| true),
+            Self::Auto if policy.map_or(resumes, draws_neighbors) => {
+                lack_room_in_memory(source, features_stay)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Refuses edges elsewhere than on the device of a run that draws none there.
     ///
     /// # Errors
     /// In a line that says what to do.
-    pub fn check(self, sampling: Option<&Sampling>) -> Result<(), Failure> {
-        let why = match (self, sampling) {
+    pub fn check(self, policy: Option<&SamplingPolicy>) -> Result<(), Failure> {
+        let why = match (self, policy) {
             (Self::Auto | Self::Device, _) => return Ok(()),
-            (Self::Host, Some(sampling)) if draws_neighbors(&sampling.policy) => return Ok(()),
-            (Self::Host, Some(sampling)) => format!(
-                "--sampler {} takes edges on the device, and only those of neighbours are drawn in the host's memory; take --sampler neighbor:15,10",
-                sampling.policy
+            (_, Some(policy)) if draws_neighbors(policy) => return Ok(()),
+            (_, Some(policy)) => format!(
+                "--sampler {policy} takes edges on the device, and only those of neighbours are drawn elsewhere; take --sampler neighbor:15,10"
             ),
-            (Self::Host, None) => {
+            (_, None) => {
                 "a step on the whole graph sums over edges on the device; learn in batches by --sampler neighbor:15,10, or leave it out".into()
             }
         };
-        Err(Failure::Input(format!("--structure host: {why}")))
+        let name = self.to_possible_value();
+        let name = name.as_ref().map_or("", |value| value.get_name());
+        Err(Failure::Input(format!("--structure {name}: {why}")))
     }
 
     /// Refuses to lock so many edges in the host's memory where those have no room, `memory` being free and total bytes of it, where they are known.
@@ -109,25 +257,33 @@ impl StructureName {
     }
 
     /// What `make` makes of a run whose edges lie where this says, or where it has room: with them on the device, else, if that is open and those
-    /// are of neighbours, in the memory of the host of a card.
+    /// are of neighbours, in the memory of the host of a card, else where the dataset has them. On disk a CPU leaves them, which has no memory but the host's.
     ///
     /// # Errors
-    /// Those of `make`; where neither has room, the first.
+    /// Those of `make`; where none has room, the first.
     pub fn made<T>(
         self,
-        (policy, is_card): (&SamplingPolicy, bool),
+        policy: &SamplingPolicy,
+        (is_card, on_disk): (bool, bool),
         make: impl Fn(EdgesIn) -> Made<T>,
     ) -> Result<T, Failure> {
-        match self {
-            Self::Device => make(EdgesIn::Device)?,
-            Self::Host => make(EdgesIn::Host)?,
-            Self::Auto => match make(EdgesIn::Device)? {
-                Err(lacks_room) if is_card && draws_neighbors(policy) => {
-                    make(EdgesIn::Host)?.map_err(|_| lacks_room)
-                }
-                made => made,
-            },
+        let places: &[EdgesIn] = match self {
+            Self::Device => &[EdgesIn::Device],
+            Self::Host => &[EdgesIn::Host],
+            Self::Disk => &[EdgesIn::Graph],
+            Self::Auto if !draws_neighbors(policy) => &[EdgesIn::Device],
+            Self::Auto if is_card => &[EdgesIn::Device, EdgesIn::Host, EdgesIn::Graph],
+            Self::Auto if on_disk => &[EdgesIn::Graph],
+            Self::Auto => &[EdgesIn::Device],
+        };
+        let mut lacks_room = None;
+        for &place in places {
+            match make(place)? {
+                Ok(made) => return Ok(made),
+                Err(why) => lacks_room = lacks_room.or(Some(why)),
+            }
         }
+        Err(lacks_room.unwrap_or_else(|| unreachable!("one place at least was tried")))
     }
 }
 
@@ -140,7 +296,7 @@ mod tests {
     fn what_is_wrong_is_not_tried_again() {
         let neighbors: SamplingPolicy = "neighbor:3,2".parse().expect("a policy");
         let tries = Cell::new(0);
-        let found = StructureName::Auto.made((&neighbors, true), |_| -> Made<()> {
+        let found = StructureName::Auto.made(&neighbors, (true, false), |_| -> Made<()> {
             tries.set(tries.get() + 1);
             Err(Failure::Input("two fanouts, three layers".into()))
         });
@@ -155,60 +311,59 @@ mod tests {
     fn edges_go_to_the_host_where_they_have_no_room() {
         let neighbors: SamplingPolicy = "neighbor:3,2".parse().expect("a policy");
         let walks: SamplingPolicy = "saint-rw:20,4".parse().expect("a policy");
-        let (device, host) = (EdgesIn::Device, EdgesIn::Host);
-        for (name, policy, is_card, fits, tried, made) in [
+        let (device, host, graph) = (EdgesIn::Device, EdgesIn::Host, EdgesIn::Graph);
+        let (card, cpu) = ((true, false), (false, false));
+        let (auto, all) = (StructureName::Auto, [device, host, graph]);
+        for (name, policy, on, fits, tried, made) in [
+            (auto, &neighbors, card, &all[..], &all[..1], Some(device)),
+            (auto, &neighbors, card, &all[1..], &all[..2], Some(host)),
+            (auto, &neighbors, card, &all[2..], &all, Some(graph)),
+            (auto, &neighbors, card, &[], &all, None),
+            (auto, &neighbors, cpu, &all[1..], &all[..1], None),
             (
-                StructureName::Auto,
+                auto,
                 &neighbors,
-                true,
-                &[device, host][..],
-                &[device][..],
+                (false, true),
+                &all,
+                &all[2..],
+                Some(graph),
+            ),
+            (
+                auto,
+                &neighbors,
+                (true, true),
+                &all,
+                &all[..1],
                 Some(device),
             ),
-            (
-                StructureName::Auto,
-                &neighbors,
-                true,
-                &[host],
-                &[device, host],
-                Some(host),
-            ),
-            (
-                StructureName::Auto,
-                &neighbors,
-                true,
-                &[],
-                &[device, host],
-                None,
-            ),
-            (
-                StructureName::Auto,
-                &neighbors,
-                false,
-                &[host],
-                &[device],
-                None,
-            ),
-            (StructureName::Auto, &walks, true, &[host], &[device], None),
+            (auto, &walks, card, &all[1..], &all[..1], None),
             (
                 StructureName::Device,
                 &neighbors,
-                true,
-                &[host],
-                &[device],
+                card,
+                &all[1..],
+                &all[..1],
                 None,
             ),
             (
                 StructureName::Host,
                 &neighbors,
-                true,
-                &[device, host],
-                &[host],
+                card,
+                &all,
+                &all[1..2],
                 Some(host),
+            ),
+            (
+                StructureName::Disk,
+                &neighbors,
+                card,
+                &all,
+                &all[2..],
+                Some(graph),
             ),
         ] {
             let tries = RefCell::new(Vec::new());
-            let found = name.made((policy, is_card), |edges| {
+            let found = name.made(policy, on, |edges| {
                 tries.borrow_mut().push(edges);
                 Ok(match fits.contains(&edges) {
                     true => Ok(edges),
@@ -222,5 +377,23 @@ mod tests {
                 (found, _) => panic!("{name:?}, {policy}: {:?}", found.is_ok()),
             }
         }
+    }
+
+    #[test]
+    fn where_edges_are_is_told() {
+        let line = |place, for_room| EdgesElsewhere { place, for_room }.to_string();
+        assert_eq!(
+            line(EdgePlace::Disk, false),
+            "edges on disk, of which the host draws"
+        );
+        assert_eq!(
+            line(EdgePlace::Disk, true),
+            "edges on disk, of which the host draws, since they have no room in its memory"
+        );
+        assert!(line(EdgePlace::Memory, true).ends_with("in the host's memory"));
+        let locked = line(EdgePlace::Host(3 << 30), true);
+        assert!(locked.starts_with("3.0 GiB of edges"), "{locked}");
+        assert!(locked.ends_with("no room on the card"), "{locked}");
+        assert!(line(EdgePlace::Host(0), true).ends_with("as all is on a CPU"));
     }
 }

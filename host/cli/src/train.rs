@@ -14,6 +14,7 @@ use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::sampling;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
+use crate::structure::{check_on_disk, may_be_reordered};
 use crate::task::{Goal, TaskName};
 use crate::watch::Watch;
 use halfgnn::backend::MemoryKind;
@@ -28,6 +29,7 @@ use halfgnn::train::{Spread, Status, TrainConfig, Work};
 use halfgnn::with_element;
 use halfgnn_bench::names::FeaturesName;
 use halfgnn_bench::room;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -49,8 +51,13 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let may_batch = args.sampling.sampler.is_some() || args.checkpoint.resume.is_some();
     let source = (&args.dataset, &args.open);
     let on_disk = stays_on_disk(args.placement.features, source, may_batch)?;
+    let structure = args.edges.structure;
+    let resumes = args.checkpoint.resume.is_some();
+    let policy = (args.sampling.sampler.as_ref(), resumes);
+    let edges_on_disk = structure.goes_to_disk(source, policy, on_disk)?;
     // Before the dataset is read.
-    args.temporary.folder(on_disk)?;
+    let temporary = args.temporary.folder(on_disk || edges_on_disk)?;
+    let stays = (on_disk, edges_on_disk.then_some(&*temporary));
     if args.ranks.count()? > 1 {
         // None has the whole; what each takes is told once the graph is dealt out.
         if let SourceName::Made(recipe) = &args.dataset {
@@ -85,7 +92,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     };
     let mut dataset = match &in_parts {
         Some(in_parts) => args.open.outline(&in_parts.parted, &in_parts.table)?,
-        None => args.open.dataset_with(&args.dataset, on_disk)?,
+        None => args.open.dataset_with(&args.dataset, stays)?,
     };
     let of_links = args.task.task == TaskName::Link || args.checkpoint.resume.is_some();
     if dataset.outputs == 0 && !of_links {
@@ -98,6 +105,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     }
     let mut reordering = None;
     if let Some(order) = args.reorder {
+        may_be_reordered(&dataset)?;
         if order == ReorderName::Auto && args.checkpoint.resume.is_some() {
             return Err(Failure::Input(
                 "--reorder auto would decide anew, and a run that goes on wants the order that it had; say --reorder label-propagation \
@@ -118,7 +126,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             dataset.preparations.push(order.preparation());
         }
     }
-    let (plan, changes) = plan(args, &mut dataset, (saving, in_parts))?;
+    let (plan, changes) = plan(args, &mut dataset, (saving, in_parts), temporary)?;
     takes_edge_weights(&plan.model, &dataset)?;
     if let Some(divisors) = &plan.feature_divisors {
         let by = match plan.resume {
@@ -257,6 +265,7 @@ fn plan(
     args: &TrainArgs,
     dataset: &mut Dataset,
     (saving, in_parts): (Option<Saving>, Option<Arc<InParts>>),
+    between: PathBuf,
 ) -> Result<(Plan, Vec<String>), Failure> {
     if args.checkpoint.resume.is_some() && args.task.is_given() {
         return Err(Failure::Input(
@@ -322,7 +331,8 @@ fn plan(
         (sampling.as_ref()).is_some_and(|sampling| sampling.policy != SamplingPolicy::Graphs);
     may_be_sharded(args.placement.features, args.ranks.count()?, of_vertices)?;
     args.cache.feature_cache.check(of_vertices)?;
-    args.edges.structure.check(sampling.as_ref())?;
+    let policy = sampling.as_ref().map(|sampling| &sampling.policy);
+    args.edges.structure.check(policy)?;
     let inductive = matches!(
         goal,
         Goal::Vertices {
@@ -335,7 +345,7 @@ fn plan(
             "--binary normalises features over all vertices, and --inductive shows training some of them; leave one of them out".into(),
         ));
     }
-    let policy = sampling.as_ref().map(|sampling| &sampling.policy);
+    check_on_disk(dataset, (policy, inductive))?;
     args.ranks.check(&[
         ("--task link", matches!(goal, Goal::Links { .. })),
         ("--inductive", inductive && policy.is_none()),
@@ -384,7 +394,7 @@ fn plan(
         ranks: args.ranks.deal(dataset, in_parts, sampling.is_some())?,
         sampling,
         placement: args.placement,
-        between: (args.temporary).folder(dataset.features.as_stored().is_some())?,
+        between,
         feature_cache: args.cache.feature_cache,
         structure: args.edges.structure,
         feature_divisors,

@@ -1,7 +1,7 @@
 //! One way in for every format.
 
 use std::io::{Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{DataError, DataProblem};
@@ -68,6 +68,10 @@ pub struct OpenOptions {
     /// Whether features stay in their files, from where rows are read that are wanted ([`Features::Stored`]): of a folder of parts, and
     /// refused for others. The files are read through once, to see that they are whole.
     pub stored_features: bool,
+    /// A folder on whose disk the edges of the graph are ([`Graph::to_disk`]) in the place of memory. Those of a folder of parts go there as they
+    /// are read, so that memory never has all of them; those of other formats once they were read, and so do those of parts to which
+    /// [reverses](Self::undirected) are added. Weights and features of edges are in memory, but for those that are left out.
+    pub stored_edges: Option<PathBuf>,
     /// Who is told how far reading has come.
     pub progress: Option<Arc<dyn Progress>>,
 }
@@ -135,6 +139,12 @@ impl OpenOptions {
             graph = edited;
             done.push(Preparation::self_loops(added, Origin::Option));
         }
+        if let Some(folder) = self.stored_edges.as_deref()
+            && !graph.csr().is_on_disk()
+        {
+            graph = graph.to_disk(folder).map_err(refuse)?;
+        }
+        done.extend(Preparation::edges_on_disk(&graph));
         Ok((graph, done))
     }
 }
@@ -180,6 +190,7 @@ impl std::fmt::Debug for OpenOptions {
             .field("split_number", &self.split_number)
             .field("split_seed", &self.split_seed)
             .field("stored_features", &self.stored_features)
+            .field("stored_edges", &self.stored_edges)
             .field("progress", &self.progress.is_some())
             .finish()
     }
@@ -375,10 +386,7 @@ impl Dataset {
             #[cfg(feature = "parts")]
             Place::Parts(path) => {
                 let folder = Parted::open(&path)?;
-                let parts = match options.stored_features {
-                    true => folder.whole_but_features(progress)?,
-                    false => folder.whole(progress)?,
-                };
+                let parts = folder.whole(options)?;
                 (parts, folder.name().into())
             }
             #[cfg(feature = "planetoid")]
@@ -476,7 +484,16 @@ impl OpenGraph for Graph {
             #[cfg(feature = "numpy")]
             Place::DglReddit(path) => reddit::read_graph(&folder(path, reddit::LAYOUT))?,
             #[cfg(feature = "parts")]
-            Place::Parts(path) => Parted::open(&path)?.whole(progress)?.graph,
+            Place::Parts(path) => {
+                // Nothing but edges is wanted.
+                let alone = OpenOptions {
+                    stored_features: true,
+                    ignore_edge_weights: true,
+                    ignore_edge_features: true,
+                    ..options.clone()
+                };
+                Parted::open(&path)?.whole(&alone)?.graph
+            }
             #[cfg(feature = "planetoid")]
             Place::Planetoid(path, name) => {
                 planetoid::read(&folder(path, planetoid::LAYOUT), &name)?.graph

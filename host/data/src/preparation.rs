@@ -3,6 +3,8 @@
 use std::fmt;
 
 use super::SplitRule;
+use crate::message::escaped;
+use halfgnn_graph::Graph;
 
 /// Who asked for something that was done to a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +68,17 @@ impl Preparation {
     /// So many vertices got a self-loop.
     pub fn self_loops(added: usize, by: Origin) -> Self {
         Self::new("self-loops", format!("{added} added"), by)
+    }
+
+    /// Edges of a graph that are in a file, and not in memory; none of one whose edges are there.
+    pub fn edges_on_disk(graph: &Graph) -> Option<Self> {
+        let folder = graph.csr().folder()?;
+        let bytes = size_of_val(graph.cols());
+        let what = format!(
+            "{bytes} bytes on the disk of {}",
+            escaped(&folder.display().to_string())
+        );
+        Some(Self::new("edges", what, Origin::Option))
     }
 
     /// Nothing is known of vertices but their edges.

@@ -144,7 +144,7 @@ impl PartialEq for Nameless {
 
 impl StoredFile {
     /// The file, if it is still what it was.
-    fn open(&self) -> Result<Arc<File>, DataProblem> {
+    pub(crate) fn open(&self) -> Result<Arc<File>, DataProblem> {
         let file = match &self.nameless {
             Some(Nameless(file)) => file.clone(),
             None => Arc::new(File::open(&self.path).map_err(DataProblem::Io)?),
@@ -169,7 +169,8 @@ impl StoredFile {
     }
 }
 
-fn read_at(file: &File, bytes: &mut [u8], at: u64) -> Result<(), DataProblem> {
+/// Bytes of a file from `at` on.
+pub(crate) fn read_at(file: &File, bytes: &mut [u8], at: u64) -> Result<(), DataProblem> {
     file.read_exact_at(bytes, at)
         .map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => {

@@ -1,8 +1,10 @@
 //! The adjacency arrays that kernels read.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::OnceLock;
 
+use super::columns::Columns;
 use super::error::{GraphError, OffsetRule, check_edges, check_ids, check_length, check_vertices};
 use super::sort::{EdgeSource, WithinRow, fill_rows, rows_of, sort_by_row, sort_row};
 use super::transpose::transposed;
@@ -16,7 +18,7 @@ use super::transpose::transposed;
 pub struct Csr {
     /// Made when somebody asks for them.
     rows: OnceLock<Vec<u32>>,
-    cols: Vec<u32>,
+    cols: Columns,
     offsets: Vec<u64>,
     columns: usize,
 }
@@ -45,7 +47,7 @@ impl Csr {
         Self::check_offsets(&offsets, cols.len())?;
         check_ids("columns", &cols, columns as u64)?;
         fill_rows(&offsets, &mut cols, &|_, row: &mut [u32]| sort_row(row));
-        Ok(Self::from_sorted_of(columns, offsets, cols))
+        Ok(Self::from_sorted_of(columns, offsets, cols.into()))
     }
 
     /// A square one from edges in any order: edge `k` is (`rows[k]`, `cols[k]`).
@@ -73,7 +75,7 @@ impl Csr {
         check_ids("columns", cols, shape.1 as u64)?;
         let pairs = &Pairs { rows, cols };
         let (offsets, cols) = sort_by_row(shape.0, pairs, WithinRow::Sorted)?;
-        Ok(Self::from_sorted_of(shape.1, offsets, cols))
+        Ok(Self::from_sorted_of(shape.1, offsets, cols.into()))
     }
 
     /// A square one from a source whose edges are known to be in range; one that is given away is dropped as early as can be.
@@ -83,16 +85,16 @@ impl Csr {
     ) -> Result<Self, GraphError> {
         check_vertices(vertices as u64)?;
         let (offsets, cols) = sort_by_row(vertices, source, WithinRow::Sorted)?;
-        Ok(Self::from_sorted(offsets, cols))
+        Ok(Self::from_sorted(offsets, cols.into()))
     }
 
     /// A square one from offsets and columns that are known to be in range and in order.
-    pub(crate) fn from_sorted(offsets: Vec<u64>, cols: Vec<u32>) -> Self {
+    pub(crate) fn from_sorted(offsets: Vec<u64>, cols: Columns) -> Self {
         Self::from_sorted_of(offsets.len() - 1, offsets, cols)
     }
 
     /// [`Csr::from_sorted`] of `columns` columns.
-    fn from_sorted_of(columns: usize, offsets: Vec<u64>, cols: Vec<u32>) -> Self {
+    pub(crate) fn from_sorted_of(columns: usize, offsets: Vec<u64>, cols: Columns) -> Self {
         Self {
             rows: OnceLock::new(),
             cols,
@@ -101,15 +103,43 @@ impl Csr {
         }
     }
 
-    /// Its offsets and columns.
+    /// Its offsets and columns; columns on disk are read into memory.
     pub fn into_offsets(self) -> (Vec<u64>, Vec<u32>) {
-        (self.offsets, self.cols)
+        (self.offsets, self.cols.into_vec())
+    }
+
+    /// The same whose columns are in a file without a name in a folder, which is gone with its last clone, whatever ends the process. They
+    /// look like memory, of which the system gives it as much as others leave, and reads from the disk what is not there; offsets are in memory. What
+    /// [`Graph`](super::Graph) makes of its edges is on the same disk, but for a transpose and what has reverses added.
+    ///
+    /// A disk that fails while columns are read ends the process, as where a part of the program itself cannot be read.
+    ///
+    /// # Errors
+    /// [`GraphError::Disk`] where no file can be made there, or its disk is full.
+    pub fn to_disk(&self, folder: &Path) -> Result<Self, GraphError> {
+        let copy = |row: usize, out: &mut [u32]| out.copy_from_slice(self.row(row));
+        let columns = Columns::filled(Some(folder), &self.offsets, &copy)?;
+        Ok(Self::from_sorted_of(
+            self.columns,
+            self.offsets.clone(),
+            columns,
+        ))
+    }
+
+    /// Whether its columns are [on disk](Csr::to_disk).
+    pub fn is_on_disk(&self) -> bool {
+        self.folder().is_some()
+    }
+
+    /// The folder on whose disk its columns are, if they are.
+    pub fn folder(&self) -> Option<&Path> {
+        self.cols.folder()
     }
 
     /// The transpose: an edge (r, c) becomes (c, r).
     pub fn transposed(&self) -> Self {
         let (offsets, cols) = transposed(self.columns, &self.offsets, &self.cols);
-        Self::from_sorted_of(self.vertices(), offsets, cols)
+        Self::from_sorted_of(self.vertices(), offsets, cols.into())
     }
 
     /// That `offsets` are the offsets of `edges` edges.
@@ -234,17 +264,19 @@ impl Csr {
             .collect()
     }
 
-    /// The bytes that its arrays take: offsets, columns, and the rows where somebody has asked for them.
+    /// The bytes that its arrays take of memory: offsets, columns that are not [on disk](Csr::to_disk), and the rows where somebody has asked
+    /// for them.
     pub fn bytes(&self) -> u64 {
-        let rows = self.rows.get().map_or(0, Vec::len);
-        (rows + self.cols.len()) as u64 * 4 + self.offsets.len() as u64 * 8
+        let rows = self.rows.get().map_or(0, Vec::len) as u64 * 4;
+        rows + self.cols.bytes_in_memory() + self.offsets.len() as u64 * 8
     }
 }
 
 /// Whether rows were asked for does not matter.
 impl PartialEq for Csr {
     fn eq(&self, other: &Self) -> bool {
-        (self.columns, &self.offsets, &self.cols) == (other.columns, &other.offsets, &other.cols)
+        let of = |csr: &Self| (csr.columns, csr.offsets.len());
+        of(self) == of(other) && self.offsets == other.offsets && self.cols[..] == other.cols[..]
     }
 }
 

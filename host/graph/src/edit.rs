@@ -2,9 +2,10 @@
 
 use crate::parallel;
 
+use super::columns::Columns;
 use super::csr::Csr;
 use super::error::{GraphError, check_edges, check_ids, check_length, check_room};
-use super::sort::{fill_rows, offsets_of, sort_row};
+use super::sort::{offsets_of, sort_row};
 use super::undirected::with_reverse;
 use super::{Graph, Symmetry};
 
@@ -13,7 +14,7 @@ impl Graph {
     /// stay as they are (`add_remaining_self_loops` of PyG). GCN wants this.
     ///
     /// # Errors
-    /// [`GraphError::TooManyEdges`], [`GraphError::OutOfMemory`].
+    /// [`GraphError::TooManyEdges`], [`GraphError::OutOfMemory`]; [`GraphError::Disk`] of edges [on disk](Csr::to_disk).
     pub fn with_self_loops(&self) -> Result<Self, GraphError> {
         let csr = self.csr();
         let missing = |row: usize| csr.row(row).binary_search(&(row as u32)).is_err();
@@ -22,9 +23,14 @@ impl Graph {
         });
         let offsets = offsets_of(lengths);
         let edges = offsets[csr.vertices()];
+        if edges == csr.edges() as u64 {
+            return Ok(self.clone());
+        }
         check_edges(edges)?;
-        check_room("edges with self-loops", 8 * edges)?;
-        Ok(self.with_rows(offsets, |row, out| {
+        if !csr.is_on_disk() {
+            check_room("edges with self-loops", 8 * edges)?;
+        }
+        self.with_rows(offsets, |row, out| {
             let old = csr.row(row);
             if old.len() == out.len() {
                 return out.copy_from_slice(old);
@@ -33,16 +39,22 @@ impl Graph {
             out[..before].copy_from_slice(&old[..before]);
             out[before] = row as u32;
             out[before + 1..].copy_from_slice(&old[before..]);
-        }))
+        })
     }
 
     /// Without any edge from a vertex to itself.
-    pub fn without_self_loops(&self) -> Self {
+    ///
+    /// # Errors
+    /// [`GraphError::Disk`] of edges [on disk](Csr::to_disk).
+    pub fn without_self_loops(&self) -> Result<Self, GraphError> {
         self.filtered(|row, _, col| col as usize != row)
     }
 
     /// With one edge where there were several between the same two vertices in the same direction.
-    pub fn deduplicated(&self) -> Self {
+    ///
+    /// # Errors
+    /// [`GraphError::Disk`] of edges [on disk](Csr::to_disk).
+    pub fn deduplicated(&self) -> Result<Self, GraphError> {
         self.filtered(|_, before, col| before != Some(col))
     }
 
@@ -52,7 +64,7 @@ impl Graph {
     /// [`GraphError::TooManyEdges`], [`GraphError::OutOfMemory`].
     pub fn to_undirected(&self) -> Result<Self, GraphError> {
         let (offsets, cols) = with_reverse(self.offsets(), self.cols())?;
-        let both = Csr::from_sorted(offsets, cols);
+        let both = Csr::from_sorted(offsets, cols.into());
         Ok(Self::with_symmetry(both, Symmetry::Known(true)))
     }
 
@@ -95,7 +107,8 @@ impl Graph {
     /// With vertex `v` renamed to `permutation[v]`.
     ///
     /// # Errors
-    /// [`GraphError::Length`], [`GraphError::VertexOutOfRange`], [`GraphError::NotAPermutation`] and [`GraphError::OutOfMemory`].
+    /// [`GraphError::Length`], [`GraphError::VertexOutOfRange`], [`GraphError::NotAPermutation`] and [`GraphError::OutOfMemory`];
+    /// [`GraphError::Disk`] of edges [on disk](Csr::to_disk).
     pub fn permuted(&self, permutation: &[u32]) -> Result<Self, GraphError> {
         check_length(
             "permutation",
@@ -105,7 +118,9 @@ impl Graph {
         )?;
         check_ids("permutation", permutation, self.vertices() as u64)?;
         let csr = self.csr();
-        check_room("renamed edges", 8 * csr.edges() as u64)?;
+        if !csr.is_on_disk() {
+            check_room("renamed edges", 8 * csr.edges() as u64)?;
+        }
         // Which vertex each row is of; `NONE` of those that nothing was found of yet.
         const NONE: u32 = u32::MAX;
         let mut order = vec![NONE; self.vertices()];
@@ -122,14 +137,13 @@ impl Graph {
         let lengths = order.iter().map(|&old| csr.row(old as usize).len() as u64);
         let offsets = offsets_of(lengths);
         // Rows stay together, so each is read and sorted by itself, and no edge moves among those of other rows.
-        let mut columns = vec![0; csr.edges()];
-        fill_rows(&offsets, &mut columns, &|row, out: &mut [u32]| {
+        let columns = Columns::filled(csr.folder(), &offsets, &|row, out: &mut [u32]| {
             let old = csr.row(order[row] as usize);
             for (out, &column) in out.iter_mut().zip(old) {
                 *out = permutation[column as usize];
             }
             sort_row(out);
-        });
+        })?;
         let renamed = Csr::from_sorted(offsets, columns);
         Ok(Self::with_symmetry(renamed, self.known_symmetry()))
     }
@@ -149,7 +163,10 @@ impl Graph {
 
     /// The edges that `keep` says, given the row, the column before it in that row, and the column. Whether it
     /// keeps an edge must not depend on the edge's direction.
-    fn filtered(&self, keep: impl Fn(usize, Option<u32>, u32) -> bool + Sync) -> Self {
+    fn filtered(
+        &self,
+        keep: impl Fn(usize, Option<u32>, u32) -> bool + Sync,
+    ) -> Result<Self, GraphError> {
         let csr = self.csr();
         let kept = |row: usize, each: &mut dyn FnMut(u32)| {
             let mut before = None;
@@ -167,6 +184,9 @@ impl Graph {
         };
         let lengths = parallel::map(0..csr.vertices(), |row, _| count(row));
         let offsets = offsets_of(lengths);
+        if offsets[csr.vertices()] == csr.edges() as u64 {
+            return Ok(self.clone());
+        }
         self.with_rows(offsets, |row, out| {
             let mut out = out.iter_mut();
             kept(row, &mut |col| {
@@ -177,16 +197,22 @@ impl Graph {
         })
     }
 
-    /// The graph of the rows that `fill` writes; it is symmetric if `self` is.
-    fn with_rows(&self, offsets: Vec<u64>, fill: impl Fn(usize, &mut [u32]) + Sync) -> Self {
-        let mut cols = vec![0; offsets[offsets.len() - 1] as usize];
-        fill_rows(&offsets, &mut cols, &fill);
+    /// The graph of the rows that `fill` writes; it is symmetric if `self` is, and on the same disk if that is on one.
+    fn with_rows(
+        &self,
+        offsets: Vec<u64>,
+        fill: impl Fn(usize, &mut [u32]) + Sync,
+    ) -> Result<Self, GraphError> {
+        let cols = Columns::filled(self.csr().folder(), &offsets, &fill)?;
         // An asymmetric graph can become symmetric, by losing its duplicates for one.
         let symmetry = match self.known_symmetry() {
             Symmetry::Known(true) => Symmetry::Known(true),
             _ => Symmetry::Unknown,
         };
-        Self::with_symmetry(Csr::from_sorted(offsets, cols), symmetry)
+        Ok(Self::with_symmetry(
+            Csr::from_sorted(offsets, cols),
+            symmetry,
+        ))
     }
 }
 
@@ -263,7 +289,7 @@ mod tests {
     fn losing_duplicates_can_make_a_graph_symmetric() {
         let lopsided = graph(&[(0, 1), (0, 1), (1, 0)]);
         assert!(!lopsided.is_symmetric());
-        assert!(lopsided.deduplicated().is_symmetric());
+        assert!(lopsided.deduplicated().unwrap().is_symmetric());
     }
 
     proptest! {
@@ -278,11 +304,11 @@ mod tests {
                 original.is_symmetric(); // so that what is known of it is carried over
             }
             let set: BTreeSet<_> = edges.iter().copied().collect();
-            prop_assert!(pairs(&original.deduplicated()).into_iter().eq(set.iter().copied()));
+            prop_assert!(pairs(&original.deduplicated().unwrap()).into_iter().eq(set.iter().copied()));
 
             let mut without: Vec<_> = edges.iter().copied().filter(|(row, col)| row != col).collect();
             without.sort();
-            prop_assert_eq!(pairs(&original.without_self_loops()), without);
+            prop_assert_eq!(pairs(&original.without_self_loops().unwrap()), without);
 
             let mut with = edges.clone();
             with.extend((0..10).filter(|&v| !set.contains(&(v, v))).map(|v| (v, v)));
@@ -299,7 +325,7 @@ mod tests {
             prop_assert_eq!(pairs(&renamed), expected);
 
             for made in [
-                original.deduplicated(), original.without_self_loops(), original.with_self_loops().unwrap(),
+                original.deduplicated().unwrap(), original.without_self_loops().unwrap(), original.with_self_loops().unwrap(),
                 original.to_undirected().unwrap(), renamed,
             ] {
                 // What was inferred about symmetry must be what a fresh look finds.

@@ -2,6 +2,7 @@
 
 use super::index::{MAX_EDGES, MAX_VERTICES};
 use crate::parallel;
+use std::path::PathBuf;
 
 /// Why arrays, or a generator's parameters, do not describe a graph.
 ///
@@ -104,6 +105,14 @@ pub enum GraphError {
         what: &'static str,
         /// The bytes that it takes.
         bytes: u64,
+    },
+    /// Edges that were to be kept in a file.
+    #[error("edges cannot be kept in {}: {reason}", folder.display())]
+    Disk {
+        /// Where the file was to be.
+        folder: PathBuf,
+        /// What the system says.
+        reason: String,
     },
     /// A generator was asked for something it cannot make.
     #[error("{parameter} = {value} is out of range: {valid}")]

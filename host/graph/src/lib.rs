@@ -33,6 +33,7 @@
 //! ```
 
 mod block;
+mod columns;
 mod coo;
 mod counts;
 mod csr;
@@ -53,9 +54,11 @@ mod transpose;
 mod undirected;
 mod weights;
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 pub use block::Block;
+pub use columns::RowFile;
 pub use coo::check_sorted_coo;
 pub use counts::{GraphCounts, RowCounts};
 pub use csr::{Csr, edge_order};
@@ -138,6 +141,15 @@ impl Graph {
             .symmetric
             .get()
             .map_or(Symmetry::Unknown, |&symmetric| Symmetry::Known(symmetric))
+    }
+
+    /// The same whose edges are in a file in a folder: see [`Csr::to_disk`]. What is known of its symmetry stays known.
+    ///
+    /// # Errors
+    /// [`GraphError::Disk`].
+    pub fn to_disk(&self, folder: &Path) -> Result<Self, GraphError> {
+        let stored = self.0.csr.to_disk(folder)?;
+        Ok(Self::with_symmetry(stored, self.known_symmetry()))
     }
 
     /// The adjacency.

@@ -17,6 +17,11 @@ fn join(first: &mut (dyn FnMut() + Send), second: &mut (dyn FnMut() + Send)) {
     rayon::join(first, second);
 }
 
+/// Whether the caller is a thread of a pool, whose others wait for it.
+pub fn is_in_pool() -> bool {
+    rayon::current_thread_index().is_some()
+}
+
 /// Calls `f` with both, on two threads where one is free.
 pub fn both<T: Send>(first: T, second: T, f: &(dyn Fn(T) + Sync)) {
     let (mut first, mut second) = (Some(first), Some(second));

@@ -19,7 +19,7 @@ impl Graph {
         let (both, both_cols) = with_reverse(&offsets, &cols)?;
         // Before the row ids are made.
         drop((offsets, cols));
-        let csr = Csr::from_sorted(both, both_cols);
+        let csr = Csr::from_sorted(both, both_cols.into());
         Ok(Self::with_symmetry(csr, Symmetry::Known(true)))
     }
 }

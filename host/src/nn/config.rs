@@ -168,13 +168,16 @@ impl ModelConfig {
     /// The graph as the model wants it: with self-loops where a vertex has no other way to hear of itself.
     ///
     /// # Errors
-    /// [`GraphError`] where there is no room for the loops, or for the transpose that a backward pass wants.
+    /// [`GraphError`] where there is no room for the loops, or for the transpose that a backward pass wants of edges in memory.
     pub fn prepare<'a>(&self, graph: &'a Graph) -> Result<Cow<'a, Graph>, GraphError> {
         let prepared = match self.wants_self_loops() {
             true => Cow::Owned(graph.with_self_loops()?),
             false => Cow::Borrowed(graph),
         };
-        prepared.check_room_for_transpose()?;
+        // Of edges on disk rows are read, and no transpose is made unless somebody has all of it on a device, who asks then.
+        if !prepared.csr().is_on_disk() {
+            prepared.check_room_for_transpose()?;
+        }
         Ok(prepared)
     }
 

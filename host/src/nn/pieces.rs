@@ -193,7 +193,8 @@ impl<E: Element> Pieces<E> {
         let kept = &parts[piece];
         match (kept.get(), &self.between) {
             (Some(part), _) => Ok(Cow::Borrowed(part)),
-            (None, Between::Memory) => {
+            // Edges on disk are read anew, since memory has no room for those of all pieces.
+            (None, Between::Memory) if !graph.csr().is_on_disk() => {
                 let made = Part::of_range(graph, ranges[piece].clone())?;
                 Ok(Cow::Borrowed(kept.get_or_init(|| made)))
             }

@@ -9,6 +9,7 @@
 //! whatever order they are asked for. [`Batches`](crate::train::Batches) gives them to a trainer; here they are for anybody.
 
 mod fixed;
+mod host_neighbor;
 mod loader;
 mod neighbor;
 mod policy;
@@ -17,6 +18,7 @@ mod subgraph;
 pub use crate::ops::{Draw, Fanout, InducedSubgraph, LayerSizes, LayerSources};
 pub use fixed::FixedSampler;
 pub(crate) use fixed::{room_beyond, sizes};
+pub use host_neighbor::HostNeighborSampler;
 pub use loader::{Loader, Seeds};
 pub use neighbor::NeighborSampler;
 pub use policy::{EdgesIn, Sampling, SamplingPolicy};
@@ -68,6 +70,10 @@ pub trait Sampler<B: Backend>: fmt::Debug + Send + Sync {
         seed: u64,
         step: u32,
     ) -> Result<Batch<B>, Error>;
+
+    /// Begins to draw a batch that is [asked for](Sampler::sample) next, where that is done beside the device; what goes wrong is told then. Others do
+    /// nothing.
+    fn begin(&mut self, _seeds: &[u32], _seed: u64, _step: u32) {}
 
     /// Blocks of a batch.
     fn layers(&self) -> usize;

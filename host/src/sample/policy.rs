@@ -1,6 +1,6 @@
 //! How batches are made, as a person says it.
 
-use super::{Fanout, NeighborSampler, Sampler, Subgraphs};
+use super::{Fanout, HostNeighborSampler, NeighborSampler, Sampler, Subgraphs};
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::graph::Graph;
@@ -69,9 +69,17 @@ impl SamplingPolicy {
                 reason: format!("{self} draws no neighbours of given vertices; make batches of it"),
             });
         };
-        let without = self_loops.then(|| graph.without_self_loops());
-        let graph = without.as_ref().unwrap_or(graph);
-        let sampler = NeighborSampler::new_in(backend, graph.csr(), fanouts.clone(), edges.kind())?;
+        let without = self_loops.then(|| graph.without_self_loops()).transpose()?;
+        let (graph, fanouts) = (without.as_ref().unwrap_or(graph), fanouts.clone());
+        let kind = match edges {
+            EdgesIn::Device => MemoryKind::Graph,
+            EdgesIn::Host => MemoryKind::HostGraph,
+            EdgesIn::Graph => {
+                let sampler = HostNeighborSampler::new(graph, fanouts)?.replacing(*replace);
+                return Ok(Box::new(sampler.with_self_loops(self_loops)));
+            }
+        };
+        let sampler = NeighborSampler::new_in(backend, graph.csr(), fanouts, kind)?;
         let sampler = sampler.replacing(*replace).with_self_loops(self_loops);
         Ok(Box::new(sampler))
     }
@@ -185,16 +193,8 @@ pub enum EdgesIn {
     Device,
     /// In the host's, from where a card reads those that it draws.
     Host,
-}
-
-impl EdgesIn {
-    /// What memory that is.
-    pub fn kind(self) -> MemoryKind {
-        match self {
-            Self::Device => MemoryKind::Graph,
-            Self::Host => MemoryKind::HostGraph,
-        }
-    }
+    /// Where the graph has them, be it the host's memory or a [file](Graph::to_disk): see [`HostNeighborSampler`].
+    Graph,
 }
 
 /// How a run is cut into batches.

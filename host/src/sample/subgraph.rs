@@ -161,7 +161,7 @@ impl<B: Backend> SubgraphSampler<B> {
             Subgraphs::Clusters(count) => clusters(graph, roots, count)?,
             _ => Vec::new(),
         };
-        let walked = graph.without_self_loops();
+        let walked = graph.without_self_loops()?;
         let walked = match walked.edges() == graph.edges() {
             true => None,
             false => Some(Adjacency::new(backend, walked.csr())?),

@@ -13,7 +13,7 @@ use crate::graph::Graph;
 use crate::nn::{GraphFactors, ModelConfig, Norm, Propagation};
 use crate::ops::Dropout;
 use crate::sample::{
-    Batch, LayerSources, Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs,
+    Batch, EdgesIn, LayerSources, Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs,
 };
 use crate::tensor::{Array, Element, Matrix};
 use std::ops::Range;
@@ -299,7 +299,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
         }
         let sampler = policy.sampler(backend, (graph, sampling.edges), model.wants_self_loops())?;
         Ok(Self {
-            may_be_fixed: model.ignores_empty_rows(),
+            // What the host draws comes in memory of its own.
+            may_be_fixed: model.ignores_empty_rows() && sampling.edges != EdgesIn::Graph,
             may_read_in_place: model.reads_features_in_place(),
             ..Self::new(task, how, sampler, batch, seed)?
         })
@@ -546,7 +547,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
     }
 
     /// Draws a batch whose features stay on disk, and has them read while the one before is computed on. It is the one that is asked
-    /// for next, if there is one in the epoch.
+    /// for next, if there is one in the epoch. What the host draws is begun, of the batch that is drawn next.
     ///
     /// # Errors
     /// Those of the sampler, and [`Error::Features`] where nothing can be read; what goes wrong with the reading is told when the batch
@@ -567,6 +568,19 @@ impl<B: Backend, E: Element> Batches<B, E> {
             let inputs = drawn.inputs().to_vec(backend)?;
             let rows = self.task.0.features.read_ahead(inputs)?;
             self.ahead = rows.map(|rows| Ahead { step, drawn, rows });
+        }
+        self.begin(epoch, number + usize::from(self.ahead.is_some()))
+    }
+
+    /// Begins to draw a batch, if there is one in the epoch, where that is done beside the device.
+    fn begin(&mut self, epoch: u32, number: usize) -> Result<(), Error> {
+        if number >= self.count() || !matches!(self.source, Source::Sampled(..)) {
+            return Ok(());
+        }
+        let (step, vertices) = self.seeds(epoch, number)?;
+        let own = &vertices[self.share().of(vertices.len())];
+        if let (Source::Sampled(sampler, _), false) = (&mut self.source, own.is_empty()) {
+            sampler.begin(own, self.loader.seed(), step);
         }
         Ok(())
     }

@@ -620,13 +620,23 @@ pub fn host_memory() -> Option<(u64, u64)> {
     let machine = std::fs::read_to_string("/proc/meminfo")
         .ok()
         .and_then(|text| meminfo(&text));
-    let read = |file: &str| {
-        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
-    let group = read("memory.max").zip(read("memory.current"));
-    let group = group.map(|(most, used)| (most.saturating_sub(used), most));
+    let read = |file: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok();
+    let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
+    let group = number("memory.max").zip(number("memory.current"));
+    // What it has of files is given back where somebody wants room, and counts as free of the machine's memory as well.
+    let of_files = read("memory.stat").map_or(0, |text| pages_of_files(&text));
+    let group =
+        group.map(|(most, used)| (most.saturating_sub(used.saturating_sub(of_files)), most));
     [machine, group].into_iter().flatten().min()
+}
+
+/// Bytes that a control group has of files, from the text of its `memory.stat`.
+fn pages_of_files(text: &str) -> u64 {
+    let fields = text.lines().filter_map(|line| line.split_once(' '));
+    let of_files = fields.filter(|(field, _)| ["inactive_file", "active_file"].contains(field));
+    of_files
+        .filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok())
+        .sum()
 }
 
 /// Free and total bytes, from the text of `/proc/meminfo`.
@@ -652,6 +662,8 @@ mod tests {
         assert_eq!(meminfo(text), Some((8 * 1024, 16 * 1024)));
         assert_eq!(meminfo("MemTotal: 16 kB\n"), None);
         assert_eq!(meminfo(""), None);
+        let text = "anon 4096\nfile 20\ninactive_anon 1\nactive_file 12\ninactive_file 8\n";
+        assert_eq!((pages_of_files(text), pages_of_files("")), (20, 0));
     }
 
     #[test]

@@ -67,8 +67,8 @@ pub struct SamplingBenchArgs {
     #[arg(long, value_enum, value_name = "MEMORY", default_value_t = LiesIn::Device)]
     features_in: LiesIn,
     /// Where the edges lie that neighbours are drawn of
-    #[arg(long, value_enum, value_name = "MEMORY", default_value_t = LiesIn::Device)]
-    structure_in: LiesIn,
+    #[arg(long, value_enum, value_name = "MEMORY", default_value_t = EdgesLie::Device)]
+    structure_in: EdgesLie,
     /// Of features in the host's memory: so much of the card's for copies of those of the vertices that most edges lead from, such as 4GiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     feature_cache: Option<u64>,
@@ -87,7 +87,7 @@ pub struct SamplingBenchArgs {
     json: Option<PathBuf>,
 }
 
-/// Where features or edges lie.
+/// Where features lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum LiesIn {
@@ -97,14 +97,29 @@ enum LiesIn {
     Host,
 }
 
-impl LiesIn {
-    fn of_edges(self) -> EdgesIn {
+/// Where edges lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum EdgesLie {
+    /// On the device
+    Device,
+    /// In the host's memory, page-locked, from where a card reads those that it draws
+    Host,
+    /// In a file in the folder of temporary files, TMPDIR or /tmp, of which the host draws
+    Disk,
+}
+
+impl EdgesLie {
+    fn place(self) -> EdgesIn {
         match self {
             Self::Device => EdgesIn::Device,
             Self::Host => EdgesIn::Host,
+            Self::Disk => EdgesIn::Graph,
         }
     }
+}
 
+impl LiesIn {
     fn of_features(self) -> MemoryKind {
         match self {
             Self::Device => MemoryKind::Features,
@@ -125,7 +140,7 @@ struct Row<'a> {
     batch: u32,
     dropout: &'a [f32],
     features_in: LiesIn,
-    structure_in: LiesIn,
+    structure_in: EdgesLie,
     /// Vertices of whose features the card has copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     cached_vertices: Option<usize>,
@@ -150,16 +165,20 @@ pub fn run(args: &SamplingBenchArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
             "--feature-cache: copies are of features in the host's memory; add --features-in host, or leave it out".into(),
         ));
     }
-    if args.structure_in == LiesIn::Host && args.sampler.subgraphs().is_some() {
+    if args.structure_in != EdgesLie::Device && args.sampler.subgraphs().is_some() {
         return Err(Failure::Input(format!(
-            "--structure-in host: --sampler {} takes edges on the device, and only those of neighbours are drawn in the host's memory; leave it out",
+            "--structure-in: --sampler {} takes edges on the device, and only those of neighbours are drawn elsewhere; leave it out",
             args.sampler
         )));
     }
     let mut json = JsonLines::open(args.json.as_deref())?;
     for name in &args.graphs {
         for opened in name.open() {
-            let (label, graph) = opened?;
+            let (label, mut graph) = opened?;
+            if args.structure_in == EdgesLie::Disk {
+                let stored = graph.to_disk(&std::env::temp_dir());
+                graph = stored.map_err(|error| Failure::Input(error.to_string()))?;
+            }
             let bench = Bench {
                 args,
                 label: &label,
@@ -222,7 +241,7 @@ impl Task for Bench<'_> {
         let all: Vec<u32> = (0..vertices as u32).collect();
         let mut neighbors = None;
         let mut counted = Vec::new();
-        let edges = args.structure_in.of_edges();
+        let edges = args.structure_in.place();
         let mut draw: Box<Drawing<'_, B>> = match args.sampler.subgraphs() {
             None => {
                 let sampler = args.sampler.sampler(backend, (self.graph, edges), false)?;
@@ -338,8 +357,11 @@ impl Task for Bench<'_> {
         if let Some(sampler) = neighbors {
             let seeds = epoch.iter().cycle().take(timed);
             let replayed = replayed(backend, &*sampler, &seen.room, seeds)?;
-            if let Some(replayed) = replayed {
-                parts.push(("replay", replayed));
+            drop(sampler);
+            // Whole batches where the next is drawn while one is learnt from.
+            let draws_ahead = replayed.is_some() || args.structure_in == EdgesLie::Disk;
+            parts.extend(replayed.map(|ms| ("replay", ms)));
+            if draws_ahead {
                 parts.push(("batch", self.whole_batches(backend, features, &shape)?));
             }
         }
@@ -441,7 +463,7 @@ impl Bench<'_> {
         // Nothing is evaluated, so there is no graph to do it on.
         let objective = Objective::of_rows(backend, Vec::new(), features, &goal)?;
         let sampling = Sampling {
-            edges: self.args.structure_in.of_edges(),
+            edges: self.args.structure_in.place(),
             ..Sampling::of(self.args.sampler.clone(), Some(self.args.batch), None)
         };
         let how = (&loss, model, model.layers);

@@ -189,6 +189,162 @@ fn edges_may_stay_on_the_host() {
     }
 }
 
+/// Edges on disk, of a file and of a folder of parts, with features there and without, are learnt from and predict as those in memory do; and what they
+/// are not for is refused.
+#[test]
+fn edges_may_lie_on_disk() {
+    let place = place(&Ring::new());
+    let run = |arguments: &[&str]| {
+        halfgnn(arguments)
+            .current_dir(place.folder.path())
+            .output()
+            .unwrap()
+    };
+    let done = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        output
+    };
+    done(&[
+        "dataset",
+        "partition",
+        "ring.npz",
+        "--out",
+        "ring.parts",
+        "--parts",
+        "3",
+    ]);
+    let shape = [
+        "--layers", "2", "--epochs", "2", "--pieces", "2", "--json", "-",
+    ];
+    let batches = ["--sampler", "neighbor:2,1", "--batch", "4"];
+    let train = |dataset, model, more: &[&str]| {
+        let of = ["train", "--dataset", dataset, "--model", model];
+        run(&[&of[..], &shape, more].concat())
+    };
+    let learnt = |dataset, model, more: &[&str]| {
+        let output = train(dataset, model, &[&batches[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        events(&output.stdout)
+    };
+    // A GCN wants self-loops.
+    for model in ["sage", "gcn"] {
+        let cpu =
+            |dataset, more: &[&str]| learnt(dataset, model, &[&["--device", "cpu"], more].concat());
+        let expected = cpu("ring.npz", &[]);
+        assert!(
+            of_kind(&expected, "memory")
+                .get("host_draws_from")
+                .is_none()
+        );
+        for (dataset, more) in [
+            (
+                "ring.npz",
+                &["--structure", "disk", "--temp-folder", "."][..],
+            ),
+            ("ring.parts", &["--structure", "disk"]),
+            ("ring.parts", &["--structure", "disk", "--features", "disk"]),
+        ] {
+            let found = cpu(dataset, more);
+            assert_eq!(
+                told(&found),
+                told(&expected),
+                "{model}, {dataset}, {more:?}"
+            );
+            assert_eq!(of_kind(&found, "memory")["host_draws_from"], "disk");
+            // Where they are is told with what was done to the dataset.
+            let start = of_kind(&found, "start").to_string();
+            assert!(start.contains("320 bytes on the disk of "), "{start}");
+        }
+    }
+    let emulated = learnt(
+        "ring.parts",
+        "sage",
+        &["--structure", "disk", "--device", "emulator"],
+    );
+    assert_eq!(told(&emulated).len(), 2);
+
+    let save = ["--device", "cpu", "--save", "kept", "--structure", "disk"];
+    learnt("ring.npz", "sage", &save);
+    let predicted = |structure, pieces| {
+        let output = done(&[
+            "predict",
+            "--dataset",
+            "ring.parts",
+            "--model",
+            "kept",
+            "--device",
+            "cpu",
+            "--structure",
+            structure,
+            "--pieces",
+            pieces,
+            "--logits",
+            "--out",
+            "logits.npy",
+        ]);
+        let told = text(&output.stdout).contains("320 bytes on the disk of ");
+        assert_eq!(told, structure == "disk");
+        std::fs::read(place.folder.path().join("logits.npy")).unwrap()
+    };
+    assert!(predicted("disk", "3") == predicted("host", "3"));
+    assert!(predicted("disk", "auto") == predicted("auto", "1"));
+
+    // Two ranks learn what one does, each of a file of its own.
+    let ranks = |structure| {
+        let more = ["--device", "cpu", "--ranks", "2", "--structure", structure];
+        told(&learnt("ring.parts", "sage", &more))
+    };
+    assert_eq!(ranks("disk"), ranks("host"));
+
+    let disk = ["--structure", "disk", "--device", "cpu"];
+    for (model, more, why) in [
+        (
+            "sage",
+            &[][..],
+            "a step on the whole graph sums over edges on the device",
+        ),
+        (
+            "sage",
+            &["--sampler", "cluster:4"],
+            "--structure disk: --sampler cluster:4 takes edges on the device",
+        ),
+        ("gin", &batches, "the batch normalisations of GIN"),
+        (
+            "sage",
+            &["--sampler", "neighbor:2,1", "--temp-folder", "gone"],
+            "--temp-folder gone: there is no such folder",
+        ),
+        (
+            "sage",
+            &["--sampler", "neighbor:2,1", "--inductive"],
+            "--inductive makes a graph of the training vertices in memory",
+        ),
+        (
+            "sage",
+            &["--sampler", "neighbor:2,1", "--reorder", "degree"],
+            "--reorder: an order is found of edges in memory",
+        ),
+    ] {
+        let output = train("ring.npz", model, &[more, &disk].concat());
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains(why), "{told}");
+    }
+    let output = train(
+        "ring.npz",
+        "sage",
+        &[&batches[..], &["--temp-folder", "."]].concat(),
+    );
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("add --structure disk or --features disk"),
+        "{told}"
+    );
+    let names = std::fs::read_dir(place.folder.path()).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 4, "files that stay: {names:?}");
+}
+
 /// Features that stay in the host's memory train as those of the device do, and everybody is told where they are.
 #[test]
 fn features_may_stay_on_the_host() {
@@ -434,7 +590,7 @@ fn features_stay_on_disk() {
         "in 3 pieces of the graph, each with all neighbours; what layers give is on disk meanwhile";
     assert!(lines.contains(line), "{lines}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
-    let of_memory = "--temp-folder is for what layers give where features stay on disk";
+    let of_memory = "--temp-folder is for edges on disk, and for what layers give";
     let told = run(&train("ring.parts", "host", &in_folder));
     refused(&told, 2, &[of_memory]);
     std::fs::remove_dir(&folder).unwrap();

@@ -15,6 +15,7 @@
 //! Numbers are little-endian. A file starts with a `Header`; its sections follow in a fixed order, each from a multiple
 //! of 8 bytes on, and how long they are follows from the manifest. Files are as long as that, or refused before anything is allocated.
 
+mod columns;
 mod layout;
 mod manifest;
 mod read;

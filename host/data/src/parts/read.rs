@@ -1,5 +1,6 @@
 //! A folder of parts, read whole or some parts of it.
 
+use super::columns::{self, check_row};
 use super::layout::{Header, Kind, Sections, check_length};
 use super::manifest::{FeaturePrecision, Manifest};
 use super::rows::{PartRows, RowFeatures, not_finite, zeros};
@@ -40,18 +41,28 @@ struct PartRead {
     edge_features: (usize, Vec<f32>),
     /// Unless they stay in the file.
     features: Option<RowFeatures>,
-    stays: Option<StoredFile>,
+    /// Where features start, and columns, that stay in the file.
+    stays: Stays,
     names: VertexIds,
 }
 
+/// Where in a file of a part what stays there starts.
+#[derive(Default)]
+struct Stays {
+    features: Option<StoredFile>,
+    columns: Option<StoredFile>,
+}
+
 impl PartRead {
-    /// Puts it to its places, and takes note of where its features are `left`, if they are; gives the names of its vertices.
-    fn put(self, rows: &mut PartRows, left: Option<&mut Left>) -> Result<VertexIds, DataProblem> {
+    /// Puts it to its places, and takes note of where what is `left` there lies; gives the names of its vertices.
+    fn put(self, rows: &mut PartRows, left: &mut Left) -> Result<VertexIds, DataProblem> {
         let (width, features) = self.edge_features;
         for (row, &place) in self.places.iter().enumerate() {
             let from = self.offsets[row] as usize..self.offsets[row + 1] as usize;
             let to = rows.offsets[place] as usize..rows.offsets[place + 1] as usize;
-            rows.columns[to.clone()].copy_from_slice(&self.columns[from.clone()]);
+            if left.columns.is_none() {
+                rows.columns[to.clone()].copy_from_slice(&self.columns[from.clone()]);
+            }
             if let Some(all) = &mut rows.edge_weights {
                 all[to.clone()].copy_from_slice(&self.weights[from.clone()]);
             }
@@ -60,9 +71,12 @@ impl PartRead {
                     .copy_from_slice(&features[from.start * width..from.end * width]);
             }
         }
-        if let (Some(left), Some(file)) = (left, self.stays) {
+        if let (Some(left), Some(file)) = (&mut left.features, self.stays.features) {
             let first = left.rows;
             left.add(StoredFile { first, ..file }, &self.places);
+        }
+        if let (Some(left), Some(file)) = (&mut left.columns, self.stays.columns) {
+            left.push((file, self.offsets.last().copied().unwrap_or(0)));
         }
         if let Some(own) = self.features {
             rows.features.place(own, &self.places)?;
@@ -135,6 +149,13 @@ impl Parted {
         numbers.saturating_mul(FeaturePrecision::Float.bytes() + kept)
     }
 
+    /// What the edges take in memory, with where rows begin, while the dataset is read whole and once it is: of weights and features of edges
+    /// nothing.
+    pub fn memory_of_edges(&self) -> u64 {
+        let edges = self.manifest.edges.saturating_mul(4);
+        edges.saturating_add(self.manifest.vertices.saturating_mul(8))
+    }
+
     /// The parts of one of several ranks: as many as the others have, or one more or less, one behind the other.
     ///
     /// # Errors
@@ -166,7 +187,7 @@ impl Parted {
     /// # Errors
     /// A [`DataError`] that names the file and the field.
     pub fn rows(&self, table: &VertexTable, parts: Range<usize>) -> Result<PartRows, DataError> {
-        self.rows_of(table, parts, &crate::input::Silent, None)
+        self.rows_of(table, parts, &crate::input::Silent, &mut Left::default())
     }
 
     fn rows_of(
@@ -174,7 +195,7 @@ impl Parted {
         table: &VertexTable,
         parts: Range<usize>,
         progress: &dyn Progress,
-        mut left: Option<&mut Left>,
+        left: &mut Left,
     ) -> Result<PartRows, DataError> {
         // Whether all are there, and as long as they should be, is found out before anything is made of their sizes.
         let mut bytes = 0;
@@ -188,11 +209,11 @@ impl Parted {
         }
         progress.begin(&self.manifest.name, bytes);
         let mut rows = self
-            .empty_rows(table, &parts, left.is_none())
+            .empty_rows(table, &parts, left)
             .map_err(|problem| self.problem(VERTICES, problem))?;
         let mut names = Vec::new();
         let bytes_of = |part| self.manifest.part_layout(part).map_or(0, |of| of.len());
-        let leaves = left.is_some();
+        let leaves = left.leaves();
         let mut next = parts.start;
         while next < parts.end {
             // By all threads, as far as that takes little memory beside what all parts come to.
@@ -210,9 +231,7 @@ impl Parted {
             });
             for (part, read) in now.clone().zip(read) {
                 let read = read?;
-                let own = self.in_file(&part_file(part), || {
-                    read.put(&mut rows, left.as_deref_mut())
-                })?;
+                let own = self.in_file(&part_file(part), || read.put(&mut rows, left))?;
                 names.push(own);
                 progress.advance(bytes_of(part));
             }
@@ -232,12 +251,12 @@ impl Parted {
         Ok(rows)
     }
 
-    /// The rows of parts, their columns and numbers to be read; none of features, unless they are wanted.
+    /// The rows of parts, their columns and numbers to be read; none of what is `left`.
     fn empty_rows(
         &self,
         table: &VertexTable,
         parts: &Range<usize>,
-        features: bool,
+        left: &Left,
     ) -> Result<PartRows, DataProblem> {
         let manifest = &self.manifest;
         let entries = &manifest.parts[parts.clone()];
@@ -256,6 +275,7 @@ impl Parted {
         }
         let edge_features = match manifest.edge_features {
             0 => None,
+            _ if left.ignored.edge_features => None,
             columns => {
                 let values = zeros("edge features", edges.saturating_mul(columns))?;
                 Some(EdgeFeatures::new(columns as usize, values)?)
@@ -265,13 +285,19 @@ impl Parted {
         Ok(PartRows {
             features: RowFeatures::zeros(
                 precision,
-                if features { vertices.len() } else { 0 },
+                match left.features {
+                    None => vertices.len(),
+                    Some(_) => 0,
+                },
                 len,
             )?,
             vertices,
             offsets,
-            columns: zeros("columns", edges)?,
-            edge_weights: match manifest.edge_weights {
+            columns: match left.columns {
+                None => zeros("columns", edges)?,
+                Some(_) => Vec::new(),
+            },
+            edge_weights: match manifest.edge_weights && !left.ignored.edge_weights {
                 true => Some(zeros("edge weights", edges)?),
                 false => None,
             },
@@ -280,13 +306,13 @@ impl Parted {
         })
     }
 
-    /// Reads a part, whose rows have places among those of `all`, with its features unless it `leaves` them.
+    /// Reads a part, whose rows have places among those of `all`, but for what it `leaves` in the file.
     fn read_part(
         &self,
         table: &VertexTable,
         part: usize,
         all: &[u32],
-        leaves: bool,
+        leaves: Leaves,
     ) -> Result<PartRead, DataProblem> {
         let (manifest, file) = (&self.manifest, part_file(part));
         let Some(layout) = manifest.part_layout(part) else {
@@ -299,10 +325,31 @@ impl Parted {
         let places = places(&vertices, part as u32, table, all)?;
         let offsets: Vec<u64> = sections.read("offsets")?;
         check_offsets(&offsets, &vertices, table)?;
-        let columns: Vec<u32> = sections.read("columns")?;
-        check_columns(&columns, &offsets, manifest.vertices)?;
-        let weights: Vec<f32> = sections.read("edge weights")?;
-        let features: Vec<f32> = sections.read("edge features")?;
+        let header = self.header((Kind::Part, part as u32))?;
+        let from = |start| StoredFile {
+            path: self.path.join(&file),
+            nameless: None,
+            header: header.bytes().to_vec(),
+            length,
+            start,
+            // Which it is follows from the parts before it.
+            first: 0,
+        };
+        let (mut columns, mut stays) = (Vec::new(), Stays::default());
+        if leaves.columns {
+            // They are looked at when they are read again.
+            let start = sections.pass(|_, _: u32| ())?;
+            stays.columns = Some(from(start));
+        } else {
+            columns = sections.read("columns")?;
+            check_columns(&columns, &offsets, manifest.vertices)?;
+        }
+        let mut of_edges = |key, ignored| match ignored {
+            true => sections.pass(|_, _: f32| ()).map(|_| Vec::new()),
+            false => sections.read::<f32>(key),
+        };
+        let weights = of_edges("edge weights", leaves.edge_weights)?;
+        let features = of_edges("edge features", leaves.edge_features)?;
         for (key, values) in [("edge weights", &weights), ("edge features", &features)] {
             if let Some(at) = values.iter().position(|value| !value.is_finite()) {
                 let why = "which is not finite";
@@ -310,13 +357,13 @@ impl Parted {
             }
         }
         let len = manifest.features as usize;
-        let (mut own, mut stays, mut infinite) = (None, None, None);
+        let (mut own, mut infinite) = (None, None);
         let mut see = |at: u64, value: f32| {
             if !value.is_finite() {
                 infinite.get_or_insert((at, value));
             }
         };
-        match (leaves, manifest.feature_precision) {
+        match (leaves.features, manifest.feature_precision) {
             (false, FeaturePrecision::Half) => {
                 own = Some(RowFeatures::of_halves(len, sections.read("features")?));
             }
@@ -333,16 +380,7 @@ impl Parted {
                     })?,
                     FeaturePrecision::Float => sections.pass(see)?,
                 };
-                let header = self.header((Kind::Part, part as u32))?;
-                stays = Some(StoredFile {
-                    path: self.path.join(&file),
-                    nameless: None,
-                    header: header.bytes().to_vec(),
-                    length,
-                    start,
-                    // Which it is follows from the parts before it.
-                    first: 0,
-                });
+                stays.features = Some(from(start));
             }
         }
         let ends: Vec<u64> = sections.read("ids")?;
@@ -357,7 +395,10 @@ impl Parted {
             offsets,
             columns,
             weights,
-            edge_features: (manifest.edge_features as usize, features),
+            edge_features: match leaves.edge_features {
+                true => (0, features),
+                false => (manifest.edge_features as usize, features),
+            },
             features: own,
             stays,
             names: names(&ends, &text)?,
@@ -409,35 +450,40 @@ impl Parted {
         })
     }
 
-    /// The whole dataset.
-    pub(crate) fn whole(&self, progress: &dyn Progress) -> Result<Parts, DataError> {
-        self.all(progress, false)
-    }
-
-    /// The whole dataset, whose features stay where they are. The files are read through nevertheless, to see that they are whole.
-    pub(crate) fn whole_but_features(&self, progress: &dyn Progress) -> Result<Parts, DataError> {
-        self.all(progress, true)
-    }
-
-    fn all(&self, progress: &dyn Progress, leave: bool) -> Result<Parts, DataError> {
+    /// The whole dataset but for what `options` leave out, whose features stay where they are or not, and whose edges go to disk if there is a
+    /// folder for them. The files are read through nevertheless, to see that they are whole.
+    pub(crate) fn whole(&self, options: &OpenOptions) -> Result<Parts, DataError> {
+        let (stored_features, edges) = (options.stored_features, options.stored_edges.as_deref());
         let table = self.table()?;
-        let mut left = match leave {
-            true => {
-                let slots = zeros("vertices", self.manifest.vertices);
-                Some(Left {
-                    files: Vec::new(),
-                    rows: 0,
-                    slots: slots.map_err(|problem| self.problem(MANIFEST, problem))?,
-                })
-            }
-            false => None,
+        let mut left = Left {
+            features: match stored_features {
+                true => {
+                    let slots = zeros("vertices", self.manifest.vertices);
+                    Some(LeftFeatures {
+                        files: Vec::new(),
+                        rows: 0,
+                        slots: slots.map_err(|problem| self.problem(MANIFEST, problem))?,
+                    })
+                }
+                false => None,
+            },
+            columns: edges.map(|_| Vec::new()),
+            ignored: Ignored {
+                edge_weights: options.ignore_edge_weights,
+                edge_features: options.ignore_edge_features,
+            },
         };
-        let rows = self.rows_of(&table, 0..self.parts(), progress, left.as_mut())?;
+        let rows = self.rows_of(&table, 0..self.parts(), options.progress(), &mut left)?;
         let graph = |problem| self.problem(MANIFEST, problem);
-        let of_graph = Graph::from_offsets(rows.offsets, rows.columns)
-            .map_err(|error| graph(DataProblem::graph("columns", error)))?;
+        let in_graph = |error| graph(DataProblem::graph("columns", error));
+        let of_graph = match (&left.columns, edges) {
+            (Some(files), Some(folder)) => {
+                Graph::new(columns::to_disk(files, &table, folder)?).map_err(in_graph)?
+            }
+            _ => Graph::from_offsets(rows.offsets, rows.columns).map_err(in_graph)?,
+        };
         let len = rows.features.feature_len();
-        let features = match left {
+        let features = match left.features {
             None => {
                 let values = rows.features.into_floats().map_err(graph)?;
                 Features::dense(len, values).map_err(graph)?
@@ -452,15 +498,44 @@ impl Parted {
             })),
         };
         let splits = table.splits();
+        let mut done = vec![self.preparation()];
+        if options.ignore_edge_weights {
+            done.extend(self.edge_weights(options));
+        }
+        if options.ignore_edge_features {
+            done.extend(self.edge_features(options));
+        }
         Ok(Parts {
             edge_weights: rows.edge_weights,
             edge_features: rows.edge_features,
             ids: rows.ids,
             class_names: self.manifest.class_names.clone(),
             splits: vec![splits],
-            done: vec![self.preparation()],
+            done,
             ..Parts::new(of_graph, features, table.targets)
         })
+    }
+
+    /// What is done with weights of edges, without having read them, where there are some.
+    fn edge_weights(&self, options: &OpenOptions) -> Option<Preparation> {
+        let (what, by) = match options.ignore_edge_weights {
+            true => ("ignored, all edges count the same", Origin::Option),
+            false => (
+                "multiply what neighbours send; --ignore-edge-weights leaves them out",
+                Origin::File,
+            ),
+        };
+        let of_edges = || {
+            let what = format!("{} {what}", self.manifest.edges);
+            Preparation::new("edge weights", what, by)
+        };
+        self.manifest.edge_weights.then(of_edges)
+    }
+
+    /// The same of features of edges.
+    fn edge_features(&self, options: &OpenOptions) -> Option<Preparation> {
+        let columns = self.manifest.edge_features as usize;
+        (columns > 0).then(|| Preparation::edge_features(columns, options.ignore_edge_features))
     }
 
     fn preparation(&self) -> Preparation {
@@ -508,30 +583,8 @@ impl Parted {
         let features = Features::sparse(len, vec![0; vertices + 1], Vec::new(), Vec::new());
         let mut done = vec![self.preparation()];
         let (weighted, columns) = (manifest.edge_weights, manifest.edge_features as usize);
-        if weighted {
-            let what = match options.ignore_edge_weights {
-                true => Preparation::new(
-                    "edge weights",
-                    format!("{} ignored, all edges count the same", manifest.edges),
-                    Origin::Option,
-                ),
-                false => Preparation::new(
-                    "edge weights",
-                    format!(
-                        "{} multiply what neighbours send; --ignore-edge-weights leaves them out",
-                        manifest.edges
-                    ),
-                    Origin::File,
-                ),
-            };
-            done.push(what);
-        }
-        if columns > 0 {
-            done.push(Preparation::edge_features(
-                columns,
-                options.ignore_edge_features,
-            ));
-        }
+        done.extend(self.edge_weights(options));
+        done.extend(self.edge_features(options));
         let parts = Parts {
             class_names: manifest.class_names.clone(),
             splits: vec![table.splits()],
@@ -559,8 +612,44 @@ impl Parted {
     }
 }
 
-/// Features that stay in the files of parts.
+/// What stays in the files of parts.
+#[derive(Default)]
 struct Left {
+    features: Option<LeftFeatures>,
+    /// Of each part in their order, where its columns start, and how many they are.
+    columns: Option<Vec<(StoredFile, u64)>>,
+    ignored: Ignored,
+}
+
+/// What of edges nobody wants.
+#[derive(Clone, Copy, Default)]
+struct Ignored {
+    edge_weights: bool,
+    edge_features: bool,
+}
+
+/// What stays there, or is not wanted.
+#[derive(Clone, Copy)]
+struct Leaves {
+    features: bool,
+    columns: bool,
+    edge_weights: bool,
+    edge_features: bool,
+}
+
+impl Left {
+    fn leaves(&self) -> Leaves {
+        Leaves {
+            features: self.features.is_some(),
+            columns: self.columns.is_some(),
+            edge_weights: self.ignored.edge_weights,
+            edge_features: self.ignored.edge_features,
+        }
+    }
+}
+
+/// Features that stay there.
+struct LeftFeatures {
     files: Vec<StoredFile>,
     /// Of those.
     rows: u32,
@@ -568,7 +657,7 @@ struct Left {
     slots: Vec<u32>,
 }
 
-impl Left {
+impl LeftFeatures {
     /// The features of a part, whose vertices are `places`.
     fn add(&mut self, file: StoredFile, places: &[usize]) {
         self.files.push(file);
@@ -643,25 +732,10 @@ fn check_offsets(
 }
 
 fn check_columns(columns: &[u32], offsets: &[u64], vertices: u64) -> Result<(), DataProblem> {
-    if let Some(at) = columns
-        .iter()
-        .position(|&column| u64::from(column) >= vertices)
-    {
-        let why = format!("but there are {vertices} vertices");
-        return Err(DataProblem::value("columns", at as u64, columns[at], why));
-    }
-    for row in offsets.windows(2) {
-        let row = row[0] as usize..row[1] as usize;
-        if let Some(at) = columns[row.clone()]
-            .windows(2)
-            .position(|two| two[0] > two[1])
-        {
-            let at = row.start + at + 1;
-            let why = "but the columns of a row ascend";
-            return Err(DataProblem::value("columns", at as u64, columns[at], why));
-        }
-    }
-    Ok(())
+    offsets.windows(2).try_for_each(|row| {
+        let own = row[0] as usize..row[1] as usize;
+        check_row(&columns[own], row[0], vertices)
+    })
 }
 
 /// Names as they lie in a part.

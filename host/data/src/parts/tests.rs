@@ -774,3 +774,124 @@ fn features_stay_on_disk_where_they_can_be_read_there() {
         "{refused}"
     );
 }
+
+/// A dataset whose edges go to disk, in a folder.
+fn edges_on_disk(path: &Path, folder: &Path) -> Result<Dataset, DataError> {
+    let options = OpenOptions {
+        stored_edges: Some(folder.into()),
+        ..OpenOptions::default()
+    };
+    Dataset::open_with(path, &options)
+}
+
+#[test]
+fn edges_on_disk_are_those_in_memory() {
+    let temporary = tempfile::tempdir().unwrap();
+    for (dataset, precision) in [
+        (everything(), FeaturePrecision::Half),
+        (dataset(classes()), FeaturePrecision::Float),
+    ] {
+        let (_folder, path) = written(&dataset, precision);
+        let bytes = Parted::open(&path).unwrap().memory_of_edges();
+        assert_eq!(
+            bytes,
+            4 * dataset.graph.edges() as u64 + 8 * dataset.graph.vertices() as u64
+        );
+        let whole = Dataset::open(&path).unwrap();
+        let left = edges_on_disk(&path, temporary.path()).unwrap();
+        assert!(left.graph.csr().is_on_disk() && !whole.graph.csr().is_on_disk());
+        let of = |dataset: &Dataset| {
+            let (features, weights) = (dataset.features.clone(), dataset.edge_weights.clone());
+            (
+                dataset.graph.clone(),
+                features,
+                weights,
+                dataset.ids.clone(),
+            )
+        };
+        assert_eq!(of(&left), of(&whole));
+        let told = left.preparations.iter().map(ToString::to_string);
+        let told = told.filter(|line| !line.contains(" bytes on the disk of "));
+        let of_whole = whole.preparations.iter().map(ToString::to_string);
+        assert!(told.eq(of_whole), "{:?}", left.preparations);
+        assert_eq!(left.preparations.len(), whole.preparations.len() + 1);
+        // Both at once, and a graph alone.
+        let options = OpenOptions {
+            stored_features: true,
+            stored_edges: Some(temporary.path().into()),
+            ..OpenOptions::default()
+        };
+        let both = Dataset::open_with(&path, &options).unwrap();
+        assert_eq!(both.graph, whole.graph);
+        let wanted = [4, 0, 6];
+        let expected = rows_in_memory(&whole, &wanted);
+        assert_eq!(rows_on_disk(&both, &wanted).unwrap(), expected);
+        let alone = <Graph as crate::OpenGraph>::open_with(&path, &options).unwrap();
+        assert!(alone.csr().is_on_disk() && alone == whole.graph);
+        let options = OpenOptions {
+            undirected: true,
+            ignore_edge_weights: true,
+            ignore_edge_features: true,
+            ..options
+        };
+        let reversed = Dataset::open_with(&path, &options).unwrap().graph;
+        assert!(reversed.csr().is_on_disk());
+        assert_eq!(reversed, whole.graph.to_undirected().unwrap());
+    }
+    // A format of one file.
+    let (folder, expected) = (Folder::new(), dataset(classes()));
+    let archive = folder.path().join("seven.npz");
+    let options = crate::WriteOptions::new(crate::Format::Pyg);
+    expected.save(&archive, options).unwrap();
+    let found = edges_on_disk(&archive, temporary.path()).unwrap();
+    assert!(found.graph.csr().is_on_disk());
+    assert_eq!(found.graph, expected.graph);
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn edges_that_go_to_disk_are_looked_at() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (_folder, path) = written(&dataset(classes()), FeaturePrecision::Float);
+    let told = |folder: &Path| {
+        let error = edges_on_disk(&path, folder).unwrap_err();
+        error.to_string()
+    };
+    let gone = temporary.path().join("gone");
+    let refused = told(&gone);
+    assert!(
+        refused.starts_with(&gone.display().to_string()),
+        "{refused}"
+    );
+    assert!(refused.contains("edges cannot be kept in"), "{refused}");
+    let part = path.join("part-00002.bin");
+    let bytes = std::fs::read(&part).unwrap();
+    let mut wrong = bytes.clone();
+    // The first column, behind a header, 3 vertices and 4 offsets.
+    wrong[24 + 16 + 32] ^= 1;
+    std::fs::write(&part, &wrong).unwrap();
+    assert!(told(temporary.path()).contains("part-00002.bin: checksum"));
+    std::fs::write(&part, &bytes[..bytes.len() - 8]).unwrap();
+    assert!(told(temporary.path()).contains("part-00002.bin: length"));
+    std::fs::remove_file(&part).unwrap();
+    assert!(told(temporary.path()).contains("part-00002.bin"));
+}
+
+/// What the sum of a file does not tell, which may be another one by then, is found when its columns are read again.
+#[test]
+fn columns_that_are_no_vertices_are_refused() {
+    for (row, first, why) in [
+        (&[0, 7][..], 3, "columns[4] is 7, but there are 7 vertices"),
+        (
+            &[2, 1],
+            0,
+            "columns[1] is 1, but the columns of a row ascend",
+        ),
+    ] {
+        let told = super::columns::check_row(row, first, 7)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(told, why);
+    }
+    assert!(super::columns::check_row(&[], 0, 0).is_ok());
+}

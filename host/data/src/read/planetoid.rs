@@ -153,11 +153,13 @@ fn read_edges(
             edges.push(neighbours(pickle, root, vertices as u64, most)?);
             Ok(edges)
         })?;
-        brought_into_order(edges, vertices, Direction::AsListed, progress).map(|all| {
-            let graph = all.without_self_loops().deduplicated();
-            let left_out = all.edges() - graph.edges();
-            (graph, left_out)
-        })
+        let all = brought_into_order(edges, vertices, Direction::AsListed, progress)?;
+        let graph = all
+            .without_self_loops()
+            .and_then(|graph| graph.deduplicated());
+        let graph = graph.map_err(|error| DataProblem::graph("graph", error))?;
+        let left_out = all.edges() - graph.edges();
+        Ok((graph, left_out))
     })
 }
 

@@ -103,7 +103,7 @@ impl BlockModel {
         };
         let graph = Csr::from_source(self.vertices as usize, &source)?;
         Ok((
-            Graph::with_symmetry(graph, Symmetry::Known(true)).deduplicated(),
+            Graph::with_symmetry(graph, Symmetry::Known(true)).deduplicated()?,
             labels,
         ))
     }
@@ -198,7 +198,10 @@ mod tests {
             "the largest common degree is {}",
             degrees[29_983]
         );
-        assert_eq!(graph, graph.deduplicated().without_self_loops());
+        assert_eq!(
+            graph,
+            graph.deduplicated().unwrap().without_self_loops().unwrap()
+        );
         assert!(Graph::new(graph.csr().clone()).unwrap().is_symmetric());
     }
 

@@ -1,6 +1,6 @@
 //! A graph on a backend: the arrays that SpMM and SDDMM kernels read.
 
-use super::cpu::Cpu;
+use super::cpu::{Cpu, Words};
 use super::{MemoryKind, RowShare, Storage};
 use crate::error::Error;
 use crate::graph::{self, Csr, Graph, GraphCounts, RowCounts, Starts, rows_of};
@@ -9,9 +9,10 @@ use crate::ops::{
     SortOperators, row_offsets, sort_pairs, take_words,
 };
 use crate::tensor::Array;
+use bytemuck::Pod;
 use halfgnn_contract::sort::bits_below;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// One edge order of a graph: column ids and row offsets, and where rows start ([`Starts`]). The row of each edge, four bytes
 /// an edge, is made when an operator first asks for it; a GCN never does. So is the [`RowIndex`] of one that was
@@ -76,20 +77,26 @@ impl<B: Storage> Adjacency<B> {
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
     pub fn lists(backend: &B, csr: &Csr, kind: MemoryKind) -> Result<Self, Error> {
-        let (rows, columns) = csr.shape();
         let offsets = Array::from_slice(backend, csr.offsets(), MemoryKind::Graph)?;
-        Ok(Self {
+        let columns = Array::from_slice(backend, csr.cols(), kind)?;
+        Ok(Self::of_lists(csr, offsets, columns))
+    }
+
+    /// The lists of an adjacency in arrays.
+    fn of_lists(csr: &Csr, offsets: Array<B, u64>, column_ids: Array<B, u32>) -> Self {
+        let (rows, columns) = csr.shape();
+        Self {
             rows,
             columns,
             longest_row: csr.longest_row(),
             rows_are: Rows::Known,
             row_ids: OnceLock::new(),
-            column_ids: Array::from_slice(backend, csr.cols(), kind)?,
+            column_ids,
             offsets: OnceLock::from(offsets),
             index: OnceLock::new(),
             edges_before: OnceLock::from(edges_before(csr.offsets())),
             grouping: OnceLock::new(),
-        })
+        }
     }
 
     /// An adjacency of arrays that were drawn on the device, edges in order and ids in range, and no row longer than `longest_row`.
@@ -299,7 +306,32 @@ fn edges_before(offsets: &[u64]) -> Vec<u64> {
     cuts.map(|row| offsets[row]).collect()
 }
 
+/// The columns of a graph as memory of the CPU.
+struct ColumnsOf(Graph);
+
+impl Words for ColumnsOf {
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(self.0.cols())
+    }
+}
+
+/// Its offsets.
+struct OffsetsOf(Graph);
+
+impl Words for OffsetsOf {
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(self.0.offsets())
+    }
+}
+
 impl Adjacency<Cpu> {
+    /// The [lists](Adjacency::lists) of a graph where they lie, be it memory or a [file](Csr::to_disk): nothing is copied.
+    pub fn shared(backend: &Cpu, graph: &Graph) -> Self {
+        let offsets = backend.share(Arc::new(OffsetsOf(graph.clone())));
+        let columns = backend.share(Arc::new(ColumnsOf(graph.clone())));
+        Self::of_lists(graph.csr(), offsets, columns)
+    }
+
     /// The first edge of each row, and the number of edges behind them. The CPU walks rows, so it has them from the start.
     pub(crate) fn row_offsets(&self) -> &Array<Cpu, u64> {
         self.offsets_that_are_there()
@@ -749,6 +781,39 @@ impl<B: Storage> Block<B> {
     /// Number of vertices that are heard, and those that hear.
     pub fn sources(&self) -> usize {
         self.forward.columns()
+    }
+}
+
+impl Block<Cpu> {
+    /// Copies a block that was drawn on the CPU to another backend, its transpose to be made there.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory, [`Error::Unsupported`] of one that is drawn again in the same memory.
+    pub fn copied_to<B: Storage>(&self, backend: &B) -> Result<Block<B>, Error> {
+        fn copy<B: Storage, T: Pod + Send + Sync>(
+            backend: &B,
+            array: &Array<Cpu, T>,
+        ) -> Result<Array<B, T>, Error> {
+            Array::from_slice(backend, &array.buffer.read(), MemoryKind::Graph)
+        }
+        let forward = &self.forward;
+        forward.expect_all_edges("are not copied")?;
+        let offsets = forward.row_offsets();
+        let rows = match forward.row_ids.get() {
+            Some(rows) => copy(backend, rows)?,
+            None => {
+                Array::from_slice(backend, &rows_of(&offsets.buffer.read()), MemoryKind::Graph)?
+            }
+        };
+        let (shape, longest) = ((forward.rows, forward.columns), forward.longest_row);
+        let columns = copy(backend, &forward.column_ids)?;
+        let offsets = copy(backend, offsets)?;
+        let copied = Adjacency::of_drawn_parts(shape, rows, columns, offsets, longest);
+        let own = self.own.as_ref().map(|own| copy(backend, own));
+        Ok(Block {
+            own: own.transpose()?,
+            ..Block::of_forward(copied)
+        })
     }
 }
 

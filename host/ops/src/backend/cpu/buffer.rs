@@ -10,7 +10,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 /// A line of the cache. Rows of a matrix begin at multiples of 16 bytes; those that are whole lines so take no more lines than they fill, and
 /// no vector of them lies in two.
@@ -22,8 +22,16 @@ struct Line([u8; 64]);
 enum Memory {
     /// Its own.
     Owned(Vec<Line>),
+    /// Those of something that others may have as well, and that is only read.
+    Shared(Arc<dyn Words>),
     /// Somebody else's, who frees them: see [`Buffer::borrowed`].
     Borrowed { start: NonNull<u8>, bytes: usize },
+}
+
+/// What is there and may be read as the elements of a buffer.
+pub(crate) trait Words: Send + Sync {
+    /// Its bytes, the same ones each time, from a multiple of the element's alignment on.
+    fn bytes(&self) -> &[u8];
 }
 
 // SAFETY: whoever lent the bytes has promised that they may be used like the buffer's own, from whichever thread it is on.
@@ -35,6 +43,7 @@ impl Memory {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Owned(lines) => bytemuck::cast_slice(lines),
+            Self::Shared(words) => words.bytes(),
             // SAFETY: by the promise of `Buffer::borrowed` the bytes are there, initialised, and written by nobody else.
             Self::Borrowed { start, bytes } => unsafe {
                 std::slice::from_raw_parts(start.as_ptr(), *bytes)
@@ -43,8 +52,15 @@ impl Memory {
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
+        if let Self::Shared(words) = self {
+            let bytes = words.bytes();
+            let mut lines = vec![Line::zeroed(); bytes.len().div_ceil(size_of::<Line>())];
+            bytemuck::cast_slice_mut(&mut lines)[..bytes.len()].copy_from_slice(bytes);
+            *self = Self::Owned(lines);
+        }
         match self {
             Self::Owned(lines) => bytemuck::cast_slice_mut(lines),
+            Self::Shared(_) => unreachable!("it was copied above"),
             // SAFETY: as above, and nobody else reads what an operator writes.
             Self::Borrowed { start, bytes } => unsafe {
                 std::slice::from_raw_parts_mut(start.as_ptr(), *bytes)
@@ -128,6 +144,17 @@ impl<T: Pod> Buffer<T> {
                 start: start.cast(),
                 bytes: len * size_of::<T>(),
             }),
+            len,
+            _bytes: uncounted,
+            element: PhantomData,
+        }
+    }
+
+    /// The elements of something that is there, which is copied where somebody writes to the buffer; `uncounted` counts no bytes.
+    pub(super) fn shared(words: Arc<dyn Words>, uncounted: Tracked) -> Self {
+        let len = bytemuck::cast_slice::<u8, T>(words.bytes()).len();
+        Self {
+            contents: Contents::new(Memory::Shared(words)),
             len,
             _bytes: uncounted,
             element: PhantomData,
@@ -291,6 +318,25 @@ mod tests {
             let mut buffer = Buffer::<u16>::zeroed(len, track).unwrap();
             assert_eq!(buffer.get_mut().as_ptr().addr() % 64, 0, "{len} halves");
         }
+    }
+
+    #[test]
+    fn what_is_shared_is_copied_before_it_is_written() {
+        struct Kept(Vec<u32>);
+        impl Words for Kept {
+            fn bytes(&self) -> &[u8] {
+                bytemuck::cast_slice(&self.0)
+            }
+        }
+        let ledger = Ledger::default();
+        let kept = Arc::new(Kept((0..99).collect()));
+        let mut buffer = Buffer::<u32>::shared(kept.clone(), ledger.track(0, MemoryKind::Graph));
+        assert!(std::ptr::eq(buffer.read().as_ptr(), kept.0.as_ptr()));
+        buffer.write_at(97, &[7, 8]).unwrap();
+        assert_eq!(buffer.get_mut()[95..], [95, 96, 7, 8]);
+        assert_eq!(kept.0[97..], [97, 98]);
+        buffer.clear();
+        assert!(buffer.get_mut().iter().all(|&word| word == 0));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) mod view;
 pub use buffer::Buffer;
 pub use instructions::Instructions;
 
-pub(crate) use buffer::Reading;
+pub(crate) use buffer::{Reading, Words};
 
 use super::{Ledger, MemoryKind, MemoryReport, Storage, Transfer};
 use crate::driver::{DriverError, Interconnect, LinkPlace, LocalLink, Watch};
@@ -38,6 +38,7 @@ use crate::error::Error;
 use crate::tensor::Array;
 use bytemuck::Pod;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 /// The CPU of this machine, through the threads of the surrounding rayon pool. However many there are, they are one device:
 /// the memory is the process's, and operands of one are operands of any, whatever instructions each uses. Clones count what they
@@ -89,6 +90,15 @@ impl Cpu {
     /// The instructions that its operators use.
     pub fn instructions(&self) -> Instructions {
         self.instructions
+    }
+}
+
+impl Cpu {
+    /// What is there as an array, without a copy, and not counted: it is somebody else's as well.
+    pub(crate) fn share<T: Pod + Send + Sync>(&self, words: Arc<dyn Words>) -> Array<Self, T> {
+        let len = words.bytes().len() / size_of::<T>();
+        let uncounted = self.ledger.track(0, MemoryKind::Graph);
+        Array::of(Buffer::shared(words, uncounted), len)
     }
 }
 

@@ -47,14 +47,17 @@ impl SamplingOperators for Cpu {
 
     fn first_edges(&self, operands: Checked<FirstEdgesOperands<'_, Self>>) -> Result<(), Error> {
         let of = operands.into_inner();
-        let offsets = of.graph.row_offsets().buffer.read();
-        let vertices = of.vertices.buffer.read();
+        let (offsets, vertices) = (
+            of.graph.row_offsets().buffer.read(),
+            of.vertices.buffer.read(),
+        );
+        let (offsets, vertices) = (&offsets[..], &vertices[..]);
         let mut sum = 0_u32;
-        let counts = vertices.iter().map(|&vertex| {
-            degree(&offsets, vertex).map_or(0, |(_, degree)| of_row(degree, of.policy))
+        let counts = parallel::map(vertices, |_, &vertex| {
+            degree(offsets, vertex).map_or(0, |(_, degree)| of_row(degree, of.policy))
         });
         let firsts = of.firsts.buffer.get_mut();
-        for (first, count) in firsts.iter_mut().zip(counts.chain([0])) {
+        for (first, count) in firsts.iter_mut().zip(counts.into_iter().chain([0])) {
             *first = sum;
             sum = sum.wrapping_add(count);
         }
@@ -67,66 +70,91 @@ impl SamplingOperators for Cpu {
     ) -> Result<(), Error> {
         /// Vertices that a thread draws for at a time.
         const PART: usize = 512;
+        /// What is drawn for them, from number `first` on.
+        struct Part<'a> {
+            first: usize,
+            vertices: &'a [u32],
+            firsts: &'a [u32],
+            rows: &'a mut [u32],
+            neighbors: &'a mut [u32],
+        }
         let of = operands.into_inner();
         let offsets = of.graph.row_offsets().buffer.read();
-        let columns = of.graph.column_ids.buffer.read();
-        let (policy, draw) = (of.policy, of.draw);
-        let key = key(draw.seed, NEIGHBORS);
-        let steps = of.steps.map_or(0, |steps| steps.buffer.read()[0]);
-        let step = draw.step.wrapping_add(steps);
+        let (columns, firsts) = (of.graph.column_ids.buffer.read(), of.firsts.buffer.read());
         let vertices = of.vertices.buffer.read();
-        let parts = parallel::map(parallel::chunks(&vertices, PART), |_, part| {
-            let mut drawn = Vec::new();
-            for &vertex in part {
-                let Some((begin, degree)) = degree(&offsets, vertex) else {
-                    continue;
-                };
-                drawn.extend(policy.self_loops.then_some(vertex));
-                let first = drawn.len();
-                places(degree, policy, &mut drawn, |index, choices| {
-                    let counter = neighbor_counter(step, draw.layer, vertex, index);
-                    choice(philox(key, counter)[0], choices)
-                });
-                for place in &mut drawn[first..] {
-                    *place = columns[begin + *place as usize];
-                }
-            }
-            drawn
-        });
-        let mut drawn = parts.iter().flatten().copied();
-        let firsts = of.firsts.buffer.read();
+        let (firsts, vertices) = (&firsts[..], &vertices[..]);
+        let steps = of.steps.map_or(0, |steps| steps.buffer.read()[0]);
+        let lists = Lists {
+            offsets: &offsets,
+            columns: &columns,
+            policy: of.policy,
+            key: key(of.draw.seed, NEIGHBORS),
+            step: of.draw.step.wrapping_add(steps),
+            layer: of.draw.layer,
+        };
         let (rows, neighbors) = (of.rows.buffer.get_mut(), of.neighbors.buffer.get_mut());
-        let sum = firsts[vertices.len()];
-        let padding = (sum as usize).min(rows.len())..;
+        let (room, sum) = (rows.len(), firsts[vertices.len()]);
+        let padding = (sum as usize).min(room)..;
         rows[padding.clone()].fill(NO_VERTEX);
         neighbors[padding].fill(NO_VERTEX);
         if let Some(total) = of.total {
             total.words.buffer.get_mut()[total.at] = sum;
         }
         if let Some(offsets) = of.row_offsets {
-            let room = rows.len() as u64;
-            let offsets = offsets.buffer.get_mut().iter_mut().zip(&*firsts);
-            offsets.for_each(|(offset, &first)| *offset = u64::from(first).min(room));
+            let offsets = offsets.buffer.get_mut().iter_mut().zip(firsts);
+            offsets.for_each(|(offset, &first)| *offset = u64::from(first).min(room as u64));
         }
-        let mut marks = of.marks.map(|places| {
-            let Places { known, marks, .. } = places;
-            (known.buffer.read(), marks.buffer.get_mut())
+        // The first rows that have room, one behind the other: those of sums all up to the first that has none.
+        let fits = |(ends, vertex): &(&[u32], &u32)| {
+            ends[1] as usize <= room && ends[0].checked_add(lists.count(**vertex)) == Some(ends[1])
+        };
+        let fitting = firsts.windows(2).zip(vertices).take_while(fits).count();
+        let mut parts = Vec::with_capacity(fitting.div_ceil(PART));
+        let begin = firsts[0] as usize;
+        let mut left =
+            [&mut *rows, &mut *neighbors].map(|of| of.get_mut(begin..).unwrap_or_default());
+        for (number, vertices) in vertices[..fitting].chunks(PART).enumerate() {
+            let first = number * PART;
+            let firsts = &firsts[first..=first + vertices.len()];
+            let edges = (firsts[vertices.len()] - firsts[0]) as usize;
+            let [rows, neighbors] = left
+                .each_mut()
+                .map(|left| left.split_off_mut(..edges).unwrap_or_default());
+            parts.push(Part {
+                first,
+                vertices,
+                firsts,
+                rows,
+                neighbors,
+            });
+        }
+        parallel::for_each(&mut parts[..], |_, part| {
+            let mut drawn = Vec::new();
+            let start = part.firsts[0];
+            for (row, &vertex) in part.vertices.iter().enumerate() {
+                lists.draw(vertex, &mut drawn);
+                let own = [0, 1].map(|next| (part.firsts[row + next] - start) as usize);
+                part.rows[own[0]..own[1]].fill((part.first + row) as u32);
+                part.neighbors[own[0]..own[1]].copy_from_slice(&drawn);
+            }
         });
-        for (row, (&vertex, &first)) in vertices.iter().zip(&*firsts).enumerate() {
-            let count = degree(&offsets, vertex).map_or(0, |(_, degree)| of_row(degree, policy));
-            let edges = first as usize..first as usize + count as usize;
-            let drawn = drawn.by_ref().take(count as usize);
-            if let Some(neighbors) = neighbors.get_mut(edges.clone()) {
-                neighbors
-                    .iter_mut()
-                    .zip(drawn)
-                    .for_each(|(to, from)| *to = from);
-                rows[edges].fill(row as u32);
-                if let Some((known, marks)) = &mut marks {
-                    (neighbors.iter()).for_each(|&vertex| mark(known, marks, vertex));
+        let mut marks = of.marks;
+        if let Some(places) = &mut marks {
+            let written = begin..firsts[fitting] as usize;
+            mark(places, neighbors.get(written).unwrap_or_default());
+        }
+        // Of a vertex whose edges have no room nothing is written.
+        let mut drawn = Vec::new();
+        for (row, &vertex) in vertices.iter().enumerate().skip(fitting) {
+            let first = firsts[row] as usize;
+            let own = first..first + lists.count(vertex) as usize;
+            if let Some(neighbors) = neighbors.get_mut(own.clone()) {
+                lists.draw(vertex, &mut drawn);
+                neighbors.copy_from_slice(&drawn);
+                rows[own].fill(row as u32);
+                if let Some(places) = &mut marks {
+                    mark(places, neighbors);
                 }
-            } else {
-                drawn.for_each(drop);
             }
         }
         Ok(())
@@ -153,52 +181,83 @@ impl SamplingOperators for Cpu {
         operands: Checked<MarkVerticesOperands<'_, Self>>,
     ) -> Result<(), Error> {
         let MarkVerticesOperands { places, vertices } = operands.into_inner();
-        let count = places.vertices();
-        let known = places.known.buffer.read();
-        let marks = places.marks.buffer.get_mut();
-        for &vertex in vertices.buffer.read().iter() {
-            if (vertex as usize) < count {
-                mark(&known, marks, vertex);
-            }
-        }
+        mark(places, &vertices.buffer.read());
         Ok(())
     }
 
     fn rank_marked(&self, places: &mut Places<Self>) -> Result<(), Error> {
-        let mut before = 0;
-        for [marked, rank] in places.marks.buffer.get_mut() {
-            *rank = before;
-            before += marked.count_ones();
-        }
+        let marks = places.marks.buffer.get_mut();
+        let before = before_each(marks);
+        let chunks = (parallel::chunks_mut(marks, WORDS), &before[..]);
+        parallel::for_each(chunks, |_, (marks, &before)| {
+            let mut before = before;
+            for [marked, rank] in marks {
+                *rank = before;
+                before += marked.count_ones();
+            }
+        });
         Ok(())
     }
 
     fn place_marked(&self, operands: Checked<PlaceMarkedOperands<'_, Self>>) -> Result<(), Error> {
+        /// Some words, the vertices whose bits they have, and the sources that those become which are marked.
+        struct Part<'a> {
+            first: u32,
+            known: &'a mut [u32],
+            marks: &'a mut [[u32; 2]],
+            places: &'a mut [u32],
+            place: usize,
+            sources: &'a mut [u32],
+        }
         let of = operands.into_inner();
         let destinations = of.destinations.buffer.read();
-        let sources = of.sources.buffer.get_mut();
-        sources[..destinations.len()].copy_from_slice(&destinations);
+        let (count, sources) = (destinations.len(), of.sources.buffer.get_mut());
+        let (own, sources) = sources.split_at_mut(count);
+        own.copy_from_slice(&destinations);
         let state = of.places;
         let (known, places) = (state.known.buffer.get_mut(), state.places.buffer.get_mut());
         let marks = state.marks.buffer.get_mut();
-        let mut place = destinations.len();
-        for (word, (known, [marked, _])) in known.iter_mut().zip(marks).enumerate() {
-            *known |= *marked;
-            let mut bits = std::mem::take(marked);
-            while bits != 0 {
-                let vertex = word as u32 * 32 + bits.trailing_zeros();
-                if let Some(source) = sources.get_mut(place) {
-                    *source = vertex;
-                    places[vertex as usize] = place as u32;
-                }
-                bits &= bits - 1;
-                place += 1;
-            }
-        }
-        let padding = place.min(sources.len())..;
+        let before = before_each(marks);
+        let met = before.last().map_or(0, |&before| before as usize);
+        let padding = met.min(sources.len())..;
         sources[padding].fill(NO_VERTEX);
+        let mut parts = Vec::with_capacity(before.len());
+        let mut left = &mut *sources;
+        let mut places = places.chunks_mut(32 * WORDS);
+        let words = known.chunks_mut(WORDS).zip(marks.chunks_mut(WORDS));
+        for (number, (known, marks)) in words.enumerate() {
+            let [place, end] = [0, 1].map(|next| before[number + next] as usize);
+            let own = (end - place).min(left.len());
+            let sources = left.split_off_mut(..own).unwrap_or_default();
+            parts.push(Part {
+                first: (number * WORDS) as u32,
+                known,
+                marks,
+                places: places.next().unwrap_or_default(),
+                place: count + place,
+                sources,
+            });
+        }
+        parallel::for_each(&mut parts[..], |_, part| {
+            let mut places = part.place as u32..;
+            let mut sources = part.sources.iter_mut();
+            for (word, (known, [marked, _])) in
+                part.known.iter_mut().zip(&mut *part.marks).enumerate()
+            {
+                *known |= *marked;
+                let mut bits = std::mem::take(marked);
+                while bits != 0 {
+                    let vertex = word as u32 * 32 + bits.trailing_zeros();
+                    if let (Some(source), Some(place)) = (sources.next(), places.next()) {
+                        *source = part.first * 32 + vertex;
+                        part.places[vertex as usize] = place;
+                    }
+                    bits &= bits - 1;
+                }
+            }
+        });
         if let Some(total) = of.total {
-            total.words.buffer.get_mut()[total.at] = (place - destinations.len()) as u32;
+            total.words.buffer.get_mut()[total.at] = met as u32;
         }
         Ok(())
     }
@@ -209,6 +268,7 @@ impl SamplingOperators for Cpu {
             places, vertices, ..
         } = operands.into_inner();
         let places = places.places.buffer.read();
+        let places = &places[..];
         parallel::for_each(vertices.buffer.get_mut(), |_, vertex| {
             *vertex = places.get(*vertex as usize).copied().unwrap_or(*vertex);
         });
@@ -275,11 +335,81 @@ impl SamplingOperators for Cpu {
     }
 }
 
-/// Marks a vertex that is not known.
-fn mark(known: &[u32], marks: &mut [[u32; 2]], vertex: u32) {
-    let (word, bit) = (vertex as usize / 32, 1 << (vertex % 32));
-    if known[word] & bit == 0 {
-        marks[word][0] |= bit;
+/// Words of marks that a thread has at a time.
+const WORDS: usize = 1 << 12;
+
+/// How many are marked before each chunk of [`WORDS`] words, and in all.
+fn before_each(marks: &[[u32; 2]]) -> Vec<u32> {
+    let counts = parallel::map(parallel::chunks(marks, WORDS), |_, marks| {
+        marks
+            .iter()
+            .map(|[marked, _]| marked.count_ones())
+            .sum::<u32>()
+    });
+    let mut before = vec![0];
+    for count in counts {
+        before.push(before[before.len() - 1] + count);
+    }
+    before
+}
+
+/// Marks the vertices that are not known; numbers that are no vertices are passed over.
+fn mark(places: &mut Places<Cpu>, vertices: &[u32]) {
+    /// Where a thread goes through all of them for its share of the words.
+    const MANY: usize = 1 << 13;
+    let count = places.vertices();
+    let known = places.known.buffer.read();
+    let (known, marks) = (&known[..], places.marks.buffer.get_mut());
+    let threads = match vertices.len() < MANY {
+        true => 1,
+        false => rayon::current_num_threads(),
+    };
+    let share = marks.len().div_ceil(threads).max(1);
+    parallel::for_each(parallel::chunks_mut(marks, share), |number, marks| {
+        let first = number * share;
+        for &vertex in vertices {
+            let (word, bit) = (vertex as usize / 32, 1 << (vertex % 32));
+            if let Some([marked, _]) = marks.get_mut(word.wrapping_sub(first))
+                && (vertex as usize) < count
+                && known[word] & bit == 0
+            {
+                *marked |= bit;
+            }
+        }
+    });
+}
+
+/// The lists of a graph, and how neighbours are drawn of them.
+struct Lists<'a> {
+    offsets: &'a [u64],
+    columns: &'a [u32],
+    policy: NeighborPolicy,
+    key: [u32; 2],
+    step: u32,
+    layer: u32,
+}
+
+impl Lists<'_> {
+    /// Edges that a vertex gets.
+    fn count(&self, vertex: u32) -> u32 {
+        degree(self.offsets, vertex).map_or(0, |(_, degree)| of_row(degree, self.policy))
+    }
+
+    /// Has `drawn` be the neighbours that it gets.
+    fn draw(&self, vertex: u32, drawn: &mut Vec<u32>) {
+        drawn.clear();
+        let Some((begin, degree)) = degree(self.offsets, vertex) else {
+            return;
+        };
+        drawn.extend(self.policy.self_loops.then_some(vertex));
+        let first = drawn.len();
+        places(degree, self.policy, drawn, |index, choices| {
+            let counter = neighbor_counter(self.step, self.layer, vertex, index);
+            choice(philox(self.key, counter)[0], choices)
+        });
+        for place in &mut drawn[first..] {
+            *place = self.columns[begin + *place as usize];
+        }
     }
 }
 

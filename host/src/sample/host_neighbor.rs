@@ -1,0 +1,196 @@
+//! Neighbours that the threads of the host draw, for whichever device.
+
+use super::{Batch, Fanout, NeighborSampler, Sampler};
+use crate::backend::cpu::Cpu;
+use crate::backend::{Adjacency, Backend, MemoryKind};
+use crate::error::Error;
+use crate::graph::{Graph, parallel};
+use crate::tensor::Array;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// Draws what a [`NeighborSampler`] draws by the threads of the host, of a graph where it lies, be that memory or a
+/// [file](Graph::to_disk), and copies each batch to the device: of a graph whose edges have no room elsewhere. Of the graph nothing is copied;
+/// it takes 4 bytes a vertex of the host's memory, and three eighths. A batch that is [begun](Sampler::begin) is drawn while the device computes.
+///
+/// ```
+/// use halfgnn::backend::cpu::Cpu;
+/// use halfgnn::graph::Graph;
+/// use halfgnn::sample::{Fanout, HostNeighborSampler, Sampler};
+///
+/// let graph = Graph::from_edges(5, &[0, 0, 0, 1, 2, 3], &[1, 2, 3, 4, 4, 4])?;
+/// let on_disk = graph.to_disk(&std::env::temp_dir())?;
+/// let mut sampler = HostNeighborSampler::new(&on_disk, vec![Fanout::of(2)?, Fanout::All])?;
+/// let batch = sampler.sample(&Cpu::new(), &[0], 7, 0)?;
+/// assert_eq!(batch.inputs.len(), 5);
+/// # Ok::<(), halfgnn::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct HostNeighborSampler {
+    host: Arc<Host>,
+    layers: usize,
+    vertices: usize,
+    begun: Option<Begun>,
+}
+
+/// Who draws.
+#[derive(Debug)]
+struct Host {
+    cpu: Cpu,
+    sampler: Mutex<NeighborSampler<Cpu>>,
+}
+
+/// Which batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asked {
+    seeds: Vec<u32>,
+    seed: u64,
+    step: u32,
+}
+
+/// A batch that is being drawn. One that nobody takes is waited for.
+#[derive(Debug)]
+struct Begun {
+    asked: Asked,
+    thread: Option<JoinHandle<Result<Batch<Cpu>, Error>>>,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Host {
+    fn draw(&self, asked: &Asked) -> Result<Batch<Cpu>, Error> {
+        let mut sampler = self.sampler.lock().map_err(|_| Error::Unsupported {
+            operator: "HostNeighborSampler",
+            reason: "a draw before has panicked, and left marks; make another sampler".into(),
+        })?;
+        sampler.sample(&self.cpu, &asked.seeds, asked.seed, asked.step)
+    }
+}
+
+impl Begun {
+    /// What came of it, once it is there.
+    fn finish(mut self) -> Result<Batch<Cpu>, Error> {
+        let drawn = self.thread.take().map(JoinHandle::join);
+        let drawn = drawn.unwrap_or_else(|| unreachable!("nobody has taken it before"));
+        drawn.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl HostNeighborSampler {
+    /// Of a graph, without replacement, with a fanout for each layer.
+    ///
+    /// # Errors
+    /// Those of [`NeighborSampler::of`].
+    pub fn new(graph: &Graph, fanouts: Vec<Fanout>) -> Result<Self, Error> {
+        let cpu = Cpu::new();
+        let lists = Arc::new(Adjacency::shared(&cpu, graph));
+        let sampler = NeighborSampler::of(&cpu, lists, fanouts)?;
+        Ok(Self::of(cpu, sampler))
+    }
+
+    fn of(cpu: Cpu, sampler: NeighborSampler<Cpu>) -> Self {
+        Self {
+            layers: sampler.layers(),
+            vertices: sampler.vertices(),
+            host: Arc::new(Host {
+                cpu,
+                sampler: Mutex::new(sampler),
+            }),
+            begun: None,
+        }
+    }
+
+    /// The same by another sampler.
+    fn with(self, change: impl FnOnce(NeighborSampler<Cpu>) -> NeighborSampler<Cpu>) -> Self {
+        // A batch that was begun is another's.
+        drop(self.begun);
+        match Arc::try_unwrap(self.host) {
+            Ok(Host { cpu, sampler }) => {
+                let sampler = sampler.into_inner().unwrap_or_else(PoisonError::into_inner);
+                Self::of(cpu, change(sampler))
+            }
+            Err(_) => unreachable!("the one thread that had it as well is done"),
+        }
+    }
+
+    /// With replacement: see [`NeighborSampler::replacing`].
+    pub fn replacing(self, replace: bool) -> Self {
+        self.with(|sampler| sampler.replacing(replace))
+    }
+
+    /// With an edge from each destination to itself: see [`NeighborSampler::with_self_loops`].
+    pub fn with_self_loops(self, self_loops: bool) -> Self {
+        self.with(|sampler| sampler.with_self_loops(self_loops))
+    }
+}
+
+impl<B: Backend> Sampler<B> for HostNeighborSampler {
+    fn sample(
+        &mut self,
+        backend: &B,
+        seeds: &[u32],
+        seed: u64,
+        step: u32,
+    ) -> Result<Batch<B>, Error> {
+        let asked = Asked {
+            seeds: seeds.to_vec(),
+            seed,
+            step,
+        };
+        let drawn = match self.begun.take() {
+            Some(begun) if begun.asked == asked => begun.finish(),
+            other => {
+                drop(other);
+                self.host.draw(&asked)
+            }
+        }?;
+        let blocks = drawn.blocks.iter().map(|block| block.copied_to(backend));
+        let inputs = drawn.inputs.to_vec(&self.host.cpu)?;
+        Ok(Batch {
+            blocks: blocks.collect::<Result<_, _>>()?,
+            inputs: Array::from_slice(backend, &inputs, MemoryKind::Graph)?,
+        })
+    }
+
+    fn begin(&mut self, seeds: &[u32], seed: u64, step: u32) {
+        let asked = Asked {
+            seeds: seeds.to_vec(),
+            seed,
+            step,
+        };
+        if self
+            .begun
+            .as_ref()
+            .is_some_and(|begun| begun.asked == asked)
+        {
+            return;
+        }
+        if parallel::is_in_pool() {
+            // A thread that is waited for by one of a pool might wait for that one, and the pool is whose threads are to draw.
+            return;
+        }
+        drop(self.begun.take());
+        let (host, own) = (Arc::clone(&self.host), asked.clone());
+        let thread = thread::Builder::new().name("neighbours".into());
+        // Where there is no thread, the batch is drawn when it is asked for.
+        let thread = thread.spawn(move || host.draw(&own));
+        self.begun = thread.ok().map(|thread| Begun {
+            asked,
+            thread: Some(thread),
+        });
+    }
+
+    fn layers(&self) -> usize {
+        self.layers
+    }
+
+    fn vertices(&self) -> usize {
+        self.vertices
+    }
+}
