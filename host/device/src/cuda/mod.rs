@@ -21,6 +21,7 @@ mod graph;
 mod host;
 mod launch;
 mod module;
+mod patience;
 pub mod nccl;
 mod pool;
 mod staging;

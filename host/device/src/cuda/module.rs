@@ -5,12 +5,17 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use cust::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, CUresult};
 
 use super::context::Context;
 use super::error::{check, words};
+use super::patience::told_if_slow;
 use crate::DriverError;
+
+/// How long the driver may compile before somebody is told what takes so long.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Bytes for what the driver's compiler says.
 const LOG_BYTES: usize = 16 << 10;
@@ -56,17 +61,25 @@ impl CudaModule {
             ptr::without_provenance_mut(LOG_BYTES),
         ];
         let mut module = ptr::null_mut();
-        // SAFETY: `ptx` ends with a zero byte, the options are two with two values, and the log has the size that they
-        // name; all of it outlives the call, which reads the PTX and writes the log, the sizes and the handle.
-        let result = unsafe {
-            sys::cuModuleLoadDataEx(
-                &mut module,
-                ptx.as_ptr().cast(),
-                options.len() as u32,
-                options.as_mut_ptr(),
-                values.as_mut_ptr(),
-            )
+        let card = &context.info().name;
+        let tell = || {
+            tracing::warn!(
+                "the driver compiles the kernels for {card}, which takes up to a minute the first time; it keeps them, by default in ~/.nv/ComputeCache"
+            );
         };
+        let result = told_if_slow(PATIENCE, tell, || {
+            // SAFETY: `ptx` ends with a zero byte, the options are two with two values, and the log has the size that they
+            // name; all of it outlives the call, which reads the PTX and writes the log, the sizes and the handle.
+            unsafe {
+                sys::cuModuleLoadDataEx(
+                    &mut module,
+                    ptx.as_ptr().cast(),
+                    options.len() as u32,
+                    options.as_mut_ptr(),
+                    values.as_mut_ptr(),
+                )
+            }
+        });
         match result {
             CUresult::CUDA_SUCCESS => Ok(Self(Arc::new(Loaded {
                 module,
