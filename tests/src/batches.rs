@@ -178,7 +178,8 @@ pub fn batches_in_place_are_recorded<B: Backend>(backend: &B, _: Scale) {
 /// drops what was drawn behind it, and one whose features lie in the host's memory, with copies of some on the device and without: there they
 /// are taken, and not read in place.
 pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
-    const BATCH: u32 = 5;
+    /// Six batches an epoch, the last with room left: twice as many as there are places.
+    const BATCH: u32 = 9;
     let reads_in_place = Cell::new(false);
     let run = |model: &ModelConfig, ends: fn(usize) -> bool, record, (kind, copies)| {
         let objective: Objective<B, f32> =

@@ -310,21 +310,24 @@ pub fn gradients_are_differences_of_the_loss<B: Backend>(backend: &B, _: Scale) 
             let length = gradient.iter().map(|g| g * g).sum::<f32>().sqrt();
             assert!(length > 0.0, "{name} has a gradient");
             let by = 5e-4;
-            let mut loss = |by: f32| {
+            let losses = [by, -by].map(|by| {
                 let moved: Vec<f32> = start[parameter]
                     .iter()
                     .zip(gradient)
                     .map(|(weight, g)| weight + by * g / length)
                     .collect();
-                let parameters = &mut trainer.model_mut().parameters_mut();
-                parameters[parameter]
-                    .write(backend, &moved)
-                    .expect("its length");
+                let write = |trainer: &mut Trainer<B, f32, Network<B, f32>>, values: &[f32]| {
+                    let parameters = &mut trainer.model_mut().parameters_mut();
+                    let written = parameters[parameter].write(backend, values);
+                    written.expect("its length");
+                };
+                write(&mut trainer, &moved);
                 trainer.gradients().expect("a pass");
-                f64::from(trainer.loss().expect("a loss"))
-            };
-            let difference = (loss(by) - loss(-by)) / f64::from(2.0 * by);
-            loss(0.0);
+                let loss = f64::from(trainer.loss().expect("a loss"));
+                write(&mut trainer, &start[parameter]);
+                loss
+            });
+            let difference = (losses[0] - losses[1]) / f64::from(2.0 * by);
             let off = (difference - f64::from(length)).abs();
             assert!(
                 off < 0.03 * f64::from(length) + 2e-4,

@@ -107,7 +107,7 @@ pub enum GraphError {
         bytes: u64,
     },
     /// Edges that were to be kept in a file.
-    #[error("edges cannot be kept in {}: {reason}", folder.display())]
+    #[error("edges cannot be kept in {}: {reason}; name a folder on a disk that has room", folder.display())]
     Disk {
         /// Where the file was to be.
         folder: PathBuf,
