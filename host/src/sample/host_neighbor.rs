@@ -1,27 +1,32 @@
 //! Neighbours that the threads of the host draw, for whichever device.
 
-use super::{Batch, Fanout, NeighborSampler, Sampler};
+use super::{Batch, NeighborSampler, Sampler};
 use crate::backend::cpu::Cpu;
-use crate::backend::{Adjacency, Backend, MemoryKind};
+use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::graph::{Graph, parallel};
+use crate::graph::parallel;
 use crate::tensor::Array;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-/// Draws what a [`NeighborSampler`] draws by the threads of the host, of a graph where it lies, be that memory or a
-/// [file](Graph::to_disk), and copies each batch to the device: of a graph whose edges have no room elsewhere. Of the graph nothing is copied;
-/// it takes 4 bytes a vertex of the host's memory, and three eighths. A batch that is [begun](Sampler::begin) is drawn while the device computes.
+/// Draws what a [`NeighborSampler`] of the CPU draws, by the threads of the host, and copies each batch to the device: of a graph whose edges
+/// have no room there. Its sampler may have them [where they lie](crate::backend::Adjacency::shared), be that memory or a
+/// [file](crate::graph::Graph::to_disk); then nothing of the graph is copied, and it takes 4 bytes a vertex of the host's memory, and three
+/// eighths. A batch that is [begun](Sampler::begin) is drawn while the device computes.
 ///
 /// ```
+/// use halfgnn::backend::Adjacency;
 /// use halfgnn::backend::cpu::Cpu;
 /// use halfgnn::graph::Graph;
-/// use halfgnn::sample::{Fanout, HostNeighborSampler, Sampler};
+/// use halfgnn::sample::{Fanout, HostNeighborSampler, NeighborSampler, Sampler};
+/// use std::sync::Arc;
 ///
 /// let graph = Graph::from_edges(5, &[0, 0, 0, 1, 2, 3], &[1, 2, 3, 4, 4, 4])?;
 /// let on_disk = graph.to_disk(&std::env::temp_dir())?;
-/// let mut sampler = HostNeighborSampler::new(&on_disk, vec![Fanout::of(2)?, Fanout::All])?;
-/// let batch = sampler.sample(&Cpu::new(), &[0], 7, 0)?;
+/// let cpu = Cpu::new();
+/// let lists = Arc::new(Adjacency::shared(&cpu, &on_disk));
+/// let sampler = NeighborSampler::of(&cpu, lists, vec![Fanout::of(2)?, Fanout::All])?;
+/// let batch = HostNeighborSampler::new(sampler).sample(&cpu, &[0], 7, 0)?;
 /// assert_eq!(batch.inputs.len(), 5);
 /// # Ok::<(), halfgnn::Error>(())
 /// ```
@@ -46,6 +51,13 @@ struct Asked {
     seeds: Vec<u32>,
     seed: u64,
     step: u32,
+}
+
+impl Asked {
+    fn new(seeds: &[u32], seed: u64, step: u32) -> Self {
+        let seeds = seeds.to_vec();
+        Self { seeds, seed, step }
+    }
 }
 
 /// A batch that is being drawn. One that nobody takes is waited for.
@@ -83,50 +95,17 @@ impl Begun {
 }
 
 impl HostNeighborSampler {
-    /// Of a graph, without replacement, with a fanout for each layer.
-    ///
-    /// # Errors
-    /// Those of [`NeighborSampler::of`].
-    pub fn new(graph: &Graph, fanouts: Vec<Fanout>) -> Result<Self, Error> {
-        let cpu = Cpu::new();
-        let lists = Arc::new(Adjacency::shared(&cpu, graph));
-        let sampler = NeighborSampler::of(&cpu, lists, fanouts)?;
-        Ok(Self::of(cpu, sampler))
-    }
-
-    fn of(cpu: Cpu, sampler: NeighborSampler<Cpu>) -> Self {
+    /// Draws what `sampler` draws.
+    pub fn new(sampler: NeighborSampler<Cpu>) -> Self {
         Self {
             layers: sampler.layers(),
             vertices: sampler.vertices(),
             host: Arc::new(Host {
-                cpu,
+                cpu: Cpu::new(),
                 sampler: Mutex::new(sampler),
             }),
             begun: None,
         }
-    }
-
-    /// The same by another sampler.
-    fn with(self, change: impl FnOnce(NeighborSampler<Cpu>) -> NeighborSampler<Cpu>) -> Self {
-        // A batch that was begun is another's.
-        drop(self.begun);
-        match Arc::try_unwrap(self.host) {
-            Ok(Host { cpu, sampler }) => {
-                let sampler = sampler.into_inner().unwrap_or_else(PoisonError::into_inner);
-                Self::of(cpu, change(sampler))
-            }
-            Err(_) => unreachable!("the one thread that had it as well is done"),
-        }
-    }
-
-    /// With replacement: see [`NeighborSampler::replacing`].
-    pub fn replacing(self, replace: bool) -> Self {
-        self.with(|sampler| sampler.replacing(replace))
-    }
-
-    /// With an edge from each destination to itself: see [`NeighborSampler::with_self_loops`].
-    pub fn with_self_loops(self, self_loops: bool) -> Self {
-        self.with(|sampler| sampler.with_self_loops(self_loops))
     }
 }
 
@@ -138,11 +117,7 @@ impl<B: Backend> Sampler<B> for HostNeighborSampler {
         seed: u64,
         step: u32,
     ) -> Result<Batch<B>, Error> {
-        let asked = Asked {
-            seeds: seeds.to_vec(),
-            seed,
-            step,
-        };
+        let asked = Asked::new(seeds, seed, step);
         let drawn = match self.begun.take() {
             Some(begun) if begun.asked == asked => begun.finish(),
             other => {
@@ -159,11 +134,7 @@ impl<B: Backend> Sampler<B> for HostNeighborSampler {
     }
 
     fn begin(&mut self, seeds: &[u32], seed: u64, step: u32) {
-        let asked = Asked {
-            seeds: seeds.to_vec(),
-            seed,
-            step,
-        };
+        let asked = Asked::new(seeds, seed, step);
         if self
             .begun
             .as_ref()

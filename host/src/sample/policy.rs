@@ -1,13 +1,15 @@
 //! How batches are made, as a person says it.
 
 use super::{Fanout, HostNeighborSampler, NeighborSampler, Sampler, Subgraphs};
-use crate::backend::{Backend, MemoryKind};
+use crate::backend::cpu::Cpu;
+use crate::backend::{Adjacency, Backend, MemoryKind};
 use crate::error::Error;
 use crate::graph::Graph;
 use halfgnn_contract::subgraph::MOST_FRONTIER;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// How a batch is drawn.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -75,8 +77,11 @@ impl SamplingPolicy {
             EdgesIn::Device => MemoryKind::Graph,
             EdgesIn::Host => MemoryKind::HostGraph,
             EdgesIn::Graph => {
-                let sampler = HostNeighborSampler::new(graph, fanouts)?.replacing(*replace);
-                return Ok(Box::new(sampler.with_self_loops(self_loops)));
+                let cpu = Cpu::new();
+                let lists = Arc::new(Adjacency::shared(&cpu, graph));
+                let sampler = NeighborSampler::of(&cpu, lists, fanouts)?.replacing(*replace);
+                let sampler = sampler.with_self_loops(self_loops);
+                return Ok(Box::new(HostNeighborSampler::new(sampler)));
             }
         };
         let sampler = NeighborSampler::new_in(backend, graph.csr(), fanouts, kind)?;

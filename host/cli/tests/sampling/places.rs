@@ -1,21 +1,25 @@
 //! Where the features of batches lie, evaluations in pieces, and the memory that is foretold.
 
-use super::common::ring::{Ring, place};
+use super::common::ring::{Place, Ring, place};
 use super::common::{events, halfgnn, refused, text};
 use super::{of, told};
 use halfgnn::train::Checkpoint;
 use serde_json::Value;
+use std::process::Output;
+
+/// The program in the folder of a dataset.
+fn run_in(place: &Place, arguments: &[&str]) -> Output {
+    halfgnn(arguments)
+        .current_dir(place.folder.path())
+        .output()
+        .unwrap()
+}
 
 /// A run that is evaluated in pieces, and what it predicts, are those of the whole graph; and the events say which it was.
 #[test]
 fn a_graph_is_evaluated_in_pieces() {
     let place = place(&Ring::new());
-    let run = |arguments: &[&str]| {
-        halfgnn(arguments)
-            .current_dir(place.folder.path())
-            .output()
-            .unwrap()
-    };
+    let run = |arguments: &[&str]| run_in(&place, arguments);
     let train = |more: &[&str]| {
         let shape = [
             "train",
@@ -125,10 +129,7 @@ fn edges_may_stay_on_the_host() {
             "--json",
             "-",
         ];
-        halfgnn(&[&shape[..], more].concat())
-            .current_dir(place.folder.path())
-            .output()
-            .unwrap()
+        run_in(&place, &[&shape[..], more].concat())
     };
     let batches = [
         "--sampler",
@@ -194,12 +195,7 @@ fn edges_may_stay_on_the_host() {
 #[test]
 fn edges_may_lie_on_disk() {
     let place = place(&Ring::new());
-    let run = |arguments: &[&str]| {
-        halfgnn(arguments)
-            .current_dir(place.folder.path())
-            .output()
-            .unwrap()
-    };
+    let run = |arguments: &[&str]| run_in(&place, arguments);
     let done = |arguments: &[&str]| {
         let output = run(arguments);
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -494,12 +490,7 @@ fn features_stay_on_disk() {
     let mut ring = Ring::new();
     ring.values = (1..=40).map(|value| value as f32 * 37.0 / 3.0).collect();
     let place = place(&ring);
-    let run = |arguments: &[&str]| {
-        halfgnn(arguments)
-            .current_dir(place.folder.path())
-            .output()
-            .unwrap()
-    };
+    let run = |arguments: &[&str]| run_in(&place, arguments);
     let done = |arguments: &[&str]| {
         let output = run(arguments);
         assert!(output.status.success(), "{}", text(&output.stderr));

@@ -213,7 +213,6 @@ impl Parted {
             .map_err(|problem| self.problem(VERTICES, problem))?;
         let mut names = Vec::new();
         let bytes_of = |part| self.manifest.part_layout(part).map_or(0, |of| of.len());
-        let leaves = left.leaves();
         let mut next = parts.start;
         while next < parts.end {
             // By all threads, as far as that takes little memory beside what all parts come to.
@@ -226,7 +225,7 @@ impl Parted {
             let now = next..next + (next..most).take_while(fits).count();
             let read = parallel::map(now.clone(), |_, part| {
                 self.in_file(&part_file(part), || {
-                    self.read_part(table, part, &rows.vertices, leaves)
+                    self.read_part(table, part, &rows.vertices, left)
                 })
             });
             for (part, read) in now.clone().zip(read) {
@@ -306,13 +305,13 @@ impl Parted {
         })
     }
 
-    /// Reads a part, whose rows have places among those of `all`, but for what it `leaves` in the file.
+    /// Reads a part, whose rows have places among those of `all`, but for what is `left` in the file or not wanted.
     fn read_part(
         &self,
         table: &VertexTable,
         part: usize,
         all: &[u32],
-        leaves: Leaves,
+        left: &Left,
     ) -> Result<PartRead, DataProblem> {
         let (manifest, file) = (&self.manifest, part_file(part));
         let Some(layout) = manifest.part_layout(part) else {
@@ -336,7 +335,7 @@ impl Parted {
             first: 0,
         };
         let (mut columns, mut stays) = (Vec::new(), Stays::default());
-        if leaves.columns {
+        if left.columns.is_some() {
             // They are looked at when they are read again.
             let start = sections.pass(|_, _: u32| ())?;
             stays.columns = Some(from(start));
@@ -348,8 +347,8 @@ impl Parted {
             true => sections.pass(|_, _: f32| ()).map(|_| Vec::new()),
             false => sections.read::<f32>(key),
         };
-        let weights = of_edges("edge weights", leaves.edge_weights)?;
-        let features = of_edges("edge features", leaves.edge_features)?;
+        let weights = of_edges("edge weights", left.ignored.edge_weights)?;
+        let features = of_edges("edge features", left.ignored.edge_features)?;
         for (key, values) in [("edge weights", &weights), ("edge features", &features)] {
             if let Some(at) = values.iter().position(|value| !value.is_finite()) {
                 let why = "which is not finite";
@@ -363,7 +362,7 @@ impl Parted {
                 infinite.get_or_insert((at, value));
             }
         };
-        match (leaves.features, manifest.feature_precision) {
+        match (left.features.is_some(), manifest.feature_precision) {
             (false, FeaturePrecision::Half) => {
                 own = Some(RowFeatures::of_halves(len, sections.read("features")?));
             }
@@ -395,7 +394,7 @@ impl Parted {
             offsets,
             columns,
             weights,
-            edge_features: match leaves.edge_features {
+            edge_features: match left.ignored.edge_features {
                 true => (0, features),
                 false => (manifest.edge_features as usize, features),
             },
@@ -626,26 +625,6 @@ struct Left {
 struct Ignored {
     edge_weights: bool,
     edge_features: bool,
-}
-
-/// What stays there, or is not wanted.
-#[derive(Clone, Copy)]
-struct Leaves {
-    features: bool,
-    columns: bool,
-    edge_weights: bool,
-    edge_features: bool,
-}
-
-impl Left {
-    fn leaves(&self) -> Leaves {
-        Leaves {
-            features: self.features.is_some(),
-            columns: self.columns.is_some(),
-            edge_weights: self.ignored.edge_weights,
-            edge_features: self.ignored.edge_features,
-        }
-    }
 }
 
 /// Features that stay there.

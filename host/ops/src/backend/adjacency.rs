@@ -306,29 +306,27 @@ fn edges_before(offsets: &[u64]) -> Vec<u64> {
     cuts.map(|row| offsets[row]).collect()
 }
 
-/// The columns of a graph as memory of the CPU.
-struct ColumnsOf(Graph);
-
-impl Words for ColumnsOf {
-    fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(self.0.cols())
-    }
+/// A list of a graph as memory of the CPU.
+struct ListOf {
+    graph: Graph,
+    bytes: fn(&Graph) -> &[u8],
 }
 
-/// Its offsets.
-struct OffsetsOf(Graph);
-
-impl Words for OffsetsOf {
+impl Words for ListOf {
     fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(self.0.offsets())
+        (self.bytes)(&self.graph)
     }
 }
 
 impl Adjacency<Cpu> {
     /// The [lists](Adjacency::lists) of a graph where they lie, be it memory or a [file](Csr::to_disk): nothing is copied.
     pub fn shared(backend: &Cpu, graph: &Graph) -> Self {
-        let offsets = backend.share(Arc::new(OffsetsOf(graph.clone())));
-        let columns = backend.share(Arc::new(ColumnsOf(graph.clone())));
+        let list = |bytes| {
+            let graph = graph.clone();
+            Arc::new(ListOf { graph, bytes })
+        };
+        let offsets = backend.share(list(|graph| bytemuck::cast_slice(graph.offsets())));
+        let columns = backend.share(list(|graph| bytemuck::cast_slice(graph.cols())));
         Self::of_lists(graph.csr(), offsets, columns)
     }
 
