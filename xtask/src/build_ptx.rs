@@ -6,8 +6,9 @@ use halfgnn_builder::toolchain::{self, Toolchain};
 
 use crate::{Failure, setup, workspace};
 
-/// The architectures that PTX is made for: a driver takes the newest that its card has.
-const ARCHS: [&str; 2] = ["sm_80", "sm_90"];
+/// The architecture that PTX is made for: the drivers of newer cards compile it too. What they make of PTX for sm_90 is the same machine code,
+/// since no kernel has an instruction of a newer card.
+pub const ARCH: &str = "sm_80";
 
 /// Options of `build-ptx`, and of what builds the PTX first.
 #[derive(Args, Default)]
@@ -16,7 +17,7 @@ pub struct Options {
     /// Do not install a missing toolchain: fail, and say what is missing
     #[arg(long)]
     pub no_setup: bool,
-    /// Architecture to build for; may be repeated [default: sm_80 and sm_90]
+    /// Architecture to build for; may be repeated [default: sm_80]
     #[arg(long = "arch", value_name = "ARCH")]
     pub archs: Vec<String>,
 }
@@ -67,7 +68,7 @@ fn build(builder: PtxBuilder) -> Result<(), Failure> {
 pub fn builder(options: &Options) -> Result<PtxBuilder, Failure> {
     let toolchain = options.toolchain()?;
     let archs: Vec<&str> = match options.archs.as_slice() {
-        [] => ARCHS.to_vec(),
+        [] => vec![ARCH],
         some => some.iter().map(String::as_str).collect(),
     };
     eprintln!("kernels for {}, by {toolchain}", archs.join(" and "));

@@ -43,7 +43,6 @@ const WANTED: [(&str, &[&str]); 12] = [
             "build.rs",
             "LICENSE-MIT",
             "ptx/halfgnn-sm_80.ptx",
-            "ptx/halfgnn-sm_90.ptx",
         ],
     ),
     ("halfgnn-ops", &["src/lib.rs", "LICENSE-MIT"]),

@@ -14,13 +14,11 @@ use halfgnn_builder::toolchain::Toolchain;
 use super::list::{Killer, Mutant};
 use super::record::Record;
 use super::scratch::{Scratch, Sources};
+use crate::build_ptx::ARCH;
 use crate::{Failure, test, workspace};
 
 /// Longest run of a killer. A mutant that is still running then has been seen.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
-
-/// The architecture of the kernels that the emulator runs.
-const ARCH: &str = "sm_90";
 
 /// What became of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
