@@ -331,23 +331,28 @@ impl<'a> Bench<'a> {
         let mut y = Matrix::zeros(backend, graph.vertices(), features, MemoryKind::Activations)?;
         let wrong =
             |wrong: String| Failure::Run(format!("{}: subgraph {number}: {wrong}", self.label));
-        let make = |form| match form {
-            Form::RowIds => {
-                let a = Adjacency::from_row_ids(backend, csr.shape(), csr.rows(), csr.cols())?;
-                Ok((0.0, a))
-            }
-            Form::Coo => clocked(backend, || {
-                Adjacency::from_coo(backend, csr.shape(), &row_ids, &columns).map(|made| made.0)
-            }),
-        };
+        // Of the edges as they are nothing is made: they are the graph, and lie where they lie, as cuSPARSE's do.
+        let edges = Adjacency::from_row_ids(backend, csr.shape(), csr.rows(), csr.cols())?;
         let mut times = Vec::new();
         for &form in &self.args.form {
             let mut best = (f64::INFINITY, f64::INFINITY);
             // One more than is timed: in the first, memory is asked for.
             for run in 0..=self.args.runs {
-                let (construct, a) = make(form)?;
+                let made;
+                let (construct, a) = match form {
+                    Form::RowIds => (0.0, &edges),
+                    Form::Coo => {
+                        let construct;
+                        (construct, made) = clocked(backend, || {
+                            let shape = csr.shape();
+                            let made = Adjacency::from_coo(backend, shape, &row_ids, &columns)?;
+                            Ok(made.0)
+                        })?;
+                        (construct, &made)
+                    }
+                };
                 let (spmm, ()) = clocked(backend, || {
-                    ops::spmm(backend, &a, &Spmm::default(), &x.matrix, &mut y)
+                    ops::spmm(backend, a, &Spmm::default(), &x.matrix, &mut y)
                 })?;
                 if run > 0 && construct + spmm < best.0 + best.1 {
                     best = (construct, spmm);

@@ -103,8 +103,9 @@ impl Plan {
 /// CTAs of the edge-parallel kernel that a multiprocessor holds at once, of 48 registers a thread.
 const CTAS_PER_MULTIPROCESSOR: u64 = 10;
 
-/// Waves of CTAs under which smaller CTAs are better: with fewer the last, partial one is too large a part of all.
-const WAVES: u64 = 4;
+/// Of the CTAs that a card holds at once one in so many must there be, else smaller ones are better. Of more than that larger ones are: each CTA waits for
+/// memory some times, one after the other, before it has rows to add up. Measured on graphs of 2¹⁷, 2¹⁸ and 2¹⁹ edges, on which 512 to 1,024 CTAs are best.
+const SHARE_OF_WAVE: u64 = 2;
 
 /// Mean edges of a row, of those that have some, under which a CTA has no more than [`contract::EDGES_PER_CTA`]. In
 /// shorter rows there is little to merge, and the gathered rows of fewer edges fit the first-level cache.
@@ -207,9 +208,9 @@ fn cta_edges_log2(policy: &SpmmPolicy, work: &Work, multiprocessors: u32) -> Res
     }
 }
 
-/// CTAs from which on more of them do not make a launch faster: [`WAVES`] full ones.
+/// CTAs from which on more of them do not make a launch faster: half of what a card holds at once.
 fn enough(multiprocessors: u32) -> u64 {
-    WAVES * CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors)
+    CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors) / SHARE_OF_WAVE
 }
 
 /// The most edges of a CTA, as a base-2 logarithm.
@@ -224,7 +225,7 @@ fn most_cta_edges_log2(rows: Rows, sums: Sums) -> u32 {
     }
 }
 
-/// Edges of a CTA as a base-2 logarithm: the most that still make [`WAVES`] full waves on a card of so many
+/// Edges of a CTA as a base-2 logarithm: the most that still make [`enough`] CTAs on a card of so many
 /// multiprocessors (HP-SpMM's dynamic task partition). The more edges a CTA has the fewer rows cross CTAs and the less
 /// the merge costs an edge; but too few CTAs leave multiprocessors idle at the end, or from the start on.
 fn choose(work: &Work, multiprocessors: u32) -> u32 {
@@ -440,7 +441,7 @@ mod tests {
         assert_eq!(chosen(13_264, 3, 1), contract::cta_edges_log2_min(3));
         assert_eq!(chosen(0, 5, 1), contract::cta_edges_log2_min(5));
         assert_eq!(chosen(13_264, 0, 1), contract::cta_edges_log2_min(0));
-        for edges in [1 << 20, 3 << 20, 1 << 22, 5 << 20] {
+        for edges in [1 << 16, 3 << 16, 1 << 18, 5 << 16] {
             let log2 = chosen(edges, 3, 1);
             assert!(u64::from(contract::ctas(edges, log2)) >= enough(132));
             assert!(u64::from(contract::ctas(edges, log2 + 1)) < enough(132));
