@@ -83,8 +83,8 @@ pub fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// `cargo xtask verify-ptx` beside the steps that read texts: LLVM has one thread for all kernels of an architecture. Assembled for the
-/// architecture of each file and the newest; by itself the command assembles for those between as well.
+/// `cargo xtask verify-ptx` beside the steps that read texts: LLVM has one thread for all kernels. Assembled for the
+/// oldest architecture, the one that most figures are of and the newest; by itself the command assembles for those between as well.
 struct Ptx {
     made: Child,
     log: PathBuf,

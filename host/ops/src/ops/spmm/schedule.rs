@@ -103,8 +103,8 @@ impl Plan {
 /// CTAs of the edge-parallel kernel that a multiprocessor holds at once, of 48 registers a thread.
 const CTAS_PER_MULTIPROCESSOR: u64 = 10;
 
-/// Of the CTAs that a card holds at once one in so many must there be, else smaller ones are better. Of more than that larger ones are: each CTA waits for
-/// memory some times, one after the other, before it has rows to add up. Measured on graphs of 2¹⁷, 2¹⁸ and 2¹⁹ edges, on which 512 to 1,024 CTAs are best.
+/// A launch has at least one in so many of the CTAs that a card holds at once: with fewer, multiprocessors are idle. With many more it pays for what each
+/// CTA waits for before it has rows to add up. Measured on graphs of 2¹⁷, 2¹⁸ and 2¹⁹ edges, on which 512 to 1,024 CTAs are best.
 const SHARE_OF_WAVE: u64 = 2;
 
 /// Mean edges of a row, of those that have some, under which a CTA has no more than [`contract::EDGES_PER_CTA`]. In
