@@ -1,7 +1,9 @@
 //! The edge-parallel kernel: two stages, then a merge inside the CTA.
 //!
+//! - [`by_eight`]: the walk of sums that take eight edges at once.
 //! - [`whole_weights`]: what is done with weights in between, where they become whole numbers.
 
+mod by_eight;
 mod whole_weights;
 
 use super::empty;
@@ -502,6 +504,10 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 }
             }
             // Shares begin at multiples of a step; no sum here leaves 32 bits.
+            if A::BY_EIGHT {
+                (order, segment) = self.by_eight::<W, S, A, O>(params, order, segment);
+                edge = end;
+            }
             if A::FOURS == 2 && !O::IN_TURN && !A::WHOLE_WEIGHTS {
                 while end - edge >= 2 * IN_FLIGHT {
                     let columns = self.column(params, edge).load_u32x4();
@@ -516,13 +522,13 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     let columns = four(self.column(params, edge));
                     add_four!(columns.map(fetch));
                 }
-            } else if !A::WHOLE_WEIGHTS {
+            } else if !A::WHOLE_WEIGHTS && !A::BY_EIGHT {
                 while edge < end & !(IN_FLIGHT - 1) {
                     let columns = four(self.column(params, edge));
                     add_four!(columns.map(fetch));
                 }
             }
-            while !A::WHOLE_WEIGHTS && edge < end {
+            while !A::WHOLE_WEIGHTS && !A::BY_EIGHT && edge < end {
                 let value = fetch(self.column(params, edge).load_u32());
                 let weight = if W::WEIGHTED {
                     self.weight(params, edge).load_u32()

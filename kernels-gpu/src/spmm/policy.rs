@@ -646,6 +646,18 @@ pub trait Accumulate<V: Vector> {
     fn add_four(sum: Self::Sum, _words: [u32; 4], _x: [Self::Input; 4]) -> Self::Sum {
         sum
     }
+    /// Whether edges, which have weight 1, are walked by eight at once.
+    const BY_EIGHT: bool = false;
+    /// Those of eight edges whose bits are in `edges`.
+    #[inline(always)]
+    fn add_some(sum: Self::Sum, _x: [[Self::Input; 4]; 2], _edges: u32) -> Self::Sum {
+        sum
+    }
+    /// `x`, of which LLVM does not know that it is the same ([`recomputed`]).
+    #[inline(always)]
+    fn recomputed(x: [Self::Input; 4]) -> [Self::Input; 4] {
+        x
+    }
     /// The sum in float, exactly.
     fn finish(sum: Self::Sum) -> Self::Sums;
 }

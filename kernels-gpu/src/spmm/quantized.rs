@@ -5,48 +5,89 @@ use super::sums::{Both, Quantized, QuantizedBoth, Sums};
 use crate::device::code::{Code, Codes, E4m3, Int8};
 use crate::device::float::mul_add;
 use crate::device::integer::{bytes_of, dot_of_high, dot_of_low, transposed};
+use crate::device::registers::{recomputed, unroll};
 use crate::device::vector::{Floats, Input, Vector};
 use halfgnn_contract::quantize::INT8_ZERO;
+use halfgnn_contract::spmm::SpmmParams;
 
 /// int8 in integers: two sums of 16 bits in a register, and how many codes each has, since a code is [`INT8_ZERO`] too large. A
 /// sub-warp has at most 256 edges, and so a batch.
 pub struct InInteger;
 
-/// The sums of a batch: of the codes with even numbers of a word, of those with odd ones, and of the next word.
+/// The sums of a batch. No arrays, of which LLVM makes numbers of 64 bits.
 #[derive(Clone, Copy)]
 pub struct Integers {
-    sums: [u32; 4],
+    /// Of the first words of codes as they are, whatever leaves 32 bits.
+    low: u32,
+    /// Of the second words.
+    high: u32,
+    /// Of the codes with odd numbers of the first words: 2⁸ times those, taken from the sum of the words, leaves that of the even ones, and
+    /// no edge has to mask them.
+    low_odd: u32,
+    /// Of those of the second words.
+    high_odd: u32,
     count: u32,
 }
 
-/// The codes of a word that have even numbers.
-const EVEN: u32 = 0x00ff_00ff;
+impl Integers {
+    /// With one more edge, of which nothing is counted.
+    #[inline(always)]
+    fn with(self, low: u32, high: u32) -> Self {
+        Self {
+            low: self.low.wrapping_add(low),
+            high: self.high.wrapping_add(high),
+            low_odd: self.low_odd + odd(low),
+            high_odd: self.high_odd + odd(high),
+            ..self
+        }
+    }
+
+    #[inline(always)]
+    fn counted(self, edges: u32) -> Self {
+        Self {
+            count: self.count + edges,
+            ..self
+        }
+    }
+}
+
+/// The codes of a word that have odd numbers, where the even ones are.
+#[inline(always)]
+fn odd(word: u32) -> u32 {
+    bytes_of::<0x4341>(word, 0)
+}
 
 impl<V: Vector<Floats = [f32; 8]>> Accumulate<V> for InInteger {
     type Input = Codes<Int8>;
     type Sum = Integers;
     type Sums = Quantized<V>;
-    const FOURS: u32 = 2;
+    const BY_EIGHT: bool = true;
     #[inline(always)]
     fn zero() -> Integers {
         Integers {
-            sums: [0; 4],
+            low: 0,
+            high: 0,
+            low_odd: 0,
+            high_odd: 0,
             count: 0,
+        }
+    }
+    /// Zeros that LLVM does not know: else it would take the first row that ends out of the loop over those that do, and make two copies of
+    /// what ends a row.
+    #[inline(always)]
+    unsafe fn start(_: &SpmmParams, _: u32, _: u32) -> Integers {
+        let zero = || recomputed(0);
+        Integers {
+            low: zero(),
+            high: zero(),
+            low_odd: zero(),
+            high_odd: zero(),
+            count: zero(),
         }
     }
     #[inline(always)]
     fn add(sum: Integers, x: Codes<Int8>) -> Integers {
-        let [low, high] = x.words;
-        let [a, b, c, d] = sum.sums;
-        Integers {
-            sums: [
-                a + (low & EVEN),
-                b + (low >> 8 & EVEN),
-                c + (high & EVEN),
-                d + (high >> 8 & EVEN),
-            ],
-            count: sum.count + 1,
-        }
+        sum.with(x.words[0], x.words[1]).counted(1)
     }
     #[inline(always)]
     fn add_weighted<W: Weights>(sum: Integers, _: u32, x: Codes<Int8>) -> Integers {
@@ -57,20 +98,38 @@ impl<V: Vector<Floats = [f32; 8]>> Accumulate<V> for InInteger {
     fn add_scaled<W: Weights>(sum: Integers, weight: u32, _: f32, x: Codes<Int8>) -> Integers {
         <Self as Accumulate<V>>::add_weighted::<W>(sum, weight, x)
     }
+    /// Of words that LLVM does not know to be those of [`Accumulate::add`]: else it would make of them what both want before it is known which of
+    /// them it will be, and wait there for all rows.
+    #[inline(always)]
+    fn add_some(mut sum: Integers, x: [[Codes<Int8>; 4]; 2], edges: u32) -> Integers {
+        let x = x.map(<Self as Accumulate<V>>::recomputed);
+        unroll!(i in 0..8 => {
+            let [low, high] = x[i / 4][i % 4].words;
+            let there = edges & 1 << i != 0;
+            sum = sum.with(if there { low } else { 0 }, if there { high } else { 0 });
+        });
+        sum.counted(edges.count_ones())
+    }
+    #[inline(always)]
+    fn recomputed(x: [Codes<Int8>; 4]) -> [Codes<Int8>; 4] {
+        x.map(|codes| Codes::from_bits(codes.words.map(recomputed)))
+    }
     #[inline(always)]
     fn finish(sum: Integers) -> Quantized<V> {
         let zeros = (sum.count * INT8_ZERO) as i32;
         let float = |value: u32| (value as i32 - zeros) as f32;
-        let [a, b, c, d] = sum.sums;
+        let even = |words: u32, odd: u32| words.wrapping_sub(odd << 8);
+        let low = even(sum.low, sum.low_odd);
+        let high = even(sum.high, sum.high_odd);
         Quantized([
-            float(a & 0xffff),
-            float(b & 0xffff),
-            float(a >> 16),
-            float(b >> 16),
-            float(c & 0xffff),
-            float(d & 0xffff),
-            float(c >> 16),
-            float(d >> 16),
+            float(low & 0xffff),
+            float(sum.low_odd & 0xffff),
+            float(low >> 16),
+            float(sum.low_odd >> 16),
+            float(high & 0xffff),
+            float(sum.high_odd & 0xffff),
+            float(high >> 16),
+            float(sum.high_odd >> 16),
         ])
     }
 }

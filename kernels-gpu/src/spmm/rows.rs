@@ -38,6 +38,8 @@ pub trait Order: Copy {
     fn four(&self, row: u32, ids: [u32; 4]) -> u32;
     /// The bit of the next edge alone.
     fn one(&self, row: u32, id: u32) -> u32;
+    /// The bits of the next `count` edges, at most 8 and of one word of starts, as far as they are known without row ids.
+    fn ahead(&self, count: u32) -> u32;
     /// The row after `rows`, that of an edge which begins it and is in row `id` where rows are cached.
     ///
     /// # Safety
@@ -162,6 +164,10 @@ impl Order for Starts {
     #[inline(always)]
     fn one(&self, _: u32, _: u32) -> u32 {
         self.bits & 1
+    }
+    #[inline(always)]
+    fn ahead(&self, count: u32) -> u32 {
+        self.bits & ((1 << count) - 1)
     }
     #[inline(always)]
     unsafe fn next(params: &SpmmParams, rows: Rows, _: u32) -> Rows {
@@ -295,6 +301,10 @@ impl<const IN_TURN: bool> Order for ById<IN_TURN> {
     #[inline(always)]
     fn one(&self, row: u32, id: u32) -> u32 {
         (id != row) as u32
+    }
+    #[inline(always)]
+    fn ahead(&self, _: u32) -> u32 {
+        0
     }
     #[inline(always)]
     unsafe fn next(params: &SpmmParams, _: Rows, id: u32) -> Rows {
