@@ -91,6 +91,25 @@ pub fn sums_are_those_of_starts<B: Backend>(backend: &B, scale: Scale) {
     }
 }
 
+/// Rows without edges before, between and behind those that have some: as many as a launch finds by itself, and one more, which are
+/// cleared before.
+pub fn rows_without_edges<B: Backend>(backend: &B, _: Scale) {
+    for rows in [1, 128, 129, 1 << 17, (1 << 17) + 1] {
+        let mut degrees = vec![0; rows];
+        // Neighbours, and rows at the ends of what a warp and a CTA look for.
+        for row in [0, 1, 31, 33, 127, 700, 701, rows - 1] {
+            if row < rows && rows > 1 {
+                degrees[row] = 1 + row % 5;
+            }
+        }
+        let graph = graphs::from_degrees(&degrees, Random(35));
+        for features in [5, 40] {
+            let case = Case::random::<f16>(&graph, features, BY_ROW_IDS);
+            case.check::<B, f16>(backend, &format!("{rows} rows"));
+        }
+    }
+}
+
 /// An epilogue follows in passes, and other operators make of the two lists what they want: the arrays of a CSR.
 pub fn what_wants_more_makes_it<B: Backend>(backend: &B, _: Scale) {
     for graph in uneven(Scale::Small) {

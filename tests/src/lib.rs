@@ -100,7 +100,7 @@ macro_rules! conformance {
                 padding_stays_zero;
             spmm_heads: planes_of_edge_features, attention, attention_pairs, misfits_are_refused;
             spmm_algebra: adjoint, permutations_commute, linear, repeatable;
-            coo: sums_are_those_of_starts, what_wants_more_makes_it, dot_products, divisions, misfits_are_refused,
+            coo: sums_are_those_of_starts, rows_without_edges, what_wants_more_makes_it, dot_products, divisions, misfits_are_refused,
                 rows_that_are_drawn_again_are_refused;
             spmv: integers_are_exact, sums_are_close_and_repeat, adjoint, infinities_stay_in_their_rows, misfits_are_refused;
             sddmm: every_graph, rows_and_columns, rows_that_cross_boundaries, every_number_of_edges, every_feature_length, heads, factors, partitions,

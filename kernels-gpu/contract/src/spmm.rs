@@ -100,7 +100,8 @@ param_struct! {
         pub positive: DevicePtr<HalfBits>,
         /// Number of edges.
         pub edges: u32,
-        /// Number of rows without edges.
+        /// Number of rows without edges. For the entries by row ids: of how many of the first rows those without edges are to be found and
+        /// written, all or none.
         pub empty_count: u32,
         /// Distance of two rows of `x` in 16-byte vectors.
         pub x_stride: u32,

@@ -2,6 +2,7 @@
 
 use super::half::{Half2, Pair};
 use super::integer::bytes_of;
+use super::registers;
 use super::vector::Input;
 use core::marker::PhantomData;
 use halfgnn_contract::quantize::INT8_ZERO;
@@ -64,6 +65,12 @@ pub struct Codes<C> {
 }
 
 impl<C: Code> Codes<C> {
+    /// The same, of which LLVM does not know that they are ([`registers::recomputed`]).
+    #[inline(always)]
+    pub fn recomputed(self) -> Self {
+        Self::from_bits(self.words.map(registers::recomputed))
+    }
+
     /// Their numbers over [`Code::UNIT`], exactly.
     #[inline(always)]
     pub fn widen(self) -> [f32; 8] {

@@ -182,6 +182,19 @@ impl<T: Access> Global<T> {
         unsafe { T::load_once_or(present, self.address, T::default()) }
     }
 
+    /// `prefetch.global.L2`: has the element come to the second-level cache, and waits for nothing
+    /// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-prefetch-prefetchu)).
+    ///
+    /// # Safety
+    /// The element lies in the buffer.
+    #[inline(always)]
+    pub unsafe fn prefetch(self) {
+        // SAFETY: the caller's promise; nothing is read that the program sees.
+        unsafe {
+            asm!("prefetch.global.L2 [{}];", in(reg64) self.address, options(nostack, preserves_flags));
+        }
+    }
+
     /// `st.global` of the element.
     ///
     /// # Safety

@@ -24,7 +24,7 @@ use halfgnn_contract::spmm::{
 use halfgnn_contract::{VECTOR_BYTES, WARP};
 use whole_weights::{add_terms, terms_of};
 
-/// Edges whose features a sub-warp has in flight at once, of each of [`Accumulate::FOURS`].
+/// Edges whose features a sub-warp has in flight at once, of rows of elements.
 const IN_FLIGHT: u32 = 4;
 const _: () = assert!(
     IN_FLIGHT == 4,
@@ -62,7 +62,11 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>, O: Order>
         let mut tile = Tile::<V, A::Sums>::new::<W, S, O>(params);
         if block_idx_x() >= params.ctas {
             let cta = block_idx_x() - params.ctas;
-            return empty::clear::<V, S, A::Sums>(params, cta, tile.load);
+            return if O::CACHES_ROWS {
+                empty::find_and_clear::<V, S, A::Sums>(params, cta, tile.load)
+            } else {
+                empty::clear::<V, S, A::Sums>(params, cta, tile.load)
+            };
         }
         // Before the edges, so that one wait is for both; but not where weights take all registers.
         let early = (!W::OF_ROWS).then(|| O::ask(params, tile.share));
@@ -380,6 +384,9 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             };
             if !segment.is_head() {
                 self.call::<W, S>(params, segment.rows.row);
+            } else if S::EPILOGUE && params.addend_factor != 0.0 {
+                // It is wanted after the CTA's barrier, if it ends here, where nothing hides what memory takes.
+                addend_load::<V::Bits>(params, segment.rows.row, self.load.index).prefetch();
             }
             let mut edge = first;
             // Edges from one of the sub-warp's to its next.
@@ -505,30 +512,20 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             }
             // Shares begin at multiples of a step; no sum here leaves 32 bits.
             if A::BY_EIGHT {
-                (order, segment) = self.by_eight::<W, S, A, O>(params, order, segment);
-                edge = end;
-            }
-            if A::FOURS == 2 && !O::IN_TURN && !A::WHOLE_WEIGHTS {
-                while end - edge >= 2 * IN_FLIGHT {
-                    let columns = self.column(params, edge).load_u32x4();
-                    let later = self.column(params, edge + IN_FLIGHT).load_u32x4();
-                    let (values, later) = (columns.map(fetch), later.map(fetch));
-                    add_four!(values);
-                    add_four!(later);
-                }
+                (order, segment, edge) = self.by_eight::<W, S, A, O>(params, order, segment, edge);
             }
             if O::IN_TURN {
                 while edge < end && end - edge > (IN_FLIGHT - 1) * stride {
                     let columns = four(self.column(params, edge));
                     add_four!(columns.map(fetch));
                 }
-            } else if !A::WHOLE_WEIGHTS && !A::BY_EIGHT {
+            } else if !A::WHOLE_WEIGHTS {
                 while edge < end & !(IN_FLIGHT - 1) {
                     let columns = four(self.column(params, edge));
                     add_four!(columns.map(fetch));
                 }
             }
-            while !A::WHOLE_WEIGHTS && !A::BY_EIGHT && edge < end {
+            while !A::WHOLE_WEIGHTS && edge < end {
                 let value = fetch(self.column(params, edge).load_u32());
                 let weight = if W::WEIGHTED {
                     self.weight(params, edge).load_u32()

@@ -7,9 +7,11 @@ use super::sums::Sums;
 use crate::device::global::Global;
 use crate::device::thread::{block_idx_y, thread_idx_x};
 use crate::device::vector::Vector;
+use crate::device::warp::{ballot, lane_id};
+use halfgnn_contract::WARP;
 use halfgnn_contract::spmm::{EMPTY_ROWS_PER_CTA, SpmmParams, THREADS_PER_CTA};
 
-/// Writes the lane's load of the `cta`-th part of the rows without edges.
+/// Writes the lane's load of the `cta`-th part of the rows without edges, which are listed.
 ///
 /// # Safety
 /// The launch contract.
@@ -19,21 +21,81 @@ pub unsafe fn clear<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams, cta:
     let end = first
         .saturating_add(EMPTY_ROWS_PER_CTA)
         .min(params.empty_count);
-    // Of each row one lane of each head.
-    let leads = || block_idx_y() == 0 && thread_idx_x() & ((1 << params.lanes_log2) - 1) == 0;
     let mut at = first + (thread_idx_x() >> params.lanes_log2);
     while at < end {
         // SAFETY: `at` is below the number of empty rows, each of which stands once in the list.
         unsafe {
             let row = Global::<u32>::new(params.empty_rows).at(at as u64).read();
-            let addend = InMemory {
-                params,
-                row,
-                load: load.index,
-            };
-            let sums = finish::<V, S, T>(params, load.index, T::zero(), addend);
-            sums.write(params, row, load, leads);
+            write::<V, S, T>(params, row, load);
         }
         at += THREADS_PER_CTA >> params.lanes_log2;
+    }
+}
+
+/// The same where there is no list: of the `cta`-th part of the first [`SpmmParams::empty_count`] rows those that no edge is of. Each thread
+/// looks for one of them among the row ids.
+///
+/// # Safety
+/// The launch contract, all threads of the CTA together.
+#[inline(always)]
+pub unsafe fn find_and_clear<V: Vector, S: Scaling, T: Sums<V>>(
+    params: &SpmmParams,
+    cta: u32,
+    load: Load,
+) {
+    const { assert!(EMPTY_ROWS_PER_CTA == THREADS_PER_CTA, "a row a thread") };
+    let row = cta * EMPTY_ROWS_PER_CTA + thread_idx_x();
+    // The lane that has the first row of the sub-warp.
+    let leader = lane_id() & !((1 << params.lanes_log2) - 1);
+    // SAFETY: the caller's promise; a row is written by the one sub-warp that looked for it.
+    unsafe {
+        let empty = ballot(row < params.empty_count && !has_edges(params, row));
+        let mut left = empty >> leader & u32::MAX >> (WARP - (1 << params.lanes_log2));
+        while left != 0 {
+            let lane = leader + left.trailing_zeros();
+            write::<V, S, T>(params, row - lane_id() + lane, load);
+            left &= left - 1;
+        }
+    }
+}
+
+/// Whether a row has edges, by halves.
+///
+/// # Safety
+/// The launch contract, for an entry by row ids.
+#[inline(always)]
+unsafe fn has_edges(params: &SpmmParams, row: u32) -> bool {
+    let ids = Global::<u32>::new(params.rows);
+    let (mut low, mut high) = (0, params.edges);
+    // SAFETY: `middle` is below the number of edges, and so is `low` where it is read.
+    unsafe {
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if ids.at(middle as u64).read() < row {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low < params.edges && ids.at(low as u64).read() == row
+    }
+}
+
+/// Writes the lane's load of row `row`, which has no edges.
+///
+/// # Safety
+/// The launch contract; nobody else writes the row.
+#[inline(always)]
+unsafe fn write<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams, row: u32, load: Load) {
+    let addend = InMemory {
+        params,
+        row,
+        load: load.index,
+    };
+    // Of each row one lane of each head.
+    let leads = || block_idx_y() == 0 && thread_idx_x() & ((1 << params.lanes_log2) - 1) == 0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        finish::<V, S, T>(params, load.index, T::zero(), addend).write(params, row, load, leads);
     }
 }

@@ -598,9 +598,8 @@ pub trait Accumulate<V: Vector> {
     type Sum: Copy;
     /// What batches leave, and what a row adds up to.
     type Sums: Sums<V>;
-    /// Times four edges whose rows a sub-warp asks for before it adds them up: two where a row has half as many bytes, so that
-    /// as many are under way.
-    const FOURS: u32 = 1;
+    /// Whether edges are walked by eight and not by four: where a row has half as many bytes, so that as many are under way.
+    const BY_EIGHT: bool = false;
     /// The sum of no edge.
     fn zero() -> Self::Sum;
     /// The sum of no edge of row `row`, whose load `load` is the lane's.
@@ -646,8 +645,8 @@ pub trait Accumulate<V: Vector> {
     fn add_four(sum: Self::Sum, _words: [u32; 4], _x: [Self::Input; 4]) -> Self::Sum {
         sum
     }
-    /// Whether edges, which have weight 1, are walked by eight at once.
-    const BY_EIGHT: bool = false;
+    /// Whether some of eight edges of weight 1 are added at little cost ([`Accumulate::add_some`]).
+    const ADDS_SOME: bool = false;
     /// Those of eight edges whose bits are in `edges`.
     #[inline(always)]
     fn add_some(sum: Self::Sum, _x: [[Self::Input; 4]; 2], _edges: u32) -> Self::Sum {

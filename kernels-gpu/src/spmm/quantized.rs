@@ -98,6 +98,7 @@ impl<V: Vector<Floats = [f32; 8]>> Accumulate<V> for InInteger {
     fn add_scaled<W: Weights>(sum: Integers, weight: u32, _: f32, x: Codes<Int8>) -> Integers {
         <Self as Accumulate<V>>::add_weighted::<W>(sum, weight, x)
     }
+    const ADDS_SOME: bool = true;
     /// Of words that LLVM does not know to be those of [`Accumulate::add`]: else it would make of them what both want before it is known which of
     /// them it will be, and wait there for all rows.
     #[inline(always)]
@@ -112,7 +113,7 @@ impl<V: Vector<Floats = [f32; 8]>> Accumulate<V> for InInteger {
     }
     #[inline(always)]
     fn recomputed(x: [Codes<Int8>; 4]) -> [Codes<Int8>; 4] {
-        x.map(|codes| Codes::from_bits(codes.words.map(recomputed)))
+        x.map(Codes::recomputed)
     }
     #[inline(always)]
     fn finish(sum: Integers) -> Quantized<V> {
@@ -146,7 +147,7 @@ impl<C: Code, V: Vector<Floats = [f32; 8]>> Accumulate<V> for CodesInFloat<C> {
     type Input = Codes<C>;
     type Sum = [f32; 8];
     type Sums = Quantized<V>;
-    const FOURS: u32 = 2;
+    const BY_EIGHT: bool = true;
     #[inline(always)]
     fn zero() -> [f32; 8] {
         Floats::ZERO
@@ -172,6 +173,10 @@ impl<C: Code, V: Vector<Floats = [f32; 8]>> Accumulate<V> for CodesInFloat<C> {
             V::weight_to_f32(weight)
         };
         sum.zip(x.widen(), |sum, x| mul_add(x, weight * scale, sum))
+    }
+    #[inline(always)]
+    fn recomputed(x: [Codes<C>; 4]) -> [Codes<C>; 4] {
+        x.map(Codes::recomputed)
     }
     #[inline(always)]
     fn finish(sum: [f32; 8]) -> Quantized<V> {

@@ -1,12 +1,12 @@
-//! The walk of sums that take eight edges at once ([`Accumulate::BY_EIGHT`]): of rows of so few bytes that instructions are what it waits for.
+//! The walk of rows of so few bytes that instructions are what it waits for ([`Accumulate::BY_EIGHT`]).
 //!
 //! Where no row begins among the next eight edges of any sub-warp of the warp, which a vote tells and which is so in three of four steps on
 //! graphs with 50 edges a row, eight edges are added and nothing else is looked at. Else rows end in one of two ways:
 //!
 //! - One after the other of four edges, and again of the next four: a copy of what ends a row for each of the four.
-//! - With an epilogue that is ten times as long as an edge, and eight copies of it leave the instruction cache. So there is one: each sub-warp adds
-//!   those of the eight edges that are of the row so far, ends the row, and adds those of the next. Sub-warps that end rows at different edges end
-//!   them together.
+//! - With an epilogue that is ten times as long as an edge, and eight copies of it had left the instruction cache. So there is one where sums can
+//!   leave edges out: each sub-warp adds those of the eight that are of the row so far, ends the row, and adds those of the next. Sub-warps that end
+//!   rows at different edges end them together.
 
 use super::{IN_FLIGHT, Segment, Tile};
 use crate::device::global::Global;
@@ -14,7 +14,7 @@ use crate::device::registers::recomputed;
 use crate::device::thread::block_idx_x;
 use crate::device::vector::{Input, Vector};
 use crate::device::warp::all;
-use crate::spmm::policy::{Accumulate, Scaling, Weights};
+use crate::spmm::policy::{Accumulate, Scaling, Weights, add};
 use crate::spmm::rows::Order;
 use crate::spmm::sums::Sums;
 use halfgnn_contract::VECTOR_BYTES;
@@ -24,7 +24,7 @@ use halfgnn_contract::spmm::SpmmParams;
 const EDGES: u32 = 2 * IN_FLIGHT;
 
 impl<V: Vector, T: Sums<V>> Tile<V, T> {
-    /// Walks the share, from the row in which it begins to that in which it ends.
+    /// Walks the share from `edge` on, its first, as long as there are eight more edges: what comes after them.
     ///
     /// # Safety
     /// As [`Tile::walk`]; the share is not empty, and `order` and `segment` are those of its first edge.
@@ -34,11 +34,12 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         params: &SpmmParams,
         mut order: O,
         mut segment: Segment<A::Sum>,
-    ) -> (O, Segment<A::Sum>) {
+        mut edge: u32,
+    ) -> (O, Segment<A::Sum>, u32) {
         const {
             assert!(
-                !A::BY_EIGHT || !W::WEIGHTED && !S::EACH_PRODUCT && !O::CACHES_ROWS,
-                "edges without weights, and starts of rows as bits"
+                !A::BY_EIGHT || !W::TERMED && !S::EACH_PRODUCT && !O::CACHES_ROWS,
+                "sums of weighted edges, and starts of rows as bits"
             )
         };
         let x = Global::<<A::Input as Input>::Bits>::new(params.x).at(self.load.index as u64);
@@ -48,7 +49,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         };
         // All other CTAs have all of their edges, so that all lanes of a warp vote as often.
         let whole = block_idx_x() + 1 < params.ctas;
-        let (mut edge, end) = self.share;
+        let (_, end) = self.share;
         // SAFETY: the caller's promise; shares are a power of two edges long and begin at a multiple of that, so that eight of one lie in one
         // word of starts.
         unsafe {
@@ -58,31 +59,55 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 let x = columns.map(|columns| columns.map(fetch));
                 let starting = order.ahead(EDGES);
                 if whole && all(starting == 0) {
-                    segment.sum = x.into_iter().flatten().fold(segment.sum, A::add);
-                } else if S::EPILOGUE {
-                    let every = (1 << EDGES) - 1;
-                    segment = self.together::<W, S, A, O>(params, segment, x, every, starting);
+                    let [first, second] = x;
+                    segment.sum = self.add_four::<W, S, A>(params, segment.sum, edge, first);
+                    let next = edge + IN_FLIGHT;
+                    segment.sum = self.add_four::<W, S, A>(params, segment.sum, next, second);
+                } else if S::EPILOGUE && A::ADDS_SOME {
+                    segment = self.together::<W, S, A, O>(params, segment, x, starting);
                 } else {
-                    segment = self.in_turn::<W, S, A, O>(params, segment, x, starting);
+                    segment = self.in_turn::<W, S, A, O>(params, segment, edge, x, starting);
                 }
                 edge += EDGES;
                 order.pass(params, EDGES, edge, edge < end);
             }
-            if edge < end {
-                // At the end of the graph, or of a share of four. The last one's row stands for those that there are not.
-                let count = end - edge;
-                let column =
-                    |i: u32| fetch(self.column(params, edge + i.min(count - 1)).load_u32());
-                let x = [[0, 1, 2, 3], [4, 5, 6, 7]].map(|four| four.map(column));
-                let (edges, starting) = ((1 << count) - 1, order.ahead(count));
-                segment = self.together::<W, S, A, O>(params, segment, x, edges, starting);
-                order.pass(params, count, end, false);
-            }
         }
-        (order, segment)
+        (order, segment, edge)
     }
 
-    /// Eight edges one after the other, of which those in `starting` begin rows.
+    /// The weights of edges `edge .. edge + 4`.
+    ///
+    /// # Safety
+    /// They are the warp's, and `edge` is a multiple of 4.
+    #[inline(always)]
+    unsafe fn four_weights<W: Weights>(&self, params: &SpmmParams, edge: u32) -> [u32; 4] {
+        if W::WEIGHTED {
+            // SAFETY: the caller's promise.
+            unsafe { self.weight(params, edge).load_u32x4() }
+        } else {
+            Self::ONES
+        }
+    }
+
+    /// `sum` with edges `edge .. edge + 4`, which are of its row.
+    ///
+    /// # Safety
+    /// As [`Tile::by_eight`]; they are edges of the share, and `edge` is a multiple of 4.
+    #[inline(always)]
+    unsafe fn add_four<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
+        &self,
+        params: &SpmmParams,
+        sum: A::Sum,
+        edge: u32,
+        x: [A::Input; 4],
+    ) -> A::Sum {
+        // SAFETY: the caller's promise.
+        let weights = unsafe { self.four_weights::<W>(params, edge) };
+        let add = |sum, i: usize| add::<V, W, S, A>(sum, 1.0, (weights[i], 0.0, x[i]));
+        add(add(add(add(sum, 0), 1), 2), 3)
+    }
+
+    /// Eight edges from `edge` on one after the other, of which those in `starting` begin rows.
     ///
     /// # Safety
     /// As [`Tile::by_eight`]; they are the next edges.
@@ -91,30 +116,36 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         &self,
         params: &SpmmParams,
         mut segment: Segment<A::Sum>,
+        mut edge: u32,
         [first, second]: [[A::Input; 4]; 2],
         mut starting: u32,
     ) -> Segment<A::Sum> {
         // LLVM is not to know how often, nor of what: it would make a copy for each four.
         let (mut fours, mut x) = (recomputed(2), first);
         loop {
-            let edge = |i: usize| (0, 0.0, x[i]);
             // SAFETY: the caller's promise.
             unsafe {
+                let weights = self.four_weights::<W>(params, edge);
+                let edge = |i: usize| (weights[i], 0.0, x[i]);
                 segment = self.step::<0, W, S, A, O>(params, segment, (starting, 0), edge(0));
                 segment = self.step::<1, W, S, A, O>(params, segment, (starting, 0), edge(1));
                 segment = self.step::<2, W, S, A, O>(params, segment, (starting, 0), edge(2));
                 segment = self.step::<3, W, S, A, O>(params, segment, (starting, 0), edge(3));
+                if starting & ((1 << IN_FLIGHT) - 1) != 0 {
+                    self.call::<W, S>(params, segment.rows.row);
+                }
             }
             fours -= 1;
             if fours == 0 {
                 return segment;
             }
+            edge += IN_FLIGHT;
             x = A::recomputed(second);
             starting >>= IN_FLIGHT;
         }
     }
 
-    /// Those of eight edges whose bits are in `edges`, of which those in `starting` begin rows.
+    /// Eight edges, of which those in `starting` begin rows, as many at once as are of one row.
     ///
     /// # Safety
     /// As [`Tile::by_eight`]; they are the next edges.
@@ -124,10 +155,10 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         params: &SpmmParams,
         mut segment: Segment<A::Sum>,
         x: [[A::Input; 4]; 2],
-        edges: u32,
         starting: u32,
     ) -> Segment<A::Sum> {
-        let (mut left, mut starts) = (edges, starting);
+        const { assert!(!A::ADDS_SOME || !W::WEIGHTED, "edges of weight 1") };
+        let (mut left, mut starts) = ((1 << EDGES) - 1, starting);
         // SAFETY: the caller's promise.
         unsafe {
             loop {

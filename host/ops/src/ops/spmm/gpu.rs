@@ -229,6 +229,11 @@ impl<D: Driver> Gpu<D> {
             self.matrix::<E, E>(y)?;
         }
         let sums = work.sums;
+        let second = contract::follow_up(schedule, load, first.scale, sums);
+        let empty_count = match schedule {
+            Schedule::RowIds if second.is_some() => work.rows.searched(),
+            _ => empty_count,
+        };
         let staged_row = kind.staged_row(work.columns);
         let softmax_gradient = second_sum
             .as_ref()
@@ -348,17 +353,19 @@ impl<D: Driver> Gpu<D> {
                 let config = config(ctas, shared_bytes);
                 self.launch(first.name, config, &params)?;
             } else {
-                let second = contract::follow_up(schedule, load, first.scale, sums);
                 let words = first.weights.words() + schedule.words();
                 let shared_bytes = contract::shared_bytes(lane, cta_edges_log2, words)
                     + first.scale.addend_scale_bytes();
-                // Atomics add to zeros, and so does nothing to the rows without edges; nor do row ids tell which those are.
-                let clearing = if second.is_some() && !schedule.is_by_row_ids() {
-                    empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA)
-                } else {
-                    y.clear(self)?;
-                    0
+                // Atomics add to zeros, and so does nothing to the rows without edges; nor do row ids list those.
+                let writes_all = match schedule.is_by_row_ids() {
+                    true => empty_count == rows.vertices,
+                    false => second.is_some(),
                 };
+                if !writes_all {
+                    y.clear(self)?;
+                }
+                let of_empty = empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA);
+                let clearing = if writes_all { of_empty } else { 0 };
                 let config_of_first = config(ctas + clearing, shared_bytes);
                 self.launch(first.name, config_of_first, &params)?;
                 if let Some(second) = second {

@@ -30,6 +30,21 @@ pub struct Rows {
     pub(super) by_ids: bool,
 }
 
+/// Most rows among which a launch by row ids finds those without edges, a thread a row, beside the CTAs that walk edges. Of more the whole
+/// output is cleared before: a launch more, of the speed of memory.
+const SEARCHED_ROWS: u32 = 1 << 17;
+
+impl Rows {
+    /// Among how many rows a launch by row ids is to find those without edges.
+    pub(super) fn searched(&self) -> u32 {
+        if self.vertices <= SEARCHED_ROWS {
+            self.vertices
+        } else {
+            0
+        }
+    }
+}
+
 /// The columns of an operand, as lanes load them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns {
