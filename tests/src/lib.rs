@@ -151,7 +151,7 @@ macro_rules! conformance {
             bit_products: every_shape, products_that_are_added, products_that_are_summed_up;
             frdc: every_graph, every_width, misfits_are_refused;
             coding: products, normalizations, misfits_are_refused, gradients_between_layers;
-            quantized: rows_are_rounded_by_their_numbers, codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, pairs_of_sums, epilogues,
+            quantized: rows_are_rounded_by_their_numbers, codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, pairs_of_sums, epilogues, largest_batches,
                 scales_are_multiplied, misfits_are_refused;
             stored: positive_stays_positive, numbers_of_codes, products, masks, misfits_are_refused;
             strides: gathered_rows_may_be_apart, products_are_written_apart, products_are_written_to_some_rows, products_read_first_rows, dots_take_both_strides_or_none, misfits_are_refused;

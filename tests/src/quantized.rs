@@ -2,7 +2,7 @@
 //! SpMM of the same numbers in 16 bits, which hold every number of a code exactly.
 
 use crate::Scale;
-use crate::graphs::{boundaries, hub, odd, power_law, rectangular};
+use crate::graphs::{boundaries, from_degrees, hub, odd, power_law, rectangular};
 use crate::input::{KIND, Random, elements, matrix, read, unwritten};
 use crate::reference::{Allowed, SpmmReference, assert_close, roundoff, subnormal_error};
 use crate::spmm::{BY_VERTEX, IN_FLOAT, IN_HALF};
@@ -251,27 +251,40 @@ fn check<B: Backend, E: Element>(
     op: &Spmm<'_, B, E>,
     what: &str,
 ) {
-    let (rows, columns) = graph.shape();
+    let (_, columns) = graph.shape();
     let a = Adjacency::new(backend, graph).expect("room for a graph");
     for format in FORMATS {
         let values = numbers(format, columns * features, 82);
-        let x = matrix::<B, E>(backend, (columns, features), &values);
-        assert_eq!(read(backend, &x), values, "elements hold the numbers");
-        let mut codes = zeros(backend, (columns, features), format);
-        ops::quantize(backend, &x, None, Rounding::Nearest, &mut codes).expect("legal");
-        assert_eq!(codes.to_f32(backend).expect("no failure"), values);
-        let mut expected = unwritten::<B, E>(backend, (rows, features));
-        ops::spmm(backend, &a, op, &x, &mut expected).expect("legal");
-        let mut y = unwritten::<B, E>(backend, (rows, features));
-        ops::quantized_spmm(backend, &a, op, &codes, &mut y).expect("legal");
-        // A zero of either sign is the same number: codes have none.
-        assert!(
-            read(backend, &y) == read(backend, &expected),
-            "{what}, F = {features}, {format:?}, {}, {:?}",
-            E::PRECISION,
-            op.policy
-        );
+        check_of::<B, E>(backend, graph, &a, op, (features, format, &values), what);
     }
+}
+
+/// [`check`] of these numbers.
+fn check_of<B: Backend, E: Element>(
+    backend: &B,
+    graph: &Csr,
+    a: &Adjacency<B>,
+    op: &Spmm<'_, B, E>,
+    (features, format, values): (usize, CodeFormat, &[f32]),
+    what: &str,
+) {
+    let (rows, columns) = graph.shape();
+    let x = matrix::<B, E>(backend, (columns, features), values);
+    assert_eq!(read(backend, &x), values, "elements hold the numbers");
+    let mut codes = zeros(backend, (columns, features), format);
+    ops::quantize(backend, &x, None, Rounding::Nearest, &mut codes).expect("legal");
+    assert_eq!(codes.to_f32(backend).expect("no failure"), values);
+    let mut expected = unwritten::<B, E>(backend, (rows, features));
+    ops::spmm(backend, a, op, &x, &mut expected).expect("legal");
+    let mut y = unwritten::<B, E>(backend, (rows, features));
+    ops::quantized_spmm(backend, a, op, &codes, &mut y).expect("legal");
+    // A zero of either sign is the same number: codes have none.
+    assert!(
+        read(backend, &y) == read(backend, &expected),
+        "{what}, F = {features}, {format:?}, {}, {:?}",
+        E::PRECISION,
+        op.policy
+    );
 }
 
 /// A share of a warp that does not depend on the operands.
@@ -584,6 +597,34 @@ pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
         of_element::<B, bf16>(backend, &graph, 64, name);
     }
     of_element::<B, f16>(backend, &hub(3_000), 33, "a hub");
+    // Shares of more than one word of starts.
+    let uneven = power_law(60, scale.pick(700, 5_000), Random(83));
+    of_element::<B, f16>(backend, &uneven, 256, "power law");
+}
+
+/// The largest codes and the smallest, as many as a batch can have: sums of 16 bits hold them.
+pub fn largest_batches<B: Backend>(backend: &B, _: Scale) {
+    let graph = from_degrees(&[1_100, 3, 0, 257, 900, 256], Random(89));
+    let a = Adjacency::new(backend, &graph).expect("room for a graph");
+    for features in [256, 300] {
+        for (number, relu) in [(127.0, false), (-127.0, false), (127.0, true)] {
+            let op = Spmm {
+                scale: 0.01,
+                policy: SpmmPolicy {
+                    edges_per_warp: Some(256),
+                    ..IN_FLOAT
+                },
+                epilogue: SpmmEpilogue {
+                    relu,
+                    ..SpmmEpilogue::default()
+                },
+                ..Spmm::default()
+            };
+            let values = vec![number; graph.shape().1 * features];
+            let of = (features, CodeFormat::Int8, &values[..]);
+            check_of::<B, f16>(backend, &graph, &a, &op, of, "largest codes");
+        }
+    }
 }
 
 /// Numbers of any size with scales of their own, against float64.

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU in less than 40 minutes.
+//! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU, in some 40 minutes to an hour by how fast they are.
 
 use std::fs::File;
 use std::io::ErrorKind;

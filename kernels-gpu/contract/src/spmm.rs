@@ -8,7 +8,7 @@
 //! §4.3.2).
 //!
 //! Or which row an edge is in is read from the row of each edge, as a COO in order of rows has it (GNNOne §4): then no starts,
-//! lists or offsets are read, and the output is zero before the first launch, for the rows without edges.
+//! lists or offsets are read. CTAs behind those that have edges look for the rows without any, or the output is zero before the launch.
 //!
 //! Or one launch does: in the vertex-parallel kernel a warp has a row, empty ones too, and a CTA a long one (§4.3.3).
 
@@ -34,7 +34,7 @@ pub const CTA_EDGES_LOG2_MAX: u32 = 10;
 /// Threads of a CTA, in both kernels.
 pub const THREADS_PER_CTA: u32 = WARP * WARPS_PER_CTA;
 
-/// CTAs without edges write zeros to this many rows without edges each.
+/// Rows of each of the CTAs without edges: of the list of those that have none, which it writes, or among which it looks for those.
 pub const EMPTY_ROWS_PER_CTA: u32 = 128;
 
 /// Staging slots of a CTA: the row that began before it and ends in it ([`STAGED_END`]), and the row that goes on after
@@ -100,8 +100,7 @@ param_struct! {
         pub positive: DevicePtr<HalfBits>,
         /// Number of edges.
         pub edges: u32,
-        /// Number of rows without edges. For the entries by row ids: of how many of the first rows those without edges are to be found and
-        /// written, all or none.
+        /// Number of rows without edges, where they are listed.
         pub empty_count: u32,
         /// Distance of two rows of `x` in 16-byte vectors.
         pub x_stride: u32,
@@ -113,7 +112,8 @@ param_struct! {
         pub features: u32,
         /// Base-2 logarithm of the lanes of a sub-warp, at most 5.
         pub lanes_log2: u32,
-        /// CTAs in x that have edges. Those after them write zeros to rows without edges.
+        /// CTAs in x that have edges. Those after them write zeros to rows without edges, for the entries by row ids to those that they find among
+        /// all rows.
         pub ctas: u32,
         /// Base-2 logarithm of the edges of a CTA, from [`cta_edges_log2_min`] to [`CTA_EDGES_LOG2_MAX`].
         pub cta_edges_log2: u32,

@@ -24,7 +24,7 @@ use halfgnn_contract::spmm::{
 use halfgnn_contract::{VECTOR_BYTES, WARP};
 use whole_weights::{add_terms, terms_of};
 
-/// Edges whose features a sub-warp has in flight at once, of rows of elements.
+/// Edges whose rows of `x` a sub-warp has in flight at once; twice as many where it walks [by eight](by_eight).
 const IN_FLIGHT: u32 = 4;
 const _: () = assert!(
     IN_FLIGHT == 4,
@@ -50,7 +50,7 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>, O: Order>
         );
         assert!(
             !S::EPILOGUE || !O::CACHES_ROWS,
-            "rows without edges, which row ids do not tell of, have an epilogue as well"
+            "rows without edges, which may be zeros from before, have an epilogue as well"
         );
         assert!(
             !S::ATOMIC || V::ATOMICS,
@@ -62,10 +62,10 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>, O: Order>
         let mut tile = Tile::<V, A::Sums>::new::<W, S, O>(params);
         if block_idx_x() >= params.ctas {
             let cta = block_idx_x() - params.ctas;
-            return if O::CACHES_ROWS {
-                empty::find_and_clear::<V, S, A::Sums>(params, cta, tile.load)
-            } else {
+            return if !O::CACHES_ROWS {
                 empty::clear::<V, S, A::Sums>(params, cta, tile.load)
+            } else if !S::ATOMIC {
+                empty::find_and_clear::<V, S, A::Sums>(params, cta, tile.load)
             };
         }
         // Before the edges, so that one wait is for both; but not where weights take all registers.
@@ -385,7 +385,8 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             if !segment.is_head() {
                 self.call::<W, S>(params, segment.rows.row);
             } else if S::EPILOGUE && params.addend_factor != 0.0 {
-                // It is wanted after the CTA's barrier, if it ends here, where nothing hides what memory takes.
+                // It is wanted after the CTA's barrier, if it ends here, where nothing hides what memory takes. Its number is waited for beside
+                // those of the rows that other sub-warps call for.
                 addend_load::<V::Bits>(params, segment.rows.row, self.load.index).prefetch();
             }
             let mut edge = first;
@@ -512,7 +513,8 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             }
             // Shares begin at multiples of a step; no sum here leaves 32 bits.
             if A::BY_EIGHT {
-                (order, segment, edge) = self.by_eight::<W, S, A, O>(params, order, segment, edge);
+                (order, segment, edge) =
+                    self.by_eight::<W, S, A, O>(params, order, segment, edge, &fetch);
             }
             if O::IN_TURN {
                 while edge < end && end - edge > (IN_FLIGHT - 1) * stride {

@@ -32,8 +32,8 @@ pub unsafe fn clear<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams, cta:
     }
 }
 
-/// The same where there is no list: of the `cta`-th part of the first [`SpmmParams::empty_count`] rows those that no edge is of. Each thread
-/// looks for one of them among the row ids.
+/// The same where there is no list: of the `cta`-th part of all rows those that no edge is of. Each thread looks for a row among the
+/// row ids.
 ///
 /// # Safety
 /// The launch contract, all threads of the CTA together.
@@ -47,9 +47,10 @@ pub unsafe fn find_and_clear<V: Vector, S: Scaling, T: Sums<V>>(
     let row = cta * EMPTY_ROWS_PER_CTA + thread_idx_x();
     // The lane that has the first row of the sub-warp.
     let leader = lane_id() & !((1 << params.lanes_log2) - 1);
-    // SAFETY: the caller's promise; a row is written by the one sub-warp that looked for it.
+    // SAFETY: all threads come to the ballot, since what differs between them, the search, is inside its operand; a row is written by the one
+    // sub-warp that looked for it.
     unsafe {
-        let empty = ballot(row < params.empty_count && !has_edges(params, row));
+        let empty = ballot(row < params.vertices && !has_edges(params, row));
         let mut left = empty >> leader & u32::MAX >> (WARP - (1 << params.lanes_log2));
         while left != 0 {
             let lane = leader + left.trailing_zeros();

@@ -598,7 +598,8 @@ pub trait Accumulate<V: Vector> {
     type Sum: Copy;
     /// What batches leave, and what a row adds up to.
     type Sums: Sums<V>;
-    /// Whether edges are walked by eight and not by four: where a row has half as many bytes, so that as many are under way.
+    /// Whether edges are walked by eight and not by four: where a row has half as many bytes and a sum few registers, so that as many are
+    /// under way.
     const BY_EIGHT: bool = false;
     /// The sum of no edge.
     fn zero() -> Self::Sum;
@@ -652,7 +653,7 @@ pub trait Accumulate<V: Vector> {
     fn add_some(sum: Self::Sum, _x: [[Self::Input; 4]; 2], _edges: u32) -> Self::Sum {
         sum
     }
-    /// `x`, of which LLVM does not know that it is the same ([`recomputed`]).
+    /// `x`, of which LLVM does not know that it is the same ([`recomputed`]); of those that walk by eight.
     #[inline(always)]
     fn recomputed(x: [Self::Input; 4]) -> [Self::Input; 4] {
         x

@@ -10,22 +10,26 @@ use crate::device::vector::{Floats, Input, Vector};
 use halfgnn_contract::quantize::INT8_ZERO;
 use halfgnn_contract::spmm::SpmmParams;
 
-/// int8 in integers: two sums of 16 bits in a register, and how many codes each has, since a code is [`INT8_ZERO`] too large. A
-/// sub-warp has at most 256 edges, and so a batch.
+/// int8 in integers: sums of a lane's eight codes, and of how many edges, since a code is [`INT8_ZERO`] too large. A sub-warp has at most 256
+/// edges, and so a batch.
 pub struct InInteger;
 
 /// The sums of a batch. No arrays, of which LLVM makes numbers of 64 bits.
+///
+/// A word has four codes, of which those with odd numbers are added up as two sums of 16 bits, and all four as the word that they are. That sum is
+/// Σ even + 2⁸ · Σ odd modulo 2³², where Σ even are the two sums of the other codes. Each of the four is at most 256 · 255 < 2¹⁶, so Σ even is
+/// below 2³² and no half of it carries into the other: 2⁸ · Σ odd taken off leaves it exactly, and no edge has to mask a code.
 #[derive(Clone, Copy)]
 pub struct Integers {
-    /// Of the first words of codes as they are, whatever leaves 32 bits.
+    /// Of the first words, modulo 2³².
     low: u32,
     /// Of the second words.
     high: u32,
-    /// Of the codes with odd numbers of the first words: 2⁸ times those, taken from the sum of the words, leaves that of the even ones, and
-    /// no edge has to mask them.
+    /// Of the codes with odd numbers of the first words.
     low_odd: u32,
     /// Of those of the second words.
     high_odd: u32,
+    /// Edges.
     count: u32,
 }
 

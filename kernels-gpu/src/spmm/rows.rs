@@ -38,8 +38,8 @@ pub trait Order: Copy {
     fn four(&self, row: u32, ids: [u32; 4]) -> u32;
     /// The bit of the next edge alone.
     fn one(&self, row: u32, id: u32) -> u32;
-    /// The bits of the next `count` edges, at most 8 and of one word of starts, as far as they are known without row ids.
-    fn ahead(&self, count: u32) -> u32;
+    /// The bits of the next eight edges, which are of one word of starts. Of no meaning where rows are cached.
+    fn eight(&self) -> u32;
     /// The row after `rows`, that of an edge which begins it and is in row `id` where rows are cached.
     ///
     /// # Safety
@@ -166,8 +166,8 @@ impl Order for Starts {
         self.bits & 1
     }
     #[inline(always)]
-    fn ahead(&self, count: u32) -> u32 {
-        self.bits & ((1 << count) - 1)
+    fn eight(&self) -> u32 {
+        self.bits & 0xff
     }
     #[inline(always)]
     unsafe fn next(params: &SpmmParams, rows: Rows, _: u32) -> Rows {
@@ -303,7 +303,7 @@ impl<const IN_TURN: bool> Order for ById<IN_TURN> {
         (id != row) as u32
     }
     #[inline(always)]
-    fn ahead(&self, _: u32) -> u32 {
+    fn eight(&self) -> u32 {
         0
     }
     #[inline(always)]

@@ -1,30 +1,28 @@
 //! The walk of rows of so few bytes that instructions are what it waits for ([`Accumulate::BY_EIGHT`]).
 //!
-//! Where no row begins among the next eight edges of any sub-warp of the warp, which a vote tells and which is so in three of four steps on
-//! graphs with 50 edges a row, eight edges are added and nothing else is looked at. Else rows end in one of two ways:
+//! Where no row begins among the next eight edges of any sub-warp of the warp, which a vote tells and which is most steps where rows are long or
+//! their lengths uneven, eight edges are added and nothing else is looked at. Else rows end in one of two ways:
 //!
 //! - One after the other of four edges, and again of the next four: a copy of what ends a row for each of the four.
 //! - With an epilogue that is ten times as long as an edge, and eight copies of it had left the instruction cache. So there is one where sums can
-//!   leave edges out: each sub-warp adds those of the eight that are of the row so far, ends the row, and adds those of the next. Sub-warps that end
-//!   rows at different edges end them together.
+//!   leave edges out, which those of int8 can: each sub-warp adds those of the eight that are of the row so far, ends the row, and adds those of the
+//!   next. Sub-warps that end rows at different edges end them together.
 
 use super::{IN_FLIGHT, Segment, Tile};
-use crate::device::global::Global;
 use crate::device::registers::recomputed;
 use crate::device::thread::block_idx_x;
-use crate::device::vector::{Input, Vector};
+use crate::device::vector::Vector;
 use crate::device::warp::all;
 use crate::spmm::policy::{Accumulate, Scaling, Weights, add};
 use crate::spmm::rows::Order;
 use crate::spmm::sums::Sums;
-use halfgnn_contract::VECTOR_BYTES;
 use halfgnn_contract::spmm::SpmmParams;
 
-/// Edges whose rows are under way at once.
+/// Edges whose rows of `x` are under way at once.
 const EDGES: u32 = 2 * IN_FLIGHT;
 
 impl<V: Vector, T: Sums<V>> Tile<V, T> {
-    /// Walks the share from `edge` on, its first, as long as there are eight more edges: what comes after them.
+    /// Walks the share from `edge` on, its first, as long as there are eight more edges. The order, the segment and the edge after those.
     ///
     /// # Safety
     /// As [`Tile::walk`]; the share is not empty, and `order` and `segment` are those of its first edge.
@@ -35,38 +33,36 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         mut order: O,
         mut segment: Segment<A::Sum>,
         mut edge: u32,
+        fetch: &impl Fn(u32) -> A::Input,
     ) -> (O, Segment<A::Sum>, u32) {
         const {
             assert!(
-                !A::BY_EIGHT || !W::TERMED && !S::EACH_PRODUCT && !O::CACHES_ROWS,
+                !A::BY_EIGHT
+                    || !W::TERMED && !A::WHOLE_WEIGHTS && !S::EACH_PRODUCT && !O::CACHES_ROWS,
                 "sums of weighted edges, and starts of rows as bits"
             )
-        };
-        let x = Global::<<A::Input as Input>::Bits>::new(params.x).at(self.load.index as u64);
-        let fetch = |column: u32| {
-            // SAFETY: the host validated the columns, and the lane's load is one of the row's.
-            A::Input::from_bits(unsafe { x.row(column, params.x_stride * VECTOR_BYTES).load() })
         };
         // All other CTAs have all of their edges, so that all lanes of a warp vote as often.
         let whole = block_idx_x() + 1 < params.ctas;
         let (_, end) = self.share;
-        // SAFETY: the caller's promise; shares are a power of two edges long and begin at a multiple of that, so that eight of one lie in one
-        // word of starts.
+        // SAFETY: the caller's promise. Shares begin at multiples of their full length, a power of two; where that is eight edges or more, eight of
+        // a share begin at a multiple of eight, so in one word of starts and at 16 bytes. In all CTAs but the last shares are full, so that
+        // all lanes of a warp come to as many votes; in the last none votes.
         unsafe {
             while end - edge >= EDGES {
                 let columns =
                     [0, IN_FLIGHT].map(|later| self.column(params, edge + later).load_u32x4());
                 let x = columns.map(|columns| columns.map(fetch));
-                let starting = order.ahead(EDGES);
+                let starting = order.eight();
                 if whole && all(starting == 0) {
                     let [first, second] = x;
-                    segment.sum = self.add_four::<W, S, A>(params, segment.sum, edge, first);
+                    segment.sum = self.add_run::<W, S, A>(params, segment.sum, edge, first);
                     let next = edge + IN_FLIGHT;
-                    segment.sum = self.add_four::<W, S, A>(params, segment.sum, next, second);
+                    segment.sum = self.add_run::<W, S, A>(params, segment.sum, next, second);
                 } else if S::EPILOGUE && A::ADDS_SOME {
-                    segment = self.together::<W, S, A, O>(params, segment, x, starting);
+                    segment = self.rows_together::<W, S, A, O>(params, segment, x, starting);
                 } else {
-                    segment = self.in_turn::<W, S, A, O>(params, segment, edge, x, starting);
+                    segment = self.one_by_one::<W, S, A, O>(params, segment, edge, x, starting);
                 }
                 edge += EDGES;
                 order.pass(params, EDGES, edge, edge < end);
@@ -94,7 +90,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// # Safety
     /// As [`Tile::by_eight`]; they are edges of the share, and `edge` is a multiple of 4.
     #[inline(always)]
-    unsafe fn add_four<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
+    unsafe fn add_run<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
         &self,
         params: &SpmmParams,
         sum: A::Sum,
@@ -112,7 +108,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// # Safety
     /// As [`Tile::by_eight`]; they are the next edges.
     #[inline(always)]
-    unsafe fn in_turn<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>, O: Order>(
+    unsafe fn one_by_one<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>, O: Order>(
         &self,
         params: &SpmmParams,
         mut segment: Segment<A::Sum>,
@@ -150,7 +146,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// # Safety
     /// As [`Tile::by_eight`]; they are the next edges.
     #[inline(always)]
-    unsafe fn together<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>, O: Order>(
+    unsafe fn rows_together<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>, O: Order>(
         &self,
         params: &SpmmParams,
         mut segment: Segment<A::Sum>,

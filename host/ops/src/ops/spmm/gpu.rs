@@ -230,10 +230,9 @@ impl<D: Driver> Gpu<D> {
         }
         let sums = work.sums;
         let second = contract::follow_up(schedule, load, first.scale, sums);
-        let empty_count = match schedule {
-            Schedule::RowIds if second.is_some() => work.rows.searched(),
-            _ => empty_count,
-        };
+        // Which row ids do not list.
+        let finds_empty =
+            schedule == Schedule::RowIds && second.is_some() && work.rows.are_searched();
         let staged_row = kind.staged_row(work.columns);
         let softmax_gradient = second_sum
             .as_ref()
@@ -356,16 +355,16 @@ impl<D: Driver> Gpu<D> {
                 let words = first.weights.words() + schedule.words();
                 let shared_bytes = contract::shared_bytes(lane, cta_edges_log2, words)
                     + first.scale.addend_scale_bytes();
-                // Atomics add to zeros, and so does nothing to the rows without edges; nor do row ids list those.
-                let writes_all = match schedule.is_by_row_ids() {
-                    true => empty_count == rows.vertices,
-                    false => second.is_some(),
+                let looked_at = match (finds_empty, schedule.is_by_row_ids(), &second) {
+                    (true, ..) => rows.vertices,
+                    (false, false, Some(_)) => empty_count,
+                    // Atomics add to what is there, and nothing writes the rows without edges.
+                    (false, ..) => {
+                        y.clear(self)?;
+                        0
+                    }
                 };
-                if !writes_all {
-                    y.clear(self)?;
-                }
-                let of_empty = empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA);
-                let clearing = if writes_all { of_empty } else { 0 };
+                let clearing = looked_at.div_ceil(contract::EMPTY_ROWS_PER_CTA);
                 let config_of_first = config(ctas + clearing, shared_bytes);
                 self.launch(first.name, config_of_first, &params)?;
                 if let Some(second) = second {

@@ -35,13 +35,9 @@ pub struct Rows {
 const SEARCHED_ROWS: u32 = 1 << 17;
 
 impl Rows {
-    /// Among how many rows a launch by row ids is to find those without edges.
-    pub(super) fn searched(&self) -> u32 {
-        if self.vertices <= SEARCHED_ROWS {
-            self.vertices
-        } else {
-            0
-        }
+    /// Whether a launch by row ids is to find those without edges.
+    pub(super) fn are_searched(&self) -> bool {
+        self.vertices <= SEARCHED_ROWS
     }
 }
 
