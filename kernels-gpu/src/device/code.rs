@@ -65,12 +65,6 @@ pub struct Codes<C> {
 }
 
 impl<C: Code> Codes<C> {
-    /// The same, of which LLVM does not know that they are ([`registers::recomputed`]).
-    #[inline(always)]
-    pub fn recomputed(self) -> Self {
-        Self::from_bits(self.words.map(registers::recomputed))
-    }
-
     /// Their numbers over [`Code::UNIT`], exactly.
     #[inline(always)]
     pub fn widen(self) -> [f32; 8] {
@@ -88,5 +82,9 @@ impl<C: Code> Input for Codes<C> {
             words,
             code: PhantomData,
         }
+    }
+    #[inline(always)]
+    fn recomputed(self) -> Self {
+        Self::from_bits(self.words.map(registers::recomputed))
     }
 }

@@ -234,6 +234,11 @@ pub trait Input: Copy {
     type Bits: Access;
     /// What was loaded.
     fn from_bits(bits: Self::Bits) -> Self;
+    /// The same, of which LLVM does not know that it is ([`recomputed`](super::registers::recomputed)): of codes. Nothing asks for it of elements.
+    #[inline(always)]
+    fn recomputed(self) -> Self {
+        self
+    }
 }
 
 impl<V: Vector> Input for V {

@@ -475,13 +475,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                             segment.sum = add_terms::<V, A>(segment.sum, terms_of(terms, before));
                             terms = terms_of(terms, !before);
                         }
-                        self.flush::<W, S, A>(params, &segment, false);
-                        let rows = O::next(params, segment.rows, 0);
-                        segment = Segment {
-                            sum: A::start(params, rows.row, self.load.index),
-                            rows,
-                            ..segment
-                        };
+                        segment = self.end::<W, S, A, O>(params, segment, false, 0);
                         starting &= starting - 1;
                     }
                     segment.sum = A::add_four(segment.sum, words, x);
@@ -511,11 +505,11 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     );
                 }
             }
-            // Shares begin at multiples of a step; no sum here leaves 32 bits.
             if A::BY_EIGHT {
                 (order, segment, edge) =
                     self.by_eight::<W, S, A, O>(params, order, segment, edge, &fetch);
             }
+            // Shares begin at multiples of a step; no sum here leaves 32 bits.
             if O::IN_TURN {
                 while edge < end && end - edge > (IN_FLIGHT - 1) * stride {
                     let columns = four(self.column(params, edge));
@@ -607,20 +601,37 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         unsafe {
             if starting & 1 << NUMBER != 0 {
                 let called = starting & ((1 << NUMBER) - 1) == 0;
-                self.flush::<W, S, A>(params, &segment, called);
-                let rows = O::next(params, segment.rows, id);
-                segment = Segment {
-                    // In turn, a sub-warp has no row for itself.
-                    head: if O::IN_TURN { rows.index } else { segment.head },
-                    sum: A::start(params, rows.row, self.load.index),
-                    rows,
-                    ..segment
-                };
+                segment = self.end::<W, S, A, O>(params, segment, called, id);
             }
             let scale = segment.rows.scale(params);
             segment.sum = add::<V, W, S, A>(segment.sum, scale, edge);
         }
         segment
+    }
+
+    /// [Ends](Tile::flush) the row of a segment, and begins the next, that of an edge which is in row `id` where rows are cached.
+    ///
+    /// # Safety
+    /// As [`Tile::walk`]; there is a next row.
+    #[inline(always)]
+    unsafe fn end<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>, O: Order>(
+        &self,
+        params: &SpmmParams,
+        segment: Segment<A::Sum>,
+        called: bool,
+        id: u32,
+    ) -> Segment<A::Sum> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.flush::<W, S, A>(params, &segment, called);
+            let rows = O::next(params, segment.rows, id);
+            Segment {
+                // In turn, a sub-warp has no row for itself.
+                head: if O::IN_TURN { rows.index } else { segment.head },
+                sum: A::start(params, rows.row, self.load.index),
+                rows,
+            }
+        }
     }
 
     /// Has the lane's load of row `row` of the addend and the row's factor come to shared memory while the row's edges are walked,

@@ -1,11 +1,11 @@
 //! Rows without edges: their sum is zero.
 
 use super::epilogue::{InMemory, finish};
-use super::lane::Load;
+use super::lane::{Load, leads};
 use super::policy::Scaling;
 use super::sums::Sums;
 use crate::device::global::Global;
-use crate::device::thread::{block_idx_y, thread_idx_x};
+use crate::device::thread::thread_idx_x;
 use crate::device::vector::Vector;
 use crate::device::warp::{ballot, lane_id};
 use halfgnn_contract::WARP;
@@ -93,10 +93,9 @@ unsafe fn write<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams, row: u32
         row,
         load: load.index,
     };
-    // Of each row one lane of each head.
-    let leads = || block_idx_y() == 0 && thread_idx_x() & ((1 << params.lanes_log2) - 1) == 0;
     // SAFETY: the caller's promise.
     unsafe {
-        finish::<V, S, T>(params, load.index, T::zero(), addend).write(params, row, load, leads);
+        let sums = finish::<V, S, T>(params, load.index, T::zero(), addend);
+        sums.write(params, row, load, || leads(params));
     }
 }

@@ -653,11 +653,6 @@ pub trait Accumulate<V: Vector> {
     fn add_some(sum: Self::Sum, _x: [[Self::Input; 4]; 2], _edges: u32) -> Self::Sum {
         sum
     }
-    /// `x`, of which LLVM does not know that it is the same ([`recomputed`]); of those that walk by eight.
-    #[inline(always)]
-    fn recomputed(x: [Self::Input; 4]) -> [Self::Input; 4] {
-        x
-    }
     /// The sum in float, exactly.
     fn finish(sum: Self::Sum) -> Self::Sums;
 }

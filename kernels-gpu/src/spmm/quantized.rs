@@ -66,6 +66,7 @@ impl<V: Vector<Floats = [f32; 8]>> Accumulate<V> for InInteger {
     type Sum = Integers;
     type Sums = Quantized<V>;
     const BY_EIGHT: bool = true;
+    const ADDS_SOME: bool = true;
     #[inline(always)]
     fn zero() -> Integers {
         Integers {
@@ -102,22 +103,17 @@ impl<V: Vector<Floats = [f32; 8]>> Accumulate<V> for InInteger {
     fn add_scaled<W: Weights>(sum: Integers, weight: u32, _: f32, x: Codes<Int8>) -> Integers {
         <Self as Accumulate<V>>::add_weighted::<W>(sum, weight, x)
     }
-    const ADDS_SOME: bool = true;
     /// Of words that LLVM does not know to be those of [`Accumulate::add`]: else it would make of them what both want before it is known which of
     /// them it will be, and wait there for all rows.
     #[inline(always)]
     fn add_some(mut sum: Integers, x: [[Codes<Int8>; 4]; 2], edges: u32) -> Integers {
-        let x = x.map(<Self as Accumulate<V>>::recomputed);
+        let x = x.map(|four| four.map(Input::recomputed));
         unroll!(i in 0..8 => {
             let [low, high] = x[i / 4][i % 4].words;
             let there = edges & 1 << i != 0;
             sum = sum.with(if there { low } else { 0 }, if there { high } else { 0 });
         });
         sum.counted(edges.count_ones())
-    }
-    #[inline(always)]
-    fn recomputed(x: [Codes<Int8>; 4]) -> [Codes<Int8>; 4] {
-        x.map(Codes::recomputed)
     }
     #[inline(always)]
     fn finish(sum: Integers) -> Quantized<V> {
@@ -177,10 +173,6 @@ impl<C: Code, V: Vector<Floats = [f32; 8]>> Accumulate<V> for CodesInFloat<C> {
             V::weight_to_f32(weight)
         };
         sum.zip(x.widen(), |sum, x| mul_add(x, weight * scale, sum))
-    }
-    #[inline(always)]
-    fn recomputed(x: [Codes<C>; 4]) -> [Codes<C>; 4] {
-        x.map(Codes::recomputed)
     }
     #[inline(always)]
     fn finish(sum: [f32; 8]) -> Quantized<V> {

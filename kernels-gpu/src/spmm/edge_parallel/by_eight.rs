@@ -11,7 +11,7 @@
 use super::{IN_FLIGHT, Segment, Tile};
 use crate::device::registers::recomputed;
 use crate::device::thread::block_idx_x;
-use crate::device::vector::Vector;
+use crate::device::vector::{Input, Vector};
 use crate::device::warp::all;
 use crate::spmm::policy::{Accumulate, Scaling, Weights, add};
 use crate::spmm::rows::Order;
@@ -136,7 +136,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 return segment;
             }
             edge += IN_FLIGHT;
-            x = A::recomputed(second);
+            x = second.map(Input::recomputed);
             starting >>= IN_FLIGHT;
         }
     }
@@ -165,13 +165,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     break;
                 }
                 // Of the rows that end here the first alone began before.
-                self.flush::<W, S, A>(params, &segment, starts == starting);
-                let rows = O::next(params, segment.rows, 0);
-                segment = Segment {
-                    sum: A::start(params, rows.row, self.load.index),
-                    rows,
-                    ..segment
-                };
+                segment = self.end::<W, S, A, O>(params, segment, starts == starting, 0);
                 left &= !before;
                 starts &= starts - 1;
             }

@@ -229,10 +229,6 @@ impl<D: Driver> Gpu<D> {
             self.matrix::<E, E>(y)?;
         }
         let sums = work.sums;
-        let second = contract::follow_up(schedule, load, first.scale, sums);
-        // Which row ids do not list.
-        let finds_empty =
-            schedule == Schedule::RowIds && second.is_some() && work.rows.are_searched();
         let staged_row = kind.staged_row(work.columns);
         let softmax_gradient = second_sum
             .as_ref()
@@ -355,11 +351,13 @@ impl<D: Driver> Gpu<D> {
                 let words = first.weights.words() + schedule.words();
                 let shared_bytes = contract::shared_bytes(lane, cta_edges_log2, words)
                     + first.scale.addend_scale_bytes();
-                let looked_at = match (finds_empty, schedule.is_by_row_ids(), &second) {
-                    (true, ..) => rows.vertices,
-                    (false, false, Some(_)) => empty_count,
+                let second = contract::follow_up(schedule, load, first.scale, sums);
+                let looked_at = match (&second, schedule) {
+                    (Some(_), Schedule::EdgeParallel) => empty_count,
+                    // Which row ids do not list.
+                    (Some(_), Schedule::RowIds) if rows.are_searched() => rows.vertices,
                     // Atomics add to what is there, and nothing writes the rows without edges.
-                    (false, ..) => {
+                    _ => {
                         y.clear(self)?;
                         0
                     }
