@@ -24,7 +24,7 @@ use halfgnn_tests::training::{
     assert_steps_agree, models, models_of_activations, models_of_bits, models_of_edge_features,
     models_of_messages_with_a_slight_bend, models_of_store, models_of_weights, parameters_after,
 };
-use std::sync::LazyLock;
+use std::sync::Mutex;
 
 fn open(options: Options) -> Gpu<Emulated> {
     let driver = Emulated::with_options(options);
@@ -32,9 +32,26 @@ fn open(options: Options) -> Gpu<Emulated> {
     Gpu::new(driver, &ptx).expect("the PTX fits this program")
 }
 
-static EMULATOR: LazyLock<Gpu<Emulated>> = LazyLock::new(|| open(Options::default()));
+/// An emulator that no other test has meanwhile: launches of one follow one another, so that tests of several threads would wait for each other.
+/// It is this thread's until it ends, and then the next one's.
+fn emulator() -> &'static Gpu<Emulated> {
+    static FREE: Mutex<Vec<&'static Gpu<Emulated>>> = Mutex::new(Vec::new());
+    struct Taken(&'static Gpu<Emulated>);
+    impl Drop for Taken {
+        fn drop(&mut self) {
+            FREE.lock().expect("nothing panics there").push(self.0);
+        }
+    }
+    thread_local! {
+        static TAKEN: Taken = {
+            let free = FREE.lock().expect("nothing panics there").pop();
+            Taken(free.unwrap_or_else(|| Box::leak(Box::new(open(Options::default())))))
+        };
+    }
+    TAKEN.with(|taken| taken.0)
+}
 
-halfgnn_tests::conformance!(|| Some(&*EMULATOR), Scale::Small);
+halfgnn_tests::conformance!(|| Some(emulator()), Scale::Small);
 
 /// Four short rows a warp have the bits of a row a warp, which a larger card takes: also those beside a row that is long, beside one that all
 /// warps of a CTA share, without edges, and behind the last; with an addend, and where a ReLU is undone.
@@ -128,25 +145,28 @@ fn products_on_many_multiprocessors() {
 
 #[test]
 fn steps_are_recorded() {
-    halfgnn_tests::recording::assert_recorded(&*EMULATOR, true);
+    halfgnn_tests::recording::assert_recorded(emulator(), true);
 }
 
 #[test]
 fn steps_of_ranks_are_recorded_with_their_exchanges() {
-    let stream = || EMULATOR.new_stream().expect("a stream");
-    halfgnn_tests::ranks::assert_recorded(&*EMULATOR, stream, true);
+    let gpu = emulator();
+    let stream = || gpu.new_stream().expect("a stream");
+    halfgnn_tests::ranks::assert_recorded(gpu, stream, true);
 }
 
 #[test]
 fn batches_of_ranks_are_recorded_with_their_exchanges() {
-    let stream = || EMULATOR.new_stream().expect("a stream");
-    halfgnn_tests::batches::batches_of_ranks_are_recorded(&*EMULATOR, stream);
+    let gpu = emulator();
+    let stream = || gpu.new_stream().expect("a stream");
+    halfgnn_tests::batches::batches_of_ranks_are_recorded(gpu, stream);
 }
 
 #[test]
 fn batches_are_recorded_around_features_of_ranks() {
-    let stream = || EMULATOR.new_stream().expect("a stream");
-    halfgnn_tests::batches::batches_are_recorded_around_features_of_ranks(&*EMULATOR, stream);
+    let gpu = emulator();
+    let stream = || gpu.new_stream().expect("a stream");
+    halfgnn_tests::batches::batches_are_recorded_around_features_of_ranks(gpu, stream);
 }
 
 #[test]
@@ -154,9 +174,9 @@ fn training_follows_the_cpu() {
     let cpu = Cpu::new();
     for (name, model) in models() {
         println!("{name}");
-        assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, None, 2);
-        assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, None, 2);
-        assert_steps_agree::<_, _, f32>((&cpu, &*EMULATOR), &model, None, 2);
+        assert_steps_agree::<_, _, f16>((&cpu, emulator()), &model, None, 2);
+        assert_steps_agree::<_, _, bf16>((&cpu, emulator()), &model, None, 2);
+        assert_steps_agree::<_, _, f32>((&cpu, emulator()), &model, None, 2);
     }
 }
 
@@ -166,12 +186,12 @@ fn training_on_weighted_edges_follows_the_cpu() {
     let weights = Some(&weights[..]);
     for (name, model) in models_of_weights() {
         println!("{name}");
-        assert_steps_agree::<_, _, f32>((&cpu, &*EMULATOR), &model, weights, 2);
+        assert_steps_agree::<_, _, f32>((&cpu, emulator()), &model, weights, 2);
         // What follows a sum with weights is a pass of its own on a card, which rounds once more, and a batch normalisation makes
         // much of that where a ReLU comes after it.
         if !matches!(model.convolution, ConvolutionConfig::Gin(_)) {
-            assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, weights, 2);
-            assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, weights, 2);
+            assert_steps_agree::<_, _, f16>((&cpu, emulator()), &model, weights, 2);
+            assert_steps_agree::<_, _, bf16>((&cpu, emulator()), &model, weights, 2);
         }
     }
 }
@@ -181,8 +201,8 @@ fn training_with_messages_of_8_bits_follows_the_cpu() {
     let cpu = Cpu::new();
     for (name, model) in models_of_messages_with_a_slight_bend() {
         println!("{name} {:?}", model.messages);
-        assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, None, 3);
-        assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, None, 3);
+        assert_steps_agree::<_, _, f16>((&cpu, emulator()), &model, None, 3);
+        assert_steps_agree::<_, _, bf16>((&cpu, emulator()), &model, None, 3);
     }
 }
 
@@ -191,8 +211,8 @@ fn training_with_activations_of_8_bits_follows_the_cpu() {
     let cpu = Cpu::new();
     for (name, model) in models_of_store() {
         println!("{name}");
-        assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, None, 3);
-        assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, None, 3);
+        assert_steps_agree::<_, _, f16>((&cpu, emulator()), &model, None, 3);
+        assert_steps_agree::<_, _, bf16>((&cpu, emulator()), &model, None, 3);
     }
 }
 
@@ -201,9 +221,9 @@ fn training_through_every_activation_follows_the_cpu() {
     let cpu = Cpu::new();
     for model in models_of_activations() {
         println!("{}", model.activation);
-        assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, None, 2);
-        assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, None, 2);
-        assert_steps_agree::<_, _, f32>((&cpu, &*EMULATOR), &model, None, 2);
+        assert_steps_agree::<_, _, f16>((&cpu, emulator()), &model, None, 2);
+        assert_steps_agree::<_, _, bf16>((&cpu, emulator()), &model, None, 2);
+        assert_steps_agree::<_, _, f32>((&cpu, emulator()), &model, None, 2);
     }
 }
 
@@ -212,10 +232,10 @@ fn training_of_one_bit_follows_the_cpu() {
     let cpu = Cpu::new();
     for model in models_of_bits() {
         println!("{} {:?}", model.convolution, model.binary);
-        assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, None, 2);
+        assert_steps_agree::<_, _, f16>((&cpu, emulator()), &model, None, 2);
         // From its second step on a number is within a rounding of zero, and its sign turns.
-        assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, None, 1);
-        assert_steps_agree::<_, _, f32>((&cpu, &*EMULATOR), &model, None, 2);
+        assert_steps_agree::<_, _, bf16>((&cpu, emulator()), &model, None, 1);
+        assert_steps_agree::<_, _, f32>((&cpu, emulator()), &model, None, 2);
     }
 }
 
@@ -262,9 +282,9 @@ fn training_on_features_of_edges_follows_the_cpu() {
     let cpu = Cpu::new();
     for (name, model) in models_of_edge_features() {
         println!("{name} of {}", model.edge_features());
-        assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, None, 2);
-        assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, None, 2);
-        assert_steps_agree::<_, _, f32>((&cpu, &*EMULATOR), &model, None, 2);
+        assert_steps_agree::<_, _, f16>((&cpu, emulator()), &model, None, 2);
+        assert_steps_agree::<_, _, bf16>((&cpu, emulator()), &model, None, 2);
+        assert_steps_agree::<_, _, f32>((&cpu, emulator()), &model, None, 2);
     }
 }
 
