@@ -88,7 +88,7 @@ impl Scale {
 /// Makes a test of every case of the conformance suite.
 ///
 /// `$open` is a function that gives a backend, or something that dereferences to one, in an `Option`; where it is
-/// `None` there is no device, which the function has said, and nothing is tested. `tests/cpu.rs` is a whole instance.
+/// `None` there is no device, which the function has said, and nothing is tested. `tests/cpu/main.rs` has a whole instance.
 #[macro_export]
 macro_rules! conformance {
     ($open:expr, $scale:expr) => {

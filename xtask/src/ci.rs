@@ -1,4 +1,7 @@
-//! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU, in some 40 minutes to an hour by how fast they are.
+//! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU, in half an hour to 50 minutes by how fast they are.
+//!
+//! Steps follow one another in two lanes, so that what has one thread (LLVM makes one file of all kernels; pip, pytest and mypy) leaves no core idle:
+//! PTX beside format, lints, documentation and the compilation of the tests; Python, fuzzing and packages beside the tests.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -6,7 +9,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Instant;
 
-use crate::{Failure, fuzz, package, python, setup, test, workspace};
+use clap::{Args, ValueEnum};
+
+use crate::{Failure, fuzz, package, python, setup, test, verify_ptx, workspace};
 
 /// The features that a machine without a CUDA toolkit and without MPI must build as well.
 const CUDA: [&str; 2] = [
@@ -17,28 +22,45 @@ const CUDA: [&str; 2] = [
 /// Where lints and documentation are made, below the target folder: nothing else reads what they leave.
 const CHECKS: &str = "checks";
 
+/// Options of `ci`.
+#[derive(Args)]
+pub struct Options {
+    /// These alone, one after the other; all of them by default
+    steps: Vec<Step>,
+}
+
 /// One of the things that must pass.
-struct Step {
-    name: &'static str,
-    run: fn() -> Result<(), Failure>,
-    /// Folders below the target folder that nothing reads after it, and of which a small disk has no room for all at once.
-    leaves: &'static [&'static str],
+#[derive(Clone, Copy, ValueEnum)]
+enum Step {
+    Format,
+    Lints,
+    Documentation,
+    Ptx,
+    Tests,
+    Python,
+    Fuzzing,
+    Packages,
 }
 
 impl Step {
-    const fn new(name: &'static str, run: fn() -> Result<(), Failure>) -> Self {
-        let leaves = &[];
-        Self { name, run, leaves }
-    }
-
-    const fn leaves(self, leaves: &'static [&'static str]) -> Self {
-        Self { leaves, ..self }
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     /// Runs it, and removes what it leaves.
-    fn pass(&self) -> Result<(), Failure> {
-        (self.run)()?;
-        for folder in self.leaves {
+    fn pass(self) -> Result<(), Failure> {
+        match self {
+            Step::Format => format(),
+            Step::Lints => lints(),
+            Step::Documentation => documentation(),
+            Step::Ptx => ptx(),
+            Step::Tests => test::run(&test::Options::with_ptxas()),
+            Step::Python => python::run(&python::Options::default()),
+            Step::Fuzzing => fuzz::run(&fuzz::Options::of_a_minute(commit())),
+            Step::Packages => package::run(&package::Options::checked()),
+        }?;
+        for folder in self.leaves() {
             let folder = workspace::target_dir().join(folder);
             match std::fs::remove_dir_all(&folder) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -49,79 +71,92 @@ impl Step {
         }
         Ok(())
     }
+
+    /// Folders below the target folder that nothing reads after it, and of which a small disk has no room for all at once.
+    fn leaves(self) -> &'static [&'static str] {
+        match self {
+            Step::Documentation => &[CHECKS],
+            Step::Python => &["python"],
+            Step::Packages => &["embed", "package"],
+            _ => &[],
+        }
+    }
 }
 
-/// Runs every step in order and stops at the first that fails.
-pub fn run() -> Result<(), Failure> {
-    let of_texts = [
-        Step::new("format", format),
-        Step::new("lints", lints),
-        Step::new("documentation", documentation).leaves(&[CHECKS]),
-    ];
-    let of_what_is_built = [
-        // Before the tests, whose programs need not lie beside torch; and before the packages, which put PTX where the library's build
-        // script looks: all of it is built anew after that.
-        Step::new("Python", python).leaves(&["python"]),
-        Step::new("tests", tests),
-        Step::new("packages", packages).leaves(&["embed", "package"]),
-        Step::new("fuzzing", fuzzing),
-    ];
+/// Runs what is asked for, and stops at the first that fails.
+pub fn run(options: &Options) -> Result<(), Failure> {
     let start = Instant::now();
-    let begin = |name| eprintln!("== {name} (after {} s)", start.elapsed().as_secs());
+    let begin = |name: &str| eprintln!("== {name} (after {} s)", start.elapsed().as_secs());
     let pass = |steps: &[Step]| {
         steps.iter().try_for_each(|step| {
-            begin(step.name);
+            begin(&step.name());
             step.pass()
         })
     };
-    let ptx = Ptx::begin()?;
-    pass(&of_texts)?;
-    begin("PTX");
-    ptx.finish()?;
-    pass(&of_what_is_built)?;
+    if options.steps.is_empty() {
+        // Both lanes want it.
+        setup::ptxas()?;
+        let kernels = Beside::begin(&[Step::Ptx])?;
+        pass(&[Step::Format, Step::Lints, Step::Documentation])?;
+        begin("programs of the tests");
+        test::compile()?;
+        begin("ptx");
+        kernels.finish()?;
+        let others = Beside::begin(&[Step::Python, Step::Fuzzing, Step::Packages])?;
+        pass(&[Step::Tests])?;
+        begin("python, fuzzing, packages");
+        others.finish()?;
+    } else {
+        pass(&options.steps)?;
+    }
     eprintln!("== all passed in {} s", start.elapsed().as_secs());
     Ok(())
 }
 
-/// `cargo xtask verify-ptx` beside the steps that read texts: LLVM has one thread for all kernels. Assembled for the
-/// oldest architecture, the one that most figures are of and the newest; by itself the command assembles for those between as well.
-struct Ptx {
-    made: Child,
+/// Steps beside those of this process, which another runs.
+struct Beside {
+    runs: Child,
     log: PathBuf,
 }
 
-impl Ptx {
-    fn begin() -> Result<Self, Failure> {
-        setup::ptxas()?;
+impl Beside {
+    fn begin(steps: &[Step]) -> Result<Self, Failure> {
         std::fs::create_dir_all(workspace::target_dir())?;
-        let log = workspace::target_dir().join("verify-ptx.log");
+        let names: Vec<String> = steps.iter().map(|step| step.name()).collect();
+        let log = workspace::target_dir().join(format!("ci-{}.log", names.join("-")));
         let told = File::create(&log)?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["verify-ptx", "--require-ptxas"]);
-        for arch in ["sm_80", "sm_90", "sm_120"] {
-            command.args(["--for", arch]);
-        }
-        let made = command.stdout(told.try_clone()?).stderr(told).spawn()?;
-        Ok(Self { made, log })
+        command.arg("ci").args(&names);
+        let runs = command.stdout(told.try_clone()?).stderr(told).spawn()?;
+        Ok(Self { runs, log })
     }
 
     /// Waits for it, and shows what it had to say.
     fn finish(mut self) -> Result<(), Failure> {
-        let status = self.made.wait()?;
+        let status = self.runs.wait()?;
         eprint!("{}", std::fs::read_to_string(&self.log)?);
         match status.success() {
             true => Ok(()),
-            false => Err(format!("`cargo xtask verify-ptx` failed ({status})").into()),
+            false => Err(format!("what ran beside failed ({status})").into()),
         }
     }
 }
 
-impl Drop for Ptx {
+impl Drop for Beside {
     /// Where another step failed nobody waits for it. One that is done cannot be ended, and need not be.
     fn drop(&mut self) {
-        let _ = self.made.kill();
-        let _ = self.made.wait();
+        let _ = self.runs.kill();
+        let _ = self.runs.wait();
     }
+}
+
+/// Assembled for the oldest architecture, the one that most figures are of and the newest; by itself `verify-ptx` assembles for those between as
+/// well.
+fn ptx() -> Result<(), Failure> {
+    setup::ptxas()?;
+    verify_ptx::run(&verify_ptx::Options::required_for(&[
+        "sm_80", "sm_90", "sm_120",
+    ]))
 }
 
 fn cargo(arguments: &[&str]) -> Command {
@@ -176,26 +211,6 @@ fn documentation() -> Result<(), Failure> {
         workspace::run(doc.args(features).env("RUSTDOCFLAGS", "-D warnings"))?;
     }
     Ok(())
-}
-
-fn tests() -> Result<(), Failure> {
-    test::run(&test::Options::with_ptxas())
-}
-
-/// What would be published, and a crate that is built from it as a stranger's would be.
-fn packages() -> Result<(), Failure> {
-    package::run(&package::Options::checked())
-}
-
-/// The wheel in a fresh environment.
-fn python() -> Result<(), Failure> {
-    python::run(&python::Options::default())
-}
-
-/// A minute, with another seed for each commit: with as many cores and as much time the inputs are the same for whoever looks
-/// into a failure, and the next commit tries others. What is the same every time is among the tests.
-fn fuzzing() -> Result<(), Failure> {
-    fuzz::run(&fuzz::Options::of_a_minute(commit()))
 }
 
 /// The first 32 bits of the commit's hash; nothing outside a repository.

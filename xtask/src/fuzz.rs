@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 
-use crate::{Failure, workspace};
+use crate::{Failure, test, workspace};
 
 /// Options of `fuzz`.
 #[derive(Args)]
@@ -36,8 +36,9 @@ impl Options {
 /// Builds the fuzzer as the tests are built, with checks of overflow, and runs it.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let mut fuzz = workspace::cargo();
-    // Not by its package: the others' features would be missing, and what the tests were built from be built again.
-    fuzz.args(["run", "--quiet", "--bin", "halfgnn-fuzz", "--"]);
+    // By the whole workspace's features and not by its package's: what the tests were built from would be built again.
+    fuzz.args(["run", "--quiet", "--bin", "halfgnn-fuzz"]);
+    fuzz.args(test::FEATURES).arg("--");
     fuzz.args(&options.targets);
     fuzz.arg("--seconds").arg(options.seconds.to_string());
     if let Some(seed) = options.seed {

@@ -50,7 +50,7 @@ enum Task {
     /// Install the Python package into a fresh environment, and test it and its types there
     Python(python::Options),
     /// All that must pass before a change goes in
-    Ci,
+    Ci(ci::Options),
 }
 
 /// A task's failure, for a person to read.
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         Task::Package(options) => package::run(&options),
         Task::Wheel(options) => wheel::run(&options),
         Task::Python(options) => python::run(&options),
-        Task::Ci => ci::run(),
+        Task::Ci(options) => ci::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -90,41 +90,33 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The PTX in the host's package, for as long as this lives.
-struct PackedPtx(Vec<PathBuf>);
-
-impl PackedPtx {
-    fn put(options: &build_ptx::Options) -> Result<Self, Failure> {
-        let mut packed = PackedPtx(Vec::new());
-        for file in build_ptx::builder(options)?.build()?.files {
-            let name = file.path.file_name().ok_or("PTX without a name")?;
-            let place = workspace::root().join("host/device/ptx").join(name);
-            fs::copy(&file.path, &place)?;
-            packed.0.push(place);
-        }
-        Ok(packed)
-    }
-}
-
-impl Drop for PackedPtx {
-    fn drop(&mut self) {
-        for file in &self.0 {
-            // A file that stays would be embedded by the next build, and hide fresher PTX.
-            if let Err(error) = fs::remove_file(file) {
-                eprintln!("{}: {error}; remove it", file.display());
-            }
-        }
-    }
-}
-
+/// Packs a copy of the workspace that has the PTX where the library's build script looks. In the workspace itself whatever is built meanwhile
+/// would embed it, and PTX that was left there would hide fresher PTX.
 fn pack(options: &build_ptx::Options) -> Result<(), Failure> {
-    let _ptx = PackedPtx::put(options)?;
+    let copy = workspace::target_dir().join("package/workspace");
+    if copy.exists() {
+        fs::remove_dir_all(&copy)?;
+    }
+    for file in workspace::files()? {
+        let (from, to) = (workspace::root().join(&file), copy.join(&file));
+        // What is deleted and still tracked is not there.
+        if from.is_file() {
+            fs::create_dir_all(to.parent().ok_or("a file without a folder")?)?;
+            fs::copy(from, to)?;
+        }
+    }
+    for file in build_ptx::builder(options)?.build()?.files {
+        let name = file.path.file_name().ok_or("PTX without a name")?;
+        fs::copy(&file.path, copy.join("host/device/ptx").join(name))?;
+    }
     let mut cargo = workspace::cargo();
-    // What is built from them is built below; the PTX is not tracked, which is what --allow-dirty is for.
+    // What is built from them is built below; no file of the copy is tracked, which is what --allow-dirty is for.
     cargo.args(["package", "--no-verify", "--allow-dirty", "--quiet"]);
     for package in PACKAGES {
         cargo.args(["--package", package]);
     }
+    cargo.current_dir(&copy);
+    cargo.env("CARGO_TARGET_DIR", workspace::target_dir());
     workspace::run(&mut cargo)
 }
 

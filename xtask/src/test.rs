@@ -38,6 +38,19 @@ impl Options {
     }
 }
 
+/// What the workspace is tested with: the library can use cards, as the program that people install, and as the wheel, which is then built on it; and
+/// MPI, where there is one.
+pub const FEATURES: [&str; 2] = ["--features", "halfgnn-cli/cuda,halfgnn-cli/mpi"];
+
+/// Compiles what [`run`] runs where no test is named. No PTX is needed yet.
+pub fn compile() -> Result<(), Failure> {
+    let mut test = workspace::cargo();
+    workspace::run(
+        test.args(["test", "--no-run", "--workspace"])
+            .args(FEATURES),
+    )
+}
+
 /// Builds the PTX, runs the tests, and shows which of them were skipped.
 pub fn run(options: &Options) -> Result<(), Failure> {
     build_ptx::run(&options.build)?;
@@ -54,10 +67,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         test.env(halfgnn_builder::ptxas::PTXAS_VARIABLE, ptxas.path);
     }
     if options.arguments.is_empty() {
-        // What else fails is told as well. The library can use cards, as the program that people install, and as the wheel, which is then
-        // built on it; and MPI, where there is one.
-        let features = ["--features", "halfgnn-cli/cuda,halfgnn-cli/mpi"];
-        test.args(["--workspace", "--no-fail-fast"]).args(features);
+        // What else fails is told as well.
+        test.args(["--workspace", "--no-fail-fast"]).args(FEATURES);
     }
     let result = workspace::run(test.args(&options.arguments));
     let lines = fs::read_to_string(&skipped)?;

@@ -8,7 +8,7 @@ use crate::build_ptx;
 use crate::{Failure, setup};
 
 /// Options of `verify-ptx`.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct Options {
     #[command(flatten)]
     build: build_ptx::Options,
@@ -21,6 +21,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// Assembled for these, by a ptxas that must be there.
+    pub fn required_for(archs: &[&str]) -> Self {
+        Self {
+            require_ptxas: true,
+            assemble_for: archs.iter().map(|arch| (*arch).to_owned()).collect(),
+            ..Self::default()
+        }
+    }
+
     fn assembles_for(&self, arch: &str) -> bool {
         self.assemble_for.is_empty() || self.assemble_for.iter().any(|wanted| wanted == arch)
     }

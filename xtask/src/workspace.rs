@@ -21,6 +21,29 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
+/// The workspace's files, relative to its root: those that git tracks, and new ones that it does not ignore.
+pub fn files() -> Result<Vec<PathBuf>, Failure> {
+    let mut git = Command::new("git");
+    git.args([
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]);
+    let output = git
+        .current_dir(root())
+        .output()
+        .map_err(|error| format!("cannot run git: {error}"))?;
+    if !output.status.success() {
+        let told = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("`git ls-files` failed: {}", told.trim()).into());
+    }
+    let names = String::from_utf8(output.stdout)?;
+    let names = names.split('\0').filter(|name| !name.is_empty());
+    Ok(names.map(PathBuf::from).collect())
+}
+
 /// The cargo that runs this, in the workspace's root.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -25,14 +25,14 @@ static PTX: LazyLock<String> = LazyLock::new(|| {
         .into_owned()
 });
 
-static BACKEND: LazyLock<Gpu<Emulated>> = LazyLock::new(|| {
+fn card() -> Gpu<Emulated> {
     let options = Options {
         multiprocessors: MULTIPROCESSORS,
         record: true,
         ..Options::default()
     };
     Gpu::new(Emulated::with_options(options), &PTX).expect("the PTX fits this program")
-});
+}
 
 /// What all cases gave, and the kernels that they launched.
 struct Ran {
@@ -40,14 +40,18 @@ struct Ran {
     kernels: BTreeSet<String>,
 }
 
-/// Once, in parallel.
+/// Once, in parallel, and so on several devices: launches of one follow one another.
 static RAN: LazyLock<Ran> = LazyLock::new(|| {
-    let run = |case: &OperatorCase<_>| (case.name.clone(), case.run(&*BACKEND));
-    let outcomes = cases().par_iter().map(run).collect();
-    let launches = BACKEND.driver().take_launches();
+    let run = |card: &mut Gpu<Emulated>, case: &OperatorCase<_>| {
+        let outcome = (case.name.clone(), case.run(card));
+        (outcome, card.driver().take_launches())
+    };
+    let ran: Vec<_> = cases().par_iter().map_init(card, run).collect();
+    let (outcomes, launches): (_, Vec<_>) = ran.into_iter().unzip();
+    let launches = launches.into_iter().flatten();
     Ran {
         outcomes,
-        kernels: launches.into_iter().map(|launch| launch.kernel).collect(),
+        kernels: launches.map(|launch| launch.kernel).collect(),
     }
 });
 

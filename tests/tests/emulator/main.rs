@@ -1,5 +1,10 @@
 //! The conformance suite on the kernels' own PTX, run by the emulator with every check on: a kernel that reads out of
-//! bounds, reads what nothing wrote, or races, fails here.
+//! bounds, reads what nothing wrote, or races, fails here. And what is tested on the emulator alone, in the same program because what is
+//! compiled for a backend is most of it.
+
+mod claims;
+mod footprint;
+mod hardware_operators;
 
 use half::{bf16, f16};
 use halfgnn::backend::cpu::Cpu;

@@ -1,4 +1,10 @@
-//! The conformance suite on the CPU backend, with the instructions that `HALFGNN_CPU_INSTRUCTIONS` names.
+//! The conformance suite on the CPU backend, with the instructions that `HALFGNN_CPU_INSTRUCTIONS` names; and what is tested on the CPU alone, in
+//! the same program because what is compiled for a backend is most of it.
+
+mod layers;
+mod models;
+mod pyg;
+mod training;
 
 use halfgnn::backend::cpu::Cpu;
 use halfgnn_tests::Scale;
