@@ -3,6 +3,7 @@
 
 use super::convert::half_from_f64;
 use super::half;
+use crate::exec::Lanes;
 use crate::ir::{Compare, Float1, Float2, FloatMode, FloatType};
 
 /// The NaN that single-precision instructions give.
@@ -164,6 +165,22 @@ pub(crate) fn binary16(op: Float2, a: u16, b: u16) -> u16 {
 pub(crate) fn fma64(a: u64, b: u64, c: u64) -> u64 {
     let [x, y, z] = [a, b, c].map(f64::from_bits);
     bits64(x.mul_add(y, z), [b, c, a])
+}
+
+/// `a · b + c` of all lanes in single precision. The loop is compiled for each kind of CPU, so that it has vectors of the CPU's own instruction where there
+/// is one: elsewhere every lane calls a function that looks for it.
+pub(crate) fn fma32(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
+    struct EachLane<'a>([&'a Lanes; 3]);
+    impl pulp::NullaryFnOnce for EachLane<'_> {
+        type Output = Lanes;
+        #[inline(always)]
+        fn call(self) -> Lanes {
+            let Self([a, b, c]) = self;
+            let float = |lanes: &Lanes, i: usize| f32::from_bits(lanes[i] as u32);
+            std::array::from_fn(|i| bits(float(a, i).mul_add(float(b, i), float(c, i))))
+        }
+    }
+    pulp::Arch::new().dispatch(EachLane([a, b, c]))
 }
 
 /// A float instruction with `.ftz`, `.sat` or `.relu`: the rare ones, one lane at a time. `tiny` says of operands whether

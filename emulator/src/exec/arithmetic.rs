@@ -404,7 +404,11 @@ fn fma(warp: &mut Warp, k: &[Lanes], mask: u32, ty: FloatType, mode: FloatMode, 
             }
             warp.put(d, mask, &join(&values));
         }
-        FloatType::F32 => map3(warp, k, mask, rows, single),
+        FloatType::F32 => {
+            let [d, a, b, c] = rows;
+            let values = float::fma32(warp.row(k, a), warp.row(k, b), warp.row(k, c));
+            warp.put(d, mask, &values);
+        }
         FloatType::F64 => map3(warp, k, mask, rows, float::fma64),
     }
 }

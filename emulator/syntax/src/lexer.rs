@@ -144,11 +144,11 @@ impl<'a> Lexer<'a> {
         let start = self.at;
         let mut depth = 0u32;
         loop {
+            self.skip_plain();
             match self.peek(0) {
                 b'{' => depth += 1,
                 b'}' if depth == 0 => return Ok(()),
                 b'}' => depth -= 1,
-                b'\n' => self.line += 1,
                 b'"' => {
                     self.string()?;
                     continue;
@@ -164,6 +164,26 @@ impl<'a> Lexer<'a> {
             }
             self.at += 1;
         }
+    }
+
+    /// To the next byte that may open or close something. Bodies are nearly all of a text, so it looks at many bytes at once.
+    fn skip_plain(&mut self) {
+        const BYTES: usize = 64;
+        let is_special = |byte: &u8| matches!(byte, b'{' | b'}' | b'"' | b'/');
+        let start = self.at;
+        for chunk in self.bytes[start..].chunks(BYTES) {
+            // With a way out of the loop the compiler would make no vectors of it.
+            let found = chunk
+                .iter()
+                .fold(false, |found, byte| found | is_special(byte));
+            let plain = found.then(|| chunk.iter().position(is_special)).flatten();
+            self.at += plain.unwrap_or(chunk.len());
+            if found {
+                break;
+            }
+        }
+        let skipped = self.bytes[start..self.at].iter();
+        self.line += skipped.filter(|byte| **byte == b'\n').count() as u32;
     }
 
     fn next(&mut self) -> Result<Token<'a>, ParseError> {
@@ -312,6 +332,26 @@ mod tests {
     fn lines_are_counted_through_comments() {
         let lexemes = lex("a\n/*\n\n*/b", Bodies::Read).unwrap();
         assert_eq!((lexemes[0].line, lexemes[1].line), (1, 4));
+    }
+
+    /// Bodies are skipped many bytes at a time: what closes them, what only seems to, and lines are found wherever they lie among those.
+    #[test]
+    fn bodies_are_skipped_to_the_brace_that_closes_them() {
+        for blanks in 0..140 {
+            let filling = "a/b;\n".repeat(blanks % 7) + &" ".repeat(blanks);
+            let body = format!("{filling}{{x}}{filling}\"}}\"//}}\n{filling}/*}}\n*/{filling}");
+            let text = format!("f {{{body}}}\nlast");
+            let lexemes = lex(&text, Bodies::Skipped).unwrap();
+            let tokens: Vec<Token<'_>> = lexemes.iter().map(|lexeme| lexeme.token).collect();
+            let (open, close) = (Token::Punct(b'{'), Token::Punct(b'}'));
+            let (first, last) = (Token::Word("f"), Token::Word("last"));
+            assert_eq!(tokens, [first, open, close, last, Token::End], "{text}");
+            let lines = text.matches('\n').count() as u32;
+            assert_eq!(lexemes[3].line, lines + 1, "{text}");
+            let open_end = &text[..text.len() - "}\nlast".len()];
+            let error = lex(open_end, Bodies::Skipped).unwrap_err();
+            assert_eq!(error.line, lines, "{open_end}");
+        }
     }
 
     #[test]
