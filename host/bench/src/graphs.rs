@@ -25,6 +25,23 @@ pub enum GraphName {
     File(PathBuf),
 }
 
+/// Every graph of these names, with what it is called, and none before the one ahead of it is done with.
+///
+/// # Errors
+/// Of a graph that cannot be had, and what `with` fails with.
+pub fn each(
+    names: &[GraphName],
+    mut with: impl FnMut(&str, Graph) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for name in names {
+        for opened in name.open() {
+            let (label, graph) = opened?;
+            with(&label, graph)?;
+        }
+    }
+    Ok(())
+}
+
 /// A graph with the size and the skew of one that papers use, by R-MAT or as a grid.
 #[derive(Debug)]
 pub struct Like {

@@ -4,15 +4,34 @@ use crate::failure::Failure;
 use crate::names::DeviceName;
 use crate::screen::bytes;
 use crate::source::SourceName;
-use halfgnn::backend::MemoryKind;
+use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::{Demand, Recipe};
 use halfgnn::device;
 use halfgnn::graph::generate::Rmat;
 use halfgnn::nn::ModelConfig;
-use halfgnn::tensor::Precision;
+use halfgnn::ops::RowCache;
+use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
 use halfgnn::with_element;
 use std::fmt::Display;
+
+/// Of a feature matrix of `shape` (vertices and columns) in the host's memory: of how many vertices a card has copies in `asked` bytes.
+///
+/// # Errors
+/// Where there is no room for one, which is what takes how much.
+pub fn feature_copies<B: Backend, E: Element>(
+    shape: (usize, usize),
+    asked: u64,
+) -> Result<usize, Failure> {
+    match RowCache::<B, E>::copies_within(shape, asked) {
+        0 if shape.0 > 0 => Err(Failure::Input(format!(
+            "--feature-cache {}: it has no room for the features of a vertex; take {} or more, or leave it out",
+            bytes(asked),
+            bytes(RowCache::<B, E>::bytes(shape, 1)),
+        ))),
+        copies => Ok(copies),
+    }
+}
 
 /// Free and total bytes; `None` where nobody knows.
 type Memory = Option<(u64, u64)>;

@@ -12,6 +12,7 @@ use halfgnn::ops::RowCache;
 use halfgnn::tensor::Element;
 use halfgnn::train::Objective;
 use halfgnn_bench::names::size;
+use halfgnn_bench::room::feature_copies;
 use std::str::FromStr;
 
 /// How much of the card's memory they may have.
@@ -123,9 +124,9 @@ impl FeatureCache {
         (beside, memory): (u64, Option<(u64, u64)>),
     ) -> Result<Option<CachedFeatures>, Failure> {
         let left = memory.map(|(free, _)| free.saturating_sub(beside));
-        let most = match (self, left, memory) {
+        let vertices = match (self, left, memory) {
             (Self::None, ..) | (Self::Auto, None, _) => return Ok(None),
-            (Self::Auto, Some(left), _) => left / 2,
+            (Self::Auto, Some(left), _) => RowCache::<B, E>::copies_within(shape, left / 2),
             (Self::Bytes(asked), Some(left), Some((free, total))) if asked > left => {
                 return Err(Failure::Input(format!(
                     "--feature-cache {}: the run takes {} beside it, and {} of {} are free; take {}, or leave it out",
@@ -136,18 +137,9 @@ impl FeatureCache {
                     bytes(left / 2),
                 )));
             }
-            (Self::Bytes(asked), ..) => asked,
+            (Self::Bytes(asked), ..) => feature_copies::<B, E>(shape, asked)?,
         };
-        let vertices = RowCache::<B, E>::copies_within(shape, most);
-        let of = |vertices| RowCache::<B, E>::bytes(shape, vertices);
-        if let (Self::Bytes(asked), 0, 1..) = (self, vertices, shape.0) {
-            return Err(Failure::Input(format!(
-                "--feature-cache {}: it has no room for the features of a vertex; take {} or more, or leave it out",
-                bytes(asked),
-                bytes(of(1)),
-            )));
-        }
-        let bytes = of(vertices);
+        let bytes = RowCache::<B, E>::bytes(shape, vertices);
         Ok((vertices > 0).then_some(CachedFeatures { vertices, bytes }))
     }
 }

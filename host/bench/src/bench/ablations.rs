@@ -5,7 +5,7 @@ use super::measure::{Operand, Times, check_means};
 use super::operator::{Operator, SddmmOperator};
 use super::peers;
 use crate::failure::Failure;
-use crate::graphs::GraphName;
+use crate::graphs::{self, GraphName};
 use crate::json::JsonLines;
 use crate::names::DeviceName;
 use crate::policy::{SddmmPolicyName, SpmmPolicyName};
@@ -378,19 +378,16 @@ pub fn run(args: &AblationsArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> 
         json: JsonLines::open(args.json.as_deref())?,
         rows: Vec::new(),
     };
-    for name in &args.graphs {
-        for opened in name.open() {
-            let (label, graph) = opened?;
-            let ablate = Ablate {
-                args,
-                label: &label,
-                graph: &graph,
-                told: &mut told,
-                stop,
-            };
-            device::open(args.device.into(), ablate)??;
-        }
-    }
+    graphs::each(&args.graphs, |label, graph| {
+        let ablate = Ablate {
+            args,
+            label,
+            graph: &graph,
+            told: &mut told,
+            stop,
+        };
+        device::open(args.device.into(), ablate)?
+    })?;
     let ablations = args.paper.ablations();
     let summaries: Vec<Summary> = ablations
         .iter()

@@ -3,11 +3,10 @@
 use super::args::Gathering;
 use super::measure::{Operand, Times, samples};
 use super::peers::{BITS, PeerTime, Peers};
-use super::table::{Row, Table};
+use super::table::{Row, Table, of_graphs};
 use super::variants::{Variants, named, row_bytes};
 use crate::failure::Failure;
 use crate::graphs::GraphName;
-use crate::json::JsonLines;
 use crate::names::DeviceName;
 use clap::{Args, ValueEnum};
 use half::f16;
@@ -136,23 +135,16 @@ pub fn run(args: &BspmmArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             "{option} is of sums of bits, and --variant names none; add BBB or BBF"
         )));
     }
-    let mut json = JsonLines::open(args.json.as_deref())?;
-    let mut table = Table::new(&mut json);
-    for name in &args.graphs {
-        for opened in name.open() {
-            let (label, graph) = opened?;
-            let bench = Bench {
-                args,
-                label: &label,
-                graph: &graph,
-                table: &mut table,
-                stop,
-            };
-            device::open(args.device.into(), bench)??;
-        }
-    }
-    table.summarise()?;
-    json.finish()
+    of_graphs(&args.graphs, args.json.as_deref(), |label, graph, table| {
+        let bench = Bench {
+            args,
+            label,
+            graph,
+            table,
+            stop,
+        };
+        device::open(args.device.into(), bench)?
+    })
 }
 
 /// Whether it is a sum of bits over edges without factors, which BitGNN's own format has here and which has schedules.

@@ -2,7 +2,7 @@
 
 use super::measure::Times;
 use crate::failure::Failure;
-use crate::graphs::GraphName;
+use crate::graphs::{self, GraphName};
 use crate::json::JsonLines;
 use crate::names::DeviceName;
 use crate::screen::{Page, count};
@@ -65,19 +65,16 @@ struct Row<'a> {
 /// Times every graph that was asked for.
 pub fn run(args: &ConstructArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let mut json = JsonLines::open(args.json.as_deref())?;
-    for name in &args.graphs {
-        for opened in name.open() {
-            let (label, graph) = opened?;
-            let bench = Bench {
-                args,
-                label: &label,
-                graph: &graph,
-                json: &mut json,
-                stop,
-            };
-            device::open(args.device.into(), bench)??;
-        }
-    }
+    graphs::each(&args.graphs, |label, graph| {
+        let bench = Bench {
+            args,
+            label,
+            graph: &graph,
+            json: &mut json,
+            stop,
+        };
+        device::open(args.device.into(), bench)?
+    })?;
     json.finish()
 }
 

@@ -21,14 +21,12 @@ pub mod train;
 mod variants;
 
 use crate::failure::Failure;
-use crate::json::JsonLines;
 use args::{BenchCommand, Common, Stride};
 use bench::Bench;
 use halfgnn::device;
 use operator::{Operator, SddmmOperator, SpmmOperator};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use table::Table;
 
 /// Times every combination that was asked for.
 pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
@@ -63,23 +61,17 @@ fn time<O: Operator>(
     strides: &[Stride],
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Failure> {
-    let mut json = JsonLines::open(common.json.as_deref())?;
-    let mut table = Table::new(&mut json);
-    for name in &common.graphs {
-        for opened in name.open() {
-            let (label, graph) = opened?;
-            let bench = Bench::<O> {
-                common,
-                policies,
-                strides,
-                label: &label,
-                graph: &graph,
-                table: &mut table,
-                stop,
-            };
-            device::open(common.device.into(), bench)??;
-        }
-    }
-    table.summarise()?;
-    json.finish()
+    let json = common.json.as_deref();
+    table::of_graphs(&common.graphs, json, |label, graph, table| {
+        let bench = Bench::<O> {
+            common,
+            policies,
+            strides,
+            label,
+            graph,
+            table,
+            stop,
+        };
+        device::open(common.device.into(), bench)?
+    })
 }

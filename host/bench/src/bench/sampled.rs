@@ -3,7 +3,7 @@
 use super::measure::{Operand, check_spmm};
 use super::peers::Peers;
 use crate::failure::Failure;
-use crate::graphs::GraphName;
+use crate::graphs::{self, GraphName};
 use crate::json::JsonLines;
 use crate::names::{DeviceName, PrecisionName};
 use crate::screen::{Page, count};
@@ -205,24 +205,21 @@ impl<'a> Summary<'a> {
 /// Times every graph that was asked for.
 pub fn run(args: &SampledArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let mut json = JsonLines::open(args.json.as_deref())?;
-    for name in &args.graphs {
-        for opened in name.open() {
-            let (label, graph) = opened?;
-            if graph.edges() == 0 {
-                return Err(Failure::Run(format!(
-                    "{label}: no edges, so nothing to draw subgraphs by; take a graph that has some"
-                )));
-            }
-            let bench = Bench {
-                args,
-                label: &label,
-                graph: &graph,
-                json: &mut json,
-                stop,
-            };
-            device::open(args.device.into(), bench)??;
+    graphs::each(&args.graphs, |label, graph| {
+        if graph.edges() == 0 {
+            return Err(Failure::Run(format!(
+                "{label}: no edges, so nothing to draw subgraphs by; take a graph that has some"
+            )));
         }
-    }
+        let bench = Bench {
+            args,
+            label,
+            graph: &graph,
+            json: &mut json,
+            stop,
+        };
+        device::open(args.device.into(), bench)?
+    })?;
     json.finish()
 }
 

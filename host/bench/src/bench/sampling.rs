@@ -2,9 +2,10 @@
 
 use super::measure::Times;
 use crate::failure::Failure;
-use crate::graphs::GraphName;
+use crate::graphs::{self, GraphName};
 use crate::json::JsonLines;
 use crate::names::{DeviceName, probability, size};
+use crate::room::feature_copies;
 use crate::screen::{Page, count};
 use clap::{Args, ValueEnum};
 use half::f16;
@@ -172,24 +173,21 @@ pub fn run(args: &SamplingBenchArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
         )));
     }
     let mut json = JsonLines::open(args.json.as_deref())?;
-    for name in &args.graphs {
-        for opened in name.open() {
-            let (label, mut graph) = opened?;
-            if args.structure_in == EdgesLie::Disk {
-                let stored = graph.to_disk(&std::env::temp_dir());
-                graph = stored.map_err(|error| Failure::Input(error.to_string()))?;
-            }
-            let bench = Bench {
-                args,
-                label: &label,
-                graph: &graph,
-                json: &mut json,
-                stop,
-                cached: None,
-            };
-            device::open(args.device.into(), bench)??;
+    graphs::each(&args.graphs, |label, mut graph| {
+        if args.structure_in == EdgesLie::Disk {
+            let stored = graph.to_disk(&std::env::temp_dir());
+            graph = stored.map_err(|error| Failure::Input(error.to_string()))?;
         }
-    }
+        let bench = Bench {
+            args,
+            label,
+            graph: &graph,
+            json: &mut json,
+            stop,
+            cached: None,
+        };
+        device::open(args.device.into(), bench)?
+    })?;
     json.finish()
 }
 
@@ -285,7 +283,7 @@ impl Task for Bench<'_> {
                     "--feature-cache: on a CPU all memory is the host's; leave it out".into(),
                 ));
             }
-            let copies = RowCache::<B, f16>::copies_within((vertices, width), bytes);
+            let copies = feature_copies::<B, f16>((vertices, width), bytes)?;
             features.cache_rows(backend, &most_heard(self.graph, copies))?;
         }
         self.cached = features.cached().map(RowCache::len);

@@ -2,10 +2,9 @@
 
 use super::measure::{Times, samples, unit};
 use super::peers::{PeerTime, Peers};
-use super::table::{Row, Table};
+use super::table::{Row, Table, of_graphs};
 use crate::failure::Failure;
 use crate::graphs::GraphName;
-use crate::json::JsonLines;
 use crate::names::{DeviceName, PrecisionName};
 use clap::{Args, ValueEnum};
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};
@@ -87,23 +86,16 @@ const EIGHT_BYTES: &str = "8 bytes";
 
 /// Times every combination that was asked for.
 pub fn run(args: &SpmvArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let mut json = JsonLines::open(args.json.as_deref())?;
-    let mut table = Table::new(&mut json);
-    for name in &args.graphs {
-        for opened in name.open() {
-            let (label, graph) = opened?;
-            let bench = Bench {
-                args,
-                label: &label,
-                graph: &graph,
-                table: &mut table,
-                stop,
-            };
-            device::open(args.device.into(), bench)??;
-        }
-    }
-    table.summarise()?;
-    json.finish()
+    of_graphs(&args.graphs, args.json.as_deref(), |label, graph, table| {
+        let bench = Bench {
+            args,
+            label,
+            graph,
+            table,
+            stop,
+        };
+        device::open(args.device.into(), bench)?
+    })
 }
 
 struct Bench<'a, 'b> {

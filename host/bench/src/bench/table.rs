@@ -3,11 +3,14 @@
 use super::measure::Times;
 use super::peers::{CUSPARSE, GATHER, PeerTime};
 use crate::failure::Failure;
+use crate::graphs::{self, GraphName};
 use crate::json::JsonLines;
 use crate::screen::{Page, count, rate};
+use halfgnn::graph::Graph;
 use halfgnn::tensor::Precision;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// One timed operator, with the peers of the same run.
 #[derive(Clone, Debug, Serialize)]
@@ -69,6 +72,22 @@ pub struct Choice<'a> {
     pub best_forced: String,
     /// Its time over that of the best.
     pub over_best: f64,
+}
+
+/// Fills a table, which also goes to `json`, with what `time` adds to it of every graph, and tells what comes of all of them.
+///
+/// # Errors
+/// Those of [`graphs::each`], and of writing.
+pub fn of_graphs(
+    names: &[GraphName],
+    json: Option<&Path>,
+    mut time: impl FnMut(&str, &Graph, &mut Table<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut json = JsonLines::open(json)?;
+    let mut table = Table::new(&mut json);
+    graphs::each(names, |label, graph| time(label, &graph, &mut table))?;
+    table.summarise()?;
+    json.finish()
 }
 
 /// All rows of a command.

@@ -440,6 +440,16 @@ fn features_may_stay_on_the_host() {
         2,
         &["--feature-cache 1024.0 TiB: the run takes"],
     );
+    let little = [
+        &batches[..],
+        &["--features", "host", "--feature-cache", "9B"],
+    ]
+    .concat();
+    let no_room = "--feature-cache 9 B: it has no room for the features of a vertex; take ";
+    refused(&train("emulator", &little).1, 2, &[no_room]);
+    let bench = "bench sampling --graph kron:6 --batches 1 --device emulator --features-in host --feature-cache 9B";
+    let bench: Vec<&str> = bench.split(' ').collect();
+    refused(&run_in(&place, &bench), 2, &[no_room]);
     let (done, output) = train("emulator", &["--features", "host", "--save", "kept"]);
     let line = "features: 640 B in the host's memory, from where the card reads them";
     assert!(done && text(&output.stdout).contains(line), "{output:?}");
