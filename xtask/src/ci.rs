@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             step.pass()
         })
     };
-    if options.steps.is_empty() {
+    let passed = if options.steps.is_empty() {
         // Both lanes want it.
         setup::ptxas()?;
         let kernels = Beside::begin(&[Step::Ptx])?;
@@ -106,11 +106,17 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         pass(&[Step::Tests])?;
         begin("python, fuzzing, packages");
         others.finish()?;
+        "all".to_owned()
     } else {
         pass(&options.steps)?;
-    }
-    eprintln!("== all passed in {} s", start.elapsed().as_secs());
+        names(&options.steps).join(", ")
+    };
+    eprintln!("== {passed} passed in {} s", start.elapsed().as_secs());
     Ok(())
+}
+
+fn names(steps: &[Step]) -> Vec<String> {
+    steps.iter().map(|step| step.name()).collect()
 }
 
 /// Steps beside those of this process, which another runs.
@@ -122,7 +128,7 @@ struct Beside {
 impl Beside {
     fn begin(steps: &[Step]) -> Result<Self, Failure> {
         std::fs::create_dir_all(workspace::target_dir())?;
-        let names: Vec<String> = steps.iter().map(|step| step.name()).collect();
+        let names = names(steps);
         let log = workspace::target_dir().join(format!("ci-{}.log", names.join("-")));
         let told = File::create(&log)?;
         let mut command = Command::new(std::env::current_exe()?);
