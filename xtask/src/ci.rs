@@ -57,6 +57,8 @@ impl Step {
             Step::Ptx => ptx(),
             Step::Tests => test::run(&test::Options::with_ptxas()),
             Step::Python => python::run(&python::Options::default()),
+            // With another seed for each commit: with as many cores and as much time the inputs are the same for whoever looks into a failure, and
+            // the next commit tries others. What is the same every time is among the tests.
             Step::Fuzzing => fuzz::run(&fuzz::Options::of_a_minute(commit())),
             Step::Packages => package::run(&package::Options::checked()),
         }?;
