@@ -167,17 +167,23 @@ pub(crate) fn fma64(a: u64, b: u64, c: u64) -> u64 {
     bits64(x.mul_add(y, z), [b, c, a])
 }
 
-/// `a · b + c` of all lanes in single precision. The loop is compiled for each kind of CPU, so that it has vectors of the CPU's own instruction where there
+/// `a · b + c` in single precision.
+#[inline(always)]
+pub(crate) fn fma32(a: u64, b: u64, c: u64) -> u64 {
+    let [a, b, c] = [a, b, c].map(|v| f32::from_bits(v as u32));
+    bits(a.mul_add(b, c))
+}
+
+/// [`fma32`] of all lanes. The loop is compiled for each kind of CPU, so that it has vectors of the CPU's own instruction where there
 /// is one: elsewhere every lane calls a function that looks for it.
-pub(crate) fn fma32(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
+pub(crate) fn fma32_of_lanes(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
     struct EachLane<'a>([&'a Lanes; 3]);
     impl pulp::NullaryFnOnce for EachLane<'_> {
         type Output = Lanes;
         #[inline(always)]
         fn call(self) -> Lanes {
             let Self([a, b, c]) = self;
-            let float = |lanes: &Lanes, i: usize| f32::from_bits(lanes[i] as u32);
-            std::array::from_fn(|i| bits(float(a, i).mul_add(float(b, i), float(c, i))))
+            std::array::from_fn(|i| fma32(a[i], b[i], c[i]))
         }
     }
     pulp::Arch::new().dispatch(EachLane([a, b, c]))

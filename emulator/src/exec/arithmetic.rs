@@ -371,17 +371,12 @@ fn double(op: Float2, x: u64, y: u64) -> u64 {
 }
 
 fn fma(warp: &mut Warp, k: &[Lanes], mask: u32, ty: FloatType, mode: FloatMode, rows: [Row; 4]) {
-    let single = |x: u64, y: u64, z: u64| {
-        float::bits(
-            f32::from_bits(x as u32).mul_add(f32::from_bits(y as u32), f32::from_bits(z as u32)),
-        )
-    };
     if mode != FloatMode::default() {
         let one = |v: [u64; 3]| match ty {
             FloatType::F32 if mode.rounding != Rounding::Nearest => {
                 directed::fma(v[0], v[1], v[2], mode.rounding)
             }
-            FloatType::F32 => single(v[0], v[1], v[2]),
+            FloatType::F32 => float::fma32(v[0], v[1], v[2]),
             FloatType::F64 => float::fma64(v[0], v[1], v[2]),
             _ => half::fma(v[0] as u16, v[1] as u16, v[2] as u16).into(),
         };
@@ -406,7 +401,7 @@ fn fma(warp: &mut Warp, k: &[Lanes], mask: u32, ty: FloatType, mode: FloatMode, 
         }
         FloatType::F32 => {
             let [d, a, b, c] = rows;
-            let values = float::fma32(warp.row(k, a), warp.row(k, b), warp.row(k, c));
+            let values = float::fma32_of_lanes(warp.row(k, a), warp.row(k, b), warp.row(k, c));
             warp.put(d, mask, &values);
         }
         FloatType::F64 => map3(warp, k, mask, rows, float::fma64),

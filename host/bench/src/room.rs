@@ -15,10 +15,11 @@ use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory
 use halfgnn::with_element;
 use std::fmt::Display;
 
-/// Of a feature matrix of `shape` (vertices and columns) in the host's memory: of how many vertices a card has copies in `asked` bytes.
+/// Of how many vertices a card has copies in `asked` bytes, which `--feature-cache` names, where the features, of `shape` (vertices and columns), lie in
+/// the host's memory.
 ///
 /// # Errors
-/// Where there is no room for one, which is what takes how much.
+/// If there is no room for those of one vertex; the message has the bytes that would do.
 pub fn feature_copies<B: Backend, E: Element>(
     shape: (usize, usize),
     asked: u64,
