@@ -15,6 +15,7 @@ use super::operand::Source;
 use super::pipeline::{Layouts, Multiplier, Origin};
 use crate::device::async_copy;
 use crate::device::bfloat::BFloat2;
+use crate::device::float;
 use crate::device::global::{Access, Global};
 use crate::device::half::{Half2, Pair};
 use crate::device::registers::unroll;
@@ -52,6 +53,13 @@ impl Epilogue {
             },
             alpha: params.alpha,
         }
+    }
+
+    /// Whether sums are what is written, but for rounding and padding.
+    #[inline(always)]
+    pub fn is_none(self) -> bool {
+        let unbounded = self.floor == f32::NEG_INFINITY;
+        self.bias.is_null() && self.row_scale.is_null() && unbounded && self.alpha == 1.0
     }
 
     /// The factor of a row of C, which may lie outside.
@@ -142,6 +150,15 @@ impl Finished {
             scales,
             biases,
         }
+    }
+}
+
+impl Finished {
+    /// The value of `sum`, the thread's in row `i` and column `j`, where it may be anything in the padding.
+    #[inline(always)]
+    fn unpadded(&self, sum: f32, i: usize, j: usize) -> f32 {
+        // A NaN stays one.
+        float::max(sum * self.scales[i] + self.biases[j], self.epilogue.floor)
     }
 }
 
@@ -306,7 +323,6 @@ impl<P: Pair, const CODED: bool> Output for Rounded<P, CODED> {
         shared: Shared,
     ) {
         const { assert!(staged_pitch::<M>() * M::TILE.rows <= STAGES / 2 * M::TILE.stage_bytes()) };
-        let finished = Finished::new::<L, M>(params, origin);
         // SAFETY: the caller's promise; `prefetch` was of the same opinion.
         unsafe {
             if L::OF_INPUT && !params.positive.is_null() {
@@ -318,9 +334,9 @@ impl<P: Pair, const CODED: bool> Output for Rounded<P, CODED> {
                     });
                     sync_warp();
                 }
-                stage::<P, L, M, true>(multiplier, finished, origin, shared);
+                stage::<P, L, M, true>(multiplier, params, origin, shared);
             } else {
-                stage::<P, L, M, false>(multiplier, finished, origin, shared);
+                stage::<P, L, M, false>(multiplier, params, origin, shared);
             }
             // All lanes are here, and what follows reads only this warp's rows.
             sync_warp();
@@ -343,13 +359,14 @@ impl<P: Pair, const CODED: bool> Output for Rounded<P, CODED> {
         } else {
             None
         };
+        let filled = filled(params.n, lane_vector::<M>(origin));
         for_each_staged::<M>(origin, |staged, c_row, c_vector| {
             if is_of_c(params, c_row, c_vector) {
                 let at = matrix_vector(c_row, c_vector, params.c_stride);
                 // SAFETY: within the staged tile, written by this warp before its barrier; a vector of C's padded row,
                 // which no other lane writes.
                 unsafe {
-                    let mut values = shared.offset(staged).load_u32x4();
+                    let mut values = and(shared.offset(staged).load_u32x4(), filled);
                     if let Some(dropping) = dropping {
                         let floats = Packed::<P, 4>::from_bits(values).widen();
                         let floats =
@@ -397,8 +414,8 @@ impl<P: Pair, const CODED: bool> Output for Rounded<P, CODED> {
 /// Elements of a 16-byte vector of what is rounded.
 const PER_VECTOR: u32 = VECTOR_BYTES / size_of::<u16>() as u32;
 
-/// Leaves a warp's rows of a rounded tile in shared memory; with `MASKED` they become zero where what lies there holds no
-/// positive number.
+/// Leaves a warp's rows of a rounded tile in shared memory, with anything in the padding; with `MASKED` they become zero where what lies
+/// there holds no positive number.
 ///
 /// # Safety
 /// All lanes of the warp make this call. `shared` has room for a staged tile, and with `MASKED` one lies there, after a
@@ -406,8 +423,31 @@ const PER_VECTOR: u32 = VECTOR_BYTES / size_of::<u16>() as u32;
 #[inline(always)]
 unsafe fn stage<P: Pair, L: Layouts, M: Multiplier, const MASKED: bool>(
     multiplier: &mut M,
-    finished: Finished,
+    params: &MatmulParams,
     origin: Origin,
+    shared: Shared,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // Most gradients are sums as they are.
+        if Epilogue::new(params).is_none() {
+            stage_values::<P, L, M, MASKED>(multiplier, |sum, _, _| sum, shared);
+        } else {
+            let finished = Finished::new::<L, M>(params, origin);
+            let value = |sum, i, j| finished.unpadded(sum, i, j);
+            stage_values::<P, L, M, MASKED>(multiplier, value, shared);
+        }
+    }
+}
+
+/// [`stage`], of each sum, in row `i` and column `j` of the thread's, its `value`.
+///
+/// # Safety
+/// As [`stage`].
+#[inline(always)]
+unsafe fn stage_values<P: Pair, L: Layouts, M: Multiplier, const MASKED: bool>(
+    multiplier: &mut M,
+    value: impl Fn(f32, usize, usize) -> f32,
     shared: Shared,
 ) {
     unroll!(i in 0..M::ROWS => {
@@ -415,8 +455,7 @@ unsafe fn stage<P: Pair, L: Layouts, M: Multiplier, const MASKED: bool>(
         for pair in 0..M::COLUMNS / 2 {
             let j = 2 * pair;
             let column = M::column::<L>(j);
-            let mut value =
-                |j| finished.value(*multiplier.sum(i, j), i as usize, j as usize, origin.column + M::column::<L>(j));
+            let mut value = |j| value(*multiplier.sum(i, j), i as usize, j as usize);
             let (mut low, mut high) = (value(j), value(j + 1));
             // SAFETY: within the staged tile, four bytes that no other lane uses; columns of a run are neighbours.
             unsafe {
@@ -455,8 +494,8 @@ unsafe fn write_coded<P: Pair, M: Multiplier>(
     let codes = &params.codes;
     let lanes_log2 = (M::TILE.columns / PER_VECTOR).ilog2();
     let first_vector = origin.column / PER_VECTOR;
-    // A lane has the same vector of every row that it visits.
-    let vector = first_vector + lane_id() % (M::TILE.columns / PER_VECTOR);
+    let vector = lane_vector::<M>(origin);
+    let filled = filled(params.n, vector);
     let stored = params.flags & CODES_ALONE == 0;
     // SAFETY: the caller's promise.
     unsafe {
@@ -464,7 +503,7 @@ unsafe fn write_coded<P: Pair, M: Multiplier>(
         let has_codes = coder.has_codes(codes);
         for_each_staged::<M>(origin, |staged, c_row, c_vector| {
             if c_row < params.m && has_codes {
-                let bits = shared.offset(staged).load_u32x4();
+                let bits = and(shared.offset(staged).load_u32x4(), filled);
                 if stored && is_of_c(params, c_row, c_vector) {
                     let at = matrix_vector(c_row, c_vector, params.c_stride);
                     Global::<[u32; 4]>::new(params.c).at(at).store(bits);
@@ -496,6 +535,28 @@ fn for_each_staged<M: Multiplier>(origin: Origin, mut visit: impl FnMut(u32, u32
         );
         first += WARP;
     }
+}
+
+/// The vector of a row of C that a lane has of every row that it visits in [`for_each_staged`].
+#[inline(always)]
+fn lane_vector<M: Multiplier>(origin: Origin) -> u32 {
+    origin.column / PER_VECTOR + lane_id() % (M::TILE.columns / PER_VECTOR)
+}
+
+/// The bits of a vector of a row of `n` elements that are no padding.
+#[inline(always)]
+fn filled(n: u32, vector: u32) -> [u32; 4] {
+    let elements = n.saturating_sub(vector * PER_VECTOR);
+    [0, 2, 4, 6].map(|before| match elements.saturating_sub(before) {
+        0 => 0,
+        1 => 0xffff,
+        _ => u32::MAX,
+    })
+}
+
+#[inline(always)]
+fn and([a, b, c, d]: [u32; 4], [e, f, g, h]: [u32; 4]) -> [u32; 4] {
+    [a & e, b & f, c & g, d & h]
 }
 
 /// Whether C, rounded, has the vector.

@@ -109,8 +109,12 @@ pub struct Operand {
     pub one: u32,
     /// Rows or columns of C in a tile: a constant of the entry.
     pub tile_extent: u32,
-    /// Whether each row, which runs across `k`, goes on by a vector that begins with a one: see [`TileLoader::ones`].
+    /// Whether each row, which runs across `k`, goes on by a vector that begins with a one, which no copy makes: see
+    /// [`TileLoader::fill`].
     pub ones: bool,
+    /// Whether of rows that run across `k` and are shorter than a tile only what there is is copied, which is then to be
+    /// [filled](TileLoader::fill) up beforehand: a constant of the entry.
+    pub narrow: bool,
 }
 
 /// Vectors of A's tile that a thread has.
@@ -129,6 +133,10 @@ pub struct TileLoader<L> {
     /// Its place in the row, of so many.
     vector: u32,
     vectors: u32,
+    /// Row and place of it in the tile, of whose rows `1 << copied_log2` vectors are copied.
+    tile_row: u32,
+    tile_vector: u32,
+    copied_log2: u32,
     /// Whether that vector is the one of ones, which no copy makes.
     constant: bool,
     layout: PhantomData<L>,
@@ -138,8 +146,17 @@ impl<L: Layout> TileLoader<L> {
     /// A loader of the tiles that begin at row or column `first` of C and at step `step`.
     #[inline(always)]
     pub fn new(operand: Operand, first: u32, step: u32) -> Self {
-        let (tile_row, tile_vector) = Self::place(&operand);
         let per_vector = operand.per_vector;
+        let mut copied_log2 = L::tile_vectors(operand.tile_extent, per_vector).trailing_zeros();
+        if !L::ALONG_K && operand.narrow {
+            let present = operand.extent.div_ceil(per_vector) - first / per_vector;
+            let wanted = u32::BITS - present.wrapping_sub(1).leading_zeros();
+            // Threads have no more rows at a time than a tile has.
+            let least = (THREADS_PER_CTA / (STEP_VECTORS * per_vector)).trailing_zeros();
+            copied_log2 = copied_log2.min(wanted.max(least));
+        }
+        let tile_row = thread_idx_x() >> copied_log2;
+        let tile_vector = thread_idx_x() & ((1 << copied_log2) - 1);
         let (row, vector, rows, vectors) = if L::ALONG_K {
             (
                 first + tile_row,
@@ -166,38 +183,35 @@ impl<L: Layout> TileLoader<L> {
             rows,
             vector,
             vectors,
+            tile_row,
+            tile_vector,
+            copied_log2,
             constant: !L::ALONG_K && operand.ones && vector == vectors,
             layout: PhantomData,
         }
     }
 
-    /// Row and vector of the thread's first vector in a tile.
-    #[inline(always)]
-    fn place(operand: &Operand) -> (u32, u32) {
-        let tile_vectors = L::tile_vectors(operand.tile_extent, operand.per_vector);
-        (thread_idx_x() / tile_vectors, thread_idx_x() % tile_vectors)
-    }
-
-    /// Writes the vectors of ones of a tile, where the operand has them. They are the same in every tile: a copy would
-    /// ask one place of L2 for them once a row.
+    /// Writes what no copy makes of a tile: ones, where the operand has them, and zeros where rows are shorter. It is the same at every
+    /// step: a copy would ask one place of L2 for it once a row.
     ///
     /// # Safety
     /// `target` has room for a tile, and no thread reads it before a barrier. All threads of the CTA make this call.
     #[inline(always)]
-    pub unsafe fn ones(&self, target: Shared) {
-        if !self.constant {
-            return;
-        }
+    pub unsafe fn fill(&self, target: Shared) {
         let per_vector = self.operand.per_vector;
-        let (row, _) = Self::place(&self.operand);
-        let mut below = 0;
-        while row + below < STEP_VECTORS * per_vector {
-            // SAFETY: a vector of the tile, and of this thread's, as in `load`.
-            unsafe {
-                self.target(target, below)
-                    .store_u32x4([self.operand.one, 0, 0, 0])
-            };
-            below += self.rows_at_a_time();
+        let vectors = L::tile_vectors(self.operand.tile_extent, per_vector);
+        let end = self.vectors - (self.vector - self.tile_vector);
+        let mut place = thread_idx_x();
+        while place < self.operand.tile_extent * STEP_VECTORS {
+            let (row, vector) = (place / vectors, place % vectors);
+            let is_one = self.operand.ones && vector == end;
+            if is_one || vector >> self.copied_log2 != 0 {
+                let first = if is_one { self.operand.one } else { 0 };
+                let at = target.offset(swizzle(row, vector, vectors) * VECTOR_BYTES);
+                // SAFETY: a vector of the tile, which no copy writes.
+                unsafe { at.store_u32x4([first, 0, 0, 0]) };
+            }
+            place += THREADS_PER_CTA;
         }
     }
 
@@ -211,7 +225,7 @@ impl<L: Layout> TileLoader<L> {
         let total = self.operand.tile_extent * STEP_VECTORS;
         if (total >= THREADS_PER_CTA || thread_idx_x() < total) && !self.constant {
             let mut i = 0;
-            while i < total.div_ceil(THREADS_PER_CTA) {
+            while i < total.div_ceil(THREADS_PER_CTA) && self.has_rows(i) {
                 let below = i * self.rows_at_a_time();
                 let present = self.has_row(below) && self.vector < self.vectors;
                 let source = self.source + below as u64 * self.pitch;
@@ -251,26 +265,30 @@ impl<L: Layout> TileLoader<L> {
         if !outside || incomplete {
             let mut bits = [[0; 4]; OWN];
             unroll!(i in 0..OWN => {
-                let below = i as u32 * self.rows_at_a_time();
-                let place = self.target(target, below);
-                // SAFETY: the caller's promise; of a vector in memory of 8 bytes no more has come.
-                bits[i] = unsafe {
-                    if self.operand.vector_bytes == VECTOR_BYTES {
-                        place.load_u32x4()
-                    } else {
-                        let [low, high] = place.load_u32x2();
-                        [low, high, 0, 0]
-                    }
-                };
+                if self.has_rows(i as u32) {
+                    let below = i as u32 * self.rows_at_a_time();
+                    let place = self.target(target, below);
+                    // SAFETY: the caller's promise; of a vector in memory of 8 bytes no more has come.
+                    bits[i] = unsafe {
+                        if self.operand.vector_bytes == VECTOR_BYTES {
+                            place.load_u32x4()
+                        } else {
+                            let [low, high] = place.load_u32x2();
+                            [low, high, 0, 0]
+                        }
+                    };
+                }
             });
             unroll!(i in 0..OWN => {
-                let below = i as u32 * self.rows_at_a_time();
-                let mut changed = change(bits[i]);
-                if outside || (!L::ALONG_K && !self.has_row(below)) {
-                    changed = [0; 4];
+                if self.has_rows(i as u32) {
+                    let below = i as u32 * self.rows_at_a_time();
+                    let mut changed = change(bits[i]);
+                    if outside || (!L::ALONG_K && !self.has_row(below)) {
+                        changed = [0; 4];
+                    }
+                    // SAFETY: the caller's promise.
+                    unsafe { self.target(target, below).store_u32x4(changed) };
                 }
-                // SAFETY: the caller's promise.
-                unsafe { self.target(target, below).store_u32x4(changed) };
             });
         }
         self.advance();
@@ -279,7 +297,14 @@ impl<L: Layout> TileLoader<L> {
     /// Rows of a tile that the threads together have at a time: whole ones, so that each thread stays in its column.
     #[inline(always)]
     fn rows_at_a_time(&self) -> u32 {
-        THREADS_PER_CTA / L::tile_vectors(self.operand.tile_extent, self.operand.per_vector)
+        THREADS_PER_CTA >> self.copied_log2
+    }
+
+    /// Whether a tile has rows that the threads have at their `i`-th time.
+    #[inline(always)]
+    fn has_rows(&self, i: u32) -> bool {
+        let narrow = !L::ALONG_K && self.operand.narrow;
+        !narrow || i * self.rows_at_a_time() < STEP_VECTORS * self.operand.per_vector
     }
 
     /// Whether the matrix has the row so far below the thread's first.
@@ -291,9 +316,8 @@ impl<L: Layout> TileLoader<L> {
     /// The thread's vector so far below its first, of the tile at `tile`.
     #[inline(always)]
     fn target(&self, tile: Shared, below: u32) -> Shared {
-        let (row, vector) = Self::place(&self.operand);
         let vectors = L::tile_vectors(self.operand.tile_extent, self.operand.per_vector);
-        tile.offset(swizzle(row + below, vector, vectors) * VECTOR_BYTES)
+        tile.offset(swizzle(self.tile_row + below, self.tile_vector, vectors) * VECTOR_BYTES)
     }
 
     /// Goes on to the next step's tile.

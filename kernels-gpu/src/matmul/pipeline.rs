@@ -128,6 +128,7 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32, S: S
         one: M::Vector::ONE,
         tile_extent: M::TILE.rows,
         ones: L::SUM_OVER_ROWS && !params.column_sums.is_null(),
+        narrow: L::SUM_OVER_ROWS,
     };
     let b = Operand {
         data: params.b,
@@ -139,6 +140,7 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32, S: S
         one: M::Vector::ONE,
         tile_extent: M::TILE.columns,
         ones: false,
+        narrow: false,
     };
     // Loaders of the tiles from a step on: those of the second pair of operands come behind those of the first.
     let loaders = |step: u32| {
@@ -164,11 +166,11 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32, S: S
         (a, a.offset(operand_bytes(M::TILE.rows)))
     };
 
-    if a.ones {
+    if L::SUM_OVER_ROWS {
         let mut each = 0;
         while each < STAGES {
             // SAFETY: nothing has used the stages yet, and a barrier follows before the first is read.
-            unsafe { load_a.ones(stage(each).0) };
+            unsafe { load_a.fill(stage(each).0) };
             each += 1;
         }
     }

@@ -11,11 +11,11 @@ use crate::device::warp::{ballot, lane_id, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::spmm::{STAGED_END, STAGED_TAIL, SpmmParams, WARPS_PER_CTA};
 
-/// Partial rows that a sub-warp has in flight at once.
-const IN_FLIGHT: u32 = 4;
+/// Partial rows that a sub-warp has in flight at once. Most rows have one, and what a launch takes is how many warps wait for it at a time.
+const IN_FLIGHT: u32 = 2;
 
 /// Partial rows that one sub-warp adds up alone; the warp shares longer rows out to all of its sub-warps.
-const ALONE: u32 = 2 * IN_FLIGHT;
+const ALONE: u32 = 4 * IN_FLIGHT;
 
 /// One sub-warp for each CTA of the edge-parallel kernel but the first: it completes the row that began before that CTA
 /// and ends in it, where there is one.
@@ -91,12 +91,7 @@ impl Lane {
         unsafe {
             let tail = |cta: u32| T::staged(params, cta, STAGED_TAIL, self.load.index);
             while at + (IN_FLIGHT - 1) * stride < end {
-                let parts = [
-                    tail(at),
-                    tail(at + stride),
-                    tail(at + 2 * stride),
-                    tail(at + 3 * stride),
-                ];
+                let parts = [tail(at), tail(at + stride)];
                 let mut i = 0;
                 while i < IN_FLIGHT as usize {
                     sums = sums.merge::<S>(parts[i]);
