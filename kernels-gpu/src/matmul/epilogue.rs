@@ -82,16 +82,18 @@ impl Epilogue {
         unsafe { self.bias.at(column as u64).read() }
     }
 
-    /// A sum that [`Epilogue::scale`] has been applied to as an element of C; zero in the padding, whatever the sum.
+    /// A sum that [`Epilogue::scale`] has been applied to as an element of C, but for its rounding; anything in the padding.
+    #[inline(always)]
+    pub fn unpadded(self, scaled: f32, bias: f32) -> f32 {
+        // A NaN stays one.
+        float::max(scaled + bias, self.floor)
+    }
+
+    /// [`Epilogue::unpadded`], but zero in the padding, whatever the sum.
     #[inline(always)]
     pub fn finish(self, scaled: f32, bias: f32, column: u32) -> f32 {
-        let value = scaled + bias;
-        // Not `max`, which would turn a NaN into a zero; not `||`, which would be a branch.
-        if (column >= self.n) | (value < self.floor) {
-            0.0
-        } else {
-            value
-        }
+        let value = self.unpadded(scaled, bias);
+        if column >= self.n { 0.0 } else { value }
     }
 }
 
@@ -150,15 +152,6 @@ impl Finished {
             scales,
             biases,
         }
-    }
-}
-
-impl Finished {
-    /// The value of `sum`, the thread's in row `i` and column `j`, where it may be anything in the padding.
-    #[inline(always)]
-    fn unpadded(&self, sum: f32, i: usize, j: usize) -> f32 {
-        // A NaN stays one.
-        float::max(sum * self.scales[i] + self.biases[j], self.epilogue.floor)
     }
 }
 
@@ -359,14 +352,16 @@ impl<P: Pair, const CODED: bool> Output for Rounded<P, CODED> {
         } else {
             None
         };
-        let filled = filled(params.n, lane_vector::<M>(origin));
+        let elements = elements_of(params, lane_vector::<M>(origin));
         for_each_staged::<M>(origin, |staged, c_row, c_vector| {
             if is_of_c(params, c_row, c_vector) {
                 let at = matrix_vector(c_row, c_vector, params.c_stride);
                 // SAFETY: within the staged tile, written by this warp before its barrier; a vector of C's padded row,
                 // which no other lane writes.
                 unsafe {
-                    let mut values = and(shared.offset(staged).load_u32x4(), filled);
+                    let staged = Packed::<P, 4>::from_bits(shared.offset(staged).load_u32x4());
+                    // What is staged may be anything in the padding.
+                    let mut values = staged.first(elements).to_bits();
                     if let Some(dropping) = dropping {
                         let floats = Packed::<P, 4>::from_bits(values).widen();
                         let floats =
@@ -434,7 +429,10 @@ unsafe fn stage<P: Pair, L: Layouts, M: Multiplier, const MASKED: bool>(
             stage_values::<P, L, M, MASKED>(multiplier, |sum, _, _| sum, shared);
         } else {
             let finished = Finished::new::<L, M>(params, origin);
-            let value = |sum, i, j| finished.unpadded(sum, i, j);
+            let value = |sum: f32, i: usize, j: usize| {
+                let (scale, bias) = (finished.scales[i], finished.biases[j]);
+                finished.epilogue.unpadded(sum * scale, bias)
+            };
             stage_values::<P, L, M, MASKED>(multiplier, value, shared);
         }
     }
@@ -495,7 +493,7 @@ unsafe fn write_coded<P: Pair, M: Multiplier>(
     let lanes_log2 = (M::TILE.columns / PER_VECTOR).ilog2();
     let first_vector = origin.column / PER_VECTOR;
     let vector = lane_vector::<M>(origin);
-    let filled = filled(params.n, vector);
+    let elements = elements_of(params, vector);
     let stored = params.flags & CODES_ALONE == 0;
     // SAFETY: the caller's promise.
     unsafe {
@@ -503,12 +501,15 @@ unsafe fn write_coded<P: Pair, M: Multiplier>(
         let has_codes = coder.has_codes(codes);
         for_each_staged::<M>(origin, |staged, c_row, c_vector| {
             if c_row < params.m && has_codes {
-                let bits = and(shared.offset(staged).load_u32x4(), filled);
+                let staged = Packed::<P, 4>::from_bits(shared.offset(staged).load_u32x4());
+                let values = staged.first(elements);
                 if stored && is_of_c(params, c_row, c_vector) {
                     let at = matrix_vector(c_row, c_vector, params.c_stride);
-                    Global::<[u32; 4]>::new(params.c).at(at).store(bits);
+                    Global::<[u32; 4]>::new(params.c)
+                        .at(at)
+                        .store(values.to_bits());
                 }
-                coder.code(codes, c_row as u64, Packed::<P, 4>::from_bits(bits).widen());
+                coder.code(codes, c_row as u64, values.widen());
             }
         });
         let room = shared.offset(staged_bytes);
@@ -543,20 +544,10 @@ fn lane_vector<M: Multiplier>(origin: Origin) -> u32 {
     origin.column / PER_VECTOR + lane_id() % (M::TILE.columns / PER_VECTOR)
 }
 
-/// The bits of a vector of a row of `n` elements that are no padding.
+/// Elements of the vector of a row of C that are no padding, or more.
 #[inline(always)]
-fn filled(n: u32, vector: u32) -> [u32; 4] {
-    let elements = n.saturating_sub(vector * PER_VECTOR);
-    [0, 2, 4, 6].map(|before| match elements.saturating_sub(before) {
-        0 => 0,
-        1 => 0xffff,
-        _ => u32::MAX,
-    })
-}
-
-#[inline(always)]
-fn and([a, b, c, d]: [u32; 4], [e, f, g, h]: [u32; 4]) -> [u32; 4] {
-    [a & e, b & f, c & g, d & h]
+fn elements_of(params: &MatmulParams, vector: u32) -> u32 {
+    params.n.saturating_sub(vector * PER_VECTOR)
 }
 
 /// Whether C, rounded, has the vector.
