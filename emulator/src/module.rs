@@ -311,7 +311,7 @@ mod tests {
                 "cp.async cannot copy 8 bytes like this",
             ),
             (
-                "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r1}, {%r1}, {%r1}, {%r1};",
+                "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1}, {%r1}, {%r1}, {%r1};",
                 "mma of this shape is not implemented",
             ),
         ] {

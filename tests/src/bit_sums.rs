@@ -12,7 +12,7 @@ use halfgnn::ops::{
 };
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::WARP;
-use halfgnn_contract::bits::{EDGES_PER_CTA, EDGES_PER_WARP, are_counted};
+use halfgnn_contract::bits::{EDGES_PER_CTA, EDGES_PER_WARP, FACTORED_EDGES_PER_WARP, are_counted};
 
 /// Every way to deal edges out: two launches, and one.
 const SCHEDULES: [Schedule; 2] = [Schedule::Edge, Schedule::Vertex];
@@ -403,10 +403,17 @@ pub fn factors_of_columns<B: Backend>(backend: &B, scale: Scale) {
         check_factored::<B, f16>(backend, name, &graph, 70, &codes(graph.shape().1, 71));
     }
     let group = WARP as usize;
-    let tile = EDGES_PER_CTA as usize;
+    let (warp, tile) = (FACTORED_EDGES_PER_WARP as usize, EDGES_PER_CTA as usize);
     for degrees in [
         vec![group - 1, group, 0, 2 * group + 1, 1],
+        // Eight rows are added up at once.
         vec![group; 9],
+        vec![1; 8],
+        vec![1; 9],
+        [vec![5; 7], vec![600], vec![1; 17], vec![40; 16]].concat(),
+        vec![2 * group; 17],
+        vec![warp - 1, 1, warp, warp + 1, 2],
+        vec![tile - warp, warp, 3],
         vec![3, 3 * tile + 5, 0, 31, 32, 33, 8, 9],
         vec![tile - 1, 1, 1],
         vec![1; tile + 3],
@@ -414,6 +421,7 @@ pub fn factors_of_columns<B: Backend>(backend: &B, scale: Scale) {
         let name = format!("rows of {:?}", &degrees[..degrees.len().min(9)]);
         let graph = from_degrees(&degrees, Random(72));
         check_factored::<B, f32>(backend, &name, &graph, 64, &codes(degrees.len(), 73));
+        check_factored::<B, f16>(backend, &name, &graph, 100, &codes(degrees.len(), 77));
         check_factored::<B, bf16>(backend, &name, &graph, 130, &codes(degrees.len(), 74));
     }
     let graph = power_law(150, scale.pick(3_000, 100_000), Random(75));

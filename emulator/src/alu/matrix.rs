@@ -1,8 +1,9 @@
-//! `mma.sync` on a whole warp's fragments: m16n8k8 and m16n8k16 of halves or of bfloats, m16n8k128 and m16n8k256 of bits.
+//! `mma.sync` on a whole warp's fragments: m16n8k8 and m16n8k16 of halves or of bfloats, m16n8k16 and m16n8k32 of bytes, m16n8k128 and m16n8k256
+//! of bits.
 //!
-//! Products of bits are counts, exact and in 32 bits that wrap.
+//! Products of bits are counts, and those of bytes integers, exact and in 32 bits that wrap.
 //!
-//! Products of either are exact. Each group of eight products along k is summed with the accumulator in double and rounded
+//! Products of halves and of bfloats are exact. Each group of eight products along k is summed with the accumulator in double and rounded
 //! to float once, groups in ascending k. Tensor cores sum in an order and with a truncation that NVIDIA does not document,
 //! so results agree with the hardware's within a few units of the last place of the largest term, not bit for bit.
 
@@ -58,6 +59,40 @@ pub(crate) fn multiply(
                 sum = (f64::from(sum) + products.sum::<f64>()) as f32;
             }
             register[lane] = sum;
+        }
+    }
+    out
+}
+
+/// The accumulators of a product of bytes, which have a sign in `a` and in `b` where `signed` says so.
+///
+/// The layout is the PTX ISA's (Matrix Fragments for mma.m16n8k16 with integer type, and m16n8k32): with `g = lane / 4` and `t = lane % 4`, `a`'s
+/// registers hold rows g, g+8, g, g+8 at columns 4t, 4t, 4t+16, 4t+16 and the three after each; `b`'s hold column g at rows 4t, 4t+16.
+pub(crate) fn multiply_bytes(
+    a: &[Fragment],
+    b: &[Fragment],
+    c: &[Fragment],
+    signed: [bool; 2],
+) -> Vec<Fragment> {
+    let bytes = |register: u64, signed: bool| {
+        (register as u32).to_le_bytes().map(|byte| match signed {
+            true => i32::from(byte as i8),
+            false => i32::from(byte),
+        })
+    };
+    let mut out = c.to_vec();
+    for (i, register) in out.iter_mut().enumerate() {
+        for (lane, sum) in register.iter_mut().enumerate() {
+            let (row, column) = (lane / 4, 2 * (lane % 4) + i % 2);
+            for (k, of_b) in b.iter().enumerate() {
+                let of_a = &a[2 * k + i / 2];
+                for t in 0..4 {
+                    let (a, b) = (of_a[4 * row + t], of_b[4 * column + t]);
+                    let pairs = bytes(a, signed[0]).into_iter().zip(bytes(b, signed[1]));
+                    let product: i32 = pairs.map(|(a, b)| a * b).sum();
+                    *sum = u64::from((*sum as u32).wrapping_add(product as u32));
+                }
+            }
         }
     }
     out
@@ -157,6 +192,48 @@ mod tests {
                         // The accumulator was -1.
                         assert_eq!(register[lane], u64::from(expected.wrapping_sub(1)));
                     }
+                }
+            }
+        }
+    }
+
+    /// Packs two matrices of bytes into fragments and multiplies: against the plain triple loop.
+    #[test]
+    fn bytes_are_multiplied_where_the_layout_says() {
+        for (k, signed) in [
+            (16, [false, true]),
+            (32, [false; 2]),
+            (32, [true, false]),
+            (32, [true; 2]),
+        ] {
+            let a = |i: usize, j: usize| (i * 37 + j * j * 29) as u8;
+            let b = |i: usize, j: usize| (i * i * 41 + j * 83 + 7) as u8;
+            let word =
+                |byte: &dyn Fn(usize) -> u8| u64::from(u32::from_le_bytes([0, 1, 2, 3].map(byte)));
+            let mut fa = vec![[0u64; 32]; k / 8];
+            let mut fb = vec![[0u64; 32]; k / 16];
+            for lane in 0..32 {
+                let (g, t) = (lane / 4, lane % 4);
+                for (r, f) in fa.iter_mut().enumerate() {
+                    f[lane] = word(&|at| a(g + 8 * (r % 2), 4 * t + 16 * (r / 2) + at));
+                }
+                for (r, f) in fb.iter_mut().enumerate() {
+                    f[lane] = word(&|at| b(4 * t + 16 * r + at, g));
+                }
+            }
+            let value = |byte: u8, signed: bool| match signed {
+                true => i32::from(byte as i8),
+                false => i32::from(byte),
+            };
+            let out = multiply_bytes(&fa, &fb, &[[u64::from(u32::MAX); 32]; 4], signed);
+            for lane in 0..32 {
+                for (r, register) in out.iter().enumerate() {
+                    let (i, j) = (lane / 4 + 8 * (r / 2), 2 * (lane % 4) + r % 2);
+                    let terms =
+                        (0..k).map(|l| value(a(i, l), signed[0]) * value(b(l, j), signed[1]));
+                    // The accumulator was -1.
+                    let expected = terms.sum::<i32>() - 1;
+                    assert_eq!(register[lane], u64::from(expected as u32));
                 }
             }
         }

@@ -228,6 +228,7 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             .take_any(&[
                 ("m16n8k8", 8),
                 ("m16n8k16", 16),
+                ("m16n8k32", 32),
                 ("m16n8k128", 128),
                 ("m16n8k256", 256),
             ])
@@ -246,16 +247,26 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             MmaKind::Bits { k, and }
         } else {
             let types = [self.ty(m)?, self.ty(m)?, self.ty(m)?, self.ty(m)?];
-            let (half_out, bfloats) = match types {
-                [Type::F32, Type::F16, Type::F16, Type::F32] => (false, false),
-                [Type::F16, Type::F16, Type::F16, Type::F16] => (true, false),
-                [Type::F32, Type::Bf16, Type::Bf16, Type::F32] => (false, true),
-                _ => return Err(self.error("mma of these types is not implemented")),
-            };
-            MmaKind::Floats {
-                k: k as u8,
+            let k = k as u8;
+            let floats = |half_out, bfloats| MmaKind::Floats {
+                k,
                 half_out,
                 bfloats,
+            };
+            match types {
+                [Type::F32, Type::F16, Type::F16, Type::F32] if k <= 16 => floats(false, false),
+                [Type::F16, Type::F16, Type::F16, Type::F16] if k <= 16 => floats(true, false),
+                [Type::F32, Type::Bf16, Type::Bf16, Type::F32] if k <= 16 => floats(false, true),
+                [
+                    Type::Signed(32),
+                    a @ (Type::Unsigned(8) | Type::Signed(8)),
+                    b @ (Type::Unsigned(8) | Type::Signed(8)),
+                    Type::Signed(32),
+                ] if k >= 16 => MmaKind::Bytes {
+                    k,
+                    signed: [a, b].map(|ty| ty == Type::Signed(8)),
+                },
+                _ => return Err(self.error("mma of these types is not implemented")),
             }
         };
         let [d, a, b, c] = self.operands()?;

@@ -414,6 +414,7 @@ impl Block<'_> {
         let c: Vec<Lanes> = (0..accumulators).map(|i| fragment(i, c_row)).collect();
         let out = match kind {
             MmaKind::Bits { and, .. } => matrix::count(&a, &b, &c, and),
+            MmaKind::Bytes { signed, .. } => matrix::multiply_bytes(&a, &b, &c, signed),
             MmaKind::Floats {
                 half_out, bfloats, ..
             } => {

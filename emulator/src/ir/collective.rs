@@ -69,7 +69,7 @@ pub(crate) enum Collective {
         address: Row,
         offset: i64,
     },
-    /// m16n8k8 or m16n8k16 of elements of 16 bits, m16n8k128 or m16n8k256 of bits.
+    /// m16n8k8 or m16n8k16 of elements of 16 bits, m16n8k16 or m16n8k32 of bytes, m16n8k128 or m16n8k256 of bits.
     Mma {
         kind: MmaKind,
         d: [Row; 4],
@@ -88,6 +88,8 @@ pub(crate) enum MmaKind {
         half_out: bool,
         bfloats: bool,
     },
+    /// Bytes, of A and of B with a sign or without; accumulators are s32.
+    Bytes { k: u8, signed: [bool; 2] },
     /// Bits, counted where both are set, or where one is; accumulators are s32.
     Bits { k: u16, and: bool },
 }
@@ -101,6 +103,7 @@ impl MmaKind {
                 usize::from(k) / 8,
                 if half_out { 2 } else { 4 },
             ],
+            Self::Bytes { k, .. } => [usize::from(k) / 8, usize::from(k) / 16, 4],
             Self::Bits { k, .. } => [usize::from(k) / 64, usize::from(k) / 128, 4],
         }
     }

@@ -14,8 +14,8 @@
 //! On small graphs of short rows a launch is what takes time. There a word of a row is a warp's, whatever the degree, and nothing is
 //! staged: one launch, [`vertex_ctas`] CTAs for each word.
 //!
-//! With a factor a column, in 8 bits, `Σ q · (±1) = 2 · Σ q · bit − Σ q`. Of the factors of 32 edges each of eight planes is a ballot of the lanes: what it and the bits of a column
-//! both have is counted, `2^p` times for plane `p`.
+//! With a factor a column, in 8 bits, `Σ q · (±1) = 2 · Σ q · bit − Σ q`, and tensor cores multiply: bytes of which each is one bit of an edge's row, times bytes that are the factors of
+//! the edges of one row of the graph. A warp has [`FACTORED_EDGES_PER_WARP`] edges, whose rows and factors are copied to shared memory some groups of 32 ahead, and sums eight rows up at once.
 //!
 //! # Products
 //! The second operand is given by its columns, each a row of bits. Tensor cores count bits that are set in both; what two rows of ±1
@@ -39,6 +39,14 @@ pub const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
 pub const EDGES_PER_WARP: u32 = 256;
 /// Edges of a CTA.
 pub const EDGES_PER_CTA: u32 = WARPS_PER_CTA * EDGES_PER_WARP;
+/// Warps of a CTA of `bspmm_factored_*`, which has as many edges: of fewer warps fewer wait for the last, and what a warp does once is for more edges.
+pub const FACTORED_WARPS_PER_CTA: u32 = 4;
+/// Threads of such a CTA.
+pub const FACTORED_THREADS_PER_CTA: u32 = FACTORED_WARPS_PER_CTA * WARP;
+/// Edges of such a warp.
+pub const FACTORED_EDGES_PER_WARP: u32 = EDGES_PER_CTA / FACTORED_WARPS_PER_CTA;
+/// Groups of 32 edges of such a warp whose rows and factors are in shared memory or on their way, the one that is added up included.
+pub const FACTORED_STAGES: u32 = 4;
 /// Most words of a row that a launch sums up; of more the next launch takes the rest.
 pub const MOST_WORDS: u32 = 4;
 /// Bits of a factor of a column.
@@ -258,10 +266,34 @@ pub const fn part_bytes(words: u32) -> u32 {
     words * WORD_BITS * 4
 }
 
-/// Bytes of dynamic shared memory of `bspmm_*`, but `bspmm_counted_*`: for each warp two words, the part that began before it and the one
-/// that goes on.
+/// Bytes of the parts of rows of a CTA: for each warp two words, the part that began before it and the one that goes on.
+const fn parts_bytes(warps: u32, words: u32) -> u32 {
+    warps * (8 + 2 * part_bytes(words))
+}
+
+/// Bytes of dynamic shared memory of `bspmm_*`, but `bspmm_counted_*` and `bspmm_factored_*`: the parts.
 pub const fn shared_bytes(words: u32) -> u32 {
-    WARPS_PER_CTA * (8 + 2 * part_bytes(words))
+    parts_bytes(WARPS_PER_CTA, words)
+}
+
+/// Bytes of a group of 32 edges in the shared memory of `bspmm_factored_*`: the words of their rows, and a word with the factor of each.
+pub const fn stage_bytes(words: u32) -> u32 {
+    WARP * (words * (WORD_BITS / 8) + 4)
+}
+
+/// Where the columns of a CTA's edges are in the shared memory of `bspmm_factored_*`: behind the parts.
+pub const fn factored_columns(words: u32) -> u32 {
+    parts_bytes(FACTORED_WARPS_PER_CTA, words)
+}
+
+/// Where the stages of its warps are.
+pub const fn factored_stages(words: u32) -> u32 {
+    factored_columns(words) + EDGES_PER_CTA * 4
+}
+
+/// Bytes of dynamic shared memory of `bspmm_factored_*`.
+pub const fn factored_shared_bytes(words: u32) -> u32 {
+    factored_stages(words) + FACTORED_WARPS_PER_CTA * FACTORED_STAGES * stage_bytes(words)
 }
 
 /// Whether signs of rows of so many edges in the mean are made in vertical counters, `words` words of each at once. Measured: of one word a mean of 16 is faster so and 50 as fast, of
@@ -365,6 +397,10 @@ mod tests {
             assert_eq!(staged_words(words, true) % 2, 0);
             assert!(shared_bytes(words) <= 48 * 1024);
             assert!(counters_shared_bytes(words) <= 48 * 1024);
+            assert!(factored_shared_bytes(words) <= 48 * 1024);
+            assert_eq!(factored_columns(words) % 16, 0);
+            assert_eq!(factored_stages(words) % 16, 0);
+            assert_eq!(stage_bytes(words) % 16, 0);
             assert_eq!(counters_bytes(words) % 8, 0);
         }
     }

@@ -146,6 +146,7 @@ impl<const P: usize> Partial for Counts<P> {
     const BYTES: u32 = counters_bytes(P as u32);
     const WORDS: u32 = P as u32;
     const FACTORED: bool = false;
+    const WARPS: u32 = WARPS_PER_CTA;
     const NOTHING: Self = Self {
         of: Planes::EMPTY,
         edges: 0,

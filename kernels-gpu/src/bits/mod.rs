@@ -3,7 +3,8 @@
 //! - [`binarize`](self::signs): a bit an element.
 //! - [`columns`]: which columns a lane has, and the transpose that gives it their bits.
 //! - [`planes`]: counts of all columns of a word at once.
-//! - [`sums`]: the sums over neighbours of a CTA's edges, with a factor a column or without, by a transpose of 32 edges.
+//! - [`sums`]: the sums over neighbours of a CTA's edges, by a transpose of 32 edges.
+//! - [`factored`]: the same with a factor a column of the graph, by products of bytes.
 //! - [`counters`]: signs of the same, without factors, in vertical counters of a few edges a lane.
 //! - [`parts`]: rows that cross the warps of a CTA.
 //! - [`vertex_parallel`]: sums and signs in one launch, a warp a word of a row.
@@ -13,6 +14,7 @@
 
 mod columns;
 mod counters;
+mod factored;
 mod follow_up;
 mod output;
 mod parts;
@@ -30,9 +32,10 @@ pub use output::{Elements, Output, Place, Signs};
 /// The functions that the entries are, by name.
 mod family {
     use super::counters;
+    use super::factored;
     use super::output::{Elements, Signs};
     use super::product;
-    use super::sums::{Codes, Ones, run};
+    use super::sums::run;
     use crate::device::vector::Vector;
     use halfgnn_contract::bits::{BmmParams, BspmmParams};
 
@@ -60,24 +63,24 @@ mod family {
     }
 
     bspmm! {
-        bspmm_1: run::<Elements<V>, Ones, 1, 4>;
-        bspmm_2: run::<Elements<V>, Ones, 2, 2>;
-        bspmm_4: run::<Elements<V>, Ones, 4, 2>;
-        bspmm_factored_1: run::<Elements<V>, Codes, 1, 4>;
-        bspmm_factored_2: run::<Elements<V>, Codes, 2, 2>;
-        bspmm_factored_4: run::<Elements<V>, Codes, 4, 1>;
+        bspmm_1: run::<Elements<V>, 1, 4>;
+        bspmm_2: run::<Elements<V>, 2, 2>;
+        bspmm_4: run::<Elements<V>, 4, 2>;
+        bspmm_factored_1: factored::run::<Elements<V>, 1>;
+        bspmm_factored_2: factored::run::<Elements<V>, 2>;
+        bspmm_factored_4: factored::run::<Elements<V>, 4>;
     }
 
     bspmm! {
         signs
-        bspmm_1_sign: run::<Signs, Ones, 1, 4>;
-        bspmm_2_sign: run::<Signs, Ones, 2, 2>;
+        bspmm_1_sign: run::<Signs, 1, 4>;
+        bspmm_2_sign: run::<Signs, 2, 2>;
         bspmm_counted_1_sign: counters::run::<1, 4>;
         bspmm_counted_2_sign: counters::run::<2, 5>;
         bspmm_counted_4_sign: counters::run::<4, 6>;
-        bspmm_factored_1_sign: run::<Signs, Codes, 1, 4>;
-        bspmm_factored_2_sign: run::<Signs, Codes, 2, 2>;
-        bspmm_factored_4_sign: run::<Signs, Codes, 4, 1>;
+        bspmm_factored_1_sign: factored::run::<Signs, 1>;
+        bspmm_factored_2_sign: factored::run::<Signs, 2>;
+        bspmm_factored_4_sign: factored::run::<Signs, 4>;
     }
 
     /// # Safety

@@ -4,7 +4,7 @@ use super::columns::{Pairs, Rows, columns_apart, first_column, in_order, interle
 use super::planes::Planes;
 use crate::device::global::Global;
 use crate::device::registers::{recomputed, unroll};
-use crate::device::vector::Vector;
+use crate::device::vector::{Floats, Vector};
 use crate::device::warp::{ballot, lane_id, shuffle_down, shuffle_idx};
 use core::marker::PhantomData;
 use halfgnn_contract::WARP;
@@ -46,6 +46,18 @@ pub trait Output<const P: usize> {
     /// # Safety
     /// As [`Output::put`].
     unsafe fn write(params: &BspmmParams, place: Place, sums: Pairs<i32, P>);
+
+    /// Writes the sums of `8 P` columns of a row from `column` on, a multiple of so many, which are below 2²¹: eight for each number below `P`. There are one, two or four of these.
+    ///
+    /// # Safety
+    /// The launch contract; nobody else writes these columns of the row.
+    unsafe fn put_columns(
+        params: &BspmmParams,
+        row: u32,
+        of_row: Self::OfRow,
+        column: u32,
+        sums: impl Fn(usize) -> [i32; 8],
+    );
 
     /// Writes a row without edges, which all lanes know.
     ///
@@ -92,6 +104,17 @@ pub fn is_written(params: &BspmmParams, row: u32) -> bool {
     row.wrapping_sub(params.first_row) < params.rows
 }
 
+/// The bits of 32 columns from `column` on that are there.
+#[inline(always)]
+fn there(params: &BspmmParams, column: u32) -> u32 {
+    let there = params.features.saturating_sub(column);
+    if there < WARP {
+        !(u32::MAX << there)
+    } else {
+        u32::MAX
+    }
+}
+
 /// The sign, of all rows: a bit is set where the sum is zero or more.
 pub struct Signs;
 
@@ -109,8 +132,7 @@ impl Signs {
         unroll!(word in 0..P => {
             unroll!(half in 0..2 => {
                 let column = first + word as u32 * WORD_BITS + half as u32 * WARP;
-                let there = params.features.saturating_sub(column);
-                words[word][half] &= if there < WARP { !(u32::MAX << there) } else { u32::MAX };
+                words[word][half] &= there(params, column);
             });
         });
         let y = Global::<u64>::new(params.y).at((first / WORD_BITS) as u64);
@@ -224,6 +246,34 @@ impl<const P: usize> Output<P> for Signs {
         }
     }
     #[inline(always)]
+    unsafe fn put_columns(
+        params: &BspmmParams,
+        row: u32,
+        (): (),
+        column: u32,
+        sums: impl Fn(usize) -> [i32; 8],
+    ) {
+        const { assert!(P == 1 || P == 2 || P == 4) };
+        let mut bits = 0;
+        unroll!(byte in 0..P => {
+            let sums = sums(P - 1 - byte);
+            unroll!(at in 0..8 => {
+                bits = bits << 1 | (!sums[7 - at] as u32) >> 31;
+            });
+        });
+        bits &= there(params, column);
+        let y = Global::<[u8; P]>::new(params.y).at((column / (8 * P as u32)) as u64);
+        let y = y.row(row, params.y_stride * (WORD_BITS / 8));
+        // SAFETY: the caller's promise.
+        unsafe {
+            match P {
+                1 => Global::<u8>::cast(y).store(bits as u8),
+                2 => Global::<u16>::cast(y).store(bits as u16),
+                _ => Global::<u32>::cast(y).store(bits),
+            }
+        }
+    }
+    #[inline(always)]
     unsafe fn clear(params: &BspmmParams, place: Place) {
         if lane_id() == 0 {
             // SAFETY: the caller's promise.
@@ -308,6 +358,44 @@ impl<V: Vector, const P: usize> Output<P> for Elements<V> {
             let factor = <Self as Output<P>>::open(params, place.row, true);
             Self::store::<P>(params, place, |pair, at| sums[pair][at] as f32 * factor);
         }
+    }
+    #[inline(always)]
+    unsafe fn put_columns(
+        params: &BspmmParams,
+        row: u32,
+        of_row: f32,
+        first: u32,
+        sums: impl Fn(usize) -> [i32; 8],
+    ) {
+        let stride = params.y_stride * size_of::<V::Feature>() as u32;
+        let y = Global::<V::Feature>::new(params.y).at(first as u64);
+        let y = Global::<V::Bits>::cast(y.row(row.wrapping_sub(params.first_row), stride));
+        let end = if is_written(params, row) {
+            params.y_stride
+        } else {
+            0
+        };
+        let vectors = 8 / V::WIDTH as usize;
+        unroll!(byte in 0..P => {
+            let sums = sums(byte);
+            unroll!(vector in 0..8 / V::WIDTH as usize => {
+                let number = (byte * vectors + vector) as u32;
+                let column = first + number * V::WIDTH;
+                if column < end {
+                    let mut values = V::Floats::ZERO;
+                    unroll!(at in 0..V::WIDTH as usize => {
+                        let sum = sums[(vector * V::WIDTH as usize + at) % 8];
+                        values = values.with(at, float_of_small(sum) * of_row);
+                    });
+                    let mut values = V::narrow(values);
+                    if column + V::WIDTH > params.features {
+                        values = values.first(params.features.saturating_sub(column));
+                    }
+                    // SAFETY: the caller's promise; rows are whole vectors.
+                    unsafe { y.at(number as u64).store(values.to_bits()) }
+                }
+            });
+        });
     }
     #[inline(always)]
     unsafe fn clear(params: &BspmmParams, place: Place) {

@@ -5,11 +5,11 @@
 
 use crate::device::global::Global;
 use crate::device::shared::Shared;
-use crate::device::thread::block_idx_x;
+use crate::device::thread::{block_idx_x, sync_threads};
 use crate::device::warp::{lane_id, warp_id};
 use core::marker::PhantomData;
 use halfgnn_contract::bits::{
-    BspmmParams, NO_ROW, STAGED_PARTS, WARPS_PER_CTA, staged_part, staged_words,
+    BspmmParams, EDGES_PER_CTA, NO_ROW, STAGED_PARTS, staged_part, staged_words,
 };
 
 /// What some edges of a row come to.
@@ -20,6 +20,8 @@ pub trait Partial: Sized {
     const WORDS: u32;
     /// Whether columns of the graph have factors.
     const FACTORED: bool;
+    /// Warps of a CTA.
+    const WARPS: u32;
     /// That of no edges.
     const NOTHING: Self;
 
@@ -99,7 +101,7 @@ impl<'a, S: Partial> Parts<'a, S> {
     /// Where a part is.
     #[inline(always)]
     pub fn part(warp: u32, part: Part) -> Shared {
-        let parts = Shared::base().offset(WARPS_PER_CTA * 8);
+        let parts = Shared::base().offset(S::WARPS * 8);
         parts.offset((warp * 2 + part as u32) * S::BYTES)
     }
 
@@ -158,7 +160,28 @@ impl<'a, S: Partial> Parts<'a, S> {
     }
 }
 
-impl<S: Joined> Parts<'_, S> {
+impl<'a, S: Joined> Parts<'a, S> {
+    /// Has each warp of the CTA that has edges add them up, by the number of the first and with the parts, which it marks, and puts the parts together.
+    ///
+    /// # Safety
+    /// The launch contract; all threads of the CTA come together.
+    #[inline(always)]
+    pub unsafe fn add_up(params: &'a BspmmParams, walk: impl FnOnce(u32, &Self)) {
+        let cta = params.first_cta + block_idx_x();
+        let first = cta * EDGES_PER_CTA + warp_id() * (EDGES_PER_CTA / S::WARPS);
+        let parts = Self::new(params);
+        // SAFETY: the caller's promise; all warps are at the barrier.
+        unsafe {
+            if first < params.edges {
+                walk(first, &parts);
+            } else {
+                parts.mark(0, NO_ROW);
+            }
+            sync_threads();
+            parts.join();
+        }
+    }
+
     /// Writes the row that began before this warp and ends in it, where it began in the CTA, and stages what crosses CTAs.
     ///
     /// # Safety
@@ -181,7 +204,7 @@ impl<S: Joined> Parts<'_, S> {
                     }
                 }
             }
-            if warp == WARPS_PER_CTA - 1 && mark & IS_OPEN != 0 {
+            if warp == S::WARPS - 1 && mark & IS_OPEN != 0 {
                 let mut sum = S::NOTHING;
                 sum.add(Self::part(warp, Part::Tail));
                 if mark & HAS_START == 0 {
@@ -202,7 +225,7 @@ impl<S: Joined> Parts<'_, S> {
     #[inline(always)]
     unsafe fn has_head(&self) -> bool {
         let mut warp = 0;
-        while warp < WARPS_PER_CTA {
+        while warp < S::WARPS {
             // SAFETY: the caller's promise.
             let [mark, row] = unsafe { self.mark_of(warp) };
             if row != NO_ROW || mark & HAS_START != 0 {

@@ -1,4 +1,4 @@
-//! The sums over neighbours of a CTA's edges, with a factor a column or without.
+//! The sums over neighbours of a CTA's edges, without factors, and what both these and those with factors leave of a row.
 
 use super::columns::{Pairs, Rows, columns_apart, fetch, first_column, map, transpose};
 use super::output::{Output, Place};
@@ -6,13 +6,12 @@ use super::parts::{HAS_START, IS_OPEN, Joined, Part, Partial, Parts};
 use crate::device::global::Global;
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;
-use crate::device::thread::{block_idx_x, sync_threads};
-use crate::device::warp::{ballot, lane_id, shuffle_idx, warp_id};
+use crate::device::warp::{ballot, lane_id, shuffle_idx};
 use core::marker::PhantomData;
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, CODE_BITS, CODES_PER_WORD, EDGES_PER_CTA, EDGES_PER_WARP, LARGEST_CODE, NO_ROW,
-    WORD_BITS, part_bytes,
+    BspmmParams, EDGES_PER_WARP, FACTORED_WARPS_PER_CTA, NO_ROW, WARPS_PER_CTA, WORD_BITS,
+    part_bytes,
 };
 
 /// Groups of 32 edges of a warp.
@@ -22,6 +21,8 @@ const GROUPS: u32 = EDGES_PER_WARP / WARP;
 pub trait Factors {
     /// Whether columns of the graph have a factor each.
     const ARE_THERE: bool;
+    /// Warps of a CTA.
+    const WARPS: u32;
 }
 
 /// Nothing.
@@ -29,6 +30,7 @@ pub struct Ones;
 
 impl Factors for Ones {
     const ARE_THERE: bool = false;
+    const WARPS: u32 = WARPS_PER_CTA;
 }
 
 /// A factor a column of the graph, in 8 bits.
@@ -36,6 +38,7 @@ pub struct Codes;
 
 impl Factors for Codes {
     const ARE_THERE: bool = true;
+    const WARPS: u32 = FACTORED_WARPS_PER_CTA;
 }
 
 /// `P` words of rows, with the rows of `G` groups of edges in flight.
@@ -43,38 +46,23 @@ impl Factors for Codes {
 /// # Safety
 /// The launch contract of [`BspmmParams`]: `ctas` CTAs of `THREADS_PER_CTA` threads.
 #[inline(always)]
-pub unsafe fn run<O: Output<P>, F: Factors, const P: usize, const G: usize>(params: &BspmmParams) {
+pub unsafe fn run<O: Output<P>, const P: usize, const G: usize>(params: &BspmmParams) {
     const { assert!((GROUPS as usize).is_multiple_of(G)) };
-    let cta = params.first_cta + block_idx_x();
-    let first = cta * EDGES_PER_CTA + warp_id() * EDGES_PER_WARP;
-    let parts = Parts::<Sums<O, F, P>>::new(params);
-    // SAFETY: the caller's promise; all lanes of a warp come along, and at the barrier all warps of the CTA.
+    // SAFETY: the caller's promise.
     unsafe {
-        if first < params.edges {
-            walk::<O, F, P, G>(params, first, &parts);
-        } else {
-            parts.mark(0, NO_ROW);
-        }
-        sync_threads();
-        parts.join();
+        Parts::<Sums<O, Ones, P>>::add_up(params, |first, parts| {
+            walk::<O, P, G>(params, first, parts)
+        })
     }
 }
 
 /// What the columns of a lane count of a row.
 #[derive(Clone, Copy)]
 struct Count<const P: usize> {
-    /// Of each column: edges, or the sum of their factors.
+    /// Of each column.
     of: Pairs<u32, P>,
     /// Of all.
     all: u32,
-}
-
-/// The bits of 32 edges.
-struct Group<const P: usize> {
-    /// By columns.
-    columns: Pairs<u32, P>,
-    /// Of the factors of their columns: bit `i` of plane `p` is bit `p` of that of edge `i`.
-    planes: [u32; CODE_BITS as usize],
 }
 
 impl<const P: usize> Count<P> {
@@ -83,25 +71,13 @@ impl<const P: usize> Count<P> {
         all: 0,
     };
 
-    /// Counts those of a group's edges of `mask`.
+    /// Counts those of 32 edges of `mask`, whose bits are there by columns.
     #[inline(always)]
-    fn add<F: Factors>(&mut self, group: &Group<P>, mask: u32) {
-        if F::ARE_THERE {
-            unroll!(plane in 0..CODE_BITS as usize => {
-                self.add_times(group, mask & group.planes[plane], plane as u32);
-            });
-        } else {
-            self.add_times(group, mask, 0);
-        }
-    }
-
-    /// Counts those of a group's edges of `mask`, `2^shift` times.
-    #[inline(always)]
-    fn add_times(&mut self, group: &Group<P>, mask: u32, shift: u32) {
-        self.all += mask.count_ones() << shift;
+    fn add(&mut self, columns: &Pairs<u32, P>, mask: u32) {
+        self.all += mask.count_ones();
         unroll!(pair in 0..P => {
             unroll!(at in 0..2 => {
-                self.of[pair][at] += (group.columns[pair][at] & mask).count_ones() << shift;
+                self.of[pair][at] += (columns[pair][at] & mask).count_ones();
             });
         });
     }
@@ -109,7 +85,7 @@ impl<const P: usize> Count<P> {
     /// The sums of ±1, which are below 2²¹ of a warp's edges.
     #[inline(always)]
     fn sums(&self) -> Pairs<i32, P> {
-        const { assert!(EDGES_PER_WARP * LARGEST_CODE < 1 << 21) };
+        const { assert!(EDGES_PER_WARP < 1 << 21) };
         map(self.of, |count| {
             count.wrapping_mul(2).wrapping_sub(self.all) as i32
         })
@@ -121,10 +97,10 @@ impl<const P: usize> Count<P> {
 /// # Safety
 /// The launch contract; there is such an edge, and all lanes of the warp come together.
 #[inline(always)]
-unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
+unsafe fn walk<O: Output<P>, const P: usize, const G: usize>(
     params: &BspmmParams,
     first: u32,
-    parts: &Parts<'_, Sums<O, F, P>>,
+    parts: &Parts<'_, Sums<O, Ones, P>>,
 ) {
     let left = params.edges - first;
     let lane = lane_id();
@@ -141,7 +117,7 @@ unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
         }
         let with_starts = ballot(bits != 0);
         let begins = shuffle_idx(bits, 0) & 1 != 0;
-        let mut crossing = Crossing::<O, F, P>::open(params, parts, rank, bits != 0);
+        let mut crossing = Crossing::<O, P>::open(params, parts, rank, bits != 0);
         if begins {
             crossing.within = Within::None;
         }
@@ -151,18 +127,12 @@ unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
             shuffle_idx(crossing.row, with_starts.trailing_zeros())
         };
         let x = Global::<u64>::new(params.x).at(params.first_word as u64);
-        let codes = Global::<u32>::new(params.codes);
         let mut count = Count::<P>::NOTHING;
         let mut done = 0;
         while done < GROUPS {
             let mut edges = [[[0; 2]; P]; G];
-            let mut factors = [0; G];
             unroll!(at in 0..G => {
                 edges[at] = fetch::<P>(x, ids[at], params.x_stride * (WORD_BITS / 8));
-                if F::ARE_THERE {
-                    let word = codes.at((ids[at] / CODES_PER_WORD) as u64).fetch();
-                    factors[at] = word >> (ids[at] % CODES_PER_WORD * CODE_BITS) & LARGEST_CODE;
-                }
             });
             ids = column_ids::<G>(params, first, left, done + G as u32);
             unroll!(at in 0..G => {
@@ -176,19 +146,16 @@ unsafe fn walk<O: Output<P>, F: Factors, const P: usize, const G: usize>(
                 } else {
                     Inner::none(params)
                 };
-                let group = Group {
-                    columns: transpose::<P>(edges[at]),
-                    planes: if F::ARE_THERE { planes(factors[at]) } else { [0; CODE_BITS as usize] },
-                };
+                let columns = transpose::<P>(edges[at]);
                 if starts == 0 {
-                    count.add::<F>(&group, u32::MAX);
+                    count.add(&columns, u32::MAX);
                 } else {
-                    count.add::<F>(&group, !starts & (starts - 1));
+                    count.add(&columns, !starts & (starts - 1));
                     crossing.end(&mut count, number);
                     if has_inner {
-                        inner.add_up::<F>(params, &edges[at], &group, starts);
+                        inner.add_up(params, &edges[at], &columns, starts);
                     }
-                    count.add::<F>(&group, from_last(starts));
+                    count.add(&columns, from_last(starts));
                 }
             });
             done += G as u32;
@@ -239,16 +206,16 @@ enum Within {
 }
 
 /// The rows in which groups of 32 edges begin, each of which is known to the lane of the group's number: at most one of them ends in a group.
-struct Crossing<'a, O: Output<P>, F: Factors, const P: usize> {
+struct Crossing<'a, O: Output<P>, const P: usize> {
     params: &'a BspmmParams,
-    parts: &'a Parts<'a, Sums<O, F, P>>,
+    parts: &'a Parts<'a, Sums<O, Ones, P>>,
     row: u32,
     of_row: O::OfRow,
     /// In what row the next group begins.
     within: Within,
 }
 
-impl<'a, O: Output<P>, F: Factors, const P: usize> Crossing<'a, O, F, P> {
+impl<'a, O: Output<P>, const P: usize> Crossing<'a, O, P> {
     /// The row before the lane's group, before which `rank` rows begin.
     ///
     /// # Safety
@@ -256,7 +223,7 @@ impl<'a, O: Output<P>, F: Factors, const P: usize> Crossing<'a, O, F, P> {
     #[inline(always)]
     unsafe fn open(
         params: &'a BspmmParams,
-        parts: &'a Parts<'a, Sums<O, F, P>>,
+        parts: &'a Parts<'a, Sums<O, Ones, P>>,
         rank: u32,
         has_starts: bool,
     ) -> Self {
@@ -343,18 +310,18 @@ impl<O: Output<P>, const P: usize> Inner<O, P> {
     /// # Safety
     /// As [`Inner::open`].
     #[inline(always)]
-    unsafe fn add_up<F: Factors>(
+    unsafe fn add_up(
         self,
         params: &BspmmParams,
         rows: &Rows<P>,
-        group: &Group<P>,
+        columns: &Pairs<u32, P>,
         starts: u32,
     ) {
         // SAFETY: the caller's promise.
         unsafe {
             let place = whole(self.row);
             let mut by_warp = self.edges > 0;
-            if O::LANE_EDGES > 0 && !F::ARE_THERE {
+            if O::LANE_EDGES > 0 {
                 by_warp = self.edges > O::LANE_EDGES;
                 let edges = if by_warp { 0 } else { self.edges };
                 O::write_few(params, place, rows, edges);
@@ -366,7 +333,7 @@ impl<O: Output<P>, const P: usize> Inner<O, P> {
                 // There is a start after that of each row here.
                 let after = after(starts, first);
                 let mut count = Count::NOTHING;
-                count.add::<F>(group, (after & after.wrapping_neg()) - first);
+                count.add(columns, (after & after.wrapping_neg()) - first);
                 let slot = (first - 1).count_ones();
                 O::put(params, place, self.of_row, slot, count.sums());
             }
@@ -396,22 +363,8 @@ unsafe fn column_ids<const G: usize>(
     ids
 }
 
-/// The planes of the factors of 32 edges, one a lane.
-///
-/// # Safety
-/// All 32 lanes of the warp come together.
-#[inline(always)]
-unsafe fn planes(factor: u32) -> [u32; CODE_BITS as usize] {
-    let mut planes = [0; CODE_BITS as usize];
-    unroll!(plane in 0..CODE_BITS as usize => {
-        // SAFETY: the caller's promise.
-        planes[plane] = unsafe { ballot(factor >> plane & 1 != 0) };
-    });
-    planes
-}
-
 /// The sums of some edges of a row, in the columns of each lane.
-struct Sums<O, F, const P: usize> {
+pub(super) struct Sums<O, F, const P: usize> {
     of: Pairs<u32, P>,
     kind: PhantomData<(O, F)>,
 }
@@ -436,6 +389,7 @@ impl<O: Output<P>, F: Factors, const P: usize> Partial for Sums<O, F, P> {
     const BYTES: u32 = part_bytes(P as u32);
     const WORDS: u32 = P as u32;
     const FACTORED: bool = F::ARE_THERE;
+    const WARPS: u32 = F::WARPS;
     const NOTHING: Self = Self {
         of: [[0; 2]; P],
         kind: PhantomData,

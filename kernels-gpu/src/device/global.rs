@@ -272,6 +272,7 @@ macro_rules! access {
     };
 }
 
+access!(u8, "b8", reg16, "{}", value of value);
 access!(u16, "b16", reg16, "{}", value of value);
 access!(u32, "b32", reg32, "{}", value of value);
 access!(f32, "b32", reg32, "{}", value of value);

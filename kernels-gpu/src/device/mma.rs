@@ -86,6 +86,32 @@ pub unsafe fn count_both(sums: &mut [u32; 4], a: [u32; 2], b: u32) {
     *sums = [d0, d1, d2, d3];
 }
 
+/// `mma.sync.aligned.m16n8k32` of bytes without a sign: adds to each of a lane's four sums (as of [`FragmentC`]) the product of its row of A and
+/// its column of B. The lane has columns `lane % 4 · 4` and the three after it of row `lane / 4` of A (`a[0]`) and of 8 further down (`a[1]`), and the
+/// same 16 to the right (`a[2]`, `a[3]`); of B the same rows of column `lane / 4`
+/// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-fragment-mma-16832)).
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn multiply_add_bytes(sums: &mut [u32; 4], a: [u32; 4], b: [u32; 2]) {
+    let [c0, c1, c2, c3] = *sums;
+    let (d0, d1, d2, d3): (u32, u32, u32, u32);
+    // SAFETY: the caller promises a whole warp; the instruction touches registers only.
+    unsafe {
+        asm!(
+            "mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 \
+             {{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, {{{}, {}, {}, {}}};",
+            out(reg32) d0, out(reg32) d1, out(reg32) d2, out(reg32) d3,
+            in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3],
+            in(reg32) b[0], in(reg32) b[1],
+            in(reg32) c0, in(reg32) c1, in(reg32) c2, in(reg32) c3,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    *sums = [d0, d1, d2, d3];
+}
+
 /// `ldmatrix.x4`: four 8 × 8 tiles of elements of 16 bits, of which lane `8·i + j` names row `j` of tile `i`. Register `i` of a lane
 /// holds columns `lane % 4 · 2` and the next of row `lane / 4` of tile `i`
 /// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-instructions-ldmatrix)).

@@ -64,15 +64,18 @@ impl<D: Driver> BitsOperators for Gpu<D> {
             scale: of.scale * of.factors.map_or(1.0, ColumnFactors::scale),
             ..self.bspmm_params(NAME, (of.a, of.share), of.factors, of.x)?
         };
-        let sums = match of.factors {
-            None => ["bspmm_1", "bspmm_2", "bspmm_4"],
-            Some(_) => ["bspmm_factored_1", "bspmm_factored_2", "bspmm_factored_4"],
+        let (sums, sum): (_, fn(_, _) -> _) = match of.factors {
+            None => (["bspmm_1", "bspmm_2", "bspmm_4"], Sum::by_columns),
+            Some(_) => (
+                ["bspmm_factored_1", "bspmm_factored_2", "bspmm_factored_4"],
+                Sum::factored,
+            ),
         };
         let entries = Entries {
             sums: [
-                Sum::by_columns(entry::<E>(sums[0])?, 1),
-                Sum::by_columns(entry::<E>(sums[1])?, 2),
-                Sum::by_columns(entry::<E>(sums[2])?, contract::MOST_WORDS),
+                sum(entry::<E>(sums[0])?, 1),
+                sum(entry::<E>(sums[1])?, 2),
+                sum(entry::<E>(sums[2])?, contract::MOST_WORDS),
             ],
             follow_up: entry::<E>("bspmm_follow_up")?,
             vertex: match (of.factors, of.share) {
@@ -116,9 +119,9 @@ impl<D: Driver> BitsOperators for Gpu<D> {
                     ]
                 }
                 Some(_) => [
-                    Sum::by_columns("bspmm_factored_1_sign", 1),
-                    Sum::by_columns("bspmm_factored_2_sign", 2),
-                    Sum::by_columns("bspmm_factored_4_sign", contract::MOST_WORDS),
+                    Sum::factored("bspmm_factored_1_sign", 1),
+                    Sum::factored("bspmm_factored_2_sign", 2),
+                    Sum::factored("bspmm_factored_4_sign", contract::MOST_WORDS),
                 ],
             },
             follow_up: "bspmm_follow_up_sign",
@@ -172,6 +175,7 @@ const BMM: &str = "bmm";
 #[derive(Clone, Copy)]
 struct Sum {
     entry: &'static str,
+    threads: u32,
     shared_bytes: u32,
 }
 
@@ -180,7 +184,17 @@ impl Sum {
     const fn by_columns(entry: &'static str, words: u32) -> Self {
         Self {
             entry,
+            threads: contract::THREADS_PER_CTA,
             shared_bytes: contract::shared_bytes(words),
+        }
+    }
+
+    /// One of rows times factors.
+    const fn factored(entry: &'static str, words: u32) -> Self {
+        Self {
+            entry,
+            threads: contract::FACTORED_THREADS_PER_CTA,
+            shared_bytes: contract::factored_shared_bytes(words),
         }
     }
 
@@ -188,6 +202,7 @@ impl Sum {
     const fn in_counters(entry: &'static str, words: u32) -> Self {
         Self {
             entry,
+            threads: contract::THREADS_PER_CTA,
             shared_bytes: contract::counters_shared_bytes(words),
         }
     }
@@ -355,7 +370,8 @@ impl<D: Driver> Gpu<D> {
             // long enough for the most.
             unsafe {
                 if ctas > 0 {
-                    let config = config(operator, ctas.into(), sum.shared_bytes)?;
+                    let (threads, shared_bytes) = (sum.threads, sum.shared_bytes);
+                    let config = linear_config(operator, ctas.into(), threads, shared_bytes)?;
                     self.launch(sum.entry, config, &params)?;
                 }
                 let ctas = contract::follow_up_ctas(ctas, params.empty_count);
