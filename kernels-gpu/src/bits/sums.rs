@@ -52,7 +52,7 @@ impl Kind for Factored {
 /// `P` words of rows, with the rows of `G` groups of edges in flight.
 ///
 /// # Safety
-/// The launch contract of [`BspmmParams`]: `ctas` CTAs of `THREADS_PER_CTA` threads.
+/// The launch contract of [`BspmmParams`]: `ctas` CTAs of as many warps as the kind has.
 #[inline(always)]
 pub unsafe fn run<O: Output<P>, K: Kind, const P: usize, const G: usize>(params: &BspmmParams) {
     const { assert!((K::GROUPS as usize).is_multiple_of(G) && K::GROUPS < WARP) };
