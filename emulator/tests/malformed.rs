@@ -109,6 +109,18 @@ fn what_is_not_implemented_is_named_with_its_line() {
             "mma.sync.aligned.m16n8k16.row.col.f32.bf16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};",
             "mma",
         ),
+        (
+            "mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};",
+            "mma of these types",
+        ),
+        (
+            "mma.sync.aligned.m16n8k8.row.col.s32.u8.u8.s32 {%r1}, {%r1}, {%r1}, {%r1};",
+            "mma of these types",
+        ),
+        (
+            "mma.sync.aligned.m16n8k32.row.col.s32.u8.f16.s32 {%r1}, {%r1}, {%r1}, {%r1};",
+            "mma of these types",
+        ),
         ("ld.global.weird.b32 %r1, [%d1];", "weird"),
         ("add.s32 %r1, %r1, %nobody;", "nobody"),
         ("bra $NOWHERE;", "$NOWHERE"),

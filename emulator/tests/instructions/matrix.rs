@@ -281,3 +281,29 @@ fn infinities_and_nan_stay_in_their_row() {
         }
     }
 }
+
+#[test]
+fn bytes_have_the_signs_that_the_instruction_says() {
+    for (k, a, b, expected) in [
+        (16, "u8", "u8", 16 * 255 * 254),
+        (32, "u8", "u8", 32 * 255 * 254),
+        (32, "s8", "u8", -32 * 254),
+        (32, "u8", "s8", 32 * 255 * -2),
+        (32, "s8", "s8", 32 * 2),
+    ] {
+        let (of_a, of_b) = match k {
+            16 => ("{%r10, %r10}", "{%r11}"),
+            _ => ("{%r10, %r10, %r10, %r10}", "{%r11, %r11}"),
+        };
+        let body = format!(
+            "mov.u32 %r10, 0xffffffff;
+            mov.u32 %r11, 0xfefefefe;
+            mov.u32 %r12, 7;
+            mma.sync.aligned.m16n8k{k}.row.col.s32.{a}.{b}.s32
+                {{%r1, %r2, %r3, %r4}}, {of_a}, {of_b}, {{%r12, %r12, %r12, %r12}};"
+        );
+        for found in per_thread("", &body, 32) {
+            assert_eq!(found as i32, expected + 7, "k = {k}, {a} and {b}");
+        }
+    }
+}

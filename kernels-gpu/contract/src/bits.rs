@@ -39,7 +39,7 @@ pub const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
 pub const EDGES_PER_WARP: u32 = 256;
 /// Edges of a CTA.
 pub const EDGES_PER_CTA: u32 = WARPS_PER_CTA * EDGES_PER_WARP;
-/// Warps of a CTA of `bspmm_factored_*`, which has as many edges: of fewer warps fewer wait for the last, and what a warp does once is for more edges.
+/// Warps of a CTA of `bspmm_factored_*`, which has as many edges: what a warp does once is for more of them.
 pub const FACTORED_WARPS_PER_CTA: u32 = 4;
 /// Threads of such a CTA.
 pub const FACTORED_THREADS_PER_CTA: u32 = FACTORED_WARPS_PER_CTA * WARP;

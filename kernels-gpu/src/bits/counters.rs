@@ -5,13 +5,14 @@
 //! begins and ends in a piece is written by its slot. Of the others there is what a slot counted before the first start of its piece, and after the last: the latter is added up over
 //! slots (Sengupta et al., "Scan Primitives for GPU Computing", the segmented scan), and a row that ends in the warp is written by the slot in which it ends.
 
+use super::edges::four_columns;
 use super::output::Signs;
 use super::parts::{HAS_START, IS_OPEN, Part, Partial, Parts};
 use super::planes::{Planes, Word};
 use crate::device::global::Global;
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;
-use crate::device::thread::{block_idx_x, sync_threads};
+use crate::device::thread::sync_threads;
 use crate::device::warp::{ballot, lane_id, shuffle_idx, shuffle_up, shuffle_xor, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
@@ -39,9 +40,8 @@ const fn of_piece(words: usize) -> usize {
 #[inline(always)]
 pub unsafe fn run<const P: usize, const K: usize>(params: &BspmmParams) {
     const { assert!(K == of_piece(P)) };
-    let cta = params.first_cta + block_idx_x();
-    let first = cta * EDGES_PER_CTA + warp_id() * EDGES_PER_WARP;
     let parts = Parts::<Counts<P>>::new(params);
+    let first = parts.first_edge();
     // SAFETY: the caller's promise; all lanes of a warp come along, and at the barrier all warps of the CTA.
     unsafe {
         if first < params.edges {
@@ -527,17 +527,8 @@ unsafe fn column_ids<const P: usize>(params: &BspmmParams, first: u32, left: u32
     let mut ids = [[0; 4]; 2];
     unroll!(half in 0..2 => {
         let at = slot * lanes * EDGES_PER_LANE + (half as u32 * lanes + word) * 4;
-        let columns = Global::<u32>::new(params.columns).at(first as u64 + at as u64);
         // SAFETY: the caller's promise: a warp's first edge is a multiple of four.
-        unsafe {
-            if left >= EDGES_PER_WARP {
-                ids[half] = Global::<[u32; 4]>::cast(columns).fetch();
-            } else {
-                unroll!(i in 0..4 => {
-                    ids[half][i] = columns.at(i as u64).load_if(at + (i as u32) < left);
-                });
-            }
-        }
+        ids[half] = unsafe { four_columns(params, first, at, left, left >= EDGES_PER_WARP) };
     });
     ids
 }

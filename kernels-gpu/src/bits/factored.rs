@@ -6,6 +6,7 @@
 //! the edges of one of eight rows of the graph that follow one another. A row keeps its column from one group to the next, so that nothing moves where one ends; once the ninth begins
 //! eight are written at once.
 
+use super::edges::four_columns;
 use super::output::Output;
 use super::parts::{HAS_START, IS_OPEN, Part, Parts};
 use super::sums::{Codes, Sums};
@@ -15,6 +16,7 @@ use crate::device::integer::{bytes_at, bytes_of, transposed};
 use crate::device::mma::multiply_add_bytes;
 use crate::device::registers::{recomputed, unroll};
 use crate::device::shared::Shared;
+use crate::device::thread::sync_threads;
 use crate::device::warp::{lane_id, shuffle_idx, shuffle_xor, sync_warp, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
@@ -37,8 +39,18 @@ const SIDE_BY_SIDE: u32 = 4;
 /// The launch contract of [`BspmmParams`]: `ctas` CTAs of `FACTORED_THREADS_PER_CTA` threads.
 #[inline(always)]
 pub unsafe fn run<O: Output<P>, const P: usize>(params: &BspmmParams) {
-    // SAFETY: the caller's promise.
-    unsafe { Parts::<Sums<O, Codes, P>>::add_up(params, |first, parts| walk(params, first, parts)) }
+    let parts = Parts::<Sums<O, Codes, P>>::new(params);
+    let first = parts.first_edge();
+    // SAFETY: the caller's promise; all lanes of a warp come along, and at the barrier all warps of the CTA.
+    unsafe {
+        if first < params.edges {
+            walk(params, first, &parts);
+        } else {
+            parts.mark(0, NO_ROW);
+        }
+        sync_threads();
+        parts.join();
+    }
 }
 
 /// The lane's place in a fragment.
@@ -338,14 +350,8 @@ impl Columns {
         // SAFETY: the caller's promise; warps begin at multiples of four edges.
         unsafe {
             unroll!(vector in 0..VECTORS => {
-                let edge = edge(vector);
-                let from = Global::<u32>::new(params.columns).at(first as u64 + edge as u64);
-                ids[vector] = Global::<[u32; 4]>::cast(from).load_if(edge + 4 <= left);
-                if edge < left && edge + 4 > left {
-                    unroll!(at in 0..4 => {
-                        ids[vector][at] = from.at(at as u64).load_if(edge + (at as u32) < left);
-                    });
-                }
+                let is_full = left == FACTORED_EDGES_PER_WARP;
+                ids[vector] = four_columns(params, first, edge(vector), left, is_full);
             });
             unroll!(vector in 0..VECTORS => {
                 columns.at(edge(vector)).store_u32x4(ids[vector]);

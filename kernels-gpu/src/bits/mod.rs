@@ -6,6 +6,7 @@
 //! - [`sums`]: the sums over neighbours of a CTA's edges, by a transpose of 32 edges.
 //! - [`factored`]: the same with a factor a column of the graph, by products of bytes.
 //! - [`counters`]: signs of the same, without factors, in vertical counters of a few edges a lane.
+//! - [`edges`]: the columns of a warp's edges.
 //! - [`parts`]: rows that cross the warps of a CTA.
 //! - [`vertex_parallel`]: sums and signs in one launch, a warp a word of a row.
 //! - [`output`]: what sums become: signs, or elements.
@@ -14,6 +15,7 @@
 
 mod columns;
 mod counters;
+mod edges;
 mod factored;
 mod follow_up;
 mod output;

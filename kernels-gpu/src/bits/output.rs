@@ -375,12 +375,11 @@ impl<V: Vector, const P: usize> Output<P> for Elements<V> {
         } else {
             0
         };
-        let vectors = 8 / V::WIDTH as usize;
         unroll!(byte in 0..P => {
             let sums = sums(byte);
             unroll!(vector in 0..8 / V::WIDTH as usize => {
-                let number = (byte * vectors + vector) as u32;
-                let column = first + number * V::WIDTH;
+                let further = byte as u32 * 8 + vector as u32 * V::WIDTH;
+                let column = first + further;
                 if column < end {
                     let mut values = V::Floats::ZERO;
                     unroll!(at in 0..V::WIDTH as usize => {
@@ -392,7 +391,7 @@ impl<V: Vector, const P: usize> Output<P> for Elements<V> {
                         values = values.first(params.features.saturating_sub(column));
                     }
                     // SAFETY: the caller's promise; rows are whole vectors.
-                    unsafe { y.at(number as u64).store(values.to_bits()) }
+                    unsafe { y.at((further / V::WIDTH) as u64).store(values.to_bits()) }
                 }
             });
         });

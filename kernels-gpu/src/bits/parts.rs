@@ -5,7 +5,7 @@
 
 use crate::device::global::Global;
 use crate::device::shared::Shared;
-use crate::device::thread::{block_idx_x, sync_threads};
+use crate::device::thread::block_idx_x;
 use crate::device::warp::{lane_id, warp_id};
 use core::marker::PhantomData;
 use halfgnn_contract::bits::{
@@ -81,6 +81,13 @@ impl<'a, S: Partial> Parts<'a, S> {
             params,
             kind: PhantomData,
         }
+    }
+
+    /// The first edge of the warp, if there are so many.
+    #[inline(always)]
+    pub fn first_edge(&self) -> u32 {
+        let cta = self.params.first_cta + block_idx_x();
+        cta * EDGES_PER_CTA + warp_id() * (EDGES_PER_CTA / S::WARPS)
     }
 
     #[inline(always)]
@@ -160,28 +167,7 @@ impl<'a, S: Partial> Parts<'a, S> {
     }
 }
 
-impl<'a, S: Joined> Parts<'a, S> {
-    /// Has each warp of the CTA that has edges add them up, by the number of the first and with the parts, which it marks, and puts the parts together.
-    ///
-    /// # Safety
-    /// The launch contract; all threads of the CTA come together.
-    #[inline(always)]
-    pub unsafe fn add_up(params: &'a BspmmParams, walk: impl FnOnce(u32, &Self)) {
-        let cta = params.first_cta + block_idx_x();
-        let first = cta * EDGES_PER_CTA + warp_id() * (EDGES_PER_CTA / S::WARPS);
-        let parts = Self::new(params);
-        // SAFETY: the caller's promise; all warps are at the barrier.
-        unsafe {
-            if first < params.edges {
-                walk(first, &parts);
-            } else {
-                parts.mark(0, NO_ROW);
-            }
-            sync_threads();
-            parts.join();
-        }
-    }
-
+impl<S: Joined> Parts<'_, S> {
     /// Writes the row that began before this warp and ends in it, where it began in the CTA, and stages what crosses CTAs.
     ///
     /// # Safety

@@ -6,6 +6,7 @@ use super::parts::{HAS_START, IS_OPEN, Joined, Part, Partial, Parts};
 use crate::device::global::Global;
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;
+use crate::device::thread::sync_threads;
 use crate::device::warp::{ballot, lane_id, shuffle_idx};
 use core::marker::PhantomData;
 use halfgnn_contract::WARP;
@@ -48,11 +49,17 @@ impl Factors for Codes {
 #[inline(always)]
 pub unsafe fn run<O: Output<P>, const P: usize, const G: usize>(params: &BspmmParams) {
     const { assert!((GROUPS as usize).is_multiple_of(G)) };
-    // SAFETY: the caller's promise.
+    let parts = Parts::<Sums<O, Ones, P>>::new(params);
+    let first = parts.first_edge();
+    // SAFETY: the caller's promise; all lanes of a warp come along, and at the barrier all warps of the CTA.
     unsafe {
-        Parts::<Sums<O, Ones, P>>::add_up(params, |first, parts| {
-            walk::<O, P, G>(params, first, parts)
-        })
+        if first < params.edges {
+            walk::<O, P, G>(params, first, &parts);
+        } else {
+            parts.mark(0, NO_ROW);
+        }
+        sync_threads();
+        parts.join();
     }
 }
 
