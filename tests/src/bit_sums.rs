@@ -12,7 +12,9 @@ use halfgnn::ops::{
 };
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::WARP;
-use halfgnn_contract::bits::{EDGES_PER_CTA, EDGES_PER_WARP, FACTORED_EDGES_PER_WARP, are_counted};
+use halfgnn_contract::bits::{
+    EDGES_PER_CTA, EDGES_PER_WARP, FEW_WARPS_EDGES_PER_WARP, are_counted,
+};
 
 /// Every way to deal edges out: two launches, and one.
 const SCHEDULES: [Schedule; 2] = [Schedule::Edge, Schedule::Vertex];
@@ -167,6 +169,7 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
         check::<B, f32>(backend, &name, &graph, 20);
     }
     let (warp, tile) = (EDGES_PER_WARP as usize, EDGES_PER_CTA as usize);
+    let long = FEW_WARPS_EDGES_PER_WARP as usize;
     for degrees in [
         // Rows that end with 32 edges or go on, and with a warp's or go on.
         vec![32],
@@ -180,6 +183,9 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
         vec![1; warp],
         vec![100, 2 * warp - 100],
         vec![100, 2 * warp - 100, warp, 1],
+        vec![long - 1, 1, long, long + 1, 40],
+        vec![33, 2 * long - 33, tile - 2 * long, 50],
+        vec![45; 100],
         // And with a CTA's; of so many CTAs that their parts are asked for in two turns, of each number of words.
         vec![tile - warp, warp, 1],
         vec![tile - 1, warp + 1],
@@ -403,7 +409,7 @@ pub fn factors_of_columns<B: Backend>(backend: &B, scale: Scale) {
         check_factored::<B, f16>(backend, name, &graph, 70, &codes(graph.shape().1, 71));
     }
     let group = WARP as usize;
-    let (warp, tile) = (FACTORED_EDGES_PER_WARP as usize, EDGES_PER_CTA as usize);
+    let (warp, tile) = (FEW_WARPS_EDGES_PER_WARP as usize, EDGES_PER_CTA as usize);
     for degrees in [
         vec![group - 1, group, 0, 2 * group + 1, 1],
         // Eight rows are added up at once.

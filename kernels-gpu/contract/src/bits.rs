@@ -5,7 +5,7 @@
 //! past the last column are zero.
 //!
 //! # Sums over neighbours
-//! A warp has [`EDGES_PER_WARP`] consecutive edges, whatever the degrees, and keeps the rows of 32 of them in its lanes. A transpose of 32 × 32 bits leaves a lane the bits that
+//! A warp has [`EDGES_PER_WARP`] consecutive edges, or twice as many ([`are_long`]), whatever the degrees, and keeps the rows of 32 of them in its lanes. A transpose of 32 × 32 bits leaves a lane the bits that
 //! all 32 have in its columns, and what lies between two starts of rows is counted under a mask. Signs of rows that are not long ([`are_counted`]) are made otherwise: each lane counts
 //! some edges that lie side by side in vertical counters of a word of columns, and what lanes counted of a row is added up from lane to lane. Rows that begin and end in a warp's edges are written at once. Of others there are
 //! parts, which a CTA puts together in shared memory; what crosses CTAs is staged, and a follow-up kernel adds up the parts. Sums are integers, so that no order is another
@@ -15,7 +15,7 @@
 //! staged: one launch, [`vertex_ctas`] CTAs for each word.
 //!
 //! With a factor a column, in 8 bits, `Σ q · (±1) = 2 · Σ q · bit − Σ q`, and tensor cores multiply: bytes of which each is one bit of an edge's row, times bytes that are the factors of
-//! the edges of one row of the graph. A warp has [`FACTORED_EDGES_PER_WARP`] edges, whose rows and factors are copied to shared memory some groups of 32 ahead, and sums eight rows up at once.
+//! the edges of one row of the graph. A warp has [`FEW_WARPS_EDGES_PER_WARP`] edges, whose rows and factors are copied to shared memory some groups of 32 ahead, and sums eight rows up at once.
 //!
 //! # Products
 //! The second operand is given by its columns, each a row of bits. Tensor cores count bits that are set in both; what two rows of ±1
@@ -39,13 +39,13 @@ pub const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
 pub const EDGES_PER_WARP: u32 = 256;
 /// Edges of a CTA.
 pub const EDGES_PER_CTA: u32 = WARPS_PER_CTA * EDGES_PER_WARP;
-/// Warps of a CTA of `bspmm_factored_*`, which has as many edges: what a warp does once is for more of them.
-pub const FACTORED_WARPS_PER_CTA: u32 = 4;
+/// Warps of a CTA of `bspmm_factored_*` and `bspmm_long_*`, which has as many edges: what a warp does once is for more of them.
+pub const FEW_WARPS_PER_CTA: u32 = 4;
 /// Threads of such a CTA.
-pub const FACTORED_THREADS_PER_CTA: u32 = FACTORED_WARPS_PER_CTA * WARP;
+pub const FEW_WARPS_THREADS_PER_CTA: u32 = FEW_WARPS_PER_CTA * WARP;
 /// Edges of such a warp.
-pub const FACTORED_EDGES_PER_WARP: u32 = EDGES_PER_CTA / FACTORED_WARPS_PER_CTA;
-/// Groups of 32 edges of such a warp whose rows and factors are in shared memory or on their way, the one that is added up included.
+pub const FEW_WARPS_EDGES_PER_WARP: u32 = EDGES_PER_CTA / FEW_WARPS_PER_CTA;
+/// Groups of 32 edges of a warp of `bspmm_factored_*` whose rows and factors are in shared memory or on their way, the one that is added up included.
 pub const FACTORED_STAGES: u32 = 4;
 /// Most words of a row that a launch sums up; of more the next launch takes the rest.
 pub const MOST_WORDS: u32 = 4;
@@ -266,14 +266,10 @@ pub const fn part_bytes(words: u32) -> u32 {
     words * WORD_BITS * 4
 }
 
-/// Bytes of the parts of rows of a CTA: for each warp two words, the part that began before it and the one that goes on.
-const fn parts_bytes(warps: u32, words: u32) -> u32 {
+/// Bytes of dynamic shared memory of `bspmm_*`, but `bspmm_counted_*` and `bspmm_factored_*`, of so many warps a CTA: for each two words, the part that began before it and the one
+/// that goes on.
+pub const fn shared_bytes(warps: u32, words: u32) -> u32 {
     warps * (8 + 2 * part_bytes(words))
-}
-
-/// Bytes of dynamic shared memory of `bspmm_*`, but `bspmm_counted_*` and `bspmm_factored_*`: the parts.
-pub const fn shared_bytes(words: u32) -> u32 {
-    parts_bytes(WARPS_PER_CTA, words)
 }
 
 /// Bytes of a group of 32 edges in the shared memory of `bspmm_factored_*`: the words of their rows, and a word with the factor of each.
@@ -283,7 +279,7 @@ pub const fn stage_bytes(words: u32) -> u32 {
 
 /// Where the columns of a CTA's edges are in the shared memory of `bspmm_factored_*`: behind the parts.
 pub const fn factored_columns(words: u32) -> u32 {
-    parts_bytes(FACTORED_WARPS_PER_CTA, words)
+    shared_bytes(FEW_WARPS_PER_CTA, words)
 }
 
 /// Where the stages of its warps are.
@@ -293,13 +289,18 @@ pub const fn factored_stages(words: u32) -> u32 {
 
 /// Bytes of dynamic shared memory of `bspmm_factored_*`.
 pub const fn factored_shared_bytes(words: u32) -> u32 {
-    factored_stages(words) + FACTORED_WARPS_PER_CTA * FACTORED_STAGES * stage_bytes(words)
+    factored_stages(words) + FEW_WARPS_PER_CTA * FACTORED_STAGES * stage_bytes(words)
 }
 
 /// Whether signs of rows of so many edges in the mean are made in vertical counters, `words` words of each at once. Measured: of one word a mean of 16 is faster so and 50 as fast, of
 /// two 50 and not 490, of four 490.
 pub const fn are_counted(words: u32, edges: u32, filled_rows: u32) -> bool {
     words == MOST_WORDS || (edges as u64) < filled_rows as u64 * (32 * words * words) as u64
+}
+
+/// Whether rows of so many edges in the mean are long: of more words than one their sums have CTAs of few warps. Measured: of a mean of 16 these take 9 to 10 % more, of 50 and of 490 2 to 8 % less.
+pub const fn are_long(edges: u32, filled_rows: u32) -> bool {
+    edges as u64 >= filled_rows as u64 * 32
 }
 
 /// Planes of vertical counters of so many edges.
@@ -332,6 +333,10 @@ macro_rules! bits_entries {
                 bspmm_2(BspmmParams): F16 = bspmm_2_f16, F32 = bspmm_2_f32, BF16 = bspmm_2_bf16;
                 /// Sums of four words of rows, as elements.
                 bspmm_4(BspmmParams): F16 = bspmm_4_f16, F32 = bspmm_4_f32, BF16 = bspmm_4_bf16;
+                /// Sums of two words of long rows, as elements.
+                bspmm_long_2(BspmmParams): F16 = bspmm_long_2_f16, F32 = bspmm_long_2_f32, BF16 = bspmm_long_2_bf16;
+                /// Of four words.
+                bspmm_long_4(BspmmParams): F16 = bspmm_long_4_f16, F32 = bspmm_long_4_f32, BF16 = bspmm_long_4_bf16;
                 /// The same with a factor a column, of one word.
                 bspmm_factored_1(BspmmParams): F16 = bspmm_factored_1_f16, F32 = bspmm_factored_1_f32, BF16 = bspmm_factored_1_bf16;
                 /// Of two words.
@@ -352,8 +357,8 @@ macro_rules! bits_entries {
             plain {
                 /// Signs of sums of rows of one word.
                 bspmm_1_sign(BspmmParams);
-                /// Signs of sums of two words of rows.
-                bspmm_2_sign(BspmmParams);
+                /// Signs of sums of two words of long rows.
+                bspmm_long_2_sign(BspmmParams);
                 /// Signs of sums of rows of one word, in vertical counters.
                 bspmm_counted_1_sign(BspmmParams);
                 /// Of two words.
@@ -395,7 +400,7 @@ mod tests {
         for words in [1, 2, MOST_WORDS] {
             assert_eq!(staged_words(words, false) % 2, 0);
             assert_eq!(staged_words(words, true) % 2, 0);
-            assert!(shared_bytes(words) <= 48 * 1024);
+            assert!(shared_bytes(WARPS_PER_CTA, words) <= 48 * 1024);
             assert!(counters_shared_bytes(words) <= 48 * 1024);
             assert!(factored_shared_bytes(words) <= 48 * 1024);
             assert_eq!(factored_columns(words) % 16, 0);
@@ -403,6 +408,13 @@ mod tests {
             assert_eq!(stage_bytes(words) % 16, 0);
             assert_eq!(counters_bytes(words) % 8, 0);
         }
+    }
+
+    #[test]
+    fn rows_are_long_from_a_mean_of_32_edges_on() {
+        let of = [(0, 0), (31, 1), (32, 1), (u32::MAX, 1 << 27)];
+        let long = of.map(|(edges, rows)| are_long(edges, rows));
+        assert_eq!(long, [true, false, true, false]);
     }
 
     #[test]

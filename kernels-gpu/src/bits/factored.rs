@@ -9,7 +9,7 @@
 use super::edges::four_columns;
 use super::output::Output;
 use super::parts::{HAS_START, IS_OPEN, Part, Parts};
-use super::sums::{Codes, Sums};
+use super::sums::{Factored, Kind, Sums};
 use crate::device::async_copy::{commit, copy_4, copy_8, copy_16, wait};
 use crate::device::global::Global;
 use crate::device::integer::{bytes_at, bytes_of, transposed};
@@ -20,8 +20,8 @@ use crate::device::thread::sync_threads;
 use crate::device::warp::{lane_id, shuffle_idx, shuffle_xor, sync_warp, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, CODE_BITS, CODES_PER_WORD, FACTORED_EDGES_PER_WARP, FACTORED_STAGES, LARGEST_CODE,
-    NO_ROW, WORD_BITS, factored_columns, factored_stages, stage_bytes,
+    BspmmParams, CODE_BITS, CODES_PER_WORD, FACTORED_STAGES, FEW_WARPS_EDGES_PER_WARP,
+    LARGEST_CODE, NO_ROW, WORD_BITS, factored_columns, factored_stages, stage_bytes,
 };
 
 /// Rows of the graph that are added up at once.
@@ -29,17 +29,17 @@ const SLOTS: u32 = 8;
 /// A one in each byte.
 const ONES: u32 = 0x0101_0101;
 /// Groups of 32 edges of a warp.
-const GROUPS: u32 = FACTORED_EDGES_PER_WARP / WARP;
+const GROUPS: u32 = Factored::GROUPS;
 /// Edges that lie side by side of which a lane has a word.
 const SIDE_BY_SIDE: u32 = 4;
 
 /// `P` words of rows.
 ///
 /// # Safety
-/// The launch contract of [`BspmmParams`]: `ctas` CTAs of `FACTORED_THREADS_PER_CTA` threads.
+/// The launch contract of [`BspmmParams`]: `ctas` CTAs of `FEW_WARPS_THREADS_PER_CTA` threads.
 #[inline(always)]
 pub unsafe fn run<O: Output<P>, const P: usize>(params: &BspmmParams) {
-    let parts = Parts::<Sums<O, Codes, P>>::new(params);
+    let parts = Parts::<Sums<O, Factored, P>>::new(params);
     let first = parts.first_edge();
     // SAFETY: the caller's promise; all lanes of a warp come along, and at the barrier all warps of the CTA.
     unsafe {
@@ -164,7 +164,7 @@ impl<const P: usize> Counts<P> {
     /// The sums of eight columns of row `at` of the lane's two, which are below 2²¹.
     #[inline(always)]
     fn sums(&self, byte: usize, at: usize) -> [i32; 8] {
-        const { assert!(FACTORED_EDGES_PER_WARP * LARGEST_CODE < 1 << 21) };
+        const { assert!(FEW_WARPS_EDGES_PER_WARP * LARGEST_CODE < 1 << 21) };
         let mut sums = [0; 8];
         unroll!(bit in 0..8 => {
             // Where it is asked for, and not before the branch to that: what is counted has the registers.
@@ -242,7 +242,7 @@ impl<O: Output<P>, const P: usize> Slots<O, P> {
                 let is_head = number == 0 && of.ended > 0 && !of.begins;
                 if is_tail || is_head {
                     let part = if is_tail { Part::Tail } else { Part::Head };
-                    let part = Parts::<Sums<O, Codes, P>>::part(warp_id(), part).offset(column * 4);
+                    let part = Parts::<Sums<O, Factored, P>>::part(warp_id(), part).offset(column * 4);
                     unroll!(byte in 0..P => {
                         let sums = counts.sums(byte, slot).map(|sum| sum as u32);
                         let [a, b, c, d, e, f, g, h] = sums;
@@ -264,10 +264,10 @@ impl<O: Output<P>, const P: usize> Slots<O, P> {
 unsafe fn walk<O: Output<P>, const P: usize>(
     params: &BspmmParams,
     first: u32,
-    parts: &Parts<'_, Sums<O, Codes, P>>,
+    parts: &Parts<'_, Sums<O, Factored, P>>,
 ) {
     let left = params.edges - first;
-    let of_warp = left.min(FACTORED_EDGES_PER_WARP);
+    let of_warp = left.min(FEW_WARPS_EDGES_PER_WARP);
     let lane = Lane::new();
     // SAFETY: the caller's promise: what is read belongs to edges, each of whose columns is a row of `x`; there is a word of starts for each 32
     // edges and the end, and a row for each start. Loops are the same for all lanes.
@@ -342,15 +342,15 @@ impl Columns {
     /// The launch contract; all 32 lanes of the warp come together.
     #[inline(always)]
     unsafe fn bring<const P: usize>(params: &BspmmParams, first: u32, left: u32) -> Self {
-        const VECTORS: usize = (FACTORED_EDGES_PER_WARP / WARP / 4) as usize;
+        const VECTORS: usize = (FEW_WARPS_EDGES_PER_WARP / WARP / 4) as usize;
         let of_cta = Shared::base().offset(factored_columns(P as u32));
-        let columns = Self(of_cta.offset(warp_id() * FACTORED_EDGES_PER_WARP * 4));
+        let columns = Self(of_cta.offset(warp_id() * FEW_WARPS_EDGES_PER_WARP * 4));
         let edge = |vector: usize| vector as u32 * 4 * WARP + lane_id() * 4;
         let mut ids = [[0; 4]; VECTORS];
         // SAFETY: the caller's promise; warps begin at multiples of four edges.
         unsafe {
             unroll!(vector in 0..VECTORS => {
-                let is_full = left == FACTORED_EDGES_PER_WARP;
+                let is_full = left == FEW_WARPS_EDGES_PER_WARP;
                 ids[vector] = four_columns(params, first, edge(vector), left, is_full);
             });
             unroll!(vector in 0..VECTORS => {

@@ -37,7 +37,7 @@ mod family {
     use super::factored;
     use super::output::{Elements, Signs};
     use super::product;
-    use super::sums::run;
+    use super::sums::{Any, Long, run};
     use crate::device::vector::Vector;
     use halfgnn_contract::bits::{BmmParams, BspmmParams};
 
@@ -65,9 +65,11 @@ mod family {
     }
 
     bspmm! {
-        bspmm_1: run::<Elements<V>, 1, 4>;
-        bspmm_2: run::<Elements<V>, 2, 2>;
-        bspmm_4: run::<Elements<V>, 4, 2>;
+        bspmm_1: run::<Elements<V>, Any, 1, 4>;
+        bspmm_2: run::<Elements<V>, Any, 2, 2>;
+        bspmm_4: run::<Elements<V>, Any, 4, 2>;
+        bspmm_long_2: run::<Elements<V>, Long, 2, 2>;
+        bspmm_long_4: run::<Elements<V>, Long, 4, 2>;
         bspmm_factored_1: factored::run::<Elements<V>, 1>;
         bspmm_factored_2: factored::run::<Elements<V>, 2>;
         bspmm_factored_4: factored::run::<Elements<V>, 4>;
@@ -75,8 +77,8 @@ mod family {
 
     bspmm! {
         signs
-        bspmm_1_sign: run::<Signs, 1, 4>;
-        bspmm_2_sign: run::<Signs, 2, 2>;
+        bspmm_1_sign: run::<Signs, Any, 1, 4>;
+        bspmm_long_2_sign: run::<Signs, Long, 2, 2>;
         bspmm_counted_1_sign: counters::run::<1, 4>;
         bspmm_counted_2_sign: counters::run::<2, 5>;
         bspmm_counted_4_sign: counters::run::<4, 6>;

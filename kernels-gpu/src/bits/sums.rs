@@ -11,50 +11,58 @@ use crate::device::warp::{ballot, lane_id, shuffle_idx};
 use core::marker::PhantomData;
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, EDGES_PER_WARP, FACTORED_WARPS_PER_CTA, NO_ROW, WARPS_PER_CTA, WORD_BITS,
-    part_bytes,
+    BspmmParams, EDGES_PER_CTA, FEW_WARPS_PER_CTA, NO_ROW, WARPS_PER_CTA, WORD_BITS, part_bytes,
 };
 
-/// Groups of 32 edges of a warp.
-const GROUPS: u32 = EDGES_PER_WARP / WARP;
-
-/// What rows are multiplied by before they are added up.
-pub trait Factors {
+/// A kind of sums.
+pub trait Kind {
     /// Whether columns of the graph have a factor each.
-    const ARE_THERE: bool;
+    const FACTORED: bool;
     /// Warps of a CTA.
     const WARPS: u32;
+    /// Edges of a warp.
+    const EDGES: u32 = EDGES_PER_CTA / Self::WARPS;
+    /// Groups of 32 of them.
+    const GROUPS: u32 = Self::EDGES / WARP;
 }
 
-/// Nothing.
-pub struct Ones;
+/// Of any rows.
+pub struct Any;
 
-impl Factors for Ones {
-    const ARE_THERE: bool = false;
+impl Kind for Any {
+    const FACTORED: bool = false;
     const WARPS: u32 = WARPS_PER_CTA;
 }
 
-/// A factor a column of the graph, in 8 bits.
-pub struct Codes;
+/// Of long rows.
+pub struct Long;
 
-impl Factors for Codes {
-    const ARE_THERE: bool = true;
-    const WARPS: u32 = FACTORED_WARPS_PER_CTA;
+impl Kind for Long {
+    const FACTORED: bool = false;
+    const WARPS: u32 = FEW_WARPS_PER_CTA;
+}
+
+/// With a factor a column of the graph, in 8 bits.
+pub struct Factored;
+
+impl Kind for Factored {
+    const FACTORED: bool = true;
+    const WARPS: u32 = FEW_WARPS_PER_CTA;
 }
 
 /// `P` words of rows, with the rows of `G` groups of edges in flight.
 ///
 /// # Safety
-/// The launch contract of [`BspmmParams`]: `ctas` CTAs of `THREADS_PER_CTA` threads.
+/// The launch contract of [`BspmmParams`]: `ctas` CTAs of as many warps as the kind has.
 #[inline(always)]
-pub unsafe fn run<O: Output<P>, const P: usize, const G: usize>(params: &BspmmParams) {
-    const { assert!((GROUPS as usize).is_multiple_of(G)) };
-    let parts = Parts::<Sums<O, Ones, P>>::new(params);
+pub unsafe fn run<O: Output<P>, K: Kind, const P: usize, const G: usize>(params: &BspmmParams) {
+    const { assert!((K::GROUPS as usize).is_multiple_of(G) && K::GROUPS < WARP) };
+    let parts = Parts::<Sums<O, K, P>>::new(params);
     let first = parts.first_edge();
     // SAFETY: the caller's promise; all lanes of a warp come along, and at the barrier all warps of the CTA.
     unsafe {
         if first < params.edges {
-            walk::<O, P, G>(params, first, &parts);
+            walk::<O, K, P, G>(params, first, &parts);
         } else {
             parts.mark(0, NO_ROW);
         }
@@ -92,7 +100,7 @@ impl<const P: usize> Count<P> {
     /// The sums of ±1, which are below 2²¹ of a warp's edges.
     #[inline(always)]
     fn sums(&self) -> Pairs<i32, P> {
-        const { assert!(EDGES_PER_WARP < 1 << 21) };
+        const { assert!(EDGES_PER_CTA < 1 << 21) };
         map(self.of, |count| {
             count.wrapping_mul(2).wrapping_sub(self.all) as i32
         })
@@ -104,27 +112,28 @@ impl<const P: usize> Count<P> {
 /// # Safety
 /// The launch contract; there is such an edge, and all lanes of the warp come together.
 #[inline(always)]
-unsafe fn walk<O: Output<P>, const P: usize, const G: usize>(
+unsafe fn walk<O: Output<P>, K: Kind, const P: usize, const G: usize>(
     params: &BspmmParams,
     first: u32,
-    parts: &Parts<'_, Sums<O, Ones, P>>,
+    parts: &Parts<'_, Sums<O, K, P>>,
 ) {
     let left = params.edges - first;
+    let edges_of_warp = left.min(K::EDGES);
     let lane = lane_id();
     // SAFETY: the caller's promise: what is read belongs to edges, each of whose columns is a row of `x`; there is a word of starts for each 32
     // edges and the end, and a row for each start. Loops are the same for all lanes.
     unsafe {
         // The last word that has a start of these rows, or the end of the last: the end's own, or the one behind the warp's.
-        let last = (left / WARP).min(GROUPS);
+        let last = (left / WARP).min(K::GROUPS);
         let starts = Global::<[u32; 2]>::new(params.starts).at((first / WARP + lane) as u64);
         let [mut bits, rank] = starts.load_if(lane <= last);
-        let mut ids = column_ids::<G>(params, first, left, 0);
-        if lane == GROUPS {
+        let mut ids = column_ids::<G>(params, first, edges_of_warp, 0);
+        if lane == K::GROUPS {
             bits &= 1;
         }
         let with_starts = ballot(bits != 0);
         let begins = shuffle_idx(bits, 0) & 1 != 0;
-        let mut crossing = Crossing::<O, P>::open(params, parts, rank, bits != 0);
+        let mut crossing = Crossing::<O, K, P>::open(params, parts, rank, bits != 0);
         if begins {
             crossing.within = Within::None;
         }
@@ -136,12 +145,12 @@ unsafe fn walk<O: Output<P>, const P: usize, const G: usize>(
         let x = Global::<u64>::new(params.x).at(params.first_word as u64);
         let mut count = Count::<P>::NOTHING;
         let mut done = 0;
-        while done < GROUPS {
+        while done < K::GROUPS {
             let mut edges = [[[0; 2]; P]; G];
             unroll!(at in 0..G => {
                 edges[at] = fetch::<P>(x, ids[at], params.x_stride * (WORD_BITS / 8));
             });
-            ids = column_ids::<G>(params, first, left, done + G as u32);
+            ids = column_ids::<G>(params, first, edges_of_warp, done + G as u32);
             unroll!(at in 0..G => {
                 let number = done + at as u32;
                 let starts = shuffle_idx(bits, number);
@@ -167,15 +176,15 @@ unsafe fn walk<O: Output<P>, const P: usize, const G: usize>(
             });
             done += G as u32;
         }
-        let is_end = with_starts >> GROUPS != 0;
+        let is_end = with_starts >> K::GROUPS != 0;
         if is_end {
-            crossing.end(&mut count, GROUPS);
+            crossing.end(&mut count, K::GROUPS);
         }
-        let is_open = last == GROUPS && !is_end;
+        let is_open = last == K::GROUPS && !is_end;
         if is_open {
             parts.store(Part::Tail, &Sums::new(count.sums()));
         }
-        let has_start = with_starts & !(1 << GROUPS) != 0;
+        let has_start = with_starts & !(1 << K::GROUPS) != 0;
         parts.mark(
             has_start as u32 * HAS_START | is_open as u32 * IS_OPEN,
             head,
@@ -213,16 +222,16 @@ enum Within {
 }
 
 /// The rows in which groups of 32 edges begin, each of which is known to the lane of the group's number: at most one of them ends in a group.
-struct Crossing<'a, O: Output<P>, const P: usize> {
+struct Crossing<'a, O: Output<P>, K: Kind, const P: usize> {
     params: &'a BspmmParams,
-    parts: &'a Parts<'a, Sums<O, Ones, P>>,
+    parts: &'a Parts<'a, Sums<O, K, P>>,
     row: u32,
     of_row: O::OfRow,
     /// In what row the next group begins.
     within: Within,
 }
 
-impl<'a, O: Output<P>, const P: usize> Crossing<'a, O, P> {
+impl<'a, O: Output<P>, K: Kind, const P: usize> Crossing<'a, O, K, P> {
     /// The row before the lane's group, before which `rank` rows begin.
     ///
     /// # Safety
@@ -230,7 +239,7 @@ impl<'a, O: Output<P>, const P: usize> Crossing<'a, O, P> {
     #[inline(always)]
     unsafe fn open(
         params: &'a BspmmParams,
-        parts: &'a Parts<'a, Sums<O, Ones, P>>,
+        parts: &'a Parts<'a, Sums<O, K, P>>,
         rank: u32,
         has_starts: bool,
     ) -> Self {
@@ -348,7 +357,7 @@ impl<O: Output<P>, const P: usize> Inner<O, P> {
     }
 }
 
-/// The columns of the edges of the lanes in `G` groups from `group` on, of a warp that has `left` edges from `first` on; zero where there is none.
+/// The columns of the edges of the lanes in `G` groups from `group` on, of a warp that has `edges` from `first` on; zero where there is none.
 ///
 /// # Safety
 /// The launch contract.
@@ -356,11 +365,10 @@ impl<O: Output<P>, const P: usize> Inner<O, P> {
 unsafe fn column_ids<const G: usize>(
     params: &BspmmParams,
     first: u32,
-    left: u32,
+    edges: u32,
     group: u32,
 ) -> [u32; G] {
     let mut ids = [0; G];
-    let edges = left.min(EDGES_PER_WARP);
     unroll!(at in 0..G => {
         let edge = (group + at as u32) * WARP + lane_id();
         let column = Global::<u32>::new(params.columns).at(first as u64 + edge as u64);
@@ -371,12 +379,12 @@ unsafe fn column_ids<const G: usize>(
 }
 
 /// The sums of some edges of a row, in the columns of each lane.
-pub(super) struct Sums<O, F, const P: usize> {
+pub(super) struct Sums<O, K, const P: usize> {
     of: Pairs<u32, P>,
-    kind: PhantomData<(O, F)>,
+    kind: PhantomData<(O, K)>,
 }
 
-impl<O, F, const P: usize> Sums<O, F, P> {
+impl<O, K, const P: usize> Sums<O, K, P> {
     #[inline(always)]
     fn new(sums: Pairs<i32, P>) -> Self {
         Self {
@@ -392,11 +400,11 @@ impl<O, F, const P: usize> Sums<O, F, P> {
     }
 }
 
-impl<O: Output<P>, F: Factors, const P: usize> Partial for Sums<O, F, P> {
+impl<O: Output<P>, K: Kind, const P: usize> Partial for Sums<O, K, P> {
     const BYTES: u32 = part_bytes(P as u32);
     const WORDS: u32 = P as u32;
-    const FACTORED: bool = F::ARE_THERE;
-    const WARPS: u32 = F::WARPS;
+    const FACTORED: bool = K::FACTORED;
+    const WARPS: u32 = K::WARPS;
     const NOTHING: Self = Self {
         of: [[0; 2]; P],
         kind: PhantomData,
@@ -422,7 +430,7 @@ impl<O: Output<P>, F: Factors, const P: usize> Partial for Sums<O, F, P> {
     }
 }
 
-impl<O: Output<P>, F: Factors, const P: usize> Joined for Sums<O, F, P> {
+impl<O: Output<P>, K: Kind, const P: usize> Joined for Sums<O, K, P> {
     #[inline(always)]
     unsafe fn write(&self, params: &BspmmParams, row: u32) {
         // SAFETY: the caller's promise.
@@ -435,7 +443,7 @@ impl<O: Output<P>, F: Factors, const P: usize> Joined for Sums<O, F, P> {
             let column = first_column::<P>() + pair as u32 * columns_apart(P);
             // SAFETY: the caller's promise.
             unsafe {
-                if F::ARE_THERE {
+                if K::FACTORED {
                     Global::<[u32; 2]>::cast(to.at(column as u64)).store(self.of[pair]);
                 } else {
                     let [a, b] = self.of[pair];

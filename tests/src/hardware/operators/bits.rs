@@ -15,7 +15,7 @@ use halfgnn::ops::{
     Schedule, TiledAdjacency, Trinary,
 };
 use halfgnn::tensor::{Array, Element};
-use halfgnn_contract::bits::are_counted;
+use halfgnn_contract::bits::{are_counted, are_long};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
@@ -30,6 +30,9 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
         factored::<B, f16>(&mut cases, features);
         factored::<B, bf16>(&mut cases, features);
         factored::<B, f32>(&mut cases, features);
+        of_long_rows::<B, f16>(&mut cases, features);
+        of_long_rows::<B, bf16>(&mut cases, features);
+        of_long_rows::<B, f32>(&mut cases, features);
     }
     for trinary in Trinary::ALL {
         tiles::<B, f16>(&mut cases, trinary);
@@ -160,9 +163,6 @@ fn of_element<B: Backend + 'static, E: Element>(
         };
         let checked = Checked::new(of_signs).expect("legal");
         backend.bspmm_signs(checked).expect("legal");
-        if schedule == Schedule::Edge {
-            check_signs_of_long_rows(backend, features);
-        }
         let row_scale = elements(backend, &operands.mild::<f32>(shape.0));
         let mut sums = unwritten::<B, E>(backend, shape);
         let of_sums = BspmmOperands {
@@ -183,13 +183,39 @@ fn of_element<B: Backend + 'static, E: Element>(
     }));
 }
 
-/// Signs of rows so long that those of one word and of two are made otherwise. They are integers', so that it is known without a card what they are: nothing is recorded.
-fn check_signs_of_long_rows<B: Backend>(backend: &B, features: usize) {
-    let graph = from_degrees(&[130, 400, 1, 131, 0, 2_100, 7, 300, 33, 256], Random(3));
-    let filled = graph.vertices() as u32 - 1;
-    let edges = graph.edges() as u32;
-    assert!(!are_counted(2, edges, filled), "rows are long");
-    check_signs(backend, "long rows", &graph, features);
+/// On rows so long that their sums are made otherwise, and signs of one word and of two. Signs are integers', so that it is known without a card what they are: they are not recorded.
+fn of_long_rows<B: Backend + 'static, E: Element>(
+    cases: &mut Vec<OperatorCase<B>>,
+    features: usize,
+) {
+    let name = format!("bspmm of long rows {} F={features}", E::PRECISION);
+    cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+        let graph = from_degrees(&[130, 400, 1, 131, 0, 2_100, 7, 300, 33, 256], Random(3));
+        let filled = graph.vertices() as u32 - 1;
+        let edges = graph.edges() as u32;
+        assert!(are_long(edges, filled) && !are_counted(2, edges, filled));
+        check_signs(backend, "long rows", &graph, features);
+        let shape = (graph.vertices(), features);
+        let a = Adjacency::new(backend, &graph).expect("room for a graph");
+        let numbers = matrix::<B, E>(backend, shape, &operands.mixed::<E>(shape.0 * features));
+        let mut x = BitMatrix::zeros(backend, shape.0, features, KIND).expect("room for bits");
+        ops::binarize(backend, &numbers, &mut x).expect("legal");
+        let row_scale = elements(backend, &operands.mild::<f32>(shape.0));
+        let mut sums = unwritten::<B, E>(backend, shape);
+        let of_sums = BspmmOperands {
+            a: &a,
+            share: RowShare::ALL,
+            factors: None,
+            x: &x,
+            row_scale: Some(&row_scale),
+            scale: 0.3,
+            schedule: Schedule::Edge,
+            y: &mut sums,
+        };
+        let checked = Checked::new(of_sums).expect("legal");
+        backend.bspmm(checked).expect("legal");
+        Results::rows(&read(backend, &sums), features)
+    }));
 }
 
 /// With a factor a column.

@@ -64,19 +64,23 @@ impl<D: Driver> BitsOperators for Gpu<D> {
             scale: of.scale * of.factors.map_or(1.0, ColumnFactors::scale),
             ..self.bspmm_params(NAME, (of.a, of.share), of.factors, of.x)?
         };
-        let (sums, sum): (_, fn(_, _) -> _) = match of.factors {
-            None => (["bspmm_1", "bspmm_2", "bspmm_4"], Sum::by_columns),
+        // Of all rows, however few are written.
+        let filled = narrow(NAME, "rows", of.a.rows())? - params.empty_count;
+        let are_long = contract::are_long(params.edges, filled);
+        let (names, by_words): (_, [fn(_, _) -> _; 3]) = match of.factors {
+            None if are_long => (
+                ["bspmm_1", "bspmm_long_2", "bspmm_long_4"],
+                [Sum::by_columns, Sum::of_long_rows, Sum::of_long_rows],
+            ),
+            None => (["bspmm_1", "bspmm_2", "bspmm_4"], [Sum::by_columns; 3]),
             Some(_) => (
                 ["bspmm_factored_1", "bspmm_factored_2", "bspmm_factored_4"],
-                Sum::factored,
+                [Sum::factored; 3],
             ),
         };
+        let sum = |at: usize, words| Ok::<_, Error>(by_words[at](entry::<E>(names[at])?, words));
         let entries = Entries {
-            sums: [
-                sum(entry::<E>(sums[0])?, 1),
-                sum(entry::<E>(sums[1])?, 2),
-                sum(entry::<E>(sums[2])?, contract::MOST_WORDS),
-            ],
+            sums: [sum(0, 1)?, sum(1, 2)?, sum(2, contract::MOST_WORDS)?],
             follow_up: entry::<E>("bspmm_follow_up")?,
             vertex: match (of.factors, of.share) {
                 (None, RowShare::ALL) => Some(entry::<E>("bspmm_vertex")?),
@@ -113,7 +117,7 @@ impl<D: Driver> BitsOperators for Gpu<D> {
                         },
                         match are_counted(2) {
                             true => Sum::in_counters("bspmm_counted_2_sign", 2),
-                            false => Sum::by_columns("bspmm_2_sign", 2),
+                            false => Sum::of_long_rows("bspmm_long_2_sign", 2),
                         },
                         Sum::in_counters("bspmm_counted_4_sign", contract::MOST_WORDS),
                     ]
@@ -185,7 +189,16 @@ impl Sum {
         Self {
             entry,
             threads: contract::THREADS_PER_CTA,
-            shared_bytes: contract::shared_bytes(words),
+            shared_bytes: contract::shared_bytes(contract::WARPS_PER_CTA, words),
+        }
+    }
+
+    /// The same of long rows.
+    const fn of_long_rows(entry: &'static str, words: u32) -> Self {
+        Self {
+            entry,
+            threads: contract::FEW_WARPS_THREADS_PER_CTA,
+            shared_bytes: contract::shared_bytes(contract::FEW_WARPS_PER_CTA, words),
         }
     }
 
@@ -193,7 +206,7 @@ impl Sum {
     const fn factored(entry: &'static str, words: u32) -> Self {
         Self {
             entry,
-            threads: contract::FACTORED_THREADS_PER_CTA,
+            threads: contract::FEW_WARPS_THREADS_PER_CTA,
             shared_bytes: contract::factored_shared_bytes(words),
         }
     }
