@@ -232,6 +232,47 @@ fn predictions_of_packed_features_are_those_of_numbers() {
     }
 }
 
+/// The magnitudes of rows are those of the weights, which half has not: kept in bits, they are not rounded to it once more.
+#[test]
+fn bits_predict_what_the_weights_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut program = halfgnn(arguments);
+        let output = program.current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    let of = ["--dataset", "blocks:300", "--device", "cpu"];
+    for (model, binary) in [
+        ("gcn", "full"),
+        ("gcn", "bin"),
+        ("sage", "full"),
+        ("sage", "bin"),
+    ] {
+        for precision in ["half", "bf16", "float"] {
+            let asked = [
+                "--model",
+                model,
+                "--binary",
+                binary,
+                "--precision",
+                precision,
+            ];
+            let more = ["--epochs", "2", "--save", "kept"];
+            run(&[&["train"][..], &of, &asked, &more].concat());
+            run(&["export", "kept", "--to", "bits", "bits"]);
+            let logits = |of_model: &str| {
+                let asked = ["--model", of_model, "--out", "out.csv", "--logits"];
+                run(&[&["predict"][..], &of, &asked].concat());
+                std::fs::read(folder.path().join("out.csv")).unwrap()
+            };
+            assert!(
+                logits("kept") == logits("bits"),
+                "{model} {binary} {precision}"
+            );
+        }
+    }
+}
+
 #[test]
 fn what_has_no_network_of_one_bit_is_refused() {
     let place = place(&Ring::new());
@@ -246,6 +287,11 @@ fn what_has_no_network_of_one_bit_is_refused() {
         ),
         (&["--residual"], &["leave --residual out"]),
         (&["--recompute"], &["leave --recompute out"]),
+        (&["--hidden-norm", "layer"], &["leave --hidden-norm out"]),
+        (
+            &["--store", "eight-bit"],
+            &["layers of one bit", "leave store out"],
+        ),
         (&["--messages", "int8"], &["leave --messages out"]),
         (&["--policy", "post-half"], &["leave --policy out"]),
         (&["--inductive"], &["--inductive", "leave one of them out"]),

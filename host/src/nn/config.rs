@@ -374,6 +374,10 @@ impl ModelConfig {
                 "what recompute makes again is not stored, and it is made of what 8 bits would change; leave one of them out",
             ),
             (
+                self.binary.is_some() || !self.binary_layers.is_empty(),
+                "layers of one bit read activations as they are; leave store out",
+            ),
+            (
                 !self.activation.is_relu(),
                 "of another activation than relu a backward pass reads what has no codes; leave store out",
             ),
@@ -389,10 +393,6 @@ impl ModelConfig {
                 self.readout.is_some(),
                 "of a model that tells whole graphs activations are kept as they are; leave store out",
             ),
-            (
-                self.binary.is_some() || !self.binary_layers.is_empty(),
-                "layers of one bit read activations as they are; leave store out",
-            ),
         ];
         let refused = refused.into_iter().find(|(is_so, _)| *is_so);
         refused.map_or(Ok(()), |(_, reason)| Err(reason))
@@ -405,6 +405,15 @@ impl ModelConfig {
 pub enum Store {
     /// In int8 codes with a float scale a column, that of the pass itself.
     EightBit,
+}
+
+impl Store {
+    /// The name, as it is typed.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EightBit => "eight-bit",
+        }
+    }
 }
 
 /// A format of codes by its name.

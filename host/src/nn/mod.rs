@@ -49,6 +49,7 @@ pub use aggregation::Aggregation;
 pub use appnp::{Appnp, AppnpLayer};
 pub use architecture::{Architecture, ConvolutionConfig, ModelKind, OtherLayers};
 pub use batch_norm::Statistics;
+pub(crate) use binary::magnitude_of_row;
 pub use binary::{Binary, BinaryLayer};
 pub use codes::StoredCodes;
 pub use config::{ModelConfig, Store, WeightedGraph};

@@ -25,6 +25,7 @@ mod layer;
 mod signs;
 
 pub use layer::BinaryLayer;
+pub(crate) use signs::magnitude_of_row;
 
 use super::{ConvolutionConfig, HiddenActivation, ModelConfig, Norm, Place, Stage};
 use crate::backend::Backend;
@@ -132,6 +133,10 @@ pub(super) fn check(model: &ModelConfig) -> Result<(), String> {
         (
             model.residual,
             "do not add their inputs to their outputs; leave --residual out",
+        ),
+        (
+            !model.hidden_norm.is_none(),
+            "have no norm behind them; leave --hidden-norm out",
         ),
         (
             model.recompute,

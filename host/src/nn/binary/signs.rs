@@ -60,6 +60,21 @@ fn row_dots<B: Backend, E: Element>(
     ops::head_dots(backend, &op, means)
 }
 
+/// The mean magnitude of a row of weights as kernels read them, once for all evaluations; of a row that has one magnitude, as one has that was kept in bits, that one as it is and not rounded.
+pub(crate) fn magnitude_of_row<E: Element>(row: &[f32]) -> f32 {
+    match row {
+        [first, others @ ..] if others.iter().all(|other| other.abs() == first.abs()) => {
+            first.abs()
+        }
+        _ => {
+            let magnitudes = row
+                .iter()
+                .map(|&value| f64::from(E::from_f32(value).to_f32().abs()));
+            (magnitudes.sum::<f64>() / row.len() as f64) as f32
+        }
+    }
+}
+
 /// Room for so many numbers.
 fn numbers<'a, B: Backend>(
     backend: &B,
@@ -275,6 +290,11 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
             return Ok(());
         }
         self.make(backend)?;
+        self.scale_signs(backend)
+    }
+
+    /// The same of signs and magnitudes as they are.
+    fn scale_signs(&mut self, backend: &B) -> Result<(), Error> {
         let signs = self.signs.get();
         let scaled = Combine {
             x_scale: self.magnitudes.as_ref(),
@@ -284,10 +304,18 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         ops::combine(backend, &scaled, signs, to)
     }
 
-    /// Makes all of this, for good.
+    /// Makes all of this, for good, with the magnitudes that a file of bits has: what is predicted from one is what is predicted from the weights that it was made of.
     pub(super) fn freeze(&mut self, backend: &B) -> Result<(), Error> {
         self.make_bits(backend)?;
-        self.make_scaled(backend)?;
+        self.make(backend)?;
+        let master = self.parameter.master();
+        if let (Some(magnitudes), false) = (&mut self.magnitudes, backend.only_counts()) {
+            let values = master.to_f32(backend)?;
+            let rows = values.chunks_exact(master.columns());
+            let of_rows: Vec<f32> = rows.map(magnitude_of_row::<E>).collect();
+            magnitudes.write(backend, &of_rows)?;
+        }
+        self.scale_signs(backend)?;
         self.is_frozen = true;
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! So a tensor is written whose rows have one magnitude each, and read again as it was.
 
 use super::{Checkpoint, CheckpointError};
+use crate::nn::magnitude_of_row;
 use crate::tensor::{Element, Precision};
 use crate::train::{Tensor, Tensors};
 use crate::with_element;
@@ -189,13 +190,13 @@ fn is_of_resuming(name: &str) -> bool {
 /// The sign of each weight as kernels read it times the mean magnitude of its row.
 fn signs_and_magnitudes(tensor: &Tensor, precision: Precision) -> Tensor {
     fn of<E: Element>(tensor: &Tensor) -> Vec<f32> {
-        let rounded = |value: &f32| E::from_f32(*value).to_f32();
         let row = |row: &[f32]| {
-            let row: Vec<f32> = row.iter().map(rounded).collect();
-            let all: f64 = row.iter().map(|value| f64::from(value.abs())).sum();
-            let magnitude = (all / row.len() as f64) as f32;
-            let sign = move |value: f32| if value >= 0.0 { magnitude } else { -magnitude };
-            row.into_iter().map(sign).collect::<Vec<f32>>()
+            let magnitude = magnitude_of_row::<E>(row);
+            let sign = |&value: &f32| match E::from_f32(value).to_f32() >= 0.0 {
+                true => magnitude,
+                false => -magnitude,
+            };
+            row.iter().map(sign).collect::<Vec<f32>>()
         };
         let rows = tensor.values.chunks_exact(tensor.columns.max(1));
         rows.flat_map(row).collect()
