@@ -84,7 +84,16 @@ pub fn products_are_written_apart<B: Backend>(backend: &B, scale: Scale) {
     let graph = power_law(200, scale.pick(1_500, 60_000), Random(55));
     let a = Adjacency::new(backend, &graph).expect("room for a graph");
     let rows = graph.vertices();
-    for (columns, apart) in [(24, 24), (32, 32), (33, 64), (47, 64), (64, 64), (100, 128)] {
+    for (columns, apart) in [
+        (24, 24),
+        (32, 32),
+        (33, 64),
+        (47, 64),
+        (64, 64),
+        (100, 128),
+        (129, 136),
+        (200, 200),
+    ] {
         assert_eq!(gathered_stride::<f16>(columns), apart);
         assert_eq!(gathered_stride::<f32>(columns), padded::<f32>(columns));
         let make = |rows, columns, random| {
