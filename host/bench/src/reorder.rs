@@ -234,6 +234,14 @@ impl Ordering<'_> {
         device: &Device<B>,
     ) -> Result<(Found, Option<GraphRows<B>>), Failure> {
         let start = Instant::now();
+        let as_it_is = |what: String, took| {
+            let order = None;
+            (Found { order, what, took }, None)
+        };
+        if self.gathering.sums == 0 {
+            let why = "what batches gather is no SpMM of the whole graph; name an order to have it nevertheless";
+            return Ok(as_it_is(why.into(), start.elapsed()));
+        }
         let of = Payback {
             gathering: self.gathering,
             edges: self.graph.edges() as u64,
@@ -245,10 +253,6 @@ impl Ordering<'_> {
             cached_share(self.graph, order, rows)
         };
         let before = share(None);
-        let as_it_is = |what: String, took| {
-            let order = None;
-            (Found { order, what, took }, None)
-        };
         // No order has more in the cache than all rows but the first time that each is read.
         let vertices = self.graph.vertices() as f64;
         let most = (1.0 - vertices / of.edges.max(1) as f64).max(before);
@@ -526,6 +530,9 @@ mod tests {
             "{}",
             few.line
         );
+        let none = auto(600 * 128, 0);
+        assert!(none.what.is_none());
+        assert!(none.line.contains("what batches gather"), "{}", none.line);
         let fits = auto(6_000 * 128, 1_000_000);
         assert!(fits.what.is_none());
         assert!(

@@ -1,10 +1,13 @@
 //! `halfgnn bench quantized`: sums over neighbours of rows of 8 bits, beside the SpMM in half and the time that reading alone takes.
 
+mod layers;
+
 use super::measure::{Operand, Times, check_spmm, samples};
 use super::peers::{PeerTime, Peers};
 use super::table::{Row, Table, of_graphs};
 use crate::failure::Failure;
 use crate::graphs::GraphName;
+use crate::model::ModelName;
 use crate::names::DeviceName;
 use clap::{Args, ValueEnum};
 use half::f16;
@@ -23,10 +26,14 @@ pub const EXAMPLES: &str = "\
 Examples:
   halfgnn bench quantized --graph kron:18
   halfgnn bench quantized --graph kron21 --graph products-like --against cusparse,gather --json quantized.jsonl
+  halfgnn bench quantized --graph kron:14 --model gcn,gin,gat,sage
 
 A row is stored in 8 bits a number with a scale a column; sums are written in half. `quantize` is the pass that makes the codes
 of a matrix in half. Graphs are those of `halfgnn bench spmm`. Sums are compared with exact ones of the same codes on rows from
-the whole range before they are timed; the error that is told is against the numbers before they were rounded to codes.";
+the whole range before they are timed; the error that is told is against the numbers before they were rounded to codes.
+
+With --model nothing is timed: of one training step of each model is told how far off what each layer gives is, and the gradient of its
+weights, in half with such messages, from the same in float: the norm of the difference over the norm.";
 
 /// Options of `bench quantized`.
 #[derive(Args)]
@@ -40,6 +47,9 @@ pub struct QuantizedArgs {
     /// How rows are stored
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMAT", default_values_t = [Storage::Int8, Storage::E4m3, Storage::Half])]
     storage: Vec<Storage>,
+    /// Tell how far off each layer of these models is in one training step, by what it sends, instead of timing sums
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "MODEL", conflicts_with_all = ["against", "runs"])]
+    model: Vec<ModelName>,
     /// What to time in the same run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PEER")]
     against: Vec<Peer>,
@@ -77,6 +87,17 @@ enum Peer {
 /// Times every combination that was asked for.
 pub fn run(args: &QuantizedArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     of_graphs(&args.graphs, args.json.as_deref(), |label, graph, table| {
+        if !args.model.is_empty() {
+            let layers = layers::Layers {
+                models: &args.model,
+                storage: &args.storage,
+                features: &args.features,
+                label,
+                graph,
+                table,
+            };
+            return device::open(args.device.into(), layers)?;
+        }
         let bench = Bench {
             args,
             label,

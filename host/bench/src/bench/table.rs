@@ -110,6 +110,14 @@ impl<'a> Table<'a> {
         Page::new(self.json.is_stdout()).line(&line);
     }
 
+    /// Tells what is no time, to a person in a line.
+    pub fn tell(&mut self, line: &str, event: &impl Serialize) -> Result<(), Failure> {
+        if !self.json.is_stdout() {
+            Page::new(false).line(&line);
+        }
+        Ok(self.json.write(event)?)
+    }
+
     /// Adds a row and shows it.
     pub fn push(&mut self, mut row: Row) -> Result<(), Failure> {
         row.compare();

@@ -35,6 +35,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use task::Prepared;
 
+pub use task::objective;
+
 /// Steps that are not timed: the first allocates, and then they are recorded.
 const WARM_UP: u32 = 3;
 

@@ -111,7 +111,10 @@ impl<'a, E: Element> Prepared<'a, E> {
 }
 
 /// Random features and labels on a graph; every vertex is trained on.
-fn objective<B: Backend, E: Element>(
+///
+/// # Errors
+/// Those of the device.
+pub fn objective<B: Backend, E: Element>(
     backend: &B,
     graph: &Graph,
     config: &ModelConfig,
