@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::placement::{BatchMemory, Placement};
 use crate::ranks::{Dealt, Ranks};
-use crate::screen::Screen;
+use crate::screen::{Screen, bytes};
 use crate::session::{Observer, Outcome, Plan};
 use crate::structure::EdgePlace;
 use crate::task::Goal;
@@ -14,10 +14,12 @@ use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, Preparation};
 use halfgnn::distributed::Gather;
 use halfgnn::metrics::Metric;
-use halfgnn::nn::{HiddenNorm, Jumping};
+use halfgnn::nn::{HiddenNorm, Jumping, Store};
 use halfgnn::ops::{CodeFormat, Scaling};
 use halfgnn::sample::Sampling;
-use halfgnn::train::{BatchReport, EpochReport, RunSummary, Score, Split, Spread, Status};
+use halfgnn::train::{
+    BatchReport, EpochReport, Footprint, RunSummary, Score, Split, Spread, Status,
+};
 use halfgnn_bench::rank_memory::RankMemory;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -152,6 +154,9 @@ pub enum Event<'a> {
         /// `int8` or `e4m3`, where what is summed up over neighbours is sent so.
         #[serde(skip_serializing_if = "Option::is_none")]
         messages: Option<&'static str>,
+        /// `eight-bit`, where activations are kept so for the backward pass.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        store: Option<&'static str>,
         /// `full` or `bin`, where the model is of one bit, or layer by layer `bin,full`.
         #[serde(skip_serializing_if = "Option::is_none")]
         binary: Option<String>,
@@ -252,7 +257,7 @@ pub enum Event<'a> {
         /// Time of a training step.
         ms_per_epoch: f64,
     },
-    /// What runs in batches take, told before the first step.
+    /// What runs take, told before the first step.
     Memory {
         /// The plan's label.
         model: &'a str,
@@ -260,12 +265,15 @@ pub enum Event<'a> {
         foretold_bytes: u64,
         /// Of each kind.
         foretold_bytes_by_kind: PeakByKind,
-        /// What graphs, features and activations of the largest batch take of it.
-        batch_bytes: u64,
+        /// What graphs, features and activations of the largest batch take of it, where training is in batches.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        batch_bytes: Option<u64>,
         /// The vertices whose features go into that or, where they are read in place, those that hear of them.
-        batch_vertices: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        batch_vertices: Option<usize>,
         /// Its edges, in all layers.
-        batch_edges: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        batch_edges: Option<usize>,
         /// Vertices of whose features, in the host's memory, the card has copies.
         #[serde(skip_serializing_if = "Option::is_none")]
         cached_vertices: Option<usize>,
@@ -457,22 +465,21 @@ fn status(status: Status) -> &'static str {
 }
 
 impl<'a> Event<'a> {
-    /// What the runs of `plan` will take.
-    pub fn memory(plan: &'a Plan, memory: &BatchMemory) -> Self {
+    /// What the runs of `plan` will take, and of it what batches do where they learn from some.
+    pub fn memory(plan: &'a Plan, footprint: &Footprint, batches: Option<&BatchMemory>) -> Self {
+        let edges = batches.and_then(|memory| memory.edges);
+        let cached = batches.and_then(|memory| memory.cached);
         Self::Memory {
             model: plan.label,
-            foretold_bytes: memory.footprint.total(),
-            foretold_bytes_by_kind: PeakByKind::of(|kind| memory.footprint.of(kind)),
-            batch_bytes: memory.bytes,
-            batch_vertices: memory.sizes.vertices(),
-            batch_edges: memory.sizes.edges(),
-            cached_vertices: memory.cached.map(|cached| cached.vertices),
-            cached_bytes: memory.cached.map(|cached| cached.bytes),
-            host_edge_bytes: memory
-                .edges
-                .map(|edges| edges.bytes())
-                .filter(|&bytes| bytes > 0),
-            host_draws_from: memory.edges.and_then(|edges| match edges.place {
+            foretold_bytes: footprint.total(),
+            foretold_bytes_by_kind: PeakByKind::of(|kind| footprint.of(kind)),
+            batch_bytes: batches.map(|memory| memory.bytes),
+            batch_vertices: batches.map(|memory| memory.sizes.vertices()),
+            batch_edges: batches.map(|memory| memory.sizes.edges()),
+            cached_vertices: cached.map(|cached| cached.vertices),
+            cached_bytes: cached.map(|cached| cached.bytes),
+            host_edge_bytes: edges.map(|edges| edges.bytes()).filter(|&bytes| bytes > 0),
+            host_draws_from: edges.and_then(|edges| match edges.place {
                 EdgePlace::Host(_) => None,
                 EdgePlace::Memory => Some("memory"),
                 EdgePlace::Disk => Some("disk"),
@@ -505,6 +512,7 @@ impl<'a> Event<'a> {
                 .filter(|norm| *norm != HiddenNorm::None)
                 .map(HiddenNorm::name),
             messages: plan.model.messages.map(CodeFormat::name),
+            store: plan.model.store.map(Store::name),
             binary: plan.model.binary_name(),
             epochs: plan.train.epochs,
             optimizer: plan.train.optimizer.to_string(),
@@ -673,9 +681,15 @@ impl Observer for Recorder {
         });
     }
 
-    fn foretold(&mut self, plan: &Plan, memory: &BatchMemory) {
+    fn foretold(&mut self, plan: &Plan, memory: &Footprint) {
+        let line = format!("memory: {} in all, foretold", bytes(memory.total()));
+        self.screen.line(&line);
+        self.record(&Event::memory(plan, memory, None));
+    }
+
+    fn batches_foretold(&mut self, plan: &Plan, memory: &BatchMemory) {
         self.screen.line(&memory.line());
-        self.record(&Event::memory(plan, memory));
+        self.record(&Event::memory(plan, &memory.footprint, Some(memory)));
     }
 
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64) {

@@ -19,14 +19,15 @@ use halfgnn::nn::{EdgeData, ModelConfig, Network, Pieces, PreparedGraph, Propaga
 use halfgnn::sample::{EdgesIn, Sampling, SamplingPolicy, Subgraphs};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
-    self, BatchReport, Batches, Checkpoint, EpochReport, GraphBatches, Loss, Objective, RunSummary,
-    Split, Spread, Status, TrainConfig, Trainer, Work, host_memory,
+    self, BatchReport, Batches, Checkpoint, EpochReport, Footprint, GraphBatches, Loss, Objective,
+    RunSummary, Split, Spread, Status, TrainConfig, Trainer, Work, host_memory,
 };
 use halfgnn::with_element;
 use halfgnn_bench::names::FeaturesName;
 use halfgnn_bench::rank_memory::RankMemory;
 
 use std::borrow::Cow;
+use std::iter;
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -92,6 +93,20 @@ impl Plan {
         } else {
             format!("{} {precision}", self.label)
         }
+    }
+
+    /// What the runs compute with and what is in fewer bits, for a person.
+    pub fn formats(&self) -> String {
+        let binary = self.model.binary_name();
+        let binary = binary.map(|binary| format!(", binary {binary}"));
+        let messages =
+            (self.model.messages).map(|format| format!(", messages in {}", format.name()));
+        let store =
+            (self.model.store).map(|store| format!(", activations stored in {}", store.name()));
+        let fewer = [binary, messages, store].into_iter().flatten();
+        iter::once(self.precision.to_string())
+            .chain(fewer)
+            .collect()
     }
 
     /// Whether each rank may have a share of the features and ask the others for rows.
@@ -173,8 +188,10 @@ pub trait Observer {
     fn placed(&mut self, placement: Placement);
     /// What each rank is going to take of its device, where there are several; and what others give it, of a graph that is dealt out.
     fn ranks_take(&mut self, memory: &RankMemory, gather: Option<Gather>);
+    /// What runs take that learn from the whole graph, before the first step.
+    fn foretold(&mut self, plan: &Plan, memory: &Footprint);
     /// What runs in batches take, before the first step.
-    fn foretold(&mut self, plan: &Plan, memory: &BatchMemory);
+    fn batches_foretold(&mut self, plan: &Plan, memory: &BatchMemory);
     /// A run begins.
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64);
     /// A batch of an epoch is done; may end the session.
@@ -231,6 +248,9 @@ fn carry_out<B: Backend, E: Element>(
     }
     let placed = Placed::<E>::new(device, dataset, plan)?;
     observer.placed(placed.placement);
+    if plan.sampling.is_none() {
+        observer.foretold(plan, &placed.placement.footprint);
+    }
 
     backend.reset_peak();
     let tasks = placed.tasks(backend, None)?;
@@ -559,7 +579,7 @@ impl<'a, E: Element> Placed<'a, E> {
                     memory.as_mut(),
                 )?;
                 if let (Some(observer), Some(memory)) = (&mut observer, &memory) {
-                    observer.foretold(plan, memory);
+                    observer.batches_foretold(plan, memory);
                 }
                 Trainer::sampled(backend, batches, objective, model, train)?
             }

@@ -245,7 +245,11 @@ fn gathering(args: &TrainArgs, dataset: &Dataset) -> Result<Gathering, Failure> 
         .model
         .config_for(dataset.feature_len(), outputs, of_graphs)?;
     let precision: Precision = args.precision.into();
-    let bytes = with_element!(precision, E => size_of::<E>());
+    // A message in codes is a byte an element, forward and backward.
+    let bytes = match model.messages {
+        Some(_) => 1,
+        None => with_element!(precision, E => size_of::<E>()),
+    };
     let epochs = args
         .epochs
         .unwrap_or(TrainConfig::new(precision).epochs)
@@ -590,7 +594,7 @@ fn print(recorder: &mut Recorder, plan: &Plan, outcome: &Outcome) {
     screen.line(&format_args!(
         "\n{} in {} on {} ({seeds})",
         plan.label.to_uppercase(),
-        plan.precision,
+        plan.formats(),
         outcome.device
     ));
     let spread = |value: Spread, digits: usize| match done {
