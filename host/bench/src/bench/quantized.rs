@@ -78,7 +78,7 @@ enum Storage {
 /// Something to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Peer {
-    /// NVIDIA's library, the best of its algorithms, in half
+    /// NVIDIA's library, the best of its algorithms, in half and in float
     Cusparse,
     /// Only reading each edge's index and row, and writing the result as fast as a copy: the speed of light
     Gather,
@@ -125,7 +125,7 @@ struct Setting<'a, B: Backend> {
     peers: Option<&'a Peers<'a>>,
     /// Bytes a second of a copy, read and written together.
     copy: Option<f64>,
-    cusparse: Option<PeerTime>,
+    cusparse: Vec<PeerTime>,
 }
 
 impl Task for Bench<'_, '_> {
@@ -150,20 +150,12 @@ impl Task for Bench<'_, '_> {
         for &features in &self.args.features {
             let (rows, columns) = (self.graph.vertices(), features as usize);
             let x = Operand::<B, f16>::new(backend, 0, rows, columns)?;
-            let cusparse = match &peers {
-                Some(peers) if wants(Peer::Cusparse) => {
-                    let kind = MemoryKind::Activations;
-                    let mut y = Matrix::zeros(backend, rows, columns, kind)?;
-                    match peers.spmm(self.graph.csr(), &x, &mut y, self.args.runs) {
-                        Ok(time) => Some(time),
-                        Err(reason) => {
-                            self.table.say(&format!("no cuSPARSE: {reason}"));
-                            None
-                        }
-                    }
-                }
-                _ => None,
-            };
+            let mut cusparse = Vec::new();
+            if let Some(peers) = peers.as_ref().filter(|_| wants(Peer::Cusparse)) {
+                cusparse.extend(self.cusparse(backend, peers, &x)?);
+                let x = Operand::<B, f32>::new(backend, 0, rows, columns)?;
+                cusparse.extend(self.cusparse(backend, peers, &x)?);
+            }
             let setting = Setting {
                 backend,
                 a: &a,
@@ -188,6 +180,21 @@ impl Task for Bench<'_, '_> {
 }
 
 impl Bench<'_, '_> {
+    /// The same sum by cuSPARSE, if it can.
+    fn cusparse<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        peers: &Peers<'_>,
+        x: &Operand<B, E>,
+    ) -> Result<Option<PeerTime>, Failure> {
+        let (rows, columns) = x.matrix.shape();
+        let mut y = Matrix::zeros(backend, rows, columns, MemoryKind::Activations)?;
+        let time = peers.spmm(self.graph.csr(), x, &mut y, self.args.runs);
+        Ok(time
+            .inspect_err(|reason| self.table.say(&format!("no cuSPARSE: {reason}")))
+            .ok())
+    }
+
     fn wants_bound(&self) -> bool {
         self.args.against.contains(&Peer::Gather)
     }

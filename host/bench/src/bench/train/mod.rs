@@ -23,7 +23,7 @@ use halfgnn::Error;
 use halfgnn::backend::Backend;
 use halfgnn::device::{self, Device, Task};
 use halfgnn::distributed::{Balance, Gather, Group, Rendezvous};
-use halfgnn::nn::{ModelConfig, Network};
+use halfgnn::nn::{ModelConfig, Network, Store};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Element;
 use halfgnn::train::{TrainConfig, Trainer};
@@ -153,6 +153,8 @@ struct Row<'a> {
     precision: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<&'static str>,
     recorded: bool,
     /// Ranks, where there are several, and what moves rows between them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -457,6 +459,7 @@ impl OnGraph<'_, '_> {
             layers,
             precision: E::PRECISION.to_string(),
             messages: config.messages.map(CodeFormat::name),
+            store: config.store.map(Store::name),
             recorded,
             ranks: group.map(Group::ranks),
             exchange: group.map(moved_by),
@@ -515,6 +518,9 @@ impl Bench<'_> {
             row.ms,
             bytes(peak)
         );
+        if let Some(store) = row.store {
+            line.push_str(&format!("  stored in {store}"));
+        }
         if let (Some(ranks), Some(exchange)) = (row.ranks, row.exchange) {
             line.push_str(&format!("  {ranks} ranks by {exchange}"));
             if row.overlap == Some(true) {
