@@ -635,7 +635,11 @@ fn print(recorder: &mut Recorder, plan: &Plan, outcome: &Outcome) {
         }
     }
     if let Some(saturated) = outcome.saturated {
-        row("messages beyond their scales", saturated.to_string());
+        let name = match outcome.skipped() {
+            0 => "messages beyond their scales",
+            _ => "messages beyond their scales, of skipped steps too",
+        };
+        row(name, saturated.to_string());
     }
     if outcome.skipped() > 0 {
         row(
