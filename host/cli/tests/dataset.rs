@@ -93,6 +93,132 @@ fn a_graph_goes_through_every_format_and_comes_back() {
 }
 
 #[test]
+fn tiles_of_bits_are_written_and_read_and_say_what_they_leave_out() {
+    let folder = folder();
+    // The second edge occurs again.
+    let edges = "0 1\n0 2\n0 2\n2 0\n4 3\n";
+    std::fs::write(folder.path().join("edges.txt"), edges).unwrap();
+    for (source, left_out) in [
+        ("edges.txt", &["edges that occur again"][..]),
+        ("blocks:200", &[]),
+        ("data/star.npz", &["features", "labels"]),
+    ] {
+        if source == "data/star.npz" {
+            succeeded(&folder, &["dataset", "generate", "star:2x30", source]);
+        }
+        // By its name, and as what is said.
+        for arguments in [&["x.frdc"][..], &["y", "--to", "frdc"]] {
+            let conversion = ["dataset", "convert", source, "--json", "-"];
+            let output = succeeded(&folder, &[&conversion, arguments].concat());
+            let written = &events(&output.stdout)[0];
+            assert_eq!(
+                (&written["format"], &written["left_out"]),
+                (&"frdc".into(), &left_out.into()),
+                "{written}"
+            );
+            // What is in the file, so without those that occur again.
+            let [whole, tiled] = [source, arguments[0]].map(|name| info(&folder, &[name]));
+            assert_eq!(written["edges"], tiled["edges"]);
+            let again = whole["duplicate_edges"].as_u64().unwrap();
+            let edges = whole["edges"].as_u64().unwrap() - again;
+            assert_eq!(tiled["edges"], edges);
+            assert_eq!(
+                (
+                    &tiled["vertices"],
+                    &tiled["duplicate_edges"],
+                    &tiled["tiles"]
+                ),
+                (&whole["vertices"], &0.into(), &whole["tiles"])
+            );
+            assert!(tiled["labels"].is_null());
+        }
+    }
+    let output = succeeded(&folder, &["dataset", "convert", "edges.txt", "x.frdc"]);
+    let told =
+        "5 vertices, 4 edges, without edges that occur again, which the format has no place for";
+    assert!(text(&output.stdout).contains(told), "{output:?}");
+    let page = succeeded(&folder, &["dataset", "info", "x.frdc"]);
+    assert!(text(&page.stdout).contains("as FRDC, 4 x 4 tiles of bits"));
+    // Wherever a graph is read.
+    let bench = [
+        "bench",
+        "spmm",
+        "--graph",
+        "x.frdc",
+        "--device",
+        "cpu",
+        "--features",
+        "8",
+    ];
+    succeeded(&folder, &[&bench[..], &["--runs", "1"]].concat());
+    refused(
+        &run(&folder, &["train", "--dataset", "x.frdc"]),
+        2,
+        &["x.frdc: is FRDC", "a graph without features and labels"],
+    );
+    // And back again, whole or as a stream.
+    succeeded(
+        &folder,
+        &[
+            "dataset",
+            "convert",
+            "x.frdc",
+            "back.frdc",
+            "--memory",
+            "1GiB",
+        ],
+    );
+    let bytes = |name| std::fs::read(folder.path().join(name)).unwrap();
+    assert_eq!(bytes("x.frdc"), bytes("back.frdc"));
+    // A file that is cut, or is another's.
+    let whole = bytes("x.frdc");
+    let write = |bytes: &[u8]| std::fs::write(folder.path().join("cut.frdc"), bytes).unwrap();
+    write(&whole[..whole.len() - 1]);
+    for arguments in [
+        &["dataset", "info", "cut.frdc"][..],
+        &["dataset", "convert", "cut.frdc", "out.csr"],
+        &["bench", "spmm", "--graph", "cut.frdc", "--device", "cpu"],
+    ] {
+        let words = [
+            "cut.frdc: FRDC: the header promises ",
+            "fetch or write the file again",
+        ];
+        refused(&run(&folder, arguments), 2, &words);
+    }
+    write(&whole[..20]);
+    let info = ["dataset", "info", "cut.frdc"];
+    refused(
+        &run(&folder, &info),
+        2,
+        &["cut.frdc: as FRDC: it is 20 bytes"],
+    );
+    write(&[b"HGNNPART", &whole[8..]].concat());
+    refused(
+        &run(&folder, &info),
+        2,
+        &["cut.frdc: is in no format that is known"],
+    );
+    let forced = [&info[..], &["--format", "frdc"]].concat();
+    refused(
+        &run(&folder, &forced),
+        2,
+        &["cut.frdc: as FRDC: magic: it is not HGNNFRDC"],
+    );
+    let mut other = whole.clone();
+    other[8] = 9;
+    write(&other);
+    refused(
+        &run(&folder, &info),
+        2,
+        &["version: it is 9, and this build reads 1"],
+    );
+    assert_eq!(
+        files(folder.path()),
+        ["back.frdc", "cut.frdc", "data", "edges.txt", "x.frdc", "y"]
+    );
+}
+
+#[test]
 fn a_dataset_is_written_and_looked_at() {
     let folder = folder();
     succeeded(

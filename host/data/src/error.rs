@@ -206,6 +206,14 @@ pub enum DataProblem {
         /// What its reader said.
         reason: String,
     },
+    /// A file of tiles of bits is broken, or of another version.
+    #[error(
+        "as FRDC: {reason}; fetch the file again, or write it again by `halfgnn dataset convert GRAPH FILE.frdc`"
+    )]
+    Frdc {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A raw CSR file whose header and length do not agree.
     #[error(
         "the header says {vertices} vertices and {edges} edges, which is not a file of {bytes} bytes; is it raw CSR?"
@@ -453,6 +461,11 @@ impl DataProblem {
             field,
             reason: reason.into(),
         }
+    }
+
+    pub(crate) fn frdc(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::Frdc { reason }
     }
 
     pub(crate) fn line(line: u64, reason: impl Into<String>) -> Self {

@@ -18,13 +18,13 @@ use super::read::npz::Npz;
 use super::read::ogb;
 #[cfg(feature = "planetoid")]
 use super::read::planetoid;
-use super::read::raw_csr;
 #[cfg(feature = "csv")]
 use super::read::tables;
 #[cfg(feature = "torch")]
 use super::read::torch;
 #[cfg(feature = "text")]
 use super::read::{edge_list, matrix_market, tu};
+use super::read::{frdc, raw_csr};
 #[cfg(feature = "numpy")]
 use super::read::{pyg, reddit, scipy};
 #[cfg(feature = "text")]
@@ -63,6 +63,10 @@ pub enum Format {
     EdgeList,
     /// `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]`. A graph only.
     RawCsr,
+    /// BitGNN's tiles of 4 × 4 bits ([`Frdc`](halfgnn_graph::Frdc)), `.frdc`. A graph only, whose edges occur once each:
+    /// `"HGNNFRDC", u32 version = 1, u32 vertices, u32 edges, u32 tiles, u32 tile_offsets[⌈vertices / 4⌉ + 1], u32 tile_columns[tiles],
+    /// u16 tiles[tiles]`, little-endian.
+    Frdc,
 }
 
 impl Format {
@@ -82,6 +86,7 @@ impl Format {
         Self::MatrixMarket,
         Self::EdgeList,
         Self::RawCsr,
+        Self::Frdc,
     ];
 
     /// The name, as a command line has it.
@@ -101,6 +106,7 @@ impl Format {
             Self::MatrixMarket => "matrix-market",
             Self::EdgeList => "edge-list",
             Self::RawCsr => "raw-csr",
+            Self::Frdc => "frdc",
         }
     }
 
@@ -125,6 +131,7 @@ impl Format {
             Self::MatrixMarket => "a Matrix Market file (.mtx, .mtx.gz)",
             Self::EdgeList => "an edge list (.txt, .txt.gz)",
             Self::RawCsr => "raw CSR (i64 vertices, i64 edges, i32 offsets, i32 columns)",
+            Self::Frdc => "FRDC (tiles of 4 x 4 bits, .frdc)",
         }
     }
 
@@ -141,7 +148,9 @@ impl Format {
             | Self::Tu
             | Self::Parts
             | Self::DglReddit => true,
-            Self::ScipySparse | Self::MatrixMarket | Self::EdgeList | Self::RawCsr => false,
+            Self::ScipySparse | Self::MatrixMarket | Self::EdgeList | Self::RawCsr | Self::Frdc => {
+                false
+            }
         }
     }
 
@@ -156,7 +165,7 @@ impl Format {
             Self::Ogb => Some("ogb"),
             Self::Parts => Some("parts"),
             Self::MatrixMarket | Self::EdgeList | Self::Tu => Some("text"),
-            Self::RawCsr => None,
+            Self::RawCsr | Self::Frdc => None,
         }
     }
 
@@ -173,7 +182,7 @@ impl Format {
             Self::Ogb => cfg!(feature = "ogb"),
             Self::Parts => cfg!(feature = "parts"),
             Self::MatrixMarket | Self::EdgeList | Self::Tu => cfg!(feature = "text"),
-            Self::RawCsr => true,
+            Self::RawCsr | Self::Frdc => true,
         }
     }
 
@@ -409,6 +418,9 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
     if head.is_empty() {
         return Err(DataProblem::Empty);
     }
+    if frdc::recognises(&head) {
+        return Ok(Format::Frdc);
+    }
     if raw_csr::recognises(&head, input.len()) {
         return Ok(Format::RawCsr);
     }
@@ -547,8 +559,9 @@ mod tests {
             .flat_map(|n| n.to_le_bytes())
             .chain([0; 8])
             .collect();
-        let files: [(Vec<u8>, Option<Format>); 16] = [
+        let files: [(Vec<u8>, Option<Format>); 17] = [
             (raw, Some(Format::RawCsr)),
+            (b"HGNNFRDC".to_vec(), Some(Format::Frdc)),
             (archive(&[], true), Some(Format::GnnBenchmark)),
             (
                 archive(&[("adj_indptr", vec![]), shape()], true),

@@ -17,8 +17,9 @@
 //! | [`Format::MatrixMarket`] | `.mtx`, `.mtx.gz` | | yes |
 //! | [`Format::EdgeList`] | `.txt`, `.txt.gz`: `from to` in each line | | yes |
 //! | [`Format::RawCsr`] | `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]` | | yes |
+//! | [`Format::Frdc`] | `.frdc`: the arrays of [`Frdc`](halfgnn_graph::Frdc) behind a header | | yes |
 //!
-//! Readers are features, but that of [`Format::RawCsr`]: `numpy` (gnn-benchmark, PyG's arrays, DGL's Reddit, scipy), `planetoid`, `ogb`, `text`
+//! Readers are features, but those of [`Format::RawCsr`] and [`Format::Frdc`]: `numpy` (gnn-benchmark, PyG's arrays, DGL's Reddit, scipy), `planetoid`, `ogb`, `text`
 //! (Matrix Market, edge lists), `torch`, `csv`, `parquet`, `parts`; so are the writers, `write`. `full` is all of them but `parquet`. A file of a format that a build has no reader
 //! of is refused with the feature's name.
 //!
@@ -69,6 +70,7 @@ mod reordered;
 mod row_order;
 #[cfg(feature = "parts")]
 mod row_spill;
+mod signature;
 mod splits;
 mod stored;
 #[cfg(feature = "write")]
@@ -106,7 +108,7 @@ pub use targets::{LabelSets, Targets, Values};
 #[cfg(all(feature = "parquet", feature = "write"))]
 pub use write::parquet::{ParquetColumn, parquet_file};
 #[cfg(feature = "write")]
-pub use write::{SaveGraph, WriteOptions};
+pub use write::{REPEATED_EDGES, SaveGraph, WriteOptions};
 
 use halfgnn_graph::Graph;
 

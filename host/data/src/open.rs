@@ -16,13 +16,13 @@ use super::read::npz::Npz;
 use super::read::ogb;
 #[cfg(feature = "planetoid")]
 use super::read::planetoid;
-use super::read::raw_csr;
 #[cfg(feature = "csv")]
 use super::read::tables;
 #[cfg(feature = "torch")]
 use super::read::torch::Torch;
 #[cfg(feature = "text")]
 use super::read::{edge_list, matrix_market, tu};
+use super::read::{frdc, raw_csr};
 #[cfg(feature = "numpy")]
 use super::read::{gnn_benchmark, pyg, reddit, scipy};
 use super::{
@@ -550,12 +550,14 @@ fn labelled(input: Input<'_>, format: Format) -> Result<Parts, DataProblem> {
         | Format::Parts => Err(several_files(format)),
         #[cfg(not(feature = "numpy"))]
         Format::GnnBenchmark | Format::Pyg => Err(several_files(format)), // refused above
-        Format::ScipySparse | Format::MatrixMarket | Format::EdgeList | Format::RawCsr => {
-            Err(DataProblem::NotLabelled {
-                format: format.description(),
-                known: format::known(Format::is_labelled),
-            })
-        }
+        Format::ScipySparse
+        | Format::MatrixMarket
+        | Format::EdgeList
+        | Format::RawCsr
+        | Format::Frdc => Err(DataProblem::NotLabelled {
+            format: format.description(),
+            known: format::known(Format::is_labelled),
+        }),
     }
 }
 
@@ -579,6 +581,7 @@ fn bare(input: Input<'_>, format: Format, options: &OpenOptions) -> Result<Graph
         #[cfg(all(feature = "text", feature = "numpy"))]
         Format::Tu => Ok(tu_archive(input)?.graph),
         Format::RawCsr => raw_csr::read(input),
+        Format::Frdc => frdc::read(input),
         // Several files, or refused above.
         _ => Err(several_files(format)),
     }

@@ -5,9 +5,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use super::columns::Columns;
-use super::error::{GraphError, OffsetRule, check_edges, check_ids, check_length, check_vertices};
+use super::error::{
+    GraphError, OffsetRule, check_edges, check_ids, check_length, check_vertices, wrong_offset,
+};
 use super::sort::{EdgeSource, WithinRow, fill_rows, rows_of, sort_by_row, sort_row};
 use super::transpose::transposed;
+use crate::parallel;
 
 /// A sparse pattern: row offsets and columns, and the row of each edge beside them where somebody asks for it. That of a [`Graph`](super::Graph) is square;
 /// that of a sampled layer or a part of a graph has rows and columns of different vertices, and another number of each.
@@ -147,28 +150,19 @@ impl Csr {
     /// # Errors
     /// [`GraphError::Length`], [`GraphError::Offsets`], [`GraphError::TooManyVertices`], [`GraphError::TooManyEdges`].
     pub fn check_offsets(offsets: &[u64], edges: usize) -> Result<(), GraphError> {
-        let Some(&first) = offsets.first() else {
+        if offsets.is_empty() {
             return check_length("offsets", 0, 1, "one more than there are vertices");
-        };
+        }
         check_vertices(offsets.len() as u64 - 1)?;
         check_edges(edges as u64)?;
-        let broken = |index: usize, rule| {
-            Err(GraphError::Offsets {
+        match wrong_offset(offsets, (edges as u64, OffsetRule::EndAtEdges)) {
+            Some((index, rule)) => Err(GraphError::Offsets {
                 index: index as u64,
                 value: offsets[index],
                 rule,
-            })
-        };
-        if first != 0 {
-            return broken(0, OffsetRule::StartAtZero);
+            }),
+            None => Ok(()),
         }
-        if let Some(row) = offsets.windows(2).position(|pair| pair[0] > pair[1]) {
-            return broken(row + 1, OffsetRule::NeverDecrease(offsets[row]));
-        }
-        if offsets[offsets.len() - 1] != edges as u64 {
-            return broken(offsets.len() - 1, OffsetRule::EndAtEdges(edges as u64));
-        }
-        Ok(())
     }
 
     /// The number of rows; of a square pattern, that is the number of columns too.
@@ -262,6 +256,21 @@ impl Csr {
             .filter(empty)
             .map(|row| row as u32)
             .collect()
+    }
+
+    /// Edges that are there already: of one that occurs n times n − 1.
+    pub fn repeated_edges(&self) -> usize {
+        const ROWS: usize = 1 << 12;
+        let starts = parallel::chunks(&self.offsets[1..], ROWS);
+        let repeated = parallel::map(starts, |chunk, ends| {
+            let rows = (chunk * ROWS..).take(ends.len());
+            let of_row = |row| {
+                let pairs = self.row(row).windows(2);
+                pairs.filter(|pair| pair[0] == pair[1]).count()
+            };
+            rows.map(of_row).sum::<usize>()
+        });
+        repeated.into_iter().sum()
     }
 
     /// The bytes that its arrays take of memory: offsets, columns that are not [on disk](Csr::to_disk), and the rows where somebody has asked

@@ -78,6 +78,18 @@ pub enum GraphError {
         /// The rule that it breaks.
         rule: OffsetRule,
     },
+    /// Tiles of bits ([`Frdc`](crate::Frdc)) that are not those of a pattern.
+    #[error("{field}[{index}] is {value}, but {rule}")]
+    Tile {
+        /// The array: `tile_offsets`, `tile_columns` or `tiles`.
+        field: &'static str,
+        /// The position of the offending entry.
+        index: u64,
+        /// The entry.
+        value: u64,
+        /// The rule that it breaks.
+        rule: TileRule,
+    },
     /// A list of edges in order of rows that is not.
     #[error("rows[{index}] is {value}, after {before}; edges come in order of rows, so sort them")]
     RowOrder {
@@ -136,6 +148,8 @@ pub enum OffsetRule {
     NeverDecrease(u64),
     /// The last is the number of edges, which is the value here.
     EndAtEdges(u64),
+    /// Of rows of tiles: the last is the number of tiles, which is the value here.
+    EndAtTiles(u64),
 }
 
 impl std::fmt::Display for OffsetRule {
@@ -144,8 +158,67 @@ impl std::fmt::Display for OffsetRule {
             Self::StartAtZero => f.write_str("start at 0"),
             Self::NeverDecrease(before) => write!(f, "never decrease (the one before is {before})"),
             Self::EndAtEdges(edges) => write!(f, "end at the number of edges, {edges}"),
+            Self::EndAtTiles(tiles) => write!(f, "end at the number of tiles, {tiles}"),
         }
     }
+}
+
+/// A rule of tiles of bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TileRule {
+    /// Rows of tiles start where offsets may.
+    Offset(OffsetRule),
+    /// A column of tiles is one of so many.
+    ColumnsBelow(u64),
+    /// Columns ascend within a row of tiles; the value here is that of the tile before.
+    Ascend(u32),
+    /// A tile has an edge.
+    HasEdge,
+    /// No bit lies past the last row or column of the pattern, of which there are so many.
+    Within {
+        /// Rows.
+        rows: usize,
+        /// Columns.
+        columns: usize,
+    },
+}
+
+impl std::fmt::Display for TileRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Offset(rule) => write!(f, "offsets of rows of tiles {rule}"),
+            Self::ColumnsBelow(columns) => {
+                write!(f, "columns of tiles are below {columns}, their number")
+            }
+            Self::Ascend(before) => write!(
+                f,
+                "columns ascend within a row of tiles (the one before is {before})"
+            ),
+            Self::HasEdge => f.write_str("a tile has a bit at least"),
+            Self::Within { rows, columns } => write!(
+                f,
+                "no bit of a tile lies past the last of {rows} rows and {columns} columns"
+            ),
+        }
+    }
+}
+
+/// The first of offsets that are not those of as many entries as `end`'s rule says: its position, and the rule that it breaks.
+pub(crate) fn wrong_offset<T: Copy + Into<u64>>(
+    offsets: &[T],
+    (end, rule): (u64, fn(u64) -> OffsetRule),
+) -> Option<(usize, OffsetRule)> {
+    let at = |index: usize| -> Option<u64> { offsets.get(index).map(|&offset| offset.into()) };
+    if at(0).is_some_and(|first| first != 0) {
+        return Some((0, OffsetRule::StartAtZero));
+    }
+    let decreases = |pair: &[T]| pair[0].into() > pair[1].into();
+    if let Some(row) = offsets.windows(2).position(decreases) {
+        return Some((row + 1, OffsetRule::NeverDecrease(offsets[row].into())));
+    }
+    let last = offsets.len().checked_sub(1)?;
+    (at(last) != Some(end)).then(|| (last, rule(end)))
 }
 
 /// That `vertices` can be named.

@@ -22,6 +22,11 @@ pub(crate) fn raw_csr(bytes: &[u8]) -> Answer {
     read(bytes, Format::RawCsr)
 }
 
+/// Tiles of bits.
+pub(crate) fn frdc(bytes: &[u8]) -> Answer {
+    read(bytes, Format::Frdc)
+}
+
 /// scipy's archive of a sparse matrix: as it is, and with checksums that fit.
 pub(crate) fn scipy(bytes: &[u8]) -> Answer {
     let answer = read(bytes, Format::ScipySparse);

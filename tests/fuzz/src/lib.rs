@@ -70,6 +70,8 @@ pub const TARGETS: &[Target] = &[
         grammar: Grammar::Bytes, corpus: &["tests/fuzz/corpus/scipy"], memory: 192 * MIB },
     Target { name: "raw-csr", about: "reads raw compressed rows", run: graphs::raw_csr,
         grammar: Grammar::Bytes, corpus: &["tests/fuzz/corpus/raw-csr"], memory: 64 * MIB },
+    Target { name: "frdc", about: "reads tiles of bits", run: graphs::frdc,
+        grammar: Grammar::Bytes, corpus: &["tests/fuzz/corpus/frdc"], memory: 64 * MIB },
     Target { name: "planetoid", about: "opens Planetoid's pickles", run: graphs::planetoid,
         grammar: Grammar::Bytes, corpus: &["tests/fuzz/corpus/planetoid"], memory: 192 * MIB },
     Target { name: "ogb", about: "opens a raw folder of OGB's", run: graphs::ogb,

@@ -181,6 +181,14 @@ fn raw_csr(vertices: i64, edges: i64, columns: [i32; 4]) -> Vec<u8> {
     header.chain(words.flat_map(i32::to_le_bytes)).collect()
 }
 
+/// And in tiles of bits, of which there is one: the header's three numbers behind the version, the column of the tile, and its bits.
+fn frdc(counts: [u32; 3], column: u32, bits: u16) -> Vec<u8> {
+    let words = [&[1], &counts[..], &[0, 1, column]].concat();
+    let words = words.into_iter().flat_map(u32::to_le_bytes);
+    let letters = b"HGNNFRDC".iter().copied();
+    letters.chain(words).chain(bits.to_le_bytes()).collect()
+}
+
 const MATRIX: &str = "%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n2 1 1\n3 2 1\n";
 
 /// A dataset or graph in which nothing is wrong.
@@ -232,6 +240,7 @@ fn whole(format: Format) -> Files {
         Format::MatrixMarket => vec![("x.mtx", MATRIX.into())],
         Format::EdgeList => vec![("x.txt", b"# Nodes: 3\n0 1\n1 2\n".to_vec())],
         Format::RawCsr => vec![("x.csr", raw_csr(3, 4, [1, 0, 2, 1]))],
+        Format::Frdc => vec![("x.frdc", frdc([3, 4, 1], 0, 0x252))],
         other => panic!("{other:?} is new: write it down here"),
     }
 }
@@ -410,6 +419,14 @@ fn case(format: Format, mistake: Mistake) -> Case {
         (Format::RawCsr, Negative) => Refused("x.csr", raw_csr(-3, 4, [1, 0, 2, 1]), "the header says -3 vertices"),
         (Format::RawCsr, NanFeature) => Impossible(features),
         (Format::RawCsr, HugeHeader) => Refused("x.csr", raw_csr(3, 1 << 31, [1, 0, 2, 1]), "2147483648 edges, which is not a file of"),
+        (Format::Frdc, Truncated) => Refused("x.frdc", cut(format, "x.frdc", 70), "FRDC: the header promises 14 bytes, but 2 are there"),
+        (Format::Frdc, Empty) => Refused("x.frdc", Vec::new(), "the file is empty"),
+        (Format::Frdc, WrongKey) => Refused("x.frdc", patched(format, "x.frdc", b"FRDC", b"frdc"), "magic: it is not HGNNFRDC"),
+        (Format::Frdc, WrongType) => Refused("x.frdc", set(format, "x.frdc", 8, 2), "version: it is 2, and this build reads 1"),
+        (Format::Frdc, OutOfRange) => Refused("x.frdc", frdc([3, 4, 1], 0, 0x852), "tiles[0] is 2130, but no bit of a tile lies past"),
+        (Format::Frdc, Negative) => Refused("x.frdc", frdc([3, 4, 1], u32::MAX, 0x252), "tile_columns[0] is 4294967295"),
+        (Format::Frdc, NanFeature) => Impossible(features),
+        (Format::Frdc, HugeHeader) => Refused("x.frdc", frdc([u32::MAX; 3], 0, 0x252), "FRDC: the header promises"),
         (other, _) => panic!("{other:?} is new: write its mistakes down here"),
     }
 }

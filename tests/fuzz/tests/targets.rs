@@ -73,6 +73,7 @@ fn mutated_files_are_refused_or_read() {
         ("matrix-market", 6000),
         ("scipy", 4000),
         ("raw-csr", 4000),
+        ("frdc", 4000),
         ("planetoid", 500),
         ("ogb", 400),
         ("tu", 400),

@@ -72,7 +72,7 @@ Examples:
   halfgnn bench spmm --graph kron:21 --features 40,100 --precision half --against gather --stride auto
   halfgnn bench spmm --graph communities:2400000x4000 --features 64 --reorder auto
 
-A graph is a file (raw CSR, .npz, Matrix Market, edge list: whatever its content says) or one that the
+A graph is a file (raw CSR, FRDC, .npz, Matrix Market, edge list: whatever its content says) or one that the
 program makes, the same on every machine:
   kron:SCALE, kron:18..23   Graph500's Kronecker graph of 2^SCALE vertices, or one a scale
   amazon-like, road-like, kron21, products-like, reddit-like, papers-like

@@ -5,7 +5,7 @@ use super::{ConvertArgs, FeatureStorage, GenerateArgs, StreamArgs, folder_of};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::screen::{Page, bytes, count};
-use halfgnn::data::{Format, SaveGraph, Workplace, WriteOptions};
+use halfgnn::data::{Format, REPEATED_EDGES, SaveGraph, Workplace, WriteOptions};
 use halfgnn::file::WholeFile;
 use halfgnn::train::host_memory;
 use serde::Serialize;
@@ -99,7 +99,7 @@ fn convert(
     // Whatever is wrong with the output is found out before a large file is read.
     if write_options(output, to, true).is_none() {
         return Err(Failure::Input(format!(
-            "{}: the name tells no format; end it in .npz, .mtx, .txt or .csr, or say --to",
+            "{}: the name tells no format; end it in .npz, .mtx, .txt, .csr or .frdc, or say --to",
             output.display()
         )));
     }
@@ -170,13 +170,14 @@ fn streamed(
     };
     let options = options_for(output, as_asked, false)?;
     graph.save(output, options).map_err(refuse)?;
+    let repeated = graph.left_out_edges(options.format).map_err(refuse)?;
     let saved = Saved {
         name: graph.name().into(),
         format: options.format.name(),
         vertices: graph.vertices(),
-        edges: graph.edges() as usize,
+        edges: (graph.edges() - repeated) as usize,
         labelled: false,
-        left_out: Vec::new(),
+        left_out: left_out_of_graph(repeated),
         streamed: true,
         memory_bytes: Some(memory),
     };
@@ -201,20 +202,29 @@ fn whole(
         Opened::Dataset(dataset) => dataset.save(output, options),
     }
     .map_err(refuse)?;
+    let repeated = opened.graph().left_out_edges(options.format);
     let saved = Saved {
         name: opened.name().into(),
         format: options.format.name(),
         vertices: opened.graph().vertices(),
-        edges: opened.graph().edges(),
+        edges: opened.graph().edges() - repeated as usize,
         labelled: is_dataset && options.format.is_labelled(),
         left_out: match &opened {
-            Opened::Graph(..) => Vec::new(),
+            Opened::Graph(..) => left_out_of_graph(repeated),
             Opened::Dataset(dataset) => dataset.left_out_by(options.format),
         },
         streamed: false,
         memory_bytes: None,
     };
     Ok((saved, options.format))
+}
+
+/// What a format has no place for of a graph alone.
+fn left_out_of_graph(repeated: u64) -> Vec<&'static str> {
+    match repeated {
+        0 => Vec::new(),
+        _ => vec![REPEATED_EDGES],
+    }
 }
 
 /// Opens or makes no more than the output can hold: of a recipe the graph alone, where features would be left out.

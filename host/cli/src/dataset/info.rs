@@ -49,7 +49,7 @@ struct Quantile {
     degree: u32,
 }
 
-/// The graph in BitGNN's format, tiles of 4 × 4 bits, where an edge that occurs twice is one.
+/// The graph in BitGNN's format, FRDC, tiles of 4 × 4 bits, where an edge that occurs twice is one.
 #[derive(Debug, Serialize)]
 struct Tiles {
     tiles: usize,
@@ -166,7 +166,7 @@ pub fn run(args: &InfoArgs) -> Result<(), Failure> {
 impl Info {
     fn of(opened: &Opened) -> Self {
         let graph = opened.graph();
-        let (stats, duplicates) = (graph.degree_stats(), duplicates(graph));
+        let (stats, duplicates) = (graph.degree_stats(), graph.csr().repeated_edges());
         let dataset = match opened {
             Opened::Graph(..) => None,
             Opened::Dataset(dataset) => Some(&**dataset),
@@ -252,7 +252,7 @@ impl Info {
             bytes_per_edge,
         } = &self.tiles;
         row(
-            "as 4 x 4 tiles of bits",
+            "as FRDC, 4 x 4 tiles of bits",
             format!(
                 "{} tiles of {edges_per_tile:.1} edges, {bytes_per_edge:.1} B an edge",
                 count(*tiles)
@@ -487,12 +487,6 @@ fn rows(graph: &Graph) -> impl ParallelIterator<Item = (u32, &[u32])> {
 fn self_loops(graph: &Graph) -> usize {
     let loops = |(row, columns): (u32, &[u32])| columns.iter().filter(|&&col| col == row).count();
     rows(graph).map(loops).sum()
-}
-
-fn duplicates(graph: &Graph) -> usize {
-    let equal = |pair: &&[u32]| pair[0] == pair[1];
-    let repeated = |(_, columns): (u32, &[u32])| columns.windows(2).filter(equal).count();
-    rows(graph).map(repeated).sum()
 }
 
 fn homophily(dataset: &Dataset) -> Option<f64> {

@@ -29,7 +29,7 @@ Examples:
 A dataset is a file or folder whose content tells its format (--format forces one), or, of a bare name, what lies below
 HALFGNN_DATA by that name:
   labelled   gnn-benchmark .npz, PyG's arrays .npz, torch's .pt of a Data object, tables nodes.csv,edges.csv (or their folder), Planetoid's ind.NAME.* files, OGB's folder (raw/, split/), DGL's Reddit, a folder of `dataset partition`
-  graphs     scipy's sparse .npz, Matrix Market .mtx[.gz], edge lists .txt[.gz] (SNAP), raw CSR .csr
+  graphs     scipy's sparse .npz, Matrix Market .mtx[.gz], edge lists .txt[.gz] (SNAP), raw CSR .csr, BitGNN's tiles of bits (FRDC) .frdc
 or it is made from a seed: synthetic, reddit-like:SCALE, blocks:VERTICES, communities:VERTICESxCOMMUNITIES, kron:SCALE, grid:WIDTHxHEIGHT, star:HUBSxLEAVES";
 
 const INFO_EXAMPLES: &str = "\
@@ -44,13 +44,14 @@ const CONVERT_EXAMPLES: &str = "\
 Examples:
   halfgnn dataset convert cora/ cora.npz
   halfgnn dataset convert web-Google.txt.gz web.csr
+  halfgnn dataset convert web.csr web.frdc
   halfgnn dataset convert roadNet-CA.txt.gz road.mtx.gz --undirected
 
 The output's name tells its format, or --to: .npz is gnn-benchmark's archive for a dataset with labels and scipy's sparse
-archive for a graph (PyG's arrays where a dataset has features of edges, or other targets than classes, or --to pyg); .mtx, .txt, .csr hold a graph only. Features are written as they are read, not normalised, unless
+archive for a graph (PyG's arrays where a dataset has features of edges, or other targets than classes, or --to pyg); .mtx, .txt, .csr, .frdc hold a graph only, and .frdc an edge that occurs several times once. Features are written as they are read, not normalised, unless
 --normalize-features asks for it. A file appears whole or not at all.
 
-An edge list (.txt, .tsv, .gz; what follows the two ids of a line is left out), a matrix of Matrix Market's or scipy's and raw compressed rows
+An edge list (.txt, .tsv, .gz; what follows the two ids of a line is left out), a matrix of Matrix Market's or scipy's, raw compressed rows and tiles of bits
 are converted as a stream, within --memory: it has room for what there is one of a vertex, and edges are sorted on disk, in up to 24 bytes a listed
 edge. Datasets are read whole: gnn-benchmark's and PyG's archives, .pt, tables of vertices and edges, OGB's, Planetoid's and TU's folders, DGL's
 Reddit, parts.";

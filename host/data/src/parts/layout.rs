@@ -1,6 +1,7 @@
 //! Where what lies in a file of a folder of parts.
 
 use crate::error::DataProblem;
+use crate::signature::Signature;
 use std::io::{self, Read};
 use std::ops::Range;
 
@@ -29,10 +30,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const fn magic(self) -> &'static [u8; 8] {
-        match self {
+    const fn signature(self) -> Signature {
+        let letters = match self {
             Self::Vertices => b"HGNNVERT",
             Self::Part => b"HGNNPART",
+        };
+        Signature {
+            letters,
+            version: VERSION,
         }
     }
 }
@@ -43,8 +48,7 @@ impl Header {
     /// As it lies in the file.
     pub fn bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        bytes[..8].copy_from_slice(self.kind.magic());
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[..Signature::BYTES].copy_from_slice(&self.kind.signature().bytes());
         bytes[12..16].copy_from_slice(&self.number.to_le_bytes());
         bytes[16..].copy_from_slice(&self.identity.to_le_bytes());
         bytes
@@ -53,20 +57,12 @@ impl Header {
     /// That a file starts with it.
     pub fn check(&self, found: &[u8; Self::BYTES]) -> Result<(), DataProblem> {
         let expected = self.bytes();
-        if found[..8] != expected[..8] {
-            let name = String::from_utf8_lossy(self.kind.magic()).into_owned();
-            return Err(DataProblem::part("magic", format!("it is not {name}")));
-        }
-        let word = |bytes: &[u8; Self::BYTES], at: usize| {
-            u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]))
-        };
-        let version = word(found, 8);
-        if version != VERSION {
-            let reason = format!("it is {version}, and this build reads {VERSION}");
-            return Err(DataProblem::part("version", reason));
-        }
-        if word(found, 12) != self.number {
-            let reason = format!("it is {}, where {} is wanted", word(found, 12), self.number);
+        let signature = std::array::from_fn(|at| found[at]);
+        let signature = self.kind.signature().check(&signature);
+        signature.map_err(|(field, reason)| DataProblem::part(field, reason))?;
+        let number = u32::get(&found[Signature::BYTES..]);
+        if number != self.number {
+            let reason = format!("it is {number}, where {} is wanted", self.number);
             return Err(DataProblem::part("part", reason));
         }
         match found == &expected {

@@ -7,6 +7,7 @@
 pub(super) mod arrays;
 #[cfg(feature = "text")]
 pub(super) mod edge_list;
+pub(super) mod frdc;
 #[cfg(feature = "numpy")]
 pub(super) mod gnn_benchmark;
 #[cfg(feature = "text")]
@@ -36,11 +37,32 @@ pub(super) mod torch;
 pub(super) mod tu;
 
 use super::error::DataProblem;
-use super::input::Progress;
+use super::input::{Input, Progress};
 use halfgnn_graph::{Direction, EdgeBlocks, Graph, parallel};
+use std::io::Read;
 
 /// Bytes of a vertex while edges are brought into row order: offsets of the graph, and of the one that is made of it.
 pub(super) const OF_VERTEX: u64 = 16;
+
+/// Words that are read at a time.
+const PIECE: usize = 1 << 18;
+
+/// The next `count` little-endian words of a file, as `from_le` takes one; `what` they are in messages.
+fn words<T: bytemuck::Pod + Send>(
+    input: &mut Input<'_>,
+    what: &str,
+    count: usize,
+    from_le: impl Fn(T) -> T + Sync,
+) -> Result<Vec<T>, DataProblem> {
+    let mut words = DataProblem::room(what, count as u64)?;
+    words.resize(count, T::zeroed());
+    // In pieces, so that progress is told.
+    for piece in words.chunks_mut(PIECE) {
+        input.read_exact(bytemuck::cast_slice_mut(piece))?;
+    }
+    parallel::for_each(words.as_mut_slice(), |_, word| *word = from_le(*word));
+    Ok(words)
+}
 
 /// Where a reader puts the edges (row, column) that it reads: into memory, or into a file.
 pub(super) trait EdgeStore {

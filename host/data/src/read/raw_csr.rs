@@ -3,9 +3,7 @@
 
 use std::io::Read;
 
-use halfgnn_graph::parallel;
-
-use super::{EdgeStore, OF_VERTEX};
+use super::{EdgeStore, OF_VERTEX, PIECE, words};
 use crate::error::DataProblem;
 use crate::input::Input;
 use crate::row_order::RowWalk;
@@ -18,14 +16,11 @@ pub(crate) const HEADER_BYTES: u64 = 16;
 /// What the arrays are called in messages.
 const WHAT: &str = "raw CSR";
 
-/// Words that are read at a time.
-const PIECE: usize = 1 << 18;
-
 /// Reads a file. Nothing is allocated before the header is found to fit the file's length.
 pub(crate) fn read(mut input: Input<'_>) -> Result<Graph, DataProblem> {
     let (vertices, edges) = header(&mut input)?;
     let offsets = offsets(&mut input, vertices)?;
-    let columns = words(&mut input, edges)?;
+    let columns = words(&mut input, WHAT, edges, u32::from_le)?;
     Graph::from_offsets(offsets, columns).map_err(|error| DataProblem::graph(WHAT, error))
 }
 
@@ -42,7 +37,8 @@ pub(crate) fn spill(
     let mut rows = RowWalk::new(&offsets);
     let mut index = 0;
     while index < edges as u64 {
-        let piece = words(&mut input, PIECE.min(edges - index as usize))?;
+        let count = PIECE.min(edges - index as usize);
+        let piece = words(&mut input, WHAT, count, u32::from_le)?;
         for column in piece {
             if column as usize >= vertices {
                 let error = GraphError::VertexOutOfRange {
@@ -80,19 +76,8 @@ fn header(input: &mut Input<'_>) -> Result<(usize, usize), DataProblem> {
 }
 
 fn offsets(input: &mut Input<'_>, vertices: usize) -> Result<Vec<u64>, DataProblem> {
-    let offsets = words(input, vertices + 1)?;
+    let offsets = words(input, WHAT, vertices + 1, u32::from_le)?;
     Ok(offsets.into_iter().map(u64::from).collect())
-}
-
-fn words(input: &mut Input<'_>, count: usize) -> Result<Vec<u32>, DataProblem> {
-    let mut words = DataProblem::room(WHAT, count as u64)?;
-    words.resize(count, 0_u32);
-    // In pieces, so that progress is told.
-    for piece in words.chunks_mut(PIECE) {
-        input.read_exact(bytemuck::cast_slice_mut(piece))?;
-    }
-    parallel::for_each(words.as_mut_slice(), |_, word| *word = u32::from_le(*word));
-    Ok(words)
 }
 
 /// Whether a file of `bytes` bytes that starts with `head` is raw CSR.

@@ -16,7 +16,7 @@ use crate::format::{Format, Place};
 use crate::input::Input;
 use crate::open::{OpenOptions, name_of};
 use crate::read::npz::Npz;
-use crate::read::{EdgeStore, OF_VERTEX, edge_list, matrix_market, raw_csr, scipy};
+use crate::read::{EdgeStore, OF_VERTEX, edge_list, frdc, matrix_market, raw_csr, scipy};
 use crate::row_order::{InRowOrder, PIECE};
 use crate::write::{WriteOptions, save, write_graph};
 use halfgnn_graph::index::MAX_EDGES;
@@ -103,7 +103,7 @@ impl Workplace {
 }
 
 impl StreamedGraph {
-    /// Reads a graph alone, an edge list, a matrix of Matrix Market's or scipy's or raw compressed rows, as
+    /// Reads a graph alone, an edge list, a matrix of Matrix Market's or scipy's, raw compressed rows or tiles of bits, as
     /// [`Graph::open_with`](crate::OpenGraph::open_with) would; `None` of all other formats, which are read whole.
     ///
     /// # Errors
@@ -142,6 +142,7 @@ impl StreamedGraph {
                 Direction::AsListed,
             )),
             Format::RawCsr => Ok((raw_csr::spill(input, &mut edges)?, Direction::AsListed)),
+            Format::Frdc => Ok((frdc::spill(input, &mut edges)?, Direction::AsListed)),
             // An edge list: all others have labels.
             _ => Ok((
                 edge_list::read_into(input, &mut edges)?,
@@ -184,6 +185,25 @@ impl StreamedGraph {
     /// The number of edges; an undirected edge counts twice.
     pub fn edges(&self) -> u64 {
         self.columns.len()
+    }
+
+    /// Edges that a format has no place for: see [`SaveGraph::left_out_edges`](crate::SaveGraph::left_out_edges).
+    ///
+    /// # Errors
+    /// A [`DataError`] with the folder where the edges are, which could not be read.
+    pub fn left_out_edges(&self, format: Format) -> Result<u64, DataError> {
+        if format != Format::Frdc {
+            return Ok(0);
+        }
+        let (mut repeated, mut before) = (0, None);
+        let edges = self.each_edge(|row, column| {
+            repeated += u64::from(before == Some((row, column)));
+            before = Some((row, column));
+            Ok::<(), io::Error>(())
+        });
+        let place = &self.place.folder;
+        edges.map_err(|error| DataError::in_file(place, DataProblem::Io(error)))?;
+        Ok(repeated)
     }
 
     /// Writes the file that [`SaveGraph::save`](crate::SaveGraph::save) writes of the graph in memory, to the byte.

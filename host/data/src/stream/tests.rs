@@ -9,11 +9,12 @@ use proptest::prelude::*;
 use std::io::Cursor;
 
 /// Formats that a graph alone has.
-const GRAPHS: [Format; 4] = [
+const GRAPHS: [Format; 5] = [
     Format::ScipySparse,
     Format::MatrixMarket,
     Format::EdgeList,
     Format::RawCsr,
+    Format::Frdc,
 ];
 
 /// Beside the file, with memory for everything, and sorts of few keys at a time.
@@ -50,6 +51,10 @@ fn assert_streamed(path: &Path, most_keys: usize) {
                 let [mut one, mut other] = [(); 2].map(|()| Cursor::new(Vec::new()));
                 write_graph(&mut one, &streamed, options).unwrap();
                 whole.write_to(&mut other, options).unwrap();
+                assert_eq!(
+                    streamed.left_out_edges(format).unwrap(),
+                    whole.left_out_edges(format)
+                );
                 assert!(
                     one == other,
                     "{} to {format}, undirected {undirected}, self-loops {self_loops}, gzip {gzip}",
@@ -129,7 +134,14 @@ fn forms(vertices: usize, edges: &[[u32; 2]]) -> Vec<(&'static str, Vec<u8>)> {
         .flat_map(i64::to_le_bytes)
         .chain(words)
         .collect();
+    let [to, from] = [0, 1].map(|at| edges.iter().map(|edge| edge[at]).collect::<Vec<u32>>());
+    let graph = Graph::from_edges(vertices, &to, &from).unwrap();
+    let mut tiles = Cursor::new(Vec::new());
+    graph
+        .write_to(&mut tiles, WriteOptions::new(Format::Frdc))
+        .unwrap();
     vec![
+        ("tiles.frdc", tiles.into_inner()),
         ("promised.txt", promised.into_bytes()),
         (
             "packed.txt.gz",
@@ -223,6 +235,7 @@ fn more_edges_than_a_piece_are_written_to_the_same_bytes() {
         (Format::MatrixMarket, true),
         (Format::EdgeList, true),
         (Format::RawCsr, false),
+        (Format::Frdc, false),
     ] {
         let options = WriteOptions {
             gzip,
@@ -236,6 +249,18 @@ fn more_edges_than_a_piece_are_written_to_the_same_bytes() {
             "{format}"
         );
     }
+    // And more tiles than a piece are read.
+    let tiles = folder.path().join("stream");
+    let read = (
+        open(&tiles, &options, 1 << 16).unwrap(),
+        Graph::open(&tiles).unwrap(),
+    );
+    assert_eq!(read.1, whole.deduplicated().unwrap());
+    let [mut one, mut other] = [(); 2].map(|()| Cursor::new(Vec::new()));
+    let raw = WriteOptions::new(Format::RawCsr);
+    write_graph(&mut one, &read.0, raw).unwrap();
+    read.1.write_to(&mut other, raw).unwrap();
+    assert!(one == other);
     assert!(streamed.is_symmetric().unwrap());
 }
 
@@ -340,6 +365,25 @@ fn what_is_wrong_is_told_as_of_a_graph_in_memory() {
 }
 
 #[test]
+fn what_is_wrong_with_tiles_is_told_as_of_a_graph_in_memory() {
+    let folder = Folder::new();
+    let options = OpenOptions {
+        format: Some(Format::Frdc),
+        ..OpenOptions::default()
+    };
+    for (name, bytes, message) in crate::read::frdc::tests::broken_files() {
+        let path = folder.write("x.frdc", &bytes);
+        let streamed = open(&path, &options, 4).unwrap_err().to_string();
+        let whole = Graph::open_with(&path, &options).unwrap_err().to_string();
+        assert_eq!(streamed, whole, "{name}");
+        assert!(
+            streamed.ends_with(&format!("x.frdc: {message}")),
+            "{streamed}"
+        );
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_to_is_named() {
     let folder = Folder::new();
     let path = folder.write("edges.txt", b"0 1\n");
@@ -358,6 +402,11 @@ fn memory_that_has_no_room_for_vertices_is_refused_with_what_would_do() {
     let header = "%%MatrixMarket matrix coordinate pattern general";
     let mut raw: Vec<u8> = [count, 0].into_iter().flat_map(u64::to_le_bytes).collect();
     raw.resize(raw.len() + 4 * (count as usize + 1), 0);
+    let graph = Graph::from_edges(count as usize, &[], &[]).unwrap();
+    let mut tiles = Cursor::new(Vec::new());
+    graph
+        .write_to(&mut tiles, WriteOptions::new(Format::Frdc))
+        .unwrap();
     let far: Vec<[u64; 2]> = (0..count / 2).map(|at| [at << 40, at << 20 | 1]).collect();
     let scipy = [
         ("indices", Array::i32(&[]).npy()),
@@ -379,6 +428,7 @@ fn memory_that_has_no_room_for_vertices_is_refused_with_what_would_do() {
             format!("{header}\n{count} {count} 0\n").into_bytes(),
         ),
         ("raw.csr", raw),
+        ("tiles.frdc", tiles.into_inner()),
         ("scipy.npz", archive(&scipy, true)),
     ] {
         let path = folder.write(name, &bytes);

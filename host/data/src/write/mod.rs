@@ -1,6 +1,7 @@
 //! Writers of the formats that are one file.
 
 mod arrays;
+mod frdc;
 mod lines;
 #[cfg(feature = "parquet")]
 pub(super) mod parquet;
@@ -38,7 +39,7 @@ impl WriteOptions {
     }
 
     /// What the name of a file asks for: `.npz` a dataset's archive where it `is_labelled`, else a sparse matrix of
-    /// scipy's, `.mtx`, `.txt` or `.csr`; with `.gz` a packed text.
+    /// scipy's, `.mtx`, `.txt`, `.csr` or `.frdc`; with `.gz` a packed text.
     pub fn for_path(path: impl AsRef<Path>, is_labelled: bool) -> Option<Self> {
         let name = path.as_ref().file_name()?.to_str()?;
         let (name, gzip) = match name.strip_suffix(".gz") {
@@ -51,6 +52,7 @@ impl WriteOptions {
             "mtx" => Format::MatrixMarket,
             "txt" | "tsv" | "el" => Format::EdgeList,
             "csr" => Format::RawCsr,
+            "frdc" => Format::Frdc,
             _ => return None,
         };
         let is_text = matches!(format, Format::MatrixMarket | Format::EdgeList);
@@ -63,7 +65,8 @@ impl WriteOptions {
 
 /// Graphs into files, as methods of [`Graph`].
 pub trait SaveGraph {
-    /// Writes the graph. A reader of the format reads the same graph again.
+    /// Writes the graph. A reader of the format reads the same graph again, but for [edges](Self::left_out_edges) that the format has no
+    /// place for.
     ///
     /// # Errors
     /// [`DataProblem::Io`], and [`DataProblem::NotWritten`] where the format wants features and labels or several files,
@@ -86,7 +89,14 @@ pub trait SaveGraph {
     /// # Errors
     /// As [`write_to`](Self::write_to), with the name of the file.
     fn save(&self, path: impl AsRef<Path>, options: WriteOptions) -> Result<(), DataError>;
+
+    /// Edges that a format has no place for, and so are not written: in [`Format::Frdc`] a bit is an edge, and of an edge that occurs several
+    /// times one is written.
+    fn left_out_edges(&self, format: Format) -> u64;
 }
+
+/// What [edges that a format has no place for](SaveGraph::left_out_edges) are called.
+pub const REPEATED_EDGES: &str = "edges that occur again";
 
 impl SaveGraph for Graph {
     fn write_to(&self, to: impl Write + Seek, options: WriteOptions) -> Result<(), DataProblem> {
@@ -95,6 +105,13 @@ impl SaveGraph for Graph {
 
     fn save(&self, path: impl AsRef<Path>, options: WriteOptions) -> Result<(), DataError> {
         save(path.as_ref(), |file| self.write_to(file, options))
+    }
+
+    fn left_out_edges(&self, format: Format) -> u64 {
+        match format {
+            Format::Frdc => self.csr().repeated_edges() as u64,
+            _ => 0,
+        }
     }
 }
 
@@ -155,6 +172,7 @@ impl Dataset {
             ("features", !is_labelled),
             ("labels", !is_labelled && self.outputs > 0),
             ("edge weights", !is_labelled && self.edge_weights.is_some()),
+            (REPEATED_EDGES, self.graph.left_out_edges(format) > 0),
             (
                 "features of edges",
                 format != Format::Pyg && self.edge_features.is_some(),
@@ -185,6 +203,7 @@ pub(crate) fn write_graph(
     match options.format {
         Format::ScipySparse => arrays::scipy(&mut to, graph)?,
         Format::RawCsr => arrays::raw_csr(&mut to, graph)?,
+        Format::Frdc => frdc::write(&mut to, graph)?,
         Format::MatrixMarket => {
             packed(&mut to, options.gzip, |to| lines::matrix_market(to, graph))?
         }

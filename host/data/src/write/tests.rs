@@ -73,6 +73,60 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn tiles_of_a_graph_are_its_edges_once_each(
+        vertices in 1..40_usize,
+        ends in prop::collection::vec(any::<[prop::sample::Index; 2]>(), 0..200),
+    ) {
+        let [rows, cols] = [0, 1].map(|at| {
+            ends.iter().map(|ends| ends[at].index(vertices) as u32).collect::<Vec<u32>>()
+        });
+        let graph = Graph::from_edges(vertices, &rows, &cols).unwrap();
+        let once = graph.deduplicated().unwrap();
+        let file = bytes(&graph, WriteOptions::new(Format::Frdc));
+        prop_assert_eq!(graph.left_out_edges(Format::Frdc) as usize, graph.edges() - once.edges());
+        prop_assert_eq!(graph.left_out_edges(Format::RawCsr), 0);
+        // The arrays of the tiles in memory, behind the header.
+        prop_assert_eq!(file.len() as u64, 24 + halfgnn_graph::Frdc::new(graph.csr()).unwrap().bytes());
+        for forced in [None, Some(Format::Frdc)] {
+            let options = OpenOptions { format: forced, ..OpenOptions::default() };
+            let again = Graph::read_from(Cursor::new(&file), &options).unwrap();
+            prop_assert_eq!(&again, &once);
+        }
+        prop_assert_eq!(bytes(&once, WriteOptions::new(Format::Frdc)), file);
+    }
+}
+
+#[test]
+fn tiles_have_a_place_for_nothing_but_edges_that_occur_once() {
+    let graph = Graph::from_edges(3, &[0, 1, 1], &[2, 0, 0]).unwrap();
+    let features = Features::dense(1, vec![0.5; 3]).unwrap();
+    let dataset = Dataset {
+        edge_weights: Some(vec![0.5, 1.0, 2.0]),
+        ..Dataset::new("three", graph, features, vec![0, 1, 0], Splits::default()).unwrap()
+    };
+    let left_out = |format| dataset.left_out_by(format).join(", ");
+    assert_eq!(
+        left_out(Format::Frdc),
+        "features, labels, edge weights, edges that occur again"
+    );
+    assert_eq!(left_out(Format::RawCsr), "features, labels, edge weights");
+    let mut file = Cursor::new(Vec::new());
+    dataset
+        .write_to(&mut file, WriteOptions::new(Format::Frdc))
+        .unwrap();
+    let again = Graph::read_from(&mut file, &OpenOptions::default()).unwrap();
+    assert_eq!(again, dataset.graph.deduplicated().unwrap());
+    let error = Dataset::read_from(file, &OpenOptions::default()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("is FRDC (tiles of 4 x 4 bits, .frdc): a graph without features"),
+        "{error}"
+    );
+}
+
 #[test]
 fn datasets_are_read_again() {
     let graph = Graph::from_edges(3, &[0, 1, 1], &[2, 0, 1]).unwrap();
@@ -173,7 +227,16 @@ fn names_ask_for_formats() {
     );
     assert_eq!(options("b.c.txt", false), Some((Format::EdgeList, false)));
     assert_eq!(options("b.csr", false), Some((Format::RawCsr, false)));
-    for name in ["b.csr.gz", "b.npz.gz", "b", "", "b.pdf", ".txt"] {
+    assert_eq!(options("b.frdc", true), Some((Format::Frdc, false)));
+    for name in [
+        "b.csr.gz",
+        "b.frdc.gz",
+        "b.npz.gz",
+        "b",
+        "",
+        "b.pdf",
+        ".txt",
+    ] {
         assert_eq!(options(name, true), None, "{name}");
     }
 }
