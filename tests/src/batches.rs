@@ -10,16 +10,21 @@ pub use ranks::{
 
 use crate::Scale;
 use crate::task;
+use crate::training::models_of_bits;
 use half::f16;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::parts::{Deal, FeaturePrecision};
 use halfgnn::data::{
     Dataset, FeatureRows, Features, OpenOptions, Splits, StoredFeatures, Targets, most_heard,
 };
-use halfgnn::nn::{EdgeData, Gcn, Model, ModelConfig, Network, Norm, Pieces};
+use halfgnn::graph::Graph;
+use halfgnn::nn::{
+    Binary, ConvolutionConfig, EdgeData, Gcn, Model, ModelConfig, Network, Norm, Pieces,
+    Propagation,
+};
 use halfgnn::ops::RowCache;
 use halfgnn::sample::{EdgesIn, Sampling, SamplingPolicy};
-use halfgnn::tensor::Element;
+use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{
     BatchReport, Batches, Goal, Loss, Objective, Snapshot, SubgraphPlan, TrainConfig, Trainer,
 };
@@ -319,14 +324,24 @@ fn is_the_graph<B: Backend>(
 ) {
     let objective = task::objective::<B, f32>(backend, model.norm());
     let network = Network::new(backend, model, 5).expect("a model");
-    let mut whole = Trainer::new(backend, &objective, network, config).expect("a trainer");
-    let mut sampled = sampled::<B, f32>(backend, model, how, config);
+    let whole = Trainer::new(backend, &objective, network, config).expect("a trainer");
+    let sampled = sampled::<B, f32>(backend, model, how, config);
+    learn_alike(backend, whole, sampled, &format!("{how:?} of {model:?}"));
+}
+
+/// That both have the loss and the gradients of one step.
+fn learn_alike<B: Backend>(
+    backend: &B,
+    mut whole: Trainer<B, f32, Network<B, f32>>,
+    mut sampled: Trainer<B, f32, Network<B, f32>>,
+    what: &str,
+) {
     let of_whole = whole.next_epoch().expect("a step").expect("an epoch");
     let of_batch = sampled.next_epoch().expect("a step").expect("an epoch");
     let far = (of_whole.loss - of_batch.loss).abs();
     assert!(
         far < 1e-5 * of_whole.loss.abs(),
-        "{how:?}: {of_whole:?} {of_batch:?}"
+        "{what}: {of_whole:?} {of_batch:?}"
     );
     let gradients = |trainer: &Trainer<B, f32, Network<B, f32>>| {
         let parameters = trainer.model().parameters();
@@ -338,8 +353,131 @@ fn is_the_graph<B: Backend>(
     for (of_whole, of_batch) in gradients(&whole).iter().zip(gradients(&sampled)) {
         let largest = of_whole.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
         for (a, b) in of_whole.iter().zip(of_batch) {
-            assert!((a - b).abs() <= 1e-4 * largest, "{a} {b} of {largest}");
+            assert!(
+                (a - b).abs() <= 1e-4 * largest,
+                "{what}: {a} {b} of {largest}"
+            );
         }
+    }
+}
+
+/// Networks of one bit learn of a subgraph of all vertices what they do of the graph, to the bit, dropout included: where sums of
+/// signs have no factors also of one that is drawn, whose edges have some elsewhere. Of means the factors of a subgraph, which the device
+/// makes, are those of the host, to the bit.
+pub fn subgraphs_of_all_are_the_graph_to_bits<B: Backend>(backend: &B, _: Scale) {
+    let config = TrainConfig {
+        epochs: 2,
+        ..TrainConfig::new(f32::PRECISION)
+    };
+    for mut model in models_of_bits() {
+        if let ConvolutionConfig::Gcn(gcn) = &mut model.convolution {
+            gcn.norm = Norm::Right;
+        }
+        let objective = task::objective::<B, f32>(backend, model.norm());
+        let network = Network::new(backend, &model, 5).expect("a model");
+        let whole = Trainer::new(backend, &objective, network, config).expect("a trainer");
+        let finish = |mut trainer: Trainer<B, f32, Network<B, f32>>| {
+            while trainer.next_epoch().expect("a step").is_some() {}
+            without_times(trainer.snapshot().expect("nothing failed"))
+        };
+        let mut of_whole = finish(whole);
+        of_whole.progress.part = None;
+        let of_signs = model.binary == Some(Binary::Bin);
+        let drawn = of_signs.then_some(("saint-rw:12000,4", 1));
+        for how in [("cluster:1", 1)].into_iter().chain(drawn) {
+            let mut of_batch = finish(sampled(backend, &model, how, config));
+            of_batch.progress.part = None;
+            assert!(of_batch == of_whole, "{how:?} of {model:?}");
+        }
+    }
+}
+
+/// Features are normalised over all vertices, whichever are in a batch: of two halves of a graph that do not hear from one another, and whose
+/// features are nothing alike, one learns by itself what it does beside the other. Also behind a change of the model, and of a
+/// batch that somebody takes a step on.
+pub fn bits_are_normalised_over_all_vertices<B: Backend>(backend: &B, _: Scale) {
+    /// Vertices of the half that learns, a ring with chords.
+    const HALF: u32 = 40;
+    let hears = |half: u32, vertices: u32| {
+        let next = move |hop: u32| (0..vertices).map(move |v| (v, (v + hop) % vertices));
+        let edges = next(1).chain(next(vertices - 1)).chain(next(7));
+        edges.map(move |(row, column)| (half + row, half + column))
+    };
+    let others = task::VERTICES as u32 - HALF;
+    let edges = hears(0, HALF).chain(hears(HALF, others));
+    let (rows, columns): (Vec<u32>, Vec<u32>) = edges.unzip();
+    let graph = Graph::from_edges(task::VERTICES, &rows, &columns).expect("ids are in range");
+    let mut features = task::features();
+    let of_others = &mut features[HALF as usize * task::FEATURES..];
+    of_others
+        .iter_mut()
+        .for_each(|value| *value = 3.0 * *value + 1.0);
+    let (labels, all) = (task::labels(), (0..HALF).collect::<Vec<u32>>());
+    let config = TrainConfig {
+        epochs: 1,
+        ..TrainConfig::new(f32::PRECISION)
+    };
+    for model in models_of_bits() {
+        let model = ModelConfig {
+            dropout: 0.0,
+            ..model
+        };
+        let prepared = model.prepare(&graph).expect("a graph");
+        let task_on = |graph: &Graph, vertices: usize| {
+            let features = &features[..vertices * task::FEATURES];
+            let kind = MemoryKind::Features;
+            let features = Matrix::from_f32(backend, vertices, task::FEATURES, features, kind);
+            let graph = Propagation::new(backend, graph, model.norm()).expect("room");
+            let (labels, splits) = (&labels[..vertices], [&all[..], &[], &[]]);
+            let features = features.expect("room");
+            Objective::new(backend, graph, features, labels, task::CLASSES, splits)
+                .expect("a whole task")
+        };
+        let objective = task_on(&prepared, task::VERTICES);
+        let trainer = || {
+            let network = Network::new(backend, &model, 5).expect("a model");
+            Trainer::new(backend, &objective, network, config).expect("a trainer")
+        };
+        // All of the half are met.
+        let policy: SamplingPolicy = "saint-rw:4000,2".parse().expect("a policy");
+        let sampling = Sampling::of(policy, None, Some(3));
+        let batches = || {
+            let how = (&LOSS, &model, model.layers);
+            let of = (&graph, None);
+            Batches::of_sampling(backend, &objective, how, of, (&sampling, 0)).expect("batches")
+        };
+        let (batch, learnt) = batches().batch(backend, 0, 0).expect("a batch");
+        assert_eq!((batch.vertices(), learnt), (HALF as usize, HALF as usize));
+        let sampled = || {
+            let network = Network::new(backend, &model, 5).expect("a model");
+            Trainer::sampled(backend, batches(), &objective, network, config).expect("a trainer")
+        };
+        let what = format!("{model:?}");
+        learn_alike(backend, trainer(), sampled(), &what);
+        let mut changed = sampled();
+        *changed.model_mut() = Network::new(backend, &model, 5).expect("a model");
+        learn_alike(backend, trainer(), changed, &what);
+
+        let (mut whole, mut by_hand) = (trainer(), trainer());
+        whole.step().expect("a step");
+        by_hand.step_on(&batch).expect("a step");
+        let [whole, by_hand] = [whole, by_hand].map(|trainer| trainer.loss().expect("a loss"));
+        assert!(
+            (whole - by_hand).abs() < 1e-5 * whole,
+            "{what}: {whole} {by_hand}"
+        );
+        // A task of that half alone has other statistics.
+        let (half, _) = graph.induced(&all).expect("a graph");
+        let half = model.prepare(&half).expect("a graph");
+        let alone = task_on(&half, HALF as usize);
+        let network = Network::new(backend, &model, 5).expect("a model");
+        let mut alone = Trainer::new(backend, &alone, network, config).expect("a trainer");
+        alone.step().expect("a step");
+        let alone = alone.loss().expect("a loss");
+        assert!(
+            (whole - alone).abs() > 1e-3 * whole,
+            "{what}: {whole} {alone}"
+        );
     }
 }
 
@@ -373,6 +511,13 @@ pub fn a_run_goes_on_between_batches<B: Backend>(backend: &B, scale: Scale) {
         };
         let own = number % hows.len();
         for how in scale.pick(&hows[own..=own], &hows) {
+            goes_on(backend, &model, *how);
+        }
+    }
+    for (number, model) in models_of_bits().into_iter().enumerate() {
+        let of_subgraphs = &hows[1..];
+        let own = number % of_subgraphs.len();
+        for how in scale.pick(&of_subgraphs[own..=own], of_subgraphs) {
             goes_on(backend, &model, *how);
         }
     }
@@ -515,6 +660,26 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
         second.expect_err("a misfit").to_string(),
         "Batches: batch 1 of an epoch that has 1, from 0 on"
     );
+    let bits = &models_of_bits()[1];
+    let of = |policy: &str, weights: Option<&[f32]>, model: &ModelConfig| {
+        let policy: SamplingPolicy = policy.parse().expect("a policy");
+        let coverage = policy.is_counted().then_some(3);
+        let sampling = Sampling::of(policy, None, coverage);
+        let graph = (&task::graph(), weights);
+        let how = (&LOSS, model, model.layers);
+        let made = Batches::of_sampling(backend, &objective, how, graph, (&sampling, 0));
+        made.expect_err("a misfit").to_string()
+    };
+    assert_eq!(
+        of("neighbor:2,2", None, bits),
+        "Batches: of neighbor:2,2 a layer hears from more vertices than it tells, and layers of one bit give a row for each that they read; take a sampler of subgraphs, or another model"
+    );
+    let weights = task::edge_weights();
+    let told = of("saint-rw:8,2", Some(&weights), bits);
+    assert!(told.contains("no weights of edges"), "{told}");
+    // What has no factors has none to put weights into.
+    let told = of("cluster:3", Some(&weights), &task::model());
+    assert!(told.contains("have no factors, and weights"), "{told}");
 }
 
 /// The features of the small task in a folder of parts, which is removed behind it.

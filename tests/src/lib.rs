@@ -125,7 +125,7 @@ macro_rules! conformance {
             sampling: pairs_follow_the_counter, misfits_are_refused;
             neighbors: samples_follow_the_counter, first_edges_are_sums, all_samples_are_as_likely, batches_are_blocks, batches_lie_in_the_same_memory, sources_are_all_vertices, edges_lie_in_the_memory_of_the_host, the_host_draws_as_the_device_does, rows_are_taken,
                 misfits_are_refused;
-            batches: batches_of_ranks_are_those_of_one, ranks_learn_batches_alike, ranks_agree_on_messages_of_batches, batches_in_place_are_recorded, batches_are_drawn_ahead, whole_neighbourhoods_are_the_graph, subgraphs_of_all_are_the_graph, a_run_goes_on_between_batches,
+            batches: batches_of_ranks_are_those_of_one, ranks_learn_batches_alike, ranks_agree_on_messages_of_batches, batches_in_place_are_recorded, batches_are_drawn_ahead, whole_neighbourhoods_are_the_graph, subgraphs_of_all_are_the_graph, subgraphs_of_all_are_the_graph_to_bits, bits_are_normalised_over_all_vertices, a_run_goes_on_between_batches,
                 features_of_the_host_are_those_of_the_device, features_on_disk_are_those_of_the_device, features_of_ranks_are_those_of_the_device, misfits_are_refused;
             subgraph: walks_follow_the_counter, frontiers_follow_the_counter, all_are_as_likely, subgraphs_are_induced, draws_are_counted_together, edges_have_their_norms,
                 self_loops_are_taken_and_not_walked,

@@ -1,10 +1,13 @@
 //! Networks of one bit: gradients against float64, evaluations in bits against training without dropout, refusals.
 
 use half::{bf16, f16};
+use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
-use halfgnn::nn::{Binary, HiddenActivation, Mode, Model, ModelConfig, Network, Norm};
+use halfgnn::nn::{
+    Binary, HiddenActivation, Inputs, Mode, Model, ModelConfig, Network, Norm, Propagation,
+};
 use halfgnn::ops::{CodeFormat, RandomState};
-use halfgnn::tensor::Element;
+use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{TrainConfig, Trainer};
 use halfgnn_tests::reference::roundoff;
 use halfgnn_tests::toy::{Masks, Parameters, Rows, Toy, aggregate, loss_of};
@@ -498,4 +501,33 @@ fn what_layers_of_one_bit_do_not_do_is_refused() {
             .to_string()
             .contains("no weights of edges")
     );
+    // Nor are those ignored that a graph has, as a drawn subgraph may.
+    let weights = vec![0.5; toy.graph.edges()];
+    for binary in [Binary::Full, Binary::Bin] {
+        let mut model = Network::<_, f32>::new(&backend, &bin.clone().of_bits(binary), 0).unwrap();
+        let graph = Propagation::weighted::<f32>(&backend, &toy.graph, &weights, Norm::Right);
+        let features = (toy.graph.vertices(), 5);
+        let kind = MemoryKind::Features;
+        let features = Matrix::zeros(&backend, features.0, features.1, kind).unwrap();
+        let inputs = Inputs {
+            backend: &backend,
+            graphs: &[graph.unwrap()],
+            features: &features,
+            dropped: false,
+        };
+        let random = RandomState::new(&backend, 1, 1).unwrap();
+        for mode in [Mode::Evaluate, Mode::Train { random: &random }] {
+            let done = model.forward(inputs, mode);
+            match binary {
+                Binary::Full => done.unwrap(),
+                Binary::Bin => {
+                    let told = done.unwrap_err().to_string();
+                    assert!(
+                        told.contains("sums of signs have no weights of edges"),
+                        "{told}"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -91,10 +91,11 @@ pub fn check(
             "learns from vertices, and --task link from edges; leave one of them out".into(),
         );
     }
-    if model.binary.is_some() {
-        return refuse(
-            "draws a part of the graph, and --binary normalises features over all vertices; leave one of them out".into(),
-        );
+    if model.binary.is_some() && sampling.policy.subgraphs().is_none() {
+        return refuse(format!(
+            "{} has layers that hear from more vertices than they tell, and layers of --binary give a row for each that they read; take a sampler of subgraphs, such as saint-rw:2000,4, or leave --binary out",
+            sampling.policy
+        ));
     }
     // Of subgraphs that are drawn, edges have their weights and the factors of the whole graph.
     let counted = sampling.policy.is_counted();

@@ -728,10 +728,12 @@ fn batches<B: Backend, E: Element>(
             "{}: {} subgraphs an epoch, {}",
             sampling.policy,
             batches.count(),
-            match (subgraphs, model.edge_weights().is_ok()) {
+            match (subgraphs, model.edge_weights()) {
                 (Subgraphs::Clusters(_), _) => "with the degree norm of each",
-                (_, true) => "normalised by how often edges and vertices are drawn",
-                (_, false) =>
+                (_, Ok(())) => "normalised by how often edges and vertices are drawn",
+                (_, Err(_)) if model.binary.is_some() =>
+                    "whose losses are normalised by how often vertices are drawn, and not the edges, since sums of signs have no weights",
+                (_, Err(_)) =>
                     "whose losses are normalised by how often vertices are drawn, and not the edges, which the model weighs itself",
             }
         );

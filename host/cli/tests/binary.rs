@@ -122,6 +122,88 @@ fn networks_of_one_bit_learn_and_are_kept() {
     );
 }
 
+/// Of subgraphs, whose samplers the log names what of them is normalised; and what is kept goes on, is packed and predicts as any.
+#[test]
+fn networks_of_one_bit_learn_of_subgraphs() {
+    let place = place(&Ring::new());
+    let path = |name: &str| place.folder.path().join(name).display().to_string();
+    let (dataset, out) = (path("ring.npz"), path("out.csv"));
+    let losses = |told: &[Value]| -> Vec<(Value, Value)> {
+        let epochs = told.iter().filter(|event| event["event"] == "epoch");
+        epochs
+            .map(|epoch| (epoch["loss"].clone(), epoch["scores"].clone()))
+            .collect()
+    };
+    let samplers = [
+        &["saint-node:30"][..],
+        &["saint-edge:16"],
+        &["saint-rw:8,3"],
+        &["saint-mrw:5,30"],
+        &["cluster:6", "--batch", "3"],
+    ];
+    for (number, (model, binary)) in [
+        ("gcn", "full"),
+        ("gcn", "bin"),
+        ("sage", "full"),
+        ("sage", "bin"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for sampler in samplers {
+            let asked = ["--model", model, "--binary", binary, "--sampler"];
+            let asked = [&asked[..], sampler].concat();
+            let told = events_of(&place, &[&asked[..], &["--epochs", "60"]].concat());
+            assert_eq!(told[0]["sampler"], sampler[0]);
+            let accuracy = told.last().unwrap()["test_accuracy"].as_f64().unwrap();
+            assert!(
+                accuracy > 80.0,
+                "{model} {binary} {sampler:?}: {accuracy} %"
+            );
+        }
+        let sampler = samplers[number];
+        let asked = ["--model", model, "--binary", binary, "--sampler"];
+        let asked = [&asked[..], sampler].concat();
+        let run = |epochs, kept| {
+            let more = ["--epochs", epochs, "--save", kept];
+            losses(&events_of(&place, &[&asked[..], &more].concat()))
+        };
+        let whole = run("5", "whole");
+        run("2", "kept");
+        let rest = ["--resume", "kept", "--epochs", "5", "--save", "kept"];
+        assert_eq!(losses(&events_of(&place, &rest)), whole[2..], "{asked:?}");
+        let tensors = |name| {
+            Checkpoint::open(path(name).as_ref())
+                .unwrap()
+                .snapshot
+                .tensors
+        };
+        assert_eq!(tensors("kept"), tensors("whole"), "{asked:?}");
+
+        let export = ["export", &path("kept"), "--to", "bits", &path("bits")];
+        let output = halfgnn(&export).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let [kept, bits] = ["kept", "bits"].map(|name| {
+            let of = ["predict", "--model", &path(name), "--dataset", &dataset];
+            let more = ["--out", &out, "--device", "cpu"];
+            let output = halfgnn(&[&of[..], &more].concat()).output().unwrap();
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            std::fs::read(&out).unwrap()
+        });
+        assert_eq!(kept, bits, "{asked:?}");
+    }
+    for (binary, words) in [
+        ("bin", "and not the edges, since sums of signs"),
+        ("full", "by how often edges and vertices are drawn"),
+    ] {
+        let asked = ["--binary", binary, "--sampler", "saint-rw:8,3"];
+        let more = ["--epochs", "1", "-v"];
+        let output = place.train(&[&asked[..], &more].concat()).output().unwrap();
+        let told = text(&output.stderr);
+        assert!(output.status.success() && told.contains(words), "{told}");
+    }
+}
+
 /// A file that is cut, and one of whose signs is another, are told in one line.
 fn damaged_bits_are_refused(place: &Place, bits: &str) {
     let damaged = place.folder.path().join("damaged").display().to_string();
@@ -298,7 +380,11 @@ fn what_has_no_network_of_one_bit_is_refused() {
         (&["--ranks", "2"], &["--binary"]),
         (
             &["--sampler", "neighbor:2,2", "--batch", "4"],
-            &["--sampler", "--binary", "leave one of them out"],
+            &[
+                "--sampler neighbor:2,2",
+                "a row for each that they read",
+                "saint-rw:2000,4, or leave --binary out",
+            ],
         ),
     ] {
         let asked = [&["--binary", "full", "--epochs", "1"], asked].concat();

@@ -8,6 +8,7 @@ use super::{
     Halo, InputGradient, Mode, Output, OutputGradient, Parameter, Pool, Propagation, glorot_uniform,
 };
 use crate::backend::Backend;
+use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::ops::{self, BitMatrix, Combine, Dropout, Epilogue, Form, QuantizedMatrix};
 use crate::tensor::{Array, Element, Matrix};
@@ -84,6 +85,15 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     /// What it keeps in codes of the last forward pass.
     fn stored(&self) -> Vec<&StoredCodes<B>> {
         Vec::new()
+    }
+
+    /// Takes from the features of all vertices what steps on batches of these are to know of them, such as statistics, of which a batch
+    /// has others. The first layer of a network is shown them before the first such step.
+    ///
+    /// # Errors
+    /// Those of the operators, and [`Error::Unsupported`] where it has to see all at once and they are not [whole](FeatureRows::are_whole).
+    fn see_features(&mut self, _backend: &B, _features: &FeatureRows<B, E>) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Computes `y` from `x`, and keeps what [`Layer::backward`] wants to see again.

@@ -151,6 +151,15 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// [`Error::Shape`] where the model does not fit the inputs, and those of the device.
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error>;
 
+    /// Takes from the features of all vertices what steps on batches of these are to know: see [`Layer::see_features`]. A
+    /// [trainer](crate::train::Trainer) shows them before the first.
+    ///
+    /// # Errors
+    /// Those of [`Layer::see_features`].
+    fn see_features(&mut self, _backend: &B, _features: &FeatureRows<B, E>) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// The dropout that a pass begins with, where nothing else reads the features: who picks their rows from those of a larger graph may
     /// drop elements of theirs on the way, and say so by [`Inputs::dropped`].
     fn dropout_of_features<'a>(&self, _mode: Mode<'a, B>) -> Option<Dropout<'a, B>> {

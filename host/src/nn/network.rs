@@ -457,6 +457,10 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         self.pass(backend, graphs, (source, dropped), mode)
     }
 
+    fn see_features(&mut self, backend: &B, features: &FeatureRows<B, E>) -> Result<(), Error> {
+        self.steps[0].layer.see_features(backend, features)
+    }
+
     fn dropout_of_features<'a>(&self, mode: Mode<'a, B>) -> Option<Dropout<'a, B>> {
         let dropping = input_dropout(&self.steps[0], 0, mode).filter(|_| !self.reads_features());
         dropping.and_then(|op| op.dropout)

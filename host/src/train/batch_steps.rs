@@ -45,6 +45,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         number: u32,
         observe: impl FnMut(&BatchReport) -> ControlFlow<()>,
     ) -> Result<Option<Part>, Error> {
+        self.show_features(&batches.features())?;
         self.backend.synchronize()?;
         let part = self.progress.part.unwrap_or_default();
         let mut epoch = Epoch {

@@ -6,7 +6,7 @@ use super::random_of_step::RandomOfStep;
 use super::subgraph_batches::{DrawnSubgraph, SubgraphBatches, SubgraphNorms, SubgraphPlan};
 use super::{Goal, GraphBatches, Loss};
 use crate::backend::{Backend, MemoryKind};
-use crate::data::ReadAhead;
+use crate::data::{FeatureRows, ReadAhead};
 use crate::distributed::Group;
 use crate::error::Error;
 use crate::graph::Graph;
@@ -17,6 +17,7 @@ use crate::sample::{
 };
 use crate::tensor::{Array, Element, Matrix};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A task whose training vertices are learnt from in batches: see [`Trainer::sampled`](super::Trainer::sampled).
 #[derive(Debug)]
@@ -177,11 +178,13 @@ impl<B: Backend, E: Element> Batches<B, E> {
     ///
     /// Subgraphs that are drawn are normalised by how often vertices and edges come into them, which is counted first
     /// ([`SubgraphSampler::coverage`] of `coverage` times the graph): losses always, and edges where the model `sums_edges` by
-    /// factors of theirs, with the degree norm of the whole graph. Clusters, and models that weigh edges themselves, have the norm of
-    /// the subgraph's own degrees. An epoch has so many subgraphs as have the training vertices of the graph, in the mean.
+    /// factors of theirs, with the degree norm of the whole graph. Clusters, and models that weigh edges themselves or sum up signs,
+    /// which have no factors, have the norm of the subgraph's own degrees. An epoch has so many subgraphs as have the training vertices
+    /// of the graph, in the mean.
     ///
     /// # Errors
-    /// Those of [`SubgraphSampler`], [`GraphFactors`] and [`Batches::new`].
+    /// Those of [`SubgraphSampler`], [`GraphFactors`] and [`Batches::new`], and [`Error::Unsupported`] for weights of edges that have no
+    /// factors.
     pub fn of_subgraphs(
         backend: &B,
         task: &Objective<B, E>,
@@ -198,6 +201,12 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let vertices = task.0.features.rows();
         Self::check(task, vertices, graph.vertices())?;
         let train = task.0.lists[0].clone();
+        if weights.is_some() && (matches!(subgraphs, Subgraphs::Clusters(_)) || !sums_edges) {
+            return Err(Error::Unsupported {
+                operator: "Batches",
+                reason: "the edges of such subgraphs have no factors, and weights are given; draw for a model that sums edges up by one of GraphSAINT's samplers, or leave the weights out".into(),
+            });
+        }
         let mut sampler = SubgraphSampler::new(backend, graph, &train, subgraphs)?;
         let mut in_training = vec![false; vertices];
         train
@@ -253,8 +262,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
     ///
     /// # Errors
     /// [`Error::Unsupported`] for whole graphs, of which [`Batches::of_graphs`] makes batches, for as many fanouts as the model has
-    /// no layers, for models of bits, and for weights where edges are drawn without their numbers; those of [`Batches::new`] and
-    /// [`Batches::of_subgraphs`].
+    /// no layers, for neighbours of models of bits, and for weights where edges are drawn without their numbers; those of [`Batches::new`]
+    /// and [`Batches::of_subgraphs`].
     pub fn of_sampling(
         backend: &B,
         task: &Objective<B, E>,
@@ -269,11 +278,6 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 reason,
             })
         };
-        if model.binary.is_some() {
-            return refuse(format!(
-                "{policy} draws a part of the graph, and a model of bits normalises features over all vertices"
-            ));
-        }
         let (how, batch) = ((loss, model.norm()), sampling.batch as usize);
         if let Some(subgraphs) = policy.subgraphs() {
             let (graph, weights) = model.prepare_weighted(graph, weights)?;
@@ -286,6 +290,11 @@ impl<B: Backend, E: Element> Batches<B, E> {
             let sums_edges = model.edge_weights().is_ok();
             let of = (&*graph, weights.as_deref(), sums_edges);
             return Self::of_subgraphs(backend, task, how, of, plan);
+        }
+        if model.binary.is_some() {
+            return refuse(format!(
+                "of {policy} a layer hears from more vertices than it tells, and layers of one bit give a row for each that they read; take a sampler of subgraphs, or another model"
+            ));
         }
         if let Some(fanouts) = policy.layers().filter(|&fanouts| fanouts != hops) {
             return refuse(format!(
@@ -364,6 +373,11 @@ impl<B: Backend, E: Element> Batches<B, E> {
     /// Whether they are drawn, and not whole graphs.
     pub(super) fn are_drawn(&self) -> bool {
         !matches!(self.source, Source::Graphs(_))
+    }
+
+    /// The features of all vertices that they are of.
+    pub(super) fn features(&self) -> Arc<FeatureRows<B, E>> {
+        self.task.0.features.clone()
     }
 
     /// Vertices of the graph that they are of.

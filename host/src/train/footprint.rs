@@ -563,7 +563,7 @@ impl Footprint {
                 Counted::Whole(_, Work::Training) | Counted::OfRank(_) => trainer.step()?,
                 Counted::Whole(_, Work::Evaluation | Work::EvaluationOfSigns) => {}
                 Counted::Batch(_) => {
-                    trainer.step()?;
+                    trainer.step_on(&objective)?;
                     // They ask for the same transposes.
                     return drawn_ahead.iter().try_for_each(|it| trainer.step_on(it));
                 }

@@ -10,6 +10,7 @@ use super::{
     Score, Split, Tensors,
 };
 use crate::backend::{Backend, Floats, MemoryKind};
+use crate::data::FeatureRows;
 use crate::distributed::Group;
 use crate::error::Error;
 use crate::metrics::Metric;
@@ -121,6 +122,8 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     times: StepTimes,
     /// The weights at the best validation epoch.
     pub(super) best: Option<Tensors>,
+    /// Whether the model, as it is, was shown the features of all vertices.
+    has_shown_features: bool,
 }
 
 /// A step on a batch.
@@ -275,6 +278,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             progress: Progress::default(),
             times: StepTimes::default(),
             best: None,
+            has_shown_features: false,
         })
     }
 
@@ -282,7 +286,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// each epoch. The loss of an epoch is the mean of those of its vertices, each before the step that learnt from it.
     /// A step is recorded where batches lie in the same memory each time: those of [`Batches::of_sampling`] by a neighbour sampler, of
     /// models to which a row that stands for no vertex makes no difference, on a device that gains by it. All others have shapes of
-    /// their own. [`Trainer::step`] and [`Trainer::gradients`] are of the whole task.
+    /// their own. [`Trainer::step`] and [`Trainer::gradients`] are of the whole task. The model is [shown](Model::see_features) the features
+    /// of the task that batches are of.
     ///
     /// Where batches are dealt out [among ranks](Batches::among), each of which makes a trainer of the same model, a step is on the parts of
     /// all: loss and gradients are the sums of what each rank has, in their order, and divided by what they are for the whole batch, so
@@ -292,7 +297,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// are those of the first, so all decide alike. All have the same bits after each step.
     ///
     /// # Errors
-    /// Those of [`Trainer::new`]; [`Error::Unsupported`] of activations of 8 bits of batches that are dealt out.
+    /// Those of [`Trainer::new`] and of [`Model::see_features`]; [`Error::Unsupported`] of activations of 8 bits of batches that are dealt out.
     pub fn sampled(
         backend: &B,
         batches: Batches<B, E>,
@@ -321,6 +326,11 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         };
         trainer.random = trainer.optimizer.random(trainer.dropout_seed());
         trainer.forget_batches();
+        // What cannot be shown is told before the first step.
+        if let Some(batches) = &trainer.batches {
+            let features = batches.features();
+            trainer.show_features(&features)?;
+        }
         Ok(trainer)
     }
 
@@ -378,6 +388,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         // It may be given other matrices than those that were recorded.
         self.recorded_step = Recorded::new(self.config.record);
         self.recorded_evaluation = Recorded::new(self.config.record);
+        // And it may become another.
+        self.has_shown_features = false;
         &mut self.model
     }
 
@@ -401,17 +413,28 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         done
     }
 
-    /// [`Trainer::step`] on another task of as many classes, such as a sampled batch. As the next batch has other memory, neither
+    /// [`Trainer::step`] on another task of as many classes, such as a sampled batch: what a model has to know of the features of all vertices
+    /// ([`Model::see_features`]) is of those that the trainer's own task has. As the next batch has other memory, neither
     /// steps nor evaluations are recorded from then on.
     ///
     /// # Errors
-    /// Those of [`Trainer::new`] and [`Trainer::step`].
+    /// Those of [`Trainer::new`], [`Trainer::step`] and [`Model::see_features`].
     pub fn step_on(&mut self, batch: &Objective<B, E>) -> Result<(), Error> {
+        self.show_features(&self.training.0.features.clone())?;
         // Memory that is freed while a recording lives is not used again: see `Storage::record`.
         self.recorded_step = Recorded::Never;
         self.recorded_evaluation = Recorded::Never;
         self.gradients_of(batch)?;
         self.update()
+    }
+
+    /// Shows the model the features of all vertices, unless it has seen them.
+    pub(super) fn show_features(&mut self, features: &FeatureRows<B, E>) -> Result<(), Error> {
+        if !self.has_shown_features {
+            self.model.see_features(&self.backend, features)?;
+            self.has_shown_features = true;
+        }
+        Ok(())
     }
 
     /// Whether steps are replayed by now.

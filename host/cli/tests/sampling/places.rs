@@ -689,6 +689,22 @@ fn the_memory_of_batches_is_foretold() {
         &["--sampler", "saint-rw:4,2", "--model", "gcn"],
         &[
             "--sampler",
+            "saint-rw:4,2",
+            "--model",
+            "gcn",
+            "--binary",
+            "full",
+        ],
+        &[
+            "--sampler",
+            "saint-node:30",
+            "--model",
+            "sage",
+            "--binary",
+            "bin",
+        ],
+        &[
+            "--sampler",
             "cluster:5",
             "--batch",
             "2",

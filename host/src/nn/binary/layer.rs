@@ -2,6 +2,7 @@
 
 use super::signs::{BinaryWeight, Signs, Standardized, bits, drop, scale, straight_through};
 use crate::backend::{Backend, RowShare};
+use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::aggregation::Aggregation;
 use crate::nn::layer::no_signs;
@@ -90,16 +91,20 @@ impl<B: Backend, E: Element> BinaryLayer<B, E> {
         }
     }
 
-    /// The graph, which is whole.
+    /// The graph, of whose vertices all are heard and tell.
     fn graph<'a>(&self, at: &Context<'a, B, E>, rows: usize) -> Result<&'a Propagation<B>, Error> {
         let graph = at.graph()?;
-        if rows != at.rows() || graph.halo().is_some() {
-            return Err(Error::Unsupported {
-                operator: "BinaryLayer",
-                reason: "layers of one bit see a whole graph, on one rank; leave the sampler or the ranks out".into(),
-            });
-        }
-        Ok(graph)
+        let reason = if rows != at.rows() || graph.halo().is_some() {
+            "layers of one bit give a row for each that they read, on one rank; take a whole graph or a subgraph, or leave the ranks out"
+        } else if self.neighbours != Neighbours::Products && graph.edge_factors::<E>()?.is_some() {
+            "sums of signs have no weights of edges; leave these out, or take layers that are Binary::Full"
+        } else {
+            return Ok(graph);
+        };
+        Err(Error::Unsupported {
+            operator: "BinaryLayer",
+            reason: reason.into(),
+        })
     }
 }
 
@@ -146,7 +151,7 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
         let x = match &mut self.features {
             Some(features) => {
                 let lent = standardized.insert(at.take(x.columns())?);
-                features.forward(backend, x, lent)?;
+                features.forward(backend, at.mode, x, lent)?;
                 &*lent
             }
             None => x,
@@ -216,6 +221,19 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
         }
         standardized.into_iter().for_each(|lent| at.give(lent));
         Ok(())
+    }
+
+    fn see_features(&mut self, backend: &B, features: &FeatureRows<B, E>) -> Result<(), Error> {
+        match &mut self.features {
+            None => Ok(()),
+            Some(standardized) if features.are_whole() => {
+                standardized.see(backend, features.matrix())
+            }
+            Some(_) => Err(Error::Unsupported {
+                operator: "BinaryLayer",
+                reason: "features that stay on disk or are dealt out to ranks are never seen at once, and a network of one bit normalises them over all vertices; have them in memory".into(),
+            }),
+        }
     }
 
     fn reads_signs(&self) -> bool {

@@ -5,6 +5,10 @@
 //! row of `W`, which lie outputs × inputs. The sign of zero, and of −0, is +1, that of NaN −1. Features are normalised first, each
 //! column over all vertices and without scale and shift; there is no ReLU.
 //!
+//! A step may be on a subgraph: features are then normalised by the statistics of all vertices, which the first layer was
+//! [shown](super::Layer::see_features), and `R · A · C` has the factors of the subgraph's edges, where it has some. Sums of signs have none,
+//! and are means over the subgraph's neighbours.
+//!
 //! | layer | [`Binary::Full`] | [`Binary::Bin`] |
 //! |---|---|---|
 //! | GCN, hidden | `R · A · C · Z + b` | `D⁻¹ · A · sign Z` |

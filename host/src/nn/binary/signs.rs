@@ -105,6 +105,8 @@ pub(super) fn bits<'a, B: Backend>(
 #[derive(Debug)]
 pub(super) struct Standardized<B: Backend> {
     statistics: Matrix<B, f32>,
+    /// Those of all vertices, once it was shown them: a batch that is learnt from has others.
+    of_all: Option<Matrix<B, f32>>,
     /// Written and never read: no statistics are carried on.
     running: Matrix<B, f32>,
     ones: Matrix<B, f32>,
@@ -118,20 +120,36 @@ impl<B: Backend> Standardized<B> {
         ones.write_with(backend, || vec![1.0; columns])?;
         Ok(Self {
             statistics: room(2)?,
+            of_all: None,
             running: room(2)?,
             ones,
             zeros: room(1)?,
         })
     }
 
-    /// `y` becomes `x` normalised.
+    /// Has training normalise by the statistics of `x`, the features of all vertices, from now on.
+    pub(super) fn see<E: Element>(&mut self, backend: &B, x: &Matrix<B, E>) -> Result<(), Error> {
+        let of_all = match self.of_all.take() {
+            Some(there) => there,
+            None => Matrix::zeros(backend, 2, x.columns(), MemoryKind::Weights)?,
+        };
+        statistics(backend, x, &mut self.running, self.of_all.insert(of_all))
+    }
+
+    /// `y` becomes `x` normalised: in training by the statistics of all vertices where it has [seen](Standardized::see) them, else by those
+    /// of `x`. An evaluation is of all vertices, of whatever graph it is of.
     pub(super) fn forward<E: Element>(
         &mut self,
         backend: &B,
+        mode: Mode<'_, B>,
         x: &Matrix<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        ops::normalize(backend, &self.normalization(backend, x)?, x, y)
+        let op = match (mode, &self.of_all) {
+            (Mode::Train { .. }, Some(of_all)) => self.normalization_by(of_all),
+            _ => self.normalization(backend, x)?,
+        };
+        ops::normalize(backend, &op, x, y)
     }
 
     /// The signs of what [`Standardized::forward`] makes, bit for bit.
@@ -149,19 +167,32 @@ impl<B: Backend> Standardized<B> {
         backend: &B,
         x: &Matrix<B, E>,
     ) -> Result<Normalization<'_, B>, Error> {
-        let op = BatchNorm {
-            momentum: 0.0,
-            ..BatchNorm::default()
-        };
-        let (statistics, running) = (&mut self.statistics, &mut self.running);
-        ops::batch_statistics(backend, &op, x, running, statistics)?;
-        Ok(Normalization {
-            statistics: &self.statistics,
+        statistics(backend, x, &mut self.running, &mut self.statistics)?;
+        Ok(self.normalization_by(&self.statistics))
+    }
+
+    fn normalization_by<'a>(&'a self, statistics: &'a Matrix<B, f32>) -> Normalization<'a, B> {
+        Normalization {
+            statistics,
             weight: &self.ones,
             bias: &self.zeros,
             relu: false,
-        })
+        }
     }
+}
+
+/// Means of columns, and what they are divided by.
+fn statistics<B: Backend, E: Element>(
+    backend: &B,
+    x: &Matrix<B, E>,
+    running: &mut Matrix<B, f32>,
+    statistics: &mut Matrix<B, f32>,
+) -> Result<(), Error> {
+    let op = BatchNorm {
+        momentum: 0.0,
+        ..BatchNorm::default()
+    };
+    ops::batch_statistics(backend, &op, x, running, statistics)
 }
 
 /// The signs of a layer's input and the mean magnitude of each row, `β`.
