@@ -152,10 +152,8 @@ impl<V: Vector> Coder<V> {
     fn count(&mut self, values: V::Floats, numbers: V::Floats) {
         let mut i = 0;
         while i < V::WIDTH as usize {
-            let is_finite = values.get(i).is_finite();
-            let is_larger = numbers.get(i).abs() > self.format.saturation();
-            self.not_finite += !is_finite as u32;
-            self.saturated += (is_finite & is_larger) as u32;
+            self.not_finite += !values.get(i).is_finite() as u32;
+            self.saturated += (numbers.get(i).abs() > self.format.saturation()) as u32;
             i += 1;
         }
     }

@@ -108,7 +108,7 @@ impl QuantizeOperators for Cpu {
                         };
                         seen.largest[column] = seen.largest[column].max(magnitude);
                         let number = value * reciprocals[column];
-                        if value.is_finite() && number.abs() > format.saturation() {
+                        if number.abs() > format.saturation() {
                             seen.saturated = seen.saturated.wrapping_add(counts);
                         }
                         let noise = bits.map(|bits| rng::rounding_noise(bits, k as u32));

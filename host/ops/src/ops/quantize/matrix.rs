@@ -35,9 +35,9 @@ pub struct QuantizedMatrix<B: Storage> {
 /// Elements that no code stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unrepresented {
-    /// Numbers larger than the scale allows: they became the largest one. Modulo 2³².
+    /// Larger than the scale allows, infinities among them: they became the largest number. Modulo 2³².
     pub saturated: u32,
-    /// Infinities, which became the largest number, and NaNs, which became zero. Modulo 2³².
+    /// Infinities, and NaNs, which became zero. Modulo 2³².
     pub not_finite: u32,
 }
 
