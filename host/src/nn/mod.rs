@@ -49,7 +49,8 @@ pub use aggregation::Aggregation;
 pub use appnp::{Appnp, AppnpLayer};
 pub use architecture::{Architecture, ConvolutionConfig, ModelKind, OtherLayers};
 pub use batch_norm::Statistics;
-pub(crate) use binary::magnitude_of_row;
+#[cfg(feature = "checkpoints")]
+pub(crate) use binary::magnitudes_of_rows;
 pub use binary::{Binary, BinaryLayer};
 pub use codes::StoredCodes;
 pub use config::{ModelConfig, Store, WeightedGraph};

@@ -29,7 +29,8 @@ mod layer;
 mod signs;
 
 pub use layer::BinaryLayer;
-pub(crate) use signs::magnitude_of_row;
+#[cfg(feature = "checkpoints")]
+pub(crate) use signs::magnitudes_of_rows;
 
 use super::{ConvolutionConfig, HiddenActivation, ModelConfig, Norm, Place, Stage};
 use crate::backend::Backend;

@@ -1,5 +1,7 @@
 //! Signs of inputs and of weights, as elements and as bits, and what goes straight through them.
 
+#[cfg(feature = "checkpoints")]
+use crate::backend::cpu::Cpu;
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Context, Kept, Mode, Output, Parameter, Place, Propagation};
@@ -60,19 +62,29 @@ fn row_dots<B: Backend, E: Element>(
     ops::head_dots(backend, &op, means)
 }
 
-/// The mean magnitude of a row of weights as kernels read them, once for all evaluations; of a row that has one magnitude, as one has that was kept in bits, that one as it is and not rounded.
-pub(crate) fn magnitude_of_row<E: Element>(row: &[f32]) -> f32 {
-    match row {
-        [first, others @ ..] if others.iter().all(|other| other.abs() == first.abs()) => {
-            first.abs()
-        }
-        _ => {
-            let magnitudes = row
-                .iter()
-                .map(|&value| f64::from(E::from_f32(value).to_f32().abs()));
-            (magnitudes.sum::<f64>() / row.len() as f64) as f32
-        }
-    }
+/// The mean magnitudes of the rows of weights as an evaluation on a CPU has them, for a file of bits.
+///
+/// # Errors
+/// Those of the device.
+#[cfg(feature = "checkpoints")]
+pub(crate) fn magnitudes_of_rows<E: Element>(
+    (rows, columns): (usize, usize),
+    values: &[f32],
+) -> Result<Vec<f32>, Error> {
+    let (cpu, kind) = (&Cpu::new(), MemoryKind::Weights);
+    let values = Matrix::<Cpu, E>::from_f32(cpu, rows, columns, values, kind)?;
+    let mut signs = Matrix::zeros(cpu, rows, columns, kind)?;
+    ops::nonlinearity(cpu, Nonlinearity::Sign, None, Some(&values), &mut signs)?;
+    let mut means = Array::zeros(cpu, rows, kind)?;
+    row_dots(cpu, &values, &signs, &mut means)?;
+    means.to_vec(cpu)
+}
+
+/// The magnitude that all weights of a row have, as those of a file of bits do.
+fn only_magnitude(row: &[f32]) -> Option<f32> {
+    let first = row.first()?.abs();
+    let is_only = row.iter().all(|value| value.abs() == first);
+    is_only.then_some(first)
 }
 
 /// Room for so many numbers.
@@ -335,15 +347,18 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         ops::combine(backend, &scaled, signs, to)
     }
 
-    /// Makes all of this, for good, with the magnitudes that a file of bits has: what is predicted from one is what is predicted from the weights that it was made of.
+    /// Makes all of this, for good. Rows of one magnitude, which those of a file of bits have, keep it as it is: rounded once more it would be
+    /// another than that of the weights which the file was made of.
     pub(super) fn freeze(&mut self, backend: &B) -> Result<(), Error> {
         self.make_bits(backend)?;
         self.make(backend)?;
         let master = self.parameter.master();
         if let (Some(magnitudes), false) = (&mut self.magnitudes, backend.only_counts()) {
             let values = master.to_f32(backend)?;
-            let rows = values.chunks_exact(master.columns());
-            let of_rows: Vec<f32> = rows.map(magnitude_of_row::<E>).collect();
+            let rows = values.chunks_exact(master.columns()).map(only_magnitude);
+            let mut of_rows = magnitudes.to_vec(backend)?;
+            let given = of_rows.iter_mut().zip(rows);
+            given.for_each(|(of_row, only)| *of_row = only.unwrap_or(*of_row));
             magnitudes.write(backend, &of_rows)?;
         }
         self.scale_signs(backend)?;

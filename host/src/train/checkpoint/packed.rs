@@ -8,7 +8,8 @@
 //! So a tensor is written whose rows have one magnitude each, and read again as it was.
 
 use super::{Checkpoint, CheckpointError};
-use crate::nn::magnitude_of_row;
+use crate::error::Error;
+use crate::nn::magnitudes_of_rows;
 use crate::tensor::{Element, Precision};
 use crate::train::{Tensor, Tensors};
 use crate::with_element;
@@ -163,12 +164,16 @@ impl Checkpoint {
             .filter(|(name, _)| !is_of_resuming(name))
             .map(|(name, tensor)| {
                 let tensor = match name.ends_with(BINARY) {
-                    true => signs_and_magnitudes(tensor, self.precision),
+                    true => signs_and_magnitudes(tensor, self.precision)?,
                     false => tensor.clone(),
                 };
-                (name.clone(), tensor)
+                Ok((name.clone(), tensor))
             })
-            .collect();
+            .collect::<Result<_, Error>>()
+            .map_err(|error| CheckpointError::StateDict {
+                path: path.to_owned(),
+                reason: error.to_string(),
+            })?;
         let mut packed = self.clone();
         packed.snapshot.tensors = tensors;
         Ok(packed)
@@ -188,23 +193,24 @@ fn is_of_resuming(name: &str) -> bool {
 }
 
 /// The sign of each weight as kernels read it times the mean magnitude of its row.
-fn signs_and_magnitudes(tensor: &Tensor, precision: Precision) -> Tensor {
-    fn of<E: Element>(tensor: &Tensor) -> Vec<f32> {
-        let row = |row: &[f32]| {
-            let magnitude = magnitude_of_row::<E>(row);
-            let sign = |&value: &f32| match E::from_f32(value).to_f32() >= 0.0 {
-                true => magnitude,
-                false => -magnitude,
-            };
-            row.iter().map(sign).collect::<Vec<f32>>()
-        };
+fn signs_and_magnitudes(tensor: &Tensor, precision: Precision) -> Result<Tensor, Error> {
+    fn of<E: Element>(tensor: &Tensor) -> Result<Vec<f32>, Error> {
+        let shape = (tensor.rows, tensor.columns);
+        let magnitudes = magnitudes_of_rows::<E>(shape, &tensor.values)?;
         let rows = tensor.values.chunks_exact(tensor.columns.max(1));
-        rows.flat_map(row).collect()
+        let signed = rows.zip(magnitudes).flat_map(|(row, magnitude)| {
+            row.iter()
+                .map(move |&value| match E::from_f32(value).to_f32() >= 0.0 {
+                    true => magnitude,
+                    false => -magnitude,
+                })
+        });
+        Ok(signed.collect())
     }
-    Tensor {
-        values: with_element!(precision, E => of::<E>(tensor)),
+    Ok(Tensor {
+        values: with_element!(precision, E => of::<E>(tensor))?,
         ..*tensor
-    }
+    })
 }
 
 #[cfg(test)]
