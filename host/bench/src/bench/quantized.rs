@@ -75,6 +75,17 @@ enum Storage {
     Half,
 }
 
+impl Storage {
+    /// The format of codes, if it is one.
+    fn format(self) -> Option<CodeFormat> {
+        match self {
+            Self::Int8 => Some(CodeFormat::Int8),
+            Self::E4m3 => Some(CodeFormat::E4m3),
+            Self::Half => None,
+        }
+    }
+}
+
 /// Something to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Peer {
@@ -95,6 +106,7 @@ pub fn run(args: &QuantizedArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> 
                 label,
                 graph,
                 table,
+                stop,
             };
             return device::open(args.device.into(), layers)?;
         }
@@ -168,10 +180,9 @@ impl Task for Bench<'_, '_> {
                 if self.stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                match storage {
-                    Storage::Half => self.half(&setting)?,
-                    Storage::Int8 => self.codes(&setting, CodeFormat::Int8, "int8")?,
-                    Storage::E4m3 => self.codes(&setting, CodeFormat::E4m3, "e4m3")?,
+                match storage.format() {
+                    None => self.half(&setting)?,
+                    Some(format) => self.codes(&setting, format)?,
                 }
             }
         }
@@ -221,8 +232,8 @@ impl Bench<'_, '_> {
         &mut self,
         of: &Setting<'_, B>,
         format: CodeFormat,
-        name: &str,
     ) -> Result<(), Failure> {
+        let name = format.name();
         let (backend, runs, x) = (of.backend, self.args.runs, &of.x.matrix);
         let shape = x.shape();
         let mut codes = QuantizedMatrix::zeros(backend, shape, format, MemoryKind::Features)?;

@@ -14,7 +14,7 @@ use halfgnn::ops::{
     self, BitMatrix, Bmm, BmmOperands, BspmmOperands, BspmmSignsOperands, Checked, ColumnFactors,
     Schedule, TiledAdjacency, Trinary,
 };
-use halfgnn::tensor::{Array, Element};
+use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::bits::{are_counted, are_long};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
@@ -163,24 +163,35 @@ fn of_element<B: Backend + 'static, E: Element>(
         };
         let checked = Checked::new(of_signs).expect("legal");
         backend.bspmm_signs(checked).expect("legal");
-        let row_scale = elements(backend, &operands.mild::<f32>(shape.0));
-        let mut sums = unwritten::<B, E>(backend, shape);
-        let of_sums = BspmmOperands {
-            a: &a,
-            share: RowShare::ALL,
-            factors: None,
-            x: &x,
-            row_scale: Some(&row_scale),
-            scale: 0.3,
-            schedule,
-            y: &mut sums,
-        };
-        let checked = Checked::new(of_sums).expect("legal");
-        backend.bspmm(checked).expect("legal");
+        let sums = sums_of::<B, E>(backend, operands, (&a, &x), schedule);
         Results::rows(&read_bits(backend, &x), features)
             .and(Results::rows(&read_bits(backend, &signs), features))
             .and(Results::rows(&read(backend, &sums), features))
     }));
+}
+
+/// The sums of bits over neighbours, times a factor a row and one of all.
+fn sums_of<B: Backend, E: Element>(
+    backend: &B,
+    operands: &mut Operands,
+    (a, x): (&Adjacency<B>, &BitMatrix<B>),
+    schedule: Schedule,
+) -> Matrix<B, E> {
+    let row_scale = elements(backend, &operands.mild::<f32>(a.rows()));
+    let mut sums = unwritten::<B, E>(backend, (a.rows(), x.columns()));
+    let of_sums = BspmmOperands {
+        a,
+        share: RowShare::ALL,
+        factors: None,
+        x,
+        row_scale: Some(&row_scale),
+        scale: 0.3,
+        schedule,
+        y: &mut sums,
+    };
+    let checked = Checked::new(of_sums).expect("legal");
+    backend.bspmm(checked).expect("legal");
+    sums
 }
 
 /// On rows so long that their sums are made otherwise, and signs of one word and of two. Signs are integers', so that it is known without a card what they are: they are not recorded.
@@ -200,20 +211,7 @@ fn of_long_rows<B: Backend + 'static, E: Element>(
         let numbers = matrix::<B, E>(backend, shape, &operands.mixed::<E>(shape.0 * features));
         let mut x = BitMatrix::zeros(backend, shape.0, features, KIND).expect("room for bits");
         ops::binarize(backend, &numbers, &mut x).expect("legal");
-        let row_scale = elements(backend, &operands.mild::<f32>(shape.0));
-        let mut sums = unwritten::<B, E>(backend, shape);
-        let of_sums = BspmmOperands {
-            a: &a,
-            share: RowShare::ALL,
-            factors: None,
-            x: &x,
-            row_scale: Some(&row_scale),
-            scale: 0.3,
-            schedule: Schedule::Edge,
-            y: &mut sums,
-        };
-        let checked = Checked::new(of_sums).expect("legal");
-        backend.bspmm(checked).expect("legal");
+        let sums = sums_of::<B, E>(backend, operands, (&a, &x), Schedule::Edge);
         Results::rows(&read(backend, &sums), features)
     }));
 }

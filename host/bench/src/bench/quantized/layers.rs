@@ -13,6 +13,7 @@ use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Element;
 use halfgnn::train::{TrainConfig, Trainer};
 use serde::Serialize;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Classes that a model tells apart.
 const CLASSES: usize = 8;
@@ -27,6 +28,7 @@ pub(super) struct Layers<'a, 'b> {
     pub label: &'a str,
     pub graph: &'a Graph,
     pub table: &'a mut Table<'b>,
+    pub stop: &'a AtomicBool,
 }
 
 /// What a step gave, in order of layers.
@@ -65,11 +67,10 @@ impl Task for Layers<'_, '_> {
                 };
                 let exact = step::<B, f32>(backend, self.graph, &config)?;
                 for storage in self.storage {
-                    let (name, messages) = match storage {
-                        Storage::Half => ("half", None),
-                        Storage::Int8 => ("int8", Some(CodeFormat::Int8)),
-                        Storage::E4m3 => ("e4m3", Some(CodeFormat::E4m3)),
-                    };
+                    if self.stop.load(Ordering::Relaxed) {
+                        return Ok(());
+                    }
+                    let messages = storage.format();
                     let config = ModelConfig {
                         messages,
                         ..config.clone()
@@ -82,7 +83,7 @@ impl Task for Layers<'_, '_> {
                             device: &backend.name(),
                             model: model.as_str(),
                             features,
-                            messages: name,
+                            messages: messages.map_or("half", CodeFormat::name),
                             layer: layer + 1,
                             output_error: off(&found.outputs[layer], &exact.outputs[layer]),
                             gradient_error: off(
