@@ -8,7 +8,8 @@ use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend, RowShare};
 use halfgnn::graph::Csr;
 use halfgnn::ops::{
-    self, BitMatrix, BspmmOperands, BspmmSignsOperands, Checked, ColumnFactors, Schedule,
+    self, BitMatrix, BspmmIntegersOperands, BspmmOperands, BspmmSignsOperands, Checked,
+    ColumnFactors, IntegerMatrix, Schedule,
 };
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::WARP;
@@ -49,6 +50,7 @@ fn check<B: Backend, E: Element>(backend: &B, name: &str, graph: &Csr, columns: 
     for schedule in SCHEDULES {
         let found = summed_signs(backend, (&a, &x), schedule);
         assert!(found == expected, "signs, {schedule:?}, {what}");
+        assert_integers(backend, &what, (&a, None, &x), schedule, &sums);
     }
 
     let factors: Vec<f32> = degrees.iter().map(|&degree| 1.0 / degree as f32).collect();
@@ -120,6 +122,58 @@ fn summed_signs<B: Backend>(
     let checked = Checked::new(operands).expect("legal");
     backend.bspmm_signs(checked).expect("legal");
     read_bits(backend, &y)
+}
+
+/// That the sums as integers are these, which are small enough for floats.
+fn assert_integers<B: Backend>(
+    backend: &B,
+    what: &str,
+    (a, factors, x): (&Adjacency<B>, Option<&ColumnFactors<B>>, &BitMatrix<B>),
+    schedule: Schedule,
+    sums: &[f32],
+) {
+    let shape = (a.rows(), x.columns());
+    let mut y = IntegerMatrix::from_slice(backend, shape, &vec![7; shape.0 * shape.1], KIND)
+        .expect("room for integers");
+    let operands = BspmmIntegersOperands {
+        a,
+        factors,
+        x,
+        schedule,
+        y: &mut y,
+    };
+    let checked = Checked::new(operands).expect("legal");
+    backend.bspmm_integers(checked).expect("legal");
+    let found = y.to_vec(backend).expect("no failure before");
+    let expected = sums.iter().map(|&sum| sum as i32);
+    assert!(
+        found.into_iter().eq(expected),
+        "integers, {schedule:?}, {what}"
+    );
+}
+
+/// Integers of one graph and width, by a schedule; with factors of columns where that is by edges.
+pub fn check_integers<B: Backend>(backend: &B, graph: &Csr, columns: usize, schedule: Schedule) {
+    let a = Adjacency::new(backend, graph).expect("room for a graph");
+    let sources = graph.shape().1;
+    let values = signs(sources * columns, 51 + columns as u32);
+    let x = BitMatrix::from_signs(backend, (sources, columns), &values, KIND).expect("signs");
+    let (of_ones, _) = sums(graph, &values, columns);
+    assert_integers(backend, "ones", (&a, None, &x), schedule, &of_ones);
+    if schedule == Schedule::Edge {
+        let codes: Vec<f32> = (0..sources).map(|at| (255 - at % 256) as f32).collect();
+        let factors = ColumnFactors::new(backend, &codes, KIND).expect("factors");
+        let (weighted, _) = sums(graph, &times(&values, &codes, columns), columns);
+        let edges = (&a, Some(&factors), &x);
+        assert_integers(backend, "factors", edges, schedule, &weighted);
+    }
+}
+
+/// Each row times its factor.
+fn times(values: &[f32], factors: &[f32], columns: usize) -> Vec<f32> {
+    let rows = values.chunks_exact(columns).zip(factors);
+    rows.flat_map(|(row, factor)| row.iter().map(move |value| value * factor))
+        .collect()
 }
 
 /// The sums, with a factor a row and one of all.
@@ -367,15 +421,16 @@ fn check_factored<B: Backend, E: Element>(
             .map(|&code| u32::from(code))
             .eq(codes.iter().copied())
     );
-    let weighted: Vec<f32> = (values.iter().enumerate())
-        .map(|(at, sign)| sign * codes[at / columns] as f32)
-        .collect();
-    let (sums, degrees) = sums(graph, &weighted, columns);
+    let codes: Vec<f32> = codes.iter().map(|&code| code as f32).collect();
+    let (sums, degrees) = sums(graph, &times(&values, &codes, columns), columns);
 
     let mut y = unwritten_bits(backend, (rows, columns));
     ops::bspmm_factored_signs(backend, (&a, &factors), &x, &mut y).expect("legal");
     let expected: Vec<f32> = sums.iter().map(sign).collect();
     assert!(read_bits(backend, &y) == expected, "signs, {what}");
+
+    let edges = (&a, Some(&factors), &x);
+    assert_integers(backend, &what, edges, Schedule::Auto, &sums);
 
     let shares: Vec<f32> = degrees.iter().map(|&degree| 1.0 / degree as f32).collect();
     let row_scale = elements::<B, f32>(backend, &shares);

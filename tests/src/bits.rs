@@ -9,7 +9,7 @@ use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::ops::blocks::{Addition, mm_add};
 use halfgnn::ops::{
     self, BatchNorm, BitMatrix, BitOutput, BitVariant, Bmm, BmmOperands, BspmmSignsOperands,
-    Checked, ColumnFactors, Normalization, Schedule, SignOperand, SumOperand,
+    Checked, ColumnFactors, IntegerMatrix, Normalization, Schedule, SignOperand, SumOperand,
 };
 use halfgnn::tensor::{Element, Matrix};
 
@@ -252,6 +252,45 @@ pub fn operands_of_every_type<B: Backend>(backend: &B, _: Scale) {
     }
 }
 
+/// What does not fit a matrix of integers.
+fn refused_integers<B: Backend>(backend: &B, a: &Adjacency<B>, two: &ColumnFactors<B>) {
+    let bits = |shape| unwritten_bits(backend, shape);
+    let integers = |shape: (usize, usize)| IntegerMatrix::zeros(backend, shape.0, shape.1, KIND);
+    let refused = |x, y| {
+        let mut y = integers(y).expect("room for integers");
+        let told = ops::bspmm_integers(backend, a, &bits(x), &mut y);
+        told.expect_err("refused").to_string()
+    };
+    assert_eq!(
+        [
+            refused((2, 8), (3, 8)),
+            refused((3, 8), (2, 8)),
+            refused((3, 8), (3, 9))
+        ],
+        [
+            "bspmm_integers: rows of x should be 3, is 2",
+            "bspmm_integers: rows of y should be 3, is 2",
+            "bspmm_integers: columns of y should be 8, is 9",
+        ]
+    );
+    let mut y = integers((3, 8)).expect("room for integers");
+    let told = ops::bspmm_factored_integers(backend, (a, two), &bits((3, 8)), &mut y);
+    assert_eq!(
+        told.expect_err("refused").to_string(),
+        "bspmm_integers: factors of columns should be 3, is 2"
+    );
+    let values = [1, -2, 3, i32::MIN, 0, i32::MAX];
+    let y = IntegerMatrix::from_slice(backend, (2, 3), &values, KIND).expect("room");
+    assert_eq!(y.to_vec(backend).expect("no failure before"), values);
+    let told = IntegerMatrix::from_slice(backend, (2, 3), &values[1..], KIND).map(drop);
+    assert_eq!(
+        told.expect_err("refused").to_string(),
+        "IntegerMatrix::from_slice: values should be 6, is 5"
+    );
+    let told = integers((1 << 40, 1 << 30)).map(drop).expect_err("refused");
+    assert!(told.to_string().contains("1099511627776"), "{told}");
+}
+
 /// What does not fit is refused, and a value that is no sign.
 pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     let graph = from_degrees(&[2, 1, 0], Random(63));
@@ -292,6 +331,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
         told.expect_err("refused").to_string(),
         "bspmm_signs: factors of columns should be 3, is 2"
     );
+    refused_integers(backend, &a, &two);
     let three = factors(&[0.5, 1.0, 0.0]).expect("factors");
     let by = |schedule, factors| {
         let operands = BspmmSignsOperands {

@@ -21,6 +21,7 @@ use halfgnn_graph::{Graph, GraphError};
 /// | `blocks:VERTICES` | a [`BlockModel`] of mean degree 10, in 8 classes, without hubs | the blocks |
 /// | `communities:VERTICESxCOMMUNITIES` | a [`BlockModel`] of some 50 edges a vertex, nine of ten inside its community, names in random order | 8, each of an eighth of the communities |
 /// | `kron:SCALE` | Graph500's Kronecker graph of 2^SCALE vertices | 8, by the first three levels of the recursion |
+/// | `rmat:VERTICESxEDGES` | the same of any number of vertices, with so many edges drawn, each of which is there in both directions | 8, by the recursion's ids |
 /// | `grid:WIDTHxHEIGHT` | a [`Grid`] | 8 tiles, two high |
 /// | `star:HUBSxLEAVES` | a [`StarOfHubs`] | 8; a hub and its leaves are of one |
 ///
@@ -62,6 +63,13 @@ pub enum Recipe {
         /// The binary logarithm of the number of vertices.
         scale: u32,
     },
+    /// `rmat:VERTICESxEDGES`.
+    Rmat {
+        /// The number of vertices.
+        vertices: u64,
+        /// The number of edges that are drawn, each of which stands in both directions.
+        edges: u64,
+    },
     /// `grid:WIDTHxHEIGHT`.
     Grid {
         /// Crossings in a line.
@@ -81,12 +89,18 @@ pub enum Recipe {
 /// The classes of recipes that have no number of their own: three bits.
 const CLASSES: u32 = 8;
 
+/// How recipes that say nothing else are split.
+const PER_CLASS: SplitRule = SplitRule::PerClass {
+    train: 100,
+    val: 200,
+};
+
 /// Features of a vertex of Reddit.
 const REDDIT_FEATURES: usize = 602;
 
 impl Recipe {
     /// How the names are written, for messages.
-    pub const NAMES: &str = "synthetic, reddit-like:SCALE, blocks:VERTICES, communities:VERTICESxCOMMUNITIES, kron:SCALE, grid:WIDTHxHEIGHT, star:HUBSxLEAVES";
+    pub const NAMES: &str = "synthetic, reddit-like:SCALE, blocks:VERTICES, communities:VERTICESxCOMMUNITIES, kron:SCALE, rmat:VERTICESxEDGES, grid:WIDTHxHEIGHT, star:HUBSxLEAVES";
 
     /// The graph of `seed`, without features and labels.
     ///
@@ -106,6 +120,7 @@ impl Recipe {
                 .generate(seed)
                 .map(|(graph, _)| graph),
             Self::Kronecker { scale } => Rmat::graph500(*scale).generate(seed),
+            Self::Rmat { vertices, edges } => rmat(*vertices, *edges).generate(seed),
             Self::Grid { width, height } => Grid {
                 width: *width,
                 height: *height,
@@ -127,10 +142,6 @@ impl Recipe {
     /// for the features.
     pub fn dataset(&self, seed: u64) -> Result<Dataset, DataError> {
         let small = ClassFeatures::default();
-        let per_class = SplitRule::PerClass {
-            train: 100,
-            val: 200,
-        };
         match *self {
             Self::Synthetic => {
                 let mut dataset = Synthetic::default().generate(seed)?;
@@ -159,7 +170,7 @@ impl Recipe {
                 let (graph, classes) = blocks(vertices)
                     .generate(seed)
                     .map_err(|error| self.refuse(error))?;
-                self.labelled(graph, classes, &small, per_class, seed)
+                self.labelled(graph, classes, &small, PER_CLASS, seed)
             }
             Self::Communities {
                 vertices,
@@ -169,17 +180,10 @@ impl Recipe {
                     .generate(seed)
                     .map_err(|error| self.refuse(error))?;
                 classes.iter_mut().for_each(|class| *class %= CLASSES);
-                self.labelled(graph, classes, &small, per_class, seed)
+                self.labelled(graph, classes, &small, PER_CLASS, seed)
             }
-            Self::Kronecker { scale } => {
-                let graph = self.graph(seed)?;
-                let names = Rmat::graph500(scale).names(seed).unwrap_or_default();
-                let mut classes = vec![0; graph.vertices()];
-                for (id, &name) in names.iter().enumerate() {
-                    classes[name as usize] = ((id as u64 * u64::from(CLASSES)) >> scale) as u32;
-                }
-                self.labelled(graph, classes, &small, per_class, seed)
-            }
+            Self::Kronecker { scale } => self.by_names(&Rmat::graph500(scale), seed),
+            Self::Rmat { vertices, edges } => self.by_names(&rmat(vertices, edges), seed),
             Self::Grid { width, height } => {
                 let graph = self.graph(seed)?;
                 let tile = |vertex: u64| {
@@ -187,7 +191,7 @@ impl Recipe {
                     (x * 4 / width * 2 + y * 2 / height) as u32
                 };
                 let classes = (0..graph.vertices() as u64).map(tile).collect();
-                self.labelled(graph, classes, &small, per_class, seed)
+                self.labelled(graph, classes, &small, PER_CLASS, seed)
             }
             Self::Star { hubs, leaves } => {
                 let graph = self.graph(seed)?;
@@ -199,9 +203,21 @@ impl Recipe {
                 let classes = (0..graph.vertices() as u64)
                     .map(|vertex| class(vertex) as u32)
                     .collect();
-                self.labelled(graph, classes, &small, per_class, seed)
+                self.labelled(graph, classes, &small, PER_CLASS, seed)
             }
         }
+    }
+
+    /// What R-MAT makes, in classes of ids of the recursion side by side: of a power of two its first three levels.
+    fn by_names(&self, rmat: &Rmat, seed: u64) -> Result<Dataset, DataError> {
+        let made = rmat.generate(seed);
+        let graph = made.map_err(|error| self.refuse(error))?;
+        let mut classes = vec![0; graph.vertices()];
+        for (id, &name) in rmat.names(seed).unwrap_or_default().iter().enumerate() {
+            classes[name as usize] = (id as u64 * u64::from(CLASSES) / rmat.vertices) as u32;
+        }
+        let (features, split) = (ClassFeatures::default(), PER_CLASS);
+        self.labelled(graph, classes, &features, split, seed)
     }
 
     fn labelled(
@@ -263,6 +279,15 @@ fn blocks(vertices: u64) -> BlockModel {
     }
 }
 
+/// Graph500's skew.
+fn rmat(vertices: u64, edges: u64) -> Rmat {
+    Rmat {
+        vertices,
+        edges,
+        ..Rmat::graph500(0)
+    }
+}
+
 /// What is left of 57.5 edges a vertex once the duplicates are gone, which are mostly inside communities, is 50 and nine of ten.
 fn communities(vertices: u64, communities: u64) -> BlockModel {
     BlockModel {
@@ -286,6 +311,7 @@ impl fmt::Display for Recipe {
                 communities,
             } => write!(f, "communities:{vertices}x{communities}"),
             Self::Kronecker { scale } => write!(f, "kron:{scale}"),
+            Self::Rmat { vertices, edges } => write!(f, "rmat:{vertices}x{edges}"),
             Self::Grid { width, height } => write!(f, "grid:{width}x{height}"),
             Self::Star { hubs, leaves } => write!(f, "star:{hubs}x{leaves}"),
         }
@@ -372,6 +398,8 @@ impl FromStr for Recipe {
                     refuse("the scale is wanted, from 1 to 30: the graph has 2^SCALE vertices")
                 })
             }
+            "rmat" => pair("vertices and edges are wanted, as rmat:1500000x40000000")
+                .map(|(vertices, edges)| Self::Rmat { vertices, edges }),
             "grid" => pair("width and height are wanted, as grid:100x50")
                 .map(|(width, height)| Self::Grid { width, height }),
             "star" => pair("hubs and their leaves are wanted, as star:4x5000")
@@ -398,6 +426,7 @@ mod tests {
             "blocks:800",
             "communities:6000x10",
             "kron:10",
+            "rmat:1000x8000",
             "grid:7x3",
             "star:4x50",
         ] {
@@ -413,6 +442,8 @@ mod tests {
             "kron:",
             "kron:31",
             "kron:x",
+            "rmat:100",
+            "rmat:0x100",
             "grid:3",
             "grid:0x4",
             "star:1x-1",
@@ -443,6 +474,7 @@ mod tests {
         for (text, least) in [
             ("blocks:4000", 0.7),
             ("kron:12", 0.2),
+            ("rmat:5000x60000", 0.2),
             ("grid:80x80", 0.9),
             ("star:40x100", 0.9),
             ("reddit-like:0.004", 0.35),

@@ -88,7 +88,7 @@ param_struct! {
         pub empty_rows: DevicePtr<u32>,
         /// Rows of `x_stride` words; 16-byte aligned where a row has more than one.
         pub x: DevicePtr<u64>,
-        /// Rows of bits (`y_stride` words) or of elements (`y_stride` elements).
+        /// Rows of bits (`y_stride` words), or of elements or integers of 32 bits (`y_stride` of them).
         pub y: DevicePtr<HalfBits>,
         /// A factor a row of the graph, for the entries that write elements; or null.
         pub row_scale: DevicePtr<f32>,
@@ -375,6 +375,26 @@ macro_rules! bits_entries {
                 bspmm_vertex_sign(BspmmParams);
                 /// Their follow-up.
                 bspmm_follow_up_sign(BspmmParams);
+                /// Sums of rows of one word, as integers.
+                bspmm_1_i32(BspmmParams);
+                /// Of two words.
+                bspmm_2_i32(BspmmParams);
+                /// Of four words.
+                bspmm_4_i32(BspmmParams);
+                /// Of two words of long rows.
+                bspmm_long_2_i32(BspmmParams);
+                /// Of four words.
+                bspmm_long_4_i32(BspmmParams);
+                /// Sums with a factor a column, of one word, as integers.
+                bspmm_factored_1_i32(BspmmParams);
+                /// Of two words.
+                bspmm_factored_2_i32(BspmmParams);
+                /// Of four words.
+                bspmm_factored_4_i32(BspmmParams);
+                /// Sums of all words of rows in one launch, as integers.
+                bspmm_vertex_i32(BspmmParams);
+                /// Their follow-up.
+                bspmm_follow_up_i32(BspmmParams);
                 /// Signs of products.
                 bmm_sign(BmmParams);
             }

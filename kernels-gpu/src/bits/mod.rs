@@ -9,7 +9,7 @@
 //! - [`edges`]: the columns of a warp's edges.
 //! - [`parts`]: rows that cross the warps of a CTA.
 //! - [`vertex_parallel`]: sums and signs in one launch, a warp a word of a row.
-//! - [`output`]: what sums become: signs, or elements.
+//! - [`output`]: what sums become: signs, elements, or integers.
 //! - [`product`]: products of two matrices of bits, alone or added to what is there.
 //! - [`follow_up`]: rows that cross CTAs, and rows without edges.
 
@@ -29,15 +29,17 @@ mod vertex_parallel;
 use halfgnn_contract::bits::{BinarizeParams, BmmParams, BspmmParams};
 
 pub use columns::transpose;
-pub use output::{Elements, Output, Place, Signs};
+pub use output::{Output, Place, Rounded, Signs};
 
 /// The functions that the entries are, by name.
 mod family {
     use super::counters;
     use super::factored;
-    use super::output::{Elements, Signs};
+    use super::follow_up;
+    use super::output::{Integers, Rounded, Signs};
     use super::product;
     use super::sums::{Any, Long, run};
+    use super::vertex_parallel;
     use crate::device::vector::Vector;
     use halfgnn_contract::bits::{BmmParams, BspmmParams};
 
@@ -53,7 +55,7 @@ mod family {
                 unsafe { $run(params) }
             }
         )+};
-        (signs $($name:ident: $run:expr;)+) => {$(
+        (plain $($name:ident: $run:expr;)+) => {$(
             /// # Safety
             /// The launch contract of [`BspmmParams`].
             #[inline(always)]
@@ -65,18 +67,20 @@ mod family {
     }
 
     bspmm! {
-        bspmm_1: run::<Elements<V>, Any, 1, 4>;
-        bspmm_2: run::<Elements<V>, Any, 2, 2>;
-        bspmm_4: run::<Elements<V>, Any, 4, 2>;
-        bspmm_long_2: run::<Elements<V>, Long, 2, 2>;
-        bspmm_long_4: run::<Elements<V>, Long, 4, 2>;
-        bspmm_factored_1: factored::run::<Elements<V>, 1>;
-        bspmm_factored_2: factored::run::<Elements<V>, 2>;
-        bspmm_factored_4: factored::run::<Elements<V>, 4>;
+        bspmm_1: run::<Rounded<V>, Any, 1, 4>;
+        bspmm_2: run::<Rounded<V>, Any, 2, 2>;
+        bspmm_4: run::<Rounded<V>, Any, 4, 2>;
+        bspmm_long_2: run::<Rounded<V>, Long, 2, 2>;
+        bspmm_long_4: run::<Rounded<V>, Long, 4, 2>;
+        bspmm_factored_1: factored::run::<Rounded<V>, 1>;
+        bspmm_factored_2: factored::run::<Rounded<V>, 2>;
+        bspmm_factored_4: factored::run::<Rounded<V>, 4>;
+        bspmm_vertex: vertex_parallel::run::<Rounded<V>>;
+        bspmm_follow_up: follow_up::run::<Rounded<V>>;
     }
 
     bspmm! {
-        signs
+        plain
         bspmm_1_sign: run::<Signs, Any, 1, 4>;
         bspmm_long_2_sign: run::<Signs, Long, 2, 2>;
         bspmm_counted_1_sign: counters::run::<1, 4>;
@@ -85,38 +89,18 @@ mod family {
         bspmm_factored_1_sign: factored::run::<Signs, 1>;
         bspmm_factored_2_sign: factored::run::<Signs, 2>;
         bspmm_factored_4_sign: factored::run::<Signs, 4>;
-    }
-
-    /// # Safety
-    /// The launch contract of [`BspmmParams`].
-    #[inline(always)]
-    pub unsafe fn bspmm_vertex<V: Vector>(params: &BspmmParams) {
-        // SAFETY: the caller's promise.
-        unsafe { super::vertex_parallel::run::<Elements<V>>(params) }
-    }
-
-    /// # Safety
-    /// The launch contract of [`BspmmParams`].
-    #[inline(always)]
-    pub unsafe fn bspmm_vertex_sign(params: &BspmmParams) {
-        // SAFETY: the caller's promise.
-        unsafe { super::vertex_parallel::run::<Signs>(params) }
-    }
-
-    /// # Safety
-    /// The launch contract of [`BspmmParams`].
-    #[inline(always)]
-    pub unsafe fn bspmm_follow_up<V: Vector>(params: &BspmmParams) {
-        // SAFETY: the caller's promise.
-        unsafe { super::follow_up::run::<Elements<V>>(params) }
-    }
-
-    /// # Safety
-    /// The launch contract of [`BspmmParams`].
-    #[inline(always)]
-    pub unsafe fn bspmm_follow_up_sign(params: &BspmmParams) {
-        // SAFETY: the caller's promise.
-        unsafe { super::follow_up::run::<Signs>(params) }
+        bspmm_1_i32: run::<Integers, Any, 1, 4>;
+        bspmm_2_i32: run::<Integers, Any, 2, 2>;
+        bspmm_4_i32: run::<Integers, Any, 4, 2>;
+        bspmm_long_2_i32: run::<Integers, Long, 2, 2>;
+        bspmm_long_4_i32: run::<Integers, Long, 4, 2>;
+        bspmm_factored_1_i32: factored::run::<Integers, 1>;
+        bspmm_factored_2_i32: factored::run::<Integers, 2>;
+        bspmm_factored_4_i32: factored::run::<Integers, 4>;
+        bspmm_vertex_sign: vertex_parallel::run::<Signs>;
+        bspmm_vertex_i32: vertex_parallel::run::<Integers>;
+        bspmm_follow_up_sign: follow_up::run::<Signs>;
+        bspmm_follow_up_i32: follow_up::run::<Integers>;
     }
 
     macro_rules! bmm {

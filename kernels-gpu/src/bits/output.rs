@@ -1,10 +1,10 @@
-//! What sums over neighbours become: signs, or elements.
+//! What sums over neighbours become: signs, elements, or integers.
 
 use super::columns::{Pairs, Rows, columns_apart, first_column, in_order, interleave, whole};
 use super::planes::Planes;
 use crate::device::global::Global;
 use crate::device::registers::{recomputed, unroll};
-use crate::device::vector::{Floats, Vector};
+use crate::device::vector::{Float4, Floats, Vector};
 use crate::device::warp::{ballot, lane_id, shuffle_down, shuffle_idx};
 use core::marker::PhantomData;
 use halfgnn_contract::WARP;
@@ -289,10 +289,70 @@ impl<const P: usize> Output<P> for Signs {
     }
 }
 
-/// An element, times the factor of the row and that of all. Of some rows alone the first is the first of the output.
-pub struct Elements<V>(PhantomData<V>);
+/// What a sum is stored as, in the place of a float that an element is rounded from.
+pub trait Stored {
+    /// What the sums of a row are multiplied by.
+    ///
+    /// # Safety
+    /// As [`Output::open`].
+    unsafe fn factor(params: &BspmmParams, row: u32, is_there: bool) -> f32;
+    /// A sum as large as it may be.
+    fn sum(sum: i32, factor: f32) -> f32;
+    /// A sum below 2²¹.
+    fn small(sum: i32, factor: f32) -> f32;
+}
 
-impl<V: Vector> Elements<V> {
+/// Times the factor of the row and that of all.
+pub struct Scaled;
+
+impl Stored for Scaled {
+    #[inline(always)]
+    unsafe fn factor(params: &BspmmParams, row: u32, is_there: bool) -> f32 {
+        let row_scale = Global::<f32>::new(params.row_scale);
+        if row_scale.is_null() {
+            return params.scale;
+        }
+        // SAFETY: the caller's promise: there is a factor a row.
+        params.scale * unsafe { row_scale.at(row as u64).load_if(is_there) }
+    }
+    #[inline(always)]
+    fn sum(sum: i32, factor: f32) -> f32 {
+        sum as f32 * factor
+    }
+    #[inline(always)]
+    fn small(sum: i32, factor: f32) -> f32 {
+        float_of_small(sum) * factor
+    }
+}
+
+/// The integer itself, as the bits of a float that nothing is computed of.
+pub struct Whole;
+
+impl Stored for Whole {
+    #[inline(always)]
+    unsafe fn factor(_: &BspmmParams, _: u32, _: bool) -> f32 {
+        1.0
+    }
+    #[inline(always)]
+    fn sum(sum: i32, _: f32) -> f32 {
+        f32::from_bits(sum as u32)
+    }
+    #[inline(always)]
+    fn small(sum: i32, _: f32) -> f32 {
+        f32::from_bits(sum as u32)
+    }
+}
+
+/// An element that a sum is [`Stored`] as. Of some rows alone the first is the first of the output.
+pub struct Elements<V, S>(PhantomData<(V, S)>);
+
+/// Sums times factors, rounded to elements.
+pub type Rounded<V> = Elements<V, Scaled>;
+
+/// Sums as integers of 32 bits, which take the places of floats.
+pub type Integers = Elements<Float4, Whole>;
+
+impl<V: Vector, S: Stored> Elements<V, S> {
     /// Writes the lane's columns of a unit; columns past the last become zero, whatever they were.
     ///
     /// # Safety
@@ -326,17 +386,13 @@ impl<V: Vector> Elements<V> {
     }
 }
 
-impl<V: Vector, const P: usize> Output<P> for Elements<V> {
+impl<V: Vector, S: Stored, const P: usize> Output<P> for Elements<V, S> {
     /// What the row's sums are multiplied by.
     type OfRow = f32;
     #[inline(always)]
     unsafe fn open(params: &BspmmParams, row: u32, is_there: bool) -> f32 {
-        let row_scale = Global::<f32>::new(params.row_scale);
-        if row_scale.is_null() {
-            return params.scale;
-        }
-        // SAFETY: the caller's promise: there is a factor a row.
-        params.scale * unsafe { row_scale.at(row as u64).load_if(is_there) }
+        // SAFETY: the caller's promise.
+        unsafe { S::factor(params, row, is_there) }
     }
     const LANE_EDGES: u32 = 0;
     #[inline(always)]
@@ -345,7 +401,7 @@ impl<V: Vector, const P: usize> Output<P> for Elements<V> {
         unsafe {
             let factor = shuffle_idx(of_row, slot);
             let row = shuffle_idx(place.row, slot);
-            let value = |pair: usize, at: usize| float_of_small(sums[pair][at]) * factor;
+            let value = |pair: usize, at: usize| S::small(sums[pair][at], factor);
             Self::store::<P>(params, Place { row, ..place }, value);
         }
     }
@@ -355,8 +411,8 @@ impl<V: Vector, const P: usize> Output<P> for Elements<V> {
     unsafe fn write(params: &BspmmParams, place: Place, sums: Pairs<i32, P>) {
         // SAFETY: the caller's promise.
         unsafe {
-            let factor = <Self as Output<P>>::open(params, place.row, true);
-            Self::store::<P>(params, place, |pair, at| sums[pair][at] as f32 * factor);
+            let factor = S::factor(params, place.row, true);
+            Self::store::<P>(params, place, |pair, at| S::sum(sums[pair][at], factor));
         }
     }
     #[inline(always)]
@@ -384,7 +440,7 @@ impl<V: Vector, const P: usize> Output<P> for Elements<V> {
                     let mut values = V::Floats::ZERO;
                     unroll!(at in 0..V::WIDTH as usize => {
                         let sum = sums[(vector * V::WIDTH as usize + at) % 8];
-                        values = values.with(at, float_of_small(sum) * of_row);
+                        values = values.with(at, S::small(sum, of_row));
                     });
                     let mut values = V::narrow(values);
                     if column + V::WIDTH > params.features {

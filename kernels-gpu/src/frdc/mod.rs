@@ -7,7 +7,7 @@ use halfgnn_contract::frdc::FrdcParams;
 /// The functions that the entries are, by name.
 mod family {
     use super::sums::{IfElse, OneCount, TwoCounts, run};
-    use crate::bits::{Elements, Signs};
+    use crate::bits::{Rounded, Signs};
     use crate::device::vector::Vector;
     use halfgnn_contract::frdc::FrdcParams;
 
@@ -18,7 +18,7 @@ mod family {
             #[inline(always)]
             pub unsafe fn $name<V: Vector>(params: &FrdcParams) {
                 // SAFETY: the caller's promise.
-                unsafe { run::<Elements<V>, $form>(params) }
+                unsafe { run::<Rounded<V>, $form>(params) }
             }
 
             /// # Safety

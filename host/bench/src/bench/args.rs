@@ -75,6 +75,7 @@ Examples:
 A graph is a file (raw CSR, FRDC, .npz, Matrix Market, edge list: whatever its content says) or one that the
 program makes, the same on every machine:
   kron:SCALE, kron:18..23   Graph500's Kronecker graph of 2^SCALE vertices, or one a scale
+  rmat:VERTICESxEDGES       the same of any number of vertices, with so many edges drawn
   amazon-like, road-like, kron21, products-like, reddit-like, papers-like
                             the sizes and the skew of the graphs of the paper
 

@@ -1,7 +1,7 @@
 //! What a recipe takes of a machine's memory, told from its numbers alone: before minutes are spent on a graph that does not
 //! fit.
 
-use super::{CLASSES, REDDIT_FEATURES, Recipe, blocks, communities, reddit_like};
+use super::{CLASSES, REDDIT_FEATURES, Recipe, blocks, communities, reddit_like, rmat};
 use crate::synthetic::{ClassFeatures, Synthetic};
 use halfgnn_graph::GraphCounts;
 use halfgnn_graph::generate::{BlockModel, Rmat};
@@ -63,6 +63,7 @@ impl Recipe {
                 demand
             }
             Self::Kronecker { scale } => Demand::of_rmat(&Rmat::graph500(scale)),
+            Self::Rmat { vertices, edges } => Demand::of_rmat(&rmat(vertices, edges)),
             Self::Grid { width, height } => {
                 let vertices = width.saturating_mul(height);
                 let edges = vertices
@@ -122,6 +123,7 @@ mod tests {
     fn what_is_foretold_is_what_is_made() {
         for text in [
             "kron:8",
+            "rmat:250x3000",
             "grid:7x30",
             "star:4x50",
             "blocks:800",

@@ -2,7 +2,7 @@
 
 use super::sparse::graph;
 use super::{Operands, OperatorCase, Results};
-use crate::bit_sums::check_signs;
+use crate::bit_sums::{check_integers, check_signs};
 use crate::bits::read_bits;
 use crate::graphs::from_degrees;
 use crate::input::{KIND, Random, elements, matrix, read, unwritten};
@@ -163,6 +163,7 @@ fn of_element<B: Backend + 'static, E: Element>(
         };
         let checked = Checked::new(of_signs).expect("legal");
         backend.bspmm_signs(checked).expect("legal");
+        check_integers(backend, &graph, features, schedule);
         let sums = sums_of::<B, E>(backend, operands, (&a, &x), schedule);
         Results::rows(&read_bits(backend, &x), features)
             .and(Results::rows(&read_bits(backend, &signs), features))
@@ -194,7 +195,7 @@ fn sums_of<B: Backend, E: Element>(
     sums
 }
 
-/// On rows so long that their sums are made otherwise, and signs of one word and of two. Signs are integers', so that it is known without a card what they are: they are not recorded.
+/// On rows so long that their sums are made otherwise, and signs of one word and of two. Signs are integers', and integers are what they are, so that it is known without a card: they are not recorded.
 fn of_long_rows<B: Backend + 'static, E: Element>(
     cases: &mut Vec<OperatorCase<B>>,
     features: usize,
@@ -206,6 +207,7 @@ fn of_long_rows<B: Backend + 'static, E: Element>(
         let edges = graph.edges() as u32;
         assert!(are_long(edges, filled) && !are_counted(2, edges, filled));
         check_signs(backend, "long rows", &graph, features);
+        check_integers(backend, &graph, features, Schedule::Edge);
         let shape = (graph.vertices(), features);
         let a = Adjacency::new(backend, &graph).expect("room for a graph");
         let numbers = matrix::<B, E>(backend, shape, &operands.mixed::<E>(shape.0 * features));

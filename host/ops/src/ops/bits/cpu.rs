@@ -3,8 +3,8 @@
 use super::blocks::Addition;
 use super::factors::code_of;
 use super::{
-    BinarizeOperands, BitMatrix, BitsOperators, BmmElements, BmmOperands, BmmSigns, BspmmOperands,
-    BspmmSignsOperands, ColumnFactors,
+    BinarizeOperands, BitMatrix, BitsOperators, BmmElements, BmmOperands, BmmSigns,
+    BspmmIntegersOperands, BspmmOperands, BspmmSignsOperands, ColumnFactors,
 };
 use crate::backend::Adjacency;
 use crate::backend::cpu::Cpu;
@@ -165,6 +165,27 @@ impl BitsOperators for Cpu {
         for_sums((a, factors), x, (0, words), stride, |_, sums, out| {
             write_signs(sums, columns, out);
         });
+        Ok(())
+    }
+
+    fn bspmm_integers(
+        &self,
+        operands: Checked<BspmmIntegersOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let stride = of.y.stride();
+        let values = of.y.values.buffer.get_mut();
+        for_sums(
+            (of.a, of.factors),
+            of.x,
+            (0, values),
+            stride,
+            |_, sums, out| {
+                out.fill(0);
+                let sums = sums.unwrap_or_default();
+                out[..sums.len()].copy_from_slice(sums);
+            },
+        );
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 
 use super::blocks::Addition;
 use super::{
-    BinarizeOperands, BitMatrix, BitsOperators, BmmElements, BmmOperands, BmmSigns, BspmmOperands,
-    BspmmSignsOperands, ColumnFactors,
+    BinarizeOperands, BitMatrix, BitsOperators, BmmElements, BmmOperands, BmmSigns,
+    BspmmIntegersOperands, BspmmOperands, BspmmSignsOperands, ColumnFactors,
 };
 use crate::backend::gpu::{Gpu, entry, linear_config, narrow, stride_vectors};
 use crate::backend::{Adjacency, RowShare};
@@ -64,29 +64,9 @@ impl<D: Driver> BitsOperators for Gpu<D> {
             scale: of.scale * of.factors.map_or(1.0, ColumnFactors::scale),
             ..self.bspmm_params(NAME, (of.a, of.share), of.factors, of.x)?
         };
-        // Of all rows, however few are written.
-        let filled = narrow(NAME, "rows", of.a.rows())? - params.empty_count;
-        let are_long = contract::are_long(params.edges, filled);
-        let (names, by_words): (_, [fn(_, _) -> _; 3]) = match of.factors {
-            None if are_long => (
-                ["bspmm_1", "bspmm_long_2", "bspmm_long_4"],
-                [Sum::by_columns, Sum::of_long_rows, Sum::of_long_rows],
-            ),
-            None => (["bspmm_1", "bspmm_2", "bspmm_4"], [Sum::by_columns; 3]),
-            Some(_) => (
-                ["bspmm_factored_1", "bspmm_factored_2", "bspmm_factored_4"],
-                [Sum::factored; 3],
-            ),
-        };
-        let sum = |at: usize, words| Ok::<_, Error>(by_words[at](entry::<E>(names[at])?, words));
-        let entries = Entries {
-            sums: [sum(0, 1)?, sum(1, 2)?, sum(2, contract::MOST_WORDS)?],
-            follow_up: entry::<E>("bspmm_follow_up")?,
-            vertex: match (of.factors, of.share) {
-                (None, RowShare::ALL) => Some(entry::<E>("bspmm_vertex")?),
-                _ => None,
-            },
-        };
+        let rows = narrow(NAME, "rows", of.a.rows())?;
+        let by_vertices = of.share == RowShare::ALL;
+        let entries = Entries::of_values(entry::<E>, (rows, &params), by_vertices)?;
         // SAFETY: the operator checked that the operands fit the graph, and `y` the share of its rows.
         unsafe { self.sum_bits(NAME, (of.a, of.schedule), entries, of.x, params) }
     }
@@ -136,6 +116,22 @@ impl<D: Driver> BitsOperators for Gpu<D> {
         };
         // SAFETY: the operator checked that the operands fit the graph.
         unsafe { self.sum_bits(NAME, (a, schedule), entries, x, params) }
+    }
+
+    fn bspmm_integers(
+        &self,
+        operands: Checked<BspmmIntegersOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "bspmm_integers";
+        let of = operands.into_inner();
+        let params = BspmmParams {
+            y: self.array(&of.y.values)?,
+            y_stride: narrow(NAME, "columns", of.y.stride())?,
+            ..self.bspmm_params(NAME, (of.a, RowShare::ALL), of.factors, of.x)?
+        };
+        let entries = Entries::of_values(of_integers, (params.rows, &params), true)?;
+        // SAFETY: the operator checked that the operands fit the graph.
+        unsafe { self.sum_bits(NAME, (of.a, of.schedule), entries, of.x, params) }
     }
 
     fn bmm<E: Element>(&self, operands: Checked<BmmElements<'_, Self, E>>) -> Result<(), Error> {
@@ -228,6 +224,48 @@ struct Entries {
     follow_up: &'static str,
     /// Of all words in one launch, where there is one.
     vertex: Option<&'static str>,
+}
+
+impl Entries {
+    /// Those that write values of one type, of which `of_type` knows the name by that of the family, on a graph of so many rows, however few are written.
+    fn of_values(
+        of_type: impl Fn(&'static str) -> Result<&'static str, Error>,
+        (rows, params): (u32, &BspmmParams),
+        by_vertices: bool,
+    ) -> Result<Self, Error> {
+        let has_factors = !params.codes.is_null();
+        let are_long = contract::are_long(params.edges, rows - params.empty_count);
+        let (names, by_words): (_, [fn(_, _) -> _; 3]) = match has_factors {
+            false if are_long => (
+                ["bspmm_1", "bspmm_long_2", "bspmm_long_4"],
+                [Sum::by_columns, Sum::of_long_rows, Sum::of_long_rows],
+            ),
+            false => (["bspmm_1", "bspmm_2", "bspmm_4"], [Sum::by_columns; 3]),
+            true => (
+                ["bspmm_factored_1", "bspmm_factored_2", "bspmm_factored_4"],
+                [Sum::factored; 3],
+            ),
+        };
+        let sum = |at: usize, words| Ok::<_, Error>(by_words[at](of_type(names[at])?, words));
+        Ok(Self {
+            sums: [sum(0, 1)?, sum(1, 2)?, sum(2, contract::MOST_WORDS)?],
+            follow_up: of_type("bspmm_follow_up")?,
+            vertex: match by_vertices && !has_factors {
+                true => Some(of_type("bspmm_vertex")?),
+                false => None,
+            },
+        })
+    }
+}
+
+/// The entry of a family that writes integers.
+fn of_integers(family: &'static str) -> Result<&'static str, Error> {
+    let mut entries = contract::ENTRIES.iter().copied().flatten();
+    let is_it = |name: &str| name.strip_suffix("_i32") == Some(family);
+    let found = entries.find(|entry| is_it(entry.name));
+    found.map(|entry| entry.name).ok_or_else(|| {
+        Error::Contract(format!("the launch contract has no `{family}` in integers"))
+    })
 }
 
 /// CTAs of the vertex-parallel kernel that a multiprocessor holds at once, of 48 registers a thread.

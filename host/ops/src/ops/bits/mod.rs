@@ -4,10 +4,12 @@ pub mod blocks;
 pub(super) mod cpu;
 mod factors;
 mod gpu;
+mod integers;
 mod matrix;
 mod variants;
 
 pub use factors::ColumnFactors;
+pub use integers::{BspmmIntegersOperands, IntegerMatrix, bspmm_factored_integers, bspmm_integers};
 pub use matrix::BitMatrix;
 pub use variants::{BitOutput, BitVariant, SignOperand, SumOperand, bmm_of, bspmm_of};
 
@@ -482,6 +484,15 @@ pub trait BitsOperators: Storage {
     /// # Errors
     /// Those of the device.
     fn bspmm_signs(&self, operands: Checked<BspmmSignsOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Sums over neighbours, as integers.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn bspmm_integers(
+        &self,
+        operands: Checked<BspmmIntegersOperands<'_, Self>>,
+    ) -> Result<(), Error>;
 
     /// Products of bits, as elements.
     ///
