@@ -505,7 +505,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     );
                 }
             }
-            if A::BY_EIGHT {
+            if by_eight::is_taken::<V, W, S, A, O>() {
                 (order, segment, edge) =
                     self.by_eight::<W, S, A, O>(params, order, segment, edge, &fetch);
             }

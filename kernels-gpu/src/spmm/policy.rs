@@ -590,6 +590,28 @@ impl Scaling for PreReduction {
     }
 }
 
+/// Which sums walk edges [by eight](super::edge_parallel).
+#[derive(Clone, Copy)]
+pub enum ByEight {
+    /// None.
+    None,
+    /// Those of edges of weight 1.
+    OfOnes,
+    /// All.
+    All,
+}
+
+impl ByEight {
+    /// Whether those with or without weights do.
+    pub const fn has(self, weighted: bool) -> bool {
+        match self {
+            Self::None => false,
+            Self::OfOnes => !weighted,
+            Self::All => true,
+        }
+    }
+}
+
 /// What a batch is added up in, or how its largest is found.
 pub trait Accumulate<V: Vector> {
     /// What a lane loads of a row of `x`: as many elements as `V` has.
@@ -598,9 +620,8 @@ pub trait Accumulate<V: Vector> {
     type Sum: Copy;
     /// What batches leave, and what a row adds up to.
     type Sums: Sums<V>;
-    /// Whether edges are walked by eight and not by four: where a row has half as many bytes and a sum few registers, so that as many are
-    /// under way.
-    const BY_EIGHT: bool = false;
+    /// Which edges are walked by eight and not by four: twice as many rows under way, which a sum of few registers leaves room for.
+    const BY_EIGHT: ByEight = ByEight::None;
     /// The sum of no edge.
     fn zero() -> Self::Sum;
     /// The sum of no edge of row `row`, whose load `load` is the lane's.
@@ -685,6 +706,11 @@ impl<V: HalfVector> Accumulate<V> for InHalf {
     type Input = V;
     type Sum = V;
     type Sums = One<V>;
+    // Shorter loads are many more lanes' for a row.
+    const BY_EIGHT: ByEight = match V::WIDTH {
+        8 => ByEight::OfOnes,
+        _ => ByEight::None,
+    };
     #[inline(always)]
     fn zero() -> V {
         V::zero()

@@ -1,6 +1,6 @@
 //! Sums of rows of 8-bit codes, over the scales of their columns: exact in integers where edges have no weights, else in float.
 
-use super::policy::{Accumulate, SIGN, Weights, both_weights};
+use super::policy::{Accumulate, ByEight, SIGN, Weights, both_weights};
 use super::sums::{Both, Quantized, QuantizedBoth, Sums};
 use crate::device::code::{Code, Codes, E4m3, Int8};
 use crate::device::float::mul_add;
@@ -65,7 +65,7 @@ impl<V: Vector<Floats = [f32; 8]>> Accumulate<V> for InInteger {
     type Input = Codes<Int8>;
     type Sum = Integers;
     type Sums = Quantized<V>;
-    const BY_EIGHT: bool = true;
+    const BY_EIGHT: ByEight = ByEight::All;
     const ADDS_SOME: bool = true;
     #[inline(always)]
     fn zero() -> Integers {
@@ -147,7 +147,7 @@ impl<C: Code, V: Vector<Floats = [f32; 8]>> Accumulate<V> for CodesInFloat<C> {
     type Input = Codes<C>;
     type Sum = [f32; 8];
     type Sums = Quantized<V>;
-    const BY_EIGHT: bool = true;
+    const BY_EIGHT: ByEight = ByEight::All;
     #[inline(always)]
     fn zero() -> [f32; 8] {
         Floats::ZERO

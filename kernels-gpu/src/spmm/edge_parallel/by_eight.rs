@@ -1,4 +1,4 @@
-//! The walk of rows of so few bytes that instructions are what it waits for ([`Accumulate::BY_EIGHT`]).
+//! The walk of sums of few registers, of rows of so few bytes that instructions are what it waits for, or of halves added in half ([`Accumulate::BY_EIGHT`]).
 //!
 //! Where no row begins among the next eight edges of any sub-warp of the warp, which a vote tells and which is most steps where rows are long or
 //! their lengths uneven, eight edges are added and nothing else is looked at. Else rows end in one of two ways:
@@ -21,6 +21,12 @@ use halfgnn_contract::spmm::SpmmParams;
 /// Edges whose rows of `x` are under way at once.
 const EDGES: u32 = 2 * IN_FLIGHT;
 
+/// Whether there is such a walk: not where products are scaled one by one, or rows told by their ids.
+pub(super) const fn is_taken<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>, O: Order>() -> bool
+{
+    A::BY_EIGHT.has(W::WEIGHTED) && !S::EACH_PRODUCT && !O::CACHES_ROWS
+}
+
 impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// Walks the share from `edge` on, its first, as long as there are eight more edges. The order, the segment and the edge after those.
     ///
@@ -37,9 +43,8 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     ) -> (O, Segment<A::Sum>, u32) {
         const {
             assert!(
-                !A::BY_EIGHT
-                    || !W::TERMED && !A::WHOLE_WEIGHTS && !S::EACH_PRODUCT && !O::CACHES_ROWS,
-                "sums of weighted edges, and starts of rows as bits"
+                !is_taken::<V, W, S, A, O>() || !W::TERMED && !A::WHOLE_WEIGHTS,
+                "sums of weighted edges"
             )
         };
         // All other CTAs have all of their edges, so that all lanes of a warp vote as often.
