@@ -456,45 +456,46 @@ pub fn column_factors<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f32>(backend, &graph);
 }
 
+/// An epilogue of every kind, with every kind of weight, by one policy.
+fn check_epilogues<B: Backend, E: Element>(
+    backend: &B,
+    graph: &Csr,
+    policy: SpmmPolicy,
+    features: usize,
+    name: &str,
+) {
+    for weighted in [Weighted::Ones, Weighted::Columns, Weighted::Edges] {
+        for parts in [1, 2, 4, 7, 8, 13_u32] {
+            let mut case = Case::random::<E>(graph, features, policy)
+                .averaged()
+                .weighted::<E>(weighted);
+            case.scale = 0.7;
+            case.ending = Ending {
+                addend: (parts & 1 != 0).then_some((-1.3, (parts & 2 != 0).then_some(0.4))),
+                // `x` itself, or another matrix, of more rows than the product where it is tall.
+                matrix: (parts & 2 != 0).then(|| {
+                    let rows = graph.vertices() + (features % 2) * 3;
+                    Random(29).uniform::<E>(rows * features)
+                }),
+                addend_scale: (parts & 4 != 0).then(|| Random(28).uniform::<f32>(graph.vertices())),
+                bias: (parts & 2 != 0).then(|| Random(26).uniform::<f32>(features)),
+                relu: parts & 4 != 0,
+                positive: (parts & 8 != 0).then(|| {
+                    let rows = graph.vertices() + (features % 2) * 2;
+                    Random(30).uniform::<E>(rows * features)
+                }),
+            };
+            case.check::<B, E>(backend, name);
+        }
+    }
+}
+
 /// An addend, a bias and a ReLU, alone and together: on odd graphs and long rows, whose rows are written in every way
 /// there is, and with edge weights, for which passes follow.
 pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
     fn check<B: Backend, E: Element>(backend: &B, graph: &Csr, features: usize, name: &str) {
         for policy in SCHEDULES {
-            check_by::<B, E>(backend, graph, policy, features, name);
-        }
-    }
-    fn check_by<B: Backend, E: Element>(
-        backend: &B,
-        graph: &Csr,
-        policy: SpmmPolicy,
-        features: usize,
-        name: &str,
-    ) {
-        for weighted in [Weighted::Ones, Weighted::Columns, Weighted::Edges] {
-            for parts in [1, 2, 4, 7, 8, 13_u32] {
-                let mut case = Case::random::<E>(graph, features, policy)
-                    .averaged()
-                    .weighted::<E>(weighted);
-                case.scale = 0.7;
-                case.ending = Ending {
-                    addend: (parts & 1 != 0).then_some((-1.3, (parts & 2 != 0).then_some(0.4))),
-                    // `x` itself, or another matrix, of more rows than the product where it is tall.
-                    matrix: (parts & 2 != 0).then(|| {
-                        let rows = graph.vertices() + (features % 2) * 3;
-                        Random(29).uniform::<E>(rows * features)
-                    }),
-                    addend_scale: (parts & 4 != 0)
-                        .then(|| Random(28).uniform::<f32>(graph.vertices())),
-                    bias: (parts & 2 != 0).then(|| Random(26).uniform::<f32>(features)),
-                    relu: parts & 4 != 0,
-                    positive: (parts & 8 != 0).then(|| {
-                        let rows = graph.vertices() + (features % 2) * 2;
-                        Random(30).uniform::<E>(rows * features)
-                    }),
-                };
-                case.check::<B, E>(backend, name);
-            }
+            check_epilogues::<B, E>(backend, graph, policy, features, name);
         }
     }
     for (name, graph) in graphs::odd(scale) {
@@ -544,6 +545,47 @@ pub fn edges_per_warp<B: Backend>(backend: &B, scale: Scale) {
                     .check::<B, f32>(backend, &format!("{edges} edges a warp"));
             }
         }
+    }
+}
+
+/// Rows of 5, 6, 9 and 10 loads, of which more fit a warp than powers of two of its lanes: rows that end about the steps of such shares, which are
+/// not all as long, rows without edges, and epilogues.
+pub fn packed_lanes<B: Backend>(backend: &B, scale: Scale) {
+    let degrees = [
+        0, 7, 1, 0, 3, 4, 5, 8, 12, 20, 24, 28, 1, 44, 48, 52, 0, 63, 64, 65, 2, 127, 257, 513, 0,
+        1100, 3,
+    ];
+    let long = graphs::from_degrees(&degrees.repeat(scale.pick(2, 9)), Random(23));
+    let short = graphs::from_degrees(&[1, 3, 0, 4, 2].repeat(scale.pick(120, 900)), Random(24));
+    for (name, graph) in [("long rows", long), ("short rows", short)] {
+        for edges in [64, 128, 256] {
+            let policy = SpmmPolicy {
+                edges_per_warp: Some(edges),
+                ..IN_FLOAT
+            };
+            let what = format!("{name}, {edges} edges a warp");
+            let in_half = SpmmPolicy {
+                accumulate: Accumulate::Half,
+                ..policy
+            };
+            for features in [40, 47, 66, 80] {
+                for policy in [policy, in_half] {
+                    let case = Case::random::<f16>(&graph, features, policy).averaged();
+                    case.check::<B, f16>(backend, &what);
+                }
+                let case = Case::random::<bf16>(&graph, features, policy);
+                case.check::<B, bf16>(backend, &what);
+                let case = Case::random::<f32>(&graph, features / 2, policy).averaged();
+                case.check::<B, f32>(backend, &what);
+            }
+        }
+        let policy = SpmmPolicy {
+            edges_per_warp: Some(64),
+            ..IN_FLOAT
+        };
+        check_epilogues::<B, f16>(backend, &graph, policy, 47, name);
+        check_epilogues::<B, bf16>(backend, &graph, policy, 80, name);
+        check_epilogues::<B, f32>(backend, &graph, policy, 20, name);
     }
 }
 

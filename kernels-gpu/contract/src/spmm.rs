@@ -7,6 +7,9 @@
 //! writes zeros to the rows without edges, and the follow-up kernel, which completes the rows that cross CTAs (HalfGNN
 //! §4.3.2).
 //!
+//! Of a row of 5, 6, 9 or 10 loads more sub-warps fit a warp if their lanes are so many and no power of two ([`packed_lanes`]). They have shares that differ by four
+//! edges, and the last lanes of a warp none.
+//!
 //! Or which row an edge is in is read from the row of each edge, as a COO in order of rows has it (GNNOne §4): then no starts,
 //! lists or offsets are read. CTAs behind those that have edges look for the rows without any, or the output is zero before the launch.
 //!
@@ -125,8 +128,8 @@ param_struct! {
         pub addend_stride: u32,
         /// Distance of two rows of [`SpmmParams::positive`] in 16-byte vectors.
         pub positive_stride: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Lanes of a sub-warp of the packed entries.
+        pub lanes: u32,
         /// Factor of the addend; where it is 0 none is read.
         pub addend_factor: f32,
         /// Not 0 where negative results become zero. A NaN stays one.
@@ -135,6 +138,14 @@ param_struct! {
         pub scale: f32,
         /// Loads of a head: [`SpmmParams::feature_loads`] over the heads, of which the grid has one in z.
         pub head_loads: u32,
+        /// Sub-warps of a warp of the packed entries.
+        pub sub_warps: u32,
+        /// 2¹⁶ over [`SpmmParams::lanes`], rounded up, for the packed entries.
+        pub per_lanes: u32,
+        /// 2¹⁶ over [`SpmmParams::sub_warps`], rounded up, for the packed entries.
+        pub per_sub_warps: u32,
+        /// Zero.
+        pub reserved: u32,
         /// Distance of two planes of edge weights in elements ([`crate::attention::edge_plane_stride`]).
         pub edge_plane_stride: u64,
         /// Where weights come from, for the entries that take attention.
@@ -208,6 +219,24 @@ pub const fn lanes_log2(loads: u32) -> u32 {
         loads.next_power_of_two().ilog2()
     }
 }
+
+/// Lanes of a sub-warp for `loads` loads a row, where more sub-warps fit a warp if their lanes are no power of two: those of the packed entries. Of three loads, ten
+/// sub-warps and not eight take 2 to 4 % more time.
+pub const fn packed_lanes(loads: u32) -> Option<u32> {
+    if loads > 3 && loads < WARP && WARP / loads > WARP >> lanes_log2(loads) {
+        Some(loads)
+    } else {
+        None
+    }
+}
+
+/// 2¹⁶ over a number, rounded up: a product with it, moved by 16 bits, is a quotient of a number below 2⁸.
+pub const fn reciprocal(of: u32) -> u32 {
+    (1u32 << 16).div_ceil(of)
+}
+
+/// The fewest edges of a CTA of the packed entries, as a base-2 logarithm: each sub-warp of a warp has a step of the walk.
+pub const PACKED_CTA_EDGES_LOG2_MIN: u32 = 8;
 
 /// Passes over the edges, each for one tile of the features: CTAs in y.
 pub const fn feature_tiles(loads: u32) -> u32 {
@@ -391,6 +420,22 @@ macro_rules! spmm_entries {
             spmm_v_bfloat8_e4m3_finished: BFloat8, Ones, Finished, E4m3InFloat;
             spmm_ve_bfloat8_e4m3: BFloat8, EdgeFeatures, Discretized, E4m3InFloat;
             spmm_at_bfloat8_e4m3: BFloat8, Attention, Discretized, E4m3InFloat;
+        }
+    };
+}
+
+/// [`spmm_entries!`] for the entries whose sub-warps are as many lanes as a row has loads ([`packed_lanes`](crate::spmm::packed_lanes)).
+#[macro_export]
+macro_rules! spmm_packed_entries {
+    ($with:ident) => {
+        $with! {
+            spmm_packed_v_half8_discretized_half: Half8, Ones, Discretized, InHalf;
+            spmm_packed_v_half8_discretized_float: Half8, Ones, Discretized, InFloat;
+            spmm_packed_v_half8_finished_float: Half8, Ones, Finished, InFloat;
+            spmm_packed_v_bfloat8_discretized_float: BFloat8, Ones, Discretized, InFloat;
+            spmm_packed_v_bfloat8_finished_float: BFloat8, Ones, Finished, InFloat;
+            spmm_packed_v_float4_discretized_float: Float4, Ones, Discretized, InFloat;
+            spmm_packed_v_float4_finished_float: Float4, Ones, Finished, InFloat;
         }
     };
 }
@@ -704,6 +749,8 @@ impl Sums {
 pub enum Schedule {
     /// A share of the edges, whatever the rows.
     EdgeParallel,
+    /// The same, of sub-warps whose lanes are as many as a row has loads, and no power of two.
+    Packed,
     /// A row, whatever its edges.
     VertexParallel,
     /// A share of the edges, whose rows are known from their ids alone.
@@ -762,8 +809,9 @@ macro_rules! table {
 
 impl Schedule {
     /// All.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Schedule::EdgeParallel,
+        Schedule::Packed,
         Schedule::VertexParallel,
         Schedule::RowIds,
         Schedule::RowIdsInTurn,
@@ -783,6 +831,7 @@ impl Schedule {
     pub const fn spmms(self) -> &'static [SpmmEntry] {
         match self {
             Schedule::EdgeParallel => spmm_entries!(table),
+            Schedule::Packed => spmm_packed_entries!(table),
             Schedule::VertexParallel => spmm_vertex_entries!(table),
             Schedule::RowIds => spmm_coo_entries!(table),
             Schedule::RowIdsInTurn => spmm_coo_in_turn_entries!(table),
@@ -792,7 +841,7 @@ impl Schedule {
     /// Every follow-up kernel of the schedule.
     pub const fn follow_ups(self) -> &'static [FollowUpEntry] {
         match self {
-            Schedule::EdgeParallel => spmm_follow_up_entries!(table),
+            Schedule::EdgeParallel | Schedule::Packed => spmm_follow_up_entries!(table),
             Schedule::RowIds => spmm_coo_follow_up_entries!(table),
             Schedule::VertexParallel | Schedule::RowIdsInTurn => &[],
         }
@@ -835,6 +884,7 @@ macro_rules! names {
 /// The entries of this family.
 pub const ENTRIES: &[&[EntrySpec]] = &[
     spmm_entries!(names),
+    spmm_packed_entries!(names),
     spmm_follow_up_entries!(names),
     spmm_vertex_entries!(names),
     spmm_coo_entries!(names),
@@ -844,7 +894,10 @@ pub const ENTRIES: &[&[EntrySpec]] = &[
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
+    use std::vec::Vec;
 
     #[test]
     fn geometry_at_the_ends_of_the_range() {
@@ -895,9 +948,26 @@ mod tests {
     }
 
     #[test]
+    fn packed_sub_warps_are_more() {
+        let packed: Vec<u32> = (0..=64).filter_map(packed_lanes).collect();
+        assert_eq!(packed, [5, 6, 9, 10]);
+        for lanes in packed {
+            let sub_warps = WARP / lanes;
+            // Quotients are those of whole numbers: of lanes, of the sub-warps of a CTA, and of the steps of a warp.
+            for number in 0..256 {
+                assert_eq!(number * reciprocal(lanes) >> 16, number / lanes);
+                assert_eq!(number * reciprocal(sub_warps) >> 16, number / sub_warps);
+            }
+            assert!((1 << PACKED_CTA_EDGES_LOG2_MIN) / WARPS_PER_CTA / 4 >= sub_warps);
+        }
+        const { assert!((1 << CTA_EDGES_LOG2_MAX) / WARPS_PER_CTA / 4 < 256) };
+    }
+
+    #[test]
     fn every_spmm_has_its_follow_up() {
         for schedule in [
             Schedule::EdgeParallel,
+            Schedule::Packed,
             Schedule::RowIds,
             Schedule::RowIdsInTurn,
         ] {
@@ -951,6 +1021,7 @@ mod tests {
     fn shared_memory_fits_without_opting_in() {
         for schedule in [
             Schedule::EdgeParallel,
+            Schedule::Packed,
             Schedule::RowIds,
             Schedule::RowIdsInTurn,
         ] {

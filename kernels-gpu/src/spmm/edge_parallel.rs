@@ -8,7 +8,7 @@ mod whole_weights;
 
 use super::empty;
 use super::epilogue::{Addend, InMemory, addend_factor, addend_load, addend_scale, finish};
-use super::lane::Load;
+use super::lane::{Lanes, Load};
 use super::policy::{Accumulate, Scaling, Weights, add};
 use super::rows::{Order, Rows, share};
 use super::sums::Sums;
@@ -59,11 +59,11 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>, O: Order>
     };
     // SAFETY: all threads of the CTA take the same way; the barriers below order the accesses to shared memory.
     unsafe {
-        let mut tile = Tile::<V, A::Sums>::new::<W, S, O>(params);
+        let mut tile = Tile::<V, A::Sums, O::Lanes>::new::<W, S, O>(params);
         if block_idx_x() >= params.ctas {
             let cta = block_idx_x() - params.ctas;
             return if !O::CACHES_ROWS {
-                empty::clear::<V, S, A::Sums>(params, cta, tile.load)
+                empty::clear::<V, S, A::Sums, O::Lanes>(params, cta, tile.load)
             } else if !S::ATOMIC {
                 empty::find_and_clear::<V, S, A::Sums>(params, cta, tile.load)
             };
@@ -91,7 +91,7 @@ fn words<W: Weights>() -> u32 {
 }
 
 /// What one lane works on: its sub-warp's share of the edges, and one load of their features.
-struct Tile<V: Vector, T: Sums<V>> {
+struct Tile<V: Vector, T: Sums<V>, L: Lanes> {
     memory: Shared,
     /// First edge of the warp, and the end of its edges.
     warp: (u32, u32),
@@ -102,7 +102,7 @@ struct Tile<V: Vector, T: Sums<V>> {
     addend_factor: f32,
     /// What weights are multiples of, where they are whole numbers, else 1.
     unit: f32,
-    of: core::marker::PhantomData<(V, T)>,
+    of: core::marker::PhantomData<(V, T, L)>,
 }
 
 /// The row that a sub-warp is adding up.
@@ -176,7 +176,7 @@ struct Ends {
     open: bool,
 }
 
-impl<V: Vector, T: Sums<V>> Tile<V, T> {
+impl<V: Vector, T: Sums<V>, L: Lanes> Tile<V, T, L> {
     /// The weights of edges where nothing reads them.
     const ONES: [u32; 4] = [0; 4];
 
@@ -188,12 +188,12 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         // No sum leaves 32 bits, unless the last edges do.
         let base = (block_idx_x() << params.cta_edges_log2) + warp_id() * warp_edges;
         let warp_end = base.saturating_add(warp_edges).min(params.edges);
-        let sub_warp = lane_id() >> params.lanes_log2;
+        let sub_warp = L::sub_warp(params, lane_id());
         Self {
             memory: Shared::base(),
             warp: (base, warp_end),
-            share: share::<O>((base, warp_end), warp_edges, params.lanes_log2, sub_warp),
-            load: Load::of::<V, W>(params),
+            share: share::<O>(params, (base, warp_end), warp_edges, sub_warp),
+            load: Load::of::<V, W, L>(params),
             addend_factor: if S::EPILOGUE {
                 // SAFETY: the caller's promise.
                 unsafe { addend_factor(params) }
@@ -248,13 +248,13 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// The lane's sub-warp in the CTA.
     #[inline(always)]
     fn sub_warp(&self, params: &SpmmParams) -> u32 {
-        thread_idx_x_anew() >> params.lanes_log2
+        L::of_cta(params, thread_idx_x_anew())
     }
 
     /// Whether the lane is the first of its sub-warp.
     #[inline(always)]
     fn leads(&self, params: &SpmmParams) -> bool {
-        thread_idx_x_anew() & ((1 << params.lanes_log2) - 1) == 0
+        L::place(params, thread_idx_x_anew()) == 0
     }
 
     /// Stage 1: the warp's edges go to shared memory, four a lane, each array read once and in whole lines.
@@ -391,11 +391,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             }
             let mut edge = first;
             // Edges from one of the sub-warp's to its next.
-            let stride = if O::IN_TURN {
-                WARP >> params.lanes_log2
-            } else {
-                1
-            };
+            let stride = if O::IN_TURN { L::sub_warps(params) } else { 1 };
             // In turn they may leave 32 bits behind the last.
             let after = |edge: u32, count: u32| {
                 if O::IN_TURN {
@@ -732,8 +728,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// It did, before the CTA's barrier.
     #[inline(always)]
     unsafe fn get(&self, params: &SpmmParams, area: u32, sub_warp: u32) -> T {
-        let thread = (sub_warp << params.lanes_log2)
-            | (thread_idx_x_anew() & ((1 << params.lanes_log2) - 1));
+        let thread = L::thread(params, sub_warp, L::place(params, thread_idx_x_anew()));
         // SAFETY: the caller's promise.
         unsafe { T::get(self.memory.offset(area), thread) }
     }
@@ -835,7 +830,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     self.write::<S>(params, row, sums.complete::<S>(scale), addend);
                 }
             }
-            let last = self.sub_warp(params) + 1 == (WARPS_PER_CTA * WARP) >> params.lanes_log2;
+            let last = self.sub_warp(params) + 1 == WARPS_PER_CTA * L::sub_warps(params);
             if last && ended.open {
                 let flags = self
                     .of_sub_warp(shared::FLAGS, self.sub_warp(params))

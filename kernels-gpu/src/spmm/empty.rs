@@ -1,7 +1,7 @@
 //! Rows without edges: their sum is zero.
 
 use super::epilogue::{InMemory, finish};
-use super::lane::{Load, leads};
+use super::lane::{Lanes, Load, Powers, leads};
 use super::policy::Scaling;
 use super::sums::Sums;
 use crate::device::global::Global;
@@ -9,26 +9,33 @@ use crate::device::thread::thread_idx_x;
 use crate::device::vector::Vector;
 use crate::device::warp::{ballot, lane_id};
 use halfgnn_contract::WARP;
-use halfgnn_contract::spmm::{EMPTY_ROWS_PER_CTA, SpmmParams, THREADS_PER_CTA};
+use halfgnn_contract::spmm::{EMPTY_ROWS_PER_CTA, SpmmParams, THREADS_PER_CTA, WARPS_PER_CTA};
 
 /// Writes the lane's load of the `cta`-th part of the rows without edges, which are listed.
 ///
 /// # Safety
 /// The launch contract.
 #[inline(always)]
-pub unsafe fn clear<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams, cta: u32, load: Load) {
+pub unsafe fn clear<V: Vector, S: Scaling, T: Sums<V>, L: Lanes>(
+    params: &SpmmParams,
+    cta: u32,
+    load: Load,
+) {
     let first = cta * EMPTY_ROWS_PER_CTA;
     let end = first
         .saturating_add(EMPTY_ROWS_PER_CTA)
         .min(params.empty_count);
-    let mut at = first + (thread_idx_x() >> params.lanes_log2);
+    if !L::EVEN && L::sub_warp(params, lane_id()) >= L::sub_warps(params) {
+        return;
+    }
+    let mut at = first + L::of_cta(params, thread_idx_x());
     while at < end {
         // SAFETY: `at` is below the number of empty rows, each of which stands once in the list.
         unsafe {
             let row = Global::<u32>::new(params.empty_rows).at(at as u64).read();
-            write::<V, S, T>(params, row, load);
+            write::<V, S, T, L>(params, row, load);
         }
-        at += THREADS_PER_CTA >> params.lanes_log2;
+        at += WARPS_PER_CTA * L::sub_warps(params);
     }
 }
 
@@ -54,7 +61,7 @@ pub unsafe fn find_and_clear<V: Vector, S: Scaling, T: Sums<V>>(
         let mut left = empty >> leader & u32::MAX >> (WARP - (1 << params.lanes_log2));
         while left != 0 {
             let lane = leader + left.trailing_zeros();
-            write::<V, S, T>(params, row - lane_id() + lane, load);
+            write::<V, S, T, Powers>(params, row - lane_id() + lane, load);
             left &= left - 1;
         }
     }
@@ -87,7 +94,11 @@ unsafe fn has_edges(params: &SpmmParams, row: u32) -> bool {
 /// # Safety
 /// The launch contract; nobody else writes the row.
 #[inline(always)]
-unsafe fn write<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams, row: u32, load: Load) {
+unsafe fn write<V: Vector, S: Scaling, T: Sums<V>, L: Lanes>(
+    params: &SpmmParams,
+    row: u32,
+    load: Load,
+) {
     let addend = InMemory {
         params,
         row,
@@ -96,6 +107,6 @@ unsafe fn write<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams, row: u32
     // SAFETY: the caller's promise.
     unsafe {
         let sums = finish::<V, S, T>(params, load.index, T::zero(), addend);
-        sums.write(params, row, load, || leads(params));
+        sums.write(params, row, load, || leads::<L>(params));
     }
 }

@@ -47,7 +47,7 @@ use policy::{
     StoredAttention,
 };
 use quantized::{BothOfE4m3, BothOfInt8, E4m3InFloat, InInteger, Int8InFloat};
-use rows::{InTurn, RowIds, Starts};
+use rows::{InTurn, PackedStarts, RowIds, Starts};
 use sums::{Both, One, Quantized, QuantizedBoth};
 
 macro_rules! edge_parallel_entries {
@@ -60,6 +60,20 @@ macro_rules! edge_parallel_entries {
         pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
             // SAFETY: the host keeps the launch contract.
             unsafe { edge_parallel::run::<$element, $weight, $scale, $accumulate, Starts>(&params) }
+        }
+    )*};
+}
+
+macro_rules! packed_entries {
+    ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(
+        #[doc = concat!("Edge-parallel SpMM of packed lanes: ", stringify!($element, $weight, $scale, $accumulate), ".")]
+        ///
+        /// # Safety
+        /// The launch contract in `halfgnn_contract::spmm`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
+            // SAFETY: the host keeps the launch contract.
+            unsafe { edge_parallel::run::<$element, $weight, $scale, $accumulate, PackedStarts>(&params) }
         }
     )*};
 }
@@ -135,6 +149,7 @@ macro_rules! row_id_follow_up_entries {
 }
 
 halfgnn_contract::spmm_entries!(edge_parallel_entries);
+halfgnn_contract::spmm_packed_entries!(packed_entries);
 halfgnn_contract::spmm_coo_entries!(row_id_entries);
 halfgnn_contract::spmm_coo_in_turn_entries!(in_turn_entries);
 halfgnn_contract::spmm_follow_up_entries!(follow_up_entries);

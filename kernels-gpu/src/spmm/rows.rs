@@ -4,8 +4,9 @@
 //! - [`RowIds`]: the row of each edge as it stands in a COO, and nothing that would have to be made before (GNNOne §4).
 //! - [`InTurn`]: the same, where sub-warps take edges in turn.
 
+use super::lane::{Lanes, Packed, Powers};
 use crate::device::global::Global;
-use halfgnn_contract::WARP;
+use core::marker::PhantomData;
 use halfgnn_contract::spmm::SpmmParams;
 
 /// How a walk knows which row an edge is in, and which of its warp's edges a sub-warp has.
@@ -15,6 +16,8 @@ pub trait Order: Copy {
     /// Whether sub-warps take edges in turn, and not an equal share of consecutive ones each. Then a sub-warp has no row for
     /// itself: all parts are added to the output.
     const IN_TURN: bool = false;
+    /// Which lanes are a sub-warp.
+    type Lanes: Lanes;
     /// What is asked for before the edges are cached.
     type Asked: Copy;
 
@@ -94,16 +97,31 @@ pub struct Words {
     second: u32,
 }
 
-/// The starts of rows among the edges to come.
-#[derive(Clone, Copy)]
-pub struct Starts {
+/// The starts of rows among the edges to come, of sub-warps of lanes `L`.
+pub struct StartsOf<L> {
     /// The lowest bit is that of the next edge.
     bits: u32,
     /// The word after the one that `bits` are of.
     next: u32,
+    of: PhantomData<L>,
 }
 
-impl Starts {
+/// Of as many lanes as are a power of two.
+pub type Starts = StartsOf<Powers>;
+
+/// Of as many lanes as a row has loads.
+pub type PackedStarts = StartsOf<Packed>;
+
+impl<L> Clone for StartsOf<L> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L> Copy for StartsOf<L> {}
+
+impl<L> StartsOf<L> {
     /// Asks for the words from `edge` on.
     ///
     /// # Safety
@@ -128,6 +146,7 @@ impl Starts {
         let starts = Self {
             bits: bits >> (edge % 32),
             next: words.second,
+            of: PhantomData,
         };
         (starts, rank + upto.count_ones() - 1)
     }
@@ -141,8 +160,9 @@ impl Starts {
     }
 }
 
-impl Order for Starts {
+impl<L: Lanes> Order for StartsOf<L> {
     const CACHES_ROWS: bool = false;
+    type Lanes = L;
     type Asked = Words;
     #[inline(always)]
     unsafe fn ask(params: &SpmmParams, (first, _): (u32, u32)) -> Words {
@@ -265,6 +285,7 @@ pub type InTurn = ById<true>;
 impl<const IN_TURN: bool> Order for ById<IN_TURN> {
     const CACHES_ROWS: bool = true;
     const IN_TURN: bool = IN_TURN;
+    type Lanes = Powers;
     /// The rows of the edge before the share and of that behind it.
     type Asked = [u32; 2];
     #[inline(always)]
@@ -370,16 +391,16 @@ impl Crossings for RowIds {
 /// The edges of sub-warp `sub_warp` of a warp that has `base .. end`: the first, and the end of them.
 #[inline(always)]
 pub fn share<O: Order>(
+    params: &SpmmParams,
     (base, end): (u32, u32),
     warp_edges: u32,
-    lanes_log2: u32,
     sub_warp: u32,
 ) -> (u32, u32) {
     if O::IN_TURN {
         return (base.saturating_add(sub_warp).min(end), end);
     }
-    let edges = (warp_edges << lanes_log2) / WARP;
-    let first = base.saturating_add(sub_warp * edges).min(end);
+    let (first, edges) = O::Lanes::share(params, warp_edges, sub_warp);
+    let first = base.saturating_add(first).min(end);
     (first, first.saturating_add(edges).min(end))
 }
 

@@ -2,7 +2,7 @@
 //! atomics.
 
 use super::epilogue::{InMemory, finish, keep, let_through};
-use super::lane::{Load, leads, merge_sub_warps};
+use super::lane::{Load, Powers, leads, merge_sub_warps};
 use super::policy::{Accumulate, Scaling, Weights, add};
 use super::rows::scale_of;
 use super::sums::Sums;
@@ -33,7 +33,7 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &
             "a warp's rows are one for each of the CTA's"
         )
     };
-    let load = Load::of::<V, W>(params);
+    let load = Load::of::<V, W, Powers>(params);
     // All threads of the grid see the same.
     let are_many = (grid_dim_x() as u64 * WARPS_PER_CTA as u64) < params.vertices as u64;
     let fours = if are_many { VERTEX_ROWS } else { 1 };
@@ -428,7 +428,7 @@ unsafe fn write<V: Vector, S: Scaling, T: Sums<V>>(
             if S::EPILOGUE {
                 sums = keep::<V, T>(sums, kept);
             }
-            sums.write(params, row.row, load, || leads(params));
+            sums.write(params, row.row, load, || leads::<Powers>(params));
         }
     }
 }

@@ -88,6 +88,30 @@ fn spmm_by(
     gpu.driver().take_launches()
 }
 
+/// Where more rows of so many loads fit a warp, a sum without weights has as many under way, and takes fewer instructions than with two loads more.
+#[test]
+fn rows_of_few_loads_are_packed() {
+    let gpu = open();
+    let graph = ring(6 * EDGES_PER_CTA, 96);
+    let policy = SpmmPolicy {
+        edges_per_warp: Some(128),
+        ..SpmmPolicy::DEFAULT
+    };
+    let launched = |features| {
+        let launches = spmm_by(&gpu, &graph, features, false, policy);
+        let first = &launches[0];
+        (
+            first.kernel.clone(),
+            first.report.counts.warp_instructions(),
+        )
+    };
+    let (packed, fewer) = launched(40);
+    let (whole, more) = launched(56);
+    assert_eq!(packed, "spmm_packed_v_half8_discretized_float");
+    assert_eq!(whole, "spmm_v_half8_discretized_float");
+    assert!(fewer * 5 < more * 4, "{fewer}, {more}");
+}
+
 #[test]
 fn spmm_has_no_atomics() {
     let gpu = open();

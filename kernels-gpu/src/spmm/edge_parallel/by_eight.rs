@@ -13,6 +13,7 @@ use crate::device::registers::recomputed;
 use crate::device::thread::block_idx_x;
 use crate::device::vector::{Input, Vector};
 use crate::device::warp::all;
+use crate::spmm::lane::Lanes;
 use crate::spmm::policy::{Accumulate, Scaling, Weights, add};
 use crate::spmm::rows::Order;
 use crate::spmm::sums::Sums;
@@ -21,13 +22,14 @@ use halfgnn_contract::spmm::SpmmParams;
 /// Edges whose rows of `x` are under way at once.
 const EDGES: u32 = 2 * IN_FLIGHT;
 
-/// Whether there is such a walk: not where products are scaled one by one, or rows told by their ids.
+/// Whether there is such a walk: not where products are scaled one by one, rows told by their ids, or shares of
+/// a warp not as long.
 pub(super) const fn is_taken<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>, O: Order>() -> bool
 {
-    A::BY_EIGHT.has(W::WEIGHTED) && !S::EACH_PRODUCT && !O::CACHES_ROWS
+    A::BY_EIGHT.has(W::WEIGHTED) && !S::EACH_PRODUCT && !O::CACHES_ROWS && O::Lanes::EVEN
 }
 
-impl<V: Vector, T: Sums<V>> Tile<V, T> {
+impl<V: Vector, T: Sums<V>, L: Lanes> Tile<V, T, L> {
     /// Walks the share from `edge` on, its first, as long as there are eight more edges. The order, the segment and the edge after those.
     ///
     /// # Safety

@@ -5,6 +5,7 @@ use super::Tile;
 use crate::device::float::max;
 use crate::device::vector::Vector;
 use crate::device::warp::{lane_id, shuffle_xor};
+use crate::spmm::lane::Lanes;
 use crate::spmm::policy::{Accumulate, Weights};
 use crate::spmm::rows::Rows;
 use crate::spmm::sums::Sums;
@@ -33,7 +34,7 @@ pub(super) fn add_terms<V: Vector, A: Accumulate<V>>(
     A::add_term(A::add_term(A::add_term(A::add_term(sum, a), b), c), d)
 }
 
-impl<V: Vector, T: Sums<V>> Tile<V, T> {
+impl<V: Vector, T: Sums<V>, L: Lanes> Tile<V, T, L> {
     /// The warp's weights as whole numbers, and what they are multiples of; NaN where one of them is. Of the last four
     /// those that there are not have none.
     ///

@@ -14,7 +14,7 @@ use crate::ops::{self, Activation, Additive, Checked, CodeFormat, Combine, Quant
 use crate::tensor::{Array, Element, Matrix, Precision, padded};
 use halfgnn_contract::attention::{self, edge_plane_stride};
 use halfgnn_contract::spmm::{self as contract, Load, Scale, Schedule, SpmmParams, Weights};
-use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
+use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES, WARP};
 
 impl<D: Driver> SpmmOperators for Gpu<D> {
     fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error> {
@@ -267,6 +267,9 @@ impl<D: Driver> Gpu<D> {
             true => None,
             false => Some(a.offsets(self)?),
         };
+        // Of packed entries, which others do not read.
+        let lanes = contract::packed_lanes(loads).unwrap_or(WARP);
+        let sub_warps = WARP / lanes;
         let params = SpmmParams {
             rows: self.optional_array(row_ids)?,
             columns: self.array(&a.column_ids)?,
@@ -309,11 +312,15 @@ impl<D: Driver> Gpu<D> {
             vertices: rows.vertices,
             addend_stride: addend.map_or(Ok(0), |addend| stride_vectors(NAME, addend.matrix))?,
             positive_stride: positive.map_or(Ok(0), |output| stride_vectors(NAME, output))?,
-            reserved: 0,
+            lanes,
             addend_factor: addend.map_or(0.0, |addend| addend.factor),
             relu: op.epilogue.relu.into(),
             scale: op.scale,
             head_loads,
+            sub_warps,
+            per_lanes: contract::reciprocal(lanes),
+            per_sub_warps: contract::reciprocal(sub_warps),
+            reserved: 0,
             edge_plane_stride: edge_plane_stride(u64::from(edges)),
             attention,
             scales: x.codes.map_or(DevicePtr::NULL, |(_, scales)| scales),
@@ -353,7 +360,7 @@ impl<D: Driver> Gpu<D> {
                     + first.scale.addend_scale_bytes();
                 let second = contract::follow_up(schedule, load, first.scale, sums);
                 let looked_at = match (&second, schedule) {
-                    (Some(_), Schedule::EdgeParallel) => empty_count,
+                    (Some(_), Schedule::EdgeParallel | Schedule::Packed) => empty_count,
                     // Which row ids do not list.
                     (Some(_), Schedule::RowIds) if rows.are_searched() => rows.vertices,
                     // Atomics add to what is there, and nothing writes the rows without edges.
@@ -553,7 +560,11 @@ impl Kind {
     /// How it is launched.
     fn plan(self, policy: &SpmmPolicy, work: &Work, multiprocessors: u32) -> Result<Plan, Error> {
         let built = self.entry(Schedule::VertexParallel).is_some();
-        Plan::of(policy, work, multiprocessors, built)
+        let plan = Plan::of(policy, work, multiprocessors, built)?;
+        Ok(match self.entry(Schedule::Packed) {
+            Some(_) => plan.packed(work.columns),
+            None => plan,
+        })
     }
 
     /// Floats of a row of the staging buffer.

@@ -87,6 +87,22 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// The same on packed lanes, where a row of these columns has some and CTAs are large enough.
+    pub(super) fn packed(self, columns: Columns) -> Self {
+        let are_some = self.schedule == Built::EdgeParallel
+            && columns.heads == 1
+            && contract::packed_lanes(columns.loads).is_some()
+            && self.cta_edges_log2 >= contract::PACKED_CTA_EDGES_LOG2_MIN;
+        Self {
+            schedule: if are_some {
+                Built::Packed
+            } else {
+                self.schedule
+            },
+            ..self
+        }
+    }
+
     /// What a policy asks for, or what is faster; `built` says whether there is a vertex-parallel kernel.
     pub(super) fn of(
         policy: &SpmmPolicy,
@@ -96,7 +112,7 @@ impl Plan {
     ) -> Result<Self, Error> {
         let schedule = schedule(policy, work, multiprocessors, built)?;
         let (cta_edges_log2, ctas) = match schedule {
-            Built::EdgeParallel | Built::RowIds | Built::RowIdsInTurn => {
+            Built::EdgeParallel | Built::Packed | Built::RowIds | Built::RowIdsInTurn => {
                 let log2 = cta_edges_log2(policy, work, multiprocessors)?;
                 (log2, contract::ctas(work.rows.edges, log2))
             }
