@@ -15,6 +15,7 @@ use halfgnn::ops::{
     Unrepresented,
 };
 use halfgnn::tensor::{Array, Element, Matrix};
+use halfgnn_contract::spmm::packed_lanes;
 use halfgnn_contract::{attention, rng};
 
 const FORMATS: [CodeFormat; 2] = [CodeFormat::Int8, CodeFormat::E4m3];
@@ -295,6 +296,18 @@ const fn by_128(policy: SpmmPolicy) -> SpmmPolicy {
     }
 }
 
+/// The same of so many columns of 16 bits: of so few edges that elements, as codes, have no packed lanes.
+fn by_shares(policy: SpmmPolicy, features: usize) -> SpmmPolicy {
+    let edges = match packed_lanes((features as u32).div_ceil(8)) {
+        Some(_) => 32,
+        None => 128,
+    };
+    SpmmPolicy {
+        edges_per_warp: Some(edges),
+        ..policy
+    }
+}
+
 /// Means over graphs of every kind, in both schedules.
 pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
     fn means<B: Backend, E: Element>(backend: &B, graph: &Csr, features: usize, what: &str) {
@@ -302,7 +315,7 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
             .map(|degree| 0.01 / degree.max(1) as f32)
             .collect();
         let row_scale = elements::<B, f32>(backend, &factors);
-        for policy in [by_128(IN_FLOAT), BY_VERTEX] {
+        for policy in [by_shares(IN_FLOAT, features), BY_VERTEX] {
             let op = Spmm {
                 row_scale: Some(&row_scale),
                 scale: -0.5,
@@ -326,7 +339,7 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
 pub fn every_feature_length<B: Backend>(backend: &B, scale: Scale) {
     let graph = power_law(60, scale.pick(700, 5_000), Random(83));
     for features in [1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 128, 256, 602] {
-        for policy in [by_128(IN_FLOAT), BY_VERTEX] {
+        for policy in [by_shares(IN_FLOAT, features), BY_VERTEX] {
             let op = Spmm {
                 policy,
                 scale: 0.01,
@@ -572,7 +585,7 @@ pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
         let factors = elements::<B, f32>(backend, &Random(90).uniform::<f32>(rows));
         let bias = Random(91).uniform::<f32>(features);
         let bias = matrix::<B, f32>(backend, (1, features), &bias);
-        for policy in [by_128(IN_FLOAT), BY_VERTEX] {
+        for policy in [by_shares(IN_FLOAT, features), BY_VERTEX] {
             let op = Spmm {
                 scale: 0.01,
                 policy,

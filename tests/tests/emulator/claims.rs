@@ -88,13 +88,13 @@ fn spmm_by(
     gpu.driver().take_launches()
 }
 
-/// Where more rows of so many loads fit a warp, a sum without weights has as many under way, and takes fewer instructions than with two loads more.
+/// Where more rows of so many loads fit a warp, a sum without weights has as many under way, and takes fewer instructions where shares are long than with two loads more.
 #[test]
 fn rows_of_few_loads_are_packed() {
     let gpu = open();
-    let graph = ring(6 * EDGES_PER_CTA, 96);
+    let graph = ring(6 * EDGES_PER_CTA, 768);
     let policy = SpmmPolicy {
-        edges_per_warp: Some(128),
+        edges_per_warp: Some(256),
         ..SpmmPolicy::DEFAULT
     };
     let launched = |features| {
@@ -109,7 +109,7 @@ fn rows_of_few_loads_are_packed() {
     let (whole, more) = launched(56);
     assert_eq!(packed, "spmm_packed_v_half8_discretized_float");
     assert_eq!(whole, "spmm_v_half8_discretized_float");
-    assert!(fewer * 5 < more * 4, "{fewer}, {more}");
+    assert!(fewer * 20 < more * 19, "{fewer}, {more}");
 }
 
 #[test]

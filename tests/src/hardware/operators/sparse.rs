@@ -13,7 +13,7 @@ use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
 use halfgnn::ops::{
-    self, Aggregation, AttentionPair, Dropout, EdgeAttention, EdgeCombine, EdgeOperand,
+    self, Accumulate, Aggregation, AttentionPair, Dropout, EdgeAttention, EdgeCombine, EdgeOperand,
     EdgeWeights, HalfLoad, OptimizerSnapshot, OptimizerState, RandomState, Reduction, Schedule,
     SoftmaxGradient, Spmm, SpmmPolicy, Write,
 };
@@ -111,26 +111,12 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                 E::PRECISION,
                 warps_and_loads(policy)
             );
-            cases.push(OperatorCase::new(name, move |backend: &B, operands| {
-                let graph = graph(operands);
-                let mut case = spmm::Case::random::<E>(&graph, features, policy);
-                case = case.weighted::<E>(weighted).averaged();
-                case.x = operands.striped::<E>(graph.vertices(), features);
-                case.weights = operands.mild::<f32>(case.weights.len());
-                case.scale = 0.7;
-                let addend_scale = (!relu).then(|| operands.mild::<f32>(graph.vertices()));
-                case.ending = Ending {
-                    addend: Some((-1.3, Some(0.4))),
-                    matrix: None,
-                    addend_scale,
-                    bias: Some(operands.mixed::<f32>(features)),
-                    relu,
-                    positive: None,
-                };
-                Results::rows(&case.run::<B, E>(backend), features)
-            }));
+            cases.push(with_epilogue::<B, E>(
+                name, weighted, policy, features, relu,
+            ));
         }
     }
+    packed::<B, E>(cases);
     for (heads, width) in [(1, 40), (4, 16)] {
         let name = format!(
             "spmm {} planes of edge features, {heads} x {width}",
@@ -190,6 +176,77 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                 results.and(Results::rows(&sums, vertices))
             }));
         }
+    }
+}
+
+/// An addend, a bias and, if it is so, a ReLU.
+fn with_epilogue<B: Backend + 'static, E: Element>(
+    name: String,
+    weighted: Weighted,
+    policy: SpmmPolicy,
+    features: usize,
+    relu: bool,
+) -> OperatorCase<B> {
+    OperatorCase::new(name, move |backend: &B, operands| {
+        let graph = graph(operands);
+        let mut case = spmm::Case::random::<E>(&graph, features, policy);
+        case = case.weighted::<E>(weighted).averaged();
+        case.x = operands.striped::<E>(graph.vertices(), features);
+        case.weights = operands.mild::<f32>(case.weights.len());
+        case.scale = 0.7;
+        let addend_scale = (!relu).then(|| operands.mild::<f32>(graph.vertices()));
+        case.ending = Ending {
+            addend: Some((-1.3, Some(0.4))),
+            matrix: None,
+            addend_scale,
+            bias: Some(operands.mixed::<f32>(features)),
+            relu,
+            positive: None,
+        };
+        Results::rows(&case.run::<B, E>(backend), features)
+    })
+}
+
+/// Of rows of so many loads that their lanes are packed, where CTAs have as many edges as that wants.
+fn packed<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    for (loads, edges) in [(5, 64), (6, 128), (10, 256)] {
+        let features = loads * E::LANES - 1;
+        for accumulate in [Accumulate::Float, Accumulate::Half] {
+            let policy = SpmmPolicy {
+                accumulate,
+                edges_per_warp: Some(edges),
+                ..spmm::IN_FLOAT
+            };
+            if !spmm::has_arithmetic::<E>(&policy) {
+                continue;
+            }
+            let name = format!(
+                "spmm {} on packed lanes, {accumulate:?}, {edges} edges a warp, F={features}",
+                E::PRECISION
+            );
+            cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+                let graph = graph(operands);
+                let mut case = spmm::Case::random::<E>(&graph, features, policy);
+                case.x = operands.striped::<E>(graph.vertices(), features);
+                Results::rows(&case.run::<B, E>(backend), features)
+            }));
+        }
+        let policy = SpmmPolicy {
+            edges_per_warp: Some(edges),
+            ..spmm::IN_FLOAT
+        };
+        let name = format!(
+            "spmm {} on packed lanes with an epilogue, {edges} edges a warp, F={features}",
+            E::PRECISION
+        );
+        let relu = loads == 6;
+        cases.push(with_epilogue::<B, E>(
+            name,
+            Weighted::Ones,
+            policy,
+            features,
+            relu,
+        ));
     }
 }
 
