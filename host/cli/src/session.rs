@@ -728,12 +728,12 @@ fn batches<B: Backend, E: Element>(
             "{}: {} subgraphs an epoch, {}",
             sampling.policy,
             batches.count(),
-            match (subgraphs, model.edge_weights()) {
+            match (subgraphs, model.normalizes_drawn_edges(of.1.is_some())) {
                 (Subgraphs::Clusters(_), _) => "with the degree norm of each",
-                (_, Ok(())) => "normalised by how often edges and vertices are drawn",
-                (_, Err(_)) if model.binary.is_some() =>
-                    "whose losses are normalised by how often vertices are drawn, and not the edges, since sums of signs have no weights",
-                (_, Err(_)) =>
+                (_, true) => "normalised by how often edges and vertices are drawn",
+                (_, false) if model.binary.is_some() =>
+                    "whose losses are normalised by how often vertices are drawn, and not the edges, whose weights a network of one bit learns less with",
+                (_, false) =>
                     "whose losses are normalised by how often vertices are drawn, and not the edges, which the model weighs itself",
             }
         );

@@ -192,11 +192,17 @@ fn networks_of_one_bit_learn_of_subgraphs() {
         });
         assert_eq!(kept, bits, "{asked:?}");
     }
+    let (whole, losses) = (
+        "by how often edges and vertices are drawn",
+        "and not the edges",
+    );
     for (binary, words) in [
-        ("bin", "and not the edges, since sums of signs"),
-        ("full", "by how often edges and vertices are drawn"),
+        ("", whole),
+        ("--binary=bin", losses),
+        ("--binary=full", losses),
     ] {
-        let asked = ["--binary", binary, "--sampler", "saint-rw:8,3"];
+        let mut asked = vec!["--sampler", "saint-rw:8,3"];
+        asked.extend(Some(binary).filter(|it| !it.is_empty()));
         let more = ["--epochs", "1", "-v"];
         let output = place.train(&[&asked[..], &more].concat()).output().unwrap();
         let told = text(&output.stderr);

@@ -287,7 +287,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 coverage: sampling.coverage,
                 seed,
             };
-            let sums_edges = model.edge_weights().is_ok();
+            let sums_edges = model.normalizes_drawn_edges(weights.is_some());
             let of = (&*graph, weights.as_deref(), sums_edges);
             return Self::of_subgraphs(backend, task, how, of, plan);
         }
