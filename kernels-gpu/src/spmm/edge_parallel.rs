@@ -8,7 +8,8 @@ mod whole_weights;
 
 use super::empty;
 use super::epilogue::{Addend, InMemory, addend_factor, addend_load, addend_scale, finish};
-use super::lane::{Lanes, Load};
+use super::lane::Load;
+use super::lanes::{Lanes, STEP};
 use super::policy::{Accumulate, Scaling, Weights, add};
 use super::rows::{Order, Rows, share};
 use super::sums::Sums;
@@ -25,11 +26,7 @@ use halfgnn_contract::{VECTOR_BYTES, WARP};
 use whole_weights::{add_terms, terms_of};
 
 /// Edges whose rows of `x` a sub-warp has in flight at once; twice as many where it walks [by eight](by_eight).
-const IN_FLIGHT: u32 = 4;
-const _: () = assert!(
-    IN_FLIGHT == 4,
-    "one 16-byte load of shared memory gives the columns of a step"
-);
+const IN_FLIGHT: u32 = STEP;
 
 /// A sub-warp's last row goes on after its share of the edges.
 const OPEN: u32 = 1;

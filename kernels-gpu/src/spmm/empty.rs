@@ -1,7 +1,8 @@
 //! Rows without edges: their sum is zero.
 
 use super::epilogue::{InMemory, finish};
-use super::lane::{Lanes, Load, Powers, leads};
+use super::lane::{Load, leads};
+use super::lanes::{Lanes, Powers};
 use super::policy::Scaling;
 use super::sums::Sums;
 use crate::device::global::Global;

@@ -10,6 +10,7 @@
 //! - [`policy`]: what a variant is made of: weights, scaling, accumulation.
 //! - [`sums`]: what a row adds up to, and where it goes.
 //! - [`lane`]: what one lane has of a row.
+//! - [`lanes`]: which lanes are a sub-warp.
 //! - [`rows`]: which row an edge is in, and which edges a sub-warp has: by starts of rows, or by the row ids of a COO.
 //! - [`edge_parallel`]: stage 1 caches the edges in shared memory, stage 2 walks them, then the CTA merges what its
 //!   sub-warps could not write.
@@ -28,6 +29,7 @@ mod empty;
 mod epilogue;
 mod follow_up;
 mod lane;
+mod lanes;
 mod policy;
 mod quantized;
 mod rows;

@@ -4,7 +4,7 @@
 //! - [`RowIds`]: the row of each edge as it stands in a COO, and nothing that would have to be made before (GNNOne §4).
 //! - [`InTurn`]: the same, where sub-warps take edges in turn.
 
-use super::lane::{Lanes, Packed, Powers};
+use super::lanes::{Lanes, Packed, Powers};
 use crate::device::global::Global;
 use core::marker::PhantomData;
 use halfgnn_contract::spmm::SpmmParams;

@@ -2,7 +2,8 @@
 //! atomics.
 
 use super::epilogue::{InMemory, finish, keep, let_through};
-use super::lane::{Load, Powers, leads, merge_sub_warps};
+use super::lane::{Load, leads, merge_sub_warps};
+use super::lanes::Powers;
 use super::policy::{Accumulate, Scaling, Weights, add};
 use super::rows::scale_of;
 use super::sums::Sums;

@@ -13,7 +13,7 @@ use crate::device::registers::recomputed;
 use crate::device::thread::block_idx_x;
 use crate::device::vector::{Input, Vector};
 use crate::device::warp::all;
-use crate::spmm::lane::Lanes;
+use crate::spmm::lanes::Lanes;
 use crate::spmm::policy::{Accumulate, Scaling, Weights, add};
 use crate::spmm::rows::Order;
 use crate::spmm::sums::Sums;

@@ -5,7 +5,7 @@ use super::Tile;
 use crate::device::float::max;
 use crate::device::vector::Vector;
 use crate::device::warp::{lane_id, shuffle_xor};
-use crate::spmm::lane::Lanes;
+use crate::spmm::lanes::Lanes;
 use crate::spmm::policy::{Accumulate, Weights};
 use crate::spmm::rows::Rows;
 use crate::spmm::sums::Sums;
