@@ -955,8 +955,9 @@ mod tests {
             let sub_warps = WARP / lanes;
             // Quotients are those of whole numbers: of lanes, of the sub-warps of a CTA, and of the steps of a warp.
             for number in 0..256 {
-                assert_eq!(number * reciprocal(lanes) >> 16, number / lanes);
-                assert_eq!(number * reciprocal(sub_warps) >> 16, number / sub_warps);
+                assert_eq!((number * reciprocal(lanes)) >> 16, number / lanes);
+                let quotient = (number * reciprocal(sub_warps)) >> 16;
+                assert_eq!(quotient, number / sub_warps);
             }
             assert!((1 << PACKED_CTA_EDGES_LOG2_MIN) / WARPS_PER_CTA / 4 >= sub_warps);
         }
