@@ -178,8 +178,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
     ///
     /// Subgraphs that are drawn are normalised by how often vertices and edges come into them, which is counted first
     /// ([`SubgraphSampler::coverage`] of `coverage` times the graph): losses always, and edges where the model `sums_edges` by
-    /// factors of theirs, with the degree norm of the whole graph. Clusters, and models that weigh edges themselves or sum up signs,
-    /// which have no factors, have the norm of the subgraph's own degrees. An epoch has so many subgraphs as have the training vertices
+    /// factors of theirs ([`ModelConfig::normalizes_drawn_edges`]), with the degree norm of the whole graph. Clusters, and all other
+    /// models, have the norm of the subgraph's own degrees. An epoch has so many subgraphs as have the training vertices
     /// of the graph, in the mean.
     ///
     /// # Errors

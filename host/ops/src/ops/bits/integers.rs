@@ -1,10 +1,10 @@
 //! Sums of bits as they are: integers.
 
-use super::{BitMatrix, BitsOperators, ColumnFactors, check_factors, check_schedule};
+use super::{BitMatrix, BitsOperators, ColumnFactors, check_factors, check_schedule, check_shapes};
 use crate::backend::{Adjacency, MemoryKind, Storage};
 use crate::error::Error;
 use crate::ops::{Checked, Operator, Schedule};
-use crate::tensor::{Array, Element, padded};
+use crate::tensor::{Array, Matrix, padded};
 
 /// A row-major matrix of `i32` on a backend. Its rows start at multiples of 16 bytes; padding is zero, and no public function shows it.
 #[derive(Debug)]
@@ -25,10 +25,8 @@ impl<B: Storage> IntegerMatrix<B> {
         columns: usize,
         kind: MemoryKind,
     ) -> Result<Self, Error> {
-        let len = (columns.checked_next_multiple_of(f32::LANES))
-            .and_then(|stride| stride.checked_mul(rows))
-            .filter(|&len| len <= isize::MAX as usize / size_of::<i32>())
-            .ok_or(Error::TooLarge { rows, columns })?;
+        // Laid out as a matrix of floats, which are as wide.
+        let len = Matrix::<B, f32>::elements(rows, columns)?;
         Ok(Self {
             values: Array::zeros(backend, len, kind)?,
             rows,
@@ -161,13 +159,7 @@ impl<B: Storage> Operator for BspmmIntegersOperands<'_, B> {
     fn check(&self) -> Result<(), Error> {
         check_factors(Self::NAME, self.a, self.factors)?;
         check_schedule(Self::NAME, self.schedule, self.factors.is_some())?;
-        Error::expect(Self::NAME, "rows of x", self.a.columns(), self.x.rows())?;
-        Error::expect(Self::NAME, "rows of y", self.a.rows(), self.y.rows())?;
-        Error::expect(
-            Self::NAME,
-            "columns of y",
-            self.x.columns(),
-            self.y.columns(),
-        )
+        let graph = (self.a.rows(), self.a.columns());
+        check_shapes(Self::NAME, graph, self.x, self.y.shape())
     }
 }

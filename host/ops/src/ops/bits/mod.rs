@@ -393,7 +393,7 @@ impl<B: Storage> Operator for BspmmSignsOperands<'_, B> {
         let graph = (self.a.rows(), self.a.columns());
         check_factors(Self::NAME, self.a, self.factors)?;
         check_schedule(Self::NAME, self.schedule, self.factors.is_some())?;
-        check_signs(Self::NAME, graph, self.x, self.y)
+        check_shapes(Self::NAME, graph, self.x, self.y.shape())
     }
 }
 
@@ -449,16 +449,16 @@ pub(super) fn check_sums<B: Storage, E: Element>(
     expect_len(name, "row scale", rows, row_scale)
 }
 
-/// The same of their signs.
-pub(super) fn check_signs<B: Storage>(
+/// The same of an output without factors: signs, or integers.
+pub(super) fn check_shapes<B: Storage>(
     name: &'static str,
     (rows, columns): (usize, usize),
     x: &BitMatrix<B>,
-    y: &BitMatrix<B>,
+    y: (usize, usize),
 ) -> Result<(), Error> {
     Error::expect(name, "rows of x", columns, x.rows())?;
-    Error::expect(name, "rows of y", rows, y.rows())?;
-    Error::expect(name, "columns of y", x.columns(), y.columns())
+    Error::expect(name, "rows of y", rows, y.0)?;
+    Error::expect(name, "columns of y", x.columns(), y.1)
 }
 
 /// What is done with bits.

@@ -6,7 +6,7 @@
 mod cpu;
 mod gpu;
 
-use super::bits::{check_signs, check_sums};
+use super::bits::{check_shapes, check_sums};
 use super::{BitMatrix, Checked, Operator};
 use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
@@ -168,7 +168,7 @@ impl<B: Storage> Operator for FrdcSignsOperands<'_, B> {
     const NAME: &'static str = "frdc_bspmm_signs";
 
     fn check(&self) -> Result<(), Error> {
-        check_signs(Self::NAME, self.a.shape, self.x, self.y)
+        check_shapes(Self::NAME, self.a.shape, self.x, self.y.shape())
     }
 }
 
