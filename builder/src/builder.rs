@@ -6,18 +6,20 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use halfgnn_manifest::Fingerprint;
+
 use crate::checks::Rules;
 use crate::emit::Job;
 use crate::error::BuildError;
-use crate::files::{self, Fingerprint};
+use crate::files;
 use crate::lower::Arch;
-use crate::manifest::Manifest;
+use crate::manifest::{self, Manifest};
 use crate::package::{LaunchBounds, Package};
 use crate::ptxas::Ptxas;
 use crate::toolchain::{self, Toolchain};
 
 /// Of what this crate does to the kernels: raised when the same inputs give another PTX.
-const RECIPE: u32 = 3;
+pub(crate) const RECIPE: u32 = 4;
 
 /// Builds one kernels crate. See the [crate's documentation](crate) for an example.
 #[derive(Clone, Debug)]
@@ -30,6 +32,7 @@ pub struct PtxBuilder {
     copy_to: Vec<PathBuf>,
     launch_bounds: BTreeMap<String, LaunchBounds>,
     checks: BTreeMap<String, Rules>,
+    entries: Vec<String>,
     only: Vec<String>,
     toolchain: Option<Toolchain>,
     assembly: Option<(Ptxas, Vec<String>)>,
@@ -39,7 +42,7 @@ pub struct PtxBuilder {
 /// What [`PtxBuilder::build`] made.
 #[derive(Clone, Debug)]
 pub struct Built {
-    /// One file for each architecture, in the order they were asked for.
+    /// One file for each module and architecture: modules by name, architectures in the order they were asked for.
     pub files: Vec<PtxFile>,
     /// The manifest, as written to [`Built::manifest_path`].
     pub manifest: Manifest,
@@ -54,6 +57,8 @@ pub struct Built {
 /// A PTX file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PtxFile {
+    /// Its module.
+    pub module: String,
     /// `sm_90`.
     pub arch: String,
     /// Where it is.
@@ -71,6 +76,7 @@ impl PtxBuilder {
             copy_to: Vec::new(),
             launch_bounds: BTreeMap::new(),
             checks: BTreeMap::new(),
+            entries: Vec::new(),
             only: Vec::new(),
             toolchain: None,
             assembly: None,
@@ -87,7 +93,8 @@ impl PtxBuilder {
         self
     }
 
-    /// The first part of the files' names, `NAME-sm_90.ptx` and `NAME.manifest.json`; the package's name by default.
+    /// The first part of the files' names, `NAME-sm_90.ptx` (`NAME/MODULE-sm_90.ptx` of a library in modules) and
+    /// `NAME.manifest.json`; the package's name by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -129,8 +136,15 @@ impl PtxBuilder {
         self
     }
 
-    /// Entries that do not match `pattern`, nor that of another call, do nothing but trap: a look at one kernel, or a test of
-    /// it, then takes a fraction of the time. The PTX goes to `ptx-only/` of the target folder, since it is not the whole.
+    /// Names the entries that the crate's root of entries can make, if it has one: see [`Metadata::entries`](crate::Metadata).
+    pub fn entries<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.entries.extend(names.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// Builds only the entries that match `pattern`, or that of another call, which takes a fraction of the time: for a look at one
+    /// kernel, or a test of it. Of a library in modules the others are left out; of a crate that is one module they trap.
+    /// The PTX goes to `ptx-only/` of the target folder, since it is not the whole.
     pub fn only(mut self, pattern: impl Into<String>) -> Self {
         self.only.push(pattern.into());
         self
@@ -143,7 +157,8 @@ impl PtxBuilder {
     }
 
     /// Also assembles for these architectures, each from the PTX that a driver would take for it, and fails if an entry
-    /// spills. The registers go into the manifest. Architectures that this ptxas does not know are left out.
+    /// spills. The machine code is kept beside the PTX, and the manifest has it and the registers. Architectures that this ptxas
+    /// does not know are left out.
     pub fn assemble<'a>(mut self, ptxas: Ptxas, archs: impl IntoIterator<Item = &'a str>) -> Self {
         self.assembly = Some((ptxas, archs.into_iter().map(str::to_owned).collect()));
         self
@@ -190,6 +205,7 @@ impl PtxBuilder {
             toolchain: &toolchain,
             archs: &archs,
             name: &name,
+            entries: &self.entries,
             only: &self.only,
             shared: &target_dir.join("ptx-build"),
             out: &out,
@@ -197,38 +213,41 @@ impl PtxBuilder {
         let manifest_path = out.join(format!("{name}.manifest.json"));
         let fingerprint = self.fingerprint(&package, &toolchain)?;
 
-        let old = Manifest::read(&manifest_path)
-            .ok()
-            .filter(|manifest| manifest.fingerprint == fingerprint);
+        let old = manifest::read(&manifest_path).ok();
         let (mut manifest, rebuilt) = match old {
-            Some(manifest) if job.is_current(&manifest) => (manifest, false),
+            Some(manifest) if manifest.fingerprint == fingerprint && job.is_current(&manifest) => {
+                (manifest, false)
+            }
             old => {
-                let mut modules = old.map(|manifest| manifest.modules).unwrap_or_default();
-                // Architectures that were asked for another time stay, as long as they are what was built.
-                modules.retain(|_, record| job.is_whole(record));
-                modules.extend(job.emit()?);
+                let mut modules = job.emit(&old.map(|old| old.modules).unwrap_or_default())?;
+                keep_machine_code(&out, &mut modules);
                 let manifest = Manifest {
                     package: package.name.clone(),
                     rustc: toolchain.version.clone(),
                     llvm: toolchain.llvm_version.clone(),
                     fingerprint,
+                    partial: !self.only.is_empty(),
                     modules,
                 };
-                manifest.write(&manifest_path)?;
+                manifest::write(&manifest, &manifest_path)?;
                 (manifest, true)
             }
         };
         if let Some((ptxas, wanted)) = &self.assembly {
-            job.assemble(&mut manifest, ptxas, wanted)?;
-            manifest.write(&manifest_path)?;
+            let assembled = job.assemble(&mut manifest, ptxas, wanted);
+            // What passed is kept, also where another module did not.
+            manifest::write(&manifest, &manifest_path)?;
+            assembled?;
         }
-        let files = archs
-            .iter()
-            .map(|arch| PtxFile {
-                arch: arch.name(),
-                path: out.join(job.file_name(*arch)),
-            })
-            .collect();
+        let mut files = Vec::new();
+        for (module, record) in &manifest.modules {
+            let ptx = archs.iter().filter_map(|arch| record.ptx.get_key_value(&arch.name()));
+            files.extend(ptx.map(|(arch, file)| PtxFile {
+                module: module.clone(),
+                arch: arch.clone(),
+                path: out.join(&file.file),
+            }));
+        }
         let built = Built {
             files,
             manifest,
@@ -272,7 +291,7 @@ impl PtxBuilder {
             .add(&toolchain.version)
             .add(&toolchain.llvm_version)
             // Debug forms are stable within one build of this crate, which is all that is asked of them.
-            .add(format!("{:?}{:?}", package.metadata, self.only));
+            .add(format!("{:?}{:?}{:?}", package.metadata, self.entries, self.only));
         for root in &package.source_roots {
             for file in files::sources(root)? {
                 let content = fs::read(&file).map_err(BuildError::io(&file))?;
@@ -295,7 +314,7 @@ impl PtxBuilder {
                     return Err(BuildError::Option {
                         option: format!("copy_to {}", target.display()),
                         reason: format!(
-                            "is one file, but there are {} architectures; name a folder",
+                            "is one file, but there are {} PTX files; name a folder",
                             built.files.len()
                         ),
                     });
@@ -304,13 +323,13 @@ impl PtxBuilder {
                 continue;
             }
             fs::create_dir_all(target).map_err(BuildError::io(target))?;
-            for path in built
-                .files
-                .iter()
-                .map(|file| &file.path)
-                .chain([&built.manifest_path])
-            {
-                copy_if_different(path, &target.join(path.file_name().unwrap_or_default()))?;
+            let root = built.manifest_path.parent().unwrap_or(Path::new(""));
+            let files = built.files.iter().map(|file| &file.path);
+            for path in files.chain([&built.manifest_path]) {
+                let to = target.join(path.strip_prefix(root).unwrap_or(path));
+                let folder = to.parent().unwrap_or(target);
+                fs::create_dir_all(folder).map_err(BuildError::io(folder))?;
+                copy_if_different(path, &to)?;
             }
         }
         Ok(())
@@ -333,6 +352,16 @@ impl PtxBuilder {
             print(format!("cargo::rerun-if-env-changed={variable}"))?;
         }
         Ok(())
+    }
+}
+
+/// Keeps of each module's machine code what was assembled from its PTX.
+fn keep_machine_code(out: &Path, modules: &mut BTreeMap<String, manifest::ModuleRecord>) {
+    for record in modules.values_mut() {
+        let ptx: Vec<String> = record.ptx.values().map(|file| file.fingerprint.clone()).collect();
+        record.machine_code.retain(|_, code| {
+            ptx.contains(&code.ptx) && out.join(&code.code.file).is_file()
+        });
     }
 }
 

@@ -112,13 +112,13 @@ fn defined<'m, 'a>(module: &'m Module<'a>) -> impl Iterator<Item = &'m Function<
 
 /// Patterns that match no entry: a misspelled name would otherwise switch a rule off unseen.
 pub(crate) fn unused_patterns<'a>(
-    module: &Module<'_>,
+    entries: &[&str],
     patterns: impl IntoIterator<Item = &'a String>,
     table: &str,
 ) -> Vec<Fault> {
     patterns
         .into_iter()
-        .filter(|pattern| !defined(module).any(|function| pattern::matches(pattern, function.name)))
+        .filter(|pattern| !entries.iter().any(|entry| pattern::matches(pattern, entry)))
         .map(|pattern| Fault {
             entry: pattern.clone(),
             line: None,

@@ -1,6 +1,10 @@
-//! Kernels crate in, one linked and unoptimised bitcode module out.
+//! Kernels crate in, unoptimised LLVM modules out: one of a crate with entries, or one for each module of a library.
 //!
-//! rustc wants a linker. It gets a shell script that writes down its arguments, so that the names
+//! **A library** (`entries` in its metadata) is compiled once, to metadata that holds its generic functions. Then rustc compiles
+//! the root of the entries for each module, with the names of the module's entries as `cfg`s, straight to LLVM's text.
+//! Modules are compiled in parallel, and each holds the code of its own entries alone.
+//!
+//! **A crate with entries** is linked. rustc needs a linker. It gets a shell script that writes down its arguments, so that the names
 //! to export are known, and runs `llvm-link`: what rustc takes for the finished cdylib is the
 //! bitcode of the crate and of `core` in one module. rustc is told to leave the LLVM passes alone
 //! (`no-prepopulate-passes`), for two reasons: the module is optimised once, as a whole, for each
@@ -33,17 +37,28 @@ pub(crate) struct Bitcode {
 /// A command for the device toolchain's cargo, free of what a parent cargo or the user's flags for the host would
 /// impose on it: a build script's environment holds `CARGO`, `RUSTC`, `TARGET`, `CARGO_ENCODED_RUSTFLAGS`, ….
 pub(crate) fn cargo(toolchain: &Toolchain) -> Command {
-    let mut command = Command::new(&toolchain.cargo);
+    let mut command = undisturbed(&toolchain.cargo);
+    command
+        .env("RUSTC", &toolchain.rustc)
+        .env("RUSTC_WRAPPER", "")
+        .env("RUSTC_WORKSPACE_WRAPPER", "");
+    command
+}
+
+/// Likewise its rustc.
+fn rustc(toolchain: &Toolchain) -> Command {
+    undisturbed(&toolchain.rustc)
+}
+
+/// A program of the device toolchain, which may use what is unstable.
+fn undisturbed(program: &Path) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
         if steers_cargo(&name) {
             command.env_remove(name);
         }
     }
-    command
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("RUSTC", &toolchain.rustc)
-        .env("RUSTC_WRAPPER", "")
-        .env("RUSTC_WORKSPACE_WRAPPER", "");
+    command.env("RUSTC_BOOTSTRAP", "1");
     command
 }
 
@@ -79,17 +94,18 @@ fn steers_cargo(name: &OsString) -> bool {
         || BUILD_SCRIPT.contains(&name)
 }
 
-/// Compiles and links in `work`, which several kernels crates may share: `core` is then compiled once for all of them.
-/// `color` lets rustc colour its messages, which are returned.
-pub(crate) fn compile(
+/// Runs cargo for the crate in `work`, which several kernels crates may share: `core` is then compiled once for all of them.
+/// Returns cargo's messages, one JSON object a line, and what rustc says. `color` lets rustc colour that.
+fn build(
     package: &Package,
     toolchain: &Toolchain,
     work: &Path,
     color: bool,
-) -> Result<(Bitcode, String), BuildError> {
+) -> Result<(Vec<u8>, String), BuildError> {
     let linker = write_linker(toolchain, work)?;
     let color = if color { "always" } else { "never" };
-    let output = cargo(toolchain)
+    let mut cargo = cargo(toolchain);
+    cargo
         .current_dir(&package.directory)
         .args([
             "build",
@@ -103,27 +119,149 @@ pub(crate) fn compile(
         .args(["--message-format=json-render-diagnostics", "--color", color])
         .arg("--target-dir")
         .arg(work.join("cargo"))
-        .env("CARGO_ENCODED_RUSTFLAGS", "-Cno-prepopulate-passes")
+        .env("CARGO_ENCODED_RUSTFLAGS", NO_PASSES)
         .env("CARGO_TARGET_NVPTX64_NVIDIA_CUDA_LINKER", &linker)
         .envs(PROFILE)
-        .stdin(Stdio::null())
+        .stdin(Stdio::null());
+    if package.metadata.entries.is_some() {
+        // Of a library most functions stay as they were between two builds.
+        cargo.env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true");
+    }
+    let output = cargo
         .output()
         .map_err(BuildError::io(&toolchain.cargo))?;
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
-    let failed = |output: &str| BuildError::Compile {
+    match output.status.success() {
+        true => Ok((output.stdout, messages)),
+        false => Err(failed(package, &messages)),
+    }
+}
+
+fn failed(package: &Package, output: &str) -> BuildError {
+    BuildError::Compile {
         package: package.name.clone(),
         output: output.trim_end().to_owned(),
-    };
-    if !output.status.success() {
-        return Err(failed(&messages));
     }
-    let path = artifact(&output.stdout, &package.directory)
-        .ok_or_else(|| failed("cargo named no .ptx among its products"))?;
+}
+
+/// Compiles and links a crate with entries.
+pub(crate) fn compile(
+    package: &Package,
+    toolchain: &Toolchain,
+    work: &Path,
+    color: bool,
+) -> Result<(Bitcode, String), BuildError> {
+    let (output, messages) = build(package, toolchain, work, color)?;
+    let path = artifacts(&output)
+        .filter(|artifact| artifact.is_of(&package.directory))
+        .flat_map(|artifact| artifact.filenames)
+        .find(|path| path.extension().is_some_and(|extension| extension == "ptx"))
+        .ok_or_else(|| failed(package, "cargo named no .ptx among its products"))?;
     let record = path.with_file_name("deps").join(record_name(&path));
     let arguments = fs::read_to_string(&record).map_err(BuildError::io(&record))?;
     let exports = exports(&arguments);
     Ok((Bitcode { path, exports }, messages))
 }
+
+/// A compiled library of kernels, which the root of its entries is compiled with.
+#[derive(Debug)]
+pub(crate) struct Library {
+    /// `--extern` arguments of the library and of what it depends on.
+    externs: Vec<OsString>,
+    /// The folder of all of them.
+    deps: PathBuf,
+    /// The root of the entries.
+    root: PathBuf,
+    edition: &'static str,
+}
+
+/// Compiles a library of kernels.
+pub(crate) fn library(
+    package: &Package,
+    root: &Path,
+    toolchain: &Toolchain,
+    work: &Path,
+    color: bool,
+) -> Result<(Library, String), BuildError> {
+    let (output, messages) = build(package, toolchain, work, color)?;
+    let mut externs = Vec::new();
+    let mut deps = None;
+    for artifact in artifacts(&output) {
+        // A library for the host, such as a procedural macro, has no `.rmeta` below the target's folder.
+        let mut files = artifact.filenames.iter();
+        let Some(file) = files.find(|path| {
+            path.extension().is_some_and(|extension| extension == "rmeta")
+                && path.components().any(|part| part.as_os_str() == TARGET)
+        }) else {
+            continue;
+        };
+        let name = artifact.target.name.replace('-', "_");
+        // What comes with the compiler is not for `use` without a path.
+        let own = package.source_roots.iter().any(|root| artifact.is_of(root));
+        let mut argument = OsString::from(if own { "" } else { "noprelude:" });
+        argument.push(format!("{name}="));
+        argument.push(file);
+        externs.push(argument);
+        deps = file.parent().map(Path::to_path_buf);
+    }
+    let deps = deps.ok_or_else(|| failed(package, "cargo named no library among its products"))?;
+    let library = Library {
+        externs,
+        deps,
+        root: root.to_path_buf(),
+        edition: "2024",
+    };
+    Ok((library, messages))
+}
+
+impl Library {
+    /// Compiles the root with these entries to LLVM's text in `output`.
+    pub fn compile(
+        &self,
+        package: &Package,
+        toolchain: &Toolchain,
+        entries: &[String],
+        output: &Path,
+        color: bool,
+    ) -> Result<(), BuildError> {
+        let mut rustc = rustc(toolchain);
+        rustc
+            .args(["--crate-name", "entries", "--crate-type", "lib"])
+            .args(["--edition", self.edition, "--target", TARGET])
+            .args(["--color", if color { "always" } else { "never" }])
+            // The same words for each module otherwise; what is wrong with the root is an error.
+            .args(["--cap-lints", "allow", "-Zunstable-options"])
+            .args(["-Copt-level=3", "-Cpanic=abort", "-Ccodegen-units=1", NO_PASSES])
+            .arg("-Cdebuginfo=line-directives-only")
+            .arg("-L")
+            .arg(concatenated("dependency=", &self.deps));
+        for argument in &self.externs {
+            rustc.arg("--extern").arg(argument);
+        }
+        for entry in entries {
+            rustc.args(["--cfg", entry]);
+        }
+        let run = rustc
+            .arg(concatenated("--emit=llvm-ir=", output))
+            .arg(&self.root)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(BuildError::io(&toolchain.rustc))?;
+        match run.status.success() {
+            true => Ok(()),
+            false => Err(failed(package, &String::from_utf8_lossy(&run.stderr))),
+        }
+    }
+}
+
+fn concatenated(head: &str, path: &Path) -> OsString {
+    let mut argument = OsString::from(head);
+    argument.push(path);
+    argument
+}
+
+/// LLVM's passes run later, all at once: see the head of this file.
+const NO_PASSES: &str = "-Cno-prepopulate-passes";
 
 /// Where the linker script writes its arguments, beside rustc's output `NAME.ptx`.
 fn record_name(output: &Path) -> OsString {
@@ -197,30 +335,41 @@ fn exports(arguments: &str) -> Vec<String> {
     names
 }
 
+/// What cargo says of one of its products.
 #[derive(Deserialize)]
-struct Message {
+struct Artifact {
     reason: String,
     #[serde(default)]
     manifest_path: PathBuf,
     #[serde(default)]
+    target: ArtifactTarget,
+    #[serde(default)]
     filenames: Vec<PathBuf>,
 }
 
-/// The product of the crate in `directory`, from cargo's messages.
-fn artifact(messages: &[u8], directory: &Path) -> Option<PathBuf> {
-    let manifest = directory.join("Cargo.toml");
-    String::from_utf8_lossy(messages)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Message>(line).ok())
+#[derive(Default, Deserialize)]
+struct ArtifactTarget {
+    name: String,
+}
+
+impl Artifact {
+    /// Whether it is of the crate in `directory`.
+    fn is_of(&self, directory: &Path) -> bool {
+        let manifest = directory.join("Cargo.toml");
+        self.manifest_path
+            .canonicalize()
+            .is_ok_and(|path| path == manifest)
+    }
+}
+
+/// The products that cargo names in its messages.
+fn artifacts(messages: &[u8]) -> impl Iterator<Item = Artifact> {
+    messages
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| serde_json::from_slice::<Artifact>(line).ok())
         .filter(|message| message.reason == "compiler-artifact")
-        .filter(|message| {
-            message
-                .manifest_path
-                .canonicalize()
-                .is_ok_and(|path| path == manifest)
-        })
-        .flat_map(|message| message.filenames)
-        .find(|path| path.extension().is_some_and(|extension| extension == "ptx"))
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 #[cfg(test)]

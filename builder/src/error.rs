@@ -70,6 +70,9 @@ pub enum BuildError {
         /// ptxas's own words, or the spill.
         reason: String,
     },
+    /// Built kernels cannot be read.
+    #[error("{0}; build them again")]
+    Manifest(#[from] halfgnn_manifest::ManifestError),
     /// An option has a value that cannot be used.
     #[error("{option}: {reason}")]
     Option {

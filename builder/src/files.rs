@@ -1,9 +1,11 @@
-//! Files: written whole or not at all, and fingerprinted.
+//! Files: written whole or not at all, and hashed.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use halfgnn_manifest::Fingerprint;
 
 use crate::error::BuildError;
 
@@ -41,35 +43,9 @@ fn write(
     fs::rename(&beside, path).map_err(BuildError::io(path))
 }
 
-/// FNV-1a, 64 bits, over length-prefixed parts: tells whether inputs changed, as cargo's own fingerprints do. It
-/// guards against mistakes, not against an adversary.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fingerprint(u64);
-
-impl Fingerprint {
-    pub fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-
-    /// Adds one part; `add("ab"), add("c")` differs from `add("a"), add("bc")`.
-    pub fn add(&mut self, part: impl AsRef<[u8]>) -> &mut Self {
-        let part = part.as_ref();
-        let length = (part.len() as u64).to_le_bytes();
-        for &byte in length.iter().chain(part) {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        self
-    }
-
-    pub fn hex(&self) -> String {
-        format!("{:016x}", self.0)
-    }
-}
-
 /// The fingerprint of a file's content; `None` if it cannot be read.
 pub(crate) fn fingerprint(path: &Path) -> Option<String> {
-    let content = fs::read(path).ok()?;
-    Some(Fingerprint::new().add(content).hex())
+    fs::read(path).ok().map(Fingerprint::of)
 }
 
 /// The files under `root` that can change what the compiler makes of it, sorted: everything but
@@ -95,22 +71,4 @@ pub(crate) fn sources(root: &Path) -> Result<Vec<PathBuf>, BuildError> {
     }
     found.sort_unstable();
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_do_not_run_together() {
-        let of = |parts: &[&str]| {
-            let mut fingerprint = Fingerprint::new();
-            for part in parts {
-                fingerprint.add(part);
-            }
-            fingerprint.hex()
-        };
-        assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
-        assert_eq!(of(&["ab", "c"]), of(&["ab", "c"]));
-    }
 }

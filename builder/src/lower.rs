@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 use crate::compile::Bitcode;
 use crate::convergence;
 use crate::error::BuildError;
-use crate::package::LaunchBounds;
 use crate::pattern;
 use crate::toolchain::Toolchain;
 
@@ -51,25 +50,15 @@ impl Arch {
     }
 }
 
-/// A module that is ready to be optimised.
-pub(crate) struct Prepared {
-    /// Its text.
-    pub ir: PathBuf,
-    /// What must be in its PTX.
-    pub exports: Vec<String>,
-}
-
-/// Drops what no export needs, marks what must not be duplicated, and writes the module as text. If there are patterns of
-/// `only`, entries that match none of them do nothing but trap: a program finds every kernel that it asks for, and one that is
-/// launched all the same is told.
-pub(crate) fn prepare(
+/// The text of a linked crate, without what no export needs. If there are patterns of `only`, entries that match none of them do
+/// nothing but trap: a program finds every kernel that it asks for, and a launch of one of them fails.
+pub(crate) fn text(
     toolchain: &Toolchain,
     package: &str,
-    bitcode: Bitcode,
+    bitcode: &Bitcode,
     only: &[String],
     work: &Path,
-    bounds: impl Fn(&str) -> Option<LaunchBounds>,
-) -> Result<Prepared, BuildError> {
+) -> Result<String, BuildError> {
     let needed = |module: &Path| {
         llvm(
             toolchain,
@@ -88,28 +77,19 @@ pub(crate) fn prepare(
             ],
         )
     };
-    let path = work.join(format!("{package}.ll"));
-    let mut ir = needed(&bitcode.path)?;
-    if !only.is_empty() {
-        let entries = || ir.lines().filter_map(convergence::entry_name);
-        if let Some(pattern) = only
-            .iter()
-            .find(|pattern| !entries().any(|entry| pattern::matches(pattern, entry)))
-        {
-            return Err(BuildError::Option {
-                option: format!("only {pattern:?}"),
-                reason: "matches no kernel".into(),
-            });
-        }
-        fs::write(&path, without_bodies(&ir, only)).map_err(BuildError::io(&path))?;
-        ir = needed(&path)?;
+    let ir = needed(&bitcode.path)?;
+    if only.is_empty() {
+        return Ok(ir);
     }
-    let marked = convergence::annotate(&ir, bounds);
-    fs::write(&path, &marked).map_err(BuildError::io(&path))?;
-    Ok(Prepared {
-        ir: path,
-        exports: bitcode.exports,
-    })
+    let path = work.join(format!("{package}.only.ll"));
+    fs::write(&path, without_bodies(&ir, only)).map_err(BuildError::io(&path))?;
+    needed(&path)
+}
+
+/// The entries that a module's text defines.
+pub(crate) fn entries(ir: &str) -> Vec<String> {
+    let names = ir.lines().filter_map(convergence::entry_name);
+    names.map(str::to_owned).collect()
 }
 
 /// The module with a trap for a body in every entry that is not wanted.
@@ -132,7 +112,8 @@ fn without_bodies(ir: &str, only: &[String]) -> String {
     text
 }
 
-/// Optimises and lowers a prepared module; `unroll` is LLVM's `unroll-threshold`. The text still has LLVM's comments, which say where a line was inlined.
+/// Optimises and lowers a module whose text is [annotated](convergence::annotate); `unroll` is LLVM's `unroll-threshold`. The PTX still
+/// has LLVM's comments, which say where a line was inlined.
 pub(crate) fn lower(
     toolchain: &Toolchain,
     package: &str,
@@ -171,6 +152,8 @@ pub(crate) fn lower(
             OsStr::new("-"),
         ],
     )?;
+    // Intermediate files of all modules would fill a small disk.
+    fs::remove_file(&optimised).map_err(BuildError::io(&optimised))?;
     Ok(without_empty_sections(&ptx))
 }
 

@@ -5,28 +5,18 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+pub use halfgnn_manifest::LaunchBounds;
+
 use crate::checks::Rules;
 use crate::compile;
 use crate::error::BuildError;
 use crate::toolchain::Toolchain;
 
-/// How many threads a CTA of an entry may have, and how many CTAs must fit on one multiprocessor:
-/// PTX's `.maxntid` and `.minnctapersm`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct LaunchBounds {
-    /// Threads of a CTA, 1 to 1024.
-    pub max_threads: u32,
-    /// CTAs that must be resident on one multiprocessor at a time, 1 to 32; bounds the registers of a thread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min_ctas: Option<u32>,
-}
-
 /// Up to which cost LLVM unrolls a loop whose length it knows. LLVM's own 300 leaves longer loops over an array as they
 /// are, and the array, indexed by a variable, in local memory; unrolled, it is registers.
 const UNROLL_THRESHOLD: u32 = 1000;
 
-/// The table `[package.metadata.ptx]` of a kernels crate. Keys of both tables are entry names, in
+/// The table `[package.metadata.ptx]` of a kernels crate. Keys of its tables are entry names, in
 /// which `*` stands for any text; of several that match an entry, the longest wins.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -37,6 +27,13 @@ pub struct Metadata {
     pub launch_bounds: BTreeMap<String, LaunchBounds>,
     /// Rules for the emitted PTX by entry pattern.
     pub checks: BTreeMap<String, Rules>,
+    /// The crate root that makes the entries of a library, each behind a `cfg` of its name; relative to the crate's folder.
+    /// With it the crate is a library (`rlib`), and its entries come in [`Metadata::modules`].
+    pub entries: Option<PathBuf>,
+    /// The module of an entry, by entry pattern.
+    pub modules: BTreeMap<String, String>,
+    /// Modules that packages do not carry.
+    pub unpackaged: Vec<String>,
 }
 
 impl Default for Metadata {
@@ -45,6 +42,9 @@ impl Default for Metadata {
             unroll_threshold: UNROLL_THRESHOLD,
             launch_bounds: BTreeMap::new(),
             checks: BTreeMap::new(),
+            entries: None,
+            modules: BTreeMap::new(),
+            unpackaged: Vec::new(),
         }
     }
 }
@@ -119,14 +119,6 @@ impl Package {
             .into_iter()
             .find(|package| same_file(&package.manifest_path, &manifest))
             .ok_or_else(|| wrong("its Cargo.toml describes no package".to_owned()))?;
-        let is_cdylib =
-            |target: &CargoTarget| target.crate_types.iter().any(|kind| kind == "cdylib");
-        if !package.targets.iter().any(is_cdylib) {
-            return Err(wrong(format!(
-                "package {} makes no PTX: its [lib] needs crate-type = [\"cdylib\"]",
-                package.name
-            )));
-        }
         let table = package
             .metadata
             .as_ref()
@@ -137,6 +129,17 @@ impl Package {
                 .map_err(|error| wrong(format!("[package.metadata.ptx] in Cargo.toml: {error}")))?,
             None => Metadata::default(),
         };
+        let wanted = match metadata.entries {
+            Some(_) => "rlib",
+            None => "cdylib",
+        };
+        let is_wanted = |target: &CargoTarget| target.crate_types.iter().any(|kind| kind == wanted);
+        if !package.targets.iter().any(is_wanted) {
+            return Err(wrong(format!(
+                "package {} makes no PTX: its [lib] needs crate-type = [\"{wanted}\"]",
+                package.name
+            )));
+        }
         Ok(Self {
             name: package.name,
             directory,

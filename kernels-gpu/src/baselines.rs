@@ -10,26 +10,31 @@ use halfgnn_contract::baselines::{
     EDGE_WARPS, EdgeByEdgeParams, GATHER_IN_FLIGHT, GATHER_WARPS, GatherParams,
 };
 
+/// The functions that the entries are, by name.
+pub mod family {
+    pub use super::{gather_8_bytes, gather_half8, sddmm_dgl_half};
+}
+
 const _: () = assert!(GATHER_IN_FLIGHT == 8, "two 16-byte loads of columns");
 
 /// The speed of light of every kernel that gathers a row an edge: the loads, and nothing else.
 ///
 /// # Safety
 /// The launch contract of [`GatherParams`].
-#[unsafe(no_mangle)]
-pub unsafe extern "ptx-kernel" fn gather_half8(params: GatherParams) {
+#[inline(always)]
+pub unsafe fn gather_half8(params: &GatherParams) {
     // SAFETY: the caller's promise.
-    unsafe { gather::<[u32; 4]>(&params, fold) }
+    unsafe { gather::<[u32; 4]>(params, fold) }
 }
 
 /// [`gather_half8`] of rows of 8 bytes.
 ///
 /// # Safety
 /// The launch contract of [`GatherParams`].
-#[unsafe(no_mangle)]
-pub unsafe extern "ptx-kernel" fn gather_8_bytes(params: GatherParams) {
+#[inline(always)]
+pub unsafe fn gather_8_bytes(params: &GatherParams) {
     // SAFETY: the caller's promise.
-    unsafe { gather::<[u32; 2]>(&params, |[a, b]| a ^ b) }
+    unsafe { gather::<[u32; 2]>(params, |[a, b]| a ^ b) }
 }
 
 /// # Safety
@@ -81,8 +86,8 @@ fn fold(bits: [u32; 4]) -> u32 {
 ///
 /// # Safety
 /// The launch contract of [`EdgeByEdgeParams`].
-#[unsafe(no_mangle)]
-pub unsafe extern "ptx-kernel" fn sddmm_dgl_half(params: EdgeByEdgeParams) {
+#[inline(always)]
+pub unsafe fn sddmm_dgl_half(params: &EdgeByEdgeParams) {
     let edge = block_idx_x() as u64 * EDGE_WARPS as u64 + warp_id() as u64;
     if edge >= params.edges as u64 {
         return;

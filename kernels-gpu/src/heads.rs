@@ -15,15 +15,13 @@ use halfgnn_contract::heads::{
 use halfgnn_contract::{DevicePtr, HalfBits};
 
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::{
         dots as head_dots, dots_sums as head_dots_sums, mean as head_mean,
         mean_backward as head_mean_backward, outer as head_outer, scores as head_scores,
         sums as head_sums,
     };
 }
-
-halfgnn_contract::heads_entries!(entries);
 
 /// A head of a row, as one lane of its sub-warp sees it.
 pub struct Item {

@@ -26,19 +26,18 @@
 //! - [`spmm`]: the edge-parallel SpMM and its follow-up kernel.
 //! - [`subgraph`]: vertices that walks come to, and the edges between them.
 //!
+//! Functions are generic over their policies. The entries that instantiate them are a crate root of their own,
+//! `entries/lib.rs`, which the builder compiles once for each module.
+//!
 //! What the host must know of a kernel (its name, its parameter, its geometry) stands in `halfgnn_contract`.
 #![no_std]
 #![feature(
-    abi_ptx,
     asm_experimental_arch,
     f16,
     link_llvm_intrinsics,
     stdarch_nvptx
 )]
 #![allow(internal_features)] // `link_llvm_intrinsics`: shuffles and warp barriers that LLVM keeps convergent
-
-#[macro_use]
-mod entries;
 
 pub mod attention;
 pub mod baselines;
@@ -67,10 +66,6 @@ pub mod shadow;
 pub mod sort;
 pub mod spmm;
 pub mod subgraph;
-
-/// Recognises PTX that was built from another version of the contract; see `halfgnn_contract::FINGERPRINT`.
-#[unsafe(no_mangle)]
-pub static HALFGNN_CONTRACT: u64 = halfgnn_contract::FINGERPRINT;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {

@@ -9,7 +9,7 @@ use halfgnn_contract::maximum::{
 };
 
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::{
         backward as maximum_backward, forward as maximum, group_backward as group_maximum_backward,
         group_forward as group_maximum,
@@ -133,5 +133,3 @@ unsafe fn for_groups(params: &GroupMaximumParams, f: impl Fn(u64, u64, u32)) {
         i += THREADS_PER_CTA;
     }
 }
-
-halfgnn_contract::maximum_entries!(entries);

@@ -7,7 +7,7 @@ use halfgnn_contract::elementwise::{THREADS_PER_CTA, row_in_cta};
 use halfgnn_contract::nonlinearity::{NonlinearityParams, apply, derivative};
 
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::{backward as nonlinearity_backward, forward as nonlinearity};
 }
 
@@ -88,5 +88,3 @@ fn for_vectors(params: &NonlinearityParams, f: impl Fn(u32, u64)) {
         i += THREADS_PER_CTA;
     }
 }
-
-halfgnn_contract::nonlinearity_entries!(entries);

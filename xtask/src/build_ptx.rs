@@ -1,7 +1,7 @@
 //! `cargo xtask build-ptx`: the kernels to PTX.
 
 use clap::Args;
-use halfgnn_builder::PtxBuilder;
+use halfgnn_builder::{Built, PtxBuilder};
 use halfgnn_builder::toolchain::{self, Toolchain};
 
 use crate::{Failure, setup, workspace};
@@ -9,6 +9,9 @@ use crate::{Failure, setup, workspace};
 /// The architecture that PTX is made for: the drivers of newer cards compile it too. What they make of PTX for sm_90 is the same machine code,
 /// since no kernel has an instruction of a newer card.
 pub const ARCH: &str = "sm_80";
+
+/// What the built kernels are called.
+pub const NAME: &str = "halfgnn";
 
 /// Options of `build-ptx`, and of what builds the PTX first.
 #[derive(Args, Default)]
@@ -58,10 +61,17 @@ pub fn run_alone(options: &BuildOptions) -> Result<(), Failure> {
 fn build(builder: PtxBuilder) -> Result<(), Failure> {
     let built = builder.build()?;
     let state = if built.rebuilt { "built" } else { "up to date" };
-    for file in &built.files {
-        println!("{} ({state})", file.path.display());
-    }
+    let (modules, folder) = (built.manifest.modules.len(), built.manifest_path.display());
+    println!("{folder}: {modules} modules for {} ({state})", architectures(&built).join(" and "));
     Ok(())
+}
+
+/// The architectures that there is PTX for.
+fn architectures(built: &Built) -> Vec<&str> {
+    let mut archs: Vec<&str> = built.files.iter().map(|file| file.arch.as_str()).collect();
+    archs.sort_unstable();
+    archs.dedup();
+    archs
 }
 
 /// The builder of the kernels, ready to build.
@@ -73,7 +83,8 @@ pub fn builder(options: &Options) -> Result<PtxBuilder, Failure> {
     };
     eprintln!("kernels for {}, by {toolchain}", archs.join(" and "));
     let builder = PtxBuilder::new(workspace::root().join("kernels-gpu"))
-        .name("halfgnn")
+        .name(NAME)
+        .entries(halfgnn_contract::entries().map(|entry| entry.name))
         .target_dir(workspace::target_dir())
         .toolchain(toolchain);
     Ok(archs.into_iter().fold(builder, PtxBuilder::arch))

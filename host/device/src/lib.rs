@@ -1,8 +1,8 @@
 //! What a device must offer: memory, modules, launches and events.
 //!
 //! [`Driver`] is the lowest layer of HalfGNN and the only one that knows whether kernels run on a CUDA card (`cuda`, feature
-//! `cuda`) or on the PTX emulator (`emulated`, feature `emulator`). Everything above it is written once. [`ptx`] tells where
-//! the kernels are.
+//! `cuda`) or on the PTX emulator (`emulated`, feature `emulator`). Everything above it is written once. [`kernels`] finds
+//! the built kernels.
 
 #[cfg(any(feature = "cuda", feature = "emulator"))]
 mod capture;
@@ -11,12 +11,13 @@ pub mod cuda;
 pub mod dry;
 #[cfg(feature = "emulator")]
 pub mod emulated;
+pub mod kernels;
 #[cfg(any(feature = "cuda", all(feature = "mpi", unix)))]
 mod library;
 pub mod link;
 #[cfg(all(feature = "mpi", unix))]
 pub mod mpi;
-pub mod ptx;
+
 
 pub use link::{Interconnect, LinkPlace, LocalLink, Part, Watch};
 
@@ -164,16 +165,30 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// Those of the device.
     fn fill(&self, buffer: &Self::Buffer, byte: u8) -> Result<(), DriverError>;
 
-    /// Compiles and loads PTX.
+    /// Loads PTX. A device may compile an entry no earlier than [`Driver::function`] asks for it.
     ///
     /// # Errors
     /// [`DriverError::Module`] with the compiler's own words.
     fn load(&self, ptx: &str) -> Result<Self::Module, DriverError>;
 
-    /// The entry `name` of `module`.
+    /// Whether [`Driver::load_machine_code`] takes any.
+    fn runs_machine_code(&self) -> bool {
+        false
+    }
+
+    /// Loads machine code of this device.
     ///
     /// # Errors
-    /// [`DriverError::NoEntry`] where there is none.
+    /// [`DriverError::Module`] where it is of another device, or no machine code.
+    fn load_machine_code(&self, code: &[u8]) -> Result<Self::Module, DriverError> {
+        let _ = code;
+        Err(DriverError::Module("this device takes PTX alone".into()))
+    }
+
+    /// The entry `name` of `module`, compiled if it is not yet. May be called from several threads at a time.
+    ///
+    /// # Errors
+    /// [`DriverError::NoEntry`] where there is none; [`DriverError::Module`] where it does not compile.
     fn function(&self, module: &Self::Module, name: &str) -> Result<Self::Function, DriverError>;
 
     /// Launches `function` with `params`, the bytes of its one by-value parameter.

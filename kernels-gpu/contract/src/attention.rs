@@ -139,11 +139,13 @@ param_struct! {
 }
 
 /// CTAs in x of an `edge_` kernel, for vectors of `width` numbers.
+#[inline]
 pub const fn edge_ctas(edges: u32, width: u32) -> u32 {
     edges.div_ceil(EDGE_THREADS_PER_CTA * width)
 }
 
 /// CTAs in x of `edge_bias_gradient`, which also writes the ends of planes.
+#[inline]
 pub const fn edge_bias_ctas(edges: u32) -> u32 {
     edge_plane_stride(edges as u64).div_ceil(EDGE_THREADS_PER_CTA as u64) as u32
 }
@@ -182,6 +184,7 @@ pub const ENTRIES: &[&[EntrySpec]] = &[attention_entries!(table)];
 
 /// Distance of two planes of numbers of edges, in numbers: the next multiple of 8, so that planes of halves start at
 /// 16-byte boundaries as well.
+#[inline]
 pub const fn edge_plane_stride(edges: u64) -> u64 {
     edges.next_multiple_of(8)
 }

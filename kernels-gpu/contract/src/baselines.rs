@@ -1,6 +1,7 @@
 //! Kernels that only stand beside others in a comparison: the least that any kernel over edges must do, and the way of
 //! another system.
 
+use crate::format::table;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
 
 /// Warps of a CTA of the gather.
@@ -76,9 +77,24 @@ pub const GATHER_8_BYTES: &str = "gather_8_bytes";
 /// Name of the SDDMM in DGL's way.
 pub const EDGE_BY_EDGE: &str = "sddmm_dgl_half";
 
+/// Calls `$with!` with the entries of this family: see [`crate::format`].
+#[macro_export]
+macro_rules! baselines_entries {
+    ($with:ident) => {
+        $with! {
+            formats {
+            }
+            plain {
+                /// Gathers a row of 16-byte vectors for each edge.
+                gather_half8(GatherParams);
+                /// Gathers a row of 8-byte vectors for each edge.
+                gather_8_bytes(GatherParams);
+                /// SDDMM with a warp for each edge.
+                sddmm_dgl_half(EdgeByEdgeParams);
+            }
+        }
+    };
+}
+
 /// The entries of this family.
-pub const ENTRIES: &[&[EntrySpec]] = &[&[
-    EntrySpec::new::<GatherParams>(GATHER),
-    EntrySpec::new::<GatherParams>(GATHER_8_BYTES),
-    EntrySpec::new::<EdgeByEdgeParams>(EDGE_BY_EDGE),
-]];
+pub const ENTRIES: &[&[EntrySpec]] = &[baselines_entries!(table)];

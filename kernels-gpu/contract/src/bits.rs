@@ -63,6 +63,7 @@ pub const NO_ROW: u32 = u32::MAX;
 pub const EMPTY_ROWS_PER_CTA: u32 = 4 * THREADS_PER_CTA;
 
 /// Words between the starts of two rows of so many columns.
+#[inline]
 pub const fn row_words(columns: u64) -> u64 {
     let words = columns.div_ceil(WORD_BITS as u64);
     if words > 1 {
@@ -207,6 +208,7 @@ pub const BMM_STEP: u32 = 128;
 pub const BMM_SHARED_BYTES: u32 = 3 * BMM_COLUMNS * 4;
 
 /// Rows of a warp of `bmm*`, of so many: whole tiles.
+#[inline]
 pub const fn bmm_rows_per_warp(rows: u32, multiprocessors: u32) -> u32 {
     let share = rows / (multiprocessors * BMM_WARPS_PER_MULTIPROCESSOR);
     if share >= BMM_MOST_ROWS {
@@ -219,6 +221,7 @@ pub const fn bmm_rows_per_warp(rows: u32, multiprocessors: u32) -> u32 {
 }
 
 /// CTAs of `bmm*`, in x and y.
+#[inline]
 pub const fn bmm_ctas(rows: u32, rows_per_warp: u32, columns: u32) -> (u32, u32) {
     (
         rows.div_ceil(rows_per_warp).div_ceil(WARPS_PER_CTA),
@@ -227,16 +230,19 @@ pub const fn bmm_ctas(rows: u32, rows_per_warp: u32, columns: u32) -> (u32, u32)
 }
 
 /// CTAs that sum up so many edges.
+#[inline]
 pub const fn ctas(edges: u32) -> u32 {
     edges.div_ceil(EDGES_PER_CTA)
 }
 
 /// CTAs in x of `bspmm_vertex_*`, a warp a row.
+#[inline]
 pub const fn vertex_ctas(rows: u32) -> u32 {
     rows.div_ceil(WARPS_PER_CTA)
 }
 
 /// CTAs of the follow-up: a warp for each CTA of the first, then CTAs for the rows without edges.
+#[inline]
 pub const fn follow_up_ctas(ctas: u32, empty_rows: u32) -> u32 {
     ctas.div_ceil(WARPS_PER_CTA) + empty_rows.div_ceil(EMPTY_ROWS_PER_CTA)
 }
@@ -246,74 +252,88 @@ pub const fn follow_up_ctas(ctas: u32, empty_rows: u32) -> u32 {
 pub const STAGED_PARTS: u32 = 2;
 
 /// Words of a part that is staged, a number a column: of 32 bits where columns of the graph have factors, else of 16, since no sum of a CTA's edges is larger.
+#[inline]
 pub const fn staged_part(words: u32, factored: bool) -> u32 {
     words * if factored { WORD_BITS } else { WORD_BITS / 2 }
 }
 const _: () = assert!(EDGES_PER_CTA < 1 << 15);
 
 /// Words that a CTA stages: those before its parts, its part of the row that ends in it, and its part of the row that goes on after it.
+#[inline]
 pub const fn staged_words(words: u32, factored: bool) -> u32 {
     STAGED_PARTS + 2 * staged_part(words, factored)
 }
 
 /// Words of the staging buffer.
+#[inline]
 pub const fn staging_words(ctas: u32, words: u32, factored: bool) -> u64 {
     ctas as u64 * staged_words(words, factored) as u64
 }
 
 /// Bytes of a part of a row of so many words: a number a column.
+#[inline]
 pub const fn part_bytes(words: u32) -> u32 {
     words * WORD_BITS * 4
 }
 
 /// Bytes of dynamic shared memory of `bspmm_*`, but `bspmm_counted_*` and `bspmm_factored_*`, of so many warps a CTA: for each two words, the part that began before it and the one
 /// that goes on.
+#[inline]
 pub const fn shared_bytes(warps: u32, words: u32) -> u32 {
     warps * (8 + 2 * part_bytes(words))
 }
 
 /// Bytes of a group of 32 edges in the shared memory of `bspmm_factored_*`: the words of their rows, and a word with the factor of each.
+#[inline]
 pub const fn stage_bytes(words: u32) -> u32 {
     WARP * (words * (WORD_BITS / 8) + 4)
 }
 
 /// Where the columns of a CTA's edges are in the shared memory of `bspmm_factored_*`: behind the parts.
+#[inline]
 pub const fn factored_columns(words: u32) -> u32 {
     shared_bytes(FEW_WARPS_PER_CTA, words)
 }
 
 /// Where the stages of its warps are.
+#[inline]
 pub const fn factored_stages(words: u32) -> u32 {
     factored_columns(words) + EDGES_PER_CTA * 4
 }
 
 /// Bytes of dynamic shared memory of `bspmm_factored_*`.
+#[inline]
 pub const fn factored_shared_bytes(words: u32) -> u32 {
     factored_stages(words) + FEW_WARPS_PER_CTA * FACTORED_STAGES * stage_bytes(words)
 }
 
 /// Whether signs of rows of so many edges in the mean are made in vertical counters, `words` words of each at once. Measured: of one word a mean of 16 is faster so and 50 as fast, of
 /// two 50 and not 490, of four 490.
+#[inline]
 pub const fn are_counted(words: u32, edges: u32, filled_rows: u32) -> bool {
     words == MOST_WORDS || (edges as u64) < filled_rows as u64 * (32 * words * words) as u64
 }
 
 /// Whether rows of so many edges in the mean are long: of more words than one their sums have CTAs of few warps. Measured: of a mean of 16 these take 9 to 10 % more, of 50 and of 490 2 to 8 % less.
+#[inline]
 pub const fn are_long(edges: u32, filled_rows: u32) -> bool {
     edges as u64 >= filled_rows as u64 * 32
 }
 
 /// Planes of vertical counters of so many edges.
+#[inline]
 pub const fn planes(edges: u32) -> u32 {
     edges.ilog2() + 1
 }
 
 /// Bytes of a part of a row of so many words in vertical counters of a warp's edges: a word a plane, and how many edges it has.
+#[inline]
 pub const fn counters_bytes(words: u32) -> u32 {
     (planes(EDGES_PER_WARP) * words + 1) * (WORD_BITS / 8)
 }
 
 /// Bytes of dynamic shared memory of `bspmm_counted_*`: as [`shared_bytes`], and for each lane a word for each plane of the edges that it looks at.
+#[inline]
 pub const fn counters_shared_bytes(words: u32) -> u32 {
     let of_lane = planes(words * EDGES_PER_WARP / WARP) * (WORD_BITS / 8);
     WARPS_PER_CTA * (8 + 2 * counters_bytes(words) + WARP * of_lane)

@@ -85,11 +85,13 @@ pub const fn wins((rank, label): (u32, u32), (other_rank, other_label): (u32, u3
 }
 
 /// Warps that have all vertices.
+#[inline]
 pub const fn warps(vertices: u32) -> u32 {
     vertices.div_ceil(VERTICES_PER_WARP)
 }
 
 /// CTAs of these warps.
+#[inline]
 pub const fn ctas(vertices: u32) -> u32 {
     warps(vertices).div_ceil(WARPS_PER_CTA)
 }

@@ -75,16 +75,19 @@ pub fn degree_factor(degree: u64, power: u32, sqrt: impl Fn(f32) -> f32) -> f32 
 }
 
 /// CTAs of which each thread makes one result.
+#[inline]
 pub const fn ctas(results: u64) -> u64 {
     results.div_ceil(THREADS_PER_CTA as u64)
 }
 
 /// CTAs of which each warp makes a word of starts.
+#[inline]
 pub const fn start_ctas(words: u64) -> u64 {
     words.div_ceil(WARPS_PER_CTA as u64)
 }
 
 /// CTAs that look for the largest of so many numbers.
+#[inline]
 pub const fn largest_ctas(numbers: u64) -> u64 {
     let wanted = ctas(numbers);
     if wanted < MOST_LARGEST_CTAS as u64 {

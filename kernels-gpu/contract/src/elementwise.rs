@@ -155,6 +155,7 @@ param_struct! {
 }
 
 /// Rows that a CTA of an element-wise kernel works on, for rows of `vectors` vectors.
+#[inline]
 pub const fn rows_per_cta(vectors: u32) -> u32 {
     let vectors_per_cta = THREADS_PER_CTA * VECTORS_PER_THREAD;
     if vectors == 0 || vectors >= vectors_per_cta {
@@ -168,6 +169,7 @@ pub const fn rows_per_cta(vectors: u32) -> u32 {
 const RECIPROCAL_BITS: u32 = 20;
 
 /// 1 / `vectors` for [`row_in_cta`], in fixed point and rounded up; 0 where a CTA has one row.
+#[inline]
 pub const fn reciprocal(vectors: u32) -> u32 {
     if rows_per_cta(vectors) == 1 {
         0
@@ -188,6 +190,7 @@ pub const fn row_in_cta(i: u32, reciprocal: u32) -> u32 {
 pub(crate) const MOST_PARTIALS: u64 = 2048;
 
 /// Rows of a CTA such that there are at most [`MOST_PARTIALS`] CTAs.
+#[inline]
 pub(crate) const fn rows_of_few_ctas(rows: u64) -> u32 {
     let rows = rows.div_ceil(MOST_PARTIALS);
     // No memory holds so many rows.
@@ -199,6 +202,7 @@ pub(crate) const fn rows_of_few_ctas(rows: u64) -> u32 {
 }
 
 /// Rows that a CTA of `column_sums` adds up: at least 64, and so many that there are at most 2048 CTAs.
+#[inline]
 pub const fn sum_rows_per_cta(rows: u64) -> u32 {
     let rows = rows_of_few_ctas(rows);
     if rows < 64 { 64 } else { rows }

@@ -22,6 +22,7 @@ impl Format {
     pub const ALL: [Self; 3] = [Self::F16, Self::F32, Self::BF16];
 
     /// As names of entries end in it.
+    #[inline]
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::F16 => "f16",
@@ -31,6 +32,7 @@ impl Format {
     }
 
     /// Bytes of an element.
+    #[inline]
     pub const fn bytes(self) -> u32 {
         match self {
             Self::F16 | Self::BF16 => 2,
@@ -39,12 +41,14 @@ impl Format {
     }
 
     /// Elements of a 16-byte vector.
+    #[inline]
     pub const fn per_vector(self) -> u32 {
         VECTOR_BYTES / self.bytes()
     }
 }
 
 /// The entry of `family` for `format`, if it is built.
+#[inline]
 pub fn entry(family: &str, format: Format) -> Option<&'static str> {
     entries()
         .find(|entry| entry.key == Some((family, format)))
@@ -76,6 +80,7 @@ pub(crate) use table;
 
 impl EntrySpec {
     /// An entry that is looked up by its policies.
+    #[inline]
     pub(crate) const fn new<P>(name: &'static str) -> Self {
         Self {
             name,

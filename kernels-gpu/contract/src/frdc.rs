@@ -20,6 +20,7 @@ pub const TILES_PER_TURN: u32 = WARP / TILE;
 /// Three ways to sum up the ±1 of `b` (a bit that is set, one that is not) where `a` has a bit (§3.2.2).
 pub mod trinary {
     /// Each bit of `a` is asked for, and that of `b` where it is set: form (1).
+    #[inline]
     pub const fn if_else(a: u32, b: u32) -> i32 {
         let (mut left, mut sum) = (a, 0);
         while left != 0 {
@@ -31,11 +32,13 @@ pub mod trinary {
     }
 
     /// Those that are +1 less those that are −1: form (2).
+    #[inline]
     pub const fn two_counts(a: u32, b: u32) -> i32 {
         (a & b).count_ones() as i32 - (a & !b).count_ones() as i32
     }
 
     /// Twice those that are +1 less all: form (3).
+    #[inline]
     pub const fn one_count(a: u32, b: u32) -> i32 {
         2 * (a & b).count_ones() as i32 - a.count_ones() as i32
     }
@@ -76,6 +79,7 @@ param_struct! {
 }
 
 /// CTAs for so many rows of tiles: a warp each.
+#[inline]
 pub const fn ctas(tile_rows: u32) -> u32 {
     tile_rows.div_ceil(WARPS_PER_CTA)
 }

@@ -45,6 +45,7 @@ param_struct! {
 
 impl Heads {
     /// The geometry of `rows` rows of `heads` heads.
+    #[inline]
     pub const fn new(rows: u64, heads: u32, head_vectors: u32, stride: u32) -> Self {
         let lanes_log2 = lanes_log2(head_vectors);
         let sub_warps = (THREADS_PER_CTA >> lanes_log2) as u64;
@@ -71,6 +72,7 @@ impl Heads {
     }
 
     /// CTAs in x.
+    #[inline]
     pub const fn ctas(&self) -> u64 {
         self.rows.div_ceil(self.rows_per_cta as u64)
     }

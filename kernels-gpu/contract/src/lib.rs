@@ -62,6 +62,7 @@ impl<T> DevicePtr<T> {
     pub const NULL: Self = Self::new(0);
 
     /// The elements from `address` on.
+    #[inline]
     pub const fn new(address: u64) -> Self {
         Self {
             address,
@@ -70,17 +71,20 @@ impl<T> DevicePtr<T> {
     }
 
     /// The address.
+    #[inline]
     pub const fn address(self) -> u64 {
         self.address
     }
 
     /// Whether it names no memory.
+    #[inline]
     pub const fn is_null(self) -> bool {
         self.address == 0
     }
 }
 
 impl<T> Clone for DevicePtr<T> {
+    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -89,6 +93,7 @@ impl<T> Clone for DevicePtr<T> {
 impl<T> Copy for DevicePtr<T> {}
 
 impl<T> core::fmt::Debug for DevicePtr<T> {
+    #[inline]
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{:#x}", self.address)
     }
@@ -105,6 +110,7 @@ pub type HalfBits = u16;
 pub unsafe trait Param: Copy + 'static {}
 
 /// Bytes of `param`, as a launch wants them.
+#[inline]
 pub fn param_bytes<P: Param>(param: &P) -> &[u8] {
     // SAFETY: `Param` promises a `#[repr(C)]` type without padding, so every byte is initialised; the slice borrows it.
     unsafe { core::slice::from_raw_parts((param as *const P).cast::<u8>(), size_of::<P>()) }
@@ -143,6 +149,7 @@ pub struct EntrySpec {
 }
 
 /// Every entry that the kernels crate exports.
+#[inline]
 pub fn entries() -> impl Iterator<Item = EntrySpec> {
     [
         spmm::ENTRIES,
@@ -181,67 +188,28 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
 /// Name of the constant in the PTX that holds [`FINGERPRINT`].
 pub const FINGERPRINT_SYMBOL: &str = "HALFGNN_CONTRACT";
 
-/// A hash (64-bit FNV-1a) of the sources of this crate, equal in the PTX and in the host exactly when both were built
-/// from the same contract.
-pub const FINGERPRINT: u64 = {
-    let mut hash = 0xcbf2_9ce4_8422_2325;
-    hash = fnv1a(hash, include_bytes!("lib.rs"));
-    hash = fnv1a(hash, include_bytes!("attention.rs"));
-    hash = fnv1a(hash, include_bytes!("baselines.rs"));
-    hash = fnv1a(hash, include_bytes!("bits.rs"));
-    hash = fnv1a(hash, include_bytes!("communities.rs"));
-    hash = fnv1a(hash, include_bytes!("construct.rs"));
-    hash = fnv1a(hash, include_bytes!("elementwise.rs"));
-    hash = fnv1a(hash, include_bytes!("format.rs"));
-    hash = fnv1a(hash, include_bytes!("frdc.rs"));
-    hash = fnv1a(hash, include_bytes!("heads.rs"));
-    hash = fnv1a(hash, include_bytes!("loss.rs"));
-    hash = fnv1a(hash, include_bytes!("math.rs"));
-    hash = fnv1a(hash, include_bytes!("matmul.rs"));
-    hash = fnv1a(hash, include_bytes!("maximum.rs"));
-    hash = fnv1a(hash, include_bytes!("metrics.rs"));
-    hash = fnv1a(hash, include_bytes!("nonlinearity.rs"));
-    hash = fnv1a(hash, include_bytes!("normalize.rs"));
-    hash = fnv1a(hash, include_bytes!("norms.rs"));
-    hash = fnv1a(hash, include_bytes!("optimizer.rs"));
-    hash = fnv1a(hash, include_bytes!("quantize.rs"));
-    hash = fnv1a(hash, include_bytes!("rng.rs"));
-    hash = fnv1a(hash, include_bytes!("sampling.rs"));
-    hash = fnv1a(hash, include_bytes!("scan.rs"));
-    hash = fnv1a(hash, include_bytes!("sddmm.rs"));
-    hash = fnv1a(hash, include_bytes!("segment.rs"));
-    hash = fnv1a(hash, include_bytes!("shadow.rs"));
-    hash = fnv1a(hash, include_bytes!("sort.rs"));
-    hash = fnv1a(hash, include_bytes!("spmm.rs"));
-    hash = fnv1a(hash, include_bytes!("subgraph.rs"));
-    hash
-};
+/// A hash of the sources of this crate, equal in the PTX and in the host exactly when both were built from the same contract. The
+/// build script computes it.
+pub const FINGERPRINT: u64 = decimal(env!("HALFGNN_CONTRACT"));
 
-#[allow(long_running_const_eval)] // some tens of kilobytes, once a build
-const fn fnv1a(mut hash: u64, bytes: &[u8]) -> u64 {
-    let mut i = 0;
-    while i < bytes.len() {
-        hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+/// The number that a text of decimal digits stands for.
+#[inline]
+const fn decimal(text: &str) -> u64 {
+    let (digits, mut number, mut i) = (text.as_bytes(), 0, 0);
+    while i < digits.len() {
+        number = number * 10 + (digits[i] - b'0') as u64;
         i += 1;
     }
-    hash
+    number
 }
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
+    use super::decimal;
 
     #[test]
-    fn the_fingerprint_is_of_every_source() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
-        for entry in std::fs::read_dir(folder).expect("sources") {
-            let name = entry
-                .expect("a file")
-                .file_name()
-                .into_string()
-                .expect("UTF-8");
-            let line = std::format!("hash = fnv1a(hash, include_bytes!(\"{name}\"));");
-            assert!(include_str!("lib.rs").contains(&line), "{name}");
-        }
+    fn numbers_are_read() {
+        assert_eq!(decimal("0"), 0);
+        assert_eq!(decimal("18446744073709551615"), u64::MAX);
     }
 }

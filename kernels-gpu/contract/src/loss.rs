@@ -71,6 +71,7 @@ pub const LOSS_SHARED_BYTES: u32 = THREADS_PER_CTA / WARP * 16;
 
 /// Rows that a CTA of `cross_entropy` or `count_correct` works on: the same number for each of its sub-warps, at least
 /// four, and so many that there are at most 2048 CTAs.
+#[inline]
 pub const fn loss_rows_per_cta(rows: u64, lanes_log2: u32) -> u32 {
     let sub_warps = THREADS_PER_CTA >> lanes_log2;
     let rows_of_each = rows_of_few_ctas(rows).div_ceil(sub_warps);
@@ -89,6 +90,7 @@ pub struct BinaryTerm {
 /// Binary cross-entropy of the logit `x`, which should be `target`, 1 or 0 or between them; the term of 1 is multiplied by
 /// `weight`: `(1 - y) · x + (1 + (w - 1) · y) · ln(1 + e⁻ˣ)`, as torch's `BCEWithLogitsLoss` with `pos_weight` has it. Both sides
 /// compute it here, so they have the same bits.
+#[inline]
 pub const fn binary_term(x: f32, target: f32, weight: f32) -> BinaryTerm {
     let magnitude = if x < 0.0 { -x } else { x };
     let e = exp(-magnitude);

@@ -159,11 +159,13 @@ param_struct! {
 
 /// Row of the product in which the columns of B are summed up: in `Aᵀ·B` the first vector of `k` after those of A, which
 /// begins with a column of ones, makes it. What lies between it and `m` is nothing.
+#[inline]
 pub const fn sum_row(element: Format, m: u32) -> u32 {
     m.next_multiple_of(element.per_vector())
 }
 
 /// Whether [`sum_row`] lies in a tile that there is anyway, so that the sums cost nothing.
+#[inline]
 pub const fn sums_fit(element: Format, m: u32) -> bool {
     !sum_row(element, m).is_multiple_of(Tile::WIDE.rows)
 }
@@ -194,11 +196,13 @@ pub enum Operand {
 }
 
 /// Whether a product of such an operand and output drops elements where it writes them, if its sum is not [split].
+#[inline]
 pub const fn drops(operand: Operand, output: Format) -> bool {
     matches!(operand, Operand::Pair) && !matches!(output, Format::F32)
 }
 
 /// Elements of `k` in one step.
+#[inline]
 pub const fn per_step(format: Format) -> u32 {
     STEP_VECTORS * format.per_vector()
 }
@@ -230,6 +234,7 @@ impl Tile {
     };
 
     /// The narrowest tile that holds `n` columns, or the widest there is.
+    #[inline]
     pub const fn for_columns(n: u32) -> Self {
         match n {
             ..=16 => Self::NARROW,
@@ -239,27 +244,32 @@ impl Tile {
     }
 
     /// Tiles side by side in `n` columns.
+    #[inline]
     pub const fn across(self, n: u32) -> u32 {
         n.div_ceil(self.columns)
     }
 
     /// Tiles of an `m × n` output: CTAs in x. Neighbours share rows of A, so that A comes from L2 after its first use.
+    #[inline]
     pub const fn count(self, m: u32, n: u32) -> u64 {
         m.div_ceil(self.rows) as u64 * self.across(n) as u64
     }
 
     /// Bytes of dynamic shared memory: the tiles of A and B of all stages.
+    #[inline]
     pub const fn shared_bytes(self) -> u32 {
         STAGES * self.stage_bytes()
     }
 
     /// Bytes of the operands of one step: A's, then B's.
+    #[inline]
     pub const fn stage_bytes(self) -> u32 {
         operand_bytes(self.rows) + operand_bytes(self.columns)
     }
 }
 
 /// Bytes of one operand's tile of `extent` rows or columns of C and one step of `k`, for either element type.
+#[inline]
 pub const fn operand_bytes(extent: u32) -> u32 {
     extent * STEP_VECTORS * VECTOR_BYTES
 }
@@ -298,6 +308,7 @@ pub struct Split {
 /// [`MIN_STEPS_SPARED`]. The choice
 /// depends on the number of multiprocessors, and so does the rounding of the sums: two cards of different size may
 /// differ in the last bits, two runs on one do not. Pass a fixed `sms` for results that do not depend on the card.
+#[inline]
 pub const fn split(element: Format, m: u32, n: u32, k: u32, sms: u32) -> Split {
     let steps = k.div_ceil(per_step(element));
     let tiles = Tile::for_columns(n).count(m, n);
@@ -337,11 +348,13 @@ pub const MAX_SPLITS: u32 = 65_535;
 
 /// Distance of two rows of the workspace for `n` columns, in 16-byte vectors: rows of floats, padded as halves are, so
 /// that one layout serves outputs of either type.
+#[inline]
 pub const fn workspace_stride(n: u32) -> u32 {
     n.div_ceil(Format::F16.per_vector()) * 2
 }
 
 /// Floats of the workspace of an `m × n` output: one output for each split, and none without a split.
+#[inline]
 pub const fn workspace_floats(m: u32, n: u32, splits: u32) -> u64 {
     if splits <= 1 {
         0
@@ -369,6 +382,7 @@ pub const fn reduce_vectors(output: Format, n: u32) -> u32 {
 }
 
 /// CTAs in x of the reduction.
+#[inline]
 pub const fn reduce_ctas(output: Format, m: u32, n: u32) -> u64 {
     (m as u64 * reduce_vectors(output, n) as u64).div_ceil(REDUCE_VECTORS_PER_CTA as u64)
 }
@@ -522,6 +536,7 @@ pub const PRODUCTS: &[MatmulEntry] = matmul_entries!(products);
 /// The product for an output of `n` columns, or `None` for what is not built: float to half, and with a normalised operand
 /// all but what a layer wants, `A·B` of one type and `Aᵀ·B` in float. Of codes there is `Aᵀ·B` of 16 bits in float, of two pairs `A·B` of
 /// one type.
+#[inline]
 pub fn product(
     form: Form,
     operand: Operand,
@@ -554,6 +569,7 @@ pub const CODED_PRODUCTS: &[MatmulEntry] = matmul_coded_entries!(coded_products)
 
 /// The product that makes codes of its output of `n` columns, which has the format of the operands, or `None` for what is not
 /// built: `Aᵀ·B`, and floats. It is for sums that are not [split].
+#[inline]
 pub fn coded_product(form: Form, format: Format, n: u32) -> Option<&'static MatmulEntry> {
     let columns = Tile::for_columns(n).columns;
     CODED_PRODUCTS
@@ -571,6 +587,7 @@ macro_rules! reductions {
 pub const REDUCTIONS: &[(Format, &str)] = matmul_reduce_entries!(reductions);
 
 /// The reduction that goes with an output's format, if it is built.
+#[inline]
 pub fn reduction(output: Format) -> Option<&'static str> {
     let (_, name) = REDUCTIONS.iter().find(|(format, _)| *format == output)?;
     Some(name)

@@ -60,6 +60,7 @@ param_struct! {
 }
 
 /// Groups of a CTA, for rows of so many vectors: a vector a thread, where several rows find room.
+#[inline]
 pub const fn groups_per_cta(vectors: u32) -> u32 {
     if vectors == 0 || vectors >= THREADS_PER_CTA {
         1

@@ -270,6 +270,7 @@ impl Merged {
         }
     }
 
+    #[inline]
     fn mean(&self) -> f64 {
         self.sum / self.count
     }
@@ -352,6 +353,7 @@ pub fn mean(sum: f32, reciprocal_count: f32) -> f32 {
 
 /// Vectors of a row that a CTA covers, as a power of two: all of a narrow row, so that few threads are idle, and at most
 /// [`crate::elementwise::SUM_VECTORS`]. A thread stays in its columns, whose parameters it reads once.
+#[inline]
 pub const fn lanes_log2(vectors: u32) -> u32 {
     let mut log2 = 0;
     while (1 << log2) < vectors && (1 << log2) < crate::elementwise::SUM_VECTORS {
@@ -362,12 +364,14 @@ pub const fn lanes_log2(vectors: u32) -> u32 {
 
 /// Rows that a CTA of `normalize`, `normalize_backward` and `combine` works on: eight a thread, or 32 of a matrix with so many
 /// rows that there are CTAs enough, so that a thread reads what it wants to know of its columns for more of them.
+#[inline]
 pub const fn rows_per_cta(rows: u64, lanes_log2: u32) -> u32 {
     let rows_per_thread = if rows < 1 << 19 { 8 } else { 32 };
     rows_per_thread * (THREADS_PER_CTA >> lanes_log2)
 }
 
 /// CTAs in y of every kernel that walks a matrix of rows of `vectors` vectors.
+#[inline]
 pub const fn ctas_y(vectors: u32) -> u32 {
     vectors.div_ceil(1 << lanes_log2(vectors))
 }
@@ -376,12 +380,14 @@ pub const fn ctas_y(vectors: u32) -> u32 {
 pub const STAGES: u32 = 4;
 
 /// Bytes of dynamic shared memory of a kernel that walks so many matrices: a vector of each for every stage of every thread.
+#[inline]
 pub const fn walk_shared_bytes(matrices: u32) -> u32 {
     STAGES * matrices * THREADS_PER_CTA * VECTOR_BYTES
 }
 
 /// Vectors of a row of elements, `width` in each, and of its codes, of which there are `codes` a row: what the lanes of
 /// `normalize_backward_coded` cover.
+#[inline]
 pub const fn coded_vectors(vectors: u32, codes: u32, width: u32) -> u32 {
     let of_codes = codes / width;
     if of_codes > vectors {

@@ -20,6 +20,7 @@ pub const STATISTICS_ROWS: u32 = 3;
 pub const TERMS_ROWS: u32 = 2;
 
 /// Rows of a chunk: so many that a group has at most 256 of them, and 128 at least.
+#[inline]
 pub const fn rows_per_chunk(rows: u64) -> u64 {
     let most = rows.div_ceil(256);
     if most < 128 { 128 } else { most }
@@ -174,6 +175,7 @@ param_struct! {
 }
 
 /// Lanes that share a row, as a power of two: as many as it has vectors, a warp at most.
+#[inline]
 pub const fn row_lanes_log2(vectors: u32) -> u32 {
     let mut log2 = 0;
     while log2 < 5 && (1 << log2) < vectors {
@@ -183,6 +185,7 @@ pub const fn row_lanes_log2(vectors: u32) -> u32 {
 }
 
 /// Rows of a CTA of the kernels of norms of rows.
+#[inline]
 pub const fn rows_per_cta(lanes_log2: u32) -> u32 {
     THREADS_PER_CTA >> lanes_log2
 }

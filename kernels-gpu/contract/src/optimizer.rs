@@ -206,10 +206,12 @@ pub struct StepConstants {
 }
 
 impl StepConstants {
+    #[inline]
     const fn rate(&self) -> f32 {
         self.learning_rate * self.factors[factors::LEARNING_RATE]
     }
 
+    #[inline]
     const fn gradient_scale(&self) -> GradientScale {
         GradientScale {
             factor: 1.0 / self.loss_scale * self.factors[factors::GRADIENT],
@@ -352,6 +354,7 @@ pub fn squares(gradient: [f32; 4]) -> f64 {
 }
 
 /// The sum of what the threads of a CTA have, in the order of the kernels: halves of a warp, then warp after warp.
+#[inline]
 pub fn sum_of_cta(mut threads: [f64; THREADS_PER_CTA as usize]) -> f64 {
     let mut sum = 0.0;
     for warp in threads.chunks_exact_mut(WARP as usize) {
@@ -380,6 +383,7 @@ pub fn clip_factor(squares: f64, loss_scale: f32, maximum: f32, sqrt: impl Fn(f6
 pub const NORM_SHARED_BYTES: u32 = THREADS_PER_CTA / WARP * 8;
 
 /// CTAs of an optimiser's kernel for a parameter: a thread for each of its float vectors.
+#[inline]
 pub const fn optimizer_ctas(rows: u64, vectors: u32) -> u64 {
     rows.saturating_mul(vectors as u64)
         .div_ceil(THREADS_PER_CTA as u64)

@@ -52,6 +52,7 @@ impl CodeFormat {
     pub const ALL: [Self; 2] = [Self::Int8, Self::E4m3];
 
     /// What it is called.
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Int8 => "int8",
@@ -60,6 +61,7 @@ impl CodeFormat {
     }
 
     /// The largest number.
+    #[inline]
     pub const fn limit(self) -> f32 {
         match self {
             Self::Int8 => 127.0,
@@ -68,6 +70,7 @@ impl CodeFormat {
     }
 
     /// What is larger is nearer to the number that would follow the largest.
+    #[inline]
     pub const fn saturation(self) -> f32 {
         match self {
             Self::Int8 => 127.5,
@@ -76,6 +79,7 @@ impl CodeFormat {
     }
 
     /// The code of zero.
+    #[inline]
     pub const fn zero(self) -> u8 {
         match self {
             Self::Int8 => INT8_ZERO as u8,
@@ -84,6 +88,7 @@ impl CodeFormat {
     }
 
     /// As parameters have it.
+    #[inline]
     pub const fn word(self) -> u32 {
         match self {
             Self::Int8 => INT8,
@@ -140,6 +145,7 @@ impl CodeFormat {
     }
 
     /// The number of a code.
+    #[inline]
     pub const fn decode(self, code: u8) -> f32 {
         match self {
             Self::Int8 => (code as i32 - INT8_ZERO as i32) as f32,
@@ -204,11 +210,13 @@ pub const fn int8_drawn(number: f32, noise: u32) -> f32 {
 }
 
 /// Codes between the starts of two rows of so many columns: whole 16-byte vectors.
+#[inline]
 pub const fn row_codes(columns: u64) -> u64 {
     columns.next_multiple_of(crate::VECTOR_BYTES as u64)
 }
 
 /// Lanes side by side of a row of `vectors`, as a base-2 logarithm.
+#[inline]
 pub const fn lanes_log2(vectors: u32) -> u32 {
     if vectors > 1 << MOST_LANES_LOG2 {
         MOST_LANES_LOG2
@@ -218,12 +226,14 @@ pub const fn lanes_log2(vectors: u32) -> u32 {
 }
 
 /// Rows of a CTA: some for each of its rows of lanes, and so many that there are at most 2,048 CTAs.
+#[inline]
 pub const fn rows_per_cta(rows: u64) -> u32 {
     let few = crate::elementwise::rows_of_few_ctas(rows);
     if few < 64 { 64 } else { few }
 }
 
 /// Bytes of shared memory in which the threads of a CTA put the largest magnitudes of their columns together: eight words each.
+#[inline]
 pub const fn largest_bytes(threads: u32) -> u32 {
     threads * 8 * 4
 }

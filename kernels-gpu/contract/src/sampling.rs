@@ -145,6 +145,7 @@ pub const fn lanes_per_vertex(fanout: u32) -> u32 {
 }
 
 /// CTAs of `sample_neighbors`.
+#[inline]
 pub const fn neighbor_ctas(vertices: u64, fanout: u32) -> u64 {
     vertices.div_ceil((THREADS_PER_CTA / lanes_per_vertex(fanout)) as u64)
 }
@@ -186,6 +187,7 @@ param_struct! {
 }
 
 /// Words of bits of so many vertices. Of [`RelabelParams::marks`] there is one more.
+#[inline]
 pub const fn mark_words(vertices: u64) -> u64 {
     vertices.div_ceil(32)
 }
@@ -221,6 +223,7 @@ param_struct! {
 }
 
 /// Lanes that take a row of so many vectors.
+#[inline]
 pub const fn row_lanes(vectors: u32) -> u32 {
     if vectors >= WARP {
         WARP
@@ -235,6 +238,7 @@ pub const fn row_lanes(vectors: u32) -> u32 {
 pub const ROWS_UNDER_WAY: usize = 4;
 
 /// CTAs that take so many rows in one turn. Fewer take turns.
+#[inline]
 pub const fn row_ctas(rows: u64, lanes: u32) -> u64 {
     rows.div_ceil((THREADS_PER_CTA / lanes) as u64 * ROWS_UNDER_WAY as u64)
 }

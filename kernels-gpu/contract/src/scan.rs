@@ -58,11 +58,13 @@ param_struct! {
 }
 
 /// CTAs of so many items.
+#[inline]
 pub const fn ctas(items: u64) -> u64 {
     items.div_ceil(ITEMS_PER_CTA as u64)
 }
 
 /// Words of [`ScanParams::partials`].
+#[inline]
 pub const fn partial_words(items: u64) -> u64 {
     ctas(items) + 1
 }

@@ -125,6 +125,7 @@ pub const OF_EDGE: u32 = 2;
 pub const COMBINE_EDGES_PER_CTA: u32 = 4 * THREADS_PER_CTA;
 
 /// Tiles of `edges` edges.
+#[inline]
 pub const fn tiles(edges: u32) -> u32 {
     edges.div_ceil(TILE_EDGES)
 }
@@ -233,6 +234,7 @@ macro_rules! products {
 pub const SDDMMS: &[SddmmEntry] = sddmm_entries!(products);
 
 /// The SDDMM of these policies, if it is built.
+#[inline]
 pub fn sddmm(
     load: Load,
     reduction: Reduction,

@@ -74,27 +74,32 @@ param_struct! {
 }
 
 /// Warps that reduce `edges` edges.
+#[inline]
 pub const fn warps(edges: u32) -> u32 {
     edges.div_ceil(EDGES_PER_WARP)
 }
 
 /// CTAs in x of the first kernel.
+#[inline]
 pub const fn ctas(warps: u32) -> u32 {
     warps.div_ceil(WARPS_PER_CTA)
 }
 
 /// CTAs in x of the follow-up kernel: a lane for each warp of the first, then CTAs for the rows without edges.
+#[inline]
 pub const fn follow_up_ctas(warps: u32, empty_rows: u32) -> u32 {
     warps.div_ceil(THREADS_PER_CTA) + empty_rows.div_ceil(EMPTY_ROWS_PER_CTA)
 }
 
 /// Words that a warp stages a head, for values of `words` words: the row that began before it and ends in it
 /// ([`NO_ROW`] if none does), what it has of that row, and what it has of the row that goes on after it.
+#[inline]
 pub const fn staged_words(words: u32) -> u32 {
     1 + 2 * words
 }
 
 /// Words of the staging buffer.
+#[inline]
 pub const fn staging_words(warps: u32, words: u32, heads: u32) -> u64 {
     warps as u64 * staged_words(words) as u64 * heads as u64
 }

@@ -93,26 +93,31 @@ pub const MOST_GROUPED_PAIRS: u32 = (48 * 1024 - WARPS_PER_CTA * 4) * 8;
 pub const LONG_GROUP_CTAS: u32 = 64;
 
 /// Words of the list of long groups.
+#[inline]
 pub const fn long_group_words(pairs: u32) -> u64 {
     1 + (pairs / (WARP + 1)) as u64
 }
 
 /// Words of bits, one for each pair.
+#[inline]
 pub const fn pair_words(pairs: u32) -> u32 {
     pairs.div_ceil(u32::BITS)
 }
 
 /// Bytes of dynamic shared memory of a CTA that puts long groups in order: a bit a pair, and a word a warp.
+#[inline]
 pub const fn group_shared_bytes(pairs: u32) -> u32 {
     (pair_words(pairs) + WARPS_PER_CTA) * 4
 }
 
 /// CTAs of a thread a pair or group.
+#[inline]
 pub const fn group_ctas(items: u64) -> u64 {
     items.div_ceil(THREADS_PER_CTA as u64)
 }
 
 /// Pairs of a lane, of so many in all.
+#[inline]
 pub const fn pairs_per_lane(pairs: u32) -> u32 {
     if pairs <= FEW_PAIRS {
         FEWEST_PAIRS_PER_LANE
@@ -122,27 +127,32 @@ pub const fn pairs_per_lane(pairs: u32) -> u32 {
 }
 
 /// Consecutive pairs of a CTA, of so many in all.
+#[inline]
 pub const fn pairs_per_cta(pairs: u32) -> u32 {
     pairs_per_lane(pairs) * THREADS_PER_CTA
 }
 
 /// CTAs of so many pairs.
+#[inline]
 pub const fn ctas(pairs: u32) -> u32 {
     pairs.div_ceil(pairs_per_cta(pairs))
 }
 
 /// Counts of so many CTAs.
+#[inline]
 pub const fn count_words(ctas: u32, digit_bits: u32) -> u64 {
     (ctas as u64) << digit_bits
 }
 
 /// Passes of a sort by the lowest `bits` bits of keys; at least one, which copies.
+#[inline]
 pub const fn passes(bits: u32) -> u32 {
     let passes = bits.div_ceil(MOST_DIGIT_BITS);
     if passes == 0 { 1 } else { passes }
 }
 
 /// Lowest bit and number of bits of a pass's digit: digits are as even as can be.
+#[inline]
 pub const fn digit(bits: u32, pass: u32) -> (u32, u32) {
     let passes = passes(bits);
     let begin = bits * pass / passes;
@@ -150,6 +160,7 @@ pub const fn digit(bits: u32, pass: u32) -> (u32, u32) {
 }
 
 /// Bits that tell numbers below `end` apart.
+#[inline]
 pub const fn bits_below(end: u64) -> u32 {
     match end {
         0 | 1 => 0,

@@ -161,11 +161,13 @@ param_struct! {
 }
 
 /// CTAs that walk `edges` edges.
+#[inline]
 pub const fn ctas(edges: u32, cta_edges_log2: u32) -> u32 {
     edges.div_ceil(1 << cta_edges_log2)
 }
 
 /// CTAs of the vertex-parallel kernel for `vertices` rows: a warp a row.
+#[inline]
 pub const fn vertex_ctas(vertices: u32) -> u32 {
     vertices.div_ceil(WARPS_PER_CTA)
 }
@@ -175,6 +177,7 @@ pub const fn vertex_ctas(vertices: u32) -> u32 {
 pub const VERTEX_ROWS: u32 = 4;
 
 /// CTAs of the vertex-parallel kernel for `vertices` rows, [`VERTEX_ROWS`] of them a warp.
+#[inline]
 pub const fn vertex_ctas_of_many(vertices: u32) -> u32 {
     vertices.div_ceil(WARPS_PER_CTA * VERTEX_ROWS)
 }
@@ -190,18 +193,21 @@ pub mod vertex_shared {
     use super::{WARP, WARPS_PER_CTA};
 
     /// Bytes, for `floats` floats of a lane.
+    #[inline]
     pub const fn bytes(floats: u32) -> u32 {
         WARPS_PER_CTA * WARPS_PER_CTA * floats * WARP * 4
     }
 
     /// Byte offset of float `i` of lane `lane` of warp `warp`, of row `row` of the CTA: consecutive lanes
     /// use consecutive banks.
+    #[inline]
     pub const fn part(floats: u32, row: u32, warp: u32, i: u32, lane: u32) -> u32 {
         (((row * WARPS_PER_CTA + warp) * floats + i) * WARP + lane) * 4
     }
 }
 
 /// The fewest edges of a CTA, as a base-2 logarithm, for sub-warps of `1 << lanes_log2` lanes: each has a multiple of four.
+#[inline]
 pub const fn cta_edges_log2_min(lanes_log2: u32) -> u32 {
     let four_each = (WARPS_PER_CTA * WARP * 4).ilog2() - lanes_log2;
     if four_each > CTA_EDGES_LOG2_MIN {
@@ -212,6 +218,7 @@ pub const fn cta_edges_log2_min(lanes_log2: u32) -> u32 {
 }
 
 /// Lanes of a sub-warp, as a base-2 logarithm: enough for `loads` loads a row, at most a warp.
+#[inline]
 pub const fn lanes_log2(loads: u32) -> u32 {
     if loads >= WARP {
         WARP.ilog2()
@@ -222,6 +229,7 @@ pub const fn lanes_log2(loads: u32) -> u32 {
 
 /// Lanes of a sub-warp for `loads` loads a row, where more sub-warps fit a warp if their lanes are no power of two: those of the packed entries. Of three loads, ten
 /// sub-warps and not eight take 2 to 4 % more time.
+#[inline]
 pub const fn packed_lanes(loads: u32) -> Option<u32> {
     if loads > 3 && loads < WARP && WARP / loads > WARP >> lanes_log2(loads) {
         Some(loads)
@@ -231,6 +239,7 @@ pub const fn packed_lanes(loads: u32) -> Option<u32> {
 }
 
 /// 2¹⁶ over a number, rounded up: a product with it, moved by 16 bits, is a quotient of a number below 2⁸.
+#[inline]
 pub const fn reciprocal(of: u32) -> u32 {
     (1u32 << 16).div_ceil(of)
 }
@@ -239,12 +248,14 @@ pub const fn reciprocal(of: u32) -> u32 {
 pub const PACKED_CTA_EDGES_LOG2_MIN: u32 = 8;
 
 /// Passes over the edges, each for one tile of the features: CTAs in y.
+#[inline]
 pub const fn feature_tiles(loads: u32) -> u32 {
     loads.div_ceil(1 << lanes_log2(loads))
 }
 
 /// Floats of a staged row: `features` of each output, padding included, and a number a head where edges have a term. Whole
 /// 16-byte vectors.
+#[inline]
 pub const fn staged_row(features: u32, sums: Sums, heads: u32) -> u32 {
     match sums {
         Sums::One | Sums::Quantized => features,
@@ -253,6 +264,7 @@ pub const fn staged_row(features: u32, sums: Sums, heads: u32) -> u32 {
 }
 
 /// Floats of the staging buffer for `ctas` CTAs and staged rows of `staged_row` floats.
+#[inline]
 pub const fn staging_floats(ctas: u32, staged_row: u32) -> u64 {
     ctas as u64 * STAGED_SLOTS as u64 * staged_row as u64
 }
@@ -264,17 +276,20 @@ pub const fn staging_index(cta: u32, slot: u32, staged_row: u32) -> u64 {
 }
 
 /// CTAs of the follow-up kernel: a sub-warp for each CTA of the first kernel but the first.
+#[inline]
 pub const fn follow_up_ctas(ctas: u32, lanes_log2: u32) -> u32 {
     ctas.saturating_sub(1)
         .div_ceil(THREADS_PER_CTA >> lanes_log2)
 }
 
 /// Bytes of dynamic shared memory of the edge-parallel kernel, for [`Sums::floats`] of a lane and so many words of an edge.
+#[inline]
 pub const fn shared_bytes(floats: u32, cta_edges_log2: u32, words: u32) -> u32 {
     shared::of_edges(floats, cta_edges_log2, words)
 }
 
 /// Bytes of one merge area: the partial row of every lane of the CTA, in float.
+#[inline]
 pub const fn merge_bytes(floats: u32) -> u32 {
     THREADS_PER_CTA * floats * 4
 }
@@ -300,6 +315,7 @@ pub mod shared {
     pub const TERMS: u32 = 2;
 
     /// Where word `word` of the CTA's edges begins, for `floats` floats of a lane in a merge area.
+    #[inline]
     pub const fn of_edges(floats: u32, cta_edges_log2: u32, word: u32) -> u32 {
         MERGE + merge_bytes(floats) * 2 + (word << (cta_edges_log2 + 2))
     }
@@ -572,6 +588,7 @@ pub enum Load {
 
 impl Load {
     /// That of 16 bytes.
+    #[inline]
     pub const fn widest(format: Format) -> Self {
         match format {
             Format::F16 => Load::Half8,
@@ -581,6 +598,7 @@ impl Load {
     }
 
     /// The elements' format.
+    #[inline]
     pub const fn format(self) -> Format {
         match self {
             Load::Half2 | Load::Half4 | Load::Half8 => Format::F16,
@@ -590,6 +608,7 @@ impl Load {
     }
 
     /// Elements of a load.
+    #[inline]
     pub const fn width(self) -> u32 {
         match self {
             Load::Half2 => 2,
@@ -628,6 +647,7 @@ pub enum Weights {
 
 impl Weights {
     /// Words of an edge in shared memory: column, weight, term.
+    #[inline]
     pub const fn words(self) -> u32 {
         match self {
             Weights::Ones => 1,
@@ -664,6 +684,7 @@ pub enum Scale {
 impl Scale {
     /// Bytes of dynamic shared memory behind [`shared_bytes`]: with an epilogue a factor of a row of the addend for each
     /// thread.
+    #[inline]
     pub const fn addend_scale_bytes(self) -> u32 {
         match self {
             Scale::Finished => THREADS_PER_CTA * 4,
@@ -701,6 +722,7 @@ pub enum Accumulate {
 
 impl Accumulate {
     /// What a row adds up to.
+    #[inline]
     pub const fn sums(self) -> Sums {
         match self {
             Accumulate::InHalf
@@ -731,11 +753,13 @@ pub enum Sums {
 
 impl Sums {
     /// Whether there are two outputs.
+    #[inline]
     pub const fn are_two(self) -> bool {
         matches!(self, Sums::Both | Sums::QuantizedBoth)
     }
 
     /// Floats of a lane in a merge area, for loads of `width` elements.
+    #[inline]
     pub const fn floats(self, width: u32) -> u32 {
         match self {
             Sums::One | Sums::Quantized => width,
@@ -818,16 +842,19 @@ impl Schedule {
     ];
 
     /// Whether rows are known from the ids of edges.
+    #[inline]
     pub const fn is_by_row_ids(self) -> bool {
         matches!(self, Schedule::RowIds | Schedule::RowIdsInTurn)
     }
 
     /// Words of an edge in shared memory beside [those of weights](Weights::words): its row.
+    #[inline]
     pub const fn words(self) -> u32 {
         self.is_by_row_ids() as u32
     }
 
     /// Every SpMM of the schedule.
+    #[inline]
     pub const fn spmms(self) -> &'static [SpmmEntry] {
         match self {
             Schedule::EdgeParallel => spmm_entries!(table),
@@ -839,6 +866,7 @@ impl Schedule {
     }
 
     /// Every follow-up kernel of the schedule.
+    #[inline]
     pub const fn follow_ups(self) -> &'static [FollowUpEntry] {
         match self {
             Schedule::EdgeParallel | Schedule::Packed => spmm_follow_up_entries!(table),
@@ -849,6 +877,7 @@ impl Schedule {
 }
 
 /// The SpMM of these policies, if it is built.
+#[inline]
 pub fn spmm(
     schedule: Schedule,
     load: Load,
@@ -863,6 +892,7 @@ pub fn spmm(
 }
 
 /// The follow-up kernel of an SpMM of these policies, if it is built.
+#[inline]
 pub fn follow_up(
     schedule: Schedule,
     load: Load,

@@ -91,11 +91,13 @@ pub const fn frontier_counter(step: u32, index: u32) -> [u32; 4] {
 }
 
 /// Sums of each 32 of a frontier.
+#[inline]
 pub const fn frontier_groups(frontier_len: u32) -> u32 {
     frontier_len.div_ceil(WARP)
 }
 
 /// Sums of each 32, and of each 32 of those.
+#[inline]
 pub const fn frontier_sums(frontier_len: u32) -> u32 {
     let groups = frontier_groups(frontier_len);
     groups + groups.div_ceil(WARP)
@@ -221,6 +223,7 @@ param_struct! {
 /// "When is double rounding innocuous?", SIGNUM Newsletter 30, 1995).
 #[inline(always)]
 pub const fn edge_norm(vertex_count: u32, edge_count: u32) -> f32 {
+    #[inline]
     const fn often(count: u32) -> f32 {
         if count == 0 { 1.0 } else { count as f32 }
     }
@@ -231,11 +234,13 @@ pub const fn edge_norm(vertex_count: u32, edge_count: u32) -> f32 {
 pub const SIZED_WORDS: u64 = 32 * WARP as u64;
 
 /// CTAs of which each thread has an item.
+#[inline]
 pub const fn ctas(items: u64) -> u64 {
     items.div_ceil(THREADS_PER_CTA as u64)
 }
 
 /// CTAs of which each warp has a vertex.
+#[inline]
 pub const fn vertex_ctas(vertices: u64) -> u64 {
     vertices.div_ceil((THREADS_PER_CTA / WARP) as u64)
 }

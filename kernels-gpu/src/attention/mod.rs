@@ -10,10 +10,8 @@ mod edges;
 mod records;
 pub mod weight;
 
-use halfgnn_contract::attention::{EdgeMapParams, RecordsParams};
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     use super::edges::{
         Divide, Dropout, Exp, Scores, ScoresBackward, SoftmaxBackward, bias_gradient, map,
     };
@@ -77,5 +75,3 @@ mod family {
         unsafe { map::<Dropout, V>(params) }
     }
 }
-
-halfgnn_contract::attention_entries!(entries);

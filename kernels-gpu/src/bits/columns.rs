@@ -20,6 +20,7 @@ pub fn map<T: Copy, R: Copy, const P: usize>(
 }
 
 /// Columns between two pairs of a lane.
+#[inline(always)]
 pub const fn columns_apart(words: usize) -> u32 {
     if words < 4 { 64 } else { 32 }
 }

@@ -29,6 +29,7 @@ const OF_WARP: usize = planes(EDGES_PER_WARP) as usize;
 const OF_CTA: usize = planes(EDGES_PER_CTA) as usize;
 
 /// Planes that count the edges of a piece of `P` words.
+#[inline(always)]
 const fn of_piece(words: usize) -> usize {
     planes(EDGES_PER_LANE * words as u32) as usize
 }

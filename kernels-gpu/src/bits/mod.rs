@@ -26,13 +26,11 @@ mod signs;
 mod sums;
 mod vertex_parallel;
 
-use halfgnn_contract::bits::{BinarizeParams, BmmParams, BspmmParams};
-
 pub use columns::transpose;
 pub use output::{Output, Place, Rounded, Signs};
 
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     use super::counters;
     use super::factored;
     use super::follow_up;
@@ -129,5 +127,3 @@ mod family {
         unsafe { product::run::<product::Signs>(params) }
     }
 }
-
-halfgnn_contract::bits_entries!(entries);

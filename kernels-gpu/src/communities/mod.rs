@@ -4,11 +4,7 @@
 
 mod labels;
 
-use halfgnn_contract::communities::PropagateParams;
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::labels::propagate_labels;
 }
-
-halfgnn_contract::communities_entries!(entries);

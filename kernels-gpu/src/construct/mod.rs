@@ -6,12 +6,8 @@
 mod rows;
 mod words;
 
-use halfgnn_contract::construct::{ConstructParams, DegreeParams};
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::rows::{degree_factors, row_ids, row_offsets, row_starts};
     pub use super::words::{largest_word, longest_row, take_halfwords, take_words};
 }
-
-halfgnn_contract::construct_entries!(entries);

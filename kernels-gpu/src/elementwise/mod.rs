@@ -12,14 +12,8 @@ mod sums;
 
 pub use dropout::Dropping;
 
-use halfgnn_contract::elementwise::{
-    ActivateParams, ColumnSumsParams, DropRowsParams, SumPartsParams,
-};
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::activate::{backward as activate_backward, drop_rows, forward as activate};
     pub use super::sums::{columns as column_sums, largest_of_parts, sum_parts};
 }
-
-halfgnn_contract::elementwise_entries!(entries);

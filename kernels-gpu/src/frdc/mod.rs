@@ -2,10 +2,8 @@
 
 mod sums;
 
-use halfgnn_contract::frdc::FrdcParams;
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     use super::sums::{IfElse, OneCount, TwoCounts, run};
     use crate::bits::{Rounded, Signs};
     use crate::device::vector::Vector;
@@ -37,5 +35,3 @@ mod family {
         frdc_one_count, frdc_one_count_sign: OneCount;
     }
 }
-
-halfgnn_contract::frdc_entries!(entries);

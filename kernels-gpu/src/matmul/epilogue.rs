@@ -558,6 +558,7 @@ fn is_of_c(params: &MatmulParams, row: u32, vector: u32) -> bool {
 
 /// Bytes from one row of a staged tile to the next: one vector more than its columns take, so that the eight rows
 /// that a warp writes at a time lie in different banks.
+#[inline(always)]
 const fn staged_pitch<M: Multiplier>() -> u32 {
     M::TILE.columns * 2 + VECTOR_BYTES
 }

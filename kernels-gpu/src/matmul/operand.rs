@@ -22,6 +22,7 @@ pub trait Layout: Clone {
     const ALONG_K: bool;
 
     /// 16-byte vectors in a row of a tile.
+    #[inline(always)]
     fn tile_vectors(extent: u32, per_vector: u32) -> u32 {
         if Self::ALONG_K {
             STEP_VECTORS

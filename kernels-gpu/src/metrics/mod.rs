@@ -14,7 +14,7 @@ use crate::device::vector::Vector;
 use halfgnn_contract::metrics::{ErrorParams, PairScoreParams, RankKeysParams, RankSumsParams};
 
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     use super::*;
     pub use errors::reduce_error_sums;
     pub use ranks::rank_truths;
@@ -67,5 +67,3 @@ mod family {
         reduce_rank_sums = ranks::reduce::<f64>;
     }
 }
-
-halfgnn_contract::metrics_entries!(entries);

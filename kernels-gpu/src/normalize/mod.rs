@@ -16,12 +16,8 @@ pub use elementwise::Output;
 pub use moments::leave;
 pub use walk::{Columns, Walk, parameters};
 
-use halfgnn_contract::normalize::{
-    CombineParams, FinishParams, MergeParams, MomentsParams, NormalizeParams,
-};
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::elementwise::{
         combine, normalize, normalize_backward, normalize_backward_coded,
     };
@@ -31,5 +27,3 @@ mod family {
     };
     pub use super::moments::{backward as moments_backward, forward as moments};
 }
-
-halfgnn_contract::normalize_entries!(entries);

@@ -10,10 +10,8 @@ mod finish;
 mod groups;
 mod rows;
 
-use halfgnn_contract::norms::{GroupFinishParams, GroupsParams, RowMomentsParams, RowsParams};
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::finish::{
         gradients as finish_group_gradients, statistics as finish_group_statistics,
     };
@@ -26,5 +24,3 @@ mod family {
         moments as moments_backward_of_rows,
     };
 }
-
-halfgnn_contract::norms_entries!(entries);

@@ -6,12 +6,8 @@
 mod norm;
 mod parameters;
 
-use halfgnn_contract::optimizer::{ClipNormParams, EndStepParams, OptimizerParams};
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::norm::{clip_norm, sum_squares};
     pub use super::parameters::{adam, adamw, check_finite, end_step, sgd};
 }
-
-halfgnn_contract::optimizer_entries!(entries);

@@ -7,13 +7,9 @@ mod scales;
 
 pub(crate) use coder::Coder;
 
-use halfgnn_contract::quantize::{DequantizeParams, QuantizeParams, UpdateScalesParams};
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::codes::{quantize, quantize_positive};
     pub use super::elements::dequantize;
     pub use super::scales::update_scales;
 }
-
-halfgnn_contract::quantize_entries!(entries);

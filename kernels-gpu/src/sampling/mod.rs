@@ -10,16 +10,10 @@ mod pairs;
 mod relabel;
 mod rows;
 
-use halfgnn_contract::sampling::{
-    NeighborParams, RelabelParams, SamplePairsParams, TakeRowsParams,
-};
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::neighbors::sample_neighbors;
     pub use super::pairs::sample_pairs;
     pub use super::relabel::{mark_vertices, place_marked, place_vertices, relabel};
     pub use super::rows::{take_cached_rows, take_rows};
 }
-
-halfgnn_contract::sampling_entries!(entries);

@@ -6,10 +6,8 @@
 mod policy;
 mod prefix;
 
-use halfgnn_contract::scan::ScanParams;
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     use super::policy::{Neighbors, Rows, Starts, Words};
     use super::prefix::{scan, sums};
     use halfgnn_contract::scan::ScanParams;
@@ -80,5 +78,3 @@ mod family {
         unsafe { scan::<Starts>(params) }
     }
 }
-
-halfgnn_contract::scan_entries!(entries);

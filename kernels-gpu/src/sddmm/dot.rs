@@ -78,7 +78,8 @@ struct Kept<Rows> {
 #[repr(align(16))]
 struct Zeros(#[allow(dead_code)] [u32; 4]); // read by its address
 
-static ZEROS: Zeros = Zeros([0; 4]);
+/// A constant and no static: each module has a copy, since modules are not linked with the library.
+const ZEROS: &Zeros = &Zeros([0; 4]);
 
 /// Where one lane loads its part of a row.
 #[derive(Clone, Copy)]
@@ -107,7 +108,7 @@ impl<V: Vector> Walk<V> {
                 v_stride: params.v_stride,
             }
         } else {
-            let zeros = Global::at_address(&raw const ZEROS as u64);
+            let zeros = Global::at_address(core::ptr::from_ref(ZEROS) as u64);
             Self {
                 u: zeros,
                 v: zeros,

@@ -16,36 +16,11 @@
 //!
 //! Stage 1 is [`crate::edges`]. Each edge is computed by lanes of one warp in a fixed order: results repeat bit for bit.
 
-mod combine;
-mod dot;
-mod policy;
-
-use crate::device::vector::{
-    BFloatVector8 as BFloat8, Float4, HalfVector2 as Half2, HalfVector4 as Half4,
-    HalfVector8 as Half8,
-};
-use halfgnn_contract::sddmm::{CombineParams, SddmmParams};
-use policy::{Additive, InFloat, InHalf, Shuffles, TensorCores};
-
-macro_rules! dot_entries {
-    ($($entry:ident: $element:ident, $reduction:ident, $accumulate:ident, $wide:literal;)*) => {$(
-        #[doc = concat!("SDDMM: ", stringify!($element, $reduction, $accumulate), ".")]
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::sddmm`.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: SddmmParams) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { dot::run::<$element, $reduction<$accumulate>, $wide>(&params) }
-        }
-    )*};
-}
-
-halfgnn_contract::sddmm_entries!(dot_entries);
+pub mod combine;
+pub mod dot;
+pub mod policy;
 
 /// The function that the other entries are, by name; four edges a thread.
-mod family {
+pub mod family {
     pub use super::combine::run as sddmm_combine;
 }
-
-halfgnn_contract::sddmm_combine_entries!(entries);

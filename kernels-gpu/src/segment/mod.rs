@@ -17,10 +17,8 @@ mod follow_up;
 mod policy;
 mod reduce;
 
-use halfgnn_contract::segment::SegmentParams;
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     use super::policy::{
         BiasedScores, Elements, Gathered, Max, Named, Plane, Product, Scores, Sum, WeightedNamed,
     };
@@ -125,5 +123,3 @@ mod family {
         unsafe { super::follow_up::run::<Max>(params) }
     }
 }
-
-halfgnn_contract::segment_entries!(entries);

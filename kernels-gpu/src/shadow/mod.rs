@@ -7,8 +7,8 @@ use halfgnn_contract::math::{exp, ln};
 use halfgnn_contract::shadow::ShadowParams;
 
 /// The functions that the entries are, by name.
-mod family {
-    pub(super) use super::{exponential as shadow_exp, sum as shadow_sum};
+pub mod family {
+    pub use super::{exponential as shadow_exp, sum as shadow_sum};
     use crate::device::vector::Vector;
     use halfgnn_contract::shadow::ShadowParams;
 
@@ -28,8 +28,6 @@ mod family {
         unsafe { super::softmax::<V, true>(params) }
     }
 }
-
-halfgnn_contract::shadow_entries!(entries);
 
 /// A row, and the matrix that it is of.
 struct Row<'a> {
@@ -100,7 +98,7 @@ impl Row<'_> {
 /// # Safety
 /// The launch contract of [`ShadowParams`].
 #[inline(always)]
-unsafe fn exponential<V: Vector>(params: &ShadowParams) {
+pub unsafe fn exponential<V: Vector>(params: &ShadowParams) {
     for_items(&params.rows, |item| {
         let row = Row {
             params,
@@ -138,7 +136,7 @@ unsafe fn softmax<V: Vector, const LOG: bool>(params: &ShadowParams) {
 /// # Safety
 /// The launch contract of [`ShadowParams`].
 #[inline(always)]
-unsafe fn sum<V: Vector>(params: &ShadowParams) {
+pub unsafe fn sum<V: Vector>(params: &ShadowParams) {
     for_items(&params.rows, |item| {
         let row = Row {
             params,

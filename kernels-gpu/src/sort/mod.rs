@@ -11,12 +11,8 @@
 pub mod groups;
 mod passes;
 
-use halfgnn_contract::sort::{GroupParams, SortParams};
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::groups::{group_count, group_order, group_order_long, group_place};
     pub use super::passes::{sort_count, sort_move};
 }
-
-halfgnn_contract::sort_entries!(entries);

@@ -23,137 +23,15 @@
 //!
 //! Each row is added up in an order that depends on the graph alone, so results repeat bit for bit.
 
-mod additive;
-mod edge_parallel;
-mod empty;
-mod epilogue;
-mod follow_up;
-mod lane;
-mod lanes;
-mod policy;
-mod quantized;
-mod rows;
-mod sums;
-mod vertex_parallel;
-
-use crate::device::vector::{
-    BFloatVector8 as BFloat8, Float4, HalfVector2 as Half2, HalfVector4 as Half4,
-    HalfVector8 as Half8,
-};
-use additive::{Additive, BothAdditive};
-use halfgnn_contract::spmm::SpmmParams;
-use policy::{
-    Atomic, Attention, AttentionGradient, BiasedAttention, BiasedAttentionGradient, BothInFloat,
-    ColumnScale, Discretized, EdgeFeatures, EdgeFloats, Finished, InFloat, InHalf, Largest,
-    Maximum, Ones, PostReduction, PreReduction, SignedAttention, SignedBiasedAttention,
-    StoredAttention,
-};
-use quantized::{BothOfE4m3, BothOfInt8, E4m3InFloat, InInteger, Int8InFloat};
-use rows::{InTurn, PackedStarts, RowIds, Starts};
-use sums::{Both, One, Quantized, QuantizedBoth};
-
-macro_rules! edge_parallel_entries {
-    ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(
-        #[doc = concat!("Edge-parallel SpMM: ", stringify!($element, $weight, $scale, $accumulate), ".")]
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::spmm`.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { edge_parallel::run::<$element, $weight, $scale, $accumulate, Starts>(&params) }
-        }
-    )*};
-}
-
-macro_rules! packed_entries {
-    ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(
-        #[doc = concat!("Edge-parallel SpMM of packed lanes: ", stringify!($element, $weight, $scale, $accumulate), ".")]
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::spmm`.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { edge_parallel::run::<$element, $weight, $scale, $accumulate, PackedStarts>(&params) }
-        }
-    )*};
-}
-
-macro_rules! row_id_entries {
-    ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(
-        #[doc = concat!("Edge-parallel SpMM by row ids: ", stringify!($element, $weight, $scale, $accumulate), ".")]
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::spmm`.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { edge_parallel::run::<$element, $weight, $scale, $accumulate, RowIds>(&params) }
-        }
-    )*};
-}
-
-macro_rules! in_turn_entries {
-    ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(
-        #[doc = concat!("SpMM by row ids, edges in turn: ", stringify!($element, $weight, $scale, $accumulate), ".")]
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::spmm`.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { edge_parallel::run::<$element, $weight, $scale, $accumulate, InTurn>(&params) }
-        }
-    )*};
-}
-
-macro_rules! vertex_parallel_entries {
-    ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(
-        #[doc = concat!("Vertex-parallel SpMM: ", stringify!($element, $weight, $scale, $accumulate), ".")]
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::spmm`.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { vertex_parallel::run::<$element, $weight, $scale, $accumulate>(&params) }
-        }
-    )*};
-}
-
-macro_rules! follow_up_entries {
-    ($($entry:ident: $element:ident, $scale:ident, $sums:ident;)*) => {$(
-        #[doc = concat!("Follow-up of the SpMM: ", stringify!($element, $scale, $sums), ".")]
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::spmm`, after the edge-parallel kernel of the same policies.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { follow_up::run::<$element, $scale, $sums<$element>, Starts>(&params) }
-        }
-    )*};
-}
-
-macro_rules! row_id_follow_up_entries {
-    ($($entry:ident: $element:ident, $scale:ident, $sums:ident;)*) => {$(
-        #[doc = concat!("Follow-up of the SpMM by row ids: ", stringify!($element, $scale, $sums), ".")]
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::spmm`, after the kernel by row ids of the same policies.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { follow_up::run::<$element, $scale, $sums<$element>, RowIds>(&params) }
-        }
-    )*};
-}
-
-halfgnn_contract::spmm_entries!(edge_parallel_entries);
-halfgnn_contract::spmm_packed_entries!(packed_entries);
-halfgnn_contract::spmm_coo_entries!(row_id_entries);
-halfgnn_contract::spmm_coo_in_turn_entries!(in_turn_entries);
-halfgnn_contract::spmm_follow_up_entries!(follow_up_entries);
-halfgnn_contract::spmm_coo_follow_up_entries!(row_id_follow_up_entries);
-halfgnn_contract::spmm_vertex_entries!(vertex_parallel_entries);
+pub mod additive;
+pub mod edge_parallel;
+pub mod empty;
+pub mod epilogue;
+pub mod follow_up;
+pub mod lane;
+pub mod lanes;
+pub mod policy;
+pub mod quantized;
+pub mod rows;
+pub mod sums;
+pub mod vertex_parallel;

@@ -603,6 +603,7 @@ pub enum ByEight {
 
 impl ByEight {
     /// Whether those with or without weights do.
+    #[inline(always)]
     pub const fn has(self, weighted: bool) -> bool {
         match self {
             Self::None => false,

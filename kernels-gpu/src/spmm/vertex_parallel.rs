@@ -143,6 +143,7 @@ unsafe fn a_row_a_warp<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
 
 /// Whether a kernel has a way for short rows of its own, which makes it half as long again: those of rows that are drawn, whose edges have
 /// no weights but that of a column. The host asks no others for it.
+#[inline(always)]
 const fn has_short_rows<V: Vector, W: Weights>() -> bool {
     !W::BY_HEAD && V::PER_16_BYTES == 1
 }

@@ -10,16 +10,10 @@ mod norms;
 mod walks;
 mod within;
 
-use halfgnn_contract::subgraph::{
-    DrawsParams, EdgeNormParams, FrontierParams, WalkParams, WithinParams,
-};
-
 /// The functions that the entries are, by name.
-mod family {
+pub mod family {
     pub use super::draws::{mark_draw, size_draws, tally_draws};
     pub use super::norms::edge_norms;
     pub use super::walks::{frontier_walk, random_walks};
     pub use super::within::{count_within, take_within};
 }
-
-halfgnn_contract::subgraph_entries!(entries);

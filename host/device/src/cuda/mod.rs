@@ -22,7 +22,7 @@ mod host;
 mod launch;
 mod module;
 pub mod nccl;
-mod patience;
+mod pieces;
 mod pool;
 mod staging;
 mod stream;
@@ -288,8 +288,15 @@ impl Driver for Cuda {
     }
 
     fn load(&self, ptx: &str) -> Result<CudaModule, DriverError> {
-        self.context().captures().refuse("a module")?;
         CudaModule::load(self.context(), ptx)
+    }
+
+    fn runs_machine_code(&self) -> bool {
+        true
+    }
+
+    fn load_machine_code(&self, code: &[u8]) -> Result<CudaModule, DriverError> {
+        CudaModule::load_machine_code(self.context(), code)
     }
 
     fn function(&self, module: &CudaModule, name: &str) -> Result<CudaFunction, DriverError> {

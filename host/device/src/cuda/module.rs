@@ -1,29 +1,47 @@
 //! Modules and their entries.
 
+use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::fmt;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cust::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, CUresult};
+use cust::sys::{
+    self, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlinkState, CUmodule,
+    CUresult,
+};
 
 use super::context::Context;
 use super::error::{check, words};
-use super::patience::told_if_slow;
+use super::pieces::Pieces;
 use crate::DriverError;
-
-/// How long the driver may compile before somebody is told what takes so long.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Bytes for what the driver's compiler says.
 const LOG_BYTES: usize = 16 << 10;
 
-/// PTX that the driver has compiled for its card. Clones share it; it is unloaded with the last of them and of its
-/// functions.
+/// Kernels for a GPU: machine code, or PTX that the driver compiles. Clones share it; it is unloaded with the last of them and of
+/// its functions.
+///
+/// Of PTX each kernel is compiled when it is first asked for, by [`Pieces`].
 #[derive(Clone, Debug)]
-pub struct CudaModule(Arc<Loaded>);
+pub struct CudaModule(Arc<Source>);
+
+/// What a module's functions are taken from.
+#[derive(Debug)]
+enum Source {
+    /// A module of the driver's.
+    Whole(Arc<Loaded>),
+    /// PTX, and a module of the driver's for each kernel that was asked for.
+    Pieces {
+        context: Arc<Context>,
+        pieces: Pieces,
+        loaded: Mutex<HashMap<String, Piece>>,
+    },
+}
+
+/// A kernel that is compiled once, by whichever thread asks first; the others wait for it.
+type Piece = Arc<OnceLock<Result<Arc<Loaded>, String>>>;
 
 /// A module of the driver's.
 #[derive(Debug)]
@@ -39,67 +57,165 @@ unsafe impl Send for Loaded {}
 unsafe impl Sync for Loaded {}
 
 impl CudaModule {
-    /// Compiles `ptx` for the context's card.
+    /// Takes PTX for the context's GPU.
     pub(super) fn load(context: &Arc<Context>, ptx: &str) -> Result<Self, DriverError> {
         check_target(ptx, context.info().compute_capability).map_err(DriverError::Module)?;
-        let ptx = CString::new(ptx).map_err(|error| {
-            DriverError::Module(format!(
-                "it holds a zero byte at {}: it is no PTX text",
-                error.nul_position()
-            ))
-        })?;
-        let _entered = context.enter()?;
-
-        let mut log = vec![0_u8; LOG_BYTES];
-        // An option's value is the pointer itself, or an integer in its place.
-        let mut options = [
-            CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
-            CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        ];
-        let mut values: [*mut c_void; 2] = [
-            log.as_mut_ptr().cast(),
-            ptr::without_provenance_mut(LOG_BYTES),
-        ];
-        let mut module = ptr::null_mut();
-        let card = &context.info().name;
-        let tell = || {
-            tracing::warn!(
-                "the driver compiles the kernels for {card}, which takes up to a minute the first time; it keeps them, by default in ~/.nv/ComputeCache"
-            );
-        };
-        let result = told_if_slow(PATIENCE, tell, || {
-            // SAFETY: `ptx` ends with a zero byte, the options are two with two values, and the log has the size that they
-            // name; all of it outlives the call, which reads the PTX and writes the log, the sizes and the handle.
-            unsafe {
-                sys::cuModuleLoadDataEx(
-                    &mut module,
-                    ptx.as_ptr().cast(),
-                    options.len() as u32,
-                    options.as_mut_ptr(),
-                    values.as_mut_ptr(),
-                )
-            }
-        });
-        match result {
-            CUresult::CUDA_SUCCESS => Ok(Self(Arc::new(Loaded {
-                module,
+        let source = match Pieces::split(ptx) {
+            Some(pieces) => Source::Pieces {
                 context: Arc::clone(context),
-            }))),
-            failure => Err(DriverError::Module(match joined_lines(&log) {
-                log if log.is_empty() => words(failure),
-                log => format!("{}: {log}", words(failure)),
-            })),
-        }
+                pieces,
+                loaded: Mutex::default(),
+            },
+            None => {
+                let compiled = compile(context, ptx).map_err(DriverError::Module)?;
+                Source::Whole(Arc::new(Loaded::new(context, &compiled)?))
+            }
+        };
+        Ok(Self(Arc::new(source)))
+    }
+
+    /// Loads machine code, as `ptxas` writes it.
+    pub(super) fn load_machine_code(
+        context: &Arc<Context>,
+        code: &[u8],
+    ) -> Result<Self, DriverError> {
+        // The driver reads as many bytes as the headers say.
+        check_elf(code).map_err(DriverError::Module)?;
+        let loaded = Arc::new(Loaded::new(context, code)?);
+        Ok(Self(Arc::new(Source::Whole(loaded))))
     }
 
     /// The entry `name`.
     pub(super) fn function(&self, name: &str) -> Result<CudaFunction, DriverError> {
+        match &*self.0 {
+            Source::Whole(loaded) => loaded.function(name),
+            Source::Pieces {
+                context,
+                pieces,
+                loaded,
+            } => {
+                let ptx = || pieces.of(name).ok_or_else(|| DriverError::NoEntry(name.to_owned()));
+                let piece = {
+                    let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+                    match loaded.get(name) {
+                        Some(piece) => Arc::clone(piece),
+                        None => {
+                            // That there is such a kernel, before there is a place for it.
+                            ptx()?;
+                            Arc::clone(loaded.entry(name.to_owned()).or_default())
+                        }
+                    }
+                };
+                let made = piece.get_or_init(|| {
+                    let ptx = ptx().map_err(|error| error.to_string())?;
+                    let code = compile(context, &ptx)?;
+                    Loaded::new(context, &code).map(Arc::new).map_err(|error| error.to_string())
+                });
+                match made {
+                    Ok(loaded) => loaded.function(name),
+                    Err(reason) => Err(DriverError::Module(format!("kernel `{name}`: {reason}"))),
+                }
+            }
+        }
+    }
+}
+
+/// The machine code that the driver makes of PTX. Several threads may compile at a time, which the call that compiles and loads
+/// at once does not let them.
+fn compile(context: &Arc<Context>, ptx: &str) -> Result<Vec<u8>, String> {
+    let text = CString::new(ptx).map_err(|error| {
+        format!("it holds a zero byte at {}: it is no PTX text", error.nul_position())
+    })?;
+    let entered = context.enter().map_err(|error| error.to_string())?;
+    let mut log = vec![0_u8; LOG_BYTES];
+    // An option's value is the pointer itself, or an integer in its place.
+    let mut options = [
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+    ];
+    let mut values: [*mut c_void; 2] = [
+        log.as_mut_ptr().cast(),
+        ptr::without_provenance_mut(LOG_BYTES),
+    ];
+    let mut linker = Linker(ptr::null_mut());
+    // SAFETY: there are two options with two values; the log has the size that they name and, declared before the linker, outlives
+    // it. The call writes the handle.
+    let mut result = unsafe {
+        let count = options.len() as u32;
+        sys::cuLinkCreate_v2(count, options.as_mut_ptr(), values.as_mut_ptr(), &mut linker.0)
+    };
+    if result == CUresult::CUDA_SUCCESS {
+        let bytes = text.as_bytes_with_nul();
+        // SAFETY: the linker was just made; the text has as many bytes, its final zero included, and is copied; there are no
+        // options for it, and no name is a null pointer, which the driver takes.
+        result = unsafe {
+            sys::cuLinkAddData_v2(
+                linker.0,
+                CUjitInputType::CU_JIT_INPUT_PTX,
+                bytes.as_ptr().cast_mut().cast(),
+                bytes.len(),
+                ptr::null(),
+                0,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+    }
+    let (mut code, mut length) = (ptr::null_mut(), 0);
+    if result == CUresult::CUDA_SUCCESS {
+        // SAFETY: the linker is live; the call writes the address and the length of memory that the linker owns.
+        result = unsafe { sys::cuLinkComplete(linker.0, &mut code, &mut length) };
+    }
+    if result == CUresult::CUDA_SUCCESS {
+        // SAFETY: the driver has just said so, and the linker, which owns the bytes, lives until the end of this function.
+        let code = unsafe { std::slice::from_raw_parts(code.cast::<u8>(), length) }.to_vec();
+        drop(linker);
+        drop(entered);
+        return Ok(code);
+    }
+    drop(linker);
+    drop(entered);
+    Err(match joined_lines(&log) {
+        log if log.is_empty() => words(result),
+        log => format!("{}: {log}", words(result)),
+    })
+}
+
+/// A compilation of the driver's.
+struct Linker(CUlinkState);
+
+impl Drop for Linker {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: the driver has given the handle, and it is destroyed here alone. What it says is of no use.
+            let _ = unsafe { sys::cuLinkDestroy(self.0) };
+        }
+    }
+}
+
+impl Loaded {
+    /// Loads machine code that is whole: see [`check_elf`], or the driver's own.
+    fn new(context: &Arc<Context>, code: &[u8]) -> Result<Self, DriverError> {
+        let _entered = context.enter()?;
+        let mut module = ptr::null_mut();
+        // SAFETY: the bytes are an object file that ends within them; the driver copies it and writes the handle.
+        match unsafe { sys::cuModuleLoadData(&mut module, code.as_ptr().cast()) } {
+            CUresult::CUDA_SUCCESS => Ok(Self {
+                module,
+                context: Arc::clone(context),
+            }),
+            failure => Err(DriverError::Module(words(failure))),
+        }
+    }
+
+    /// The entry `name`.
+    fn function(self: &Arc<Self>, name: &str) -> Result<CudaFunction, DriverError> {
         let no_entry = || DriverError::NoEntry(name.to_owned());
         let c_name = CString::new(name).map_err(|_| no_entry())?;
-        let _entered = self.0.context.enter()?;
+        let _entered = self.context.enter()?;
         let mut function = ptr::null_mut();
         // SAFETY: the module is loaded as long as `self` lives; the name is a C string; the call writes the handle.
-        match unsafe { sys::cuModuleGetFunction(&mut function, self.0.module, c_name.as_ptr()) } {
+        match unsafe { sys::cuModuleGetFunction(&mut function, self.module, c_name.as_ptr()) } {
             CUresult::CUDA_ERROR_NOT_FOUND => return Err(no_entry()),
             result => check("cuModuleGetFunction", result)?,
         }
@@ -115,7 +231,7 @@ impl CudaModule {
             dynamic_shared_bytes: AtomicU32::new(attribute(
                 CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
             )?),
-            module: self.clone(),
+            module: Arc::clone(self),
         })))
     }
 }
@@ -165,7 +281,7 @@ struct Entry {
     static_shared_bytes: u32,
     /// The most dynamic shared memory that the driver grants as things stand.
     dynamic_shared_bytes: AtomicU32,
-    module: CudaModule,
+    module: Arc<Loaded>,
 }
 
 // SAFETY: a function's handle belongs to a context and not to a thread, as a module's does.
@@ -181,7 +297,7 @@ impl CudaFunction {
 
     /// The context that the module was loaded in.
     pub(super) fn context(&self) -> &Arc<Context> {
-        &self.0.module.0.context
+        &self.0.module.context
     }
 
     /// The entry's name.
@@ -235,6 +351,23 @@ fn joined_lines(log: &[u8]) -> String {
         .filter(|line| !line.is_empty())
         .collect::<Vec<_>>()
         .join("; ")
+}
+
+/// Says what is wrong where `code` is no whole 64-bit ELF file: its section headers, which come last, end within it.
+fn check_elf(code: &[u8]) -> Result<(), String> {
+    let no_code = || "it is no machine code (a 64-bit ELF file)".to_owned();
+    let header = code.get(..64).filter(|head| head.starts_with(b"\x7fELF\x02"));
+    let header = header.ok_or_else(no_code)?;
+    let number = |at: usize, bytes: usize| {
+        let little_endian = header[at..at + bytes].iter().rev();
+        little_endian.fold(0_u64, |number, &byte| number << 8 | u64::from(byte))
+    };
+    // ELF-64 object file format, "File header": e_shoff, e_shentsize, e_shnum.
+    let (offset, size, count) = (number(40, 8), number(58, 2), number(60, 2));
+    match offset.checked_add(size * count) {
+        Some(end) if offset >= 64 && end <= code.len() as u64 => Ok(()),
+        _ => Err("the machine code is cut off".to_owned()),
+    }
 }
 
 /// Says what is wrong where `ptx` was built for a card other than one of `capability`, in words clearer than the
@@ -307,6 +440,22 @@ mod tests {
             ".target sm_é9",
         ] {
             assert!(check_target(text, (9, 0)).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn machine_code_is_whole_or_refused() {
+        let mut code = vec![0_u8; 64 + 2 * 64];
+        code[..5].copy_from_slice(b"\x7fELF\x02");
+        code[40] = 64; // where section headers begin
+        code[58] = 64; // bytes of one
+        code[60] = 2; // how many there are
+        assert_eq!(check_elf(&code), Ok(()));
+        assert!(check_elf(&code[..code.len() - 1]).is_err(), "cut off");
+        code[47] = 0xff;
+        assert!(check_elf(&code).is_err(), "headers beyond any file");
+        for text in [&b""[..], b"\x7fELF", &[0; 64], b".version 8.0"] {
+            assert!(check_elf(text).is_err(), "{text:?}");
         }
     }
 

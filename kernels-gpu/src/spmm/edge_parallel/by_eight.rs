@@ -24,6 +24,7 @@ const EDGES: u32 = 2 * IN_FLIGHT;
 
 /// Whether there is such a walk: not where products are scaled one by one, rows told by their ids, or shares of
 /// a warp not as long.
+#[inline(always)]
 pub(super) const fn is_taken<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>, O: Order>() -> bool
 {
     A::BY_EIGHT.has(W::WEIGHTED) && !S::EACH_PRODUCT && !O::CACHES_ROWS && O::Lanes::EVEN
