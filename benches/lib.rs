@@ -3,6 +3,7 @@
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use half::f16;
+use halfgnn::kernels::Kernels;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Backend, DeviceGraph, MemoryKind};
@@ -180,8 +181,8 @@ pub fn emulator(options: Options) -> Gpu<Emulated> {
 }
 
 fn gpu<D: Driver>(driver: D) -> Gpu<D> {
-    let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability)).expect("the kernels' PTX");
-    Gpu::new(driver, &ptx).expect("the PTX fits this program")
+    let kernels = Kernels::find(Some(driver.info().compute_capability)).expect("the kernels");
+    Gpu::new(driver, kernels).expect("the kernels fit this program")
 }
 
 fn precisions<B: Backend, O: Operator>(

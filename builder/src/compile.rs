@@ -119,7 +119,7 @@ fn build(
         .args(["--message-format=json-render-diagnostics", "--color", color])
         .arg("--target-dir")
         .arg(work.join("cargo"))
-        .env("CARGO_ENCODED_RUSTFLAGS", NO_PASSES)
+        .env("CARGO_ENCODED_RUSTFLAGS", format!("{NO_PASSES}\u{1f}{INLINE}"))
         .env("CARGO_TARGET_NVPTX64_NVIDIA_CUDA_LINKER", &linker)
         .envs(PROFILE)
         .stdin(Stdio::null());
@@ -215,7 +215,7 @@ pub(crate) fn library(
 }
 
 impl Library {
-    /// Compiles the root with these entries to LLVM's text in `output`.
+    /// Compiles the root with these entries to LLVM's text in `output`, whose name without its end becomes the crate's.
     pub fn compile(
         &self,
         package: &Package,
@@ -225,13 +225,16 @@ impl Library {
         color: bool,
     ) -> Result<(), BuildError> {
         let mut rustc = rustc(toolchain);
+        // rustc's temporary files are in its current folder, named after the crate: those of two modules must differ.
+        let name = output.file_stem().unwrap_or_default().to_string_lossy().replace(['-', '.'], "_");
+        rustc.current_dir(output.parent().unwrap_or(Path::new(".")));
         rustc
-            .args(["--crate-name", "entries", "--crate-type", "lib"])
+            .args(["--crate-name", &name, "--crate-type", "lib"])
             .args(["--edition", self.edition, "--target", TARGET])
             .args(["--color", if color { "always" } else { "never" }])
             // The same words for each module otherwise; what is wrong with the root is an error.
             .args(["--cap-lints", "allow", "-Zunstable-options"])
-            .args(["-Copt-level=3", "-Cpanic=abort", "-Ccodegen-units=1", NO_PASSES])
+            .args(["-Copt-level=3", "-Cpanic=abort", "-Ccodegen-units=1", NO_PASSES, INLINE])
             .arg("-Cdebuginfo=line-directives-only")
             .arg("-L")
             .arg(concatenated("dependency=", &self.deps));
@@ -262,6 +265,10 @@ fn concatenated(head: &str, path: &Path) -> OsString {
 
 /// LLVM's passes run later, all at once: see the head of this file.
 const NO_PASSES: &str = "-Cno-prepopulate-passes";
+
+/// rustc inlines functions before it makes LLVM's text, as it does of itself where a build is not incremental: what LLVM makes of
+/// kernels must not depend on that.
+const INLINE: &str = "-Zinline-mir=yes";
 
 /// Where the linker script writes its arguments, beside rustc's output `NAME.ptx`.
 fn record_name(output: &Path) -> OsString {

@@ -93,8 +93,9 @@ fn a_crate_becomes_ptx_and_stays_until_it_changes() {
             "{source} is not line {line}"
         );
     }
-    let record = &first.manifest.modules["sm_90"];
-    assert_eq!(record.globals["CONTRACT"], 8);
+    let record = &first.manifest.modules["life"];
+    assert_eq!(record.globals["CONTRACT"].size, 8);
+    assert_eq!(record.globals["CONTRACT"].init.as_deref(), Some("0700000000000000"));
     let entry = &record.entries["sum_warp"];
     let sizes: Vec<(u32, u32)> = entry
         .params
@@ -135,8 +136,8 @@ fn a_crate_becomes_ptx_and_stays_until_it_changes() {
     let changed = builder.build().expect("compiles");
     assert!(changed.rebuilt);
     assert_ne!(
-        changed.manifest.modules["sm_80"].fingerprint,
-        first.manifest.modules["sm_80"].fingerprint
+        changed.manifest.modules["life"].fingerprint,
+        first.manifest.modules["life"].fingerprint
     );
 }
 
@@ -151,7 +152,7 @@ fn registers_go_into_the_manifest_for_every_architecture() {
     let builder = builder(&directory, toolchain).arch("sm_90");
     let plain = builder.clone().build().expect("compiles");
     assert!(
-        plain.manifest.modules["sm_80"].entries["sum_warp"]
+        plain.manifest.modules["assembled"].entries["sum_warp"]
             .registers
             .is_empty()
     );
@@ -160,19 +161,17 @@ fn registers_go_into_the_manifest_for_every_architecture() {
         .build()
         .expect("assembles");
     assert!(!built.rebuilt, "the PTX is the same");
-    let archs = |module: &str| -> Vec<String> {
-        built.manifest.modules[module].entries["sum_warp"]
-            .registers
-            .keys()
-            .cloned()
-            .collect()
-    };
-    assert_eq!(archs("sm_80"), ["sm_80", "sm_86"]);
-    assert_eq!(archs("sm_90"), ["sm_90"]);
-    assert_eq!(
-        Manifest::read(&built.manifest_path).expect("was written"),
-        built.manifest
-    );
+    let record = &built.manifest.modules["assembled"];
+    let archs: Vec<&String> = record.entries["sum_warp"].registers.keys().collect();
+    assert_eq!(archs, ["sm_80", "sm_86", "sm_90"]);
+    for (arch, source) in [("sm_80", "sm_80"), ("sm_86", "sm_80"), ("sm_90", "sm_90")] {
+        let code = &record.machine_code[arch];
+        assert_eq!(code.ptx, record.ptx[source].fingerprint, "{arch}");
+        let folder = built.manifest_path.parent().expect("a folder");
+        assert!(folder.join(&code.code.file).is_file(), "{arch}");
+    }
+    let text = fs::read(&built.manifest_path).expect("was written");
+    assert_eq!(Manifest::parse("the manifest", &text).expect("is one"), built.manifest);
 }
 
 /// A kernel that is not asked for traps, so that a program finds it; and the whole stays as it was.
@@ -214,6 +213,109 @@ pub unsafe extern "ptx-kernel" fn fill(y: *mut f32) {
     );
 }
 
+/// A library and the root of its entries, in two modules.
+const LIBRARY: &str = "
+/// Adds a constant to a float.
+#[inline(always)]
+pub unsafe fn add(x: *mut f32, constant: f32) {
+    unsafe { *x += constant }
+}
+
+/// Multiplies a float by a constant.
+#[inline(always)]
+pub unsafe fn scale(x: *mut f32, constant: f32) {
+    unsafe { *x *= constant }
+}
+";
+
+const ROOT: &str = "#![no_std]
+#![feature(abi_ptx)]
+#![allow(unexpected_cfgs)]
+
+#[cfg(add_two)]
+#[unsafe(no_mangle)]
+pub unsafe extern \"ptx-kernel\" fn add_two(x: *mut f32) {
+    unsafe { modular::add(x, 2.0) }
+}
+
+#[cfg(add_four)]
+#[unsafe(no_mangle)]
+pub unsafe extern \"ptx-kernel\" fn add_four(x: *mut f32) {
+    unsafe { modular::add(x, 4.0) }
+}
+
+#[cfg(scale_by_two)]
+#[unsafe(no_mangle)]
+pub unsafe extern \"ptx-kernel\" fn scale_by_two(x: *mut f32) {
+    unsafe { modular::scale(x, 2.0) }
+}
+";
+
+const LIBRARY_METADATA: &str = r#"
+[package.metadata.ptx]
+entries = "entries.rs"
+unpackaged = ["scales"]
+
+[package.metadata.ptx.modules]
+"*" = "sums"
+"scale_*" = "scales"
+
+[package.metadata.ptx.launch-bounds]
+"scale_*" = { max-threads = 64 }
+"#;
+
+#[test]
+fn a_library_becomes_modules_and_a_change_builds_its_own_again() {
+    let Some(toolchain) = toolchain() else { return };
+    let directory = write_crate("modular", LIBRARY_METADATA, LIBRARY);
+    let manifest = directory.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest).expect("the manifest");
+    fs::write(&manifest, text.replace("cdylib", "rlib")).expect("the manifest can be written");
+    fs::write(directory.join("entries.rs"), ROOT).expect("the root can be written");
+    let builder = builder(&directory, toolchain).name("modular");
+    let named = builder.clone().entries(["add_two", "add_four", "scale_by_two"]);
+
+    let first = named.clone().build().expect("the library compiles");
+    let entries = |module: &str| -> Vec<String> {
+        first.manifest.modules[module].entries.keys().cloned().collect()
+    };
+    assert_eq!(first.manifest.modules.len(), 2);
+    assert_eq!(entries("sums"), ["add_four", "add_two"]);
+    assert_eq!(entries("scales"), ["scale_by_two"]);
+    assert!(first.manifest.modules["sums"].packaged && !first.manifest.modules["scales"].packaged);
+    let written = |file: &halfgnn_builder::PtxFile| {
+        let meta = fs::metadata(&file.path).expect("the PTX was written");
+        (file.module.clone(), meta.modified().expect("a time"))
+    };
+    let before: Vec<_> = first.files.iter().map(written).collect();
+    for file in &first.files {
+        let text = fs::read_to_string(&file.path).expect("the PTX was written");
+        let module = Module::parse(&text).expect("it is PTX");
+        assert_eq!(module.source.entries().count(), entries(&file.module).len());
+        assert_eq!(text.contains(".maxntid"), file.module == "scales", "launch bounds by entry");
+    }
+    assert!(!named.clone().build().expect("it is there").rebuilt);
+
+    // A line of one kernel, in its place: the other module stays.
+    let changed = LIBRARY.replace("*x *= constant", "*x /= constant");
+    fs::write(directory.join("src/lib.rs"), format!("{HEAD}{changed}")).expect("a file");
+    let second = named.clone().build().expect("the library compiles");
+    assert!(second.rebuilt);
+    for ((module, before), (again, after)) in before.iter().zip(second.files.iter().map(written)) {
+        assert_eq!(*module, again);
+        assert_eq!(*before == after, module == "sums", "{module}");
+    }
+
+    let part = named.clone().only("add_two").build().expect("one kernel compiles");
+    assert!(part.manifest.partial);
+    let names: Vec<&String> = part.manifest.modules["sums"].entries.keys().collect();
+    assert_eq!(names, ["add_two"], "the others are left out");
+    assert_eq!(part.manifest.modules.len(), 1);
+
+    let error = builder.entries(["subtract"]).build().expect_err("the root has no such entry");
+    assert!(error.to_string().contains("subtract"), "{error}");
+}
+
 #[test]
 fn copies_go_to_a_folder_or_to_one_file() {
     let Some(toolchain) = toolchain() else { return };
@@ -239,7 +341,7 @@ fn copies_go_to_a_folder_or_to_one_file() {
         .build()
         .expect_err("two files, one name");
     assert!(
-        error.to_string().contains("one.ptx") && error.to_string().contains("2 architectures"),
+        error.to_string().contains("one.ptx") && error.to_string().contains("2 PTX files"),
         "{error}"
     );
 }

@@ -138,9 +138,9 @@ fn cuda() -> Result<Device<Gpu<crate::driver::cuda::Cuda>>, Error> {
 fn gpu<D: Driver>(driver: D, memory: Option<(u64, u64)>) -> Result<Device<Gpu<D>>, Error> {
     let info = driver.info();
     let (multiprocessors, cache) = (info.multiprocessors, Cache::of_card(info));
-    let ptx = crate::ptx::read(Some(info.compute_capability))?;
+    let kernels = crate::kernels::Kernels::find(Some(info.compute_capability))?;
     Ok(Device {
-        backend: Gpu::new(driver, &ptx)?,
+        backend: Gpu::new(driver, kernels)?,
         memory,
         multiprocessors: Some(multiprocessors),
         cache,

@@ -105,7 +105,7 @@
 //! - [`distributed`]: one graph and several ranks.
 //! - [`sample`]: batches of a graph, drawn on the device.
 //! - [`metrics`]: how good predictions are.
-//! - [`device`] and [`ptx`]: what a machine offers, and the kernels that a card is given.
+//! - [`device`] and [`kernels`]: what a machine offers, and the built kernels.
 //!
 //! The [examples](https://github.com/halfgnn/halfgnn-rs/tree/main/host/examples) write a layer from the operators, take
 //! arrays of `ndarray`, and [launch kernels of their
@@ -146,7 +146,7 @@ pub use halfgnn_data::file;
 #[doc(inline)]
 pub use halfgnn_data::message;
 #[doc(inline)]
-pub use halfgnn_device::{self as driver, ptx};
+pub use halfgnn_device::{self as driver, kernels};
 #[doc(inline)]
 pub use halfgnn_graph as graph;
 pub use halfgnn_ops::Error;

@@ -92,4 +92,6 @@ macro_rules! reduce_entries {
     )*};
 }
 
+halfgnn_contract::matmul_entries!(product_entries);
+halfgnn_contract::matmul_coded_entries!(product_entries);
 halfgnn_contract::matmul_reduce_entries!(reduce_entries);

@@ -31,12 +31,11 @@ pub struct Card {
 impl Card {
     fn open(ordinal: u32) -> Result<Self, Error> {
         let driver = Cuda::open(ordinal)?;
-        let ptx = halfgnn::ptx::read(Some(
-            halfgnn::driver::Driver::info(&driver).compute_capability,
-        ))?;
+        let capability = halfgnn::driver::Driver::info(&driver).compute_capability;
+        let kernels = halfgnn::kernels::Kernels::find(Some(capability))?;
         // SAFETY: the null handle is the context's default stream, which always lives; nothing is launched on it.
         let silent = unsafe { driver.on_lent_stream(std::ptr::null_mut()) };
-        let own = Gpu::new(driver, &ptx)?;
+        let own = Gpu::new(driver, kernels)?;
         Ok(Self {
             counter: own.workspace_counter(silent),
             own,

@@ -187,15 +187,15 @@ pub fn emulator() -> PyResult<Gpu<Emulated>> {
     if let Some(backend) = &*emulator {
         return Ok(backend.clone());
     }
-    let ptx = halfgnn::ptx::read(None).map_err(|error| exception(error.into()))?;
-    let backend = Gpu::new(Emulated::new(), &ptx).map_err(exception)?;
+    let kernels = halfgnn::kernels::Kernels::find(None).map_err(|error| exception(error.into()))?;
+    let backend = Gpu::new(Emulated::new(), kernels).map_err(exception)?;
     Ok(emulator.insert(backend).clone())
 }
 
 /// Has kernels looked for in a folder.
 #[pyfunction]
 pub fn kernels_in(folder: PathBuf) {
-    halfgnn::ptx::look_in(folder);
+    halfgnn::kernels::look_in(folder);
 }
 
 /// Opens the device of a place, kernels included, so that nothing of it is left for an operator to do: not while a graph is

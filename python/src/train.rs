@@ -183,7 +183,8 @@ impl<B: Backend, E: Element> Run<B, E> {
         let (graph, weights) = model.prepare_weighted(&data.graph, of_edges)?;
         let counts = GraphCounts::of(&graph).weighted(weights.is_some());
         let how = (model, train, Work::of_run(sampling.is_some()));
-        Footprint::check_work::<E>(&counts, how, multiprocessors, memory)?;
+        let footprint = Footprint::check_work::<E>(&counts, how, multiprocessors, memory)?;
+        backend.prefetch(footprint.kernels());
         let goal = Goal {
             targets: &data.targets,
             outputs: data.outputs,

@@ -29,4 +29,4 @@ def rng() -> np.random.Generator:
 
 def kernels() -> bool:
     folder = os.environ.get("HALFGNN_PTX_DIR") or os.path.join(os.path.dirname(halfgnn.__file__), "ptx")
-    return os.path.isdir(folder) and any(name.endswith(".ptx") for name in os.listdir(folder))
+    return os.path.isdir(folder) and any(name.endswith((".kernels.zip", ".manifest.json")) for name in os.listdir(folder))

@@ -2,6 +2,7 @@
 #![cfg(feature = "cuda")]
 
 use half::{bf16, f16};
+use halfgnn::kernels::Kernels;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::cuda::Cuda;
@@ -25,8 +26,8 @@ fn open() -> Result<Gpu<Cuda>, String> {
         Err(DriverError::Unavailable(reason)) => return Err(reason),
         Err(error) => panic!("{error}"),
     };
-    let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability)).expect("the kernels' PTX");
-    Ok(Gpu::new(driver, &ptx).expect("the PTX fits this program and the card"))
+    let kernels = Kernels::find(Some(driver.info().compute_capability)).expect("the kernels");
+    Ok(Gpu::new(driver, kernels).expect("the kernels fit this program and the card"))
 }
 
 /// The card; where there is none, the test is skipped.

@@ -3,6 +3,7 @@
 #![cfg(feature = "cuda")]
 
 use half::f16;
+use halfgnn::kernels::Kernels;
 use halfgnn::Error;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Adjacency, MemoryKind, Storage};
@@ -144,8 +145,8 @@ fn operators_are_captured_by_a_foreign_stream() {
         }
         Err(error) => panic!("{error}"),
     };
-    let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability)).expect("the kernels' PTX");
-    let card = Gpu::new(driver, &ptx).expect("the PTX fits this program and the card");
+    let kernels = Kernels::find(Some(driver.info().compute_capability)).expect("the kernels");
+    let card = Gpu::new(driver, kernels).expect("the kernels fit this program and the card");
     let inputs = [602, 603].map(|seed| Random(seed).uniform::<f16>(VERTICES * FEATURES));
     // What the operators give on the card's own stream.
     let [first, second] = inputs.each_ref().map(|values| {

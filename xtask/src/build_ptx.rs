@@ -2,7 +2,9 @@
 
 use clap::Args;
 use halfgnn_builder::{Built, PtxBuilder};
+use halfgnn_builder::ptxas::ARCHS;
 use halfgnn_builder::toolchain::{self, Toolchain};
+use halfgnn_manifest::{ARCHIVE_SUFFIX, Store, pack};
 
 use crate::{Failure, setup, workspace};
 
@@ -64,6 +66,41 @@ fn build(builder: PtxBuilder) -> Result<(), Failure> {
     let (modules, folder) = (built.manifest.modules.len(), built.manifest_path.display());
     println!("{folder}: {modules} modules for {} ({state})", architectures(&built).join(" and "));
     Ok(())
+}
+
+/// The archive of kernels that a package carries, and its file name: the packaged modules, with machine code for as many
+/// architectures as `machine_code` says, if there is a `ptxas` to assemble it.
+pub fn archive(options: &Options, machine_code: MachineCode) -> Result<(String, Vec<u8>), Failure> {
+    let mut builder = builder(options)?;
+    if machine_code != MachineCode::None {
+        let ptxas = setup::ptxas()?;
+        let archs: Vec<&str> = ARCHS.into_iter().filter(|arch| ptxas.knows(arch)).collect();
+        eprintln!("machine code for {}, by {ptxas}", archs.join(", "));
+        builder = builder.assemble(ptxas, archs);
+    }
+    let built = builder.build()?;
+    let folder = built.manifest_path.parent().ok_or("a manifest without a folder")?;
+    let store = Store::in_folder(folder, NAME).ok_or("the builder left no kernels")?;
+    let mut manifest = built.manifest.clone();
+    for record in manifest.modules.values_mut() {
+        if machine_code == MachineCode::None || !record.packaged {
+            record.machine_code.clear();
+        }
+        if !record.packaged {
+            record.ptx.clear();
+        }
+    }
+    let archive = pack(&store, &manifest, NAME)?;
+    Ok((format!("{NAME}{ARCHIVE_SUFFIX}"), archive))
+}
+
+/// What an archive has beside PTX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MachineCode {
+    /// Nothing.
+    None,
+    /// Machine code for [`ARCHS`].
+    All,
 }
 
 /// The architectures that there is PTX for.

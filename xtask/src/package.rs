@@ -6,13 +6,15 @@ use std::process::Command;
 
 use clap::Args;
 
+use crate::build_ptx::MachineCode;
 use crate::{Failure, build_ptx, workspace};
 
 /// What is published, in the order in which one depends on the other.
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 13] = [
     "halfgnn-contract",
     "ptx-syntax",
     "ptx-emulator",
+    "halfgnn-manifest",
     "halfgnn-builder",
     "halfgnn-cuda-loader",
     "halfgnn-graph",
@@ -25,8 +27,9 @@ const PACKAGES: [&str; 12] = [
 ];
 
 /// Files without which a package is not whole.
-const WANTED: [(&str, &[&str]); 12] = [
-    ("halfgnn-contract", &["src/lib.rs", "LICENSE-MIT"]),
+const WANTED: [(&str, &[&str]); 13] = [
+    ("halfgnn-contract", &["src/lib.rs", "build.rs", "LICENSE-MIT"]),
+    ("halfgnn-manifest", &["src/lib.rs", "LICENSE-MIT"]),
     ("ptx-syntax", &["src/lib.rs", "LICENSE-MIT"]),
     ("ptx-emulator", &["src/lib.rs", "LICENSE-MIT"]),
     ("halfgnn-builder", &["src/lib.rs", "LICENSE-MIT"]),
@@ -42,7 +45,7 @@ const WANTED: [(&str, &[&str]); 12] = [
             "src/lib.rs",
             "build.rs",
             "LICENSE-MIT",
-            "ptx/halfgnn-sm_80.ptx",
+            "ptx/halfgnn.kernels.zip",
         ],
     ),
     ("halfgnn-ops", &["src/lib.rs", "LICENSE-MIT"]),
@@ -105,10 +108,9 @@ fn pack(options: &build_ptx::Options) -> Result<(), Failure> {
             fs::copy(from, to)?;
         }
     }
-    for file in build_ptx::builder(options)?.build()?.files {
-        let name = file.path.file_name().ok_or("PTX without a name")?;
-        fs::copy(&file.path, copy.join("host/device/ptx").join(name))?;
-    }
+    // PTX alone: with machine code the package would be larger than crates.io takes.
+    let (name, archive) = build_ptx::archive(options, MachineCode::None)?;
+    fs::write(copy.join("host/device/ptx").join(name), archive)?;
     let mut cargo = workspace::cargo();
     // What is built from them is built below; no file of the copy is tracked, which is what --allow-dirty is for.
     cargo.args(["package", "--no-verify", "--allow-dirty", "--quiet"]);

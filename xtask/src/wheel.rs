@@ -1,4 +1,4 @@
-//! `cargo xtask wheel`: the Python package, the kernels' PTX inside.
+//! `cargo xtask wheel`: the Python package, with the kernels inside: PTX, and with `--release` machine code.
 
 mod audit;
 
@@ -8,6 +8,7 @@ use std::process::Command;
 
 use clap::Args;
 
+use crate::build_ptx::MachineCode;
 use crate::{Failure, build_ptx, workspace};
 
 /// What builds the wheel, from PyPI.
@@ -49,7 +50,12 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
         true => linking()?,
         false => maturin()?,
     };
-    let kernels = put_kernels(&options.build)?;
+    // What is built for tests runs on no GPU, where assembling would be a minute of nothing.
+    let code = match options.release {
+        true => MachineCode::All,
+        false => MachineCode::None,
+    };
+    let kernels = put_kernels(&options.build, code)?;
     let wheels = workspace::target_dir().join("wheels");
     if wheels.exists() {
         // Of several versions it would be unclear which is meant.
@@ -90,21 +96,17 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
     Ok(wheel)
 }
 
-/// Copies the PTX to where the package has it, and returns the names of the files.
-fn put_kernels(options: &build_ptx::Options) -> Result<Vec<String>, Failure> {
+/// Writes the archive of kernels to where the package has it, and returns the names of the files.
+fn put_kernels(options: &build_ptx::Options, code: MachineCode) -> Result<Vec<String>, Failure> {
     let folder = workspace::root().join("python/halfgnn/ptx");
     fs::create_dir_all(&folder)?;
     for entry in fs::read_dir(&folder)? {
-        // Of architectures that are not built any more.
+        // Of another build.
         fs::remove_file(entry?.path())?;
     }
-    let mut names = Vec::new();
-    for file in build_ptx::builder(options)?.build()?.files {
-        let name = file.path.file_name().ok_or("PTX without a name")?;
-        fs::copy(&file.path, folder.join(name))?;
-        names.push(name.to_string_lossy().into_owned());
-    }
-    Ok(names)
+    let (name, archive) = build_ptx::archive(options, code)?;
+    fs::write(folder.join(&name), archive)?;
+    Ok(vec![name])
 }
 
 /// maturin: that which is installed, or one in a virtual environment of its own under `target`.

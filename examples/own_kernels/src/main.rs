@@ -15,7 +15,8 @@ use halfgnn::driver::emulated::Emulated;
 use halfgnn::graph::Graph;
 use halfgnn::ops::{Checked, Combine, Epilogue, Form, Spmm};
 use halfgnn::tensor::Matrix;
-use halfgnn::{Error, ops, ptx};
+use halfgnn::kernels::Kernels;
+use halfgnn::{Error, ops};
 use leaky_relu::{Backward, Forward, LeakyReluOperators};
 
 const SLOPE: f32 = 0.25;
@@ -39,8 +40,9 @@ fn follow<D: Driver>(
     (expected, losses): &(Vec<f32>, Vec<f32>),
 ) -> Result<(), Box<dyn std::error::Error>> {
     let capability = driver.info().compute_capability;
-    println!("{}: {}", driver.info().name, ptx::find(Some(capability))?);
-    let gpu = Gpu::new(driver, &ptx::read(Some(capability))?)?;
+    let kernels = Kernels::find(Some(capability))?;
+    println!("{}: {kernels}", driver.info().name);
+    let gpu = Gpu::new(driver, kernels)?;
     let weights = train(&gpu)?;
     for (index, (actual, expected)) in weights.iter().zip(expected).enumerate() {
         assert!(

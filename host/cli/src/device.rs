@@ -6,8 +6,9 @@ use crate::json::JsonLines;
 use crate::machine::{Card, Machine};
 use crate::screen::{Page, bytes};
 use halfgnn::backend::Backend;
+use halfgnn::backend::gpu::ModuleState;
 use halfgnn::device::{self, Choice, Device, Task};
-use halfgnn::ptx;
+use halfgnn::kernels::Kernels;
 use serde::Serialize;
 use std::time::Instant;
 
@@ -21,8 +22,11 @@ struct Tried {
     usable: bool,
     /// What it calls itself.
     name: Option<String>,
-    /// Which PTX it runs.
-    ptx: Option<String>,
+    /// Where its kernels are, and in which form.
+    kernels: Option<String>,
+    /// The modules of kernels that it runs, with -v.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    modules: Vec<Module>,
     /// Bytes of its memory that are free.
     free_memory_bytes: Option<u64>,
     /// Milliseconds that it took to open it and to load the kernels.
@@ -33,8 +37,18 @@ struct Tried {
     auto: bool,
 }
 
-/// Looks at what there is, and tries each device.
-pub fn run(args: &DeviceArgs) -> Result<(), Failure> {
+/// One module of kernels.
+#[derive(Debug, Serialize)]
+struct Module {
+    name: String,
+    /// Kernels in it.
+    entries: usize,
+    /// The form that the device loads; absent where the package does not carry the module.
+    form: Option<String>,
+}
+
+/// Looks at what there is, and tries each device. With `modules` it lists the modules of kernels.
+pub fn run(args: &DeviceArgs, modules: bool) -> Result<(), Failure> {
     let mut json = JsonLines::open(args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
     let machine = Machine::survey();
@@ -49,14 +63,24 @@ pub fn run(args: &DeviceArgs) -> Result<(), Failure> {
     tried[chosen].auto = true;
 
     page.line(&"");
+    if !modules {
+        tried.iter_mut().for_each(|device| device.modules.clear());
+    }
     for device in &tried {
         let name = device.name.as_deref().unwrap_or("");
-        let verdict = match (&device.reason, &device.ptx) {
+        let verdict = match (&device.reason, &device.kernels) {
             (Some(reason), _) => format!("no: {reason}"),
-            (None, Some(ptx)) => format!("yes: {name}, kernels {ptx}"),
+            (None, Some(kernels)) => format!("yes: {name}, kernels in {kernels}"),
             (None, None) => format!("yes: {name}"),
         };
         page.line(&format_args!("--device {:<9} {verdict}", device.device));
+        for module in &device.modules {
+            let form = module.form.as_deref().unwrap_or("not in this package");
+            page.line(&format_args!(
+                "    {:<28} {:>3} kernels, {form}",
+                module.name, module.entries
+            ));
+        }
     }
     page.line(&format_args!(
         "--device auto      takes --device {}",
@@ -130,7 +154,7 @@ fn in_words(card: &Card) -> String {
     )
 }
 
-/// Opens a device and loads its kernels, as every other command does.
+/// Opens a device, as every other command does. Kernels are loaded when they are launched.
 fn attempt(name: &'static str, choice: Choice, machine: &Machine) -> Tried {
     let start = Instant::now();
     let opened = device::open(choice, Opened);
@@ -139,25 +163,37 @@ fn attempt(name: &'static str, choice: Choice, machine: &Machine) -> Tried {
         device: name,
         usable: opened.is_ok(),
         name: None,
-        ptx: None,
+        kernels: None,
+        modules: Vec::new(),
         free_memory_bytes: None,
         ms: start.elapsed().as_secs_f64() * 1e3,
         reason: None,
         auto: false,
     };
     match opened {
-        Ok((name, memory)) => {
+        Ok((name, memory, modules)) => {
             tried.name = Some(name);
             tried.free_memory_bytes = memory.map(|(free, _)| free);
-            tried.ptx = kernels(choice, machine).map(|source| source.to_string());
+            tried.kernels = kernels(choice, machine, &modules);
+            tried.modules = modules.into_iter().map(Module::from).collect();
         }
         Err(error) => tried.reason = Some(Failure::from(error).to_string()),
     }
     tried
 }
 
-/// The PTX that a device was given.
-fn kernels(choice: Choice, machine: &Machine) -> Option<ptx::Source> {
+impl From<ModuleState> for Module {
+    fn from(state: ModuleState) -> Self {
+        Self {
+            form: state.form.map(|form| form.to_string()),
+            name: state.name,
+            entries: state.entries,
+        }
+    }
+}
+
+/// Where a device's kernels are, and in which forms: `/home/me/target/ptx: 46 modules, PTX for sm_80`.
+fn kernels(choice: Choice, machine: &Machine, modules: &[ModuleState]) -> Option<String> {
     let capability = match choice {
         Choice::Cuda => {
             let (major, minor) = machine.gpus.first()?.compute_capability.split_once('.')?;
@@ -166,16 +202,24 @@ fn kernels(choice: Choice, machine: &Machine) -> Option<ptx::Source> {
         Choice::Emulator => None,
         Choice::Auto | Choice::Cpu => return None,
     };
-    ptx::find(capability).ok()
+    let found = Kernels::find(capability).ok()?;
+    let mut forms: Vec<String> = Vec::new();
+    for state in modules {
+        let form = state.form.map_or_else(|| "not in this package".to_owned(), |form| form.to_string());
+        if !forms.contains(&form) {
+            forms.push(form);
+        }
+    }
+    Some(format!("{}: {} modules, {}", found.store(), modules.len(), forms.join(" or ")))
 }
 
-/// Says what was opened: its name, free and total memory.
+/// Says what was opened: its name, free and total memory, and its modules of kernels.
 struct Opened;
 
 impl Task for Opened {
-    type Output = (String, Option<(u64, u64)>);
+    type Output = (String, Option<(u64, u64)>, Vec<ModuleState>);
 
     fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
-        (device.backend.name(), device.memory)
+        (device.backend.name(), device.memory, device.backend.modules())
     }
 }

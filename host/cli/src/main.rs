@@ -44,7 +44,7 @@ use tracing_subscriber::prelude::*;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match start_logging(cli.verbose).and_then(|()| run(&cli.command)) {
+    match start_logging(cli.verbose).and_then(|()| run(&cli)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("halfgnn: {failure}");
@@ -53,7 +53,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> Result<(), Failure> {
+fn run(cli: &Cli) -> Result<(), Failure> {
+    let command = &cli.command;
     let ends_itself = match command {
         Command::Train(_) | Command::Tune(_) | Command::Demo(_) | Command::Report(_) => true,
         #[cfg(feature = "bench")]
@@ -75,7 +76,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Profile(args) => profile::run(args),
         Command::Report(args) => report::run(args, &stop),
         Command::Dataset(args) => dataset::run(args),
-        Command::Device(args) => device::run(args),
+        Command::Device(args) => device::run(args, cli.verbose > 0),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
     }

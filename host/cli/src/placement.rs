@@ -179,6 +179,7 @@ impl Placement {
         (config, train): (&ModelConfig, &TrainConfig),
     ) -> Made<BatchMemory> {
         let batch = Footprint::of_batch::<E>(&sizes, (config, train), device.multiprocessors)?;
+        device.backend.prefetch(batch.kernels());
         let keeps = sizes.in_place.is_some() && train.record && !self.on_disk;
         let kinds = [
             MemoryKind::Graph,
@@ -483,6 +484,7 @@ pub fn place<B: Backend, E: Element>(
             whole => (whole?, None),
         },
     };
+    device.backend.prefetch(footprint.kernels());
     let placement = Placement {
         asked,
         features: footprint.features_kind(),

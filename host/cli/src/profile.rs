@@ -12,7 +12,8 @@ use halfgnn::graph::Graph;
 use halfgnn::ops::{Accumulate, Spmm, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::with_element;
-use halfgnn::{ops, ptx};
+use halfgnn::kernels::Kernels;
+use halfgnn::ops;
 use serde::Serialize;
 
 /// Bytes of a sector, in which global memory is counted.
@@ -47,8 +48,8 @@ pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
         record: true,
         ..Options::default()
     });
-    let text = ptx::read(Some(driver.info().compute_capability)).map_err(halfgnn::Error::from)?;
-    let gpu = Gpu::new(driver, &text)?;
+    let kernels = Kernels::find(Some(driver.info().compute_capability)).map_err(halfgnn::Error::from)?;
+    let gpu = Gpu::new(driver, kernels)?;
     let (launches, least) =
         with_element!(args.precision.into(), E => spmm::<E>(&gpu, &graph, args)?);
     if !json.is_stdout() {

@@ -11,13 +11,16 @@ use super::{
 use ptx_emulator::{
     Device, DeviceOptions, LaunchError, LaunchOptions, LaunchReport, MemoryError, Module,
 };
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// The last text that a device was given: to read all kernels of this project takes a second or two, and most devices of a process are given
-/// the same.
-static LAST_READ: Mutex<Option<Module>> = Mutex::new(None);
+/// The texts that devices were given last: parsing takes time, and most devices of a process are given the same modules.
+static PARSED: Mutex<VecDeque<Module>> = Mutex::new(VecDeque::new());
+
+/// How many of them are kept: all modules of this project, and some more.
+const KEPT: usize = 96;
 
 /// What a launch was and what it counted.
 #[derive(Clone, Debug)]
@@ -375,12 +378,17 @@ impl Driver for Emulated {
     }
 
     fn load(&self, ptx: &str) -> Result<Arc<Module>, DriverError> {
-        let mut last = LAST_READ.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = last.as_ref().filter(|module| module.text() == ptx) {
+        let parsed = || PARSED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = parsed().iter().find(|module| module.text() == ptx) {
             return Ok(Arc::new(module.again()));
         }
+        // Not under the lock: devices of other threads parse other modules meanwhile.
         let module = Module::parse(ptx).map_err(|error| DriverError::Module(error.to_string()))?;
-        Ok(Arc::new(last.insert(module).again()))
+        let own = module.again();
+        let mut parsed = parsed();
+        parsed.truncate(KEPT - 1);
+        parsed.push_front(module);
+        Ok(Arc::new(own))
     }
 
     fn function(&self, module: &Arc<Module>, name: &str) -> Result<EmulatedFunction, DriverError> {

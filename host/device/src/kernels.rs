@@ -86,18 +86,9 @@ pub struct Kernels {
 }
 
 impl fmt::Display for Kernels {
-    /// `/home/me/target/ptx: 46 modules, machine code for sm_90`.
+    /// `/home/me/target/ptx: 46 modules`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut forms: Vec<String> = Vec::new();
-        for (_, record) in self.modules() {
-            let form = self.form(record, true).map(|form| form.to_string());
-            let form = form.unwrap_or_else(|| "not in this package".to_owned());
-            if !forms.contains(&form) {
-                forms.push(form);
-            }
-        }
-        let count = self.manifest.modules.len();
-        write!(f, "{}: {count} modules, {}", self.store, forms.join(" or "))
+        write!(f, "{}: {} modules", self.store, self.manifest.modules.len())
     }
 }
 

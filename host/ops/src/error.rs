@@ -1,7 +1,7 @@
 //! The errors of the crate: what was wrong, where, and what to do, in one line each.
 
 use crate::driver::DriverError;
-use crate::driver::ptx::PtxError;
+use crate::driver::kernels::KernelsError;
 
 /// Why an operation was refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -54,16 +54,16 @@ pub enum Error {
         /// What is not supported, and what is.
         reason: String,
     },
-    /// PTX that does not fit this build of the host.
-    #[error("{0}; rebuild it with `cargo xtask build-ptx`")]
+    /// Kernels that do not fit this build of the host.
+    #[error("{0}; build them again with `cargo xtask build-ptx`")]
     Contract(String),
     /// A graph that is not one.
     #[error(transparent)]
     Graph(#[from] crate::graph::GraphError),
 }
 
-impl From<PtxError> for Error {
-    fn from(error: PtxError) -> Self {
+impl From<KernelsError> for Error {
+    fn from(error: KernelsError) -> Self {
         Error::Contract(error.reason)
     }
 }

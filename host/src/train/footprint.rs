@@ -6,6 +6,7 @@ use crate::backend::{Backend, MemoryKind, MemoryReport, Storage};
 use crate::data::{DataProblem, FeatureRows, Features, GraphIndex};
 use crate::distributed::{Group, Shard};
 use crate::driver::DriverError;
+use crate::backend::gpu::KernelSet;
 use crate::driver::dry::Dry;
 use crate::error::Error;
 use crate::graph::GraphCounts;
@@ -18,14 +19,25 @@ use crate::tensor::{Element, Matrix};
 use std::sync::Arc;
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Footprint {
     bytes: [u64; MemoryKind::ALL.len()],
     /// Those of the features, where they lie in the host's memory.
     hosted: Option<u64>,
     /// Whether they stay on disk.
     on_disk: bool,
+    /// What a run launches, as far as it was counted.
+    kernels: KernelSet,
 }
+
+impl PartialEq for Footprint {
+    /// Of bytes and places: one that was measured knows no kernels.
+    fn eq(&self, other: &Self) -> bool {
+        (self.bytes, self.hosted, self.on_disk) == (other.bytes, other.hosted, other.on_disk)
+    }
+}
+
+impl Eq for Footprint {}
 
 /// Where the features of a graph lie while a device computes on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -256,6 +268,7 @@ impl Footprint {
         };
         let done = run();
         *seen = backend.memory().into();
+        seen.kernels = backend.kernels_wanted();
         done
     }
 
@@ -575,7 +588,13 @@ impl Footprint {
         };
         let done = run();
         *seen = backend.memory().into();
+        seen.kernels = backend.kernels_wanted();
         done
+    }
+
+    /// The kernels that a step and an evaluation launch, to be [loaded beforehand](crate::backend::Storage::prefetch).
+    pub fn kernels(&self) -> KernelSet {
+        self.kernels
     }
 
     /// Adds to a kind.

@@ -10,6 +10,7 @@
 
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::cuda::Cuda;
+use halfgnn::kernels::Kernels;
 use halfgnn::driver::{DeviceBuffer as _, DeviceInfo, Driver, DriverError, LaunchConfig};
 use halfgnn_tests::hardware::store::{self, Record};
 use halfgnn_tests::hardware::{BLOCK, Case, PARAM_BYTES, all_ptx, cases, operators};
@@ -65,8 +66,8 @@ fn describe(info: &DeviceInfo) -> String {
 fn record_operators(folder: &Path) -> Result<bool, Box<dyn std::error::Error>> {
     let driver = Cuda::open(0)?;
     let device = describe(driver.info());
-    let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability))?;
-    let backend = Gpu::new(driver, &ptx)?;
+    let kernels = Kernels::find(Some(driver.info().compute_capability))?;
+    let backend = Gpu::new(driver, kernels)?;
     let cases = operators::cases();
     let mut records = Vec::new();
     for case in &cases {

@@ -1,6 +1,7 @@
 //! What the kernels are built to do, as exact counts of the emulator (HalfGNN §4).
 
 use half::f16;
+use halfgnn::kernels::Kernels;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Adjacency, DeviceGraph, MemoryKind, Storage};
 use halfgnn::driver::Driver;
@@ -35,8 +36,8 @@ fn of_multiprocessors(multiprocessors: u32) -> Gpu<Emulated> {
         multiprocessors,
         ..Options::default()
     });
-    let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability)).expect("the kernels' PTX");
-    Gpu::new(driver, &ptx).expect("the PTX fits this program")
+    let kernels = Kernels::find(Some(driver.info().compute_capability)).expect("the kernels");
+    Gpu::new(driver, kernels).expect("the kernels fit this program")
 }
 
 /// Rows of `degree` edges each, to neighbouring columns, `edges` in all.

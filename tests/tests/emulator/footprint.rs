@@ -1,6 +1,7 @@
 //! The memory that a run is said to take, against what it takes on a device that has a workspace: the emulator.
 
 use half::f16;
+use halfgnn::kernels::Kernels;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Backend, MemoryKind, Storage};
@@ -29,8 +30,8 @@ fn card(multiprocessors: u32) -> Gpu<Emulated> {
         multiprocessors,
         ..Options::default()
     });
-    let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability)).expect("the kernels' PTX");
-    Gpu::new(driver, &ptx).expect("the PTX fits this program")
+    let kernels = Kernels::find(Some(driver.info().compute_capability)).expect("the kernels");
+    Gpu::new(driver, kernels).expect("the kernels fit this program")
 }
 
 /// That every kind and the whole are within a hundredth. What was foretold of the workspace, over what it is.

@@ -4,9 +4,9 @@
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
+use halfgnn::kernels::Kernels;
 use halfgnn_tests::hardware::operators::{OperatorCase, Outcome, cases, folder};
 use halfgnn_tests::hardware::store::{self, Recording};
-use ptx_emulator::Module;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -18,11 +18,9 @@ const AGAIN: &str = "cargo run --release -p halfgnn-tests --features cuda --bin 
 /// Multiprocessors of the card, by which products are split.
 const MULTIPROCESSORS: u32 = 132;
 
-static PTX: LazyLock<String> = LazyLock::new(|| {
+static KERNELS: LazyLock<Kernels> = LazyLock::new(|| {
     let newest = Emulated::new().info().compute_capability;
-    halfgnn::ptx::read(Some(newest))
-        .expect("the kernels' PTX")
-        .into_owned()
+    Kernels::find(Some(newest)).expect("the kernels")
 });
 
 fn card() -> Gpu<Emulated> {
@@ -31,7 +29,7 @@ fn card() -> Gpu<Emulated> {
         record: true,
         ..Options::default()
     };
-    Gpu::new(Emulated::with_options(options), &PTX).expect("the PTX fits this program")
+    Gpu::new(Emulated::with_options(options), KERNELS.clone()).expect("the kernels fit this program")
 }
 
 /// What all cases gave, and the kernels that they launched.
@@ -95,8 +93,10 @@ const OF_NO_OPERATOR: [&str; 3] = ["gather_half8", "gather_8_bytes", "sddmm_dgl_
 
 #[test]
 fn every_kernel_is_launched() {
-    let module = Module::parse(&PTX).expect("PTX");
-    let entries: Vec<&str> = module.entries().map(|entry| entry.name.as_str()).collect();
+    let modules = KERNELS.modules();
+    let entries: Vec<&str> = modules
+        .flat_map(|(_, module)| module.entries.keys().map(String::as_str))
+        .collect();
     let missing: Vec<&&str> = entries
         .iter()
         .filter(|name| !RAN.kernels.contains(**name))

@@ -7,6 +7,7 @@ mod footprint;
 mod hardware_operators;
 
 use half::{bf16, f16};
+use halfgnn::kernels::Kernels;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Adjacency, Block, MemoryKind, Storage};
@@ -33,8 +34,8 @@ use std::sync::Mutex;
 
 fn open(options: Options) -> Gpu<Emulated> {
     let driver = Emulated::with_options(options);
-    let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability)).expect("the kernels' PTX");
-    Gpu::new(driver, &ptx).expect("the PTX fits this program")
+    let kernels = Kernels::find(Some(driver.info().compute_capability)).expect("the kernels");
+    Gpu::new(driver, kernels).expect("the kernels fit this program")
 }
 
 /// An emulator that no other test has meanwhile: launches of one follow one another, so that tests of several threads would wait for each other.

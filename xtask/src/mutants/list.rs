@@ -204,15 +204,14 @@ impl Mutant {
         }
     }
 
-    /// The PTX with the mutant in its kernel.
-    pub fn place_in_ptx(&self, ptx: &str) -> Result<String, String> {
+    /// The PTX with the mutant in its kernel; `None` where another module has the kernel.
+    pub fn place_in_ptx(&self, ptx: &str) -> Result<Option<String>, String> {
         let Site::Entry(entry) = &self.site else {
             return Err(format!("{}: it is of the sources", self.name));
         };
-        let head = format!(".entry {entry}(");
-        let begin = ptx
-            .find(&head)
-            .ok_or_else(|| format!("{}: the PTX has no {entry}", self.name))?;
+        let Some(begin) = ptx.find(&format!(".entry {entry}(")) else {
+            return Ok(None);
+        };
         let end = ptx[begin..].find("\n}").map_or(ptx.len(), |at| begin + at);
         let kernel = &ptx[begin..end];
         let range = occurrences(kernel, &self.find)
@@ -220,7 +219,7 @@ impl Mutant {
             .next()
             .ok_or_else(|| format!("{}: its text is not in {entry}", self.name))?;
         let (before, after) = (&ptx[..begin + range.start], &ptx[begin + range.end..]);
-        Ok(format!("{before}{}{after}", self.replace))
+        Ok(Some(format!("{before}{}{after}", self.replace)))
     }
 }
 
@@ -290,10 +289,13 @@ killer = '-p emulator'
     fn ptx_is_changed_in_its_kernel() {
         let kernel = |name: &str| format!(".visible .entry {name}(\n)\n{{\n\tbar.sync \t0;\n}}\n");
         let ptx = format!("{}{}", kernel("sddmm"), kernel("spmm"));
-        let mutated = mutants()[1].place_in_ptx(&ptx).expect("it is there");
+        let mutated = mutants()[1].place_in_ptx(&ptx).expect("its text is there");
+        let mutated = mutated.expect("the kernel is there");
         assert_eq!(mutated.matches("bar.sync").count(), 1);
         assert!(mutated.starts_with(&kernel("sddmm")));
-        assert!(mutants()[1].place_in_ptx(&kernel("sddmm")).is_err());
+        assert_eq!(mutants()[1].place_in_ptx(&kernel("sddmm")), Ok(None), "another module's");
+        let other = kernel("spmm").replace("bar.sync", "ret");
+        assert!(mutants()[1].place_in_ptx(&other).is_err());
     }
 
     #[test]

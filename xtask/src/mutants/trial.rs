@@ -7,14 +7,16 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use halfgnn_builder::PtxBuilder;
+use halfgnn_builder::manifest::{Manifest, Store};
 use halfgnn_builder::pattern;
+use halfgnn_builder::{Built, PtxBuilder};
 use halfgnn_builder::toolchain::Toolchain;
+use halfgnn_manifest::{Fingerprint, MANIFEST_SUFFIX};
 
 use super::list::{Killer, Mutant};
 use super::record::Record;
 use super::scratch::{Scratch, Sources};
-use crate::build_ptx::ARCH;
+use crate::build_ptx::{ARCH, NAME};
 use crate::{Failure, test, workspace};
 
 /// Longest run of a killer. A mutant that is still running then has been seen.
@@ -72,8 +74,6 @@ pub struct Bench<'a> {
     scratch: &'a Scratch,
     files: Sources,
     toolchain: Toolchain,
-    /// The PTX of all kernels without a mutant, once it is built.
-    whole: Option<String>,
 }
 
 /// What a run of a killer said.
@@ -91,7 +91,6 @@ impl<'a> Bench<'a> {
             scratch,
             files,
             toolchain,
-            whole: None,
         }
     }
 
@@ -148,7 +147,7 @@ impl<'a> Bench<'a> {
         if !self.builds(arguments)? {
             return Ok(Some(Outcome::FailsAnyway));
         }
-        let said = self.test(arguments, &mutant.kernels)?;
+        let said = self.test(arguments)?;
         match said {
             Said::RunsNothing => return Ok(Some(Outcome::NoTest)),
             Said::Fails => return Ok(Some(Outcome::FailsAnyway)),
@@ -164,30 +163,43 @@ impl<'a> Bench<'a> {
             if mutant.killer == Killer::BuildPtx {
                 // Refused by a rule; what does not compile is no mutant.
                 return Ok(match built {
-                    Ok(()) => Outcome::Survived,
+                    Ok(_) => Outcome::Survived,
                     Err(halfgnn_builder::BuildError::Checks { .. }) => Outcome::Killed,
                     Err(error) => does_not_build(&error),
                 });
             }
-            if let Err(error) = built {
-                return Ok(does_not_build(&error));
+            match built {
+                Ok(built) => self.install(&built, &mutant.kernels)?,
+                Err(error) => return Ok(does_not_build(&error)),
             }
         }
         self.judged(mutant)
     }
 
     fn in_ptx(&self, mutant: &Mutant) -> Result<Outcome, Failure> {
-        let file = self.ptx_file(&mutant.kernels);
-        let ptx = fs::read_to_string(&file)?;
-        let mutated = match mutant.place_in_ptx(&ptx) {
-            Ok(mutated) => mutated,
-            Err(error) => {
-                eprintln!("{error}");
-                return Ok(Outcome::DoesNotApply);
+        let store = self.installed()?;
+        let mut manifest = store.manifest()?;
+        for record in manifest.modules.values_mut() {
+            let Some(file) = record.ptx.get_mut(ARCH) else {
+                continue;
+            };
+            let ptx = String::from_utf8(store.read(file)?)?;
+            match mutant.place_in_ptx(&ptx) {
+                Ok(Some(mutated)) => {
+                    file.fingerprint = Fingerprint::of(&mutated);
+                    fs::write(self.ptx_folder().join(&file.file), mutated)?;
+                    self.write_manifest(&manifest)?;
+                    return self.judged(mutant);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    eprintln!("{error}");
+                    return Ok(Outcome::DoesNotApply);
+                }
             }
-        };
-        fs::write(&file, mutated)?;
-        self.judged(mutant)
+        }
+        eprintln!("{}: no module has its kernel", mutant.name);
+        Ok(Outcome::DoesNotApply)
     }
 
     /// What the killer says with the mutant in place.
@@ -198,51 +210,68 @@ impl<'a> Bench<'a> {
         if !self.builds(arguments)? {
             return Ok(Outcome::DoesNotBuild);
         }
-        Ok(match self.test(arguments, &mutant.kernels)? {
+        Ok(match self.test(arguments)? {
             Said::Passes => Outcome::Survived,
             Said::Fails => Outcome::Killed,
             Said::RunsNothing => Outcome::NoTest,
         })
     }
 
-    /// Sees to it that the PTX is that of the kernels as they are. Of a part of them it is that of the whole, in which the others
-    /// trap, as the builder has it: nothing is built for it.
-    fn plain_ptx(&mut self, kernels: &[String]) -> Result<(), Failure> {
-        if self.whole.is_none() {
-            self.build_ptx(&[])?;
-            self.whole = Some(fs::read_to_string(self.ptx_file(&[]))?);
+    /// Installs the PTX of the kernels as they are, or of a part of them: nothing is built for a part.
+    fn plain_ptx(&self, kernels: &[String]) -> Result<(), Failure> {
+        // After a mutant the builder builds the modules again that had it.
+        let built = self.build_ptx(&[])?;
+        self.install(&built, kernels)
+    }
+
+    /// Where tests find their kernels.
+    fn ptx_folder(&self) -> PathBuf {
+        self.scratch.target().join("ptx-trial")
+    }
+
+    fn installed(&self) -> Result<Store, Failure> {
+        let folder = self.ptx_folder();
+        let store = Store::in_folder(&folder, NAME);
+        store.ok_or_else(|| format!("there are no kernels in {}", folder.display()).into())
+    }
+
+    fn write_manifest(&self, manifest: &Manifest) -> Result<(), Failure> {
+        let path = self.ptx_folder().join(format!("{NAME}{MANIFEST_SUFFIX}"));
+        Ok(fs::write(path, manifest.to_text())?)
+    }
+
+    /// Copies kernels that match one of the patterns to where tests find them; all where there are no patterns. A launch of another
+    /// kernel fails.
+    fn install(&self, built: &Built, kernels: &[String]) -> Result<(), Failure> {
+        let (folder, from) = (self.ptx_folder(), built.manifest_path.parent());
+        let from = from.ok_or("a manifest without a folder")?;
+        let mut manifest = built.manifest.clone();
+        manifest.partial |= !kernels.is_empty();
+        for record in manifest.modules.values_mut() {
+            record.entries.retain(|name, _| pattern::is_wanted(kernels, name));
         }
-        if let Some(whole) = &self.whole {
-            fs::create_dir_all(self.ptx_folder(kernels))?;
-            fs::write(self.ptx_file(kernels), with_traps(whole, kernels))?;
+        manifest.modules.retain(|_, record| !record.entries.is_empty());
+        for file in manifest.modules.values().filter_map(|record| record.ptx.get(ARCH)) {
+            let to = folder.join(&file.file);
+            fs::create_dir_all(to.parent().ok_or("a file without a folder")?)?;
+            fs::copy(from.join(&file.file), to)?;
         }
-        Ok(())
+        self.write_manifest(&manifest)
     }
 
-    /// Where the builder puts them.
-    fn ptx_folder(&self, kernels: &[String]) -> PathBuf {
-        self.scratch.target().join(match kernels.is_empty() {
-            true => "ptx",
-            false => "ptx-only",
-        })
-    }
-
-    fn ptx_file(&self, kernels: &[String]) -> PathBuf {
-        self.ptx_folder(kernels).join(format!("halfgnn-{ARCH}.ptx"))
-    }
-
-    fn build_ptx(&self, kernels: &[String]) -> Result<(), halfgnn_builder::BuildError> {
+    fn build_ptx(&self, kernels: &[String]) -> Result<Built, halfgnn_builder::BuildError> {
         let builder = PtxBuilder::new(self.scratch.tree().join("kernels-gpu"))
-            .name("halfgnn")
+            .name(NAME)
+            .entries(halfgnn_contract::entries().map(|entry| entry.name))
             .target_dir(self.scratch.target())
             .toolchain(self.toolchain.clone())
             .arch(ARCH);
         let builder = kernels.iter().fold(builder, PtxBuilder::only);
-        builder.build().map(drop)
+        builder.build()
     }
 
     /// `cargo test` in the copy; what it prints goes into a file beside it.
-    fn cargo_test(&self, arguments: &str, kernels: &[String]) -> Result<Command, Failure> {
+    fn cargo_test(&self, arguments: &str) -> Result<Command, Failure> {
         let output = File::create(self.output())?;
         let mut cargo = workspace::cargo();
         cargo
@@ -250,7 +279,7 @@ impl<'a> Bench<'a> {
             .arg("test")
             .args(arguments.split_whitespace())
             .env("CARGO_TARGET_DIR", self.scratch.target())
-            .env("HALFGNN_PTX_DIR", self.ptx_folder(kernels))
+            .env("HALFGNN_PTX_DIR", self.ptx_folder())
             .env(test::REQUIRE_PTX, "1")
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -266,7 +295,7 @@ impl<'a> Bench<'a> {
         // What comes after `--` is for the tests.
         let for_cargo = arguments.split(" -- ").next().unwrap_or(arguments);
         let builds = self
-            .cargo_test(&format!("{for_cargo} --no-run"), &[])?
+            .cargo_test(&format!("{for_cargo} --no-run"))?
             .status()?;
         if !builds.success() {
             eprint!("{}", fs::read_to_string(self.output())?);
@@ -274,8 +303,8 @@ impl<'a> Bench<'a> {
         Ok(builds.success())
     }
 
-    fn test(&self, arguments: &str, kernels: &[String]) -> Result<Said, Failure> {
-        let mut child = self.cargo_test(arguments, kernels)?.spawn()?;
+    fn test(&self, arguments: &str) -> Result<Said, Failure> {
+        let mut child = self.cargo_test(arguments)?.spawn()?;
         let start = Instant::now();
         let status = loop {
             match child.try_wait()? {
@@ -298,27 +327,6 @@ impl<'a> Bench<'a> {
             Said::RunsNothing
         })
     }
-}
-
-/// PTX with nothing but a trap in every kernel that matches none of the patterns; as it is where there are none.
-fn with_traps(ptx: &str, patterns: &[String]) -> String {
-    let mut text = String::with_capacity(ptx.len());
-    let mut lines = ptx.lines();
-    while let Some(line) = lines.next() {
-        text.push_str(line);
-        text.push('\n');
-        let entry = line.strip_prefix(".visible .entry ");
-        let name = entry.and_then(|rest| rest.split('(').next());
-        if name.is_some_and(|name| !pattern::is_wanted(patterns, name)) {
-            for line in lines.by_ref().take_while(|line| *line != "{") {
-                text.push_str(line);
-                text.push('\n');
-            }
-            text.push_str("{\n\ttrap;\n\texit;\n}\n");
-            lines.by_ref().find(|line| *line == "}");
-        }
-    }
-    text
 }
 
 /// A killer and what it is given to run, as it is noted.
@@ -354,25 +362,6 @@ mod tests {
             assert_eq!(outcome.word(), word);
         }
         assert_eq!(Outcome::of_word(""), None);
-    }
-
-    #[test]
-    fn kernels_that_are_not_wanted_trap() {
-        let kernel = |name: &str, body: &str| {
-            format!(".visible .entry {name}(\n\t.param .u64 p\n)\n.maxntid 128\n{{\n{body}}}\n")
-        };
-        let (ret, trap) = ("\tret;\n", "\ttrap;\n\texit;\n");
-        let of = |first: &str, second: &str| {
-            format!(
-                ".version 8.0\n{}{}",
-                kernel("spmm_f16", first),
-                kernel("sddmm_f16", second)
-            )
-        };
-        let whole = of(ret, ret);
-        assert_eq!(with_traps(&whole, &["spmm_*".to_owned()]), of(ret, trap));
-        assert_eq!(with_traps(&whole, &["*_f16".to_owned()]), whole);
-        assert_eq!(with_traps(&whole, &[]), whole);
     }
 
     #[test]

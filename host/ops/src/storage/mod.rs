@@ -6,6 +6,7 @@ mod transfer;
 pub use ledger::{Ledger, MemoryKind, MemoryReport, Tracked};
 pub use transfer::{Floats, Rows, Transfer};
 
+use crate::backend::gpu::{KernelSet, ModuleState};
 use crate::driver::{Interconnect, LinkPlace, Watch};
 use crate::error::Error;
 use crate::tensor::Array;
@@ -29,6 +30,17 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
     /// Whether it only counts memory, and keeps no value: then none need be made.
     fn only_counts(&self) -> bool {
         false
+    }
+
+    /// Loads kernels that are known to be launched soon, in parallel where the device compiles them. A hint: a kernel that cannot
+    /// be loaded is left to its launch, which reports why.
+    fn prefetch(&self, kernels: KernelSet) {
+        let _ = kernels;
+    }
+
+    /// Every module of kernels, by name, and which of them are loaded; none of a device that launches no kernels.
+    fn modules(&self) -> Vec<ModuleState> {
+        Vec::new()
     }
 
     /// Memory for `len` elements, all bytes zero.

@@ -1,6 +1,6 @@
 //! Operators as kernels, on any [`Driver`]: it picks a kernel, computes its geometry, and launches it.
 //!
-//! - `kernels`: a module of PTX, compared with the launch contract before anything is launched.
+//! - `kernels`: the built kernels, compared with the launch contract, and loaded when they are first launched.
 //! - what a kernel is told stands in `gpu.rs` of its operator's folder.
 
 mod address;
@@ -12,12 +12,13 @@ mod retired;
 mod workspace;
 
 pub use buffer::Buffer;
+pub use kernels::{KernelSet, ModuleState};
 pub use recording::Recording;
 
 pub(crate) use workspace::Lease;
 
 use super::{Ledger, MemoryKind, MemoryReport, Storage, Transfer};
-use crate::driver::dry::Dry;
+use crate::driver::{self, dry::Dry};
 use crate::driver::{DeviceInfo, Driver, Interconnect, LaunchConfig, LinkPlace, Part, Watch};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -77,17 +78,8 @@ impl Gpu<Dry> {
     /// A backend that counts the memory that operators want on a card of so many multiprocessors; on the CPU, whose operators
     /// take every policy and borrow next to nothing, where there are none.
     pub fn counting(multiprocessors: Option<u32>) -> Result<Self, Error> {
-        let driver = Dry::new(DeviceInfo {
-            name: "a count of memory".into(),
-            compute_capability: (9, 0),
-            multiprocessors: multiprocessors.unwrap_or(1),
-            l2_bytes: 0,
-            memory_bytes: 0,
-            max_shared_bytes: 227 * 1024,
-            memory_bytes_per_second: None,
-            driver_version: None,
-        });
-        let kernels = Kernels::of_contract(&driver)?;
+        let driver = Dry::new(counted_device(multiprocessors.unwrap_or(1)));
+        let kernels = Kernels::of_contract();
         let counts = match multiprocessors {
             Some(_) => Counts::Card,
             None => Counts::Cpu,
@@ -99,6 +91,27 @@ impl Gpu<Dry> {
             Arc::default(),
             Some(counts),
         ))
+    }
+}
+
+impl Gpu<Dry> {
+    /// The kernels that operators would have launched so far.
+    pub fn kernels_wanted(&self) -> KernelSet {
+        self.kernels.wanted()
+    }
+}
+
+/// What a count of memory says of its device.
+pub(crate) fn counted_device(multiprocessors: u32) -> DeviceInfo {
+    DeviceInfo {
+        name: "a count of memory".into(),
+        compute_capability: (9, 0),
+        multiprocessors,
+        l2_bytes: 0,
+        memory_bytes: 0,
+        max_shared_bytes: 227 * 1024,
+        memory_bytes_per_second: None,
+        driver_version: None,
     }
 }
 
@@ -118,13 +131,12 @@ impl<D: Driver> Deref for Gpu<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// The backend of `driver`, with the kernels in `ptx`.
+    /// The backend of `driver`, with built kernels. A module of them is loaded when one of its kernels is first launched.
     ///
     /// # Errors
-    /// [`Error::Contract`] where the PTX lacks a kernel, or was built from other sources than this crate;
-    /// [`Error::Driver`] where it does not load.
-    pub fn new(driver: D, ptx: &str) -> Result<Self, Error> {
-        let kernels = Kernels::load(&driver, ptx)?;
+    /// [`Error::Contract`] where a kernel is missing, or the kernels were built from other sources than this crate.
+    pub fn new(driver: D, kernels: driver::kernels::Kernels) -> Result<Self, Error> {
+        let kernels = Kernels::load(kernels)?;
         Ok(Self::of(
             driver,
             Arc::new(kernels),
@@ -405,6 +417,14 @@ impl<D: Driver> Storage for Gpu<D> {
 
     fn only_counts(&self) -> bool {
         self.counts.is_some()
+    }
+
+    fn prefetch(&self, kernels: KernelSet) {
+        self.kernels.prefetch(&self.driver, kernels);
+    }
+
+    fn modules(&self) -> Vec<ModuleState> {
+        self.kernels.modules(&self.driver)
     }
 
     fn alloc<T: Pod>(&self, len: usize, kind: MemoryKind) -> Result<Buffer<D, T>, Error> {
