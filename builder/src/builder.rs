@@ -19,7 +19,7 @@ use crate::ptxas::Ptxas;
 use crate::toolchain::{self, Toolchain};
 
 /// Of what this crate does to the kernels: raised when the same inputs give another PTX.
-pub(crate) const RECIPE: u32 = 4;
+pub(crate) const RECIPE: u32 = 5;
 
 /// Builds one kernels crate. See the [crate's documentation](crate) for an example.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ mod build_ptx;
 mod ci;
 mod demo;
 mod fuzz;
+mod install;
 mod mutants;
 mod package;
 mod python;
@@ -41,6 +42,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Make mistakes on purpose, and see that the tests find each
     Mutants(mutants::Options),
+    /// Build the program and its kernels, quickly, and put both where the shell finds them
+    Install(install::Options),
     /// Build the PTX and train on the best device there is, in half and in float
     Demo(demo::Options),
     /// Pack the crates as they would be published, the PTX inside, and build from them with --check
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Mutants(options) => mutants::run(&options),
+        Task::Install(options) => install::run(&options),
         Task::Demo(options) => demo::run(&options),
         Task::Package(options) => package::run(&options),
         Task::Wheel(options) => wheel::run(&options),

@@ -7,7 +7,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::build_ptx::MachineCode;
-use crate::{Failure, build_ptx, workspace};
+use crate::{Failure, build_ptx, install, workspace};
 
 /// What is published, in the order in which one depends on the other.
 const PACKAGES: [&str; 13] = [
@@ -68,6 +68,9 @@ const LARGEST: u64 = 10 << 20;
 pub struct Options {
     #[command(flatten)]
     build: build_ptx::Options,
+    /// Build the program instead, with machine code for every GPU, and pack it with its kernels for another machine
+    #[arg(long, conflicts_with = "check")]
+    program: bool,
     /// Also build and run `examples/own_kernels` from the packages, without the network
     #[arg(long)]
     check: bool,
@@ -85,6 +88,12 @@ impl Options {
 
 /// Builds the PTX, packs, looks at what was packed, and builds from it if asked to.
 pub fn run(options: &Options) -> Result<(), Failure> {
+    if options.program {
+        let archive = install::pack(&options.build)?;
+        let bytes = fs::metadata(&archive)?.len();
+        println!("{} ({} KiB)", archive.display(), bytes.div_ceil(1024));
+        return Ok(());
+    }
     pack(&options.build)?;
     let unpacked = unpack()?;
     if options.check {

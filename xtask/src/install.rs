@@ -1,0 +1,138 @@
+//! `cargo xtask install`: the program and its kernels, where the shell finds them; and both as an archive for another machine.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+
+use crate::build_ptx::{self, MachineCode};
+use crate::{Failure, workspace};
+
+/// Options of `install`.
+#[derive(Args, Default)]
+#[group(skip)]
+pub struct Options {
+    #[command(flatten)]
+    build: build_ptx::Options,
+    /// Folder that gets `bin/halfgnn` [default: cargo's own, whose `bin` is on the PATH]
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
+    /// Without CUDA and without kernels: the program then trains on the CPU
+    #[arg(long)]
+    cpu: bool,
+}
+
+/// How a program is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Profile {
+    /// Quick to build; what takes the time of a run is optimised all the same.
+    Quick,
+    /// As packages have it.
+    Release,
+}
+
+impl Profile {
+    /// The profile's name, which is that of its folder as well.
+    fn name(self) -> &'static str {
+        match self {
+            Profile::Quick => "quick",
+            Profile::Release => "release",
+        }
+    }
+}
+
+/// Builds program and kernels side by side, and puts them into the folder.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let bin = match &options.root {
+        Some(root) => std::path::absolute(root)?.join("bin"),
+        None => cargo_home()?.join("bin"),
+    };
+    let kernels = match options.cpu {
+        true => None,
+        false => Some((&options.build, MachineCode::None)),
+    };
+    let program = put(&bin, Profile::Quick, kernels)?;
+    println!("{}", program.display());
+    let on_path = env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder == bin));
+    if !on_path {
+        println!("{} is not on the PATH: call the program by its path, or add the folder", bin.display());
+    }
+    Ok(())
+}
+
+/// Builds the program as packages have it, with machine code for every GPU, and packs both; returns the archive.
+pub fn pack(options: &build_ptx::Options) -> Result<PathBuf, Failure> {
+    let name = format!(
+        "halfgnn-{}-{}-{}",
+        env!("CARGO_PKG_VERSION"),
+        env::consts::ARCH,
+        env::consts::OS
+    );
+    let folder = workspace::target_dir().join("package");
+    let place = folder.join(&name);
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
+    put(&place.join("bin"), Profile::Release, Some((options, MachineCode::All)))?;
+    for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+        fs::copy(workspace::root().join(file), place.join(file))?;
+    }
+    let archive = folder.join(format!("{name}.tar.gz"));
+    let mut tar = Command::new("tar");
+    tar.arg("-C").arg(&folder).arg("-czf").arg(&archive).arg(&name);
+    workspace::run(&mut tar)?;
+    Ok(archive)
+}
+
+/// Puts the program into `bin`, and its kernels into the folder `ptx` in it, where the program looks.
+fn put(
+    bin: &Path,
+    profile: Profile,
+    kernels: Option<(&build_ptx::Options, MachineCode)>,
+) -> Result<PathBuf, Failure> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--locked", "--profile", profile.name()]);
+    cargo.args(["--package", "halfgnn-cli", "--bin", "halfgnn"]);
+    if kernels.is_some() {
+        cargo.args(["--features", "cuda"]);
+    }
+    // Where there are kernels to build, cores that one of the two leaves idle are the other's.
+    let mut building = cargo.spawn()?;
+    let archive = kernels.map(|(options, code)| build_ptx::archive(options, code));
+    let built = building.wait()?;
+    let archive = archive.transpose()?;
+    if !built.success() {
+        return Err(format!("the program does not build ({built})").into());
+    }
+    let name = format!("halfgnn{}", env::consts::EXE_SUFFIX);
+    let from = workspace::target_dir().join(profile.name()).join(&name);
+    let program = bin.join(&name);
+    fs::create_dir_all(bin)?;
+    replace(&program, &fs::read(&from)?)?;
+    fs::set_permissions(&program, fs::metadata(&from)?.permissions())?;
+    if let Some((name, archive)) = archive {
+        let folder = bin.join("ptx");
+        fs::create_dir_all(&folder)?;
+        replace(&folder.join(name), &archive)?;
+    }
+    Ok(program)
+}
+
+/// Writes next to a file and renames: a program that runs can be replaced, and half of one is never there.
+fn replace(path: &Path, content: &[u8]) -> Result<(), Failure> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    fs::write(&beside, content)?;
+    Ok(fs::rename(&beside, path)?)
+}
+
+/// cargo's folder, as rustup and cargo find it.
+fn cargo_home() -> Result<PathBuf, Failure> {
+    if let Some(home) = env::var_os("CARGO_HOME").filter(|home| !home.is_empty()) {
+        return Ok(std::path::absolute(home)?);
+    }
+    let home = env::home_dir().ok_or("no home folder; take --root FOLDER")?;
+    Ok(home.join(".cargo"))
+}
