@@ -3,7 +3,7 @@
 //! The builder compiles this root once for each module of kernels, with the names of the module's entries set. An entry
 //! instantiates a function of the library for one set of policies, so a module holds the code of its entries alone.
 #![no_std]
-#![feature(abi_ptx)]
+#![feature(abi_ptx, asm_experimental_arch)]
 #![allow(unexpected_cfgs)] // the names of entries, which the builder sets
 
 /// Makes the entries of a list (see `halfgnn_contract::format`) of the functions in `family`, each generic over what a lane
@@ -80,6 +80,9 @@ families! {
 mod matmul;
 mod sddmm;
 mod spmm;
+
+// The dynamic shared memory: one symbol for all kernels of a module, since the size is a launch parameter.
+core::arch::global_asm!(".extern .shared .align 16 .b8 halfgnn_shared[];");
 
 /// Identifies the contract that a module was built from; see `halfgnn_contract::FINGERPRINT`.
 #[unsafe(no_mangle)]

@@ -3,17 +3,14 @@
 //! Accesses through generic pointers would come out as plain `ld`/`st`, which find the space out at run time; these say
 //! `.shared` (PTX ISA, "State Spaces").
 
-use core::arch::{asm, global_asm};
-
-// One symbol for all kernels: the size is a launch parameter.
-global_asm!(".extern .shared .align 16 .b8 halfgnn_shared[];");
+use core::arch::asm;
 
 /// An address in the shared memory of the CTA.
 #[derive(Clone, Copy)]
 pub struct Shared(u32);
 
 impl Shared {
-    /// The first byte of the dynamic shared memory.
+    /// The first byte of the dynamic shared memory, which the root of the entries declares.
     #[inline(always)]
     pub fn base() -> Self {
         let address: u32;
