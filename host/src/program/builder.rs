@@ -236,7 +236,13 @@ impl Builder {
         self.program.values[x.0].shape.columns
     }
 
-    /// The program, whose output a loss reads.
+    /// Keeps `value` as [`Program::keep`] does, also where the output does not depend on it.
+    pub fn keep(&mut self, value: Value) {
+        self.program.keep(value);
+    }
+
+    /// The program, whose output a loss reads: a value of elements. Operators on which neither that nor a [kept](Builder::keep)
+    /// value depends are left out.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with the first operand that did not fit, or where two inputs or parameters have one name.
@@ -244,8 +250,15 @@ impl Builder {
         if let Some(error) = self.error {
             return Err(error);
         }
-        self.program.forward = self.program.nodes.len();
+        if self.program.values[output.0].format != Format::Element {
+            return refuse(format!(
+                "the output {} is float; a loss reads elements",
+                self.program.describe(output)
+            ));
+        }
         self.program.output = Some(output);
+        self.program.prune();
+        self.program.forward = self.program.nodes.len();
         self.program.check()?;
         Ok(self.program)
     }

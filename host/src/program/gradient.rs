@@ -1,7 +1,8 @@
 //! The backward list of a program: reverse-mode differentiation, an operator at a time.
 //!
-//! All gradients are linear in the gradient that they are of. So a factor is carried along next to each of them and ends in
-//! the `alpha` of a product or the `factor` of a sum, and costs an operator of its own only where two gradients are added.
+//! All gradients are linear in the gradient that they are of. So a factor is carried along next to each of them until a product
+//! has it in its `alpha` or an aggregation in its `factor`. It costs an operator of its own only where two gradients are added. The
+//! next product or aggregation takes it: carried further, the factors of many layers would multiply, and half has no such range.
 
 use super::list::{Program, refuse};
 use super::operator::{ActivateGradient, Aggregate, Matmul, Operator};
@@ -84,10 +85,10 @@ impl Pass<'_> {
                     return Ok(());
                 }
                 let d = self.program.push(Operator::Aggregate(Aggregate {
-                    factor: op.factor,
+                    factor: op.factor * factor,
                     ..Aggregate::new(op.edges, op.direction.reversed(), d)
                 }))?;
-                self.add(op.x, (factor, d))
+                self.add(op.x, (1.0, d))
             }
             Operator::Activate(op) if op.add.is_none() => {
                 let mut d = d;

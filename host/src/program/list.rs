@@ -5,7 +5,7 @@ use super::value::{Constant, Description, Edges, Format, Origin, Rows, Shape, Va
 use crate::error::Error;
 use crate::nn::Norm;
 use crate::tensor::Precision;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A list of operators over values, forward and, once [differentiated](super::differentiate), backward.
 ///
@@ -266,6 +266,22 @@ impl Program {
         let value = node.results[0];
         self.nodes.push(node);
         Ok(value)
+    }
+
+    /// Removes operators on which neither the output nor a kept value depends.
+    pub(super) fn prune(&mut self) {
+        let mut read: HashSet<Value> = self.output.iter().chain(&self.kept).copied().collect();
+        let mut nodes = std::mem::take(&mut self.nodes);
+        nodes.reverse();
+        nodes.retain(|node| {
+            let is_read = node.results.iter().any(|result| read.contains(result));
+            if is_read {
+                read.extend(node.operator.operands());
+            }
+            is_read
+        });
+        nodes.reverse();
+        self.nodes = nodes;
     }
 
     /// Removes an operator of the list.

@@ -55,6 +55,9 @@ struct Life {
     to: usize,
 }
 
+/// The count of steps that dropout is a function of.
+const STEP_BYTES: u64 = size_of::<u32>() as u64;
+
 /// After all operators.
 const FOREVER: usize = usize::MAX;
 
@@ -68,7 +71,7 @@ impl Plan {
             places: vec![Place::Nowhere; program.values.len()],
             slots: Vec::new(),
             activations: 0,
-            weights: 0,
+            weights: STEP_BYTES,
             inputs: 0,
             peak: 0,
             boundary,
@@ -86,7 +89,8 @@ impl Plan {
         self.activations
     }
 
-    /// Bytes of parameters, their gradients, their copies in the program's precision, and constants. An optimiser's moments come on top.
+    /// Bytes of parameters, their gradients, their copies in the program's precision, constants, and the count of steps. An optimiser's
+    /// moments come on top.
     pub fn weights(&self) -> u64 {
         self.weights
     }

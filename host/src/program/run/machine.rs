@@ -27,8 +27,8 @@ pub(super) struct Typed<B: Backend, E: Element> {
     floats: HashMap<Value, Matrix<B, f32>>,
     element_slots: HashMap<usize, Matrix<B, E>>,
     float_slots: HashMap<usize, Matrix<B, f32>>,
-    /// In the place of a gradient that is being written.
-    spare: Option<Matrix<B, f32>>,
+    /// In the place of gradients that are being written: an operator writes two at most.
+    spares: Vec<Matrix<B, f32>>,
 }
 
 impl<B: Backend, E: Element> Typed<B, E> {
@@ -39,6 +39,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         edges: Vec<Arc<Propagation<B>>>,
         seed: u64,
     ) -> Result<Self, Error> {
+        let spare = || Matrix::zeros(backend, 0, 1, MemoryKind::Weights);
         let mut machine = Self {
             backend: backend.clone(),
             program: program.clone(),
@@ -50,7 +51,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             floats: HashMap::new(),
             element_slots: HashMap::new(),
             float_slots: HashMap::new(),
-            spare: Some(Matrix::zeros(backend, 0, 1, MemoryKind::Weights)?),
+            spares: vec![spare()?, spare()?],
         };
         for (number, slot) in plan.slots().iter().enumerate() {
             match slot.format {
@@ -213,7 +214,7 @@ impl<B: Backend, E: Element> Bank<B, E> for Floats {
         let taken = match machine.places[value.0] {
             Place::Slot(slot) => machine.float_slots.remove(&slot),
             Place::Gradient(parameter) => {
-                let spare = machine.spare.take();
+                let spare = machine.spares.pop();
                 let gradient = machine.parameter_mut(parameter)?.gradient_mut();
                 spare.map(|spare| std::mem::replace(gradient, spare))
             }
@@ -229,7 +230,8 @@ impl<B: Backend, E: Element> Bank<B, E> for Floats {
             }
             Place::Gradient(parameter) => {
                 if let Ok(parameter) = machine.parameter_mut(parameter) {
-                    machine.spare = Some(std::mem::replace(parameter.gradient_mut(), matrix));
+                    let spare = std::mem::replace(parameter.gradient_mut(), matrix);
+                    machine.spares.push(spare);
                 }
             }
             _ => {}

@@ -120,7 +120,8 @@ fn with_sum(program: &Program, number: usize) -> Option<(usize, Matmul)> {
 
 /// A term is added by an aggregation where that writes its rows. Of several aggregations each adds what those before it have.
 ///
-/// A product that the sum alone reads is no addend: it would have to come before the aggregation and be stored for its length.
+/// A sum of one aggregation and one product that it alone reads stays: the product would have to come before the aggregation and be
+/// stored for its length, and an activation behind the sum adds both.
 ///
 /// # Errors
 /// Those of the shape rule.
@@ -164,7 +165,8 @@ pub(super) fn into_aggregations(program: &mut Program) -> Result<(), Error> {
 fn own_aggregation(program: &Program, number: usize) -> Option<(usize, usize)> {
     let terms = terms(program, number)?;
     let is_product = |value: Value| own_product(program, number, value).is_some();
-    if terms.len() < 2 || terms.iter().any(|(_, value)| is_product(*value)) {
+    let is_pair = terms.len() == 2 && terms.iter().any(|(_, value)| is_product(*value));
+    if terms.len() < 2 || is_pair {
         return None;
     }
     let last = terms.iter().enumerate().rev().find_map(|(index, (factor, value))| {
