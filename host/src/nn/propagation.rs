@@ -411,8 +411,9 @@ impl<B: Backend> Propagation<B> {
         if norm == Norm::In {
             return Err(Error::Unsupported {
                 operator: "Propagation::bipartite",
-                reason: "the norm `in` needs in-degrees of sources, and these have none; take `both`"
-                    .into(),
+                reason:
+                    "the norm `in` needs in-degrees of sources, and these have none; take `both`"
+                        .into(),
             });
         }
         let degrees = [edges.row_degrees(), edges.column_degrees()];

@@ -92,7 +92,11 @@ impl Builder {
     /// A matrix of elements that the caller writes, a row for each of `vertices`.
     pub fn input(&mut self, name: &str, vertices: Vertices, columns: usize) -> Value {
         let rows = Rows::Of(vertices);
-        self.named(name, (Shape { rows, columns }, Format::Element), Origin::Input)
+        self.named(
+            name,
+            (Shape { rows, columns }, Format::Element),
+            Origin::Input,
+        )
     }
 
     /// The weights of a linear map, which products read in the program's precision. Their gradient is float.
@@ -159,7 +163,11 @@ impl Builder {
     /// The sum over the edges of each destination, with the degree norm of the edges: a mean with [`Norm::Right`]. Edges
     /// with weights multiply by them.
     pub fn aggregate(&mut self, edges: Edges, x: Value) -> Value {
-        self.push(Operator::Aggregate(Aggregate::new(edges, Direction::Forward, x)))
+        self.push(Operator::Aggregate(Aggregate::new(
+            edges,
+            Direction::Forward,
+            x,
+        )))
     }
 
     /// `x + bias`.
@@ -176,7 +184,9 @@ impl Builder {
     /// dropout and its further ones draw different numbers.
     pub fn dropout(&mut self, x: Value, probability: f32) -> Value {
         if !(0.0..1.0).contains(&probability) {
-            return self.fail(format!("dropout probability {probability} is not in [0, 1)"));
+            return self.fail(format!(
+                "dropout probability {probability} is not in [0, 1)"
+            ));
         }
         let stream = self.layer + (self.dropouts << 16);
         self.dropouts += 1;
@@ -263,13 +273,7 @@ impl Builder {
         Ok(self.program)
     }
 
-    fn activate(
-        &mut self,
-        x: Value,
-        bias: Option<Value>,
-        relu: bool,
-        drop: Option<Drop>,
-    ) -> Value {
+    fn activate(&mut self, x: Value, bias: Option<Value>, relu: bool, drop: Option<Drop>) -> Value {
         self.push(Operator::Activate(Activate {
             x,
             add: None,
@@ -294,7 +298,11 @@ impl Builder {
     ) -> Value {
         let rows = Rows::Fixed(rows);
         let name = format!("{}{name}", self.prefix);
-        self.named(&name, (Shape { rows, columns }, format), Origin::Parameter(initial))
+        self.named(
+            &name,
+            (Shape { rows, columns }, format),
+            Origin::Parameter(initial),
+        )
     }
 
     fn constant(&mut self, constant: Constant) -> Value {
@@ -332,6 +340,7 @@ impl Builder {
     fn nothing(&mut self) -> Value {
         let rows = Rows::Fixed(0);
         let shape = Shape { rows, columns: 0 };
-        self.program.add_value(String::new(), (shape, Format::Element), Origin::Operator)
+        self.program
+            .add_value(String::new(), (shape, Format::Element), Origin::Operator)
     }
 }

@@ -93,12 +93,14 @@ impl Pass<'_> {
             Operator::Activate(op) if op.add.is_none() => {
                 let mut d = d;
                 if op.relu || op.drop.is_some() {
-                    d = self.program.push(Operator::ActivateGradient(ActivateGradient {
-                        d,
-                        relu: op.relu.then_some(y),
-                        drop: op.drop,
-                        rows: None,
-                    }))?;
+                    d = self
+                        .program
+                        .push(Operator::ActivateGradient(ActivateGradient {
+                            d,
+                            relu: op.relu.then_some(y),
+                            drop: op.drop,
+                            rows: None,
+                        }))?;
                 }
                 if let Some(bias) = op.bias {
                     let sums = self.program.push(Operator::ColumnSums { x: d })?;
@@ -140,7 +142,9 @@ impl Pass<'_> {
                 if !self.depends.contains(x) {
                     return Ok(());
                 }
-                let d = self.program.push(Operator::OwnRowsGradient { edges: *edges, d })?;
+                let d = self
+                    .program
+                    .push(Operator::OwnRowsGradient { edges: *edges, d })?;
                 self.add(*x, (factor, d))
             }
             other => refuse(format!(
@@ -157,18 +161,22 @@ impl Pass<'_> {
             ..op.clone()
         };
         if !plain.is_plain() || op.form == Form::TN {
-            return refuse("a product has a gradient before it is fused alone; differentiate first".into());
+            return refuse(
+                "a product has a gradient before it is fused alone; differentiate first".into(),
+            );
         }
         let format = self.program.values[d.0].format;
         let mut d = d;
         if let Some(mask) = op.positive {
             let mask = self.program.in_format(mask, format)?;
-            d = self.program.push(Operator::ActivateGradient(ActivateGradient {
-                d,
-                relu: Some(mask),
-                drop: None,
-                rows: None,
-            }))?;
+            d = self
+                .program
+                .push(Operator::ActivateGradient(ActivateGradient {
+                    d,
+                    relu: Some(mask),
+                    drop: None,
+                    rows: None,
+                }))?;
         }
         let product = |program: &mut Program, form, a, b| {
             program.push(Operator::Matmul(Matmul {

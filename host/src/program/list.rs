@@ -1,7 +1,9 @@
 //! The list of operators, and what it knows of values, vertices and adjacencies.
 
 use super::operator::{End, Node, Operator, RowFactors};
-use super::value::{Constant, Description, Edges, Format, Origin, Rows, Shape, Value, Vertices, bytes_of};
+use super::value::{
+    Constant, Description, Edges, Format, Origin, Rows, Shape, Value, Vertices, bytes_of,
+};
 use crate::error::Error;
 use crate::nn::Norm;
 use crate::tensor::Precision;
@@ -135,7 +137,9 @@ impl Program {
     /// The gradient of a parameter that the output depends on.
     pub fn gradient_of(&self, parameter: Value) -> Option<Value> {
         let mut gradients = self.gradients.iter();
-        gradients.find(|(of, _)| *of == parameter).map(|(_, gradient)| *gradient)
+        gradients
+            .find(|(of, _)| *of == parameter)
+            .map(|(_, gradient)| *gradient)
     }
 
     /// Keeps `value` readable until the next forward pass, which costs its memory for as long.
@@ -201,14 +205,19 @@ impl Program {
 
     /// The number of the operator that writes a value.
     pub(super) fn writer(&self, value: Value) -> Option<usize> {
-        self.nodes.iter().position(|node| node.results.contains(&value))
+        self.nodes
+            .iter()
+            .position(|node| node.results.contains(&value))
     }
 
     /// The operator that alone reads a value, which nothing outside reads.
     pub(super) fn only_reader(&self, value: Value) -> Option<usize> {
         let outside = self.output == Some(value)
             || self.kept.contains(&value)
-            || self.gradients.iter().any(|(_, gradient)| *gradient == value);
+            || self
+                .gradients
+                .iter()
+                .any(|(_, gradient)| *gradient == value);
         let mut readers = self.readers(value);
         match (readers.next(), readers.next()) {
             (Some(number), None) if !outside => {
@@ -326,7 +335,9 @@ impl Program {
             }
             for result in &node.results {
                 if let Some(first) = written.insert(*result, number) {
-                    return refuse(format!("operators {first} and {number} both write {result}"));
+                    return refuse(format!(
+                        "operators {first} and {number} both write {result}"
+                    ));
                 }
             }
         }

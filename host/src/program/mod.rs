@@ -36,4 +36,6 @@ pub use operator::{
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;
-pub use value::{Constant, Description, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices};
+pub use value::{
+    Constant, Description, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices,
+};

@@ -163,6 +163,11 @@ pub struct Matmul {
     pub positive: Option<Value>,
     /// What the rounded product is added to, in place where that is not read again.
     pub sum: Option<Value>,
+    /// The adjacency of a sampled block whose sources `sum` has rows for, where the product has those of its destinations alone.
+    /// The other rows stay.
+    pub adds_to_own: Option<Edges>,
+    /// The same of `a` and of the second one: where they have a row for each source, those of the destinations are read.
+    pub reads_own: [Option<Edges>; 2],
     /// Whether the second result is the sums of the columns of `b`.
     pub column_sums: bool,
 }
@@ -182,6 +187,8 @@ impl Matmul {
             drop: None,
             positive: None,
             sum: None,
+            adds_to_own: None,
+            reads_own: [None, None],
             column_sums: false,
         }
     }

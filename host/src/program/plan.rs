@@ -156,14 +156,19 @@ impl Plan {
         firsts.sort_by_key(|&number| (self.lives[number].from, number));
         let mut sizes: Vec<(Life, u64)> = Vec::new();
         for first in firsts {
-            let members: Vec<usize> = (0..classes.len()).filter(|&it| classes[it] == first).collect();
+            let members: Vec<usize> = (0..classes.len())
+                .filter(|&it| classes[it] == first)
+                .collect();
             let from = self.lives[first].from;
             let to = members.iter().map(|&it| self.lives[it].to).max();
             let life = Life {
                 from,
                 to: to.unwrap_or(from),
             };
-            let of_parameter = program.gradients.iter().find(|(_, gradient)| members.contains(&gradient.0));
+            let of_parameter = program
+                .gradients
+                .iter()
+                .find(|(_, gradient)| members.contains(&gradient.0));
             let place = match of_parameter {
                 Some((parameter, _)) => Place::Gradient(*parameter),
                 None => {
@@ -186,9 +191,17 @@ impl Plan {
         }
         let alive = |moment: usize| {
             let is = |life: &Life| life.from <= moment && moment <= life.to;
-            sizes.iter().filter(|(life, _)| is(life)).map(|(_, bytes)| bytes).sum()
+            sizes
+                .iter()
+                .filter(|(life, _)| is(life))
+                .map(|(_, bytes)| bytes)
+                .sum()
         };
-        self.peak = sizes.iter().map(|(life, _)| alive(life.from)).max().unwrap_or(0);
+        self.peak = sizes
+            .iter()
+            .map(|(life, _)| alive(life.from))
+            .max()
+            .unwrap_or(0);
     }
 
     fn slot_for(&mut self, program: &Program, value: Value, free: &mut Vec<usize>) -> usize {
@@ -258,7 +271,10 @@ fn shared(program: &Program, lives: &[Life]) -> Vec<usize> {
             (description.shape, description.format)
         };
         let is_over = |value: &Value| {
-            let from_here = matches!(program.values[value.0].origin, Origin::Operator | Origin::Seed);
+            let from_here = matches!(
+                program.values[value.0].origin,
+                Origin::Operator | Origin::Seed
+            );
             let once = operands.iter().filter(|it| *it == value).count() == 1;
             from_here
                 && once

@@ -2,7 +2,7 @@
 
 use super::list::{Program, refuse};
 use super::operator::{Direction, Matmul, Operator, RowFactors};
-use super::value::{Format, Rows, Shape, Value};
+use super::value::{Edges, Format, Rows, Shape, Value};
 use crate::error::Error;
 use crate::ops::Form;
 
@@ -15,8 +15,15 @@ impl Program {
     /// # Errors
     /// [`Error::Unsupported`] where its operands do not fit.
     pub(super) fn results_of(&self, operator: &Operator) -> Result<Vec<Result_>, Error> {
-        if let Some(unknown) = operator.operands().iter().find(|it| it.0 >= self.values.len()) {
-            return refuse(format!("{} reads {unknown}, which there is not", operator.name()));
+        if let Some(unknown) = operator
+            .operands()
+            .iter()
+            .find(|it| it.0 >= self.values.len())
+        {
+            return refuse(format!(
+                "{} reads {unknown}, which there is not",
+                operator.name()
+            ));
         }
         let of = |value: Value| {
             let description = &self.values[value.0];
@@ -73,7 +80,9 @@ impl Program {
                 one(SCALAR)
             }
             Operator::ColumnSums { x } => one(row(of(*x).0.columns)),
-            Operator::OwnRows { edges, x } => one(self.along((*edges, Direction::Forward), *x, name)?),
+            Operator::OwnRows { edges, x } => {
+                one(self.along((*edges, Direction::Forward), *x, name)?)
+            }
             Operator::OwnRowsGradient { edges, d } => {
                 one(self.along((*edges, Direction::Backward), *d, name)?)
             }
@@ -81,7 +90,8 @@ impl Program {
     }
 
     fn results_of_matmul(&self, op: &Matmul) -> Result<Vec<Result_>, Error> {
-        let (a, format) = (self.values[op.a.0].shape, self.values[op.a.0].format);
+        let a = self.own_shape(op.a, op.reads_own[0])?;
+        let format = self.values[op.a.0].format;
         let b = self.values[op.b.0].shape;
         let (inner, shape) = match op.form {
             Form::NN => ((Rows::Fixed(a.columns), b.rows), (a.rows, b.columns)),
@@ -106,13 +116,28 @@ impl Program {
         };
         let result = (Shape { rows, columns }, format);
         if let Some([a2, b2]) = op.second {
-            let second = self.results_of_matmul(&Matmul::new(op.form, a2, b2))?;
+            let second = self.results_of_matmul(&Matmul {
+                reads_own: [op.reads_own[1], None],
+                ..Matmul::new(op.form, a2, b2)
+            })?;
             if op.form != Form::NN || second[0] != result {
-                return refuse("matmul adds a second product of the form NN and of its shape".into());
+                return refuse(
+                    "matmul adds a second product of the form NN and of its shape".into(),
+                );
             }
         }
         self.expect_bias("matmul", op.bias, result)?;
         self.expect_factors("matmul", op.rows, result.0)?;
+        let result = match (op.adds_to_own, op.sum) {
+            (None, _) => result,
+            (Some(edges), Some(sum)) if self.own_shape(sum, op.adds_to_own)? == result.0 => {
+                let rows = Rows::Of(self.edges[edges.0].sources);
+                (Shape { rows, ..result.0 }, result.1)
+            }
+            _ => {
+                return refuse("matmul adds own rows to a matrix with a row for each source".into());
+            }
+        };
         for same in op.positive.into_iter().chain(op.sum) {
             self.expect_same("matmul", same, result)?;
         }
@@ -123,15 +148,34 @@ impl Program {
         Ok(results)
     }
 
+    /// The shape of a value, or of its rows of destinations where it has a row for each source of `edges`.
+    fn own_shape(&self, value: Value, edges: Option<Edges>) -> Result<Shape, Error> {
+        let shape = self.values[value.0].shape;
+        match edges.map(|edges| &self.edges[edges.0]) {
+            None => Ok(shape),
+            Some(edges) if shape.rows == Rows::Of(edges.sources) => Ok(Shape {
+                rows: Rows::Of(edges.destinations),
+                ..shape
+            }),
+            Some(edges) => refuse(format!(
+                "{} has no row for each source of `{}`",
+                self.describe(value),
+                edges.name
+            )),
+        }
+    }
+
     /// The result of an operator that reads the rows of one end of the edges and writes those of the other.
     fn along(
         &self,
-        (edges, direction): (super::value::Edges, Direction),
+        (edges, direction): (Edges, Direction),
         x: Value,
         name: &str,
     ) -> Result<Result_, Error> {
         let Some(of_edges) = self.edges.get(edges.0) else {
-            return refuse(format!("{name} names an adjacency that the program has not"));
+            return refuse(format!(
+                "{name} names an adjacency that the program has not"
+            ));
         };
         let [read, written] = match direction {
             Direction::Forward => [of_edges.sources, of_edges.destinations],

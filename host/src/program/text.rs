@@ -2,7 +2,7 @@
 
 use super::list::Program;
 use super::operator::{Direction, Drop, End, Operator, RowFactors};
-use super::value::{Format, Origin, Rows, Value};
+use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::ops::Form;
 use std::fmt::{self, Write};
 
@@ -45,18 +45,30 @@ impl Program {
         let mut parts: Vec<String> = Vec::new();
         match operator {
             Operator::Matmul(op) => {
-                text = format!("matmul {}", product(op.form, [name(op.a), name(op.b)]));
-                if let Some(second) = op.second {
-                    let second = product(op.form, second.map(name));
+                let read = |value, own: Option<Edges>| match own {
+                    Some(edges) => format!("own[{}] {}", self.edges[edges.0].name, name(value)),
+                    None => name(value),
+                };
+                let a = read(op.a, op.reads_own[0]);
+                text = format!("matmul {}", product(op.form, [a, name(op.b)]));
+                if let Some([a, b]) = op.second {
+                    let a = read(a, op.reads_own[1]);
+                    let second = product(op.form, [a, name(b)]);
                     text = format!("{text} + {second}");
                 }
                 parts.extend((op.alpha != 1.0).then(|| format!("alpha {}", op.alpha)));
-                parts.extend(op.rows.map(|rows| format!("rows {}", self.factors_text(rows))));
+                parts.extend(
+                    op.rows
+                        .map(|rows| format!("rows {}", self.factors_text(rows))),
+                );
                 parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
                 parts.extend(op.relu.then(|| "relu".to_owned()));
                 parts.extend(op.drop.map(dropout));
                 parts.extend(op.positive.map(|of| format!("where positive {}", name(of))));
-                parts.extend(op.sum.map(|sum| format!("added to {}", name(sum))));
+                parts.extend(
+                    op.sum
+                        .map(|sum| format!("added to {}", read(sum, op.adds_to_own))),
+                );
                 parts.extend(op.column_sums.then(|| "column sums".to_owned()));
             }
             Operator::Aggregate(op) => {
@@ -89,7 +101,10 @@ impl Program {
                 text = format!("activate_gradient {}", name(op.d));
                 parts.extend(op.relu.map(|of| format!("where positive {}", name(of))));
                 parts.extend(op.drop.map(dropout));
-                parts.extend(op.rows.map(|rows| format!("rows {}", self.factors_text(rows))));
+                parts.extend(
+                    op.rows
+                        .map(|rows| format!("rows {}", self.factors_text(rows))),
+                );
             }
             Operator::Nonlinearity { function, .. }
             | Operator::NonlinearityGradient { function, .. } => {
@@ -126,7 +141,9 @@ impl Program {
     /// Whether the backward pass reads what the forward pass wrote.
     pub(super) fn is_kept(&self, value: Value) -> bool {
         let read = self.readers(value).any(|number| number >= self.forward);
-        self.writer(value).is_some_and(|number| number < self.forward) && read
+        self.writer(value)
+            .is_some_and(|number| number < self.forward)
+            && read
     }
 
     /// The operators alone, without shapes and bytes: what tests of passes compare.

@@ -131,7 +131,9 @@ impl Constant {
             } => row / height == column / width,
         };
         let values = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-        values.map(|(row, column)| f32::from(is_one(row, column))).collect()
+        values
+            .map(|(row, column)| f32::from(is_one(row, column)))
+            .collect()
     }
 }
 
@@ -155,12 +157,7 @@ impl fmt::Display for Value {
 }
 
 /// Bytes of a matrix, padding included. With `gathered` its rows are as far apart as a sum over neighbours reads fastest.
-pub(super) fn bytes_of(
-    precision: Precision,
-    rows: usize,
-    columns: usize,
-    gathered: bool,
-) -> u64 {
+pub(super) fn bytes_of(precision: Precision, rows: usize, columns: usize, gathered: bool) -> u64 {
     let row = with_element!(precision, E => {
         let stride = match gathered {
             true => gathered_stride::<E>(columns),

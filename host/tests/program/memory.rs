@@ -59,7 +59,9 @@ fn step(backend: &Cpu, program: Program, norm: Norm) -> Plan {
     let output = runner.program().output().expect("an output");
     runner.forward().expect("a forward pass");
     let logits = runner.read(output).expect("logits");
-    runner.write_seed(&numbers(1, logits.len())).expect("memory");
+    runner
+        .write_seed(&numbers(1, logits.len()))
+        .expect("memory");
     runner.backward().expect("a backward pass");
     let plan = runner.plan().clone();
     let kinds = [
@@ -70,7 +72,10 @@ fn step(backend: &Cpu, program: Program, norm: Norm) -> Plan {
     for (kind, planned) in kinds {
         let report = backend.memory();
         assert_eq!(report.current[kind as usize], planned, "{kind} now");
-        assert_eq!(report.peak[kind as usize], planned, "{kind} at the peak of a step");
+        assert_eq!(
+            report.peak[kind as usize], planned,
+            "{kind} at the peak of a step"
+        );
     }
     plan
 }
@@ -86,7 +91,11 @@ fn the_plan_is_what_a_step_allocates_to_the_byte() {
                 let plan = step(&backend, program, norm);
                 assert!(plan.peak() <= plan.activations(), "{name}");
                 assert!(plan.peak() > 0, "{name}");
-                assert_eq!(of_kind(&backend, MemoryKind::Activations), 0, "{name}: freed");
+                assert_eq!(
+                    of_kind(&backend, MemoryKind::Activations),
+                    0,
+                    "{name}: freed"
+                );
             }
         }
     }
@@ -125,14 +134,19 @@ fn a_kept_value_is_readable_behind_a_step_and_costs_its_memory() {
     let backend = Cpu::new();
     let build = |keep: bool| {
         let mut hidden_value = None;
-        let program = program(Precision::Float, (graph().vertices(), 70), Norm::Both, |g, edges, x| {
-            let y = g.layer(0, |g| {
-                let y = Gcn { edges, outputs: 41 }.build(g, x);
-                hidden(g, y)
-            });
-            hidden_value = Some(y);
-            g.layer(1, |g| Gcn { edges, outputs: 3 }.build(g, y))
-        });
+        let program = program(
+            Precision::Float,
+            (graph().vertices(), 70),
+            Norm::Both,
+            |g, edges, x| {
+                let y = g.layer(0, |g| {
+                    let y = Gcn { edges, outputs: 41 }.build(g, x);
+                    hidden(g, y)
+                });
+                hidden_value = Some(y);
+                g.layer(1, |g| Gcn { edges, outputs: 3 }.build(g, y))
+            },
+        );
         let (mut program, value) = (compiled(program, false), hidden_value.expect("a value"));
         if keep {
             program.keep(value);
@@ -145,12 +159,17 @@ fn a_kept_value_is_readable_behind_a_step_and_costs_its_memory() {
         let mut runner = runner(&backend, program, Norm::Both);
         runner.forward().expect("a forward pass");
         let between = runner.read(value).expect("the backward pass reads it");
-        runner.write_seed(&vec![1.0; graph().vertices() * 3]).expect("memory");
+        runner
+            .write_seed(&vec![1.0; graph().vertices() * 3])
+            .expect("memory");
         runner.backward().expect("a backward pass");
         match is_kept {
             true => assert_eq!(runner.read(value).expect("kept"), between),
             false => {
-                let refused = runner.read(value).expect_err("its memory is another's").to_string();
+                let refused = runner
+                    .read(value)
+                    .expect_err("its memory is another's")
+                    .to_string();
                 assert!(refused.contains("is not kept"), "{refused}");
             }
         }

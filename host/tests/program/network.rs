@@ -59,7 +59,11 @@ fn of_network_over<B: Backend, E: Element>(
     network.forward(inputs, mode).expect("a forward pass");
     let logits = network.logits().to_f32(backend).expect("values");
     let seed = numbers(200, logits.len());
-    network.loss_operands().1.write_f32(backend, &seed).expect("memory");
+    network
+        .loss_operands()
+        .1
+        .write_f32(backend, &seed)
+        .expect("memory");
     network.backward(inputs, mode).expect("a backward pass");
     let gradients = network.parameters().into_iter().map(|parameter| {
         let gradient = parameter.gradient().to_f32(backend).expect("values");
@@ -85,14 +89,21 @@ fn of_runner(mut runner: Runner, names: &[(String, Vec<f32>)]) -> Results {
     let len = runner.read(x).expect("values").len();
     runner.write(x, &numbers(100, len)).expect("memory");
     for (number, (name, values)) in names.iter().enumerate() {
-        let value = runner.program().named(name).unwrap_or_else(|| panic!("no parameter {name}"));
+        let value = runner
+            .program()
+            .named(name)
+            .unwrap_or_else(|| panic!("no parameter {name}"));
         if name.ends_with("bias") {
-            runner.write(value, &numbers(number as u64, values.len())).expect("memory");
+            runner
+                .write(value, &numbers(number as u64, values.len()))
+                .expect("memory");
         }
     }
     runner.forward().expect("a forward pass");
     let logits = runner.read(output).expect("logits");
-    runner.write_seed(&numbers(200, logits.len())).expect("memory");
+    runner
+        .write_seed(&numbers(200, logits.len()))
+        .expect("memory");
     runner.backward().expect("a backward pass");
     let gradients = names.iter().map(|(name, _)| {
         let value = runner.program().named(name).expect("a parameter");
@@ -102,10 +113,17 @@ fn of_runner(mut runner: Runner, names: &[(String, Vec<f32>)]) -> Results {
 }
 
 fn assert_bits(what: &str, expected: &Results, found: &Results) {
-    assert!(expected.0.iter().any(|logit| *logit != 0.0), "{what}: logits");
+    assert!(
+        expected.0.iter().any(|logit| *logit != 0.0),
+        "{what}: logits"
+    );
     assert_eq!(expected.0, found.0, "{what}: logits");
     for (expected, found) in expected.1.iter().zip(&found.1) {
-        assert!(expected.1.iter().any(|it| *it != 0.0), "{what}: {}", expected.0);
+        assert!(
+            expected.1.iter().any(|it| *it != 0.0),
+            "{what}: {}",
+            expected.0
+        );
         assert_eq!(expected, found, "{what}");
     }
 }
@@ -117,7 +135,10 @@ fn assert_near(what: &str, expected: &Results, found: &Results, share: f32) {
         assert_eq!(expected.len(), found.len(), "{what}: {name}");
         for (expected, found) in expected.iter().zip(found) {
             let off = (expected - found).abs();
-            assert!(off <= share * largest, "{what}: {name}: {expected} and {found}, of {largest}");
+            assert!(
+                off <= share * largest,
+                "{what}: {name}: {expected} and {found}, of {largest}"
+            );
         }
     };
     near("logits", &expected.0, &found.0);
@@ -177,7 +198,11 @@ fn both<B: Backend, E: Element>(
     for recompute in [false, true] {
         let program = compiled(program(E::PRECISION, size, norm, &build), recompute);
         let found = of_program(backend, program, norm, &expected.1);
-        let what = format!("{name} {} dropout {} recompute {recompute}", E::PRECISION, config.dropout);
+        let what = format!(
+            "{name} {} dropout {} recompute {recompute}",
+            E::PRECISION,
+            config.dropout
+        );
         assert_bits(&what, &expected, &found);
     }
 }
@@ -189,8 +214,16 @@ fn in_all_shapes<B: Backend, E: Element>(backend: &B) {
     for [features, width, classes] in SHAPES {
         for dropout in [0.0, 0.4] {
             let of = |config| shaped(config, 3, width, dropout);
-            gcn::<B, E>(backend, &of(ModelConfig::gcn(features, classes)), Norm::Both);
-            sage::<B, E>(backend, &of(ModelConfig::sage(features, classes)), Norm::Right);
+            gcn::<B, E>(
+                backend,
+                &of(ModelConfig::gcn(features, classes)),
+                Norm::Both,
+            );
+            sage::<B, E>(
+                backend,
+                &of(ModelConfig::sage(features, classes)),
+                Norm::Right,
+            );
         }
     }
 }
@@ -322,7 +355,8 @@ const SAMPLED: [usize; 3] = [23, 11, 6];
 /// The adjacency of a sampled layer, whose destinations are its first sources.
 fn block<B: Backend>(backend: &B, layer: usize) -> Propagation<B> {
     let (rows, columns) = (SAMPLED[layer + 1], SAMPLED[layer]);
-    let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row as u32, column as u32)));
+    let places =
+        (0..rows).flat_map(|row| (0..columns).map(move |column| (row as u32, column as u32)));
     let chosen = places.zip(numbers(layer as u64 + 60, rows * columns));
     let edges = chosen.filter(|((row, _), number)| *number > 0.4 && *row != 2);
     let (rows_of, columns_of): (Vec<u32>, Vec<u32>) = edges.map(|(edge, _)| edge).unzip();
@@ -342,7 +376,12 @@ fn sage_has_the_bits_of_the_network_on_sampled_blocks() {
         let mut g = Builder::new(E::PRECISION);
         let sets = SAMPLED.map(|rows| g.vertices(&format!("{rows} vertices"), rows));
         let edges = [0, 1].map(|layer| {
-            g.edges(&format!("block {layer}"), sets[layer], sets[layer + 1], Norm::Right)
+            g.edges(
+                &format!("block {layer}"),
+                sets[layer],
+                sets[layer + 1],
+                Norm::Right,
+            )
         });
         let x = g.input("x", sets[0], features);
         let layer = |edges, outputs| Sage { edges, outputs };

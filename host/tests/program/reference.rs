@@ -21,7 +21,11 @@ impl Dense {
     pub fn new(rows: usize, columns: usize, values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.into_iter().collect();
         assert_eq!(values.len(), rows * columns);
-        Self { rows, columns, values }
+        Self {
+            rows,
+            columns,
+            values,
+        }
     }
 
     pub fn at(&self, row: usize, column: usize) -> f64 {
@@ -30,13 +34,21 @@ impl Dense {
 
     fn make(rows: usize, columns: usize, at: impl Fn(usize, usize) -> f64) -> Self {
         let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-        Self::new(rows, columns, places.map(|(row, column)| at(row, column)).collect::<Vec<_>>())
+        Self::new(
+            rows,
+            columns,
+            places
+                .map(|(row, column)| at(row, column))
+                .collect::<Vec<_>>(),
+        )
     }
 
     pub fn product(&self, other: &Self) -> Self {
         assert_eq!(self.columns, other.rows);
         Self::make(self.rows, other.columns, |row, column| {
-            (0..self.columns).map(|it| self.at(row, it) * other.at(it, column)).sum()
+            (0..self.columns)
+                .map(|it| self.at(row, it) * other.at(it, column))
+                .sum()
         })
     }
 
@@ -48,16 +60,28 @@ impl Dense {
     }
 
     pub fn map(&self, of: impl Fn(f64) -> f64) -> Self {
-        Self::new(self.rows, self.columns, self.values.iter().map(|value| of(*value)))
+        Self::new(
+            self.rows,
+            self.columns,
+            self.values.iter().map(|value| of(*value)),
+        )
     }
 
     pub fn plus_row(&self, row: &Self) -> Self {
-        Self::make(self.rows, self.columns, |at, column| self.at(at, column) + row.at(0, column))
+        Self::make(self.rows, self.columns, |at, column| {
+            self.at(at, column) + row.at(0, column)
+        })
     }
 
     /// The sum, or the mean, over edges (row, column).
     pub fn aggregated(&self, rows: usize, edges: &[(u32, u32)], mean: bool) -> Self {
-        let degree = |row: usize| edges.iter().filter(|(it, _)| *it as usize == row).count().max(1);
+        let degree = |row: usize| {
+            edges
+                .iter()
+                .filter(|(it, _)| *it as usize == row)
+                .count()
+                .max(1)
+        };
         Self::make(rows, self.columns, |row, column| {
             let heard = edges.iter().filter(|(it, _)| *it as usize == row);
             let sum: f64 = heard.map(|(_, from)| self.at(*from as usize, column)).sum();
@@ -69,40 +93,56 @@ impl Dense {
 /// Parameters and inputs by name.
 pub type Values = HashMap<String, Dense>;
 
-/// Asserts that outputs and gradients are those of `formula`, to 1e-5 of the largest number of each.
-pub fn assert_is(runner: &mut Runner, outputs: &[Value], formula: &dyn Fn(&Values) -> Vec<Dense>) {
+/// Asserts that outputs and gradients are those of `formula`, to 1e-5 of the largest number of each, of programs of the same values
+/// with other passes.
+pub fn assert_is(
+    runners: &mut [Runner],
+    outputs: &[Value],
+    formula: &dyn Fn(&Values) -> Vec<Dense>,
+) {
     let mut values = Values::new();
-    let mut number = 1;
-    let all = [runner.program().inputs(), runner.program().parameters()].concat();
-    for value in &all {
-        let description = runner.program().description(*value).clone();
-        let len = runner.read(*value).expect("values").len();
+    let program = runners[0].program().clone();
+    let outside = [program.inputs(), program.parameters()].concat();
+    for (number, value) in outside.iter().enumerate() {
+        let description = program.description(*value);
+        let len = runners[0].read(*value).expect("values").len();
+        let given = numbers(number as u64 + 1, len);
+        for runner in &mut *runners {
+            runner.write(*value, &given).expect("memory");
+        }
         let columns = description.shape.columns;
-        let given = numbers(number, len);
-        number += 1;
-        runner.write(*value, &given).expect("memory");
         let given = given.into_iter().map(f64::from);
-        values.insert(description.name, Dense::new(len / columns, columns, given));
+        values.insert(
+            description.name.clone(),
+            Dense::new(len / columns, columns, given),
+        );
     }
-    runner.forward().expect("a forward pass");
     let expected = formula(&values);
-    let mut found = Vec::new();
-    for (output, expected) in outputs.iter().zip(&expected) {
-        let values = runner.read(*output).expect("kept");
-        assert_near("an output", &expected.values, &values);
-        found.push(values);
+    let seed = numbers(99, expected[0].values.len());
+    for runner in &mut *runners {
+        runner.forward().expect("a forward pass");
+        for (output, expected) in outputs.iter().zip(&expected) {
+            assert_near(
+                "an output",
+                &expected.values,
+                &runner.read(*output).expect("logits"),
+            );
+        }
+        runner.write_seed(&seed).expect("memory");
+        runner.backward().expect("a backward pass");
     }
-    let seed = numbers(99, found[0].len());
-    runner.write_seed(&seed).expect("memory");
-    runner.backward().expect("a backward pass");
     let loss = |values: &Values| -> f64 {
         let output = &formula(values)[0];
-        output.values.iter().zip(&seed).map(|(y, d)| y * f64::from(*d)).sum()
+        output
+            .values
+            .iter()
+            .zip(&seed)
+            .map(|(y, d)| y * f64::from(*d))
+            .sum()
     };
-    for parameter in runner.program().parameters() {
-        let name = runner.program().description(parameter).name.clone();
-        let len = values[&name].values.len();
-        let differences: Vec<f64> = (0..len)
+    for parameter in program.parameters() {
+        let name = program.description(parameter).name.clone();
+        let differences: Vec<f64> = (0..values[&name].values.len())
             .map(|element| {
                 const STEP: f64 = 1e-6;
                 let moved = |by: f64| {
@@ -113,13 +153,21 @@ pub fn assert_is(runner: &mut Runner, outputs: &[Value], formula: &dyn Fn(&Value
                 (moved(STEP) - moved(-STEP)) / (2.0 * STEP)
             })
             .collect();
-        if runner.program().gradient_of(parameter).is_none() {
-            assert!(differences.iter().all(|it| *it == 0.0), "{name} has a gradient");
+        if program.gradient_of(parameter).is_none() {
+            assert!(
+                differences.iter().all(|it| *it == 0.0),
+                "{name} has a gradient"
+            );
             continue;
         }
-        let gradient = runner.gradient(parameter).expect("a gradient");
-        assert!(differences.iter().any(|it| it.abs() > 1e-3), "{name} does nothing");
-        assert_near(&format!("the gradient of {name}"), &differences, &gradient);
+        assert!(
+            differences.iter().any(|it| it.abs() > 1e-3),
+            "{name} does nothing"
+        );
+        for runner in &*runners {
+            let gradient = runner.gradient(parameter).expect("a gradient");
+            assert_near(&format!("the gradient of {name}"), &differences, &gradient);
+        }
     }
 }
 
@@ -128,7 +176,10 @@ fn assert_near(what: &str, expected: &[f64], found: &[f32]) {
     assert_eq!(expected.len(), found.len(), "{what}");
     for (expected, found) in expected.iter().zip(found) {
         let off = (expected - f64::from(*found)).abs();
-        assert!(off <= 1e-5 * largest, "{what}: {expected} and {found}, of {largest}");
+        assert!(
+            off <= 1e-5 * largest,
+            "{what}: {expected} and {found}, of {largest}"
+        );
     }
 }
 
@@ -150,15 +201,13 @@ fn check(
     let backend = Cpu::new();
     let size = (graph().vertices(), features);
     let formula = |values: &Values| vec![formula(values)];
-    for recompute in [false, true] {
-        let program = compiled(program(Precision::Float, size, norm, &build), recompute);
-        let output = program.output().expect("an output");
-        assert_is(&mut runner(&backend, program, norm), &[output], &formula);
-    }
-    let mut plain = program(Precision::Float, size, norm, &build);
+    let new = || program(Precision::Float, size, norm, &build);
+    let mut plain = new();
     halfgnn::program::differentiate(&mut plain).expect("parameters");
     let output = plain.output().expect("an output");
-    assert_is(&mut runner(&backend, plain, norm), &[output], &formula);
+    let programs = [plain, compiled(new(), false), compiled(new(), true)];
+    let mut runners = programs.map(|program| runner(&backend, program, norm));
+    assert_is(&mut runners, &[output], &formula);
 }
 
 #[test]
@@ -177,10 +226,16 @@ fn gin_is_its_formula() {
             |g, edges, x| layer(edges).build(g, x),
             |values| {
                 let x = &values["x"];
-                let epsilon = values.get("epsilon").map_or(0.25, |epsilon| epsilon.values[0]);
+                let epsilon = values
+                    .get("epsilon")
+                    .map_or(0.25, |epsilon| epsilon.values[0]);
                 let sum = x.aggregated(x.rows, &edges(), false).plus(1.0 + epsilon, x);
-                let between = sum.product(&values["mlp.0.weight"]).plus_row(&values["mlp.0.bias"]);
-                between.map(|it| it.max(0.0)).product(&values["mlp.1.weight"])
+                let between = sum
+                    .product(&values["mlp.0.weight"])
+                    .plus_row(&values["mlp.0.bias"]);
+                between
+                    .map(|it| it.max(0.0))
+                    .product(&values["mlp.1.weight"])
             },
         );
     }
@@ -202,12 +257,15 @@ fn activation_functions_and_transposed_products_are_their_formulas() {
     };
     check(Norm::Right, 4, build, |values| {
         let x = &values["x"];
-        let y = x.aggregated(x.rows, &edges(), true).product(&values["first"]);
+        let y = x
+            .aggregated(x.rows, &edges(), true)
+            .product(&values["first"]);
         let gelu = y.map(|it| it * normal(it));
         let y = gelu.map(|it| 0.5 * it).plus(-2.0, &gelu.map(f64::tanh));
         let second = &values["second"];
         let transposed = Dense::make(5, 3, |row, column| second.at(column, row));
-        y.product(&transposed).map(|it| it * values["share"].values[0])
+        y.product(&transposed)
+            .map(|it| it * values["share"].values[0])
     });
 }
 

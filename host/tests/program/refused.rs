@@ -9,11 +9,16 @@ use halfgnn::program::{Builder, Program, differentiate};
 use halfgnn::tensor::Precision;
 
 fn linear() -> Program {
-    program(Precision::Float, (graph().vertices(), 4), Norm::None, |g, edges, x| {
-        let w = g.weight("w", (4, 2));
-        let y = g.matmul(x, w);
-        g.aggregate(edges, y)
-    })
+    program(
+        Precision::Float,
+        (graph().vertices(), 4),
+        Norm::None,
+        |g, edges, x| {
+            let w = g.weight("w", (4, 2));
+            let y = g.matmul(x, w);
+            g.aggregate(edges, y)
+        },
+    )
 }
 
 /// The error of a formula over papers and authors.
@@ -76,12 +81,22 @@ fn names_probabilities_and_blocks_are_checked() {
 fn passes_and_gradients_come_in_their_order() {
     let mut program = linear();
     let early = Recompute.run(&mut program).expect_err("no backward list");
-    assert!(early.to_string().contains("differentiate it before"), "{early}");
+    assert!(
+        early.to_string().contains("differentiate it before"),
+        "{early}"
+    );
     differentiate(&mut program).expect("parameters");
     let twice = differentiate(&mut program).expect_err("a second time");
-    assert!(twice.to_string().contains("has a backward pass already"), "{twice}");
+    assert!(
+        twice.to_string().contains("has a backward pass already"),
+        "{twice}"
+    );
     let late = Reorder.run(&mut program).expect_err("a backward list");
-    assert!(late.to_string().contains("before the program is differentiated"), "{late}");
+    assert!(
+        late.to_string()
+            .contains("before the program is differentiated"),
+        "{late}"
+    );
     let build = |g: &mut Builder| {
         let papers = g.vertices("papers", 3);
         let x = g.input("x", papers, 5);
@@ -101,16 +116,24 @@ fn passes_and_gradients_come_in_their_order() {
 fn a_runner_is_read_and_written_in_the_order_of_a_step() {
     let backend = Cpu::new();
     let program = compiled(linear(), false);
-    let (output, weight) = (program.output().expect("one"), program.named("w").expect("one"));
+    let (output, weight) = (
+        program.output().expect("one"),
+        program.named("w").expect("one"),
+    );
     let mut runner = runner(&backend, program, Norm::None);
     let early = runner.backward().expect_err("no forward pass").to_string();
     assert!(early.contains("follows a forward pass"), "{early}");
     assert!(runner.gradient(weight).is_err());
-    assert!(runner.write(output, &[0.0]).is_err(), "an operator writes it");
+    assert!(
+        runner.write(output, &[0.0]).is_err(),
+        "an operator writes it"
+    );
     assert!(runner.read(output).is_err(), "nothing is there");
     runner.forward().expect("a forward pass");
     let logits = runner.read(output).expect("logits");
-    runner.write_seed(&numbers(1, logits.len())).expect("memory");
+    runner
+        .write_seed(&numbers(1, logits.len()))
+        .expect("memory");
     runner.backward().expect("a backward pass");
     assert!(runner.backward().is_err(), "twice");
     assert_eq!(runner.gradient(weight).expect("a gradient").len(), 8);

@@ -7,7 +7,7 @@ use halfgnn::graph::Csr;
 use halfgnn::nn::{Norm, Propagation};
 use halfgnn::program::layers::{Decomposition, Relation, Rgcn};
 use halfgnn::program::passes::fuse::Fuse;
-use halfgnn::program::passes::{Recompute, Reorder, apply};
+use halfgnn::program::passes::{Pass, Recompute, Reorder, apply};
 use halfgnn::program::{Builder, Program, Runner, Value, differentiate};
 use halfgnn::tensor::Precision;
 use std::sync::Arc;
@@ -29,8 +29,11 @@ fn edges(relation: usize) -> Vec<(u32, u32)> {
     let (_, source, destination) = RELATIONS[relation];
     let (rows, columns) = (TYPES[destination].1, TYPES[source].1);
     let chosen = numbers(relation as u64 + 40, rows * columns);
-    let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row as u32, column as u32)));
-    let chosen = places.zip(chosen).filter(|((row, _), number)| *number > 0.2 && *row != 1);
+    let places =
+        (0..rows).flat_map(|row| (0..columns).map(move |column| (row as u32, column as u32)));
+    let chosen = places
+        .zip(chosen)
+        .filter(|((row, _), number)| *number > 0.2 && *row != 1);
     chosen.map(|(edge, _)| edge).collect()
 }
 
@@ -71,7 +74,10 @@ fn network(precision: Precision, decomposition: Decomposition) -> (Program, Vec<
 
 /// The same in double.
 fn formula(values: &Values, decomposition: Decomposition) -> Vec<Dense> {
-    let mut x: Vec<Dense> = TYPES.iter().map(|(name, _)| values[*name].clone()).collect();
+    let mut x: Vec<Dense> = TYPES
+        .iter()
+        .map(|(name, _)| values[*name].clone())
+        .collect();
     for number in 0..2 {
         let of = |name: &str| &values[&format!("layers.{number}.{name}")];
         let weight = |relation: &str| match decomposition {
@@ -86,18 +92,25 @@ fn formula(values: &Values, decomposition: Decomposition) -> Vec<Dense> {
             Decomposition::BlockDiagonal(blocks) => {
                 let below = of(&format!("weight.{relation}"));
                 let (height, width) = (below.rows / blocks, below.columns);
-                let places = (0..below.rows).flat_map(|row| (0..width * blocks).map(move |it| (row, it)));
+                let places =
+                    (0..below.rows).flat_map(|row| (0..width * blocks).map(move |it| (row, it)));
                 let at = |(row, column): (usize, usize)| match row / height == column / width {
                     true => below.at(row, column % width),
                     false => 0.0,
                 };
-                Dense::new(below.rows, width * blocks, places.map(at).collect::<Vec<_>>())
+                Dense::new(
+                    below.rows,
+                    width * blocks,
+                    places.map(at).collect::<Vec<_>>(),
+                )
             }
         };
         let mut next: Vec<Dense> = x.iter().map(|x| x.product(of("root"))).collect();
         for (relation, (name, source, destination)) in RELATIONS.into_iter().enumerate() {
             let rows = TYPES[destination].1;
-            let message = x[source].product(&weight(name)).aggregated(rows, &edges(relation), true);
+            let message = x[source]
+                .product(&weight(name))
+                .aggregated(rows, &edges(relation), true);
             next[destination] = next[destination].plus(1.0, &message);
         }
         x = match number {
@@ -127,21 +140,20 @@ fn rgcn_is_its_formula_forward_and_backward() {
         Decomposition::Basis(3),
         Decomposition::BlockDiagonal(2),
     ] {
-        for passes in 0..3 {
-            let (mut program, outputs) = network(Precision::Float, decomposition);
+        let mut outputs = Vec::new();
+        let mut runners = [0, 1, 2].map(|passes| {
+            let (mut program, all) = network(Precision::Float, decomposition);
+            outputs = all;
             if passes > 0 {
                 apply(&mut program, &[&Reorder], |_, _| ()).expect("a forward list");
             }
             differentiate(&mut program).expect("parameters");
-            match passes {
-                0 => {}
-                1 => apply(&mut program, &[&Fuse], |_, _| ()).expect("both lists"),
-                _ => apply(&mut program, &[&Fuse, &Recompute], |_, _| ()).expect("both lists"),
-            }
-            let mut runner = Runner::new(&backend, program, adjacencies(&backend), 3).expect("memory");
-            let formula = |values: &Values| formula(values, decomposition);
-            assert_is(&mut runner, &outputs[..1], &formula);
-        }
+            let behind: [&dyn Pass; 2] = [&Fuse, &Recompute];
+            apply(&mut program, &behind[..passes], |_, _| ()).expect("both lists");
+            Runner::new(&backend, program, adjacencies(&backend), 3).expect("memory")
+        });
+        let formula = |values: &Values| formula(values, decomposition);
+        assert_is(&mut runners, &outputs[..1], &formula);
     }
 }
 
@@ -153,16 +165,24 @@ fn rgcn_in_half_is_near_what_it_is_in_float() {
             let (mut program, outputs) = network(precision, decomposition);
             differentiate(&mut program).expect("parameters");
             apply(&mut program, &[&Fuse], |_, _| ()).expect("both lists");
-            let mut runner = Runner::new(&backend, program, adjacencies(&backend), 3).expect("memory");
+            let mut runner =
+                Runner::new(&backend, program, adjacencies(&backend), 3).expect("memory");
             for (number, input) in runner.program().inputs().into_iter().enumerate() {
                 let len = runner.read(input).expect("values").len();
-                runner.write(input, &numbers(number as u64, len)).expect("memory");
+                runner
+                    .write(input, &numbers(number as u64, len))
+                    .expect("memory");
             }
             runner.forward().expect("a forward pass");
             let logits = runner.read(outputs[0]).expect("logits");
-            runner.write_seed(&numbers(5, logits.len())).expect("memory");
+            runner
+                .write_seed(&numbers(5, logits.len()))
+                .expect("memory");
             runner.backward().expect("a backward pass");
-            let root = runner.program().named("layers.0.root").expect("a parameter");
+            let root = runner
+                .program()
+                .named("layers.0.root")
+                .expect("a parameter");
             (logits, runner.gradient(root).expect("a gradient"))
         });
         let [(half, half_gradient), (float, float_gradient)] = results;
@@ -181,7 +201,9 @@ fn an_adjacency_of_other_sizes_is_refused() {
     let (program, _) = network(Precision::Float, Decomposition::None);
     let mut edges = adjacencies(&backend);
     edges.swap(0, 3);
-    let refused = Runner::new(&backend, program, edges, 3).expect_err("another adjacency").to_string();
+    let refused = Runner::new(&backend, program, edges, 3)
+        .expect_err("another adjacency")
+        .to_string();
     assert_eq!(
         refused,
         "Program: `writes` is declared from 6 to 9 vertices, and given from 9 to 4"

@@ -13,7 +13,7 @@ pub use appnp::Appnp;
 pub use gcn::Gcn;
 pub use gcnii::Gcnii;
 pub use gin::Gin;
-pub use rgcn::{Decomposition, Rgcn, Relation};
+pub use rgcn::{Decomposition, Relation, Rgcn};
 pub use sage::Sage;
 
 use super::{Builder, Value};

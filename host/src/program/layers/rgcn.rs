@@ -76,11 +76,20 @@ impl Rgcn {
         shape: (usize, usize),
         bases: usize,
     ) -> Vec<Value> {
-        let weights: Vec<Value> = (0..bases).map(|it| g.weight(&format!("basis.{it}"), shape)).collect();
+        let weights: Vec<Value> = (0..bases)
+            .map(|it| g.weight(&format!("basis.{it}"), shape))
+            .collect();
         let is_read = |of: usize| self.relations.iter().any(|relation| relation.source == of);
         let mut products = vec![Vec::new(); x.len()];
-        for (of, products) in products.iter_mut().enumerate().filter(|(of, _)| is_read(*of)) {
-            *products = weights.iter().map(|weight| g.matmul(x[of], *weight)).collect();
+        for (of, products) in products
+            .iter_mut()
+            .enumerate()
+            .filter(|(of, _)| is_read(*of))
+        {
+            *products = weights
+                .iter()
+                .map(|weight| g.matmul(x[of], *weight))
+                .collect();
         }
         self.each(|relation| {
             let terms: Vec<Value> = products[relation.source]

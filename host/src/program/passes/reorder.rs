@@ -22,7 +22,9 @@ impl Pass for Reorder {
 
     fn run(&self, program: &mut Program) -> Result<(), Error> {
         if program.seed.is_some() {
-            return refuse("the order of products is chosen before the program is differentiated".into());
+            return refuse(
+                "the order of products is chosen before the program is differentiated".into(),
+            );
         }
         for number in 1..program.nodes.len() {
             match &program.nodes[number].operator {
@@ -73,7 +75,10 @@ fn aggregate_first(program: &mut Program, number: usize) -> Result<(), Error> {
     {
         return Ok(());
     }
-    let sum = Operator::Aggregate(Aggregate { x: product.a, ..sum });
+    let sum = Operator::Aggregate(Aggregate {
+        x: product.a,
+        ..sum
+    });
     let sum = program.node(sum)?;
     program.nodes[number].operator = Operator::Matmul(Matmul {
         a: sum.results[0],
@@ -109,7 +114,10 @@ fn transform_first(program: &mut Program, number: usize) -> Result<(), Error> {
     {
         return Ok(());
     }
-    let product = Operator::Matmul(Matmul { a: sum.x, ..product });
+    let product = Operator::Matmul(Matmul {
+        a: sum.x,
+        ..product
+    });
     let product = program.node(product)?;
     program.nodes[number].operator = Operator::Aggregate(Aggregate {
         x: product.results[0],

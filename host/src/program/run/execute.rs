@@ -12,7 +12,7 @@ use crate::program::list::refuse;
 use crate::program::operator::{
     Activate, ActivateGradient, Aggregate, Direction, Drop, End, Matmul, Node, Operator, RowFactors,
 };
-use crate::program::value::{Format, Value};
+use crate::program::value::{Edges, Format, Value};
 use crate::tensor::{Array, Element, Matrix};
 
 impl<B: Backend, E: Element> Typed<B, E> {
@@ -84,7 +84,12 @@ impl<B: Backend, E: Element> Typed<B, E> {
     ) -> Result<(), Error> {
         match self.overwrites(result, operand) {
             true => Ok(()),
-            false => ops::combine(&self.backend, &Combine::copy(), K::matrix(self, operand)?, y),
+            false => ops::combine(
+                &self.backend,
+                &Combine::copy(),
+                K::matrix(self, operand)?,
+                y,
+            ),
         }
     }
 
@@ -109,7 +114,11 @@ impl<B: Backend, E: Element> Typed<B, E> {
         })
     }
 
-    fn matmul<A: Bank<B, E>, O: Bank<B, E>>(&mut self, op: &Matmul, node: &Node) -> Result<(), Error> {
+    fn matmul<A: Bank<B, E>, O: Bank<B, E>>(
+        &mut self,
+        op: &Matmul,
+        node: &Node,
+    ) -> Result<(), Error> {
         let result = node.results[0];
         let mut sums = match node.results.get(1) {
             Some(sums) => Some(Floats::take(self, *sums)?),
@@ -127,7 +136,9 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 bias: machine.bias(op.bias)?,
                 relu: op.relu,
             };
+            let own = |edges: Edges| machine.edges[edges.0].destinations();
             let fusion = MatmulFusion {
+                first_rows: op.reads_own[0].map(own),
                 second_pair: second.transpose()?,
                 positive: op.positive.map(of).transpose()?,
                 sum: op.sum.is_some(),
@@ -136,7 +147,9 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 ..MatmulFusion::default()
             };
             let (a, b) = (A::matrix(machine, op.a)?, A::matrix(machine, op.b)?);
-            ops::matmul_fused(&machine.backend, op.form, a, b, &epilogue, fusion, y)
+            let rows = op.adds_to_own.map_or(y.rows(), own);
+            let to = (0..rows, y);
+            ops::matmul_fused_to_rows(&machine.backend, op.form, [a, b], &epilogue, fusion, to)
         });
         if let (Some(value), Some(sums)) = (node.results.get(1), sums) {
             Floats::put(self, *value, sums);
@@ -151,7 +164,9 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let factors = edges.edge_factors::<E>()?;
             let ends = [edges.column_scale(), edges.row_scale()];
             let (adjacency, [read, written], of_edges) = match op.direction {
-                Direction::Forward => (edges.forward(), ends, factors.as_ref().map(|it| it.forward)),
+                Direction::Forward => {
+                    (edges.forward(), ends, factors.as_ref().map(|it| it.forward))
+                }
                 Direction::Backward => {
                     let [columns, rows] = ends;
                     let against = factors.as_ref().map(|it| it.backward);
@@ -184,7 +199,13 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 },
                 ..Spmm::default()
             };
-            ops::spmm(backend, adjacency, &spmm, Elements::matrix(machine, op.x)?, y)
+            ops::spmm(
+                backend,
+                adjacency,
+                &spmm,
+                Elements::matrix(machine, op.x)?,
+                y,
+            )
         })
     }
 
@@ -289,7 +310,9 @@ impl<B: Backend, E: Element> Typed<B, E> {
         (result, y): (Value, &mut Matrix<B, K::Item>),
     ) -> Result<(), Error> {
         // What stands in the result is a term already where the plan has it written over.
-        let over = terms.iter().position(|(_, value)| self.overwrites(result, *value));
+        let over = terms
+            .iter()
+            .position(|(_, value)| self.overwrites(result, *value));
         let mut factor_of_y = over.map_or(0.0, |index| terms[index].0);
         for (index, (factor, value)) in terms.iter().enumerate() {
             if Some(index) == over {

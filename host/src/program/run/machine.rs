@@ -45,7 +45,9 @@ impl<B: Backend, E: Element> Typed<B, E> {
             program: program.clone(),
             edges,
             random: RandomState::new(backend, seed, 0)?,
-            places: (0..program.values.len()).map(|it| plan.place(Value(it))).collect(),
+            places: (0..program.values.len())
+                .map(|it| plan.place(Value(it)))
+                .collect(),
             parameters: HashMap::new(),
             elements: HashMap::new(),
             floats: HashMap::new(),
@@ -119,7 +121,9 @@ impl<B: Backend, E: Element> Typed<B, E> {
 }
 
 fn absent<T>(value: Value) -> Result<T, Error> {
-    refuse(format!("{value} has no memory; an earlier operator failed while it wrote it"))
+    refuse(format!(
+        "{value} has no memory; an earlier operator failed while it wrote it"
+    ))
 }
 
 fn allocate<B: Backend, X: Element>(backend: &B, slot: &Slot) -> Result<Matrix<B, X>, Error> {
@@ -135,7 +139,10 @@ fn initial_values(initial: Initial, (rows, columns): (usize, usize), seed: u64) 
         Initial::Constant(value) => vec![value; rows * columns],
         Initial::Glorot(number) => glorot_uniform(rows, columns, seed, number),
         // Each block is a linear map of its own; blocks of one map draw on, one after the other.
-        Initial::GlorotBlocks { number, rows: of_block } => {
+        Initial::GlorotBlocks {
+            number,
+            rows: of_block,
+        } => {
             let mut values = glorot_uniform(rows, columns, seed, number);
             let limit = |rows: usize| (6.0 / (rows + columns) as f64).sqrt();
             let factor = (limit(of_block) / limit(rows)) as f32;

@@ -111,11 +111,23 @@ impl Runner {
             }
             let reads_own_rows = |node: &Node| match &node.operator {
                 Operator::OwnRows { edges, .. } => edges.0 == number,
+                Operator::Matmul(op) => {
+                    let own = op.reads_own.into_iter().chain([op.adds_to_own]);
+                    own.flatten().any(|edges| edges.0 == number)
+                }
                 _ => false,
             };
             if !edges.has_own_rows() && program.nodes.iter().any(reads_own_rows) {
                 return refuse(format!(
                     "the program reads the own rows of destinations of `{}`, which are no sources; give those rows as a value",
+                    set.name
+                ));
+            }
+            let reads_first_rows =
+                |node: &Node| reads_own_rows(node) && matches!(node.operator, Operator::Matmul(_));
+            if edges.own().is_some() && program.nodes.iter().any(reads_first_rows) {
+                return refuse(format!(
+                    "the destinations of `{}` lie anywhere among its sources, and a fused product reads the first rows; sample it with the sources that it meets, or leave the pass `fuse` out",
                     set.name
                 ));
             }
@@ -187,7 +199,9 @@ impl Runner {
         match (self.at, self.program.seed) {
             (At::Between, Some(seed)) => self.machine.write(seed, values),
             (_, None) => refuse("the program has no backward pass; differentiate it".into()),
-            _ => refuse("the seed is written behind a forward pass and before the backward pass".into()),
+            _ => refuse(
+                "the seed is written behind a forward pass and before the backward pass".into(),
+            ),
         }
     }
 
@@ -200,7 +214,8 @@ impl Runner {
             return refuse("a backward pass follows a forward pass".into());
         }
         self.at = At::End;
-        self.machine.run(self.program.forward..self.program.nodes.len())
+        self.machine
+            .run(self.program.forward..self.program.nodes.len())
     }
 
     /// Reads a value that is there: inputs, parameters and [kept](Program::keep) values always; between the passes also the output and
@@ -210,13 +225,18 @@ impl Runner {
     /// [`Error::Unsupported`] of a value whose memory another one has, and those of the device.
     pub fn read(&self, value: Value) -> Result<Vec<f32>, Error> {
         let outside = self.program.values.get(value.0).is_some_and(|it| {
-            matches!(it.origin, Origin::Input | Origin::Parameter(_) | Origin::Constant(_))
+            matches!(
+                it.origin,
+                Origin::Input | Origin::Parameter(_) | Origin::Constant(_)
+            )
         });
         let is_known = value.0 < self.program.values.len();
         let there = is_known && self.plan.is_there(value, self.at == At::Between);
         match outside || (there && self.at != At::Start) {
             true => self.machine.read(value),
-            false => refuse(format!("{value} is not kept; name it by Program::keep before the plan is made")),
+            false => refuse(format!(
+                "{value} is not kept; name it by Program::keep before the plan is made"
+            )),
         }
     }
 

@@ -29,7 +29,10 @@ fn joined(program: &mut Program, number: usize) -> Option<usize> {
     if !fits || program.output == Some(between) || program.kept.contains(&between) {
         return None;
     }
-    let others: Vec<usize> = program.readers(between).filter(|&it| it != number).collect();
+    let others: Vec<usize> = program
+        .readers(between)
+        .filter(|&it| it != number)
+        .collect();
     let mut undone = Vec::new();
     for other in others {
         undone.push(undone_together(program, other, between, &second)?);

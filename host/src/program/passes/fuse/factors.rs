@@ -71,7 +71,9 @@ fn set_scaled(program: &mut Program, number: usize, x: Value) {
 fn can_be_scaled(program: &Program, number: usize, x: Value) -> bool {
     let is_gradient = match program.values[x.0].origin {
         Origin::Seed => true,
-        Origin::Operator => program.writer(x).is_some_and(|writer| writer >= program.forward),
+        Origin::Operator => program
+            .writer(x)
+            .is_some_and(|writer| writer >= program.forward),
         _ => false,
     };
     let mut readers = program.readers(x).filter(|&reader| reader != number);

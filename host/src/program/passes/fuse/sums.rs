@@ -74,7 +74,9 @@ fn with_second_pair(program: &Program, number: usize) -> Option<([usize; 2], Mat
     };
     let (writer, product) = own_product(program, number, first)?;
     let (other, pair) = own_product(program, number, second)?;
-    let are_plain = [product, pair].iter().all(|it| it.form == Form::NN && it.alpha == 1.0);
+    let are_plain = [product, pair]
+        .iter()
+        .all(|it| it.form == Form::NN && it.alpha == 1.0);
     let are_elements = [product.a, pair.a]
         .iter()
         .all(|it| program.values[it.0].format == Format::Element);
@@ -87,34 +89,68 @@ fn with_second_pair(program: &Program, number: usize) -> Option<([usize; 2], Mat
     })
 }
 
-/// `c + a · bᵀ` is added by the product, of gradients: it comes where the sum was, so that its result lies nowhere until then.
+/// `c + a · bᵀ` is added by the product, of gradients: it comes where the sum was, so that its result lies nowhere until then. Of
+/// the destinations of a block it adds to their rows alone, and zeros for the other rows are never written.
 pub(super) fn into_products(program: &mut Program) {
     let mut number = 0;
     while number < program.nodes.len() {
-        let Some((writer, product)) = with_sum(program, number) else {
+        let Some((writers, product)) = with_sum(program, number) else {
             number += 1;
             continue;
         };
         program.nodes[number].operator = Operator::Matmul(product);
-        program.remove(writer);
+        // The first is the last one of the list.
+        for writer in writers {
+            program.remove(writer);
+            number -= 1;
+        }
+        number += 1;
     }
 }
 
-fn with_sum(program: &Program, number: usize) -> Option<(usize, Matmul)> {
+/// The operators whose place the product takes, and the product.
+fn with_sum(program: &Program, number: usize) -> Option<(Vec<usize>, Matmul)> {
     let terms = terms(program, number)?;
     let [(1.0, first), (1.0, second)] = terms[..] else {
         return None;
     };
-    [(first, second), (second, first)].into_iter().find_map(|(value, sum)| {
-        let (writer, product) = own_product(program, number, value)?;
-        let fits = product.form == Form::NT && program.values[sum.0].format == Format::Element;
-        fits.then(|| {
-            let product = Matmul {
-                sum: Some(sum),
-                ..product.clone()
-            };
-            (writer, product)
+    let orders = [(first, second), (second, first)];
+    let mut of_own = orders.into_iter();
+    let own = of_own.find_map(|(value, sum)| own_rows_with_sum(program, number, value, sum));
+    own.or_else(|| {
+        let mut of_all = orders.into_iter();
+        of_all.find_map(|(value, sum)| {
+            let (writer, product) = own_product(program, number, value)?;
+            let product = added(program, product, sum)?;
+            Some((vec![writer], product))
         })
+    })
+}
+
+fn own_rows_with_sum(
+    program: &Program,
+    number: usize,
+    value: Value,
+    sum: Value,
+) -> Option<(Vec<usize>, Matmul)> {
+    let spread = own_writer(program, number, value)?;
+    let Operator::OwnRowsGradient { edges, d } = program.nodes[spread].operator else {
+        return None;
+    };
+    let (writer, product) = own_product(program, spread, d)?;
+    let product = Matmul {
+        adds_to_own: Some(edges),
+        ..added(program, product, sum)?
+    };
+    Some((vec![spread, writer], product))
+}
+
+/// A product of elements of the form `a · bᵀ` that is added to `sum`.
+fn added(program: &Program, product: &Matmul, sum: Value) -> Option<Matmul> {
+    let fits = product.form == Form::NT && program.values[sum.0].format == Format::Element;
+    fits.then(|| Matmul {
+        sum: Some(sum),
+        ..product.clone()
     })
 }
 
@@ -169,13 +205,19 @@ fn own_aggregation(program: &Program, number: usize) -> Option<(usize, usize)> {
     if terms.len() < 2 || is_pair {
         return None;
     }
-    let last = terms.iter().enumerate().rev().find_map(|(index, (factor, value))| {
-        let writer = own_writer(program, number, *value)?;
-        match &program.nodes[writer].operator {
-            Operator::Aggregate(sum) if sum.is_plain() && *factor == 1.0 => Some((writer, index)),
-            _ => None,
-        }
-    });
+    let last = terms
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(index, (factor, value))| {
+            let writer = own_writer(program, number, *value)?;
+            match &program.nodes[writer].operator {
+                Operator::Aggregate(sum) if sum.is_plain() && *factor == 1.0 => {
+                    Some((writer, index))
+                }
+                _ => None,
+            }
+        });
     // The same value twice is two terms of one writer.
     let (writer, index) = last?;
     let value = terms[index].1;

@@ -53,12 +53,10 @@ fn writers(program: &Program, number: usize) -> Option<(Vec<usize>, Value, f32)>
         let writer = program.writer(value)?;
         writers.push(writer);
         match &program.nodes[writer].operator {
-            Operator::Matmul(op) if op.form == Form::NT && op.positive.is_none() => {
-                match op.sum {
-                    Some(sum) => (value, reader) = (sum, writer),
-                    None => break,
-                }
-            }
+            Operator::Matmul(op) if op.form == Form::NT && op.positive.is_none() => match op.sum {
+                Some(sum) => (value, reader) = (sum, writer),
+                None => break,
+            },
             Operator::Aggregate(op) if op.is_plain() => break,
             _ => return None,
         }
