@@ -1,7 +1,7 @@
 //! Formulas written down: each call adds an operator to the list.
 
 use super::list::{EdgeSet, Program, VertexSet, refuse};
-use super::operator::{Activate, Aggregate, Direction, Drop, Matmul, Operator};
+use super::operator::{Activate, Aggregate, Direction, Dropout, Matmul, Operator};
 use super::value::{Constant, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices};
 use crate::error::Error;
 use crate::nn::Norm;
@@ -193,7 +193,7 @@ impl Builder {
         if probability == 0.0 {
             return x;
         }
-        let drop = Drop {
+        let drop = Dropout {
             probability,
             stream,
         };
@@ -273,7 +273,13 @@ impl Builder {
         Ok(self.program)
     }
 
-    fn activate(&mut self, x: Value, bias: Option<Value>, relu: bool, drop: Option<Drop>) -> Value {
+    fn activate(
+        &mut self,
+        x: Value,
+        bias: Option<Value>,
+        relu: bool,
+        drop: Option<Dropout>,
+    ) -> Value {
         self.push(Operator::Activate(Activate {
             x,
             add: None,

@@ -17,8 +17,8 @@ type Gradient = (f32, Value);
 /// Adds the backward pass to a program: the gradient of each parameter that the output depends on, from that of the output,
 /// [`Program::seed`].
 ///
-/// Passes that change what is computed ([`reorder`](super::passes::reorder)) come before it, those that change how
-/// ([`fuse`](super::passes::fuse)) after it, so that a fused operator needs no gradient of its own.
+/// Passes that change what is computed ([`Reorder`](super::passes::Reorder)) come before it, those that change how
+/// ([`Fuse`](super::passes::fuse::Fuse)) after it, so that a fused operator needs no gradient of its own.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where the program has a backward pass already, or no parameter.

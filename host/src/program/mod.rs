@@ -32,7 +32,8 @@ pub use builder::Builder;
 pub use gradient::differentiate;
 pub use list::Program;
 pub use operator::{
-    Activate, ActivateGradient, Aggregate, Direction, Drop, End, Matmul, Node, Operator, RowFactors,
+    Activate, ActivateGradient, Aggregate, Direction, Dropout, End, Matmul, Node, Operator,
+    RowFactors,
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;

@@ -54,21 +54,21 @@ pub struct RowFactors {
 
 /// Dropout: which elements are dropped is a function of the run's seed and step, the stream and the place of an element.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Drop {
+pub struct Dropout {
     /// Probability of an element to be dropped, in [0, 1).
     pub probability: f32,
     /// Distinguishes the dropouts of a program.
     pub stream: u32,
 }
 
-impl Drop {
+impl Dropout {
     /// The factor of what is kept.
     pub(super) fn factor(self) -> f32 {
         1.0 / (1.0 - self.probability)
     }
 }
 
-/// An operator with its operands. Results are listed beside it in a [`Node`].
+/// An operator with its operands. A [`Node`] lists its results.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operator {
     /// A dense product.
@@ -158,7 +158,7 @@ pub struct Matmul {
     /// Whether negative results become zero.
     pub relu: bool,
     /// Dropout of the result.
-    pub drop: Option<Drop>,
+    pub drop: Option<Dropout>,
     /// The output of a ReLU that is undone.
     pub positive: Option<Value>,
     /// What the rounded product is added to, in place where that is not read again.
@@ -261,7 +261,7 @@ pub struct Activate {
     /// Whether negative elements become zero.
     pub relu: bool,
     /// Dropout.
-    pub drop: Option<Drop>,
+    pub drop: Option<Dropout>,
 }
 
 /// The gradient of [`Activate`], in place of that of its output where this is not read again.
@@ -272,7 +272,7 @@ pub struct ActivateGradient {
     /// The output, where there was a ReLU. Dropout behind a ReLU is undone from it; else it is drawn again.
     pub relu: Option<Value>,
     /// The dropout.
-    pub drop: Option<Drop>,
+    pub drop: Option<Dropout>,
     /// A factor of each row.
     pub rows: Option<RowFactors>,
 }

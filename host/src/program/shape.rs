@@ -135,7 +135,9 @@ impl Program {
                 (Shape { rows, ..result.0 }, result.1)
             }
             _ => {
-                return refuse("matmul adds own rows to a matrix with a row for each source".into());
+                return refuse(
+                    "matmul adds own rows to a matrix with a row for each source".into(),
+                );
             }
         };
         for same in op.positive.into_iter().chain(op.sum) {

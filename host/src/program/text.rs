@@ -1,7 +1,7 @@
 //! The text of a program: a line for each operator, with shape, bytes and whether its result is kept for the backward pass.
 
 use super::list::Program;
-use super::operator::{Direction, Drop, End, Operator, RowFactors};
+use super::operator::{Direction, Dropout, End, Operator, RowFactors};
 use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::ops::Form;
 use std::fmt::{self, Write};
@@ -176,7 +176,7 @@ fn product(form: Form, [a, b]: [String; 2]) -> String {
     }
 }
 
-fn dropout(drop: Drop) -> String {
+fn dropout(drop: Dropout) -> String {
     format!("dropout {} #{}", drop.probability, drop.stream)
 }
 

@@ -83,8 +83,8 @@ impl Dense {
                 .max(1)
         };
         Self::make(rows, self.columns, |row, column| {
-            let heard = edges.iter().filter(|(it, _)| *it as usize == row);
-            let sum: f64 = heard.map(|(_, from)| self.at(*from as usize, column)).sum();
+            let into = edges.iter().filter(|(it, _)| *it as usize == row);
+            let sum: f64 = into.map(|(_, from)| self.at(*from as usize, column)).sum();
             sum / if mean { degree(row) as f64 } else { 1.0 }
         })
     }

@@ -5,12 +5,12 @@ use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::DROPOUT_STREAM;
 use crate::ops::{
-    self, Activation, Addend, Combine, Dropout, EdgeWeights, Epilogue, MatmulFusion, Spmm,
-    SpmmEpilogue,
+    self, Activation, Addend, Combine, EdgeWeights, Epilogue, MatmulFusion, Spmm, SpmmEpilogue,
 };
 use crate::program::list::refuse;
 use crate::program::operator::{
-    Activate, ActivateGradient, Aggregate, Direction, Drop, End, Matmul, Node, Operator, RowFactors,
+    Activate, ActivateGradient, Aggregate, Direction, Dropout, End, Matmul, Node, Operator,
+    RowFactors,
 };
 use crate::program::value::{Edges, Format, Value};
 use crate::tensor::{Array, Element, Matrix};
@@ -106,8 +106,8 @@ impl<B: Backend, E: Element> Typed<B, E> {
         bias.map(|bias| Floats::matrix(self, bias)).transpose()
     }
 
-    fn drop(&self, drop: Option<Drop>) -> Option<Dropout<'_, B>> {
-        drop.map(|drop| Dropout {
+    fn drop(&self, drop: Option<Dropout>) -> Option<ops::Dropout<'_, B>> {
+        drop.map(|drop| ops::Dropout {
             probability: drop.probability,
             stream: DROPOUT_STREAM.wrapping_add(drop.stream),
             random: &self.random,

@@ -1,7 +1,7 @@
 //! A program on a device: one loop over its operators, forward and backward.
 //!
-//! The element type is resolved once, where a [`Runner`] is made. Behind it is an object-safe [`Machine`], so that whoever has
-//! a program needs neither backend nor element type.
+//! The element type is resolved once, where a [`Runner`] is made. Behind it is an object-safe [`Machine`], so a caller names neither
+//! backend nor element type.
 
 mod execute;
 mod machine;
