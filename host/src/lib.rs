@@ -102,6 +102,7 @@
 //! - [`backend`]: where operators run: [`backend::cpu::Cpu`], or [`backend::gpu::Gpu`] over any [`driver::Driver`]: a CUDA
 //!   card (feature `cuda`) or the PTX emulator.
 //! - [`nn`] and [`train`]: models with explicit forward and backward, and training in mixed precision.
+//! - [`program`]: networks as lists of operators, with gradients, passes and a memory plan made from the list.
 //! - [`distributed`]: one graph and several ranks.
 //! - [`sample`]: batches of a graph, drawn on the device.
 //! - [`metrics`]: how good predictions are.
@@ -137,6 +138,7 @@ pub mod device;
 pub mod distributed;
 pub mod metrics;
 pub mod nn;
+pub mod program;
 pub mod sample;
 pub mod train;
 

@@ -631,7 +631,7 @@ impl<B: Backend, E: Element> Deref for OwnRows<'_, B, E> {
 }
 
 /// Tags the random numbers of dropout, so that initial weights share none with them.
-const DROPOUT_STREAM: u32 = 0x6472_6f70;
+pub(crate) const DROPOUT_STREAM: u32 = 0x6472_6f70;
 
 /// The dropout number `number` of a model; none in evaluation, or where nothing is dropped.
 pub(super) fn dropout<B: Backend>(

@@ -69,6 +69,7 @@ pub use hidden_activation::HiddenActivation;
 pub use hidden_norm::HiddenNorm;
 pub use init::glorot_uniform;
 pub use jumping::Jumping;
+pub(crate) use layer::DROPOUT_STREAM;
 pub use layer::{Context, Kept, Layer, OwnRows, Place, SentBack, SignsOrElements};
 pub use network::{Network, Stage};
 pub use parameter::Parameter;

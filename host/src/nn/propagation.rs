@@ -270,6 +270,8 @@ impl<B: Backend, E: Element> GraphFactors<B, E> {
 enum Edges<B: Backend> {
     Graph(DeviceGraph<B>),
     Block(Block<B>),
+    /// Between vertices of two kinds: along the edges and against them.
+    Pair([Adjacency<B>; 2]),
     /// Without the transpose, along which only gradients flow.
     Forward(Adjacency<B>),
 }
@@ -399,6 +401,29 @@ impl<B: Backend> Propagation<B> {
         }
     }
 
+    /// Copies edges between vertices of two kinds and the factors of `norm` to the backend: a row for each destination, a column
+    /// for each source. Destinations are no sources, so a layer that reads their own rows takes no such edges.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for [`Norm::In`], which needs in-degrees of sources, and [`Error::Driver`] where there is not enough
+    /// memory.
+    pub fn bipartite(backend: &B, edges: &graph::Csr, norm: Norm) -> Result<Self, Error> {
+        if norm == Norm::In {
+            return Err(Error::Unsupported {
+                operator: "Propagation::bipartite",
+                reason:
+                    "the norm `in` needs in-degrees of sources, and these have none; take `both`"
+                        .into(),
+            });
+        }
+        let degrees = [edges.row_degrees(), edges.column_degrees()];
+        let pair = Edges::Pair([
+            Adjacency::new(backend, edges)?,
+            Adjacency::new(backend, &edges.transposed())?,
+        ]);
+        Self::of_edges(backend, pair, [&degrees[0], &degrees[1]], norm)
+    }
+
     /// Copies `block` and the factors of `norm` to the backend: the graph of one layer of a model.
     ///
     /// # Errors
@@ -476,7 +501,7 @@ impl<B: Backend> Propagation<B> {
     pub fn own(&self) -> Option<&Array<B, u32>> {
         match &self.edges {
             Edges::Block(block) => block.own(),
-            Edges::Graph(_) | Edges::Forward(_) => None,
+            Edges::Graph(_) | Edges::Pair(_) | Edges::Forward(_) => None,
         }
     }
 
@@ -484,7 +509,7 @@ impl<B: Backend> Propagation<B> {
     pub(crate) fn block_mut(&mut self) -> Option<&mut Block<B>> {
         match &mut self.edges {
             Edges::Block(block) => Some(block),
-            Edges::Graph(_) | Edges::Forward(_) => None,
+            Edges::Graph(_) | Edges::Pair(_) | Edges::Forward(_) => None,
         }
     }
 
@@ -778,11 +803,17 @@ impl<B: Backend> Propagation<B> {
         })
     }
 
+    /// Whether destinations are sources as well, and so have rows of their own in what is read.
+    pub(crate) fn has_own_rows(&self) -> bool {
+        !matches!(self.edges, Edges::Pair(_))
+    }
+
     /// The adjacency: row `i` lists the sources that destination `i` hears from.
     pub fn forward(&self) -> &Adjacency<B> {
         match &self.edges {
             Edges::Graph(graph) => graph.forward(),
             Edges::Block(block) => block.forward(),
+            Edges::Pair([forward, _]) => forward,
             Edges::Forward(forward) => forward,
         }
     }
@@ -795,6 +826,7 @@ impl<B: Backend> Propagation<B> {
         match &self.edges {
             Edges::Graph(graph) => Ok(graph.backward()),
             Edges::Block(block) => block.backward(backend),
+            Edges::Pair([_, backward]) => Ok(backward),
             Edges::Forward(_) => Err(Error::Unsupported {
                 operator: "Propagation::backward",
                 reason: "a piece of a graph is made to be evaluated, and has no edges against their direction; train on the whole graph, or on batches".into(),

@@ -1,0 +1,352 @@
+//! Formulas written down: each call adds an operator to the list.
+
+use super::list::{EdgeSet, Program, VertexSet, refuse};
+use super::operator::{Activate, Aggregate, Direction, Dropout, Matmul, Operator};
+use super::value::{Constant, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices};
+use crate::error::Error;
+use crate::nn::Norm;
+use crate::ops::{Form, Nonlinearity};
+use crate::tensor::Precision;
+
+/// Writes a [`Program`] down.
+///
+/// Calls give values and no errors, so that a formula reads as one. The first operand that does not fit is the error of
+/// [`Builder::finish`].
+///
+/// ```
+/// use halfgnn::nn::Norm;
+/// use halfgnn::program::Builder;
+/// use halfgnn::tensor::Precision;
+///
+/// let mut g = Builder::new(Precision::Half);
+/// let vertices = g.vertices("vertices", 2708);
+/// let cites = g.edges("cites", vertices, vertices, Norm::Both);
+/// let x = g.input("features", vertices, 1433);
+/// let w = g.weight("weight", (1433, 7));
+/// let product = g.matmul(x, w);
+/// let y = g.aggregate(cites, product);
+/// let program = g.finish(y)?;
+/// assert_eq!(program.listing(), "%2 = matmul features weight\n%3 = aggregate cites %2\n");
+/// # Ok::<(), halfgnn::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Builder {
+    program: Program,
+    error: Option<Error>,
+    prefix: String,
+    layer: u32,
+    /// Weights and dropouts of the layer so far.
+    weights: u32,
+    dropouts: u32,
+}
+
+impl Builder {
+    /// An empty program of elements of `precision`.
+    pub fn new(precision: Precision) -> Self {
+        Self {
+            program: Program::new(precision),
+            error: None,
+            prefix: String::new(),
+            layer: 0,
+            weights: 0,
+            dropouts: 0,
+        }
+    }
+
+    /// A set of vertices. [`Program::set_rows`] changes their number later.
+    pub fn vertices(&mut self, name: &str, rows: usize) -> Vertices {
+        let name = name.to_owned();
+        self.program.vertices.push(VertexSet { name, rows });
+        Vertices(self.program.vertices.len() - 1)
+    }
+
+    /// An adjacency with the degree norm of its edges. A layer over several edge types has one of each.
+    pub fn edges(
+        &mut self,
+        name: &str,
+        sources: Vertices,
+        destinations: Vertices,
+        norm: Norm,
+    ) -> Edges {
+        self.program.edges.push(EdgeSet {
+            name: name.to_owned(),
+            sources,
+            destinations,
+            norm,
+        });
+        Edges(self.program.edges.len() - 1)
+    }
+
+    /// What `build` writes down as layer `number`: its parameters have `layers.N.` before their names, and initial weights
+    /// and dropouts have the numbers of that layer.
+    pub fn layer<T>(&mut self, number: u32, build: impl FnOnce(&mut Self) -> T) -> T {
+        let prefix = std::mem::replace(&mut self.prefix, format!("layers.{number}."));
+        let before = (self.layer, self.weights, self.dropouts);
+        (self.layer, self.weights, self.dropouts) = (number, 0, 0);
+        let built = build(self);
+        self.prefix = prefix;
+        (self.layer, self.weights, self.dropouts) = before;
+        built
+    }
+
+    /// A matrix of elements that the caller writes, a row for each of `vertices`.
+    pub fn input(&mut self, name: &str, vertices: Vertices, columns: usize) -> Value {
+        let rows = Rows::Of(vertices);
+        self.named(
+            name,
+            (Shape { rows, columns }, Format::Element),
+            Origin::Input,
+        )
+    }
+
+    /// The weights of a linear map, which products read in the program's precision. Their gradient is float.
+    pub fn weight(&mut self, name: &str, (rows, columns): (usize, usize)) -> Value {
+        let initial = Initial::Glorot(self.number_of_weights());
+        self.parameter(name, (rows, columns), Format::Element, initial)
+    }
+
+    /// A bias of zeros, which operators read in float.
+    pub fn bias(&mut self, name: &str, columns: usize) -> Value {
+        self.parameter(name, (1, columns), Format::Float, Initial::Constant(0.0))
+    }
+
+    /// One float that is learnt, from `initial` on.
+    pub fn scalar(&mut self, name: &str, initial: f32) -> Value {
+        self.parameter(name, (1, 1), Format::Float, Initial::Constant(initial))
+    }
+
+    /// A weight with `blocks` blocks along its diagonal and zeros elsewhere, `rows` × `columns` in all. The parameter has
+    /// the blocks one below the other. Products take it as a dense matrix.
+    pub fn block_diagonal(
+        &mut self,
+        name: &str,
+        (rows, columns): (usize, usize),
+        blocks: usize,
+    ) -> Value {
+        if blocks == 0 || !rows.is_multiple_of(blocks) || !columns.is_multiple_of(blocks) {
+            return self.fail(format!(
+                "{name}: {rows} x {columns} is not {blocks} blocks of one size; take a divisor of both"
+            ));
+        }
+        let (height, width) = (rows / blocks, columns / blocks);
+        let number = self.number_of_weights();
+        let initial = Initial::GlorotBlocks {
+            number,
+            rows: height,
+        };
+        let below = self.parameter(name, (rows, width), Format::Element, initial);
+        let repeat = self.constant(Constant::Repeat {
+            width,
+            times: blocks,
+        });
+        let mask = self.constant(Constant::Blocks {
+            blocks,
+            rows: height,
+            columns: width,
+        });
+        self.push(Operator::Matmul(Matmul {
+            positive: Some(mask),
+            ..Matmul::new(Form::NN, below, repeat)
+        }))
+    }
+
+    /// `a · b`.
+    pub fn matmul(&mut self, a: Value, b: Value) -> Value {
+        self.push(Operator::Matmul(Matmul::new(Form::NN, a, b)))
+    }
+
+    /// `a · bᵀ`.
+    pub fn matmul_transposed(&mut self, a: Value, b: Value) -> Value {
+        self.push(Operator::Matmul(Matmul::new(Form::NT, a, b)))
+    }
+
+    /// The sum over the edges of each destination, with the degree norm of the edges: a mean with [`Norm::Right`]. Edges
+    /// with weights multiply by them.
+    pub fn aggregate(&mut self, edges: Edges, x: Value) -> Value {
+        self.push(Operator::Aggregate(Aggregate::new(
+            edges,
+            Direction::Forward,
+            x,
+        )))
+    }
+
+    /// `x + bias`.
+    pub fn add_bias(&mut self, x: Value, bias: Value) -> Value {
+        self.activate(x, Some(bias), false, None)
+    }
+
+    /// `max(x, 0)`.
+    pub fn relu(&mut self, x: Value) -> Value {
+        self.activate(x, None, true, None)
+    }
+
+    /// `x` of which elements are dropped with this probability, the others divided by what is left of 1. A layer's first
+    /// dropout and its further ones draw different numbers.
+    pub fn dropout(&mut self, x: Value, probability: f32) -> Value {
+        if !(0.0..1.0).contains(&probability) {
+            return self.fail(format!(
+                "dropout probability {probability} is not in [0, 1)"
+            ));
+        }
+        let stream = self.layer + (self.dropouts << 16);
+        self.dropouts += 1;
+        if probability == 0.0 {
+            return x;
+        }
+        let drop = Dropout {
+            probability,
+            stream,
+        };
+        self.activate(x, None, false, Some(drop))
+    }
+
+    /// Another activation function than a ReLU.
+    pub fn nonlinearity(&mut self, function: Nonlinearity, x: Value) -> Value {
+        self.push(Operator::Nonlinearity { function, x })
+    }
+
+    /// `x + y`.
+    pub fn add(&mut self, x: Value, y: Value) -> Value {
+        self.combine(&[(1.0, x), (1.0, y)])
+    }
+
+    /// The sum of all values.
+    pub fn sum(&mut self, values: &[Value]) -> Value {
+        match values {
+            [value] => *value,
+            values => {
+                let terms: Vec<_> = values.iter().map(|value| (1.0, *value)).collect();
+                self.combine(&terms)
+            }
+        }
+    }
+
+    /// `Σ factor · value`.
+    pub fn combine(&mut self, terms: &[(f32, Value)]) -> Value {
+        let terms = terms.to_vec();
+        self.push(Operator::Combine { terms })
+    }
+
+    /// `factor · x` with a [scalar](Builder::scalar).
+    pub fn scale(&mut self, x: Value, factor: Value) -> Value {
+        self.push(Operator::Scale { x, factor })
+    }
+
+    /// The rows of the destinations of `edges`, of a value with a row for each source: itself where those are the same
+    /// vertices.
+    pub fn own_rows(&mut self, edges: Edges, x: Value) -> Value {
+        match self.program.edges.get(edges.0) {
+            Some(_) if self.program.is_square(edges) => x,
+            _ => self.push(Operator::OwnRows { edges, x }),
+        }
+    }
+
+    /// Columns of a value.
+    pub fn columns(&self, x: Value) -> usize {
+        self.program.values[x.0].shape.columns
+    }
+
+    /// Keeps `value` as [`Program::keep`] does, also where the output does not depend on it.
+    pub fn keep(&mut self, value: Value) {
+        self.program.keep(value);
+    }
+
+    /// The program, whose output a loss reads: a value of elements. Operators on which neither that nor a [kept](Builder::keep)
+    /// value depends are left out.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the first operand that did not fit, or where two inputs or parameters have one name.
+    pub fn finish(mut self, output: Value) -> Result<Program, Error> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if self.program.values[output.0].format != Format::Element {
+            return refuse(format!(
+                "the output {} is float; a loss reads elements",
+                self.program.describe(output)
+            ));
+        }
+        self.program.output = Some(output);
+        self.program.prune();
+        self.program.forward = self.program.nodes.len();
+        self.program.check()?;
+        Ok(self.program)
+    }
+
+    fn activate(
+        &mut self,
+        x: Value,
+        bias: Option<Value>,
+        relu: bool,
+        drop: Option<Dropout>,
+    ) -> Value {
+        self.push(Operator::Activate(Activate {
+            x,
+            add: None,
+            bias,
+            relu,
+            drop,
+        }))
+    }
+
+    fn number_of_weights(&mut self) -> u32 {
+        let number = self.layer | self.weights << 16;
+        self.weights += 1;
+        number
+    }
+
+    fn parameter(
+        &mut self,
+        name: &str,
+        (rows, columns): (usize, usize),
+        format: Format,
+        initial: Initial,
+    ) -> Value {
+        let rows = Rows::Fixed(rows);
+        let name = format!("{}{name}", self.prefix);
+        self.named(
+            &name,
+            (Shape { rows, columns }, format),
+            Origin::Parameter(initial),
+        )
+    }
+
+    fn constant(&mut self, constant: Constant) -> Value {
+        self.program.constant(constant, Format::Element)
+    }
+
+    fn named(&mut self, name: &str, result: (Shape, Format), origin: Origin) -> Value {
+        if self.program.named(name).is_some() {
+            return self.fail(format!("two inputs or parameters are called {name}"));
+        }
+        self.program.add_value(name.to_owned(), result, origin)
+    }
+
+    fn push(&mut self, operator: Operator) -> Value {
+        if self.error.is_some() {
+            return self.nothing();
+        }
+        match self.program.push(operator) {
+            Ok(value) => value,
+            Err(error) => {
+                self.error = Some(error);
+                self.nothing()
+            }
+        }
+    }
+
+    fn fail(&mut self, reason: String) -> Value {
+        if self.error.is_none() {
+            self.error = refuse::<()>(reason).err();
+        }
+        self.nothing()
+    }
+
+    /// A value in the place of one that could not be: the program is refused in the end.
+    fn nothing(&mut self) -> Value {
+        let rows = Rows::Fixed(0);
+        let shape = Shape { rows, columns: 0 };
+        self.program
+            .add_value(String::new(), (shape, Format::Element), Origin::Operator)
+    }
+}

@@ -1,0 +1,242 @@
+//! The backward list of a program: reverse-mode differentiation, an operator at a time.
+//!
+//! All gradients are linear in the gradient that they are of. So a factor is carried along next to each of them until a product
+//! has it in its `alpha` or an aggregation in its `factor`. It costs an operator of its own only where two gradients are added. The
+//! next product or aggregation takes it: carried further, the factors of many layers would multiply, and half has no such range.
+
+use super::list::{Program, refuse};
+use super::operator::{ActivateGradient, Aggregate, Matmul, Operator};
+use super::value::{Format, Origin, Value};
+use crate::error::Error;
+use crate::ops::Form;
+use std::collections::{HashMap, HashSet};
+
+/// A gradient, or a multiple of one: `factor · value`.
+type Gradient = (f32, Value);
+
+/// Adds the backward pass to a program: the gradient of each parameter that the output depends on, from that of the output,
+/// [`Program::seed`].
+///
+/// Passes that change what is computed ([`Reorder`](super::passes::Reorder)) come before it, those that change how
+/// ([`Fuse`](super::passes::fuse::Fuse)) after it, so that a fused operator needs no gradient of its own.
+///
+/// # Errors
+/// [`Error::Unsupported`] where the program has a backward pass already, or no parameter.
+pub fn differentiate(program: &mut Program) -> Result<(), Error> {
+    let Some(output) = program.output else {
+        return refuse("a program without an output has no gradient".into());
+    };
+    if program.seed.is_some() {
+        return refuse("the program has a backward pass already".into());
+    }
+    let description = &program.values[output.0];
+    let result = (description.shape, description.format);
+    let seed = program.add_value("seed".into(), result, Origin::Seed);
+    program.seed = Some(seed);
+    let mut pass = Pass {
+        depends: depends_on_parameters(program),
+        pending: HashMap::from([(output, (1.0, seed))]),
+        program,
+    };
+    if !pass.depends.contains(&output) {
+        return refuse("the output depends on no parameter".into());
+    }
+    for number in (0..pass.program.forward).rev() {
+        let node = pass.program.nodes[number].clone();
+        if let Some(gradient) = pass.pending.remove(&node.results[0]) {
+            pass.back_through(&node.operator, node.results[0], gradient)?;
+        }
+    }
+    for parameter in pass.program.parameters() {
+        if let Some(gradient) = pass.pending.remove(&parameter) {
+            pass.finish(parameter, gradient)?;
+        }
+    }
+    program.check()
+}
+
+/// Values with a gradient that reaches a parameter.
+fn depends_on_parameters(program: &Program) -> HashSet<Value> {
+    let mut depends: HashSet<Value> = program.parameters().into_iter().collect();
+    for node in &program.nodes {
+        let mut operands = node.operator.operands().into_iter();
+        if operands.any(|operand| depends.contains(&operand)) {
+            depends.extend(&node.results);
+        }
+    }
+    depends
+}
+
+struct Pass<'a> {
+    program: &'a mut Program,
+    depends: HashSet<Value>,
+    /// What each value has of its gradient so far.
+    pending: HashMap<Value, Gradient>,
+}
+
+impl Pass<'_> {
+    /// The gradients of the operands of `operator`, whose result is `y`, from that of the result.
+    fn back_through(&mut self, operator: &Operator, y: Value, g: Gradient) -> Result<(), Error> {
+        let (factor, d) = g;
+        match operator {
+            Operator::Matmul(op) => self.back_through_product(op, g),
+            Operator::Aggregate(op) if op.is_plain() => {
+                if !self.depends.contains(&op.x) {
+                    return Ok(());
+                }
+                let d = self.program.push(Operator::Aggregate(Aggregate {
+                    factor: op.factor * factor,
+                    ..Aggregate::new(op.edges, op.direction.reversed(), d)
+                }))?;
+                self.add(op.x, (1.0, d))
+            }
+            Operator::Activate(op) if op.add.is_none() => {
+                let mut d = d;
+                if op.relu || op.drop.is_some() {
+                    d = self
+                        .program
+                        .push(Operator::ActivateGradient(ActivateGradient {
+                            d,
+                            relu: op.relu.then_some(y),
+                            drop: op.drop,
+                            rows: None,
+                        }))?;
+                }
+                if let Some(bias) = op.bias {
+                    let sums = self.program.push(Operator::ColumnSums { x: d })?;
+                    self.add(bias, (factor, sums))?;
+                }
+                self.add(op.x, (factor, d))
+            }
+            Operator::Nonlinearity { function, x } => {
+                if !self.depends.contains(x) {
+                    return Ok(());
+                }
+                let d = self.program.push(Operator::NonlinearityGradient {
+                    function: *function,
+                    of: if function.wants_input() { *x } else { y },
+                    d,
+                })?;
+                self.add(*x, (factor, d))
+            }
+            Operator::Combine { terms } => {
+                for (term, value) in terms {
+                    self.add(*value, (factor * term, d))?;
+                }
+                Ok(())
+            }
+            Operator::Scale { x, factor: by } => {
+                let dot = self.program.push(Operator::Dot {
+                    alpha: factor,
+                    x: d,
+                    y: *x,
+                })?;
+                self.add(*by, (1.0, dot))?;
+                if !self.depends.contains(x) {
+                    return Ok(());
+                }
+                let d = self.program.push(Operator::Scale { x: d, factor: *by })?;
+                self.add(*x, (factor, d))
+            }
+            Operator::OwnRows { edges, x } => {
+                if !self.depends.contains(x) {
+                    return Ok(());
+                }
+                let d = self
+                    .program
+                    .push(Operator::OwnRowsGradient { edges: *edges, d })?;
+                self.add(*x, (factor, d))
+            }
+            other => refuse(format!(
+                "{} has a gradient before it is fused alone, and this is fused or a gradient itself; differentiate first",
+                other.name()
+            )),
+        }
+    }
+
+    /// `c = alpha · a · b` or `alpha · a · bᵀ`. A constant mask is a ReLU that is undone.
+    fn back_through_product(&mut self, op: &Matmul, (factor, d): Gradient) -> Result<(), Error> {
+        let plain = Matmul {
+            positive: None,
+            ..op.clone()
+        };
+        if !plain.is_plain() || op.form == Form::TN {
+            return refuse(
+                "a product has a gradient before it is fused alone; differentiate first".into(),
+            );
+        }
+        let format = self.program.values[d.0].format;
+        let mut d = d;
+        if let Some(mask) = op.positive {
+            let mask = self.program.in_format(mask, format)?;
+            d = self
+                .program
+                .push(Operator::ActivateGradient(ActivateGradient {
+                    d,
+                    relu: Some(mask),
+                    drop: None,
+                    rows: None,
+                }))?;
+        }
+        let product = |program: &mut Program, form, a, b| {
+            program.push(Operator::Matmul(Matmul {
+                alpha: op.alpha * factor,
+                ..Matmul::new(form, a, b)
+            }))
+        };
+        if self.depends.contains(&op.a) {
+            let other = self.program.in_format(op.b, format)?;
+            let form = match op.form {
+                Form::NN => Form::NT,
+                _ => Form::NN,
+            };
+            let da = product(self.program, form, d, other)?;
+            self.add(op.a, (1.0, da))?;
+        }
+        if self.depends.contains(&op.b) {
+            let other = self.program.in_format(op.a, format)?;
+            let operands = match op.form {
+                Form::NN => (other, d),
+                _ => (d, other),
+            };
+            let db = product(self.program, Form::TN, operands.0, operands.1)?;
+            self.add(op.b, (1.0, db))?;
+        }
+        Ok(())
+    }
+
+    /// Adds to the gradient of a value.
+    fn add(&mut self, value: Value, new: Gradient) -> Result<(), Error> {
+        if !self.depends.contains(&value) {
+            return Ok(());
+        }
+        let sum = match self.pending.remove(&value) {
+            None => new,
+            Some(before) => {
+                let terms = vec![before, new];
+                (1.0, self.program.push(Operator::Combine { terms })?)
+            }
+        };
+        self.pending.insert(value, sum);
+        Ok(())
+    }
+
+    /// Has the gradient of a parameter in a value of its own, which no other operator reads.
+    fn finish(&mut self, parameter: Value, (factor, mut d): Gradient) -> Result<(), Error> {
+        if self.program.values[d.0].format != Format::Float {
+            return refuse(format!(
+                "the gradient of {} is not float; a weight is read by products",
+                self.program.describe(parameter)
+            ));
+        }
+        let read = self.program.readers(d).next().is_some();
+        let twice = self.program.gradients.iter().any(|(_, other)| *other == d);
+        let is_seed = self.program.values[d.0].origin == Origin::Seed;
+        if factor != 1.0 || read || twice || is_seed {
+            let terms = vec![(factor, d)];
+            d = self.program.push(Operator::Combine { terms })?;
+        }
+        self.program.gradients.push((parameter, d));
+        Ok(())
+    }
+}

@@ -1,0 +1,29 @@
+//! Personalised PageRank of predictions (Gasteiger, Bojchevski and Günnemann, ICLR 2019).
+
+use super::Layer;
+use crate::program::{Builder, Edges, Value};
+
+/// `H ← (1 − α) · Â · H + α · H⁰`, a number of times, from the predictions `H⁰` on.
+#[derive(Clone, Copy, Debug)]
+pub struct Appnp {
+    /// The adjacency, with self-loops and the norm `both`.
+    pub edges: Edges,
+    /// Steps of propagation.
+    pub steps: usize,
+    /// Share of the predictions in each step.
+    pub alpha: f32,
+    /// Probability of an element to be dropped before each step.
+    pub dropout: f32,
+}
+
+impl Layer for Appnp {
+    fn build(&self, g: &mut Builder, x: Value) -> Value {
+        let mut h = x;
+        for _ in 0..self.steps {
+            let dropped = g.dropout(h, self.dropout);
+            let sum = g.aggregate(self.edges, dropped);
+            h = g.combine(&[(1.0 - self.alpha, sum), (self.alpha, x)]);
+        }
+        h
+    }
+}

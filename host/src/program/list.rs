@@ -1,0 +1,393 @@
+//! The list of operators, and what it knows of values, vertices and adjacencies.
+
+use super::operator::{End, Node, Operator, RowFactors};
+use super::value::{
+    Constant, Description, Edges, Format, Origin, Rows, Shape, Value, Vertices, bytes_of,
+};
+use crate::error::Error;
+use crate::nn::Norm;
+use crate::tensor::Precision;
+use std::collections::{HashMap, HashSet};
+
+/// A list of operators over values, forward and, once [differentiated](super::differentiate), backward.
+///
+/// It has neither backend nor element type: passes change it as data, [`Plan`](super::Plan) computes its memory, and a
+/// [`Runner`](super::Runner) runs it on a device.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub(super) precision: Precision,
+    pub(super) vertices: Vec<VertexSet>,
+    pub(super) edges: Vec<EdgeSet>,
+    pub(super) values: Vec<Description>,
+    pub(super) nodes: Vec<Node>,
+    /// Operators of the forward pass: the first ones.
+    pub(super) forward: usize,
+    pub(super) output: Option<Value>,
+    pub(super) seed: Option<Value>,
+    /// Each parameter that the output depends on, and its gradient.
+    pub(super) gradients: Vec<(Value, Value)>,
+    /// Values that stay readable until the next forward pass.
+    pub(super) kept: Vec<Value>,
+}
+
+/// A set of vertices.
+#[derive(Clone, Debug)]
+pub(super) struct VertexSet {
+    pub(super) name: String,
+    pub(super) rows: usize,
+}
+
+/// An adjacency.
+#[derive(Clone, Debug)]
+pub(super) struct EdgeSet {
+    pub(super) name: String,
+    pub(super) sources: Vertices,
+    pub(super) destinations: Vertices,
+    pub(super) norm: Norm,
+}
+
+impl EdgeSet {
+    /// Whether its degree norm has factors of this end.
+    pub(super) fn has_factors(&self, end: End) -> bool {
+        match self.norm {
+            Norm::Both | Norm::In => true,
+            Norm::Right => end == End::Destinations,
+            Norm::Left => end == End::Sources,
+            Norm::None => false,
+        }
+    }
+}
+
+/// An error of the formula or of a pass.
+pub(super) fn refuse<T>(reason: String) -> Result<T, Error> {
+    Err(Error::Unsupported {
+        operator: "Program",
+        reason,
+    })
+}
+
+impl Program {
+    pub(super) fn new(precision: Precision) -> Self {
+        Self {
+            precision,
+            vertices: Vec::new(),
+            edges: Vec::new(),
+            values: Vec::new(),
+            nodes: Vec::new(),
+            forward: 0,
+            output: None,
+            seed: None,
+            gradients: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// The precision of its elements.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// The operators, those of the forward pass first.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// How many of them are of the forward pass.
+    pub fn forward_len(&self) -> usize {
+        self.forward
+    }
+
+    /// What is known of a value.
+    pub fn description(&self, value: Value) -> &Description {
+        &self.values[value.0]
+    }
+
+    /// The output that a loss reads.
+    pub fn output(&self) -> Option<Value> {
+        self.output
+    }
+
+    /// Where the loss writes the gradient of the output, of a differentiated program.
+    pub fn seed(&self) -> Option<Value> {
+        self.seed
+    }
+
+    /// The inputs, in the order in which they were declared.
+    pub fn inputs(&self) -> Vec<Value> {
+        self.of_origin(|origin| matches!(origin, Origin::Input))
+    }
+
+    /// The parameters, in the order in which they were declared.
+    pub fn parameters(&self) -> Vec<Value> {
+        self.of_origin(|origin| matches!(origin, Origin::Parameter(_)))
+    }
+
+    fn of_origin(&self, is: impl Fn(&Origin) -> bool) -> Vec<Value> {
+        let values = self.values.iter().enumerate();
+        let found = values.filter(|(_, description)| is(&description.origin));
+        found.map(|(number, _)| Value(number)).collect()
+    }
+
+    /// The input or parameter of a name.
+    pub fn named(&self, name: &str) -> Option<Value> {
+        let is = |description: &Description| description.name == name;
+        self.values.iter().position(is).map(Value)
+    }
+
+    /// The gradient of a parameter that the output depends on.
+    pub fn gradient_of(&self, parameter: Value) -> Option<Value> {
+        let mut gradients = self.gradients.iter();
+        gradients
+            .find(|(of, _)| *of == parameter)
+            .map(|(_, gradient)| *gradient)
+    }
+
+    /// Keeps `value` readable until the next forward pass, which costs its memory for as long.
+    pub fn keep(&mut self, value: Value) {
+        if !self.kept.contains(&value) {
+            self.kept.push(value);
+        }
+    }
+
+    /// Sets the number of vertices of a set: of a whole graph, or the most that a batch has.
+    pub fn set_rows(&mut self, vertices: Vertices, rows: usize) {
+        self.vertices[vertices.0].rows = rows;
+    }
+
+    /// Rows of a value.
+    pub fn rows(&self, value: Value) -> usize {
+        match self.values[value.0].shape.rows {
+            Rows::Fixed(rows) => rows,
+            Rows::Of(vertices) => self.vertices[vertices.0].rows,
+        }
+    }
+
+    /// Bytes of a value, padding included.
+    pub fn bytes(&self, value: Value) -> u64 {
+        let description = &self.values[value.0];
+        let precision = description.format.precision(self.precision);
+        let (rows, columns) = (self.rows(value), description.shape.columns);
+        bytes_of(precision, rows, columns, self.is_gathered(value))
+    }
+
+    /// Whether a value is a product that is read by sums over neighbours alone. Its rows are then as far apart as those read
+    /// fastest.
+    pub(super) fn is_gathered(&self, value: Value) -> bool {
+        let is_product = |node: &Node| {
+            let plain = matches!(&node.operator, Operator::Matmul(op) if op.sum.is_none());
+            plain && node.results[0] == value
+        };
+        if self.values[value.0].format != Format::Element || !self.nodes.iter().any(is_product) {
+            return false;
+        }
+        if self.output == Some(value) || self.kept.contains(&value) {
+            return false;
+        }
+        let mut readers = self.readers(value).peekable();
+        let sums_it = |number: usize| match &self.nodes[number].operator {
+            Operator::Aggregate(op) => {
+                let others = [op.positive, op.addend.map(|(_, value)| value)];
+                op.x == value && !others.contains(&Some(value))
+            }
+            _ => false,
+        };
+        readers.peek().is_some() && readers.all(sums_it)
+    }
+
+    /// Numbers of the operators that read a value.
+    pub(super) fn readers(&self, value: Value) -> impl Iterator<Item = usize> + '_ {
+        let nodes = self.nodes.iter().enumerate();
+        let reads = move |(number, node): (usize, &Node)| {
+            node.operator.operands().contains(&value).then_some(number)
+        };
+        nodes.filter_map(reads)
+    }
+
+    /// The number of the operator that writes a value.
+    pub(super) fn writer(&self, value: Value) -> Option<usize> {
+        self.nodes
+            .iter()
+            .position(|node| node.results.contains(&value))
+    }
+
+    /// The operator that alone reads a value, which nothing outside reads.
+    pub(super) fn only_reader(&self, value: Value) -> Option<usize> {
+        let outside = self.output == Some(value)
+            || self.kept.contains(&value)
+            || self
+                .gradients
+                .iter()
+                .any(|(_, gradient)| *gradient == value);
+        let mut readers = self.readers(value);
+        match (readers.next(), readers.next()) {
+            (Some(number), None) if !outside => {
+                let operands = self.nodes[number].operator.operands();
+                let times = operands.iter().filter(|it| **it == value).count();
+                (times == 1).then_some(number)
+            }
+            _ => None,
+        }
+    }
+
+    /// The set of vertices at one end of an adjacency.
+    pub(super) fn end(&self, factors: RowFactors) -> Vertices {
+        let edges = &self.edges[factors.edges.0];
+        match factors.end {
+            End::Sources => edges.sources,
+            End::Destinations => edges.destinations,
+        }
+    }
+
+    pub(super) fn add_value(
+        &mut self,
+        name: String,
+        (shape, format): (Shape, Format),
+        origin: Origin,
+    ) -> Value {
+        self.values.push(Description {
+            name,
+            shape,
+            format,
+            origin,
+        });
+        Value(self.values.len() - 1)
+    }
+
+    /// New values for the results of `operator`.
+    ///
+    /// # Errors
+    /// Those of the shape rule.
+    pub(super) fn node(&mut self, operator: Operator) -> Result<Node, Error> {
+        let results = self.results_of(&operator)?;
+        let new = |result| self.add_value(String::new(), result, Origin::Operator);
+        Ok(Node {
+            results: results.into_iter().map(new).collect(),
+            operator,
+        })
+    }
+
+    /// Puts an operator at the end of the list; its first result.
+    ///
+    /// # Errors
+    /// Those of the shape rule.
+    pub(super) fn push(&mut self, operator: Operator) -> Result<Value, Error> {
+        let node = self.node(operator)?;
+        let value = node.results[0];
+        self.nodes.push(node);
+        Ok(value)
+    }
+
+    /// Removes operators on which neither the output nor a kept value depends.
+    pub(super) fn prune(&mut self) {
+        let mut read: HashSet<Value> = self.output.iter().chain(&self.kept).copied().collect();
+        let mut nodes = std::mem::take(&mut self.nodes);
+        nodes.reverse();
+        nodes.retain(|node| {
+            let is_read = node.results.iter().any(|result| read.contains(result));
+            if is_read {
+                read.extend(node.operator.operands());
+            }
+            is_read
+        });
+        nodes.reverse();
+        self.nodes = nodes;
+    }
+
+    /// Removes an operator of the list.
+    pub(super) fn remove(&mut self, number: usize) -> Node {
+        if number < self.forward {
+            self.forward -= 1;
+        }
+        self.nodes.remove(number)
+    }
+
+    /// Checks that each operand is written before it is read, that each value is written once and that shapes fit: what
+    /// every pass must leave true.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the first operator that is wrong.
+    pub fn check(&self) -> Result<(), Error> {
+        let mut written = HashMap::new();
+        for (number, node) in self.nodes.iter().enumerate() {
+            for operand in node.operator.operands() {
+                let is_there = match self.values[operand.0].origin {
+                    Origin::Input | Origin::Parameter(_) | Origin::Constant(_) => true,
+                    Origin::Seed => number >= self.forward,
+                    Origin::Operator => written.contains_key(&operand),
+                };
+                if !is_there {
+                    return refuse(format!(
+                        "operator {number}, {}, reads {operand} before it is written",
+                        node.operator.name()
+                    ));
+                }
+            }
+            let expected = self.results_of(&node.operator)?;
+            let found = node.results.iter().map(|value| {
+                let description = &self.values[value.0];
+                (description.shape, description.format)
+            });
+            if !found.eq(expected) {
+                return refuse(format!(
+                    "operator {number}, {}, writes values of other shapes",
+                    node.operator.name()
+                ));
+            }
+            for result in &node.results {
+                if let Some(first) = written.insert(*result, number) {
+                    return refuse(format!(
+                        "operators {first} and {number} both write {result}"
+                    ));
+                }
+            }
+        }
+        let gradients = self.gradients.iter().map(|(_, gradient)| gradient);
+        let outside = self.output.iter().chain(gradients).chain(&self.kept);
+        match outside.into_iter().find(|value| {
+            self.values[value.0].origin == Origin::Operator && !written.contains_key(value)
+        }) {
+            Some(lost) => refuse(format!("{lost} is read outside and no operator writes it")),
+            None => Ok(()),
+        }
+    }
+
+    /// A value in an error: its name or number, and its shape.
+    pub(super) fn describe(&self, value: Value) -> String {
+        format!("{} ({})", self.name_of(value), self.shape_text(value))
+    }
+
+    /// Whether `edges` reads and writes the same vertices, so that own rows are all rows.
+    pub(super) fn is_square(&self, edges: Edges) -> bool {
+        let edges = &self.edges[edges.0];
+        edges.sources == edges.destinations
+    }
+}
+
+impl Program {
+    /// A constant in a format: the one that there is, or a new one.
+    pub(super) fn constant(&mut self, constant: Constant, format: Format) -> Value {
+        let origin = Origin::Constant(constant);
+        let is = |it: &Description| it.origin == origin && it.format == format;
+        if let Some(number) = self.values.iter().position(is) {
+            return Value(number);
+        }
+        let (rows, columns) = constant.shape();
+        let rows = Rows::Fixed(rows);
+        self.add_value(String::new(), (Shape { rows, columns }, format), origin)
+    }
+
+    /// `value` in a format: itself, or of a constant its twin.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] of any other value in the other format.
+    pub(super) fn in_format(&mut self, value: Value, format: Format) -> Result<Value, Error> {
+        match self.values[value.0].origin {
+            _ if self.values[value.0].format == format => Ok(value),
+            Origin::Constant(constant) => Ok(self.constant(constant, format)),
+            _ => refuse(format!(
+                "the gradient of a weight is {format}, and goes back through {}, which is not; only constants and parameters may be between a parameter and the product that reads it",
+                self.describe(value)
+            )),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Networks as programs of operators: a layer is its formula, and everything else is done to the list of operators.
+//!
+//! ```text
+//!  Builder ──► Program ──► reorder ──► differentiate ──► fuse ──► recompute ──► Plan ──► Runner
+//!  formulas    forward     a pass      forward and       passes over both       memory   one loop
+//!              list                    backward list     lists                           each way
+//! ```
+//!
+//! - [`Builder`] writes formulas down. [`layers`] has those of GCN, GraphSAGE, GIN, APPNP, GCNII and R-GCN.
+//! - [`Program`] is the list, as data: neither a backend nor an element type. Its `Display` is a line for each operator.
+//! - [`differentiate`] adds the backward list.
+//! - [`passes`] change the list, a file each.
+//! - [`Plan`] is the memory of the list, to the byte.
+//! - [`Runner`] runs it on any [`Backend`](crate::backend::Backend), in any precision.
+//!
+//! An operator names the adjacency that it sums over, so several edge types, or the same vertices under two graphs, are written
+//! down like one.
+
+mod builder;
+mod gradient;
+pub mod layers;
+mod list;
+mod operator;
+pub mod passes;
+mod plan;
+mod run;
+mod shape;
+mod text;
+mod value;
+
+pub use builder::Builder;
+pub use gradient::differentiate;
+pub use list::Program;
+pub use operator::{
+    Activate, ActivateGradient, Aggregate, Direction, Dropout, End, Matmul, Node, Operator,
+    RowFactors,
+};
+pub use plan::{Place, Plan, Slot};
+pub use run::Runner;
+pub use value::{
+    Constant, Description, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices,
+};

@@ -1,0 +1,84 @@
+//! Factors of degree norms, out of the aggregation that would look one up for each edge.
+
+use crate::error::Error;
+use crate::nn::Norm;
+use crate::program::list::Program;
+use crate::program::operator::{ActivateGradient, Direction, Operator, RowFactors};
+use crate::program::value::{Origin, Value};
+
+/// The rule: the factors of the rows that an aggregation reads go into the product that writes those rows for it alone. Gradients
+/// that it alone reads are multiplied in place.
+///
+/// Only roots of degrees: a whole degree would take the rows of a hub below what half has digits for.
+///
+/// # Errors
+/// Those of the shape rule.
+pub(super) fn run(program: &mut Program) -> Result<(), Error> {
+    let mut number = 0;
+    while number < program.nodes.len() {
+        number += 1 + usize::from(rule(program, number)?);
+    }
+    Ok(())
+}
+
+/// Whether an operator was put in before `number`.
+fn rule(program: &mut Program, number: usize) -> Result<bool, Error> {
+    let Operator::Aggregate(sum) = &program.nodes[number].operator else {
+        return Ok(false);
+    };
+    let (edges, x, direction) = (sum.edges, sum.x, sum.direction);
+    let of_edges = &program.edges[edges.0];
+    let are_roots = matches!(of_edges.norm, Norm::Both | Norm::In);
+    let other_use = sum.addend.is_some_and(|(_, value)| value == x) || sum.positive == Some(x);
+    if !sum.scales_operand || !are_roots || other_use {
+        return Ok(false);
+    }
+    let rows = RowFactors {
+        edges,
+        end: direction.read(),
+    };
+    if let Some(writer) = program.writer(x)
+        && program.only_reader(x) == Some(number)
+        && let Operator::Matmul(product) = &mut program.nodes[writer].operator
+        && product.is_plain()
+    {
+        product.rows = Some(rows);
+        set_scaled(program, number, x);
+        return Ok(false);
+    }
+    if direction == Direction::Forward || !can_be_scaled(program, number, x) {
+        return Ok(false);
+    }
+    let scaled = program.node(Operator::ActivateGradient(ActivateGradient {
+        d: x,
+        relu: None,
+        drop: None,
+        rows: Some(rows),
+    }))?;
+    set_scaled(program, number, scaled.results[0]);
+    program.nodes.insert(number, scaled);
+    Ok(true)
+}
+
+fn set_scaled(program: &mut Program, number: usize, x: Value) {
+    if let Operator::Aggregate(sum) = &mut program.nodes[number].operator {
+        sum.x = x;
+        sum.scales_operand = false;
+    }
+}
+
+/// Whether a gradient is read by this aggregation and, before it, by sums of columns alone.
+fn can_be_scaled(program: &Program, number: usize, x: Value) -> bool {
+    let is_gradient = match program.values[x.0].origin {
+        Origin::Seed => true,
+        Origin::Operator => program
+            .writer(x)
+            .is_some_and(|writer| writer >= program.forward),
+        _ => false,
+    };
+    let mut readers = program.readers(x).filter(|&reader| reader != number);
+    let is_sum = |reader: usize| {
+        reader < number && matches!(program.nodes[reader].operator, Operator::ColumnSums { .. })
+    };
+    is_gradient && !program.kept.contains(&x) && readers.all(is_sum)
+}

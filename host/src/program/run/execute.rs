@@ -1,0 +1,331 @@
+//! What each operator calls: the only code of a program that is compiled for each backend and precision.
+
+use super::machine::{Bank, Elements, Floats, Typed};
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::nn::DROPOUT_STREAM;
+use crate::ops::{
+    self, Activation, Addend, Combine, EdgeWeights, Epilogue, MatmulFusion, Spmm, SpmmEpilogue,
+};
+use crate::program::list::refuse;
+use crate::program::operator::{
+    Activate, ActivateGradient, Aggregate, Direction, Dropout, End, Matmul, Node, Operator,
+    RowFactors,
+};
+use crate::program::value::{Edges, Format, Value};
+use crate::tensor::{Array, Element, Matrix};
+
+impl<B: Backend, E: Element> Typed<B, E> {
+    /// Runs one operator.
+    pub(super) fn execute(&mut self, node: &Node) -> Result<(), Error> {
+        let y = node.results[0];
+        match (&node.operator, self.program.format(y)) {
+            (Operator::Matmul(op), format) => match (self.program.format(op.a), format) {
+                (Format::Element, Format::Element) => self.matmul::<Elements, Elements>(op, node),
+                (Format::Element, Format::Float) => self.matmul::<Elements, Floats>(op, node),
+                (Format::Float, _) => self.matmul::<Floats, Floats>(op, node),
+            },
+            (Operator::Aggregate(op), _) => self.aggregate(op, y),
+            (Operator::OwnRows { edges, x }, _) => {
+                let edges = self.edges[edges.0].clone();
+                self.write::<Elements>(y, |machine, rows| {
+                    let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
+                    match edges.own() {
+                        Some(own) => ops::take_rows(backend, x, own, rows),
+                        None => ops::combine_rows(backend, rows.rows(), &Combine::copy(), x, rows),
+                    }
+                })
+            }
+            (Operator::OwnRowsGradient { edges, d }, _) => {
+                if self.edges[edges.0].own().is_some() {
+                    return refuse("rows that are picked from all vertices have no gradient; sample blocks with the sources that they meet".into());
+                }
+                self.write::<Elements>(y, |machine, rows| {
+                    let (backend, d) = (&machine.backend, Elements::matrix(machine, *d)?);
+                    rows.clear(backend)?;
+                    ops::combine_rows(backend, d.rows(), &Combine::copy(), d, rows)
+                })
+            }
+            (Operator::Dot { alpha, x, y: other }, _) => match self.program.format(*x) {
+                Format::Element => self.dot::<Elements>(*alpha, [*x, *other], y),
+                Format::Float => self.dot::<Floats>(*alpha, [*x, *other], y),
+            },
+            (Operator::ColumnSums { x }, _) => match self.program.format(*x) {
+                Format::Element => self.column_sums::<Elements>(*x, y),
+                Format::Float => self.column_sums::<Floats>(*x, y),
+            },
+            (operator, Format::Element) => self.element_wise::<Elements>(operator, y),
+            (operator, Format::Float) => self.element_wise::<Floats>(operator, y),
+        }
+    }
+
+    /// Has `work` write the matrix of a value, which is put back in any case.
+    fn write<K: Bank<B, E>>(
+        &mut self,
+        value: Value,
+        work: impl FnOnce(&Self, &mut Matrix<B, K::Item>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut matrix = K::take(self, value)?;
+        let done = work(self, &mut matrix);
+        K::put(self, value, matrix);
+        done
+    }
+
+    /// Whether a result is written over an operand.
+    fn overwrites(&self, result: Value, operand: Value) -> bool {
+        self.places[result.0] == self.places[operand.0]
+    }
+
+    /// Has the operand in the result: by nothing where the plan has it written over, else by a copy.
+    fn begin_with<K: Bank<B, E>>(
+        &self,
+        (result, y): (Value, &mut Matrix<B, K::Item>),
+        operand: Value,
+    ) -> Result<(), Error> {
+        match self.overwrites(result, operand) {
+            true => Ok(()),
+            false => ops::combine(
+                &self.backend,
+                &Combine::copy(),
+                K::matrix(self, operand)?,
+                y,
+            ),
+        }
+    }
+
+    fn row_factors(&self, factors: Option<RowFactors>) -> Option<&Array<B, f32>> {
+        let RowFactors { edges, end } = factors?;
+        let edges = &self.edges[edges.0];
+        match end {
+            End::Sources => edges.column_scale(),
+            End::Destinations => edges.row_scale(),
+        }
+    }
+
+    fn bias(&self, bias: Option<Value>) -> Result<Option<&Matrix<B, f32>>, Error> {
+        bias.map(|bias| Floats::matrix(self, bias)).transpose()
+    }
+
+    fn drop(&self, drop: Option<Dropout>) -> Option<ops::Dropout<'_, B>> {
+        drop.map(|drop| ops::Dropout {
+            probability: drop.probability,
+            stream: DROPOUT_STREAM.wrapping_add(drop.stream),
+            random: &self.random,
+        })
+    }
+
+    fn matmul<A: Bank<B, E>, O: Bank<B, E>>(
+        &mut self,
+        op: &Matmul,
+        node: &Node,
+    ) -> Result<(), Error> {
+        let result = node.results[0];
+        let mut sums = match node.results.get(1) {
+            Some(sums) => Some(Floats::take(self, *sums)?),
+            None => None,
+        };
+        let done = self.write::<O>(result, |machine, y| {
+            if let Some(sum) = op.sum {
+                machine.begin_with::<O>((result, &mut *y), sum)?;
+            }
+            let of = |value: Value| O::matrix(machine, value);
+            let second = op.second.map(|[a, b]| Ok::<_, Error>([of(a)?, of(b)?]));
+            let epilogue = Epilogue {
+                alpha: op.alpha,
+                row_scale: machine.row_factors(op.rows),
+                bias: machine.bias(op.bias)?,
+                relu: op.relu,
+            };
+            let own = |edges: Edges| machine.edges[edges.0].destinations();
+            let fusion = MatmulFusion {
+                first_rows: op.reads_own[0].map(own),
+                second_pair: second.transpose()?,
+                positive: op.positive.map(of).transpose()?,
+                sum: op.sum.is_some(),
+                column_sums: sums.as_mut(),
+                dropout: machine.drop(op.drop),
+                ..MatmulFusion::default()
+            };
+            let (a, b) = (A::matrix(machine, op.a)?, A::matrix(machine, op.b)?);
+            let rows = op.adds_to_own.map_or(y.rows(), own);
+            let to = (0..rows, y);
+            ops::matmul_fused_to_rows(&machine.backend, op.form, [a, b], &epilogue, fusion, to)
+        });
+        if let (Some(value), Some(sums)) = (node.results.get(1), sums) {
+            Floats::put(self, *value, sums);
+        }
+        done
+    }
+
+    fn aggregate(&mut self, op: &Aggregate, result: Value) -> Result<(), Error> {
+        let edges = self.edges[op.edges.0].clone();
+        self.write::<Elements>(result, |machine, y| {
+            let backend = &machine.backend;
+            let factors = edges.edge_factors::<E>()?;
+            let ends = [edges.column_scale(), edges.row_scale()];
+            let (adjacency, [read, written], of_edges) = match op.direction {
+                Direction::Forward => {
+                    (edges.forward(), ends, factors.as_ref().map(|it| it.forward))
+                }
+                Direction::Backward => {
+                    let [columns, rows] = ends;
+                    let against = factors.as_ref().map(|it| it.backward);
+                    (edges.backward(backend)?, [rows, columns], against)
+                }
+            };
+            let weights = match (of_edges, read.filter(|_| op.scales_operand)) {
+                (Some(factors), _) => EdgeWeights::Features(factors),
+                (None, Some(read)) => EdgeWeights::Columns(read),
+                (None, None) => EdgeWeights::Ones,
+            };
+            let addend = op.addend.map(|(factor, value)| {
+                Ok::<_, Error>(Addend {
+                    matrix: Elements::matrix(machine, value)?,
+                    factor,
+                    row_scale: None,
+                    epsilon: None,
+                })
+            });
+            let positive = op.positive.map(|value| Elements::matrix(machine, value));
+            let spmm = Spmm {
+                weights,
+                row_scale: written,
+                scale: op.factor * factors.as_ref().map_or(1.0, |it| it.scale),
+                epilogue: SpmmEpilogue {
+                    addend: addend.transpose()?,
+                    bias: machine.bias(op.bias)?,
+                    relu: op.relu,
+                    positive: positive.transpose()?,
+                },
+                ..Spmm::default()
+            };
+            ops::spmm(
+                backend,
+                adjacency,
+                &spmm,
+                Elements::matrix(machine, op.x)?,
+                y,
+            )
+        })
+    }
+
+    fn dot<K: Bank<B, E>>(
+        &mut self,
+        alpha: f32,
+        [a, b]: [Value; 2],
+        result: Value,
+    ) -> Result<(), Error> {
+        self.write::<Floats>(result, |machine, y| {
+            let (a, b) = (K::matrix(machine, a)?, K::matrix(machine, b)?);
+            ops::dot(&machine.backend, alpha, a, b, y)
+        })
+    }
+
+    fn column_sums<K: Bank<B, E>>(&mut self, x: Value, result: Value) -> Result<(), Error> {
+        self.write::<Floats>(result, |machine, y| {
+            ops::column_sums(&machine.backend, K::matrix(machine, x)?, y)
+        })
+    }
+
+    /// Operators whose operands and result have one format.
+    fn element_wise<K: Bank<B, E>>(
+        &mut self,
+        operator: &Operator,
+        result: Value,
+    ) -> Result<(), Error> {
+        self.write::<K>(result, |machine, y| match operator {
+            Operator::Activate(op) => machine.activate::<K>(op, (result, y)),
+            Operator::ActivateGradient(op) => machine.activate_gradient::<K>(op, (result, y)),
+            Operator::Nonlinearity { function, x } => {
+                let x = K::matrix(machine, *x)?;
+                ops::nonlinearity(&machine.backend, *function, None, Some(x), y)
+            }
+            Operator::NonlinearityGradient { function, of, d } => {
+                machine.begin_with::<K>((result, &mut *y), *d)?;
+                let of = K::matrix(machine, *of)?;
+                ops::nonlinearity_backward(&machine.backend, *function, of, y)
+            }
+            Operator::Combine { terms } => machine.combine::<K>(terms, (result, y)),
+            Operator::Scale { x, factor } => {
+                let (backend, x) = (&machine.backend, K::matrix(machine, *x)?);
+                // `(1 + factor) · x − x`: the kernel multiplies by 1 plus a factor.
+                ops::combine(backend, &Combine::copy(), x, y)?;
+                let op = Combine {
+                    epsilon: Some(Floats::matrix(machine, *factor)?),
+                    y_factor: -1.0,
+                    ..Combine::sum()
+                };
+                ops::combine(backend, &op, x, y)
+            }
+            other => refuse(format!("{} writes no value of this format", other.name())),
+        })
+    }
+
+    fn activate<K: Bank<B, E>>(
+        &self,
+        op: &Activate,
+        (result, y): (Value, &mut Matrix<B, K::Item>),
+    ) -> Result<(), Error> {
+        let activation = Activation {
+            bias: self.bias(op.bias)?,
+            relu: op.relu,
+            dropout: self.drop(op.drop),
+        };
+        if let Some(add) = op.add {
+            let x = match self.overwrites(result, op.x) {
+                true => add,
+                false => {
+                    self.begin_with::<K>((result, &mut *y), add)?;
+                    op.x
+                }
+            };
+            return ops::activate_sum(&self.backend, &activation, K::matrix(self, x)?, y);
+        }
+        let x = match self.overwrites(result, op.x) {
+            true => None,
+            false => Some(K::matrix(self, op.x)?),
+        };
+        ops::activate(&self.backend, &activation, x, y)
+    }
+
+    fn activate_gradient<K: Bank<B, E>>(
+        &self,
+        op: &ActivateGradient,
+        (result, y): (Value, &mut Matrix<B, K::Item>),
+    ) -> Result<(), Error> {
+        self.begin_with::<K>((result, &mut *y), op.d)?;
+        let activation = Activation {
+            bias: None,
+            relu: op.relu.is_some(),
+            dropout: self.drop(op.drop),
+        };
+        let output = op.relu.map(|output| K::matrix(self, output)).transpose()?;
+        let rows = self.row_factors(op.rows);
+        ops::activate_backward(&self.backend, &activation, output, rows, y)
+    }
+
+    fn combine<K: Bank<B, E>>(
+        &self,
+        terms: &[(f32, Value)],
+        (result, y): (Value, &mut Matrix<B, K::Item>),
+    ) -> Result<(), Error> {
+        // What stands in the result is a term already where the plan has it written over.
+        let over = terms
+            .iter()
+            .position(|(_, value)| self.overwrites(result, *value));
+        let mut factor_of_y = over.map_or(0.0, |index| terms[index].0);
+        for (index, (factor, value)) in terms.iter().enumerate() {
+            if Some(index) == over {
+                continue;
+            }
+            let op = Combine {
+                x_factor: *factor,
+                y_factor: factor_of_y,
+                ..Combine::sum()
+            };
+            ops::combine(&self.backend, &op, K::matrix(self, *value)?, y)?;
+            factor_of_y = 1.0;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,285 @@
+//! The memory of a program: matrices of elements and of floats, found by value.
+
+use super::Machine;
+use crate::backend::{Backend, MemoryKind};
+use crate::error::Error;
+use crate::nn::{Parameter, Propagation, glorot_uniform};
+use crate::ops::RandomState;
+use crate::program::list::{Program, refuse};
+use crate::program::plan::{Place, Plan, Slot};
+use crate::program::value::{Format, Initial, Origin, Value};
+use crate::tensor::{Element, Matrix};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A program's memory on a backend, in one precision.
+#[derive(Debug)]
+pub(super) struct Typed<B: Backend, E: Element> {
+    pub(super) backend: B,
+    pub(super) program: Program,
+    pub(super) edges: Vec<Arc<Propagation<B>>>,
+    pub(super) random: RandomState<B>,
+    pub(super) places: Vec<Place>,
+    parameters: HashMap<Value, Parameter<B, E>>,
+    /// Inputs and constants.
+    elements: HashMap<Value, Matrix<B, E>>,
+    floats: HashMap<Value, Matrix<B, f32>>,
+    element_slots: HashMap<usize, Matrix<B, E>>,
+    float_slots: HashMap<usize, Matrix<B, f32>>,
+    /// In the place of gradients that are being written: an operator writes two at most.
+    spares: Vec<Matrix<B, f32>>,
+}
+
+impl<B: Backend, E: Element> Typed<B, E> {
+    pub(super) fn new(
+        backend: &B,
+        program: &Program,
+        plan: &Plan,
+        edges: Vec<Arc<Propagation<B>>>,
+        seed: u64,
+    ) -> Result<Self, Error> {
+        let spare = || Matrix::zeros(backend, 0, 1, MemoryKind::Weights);
+        let mut machine = Self {
+            backend: backend.clone(),
+            program: program.clone(),
+            edges,
+            random: RandomState::new(backend, seed, 0)?,
+            places: (0..program.values.len())
+                .map(|it| plan.place(Value(it)))
+                .collect(),
+            parameters: HashMap::new(),
+            elements: HashMap::new(),
+            floats: HashMap::new(),
+            element_slots: HashMap::new(),
+            float_slots: HashMap::new(),
+            spares: vec![spare()?, spare()?],
+        };
+        for (number, slot) in plan.slots().iter().enumerate() {
+            match slot.format {
+                Format::Element => {
+                    let matrix = allocate(backend, slot)?;
+                    machine.element_slots.insert(number, matrix);
+                }
+                Format::Float => {
+                    let matrix = allocate(backend, slot)?;
+                    machine.float_slots.insert(number, matrix);
+                }
+            }
+        }
+        for number in 0..program.values.len() {
+            machine.allocate_outside(Value(number), seed)?;
+        }
+        Ok(machine)
+    }
+
+    fn allocate_outside(&mut self, value: Value, seed: u64) -> Result<(), Error> {
+        let backend = &self.backend;
+        let description = self.program.description(value);
+        let (rows, columns) = self.program.size(value);
+        match &description.origin {
+            Origin::Seed | Origin::Operator => {}
+            Origin::Input => {
+                let matrix = Matrix::zeros(backend, rows, columns, MemoryKind::Features)?;
+                self.elements.insert(value, matrix);
+            }
+            Origin::Constant(constant) => {
+                let (values, kind) = (constant.values(), MemoryKind::Weights);
+                match description.format {
+                    Format::Element => {
+                        let matrix = Matrix::from_f32(backend, rows, columns, &values, kind)?;
+                        self.elements.insert(value, matrix);
+                    }
+                    Format::Float => {
+                        let matrix = Matrix::from_f32(backend, rows, columns, &values, kind)?;
+                        self.floats.insert(value, matrix);
+                    }
+                }
+            }
+            Origin::Parameter(initial) => {
+                let (initial, name) = (*initial, description.name.clone());
+                let init = || initial_values(initial, (rows, columns), seed);
+                let parameter = match description.format {
+                    Format::Element => Parameter::weights(backend, name, (rows, columns), init)?,
+                    Format::Float => Parameter::in_float(backend, name, (rows, columns), init)?,
+                };
+                self.parameters.insert(value, parameter);
+            }
+        }
+        Ok(())
+    }
+
+    fn parameter(&self, value: Value) -> Result<&Parameter<B, E>, Error> {
+        let found = self.parameters.get(&value);
+        found.map_or_else(|| absent(value), Ok)
+    }
+
+    fn parameter_mut(&mut self, value: Value) -> Result<&mut Parameter<B, E>, Error> {
+        let found = self.parameters.get_mut(&value);
+        found.map_or_else(|| absent(value), Ok)
+    }
+}
+
+fn absent<T>(value: Value) -> Result<T, Error> {
+    refuse(format!(
+        "{value} has no memory; an earlier operator failed while it wrote it"
+    ))
+}
+
+fn allocate<B: Backend, X: Element>(backend: &B, slot: &Slot) -> Result<Matrix<B, X>, Error> {
+    let kind = MemoryKind::Activations;
+    match slot.gathered {
+        true => Matrix::uninit_gathered(backend, (slot.rows, slot.columns), kind),
+        false => Matrix::uninit(backend, slot.rows, slot.columns, kind),
+    }
+}
+
+fn initial_values(initial: Initial, (rows, columns): (usize, usize), seed: u64) -> Vec<f32> {
+    match initial {
+        Initial::Constant(value) => vec![value; rows * columns],
+        Initial::Glorot(number) => glorot_uniform(rows, columns, seed, number),
+        // Each block is a linear map of its own; blocks of one map draw on, one after the other.
+        Initial::GlorotBlocks {
+            number,
+            rows: of_block,
+        } => {
+            let mut values = glorot_uniform(rows, columns, seed, number);
+            let limit = |rows: usize| (6.0 / (rows + columns) as f64).sqrt();
+            let factor = (limit(of_block) / limit(rows)) as f32;
+            values.iter_mut().for_each(|value| *value *= factor);
+            values
+        }
+    }
+}
+
+/// Values of one format: of elements or of floats, which are two even where elements are floats.
+pub(super) trait Bank<B: Backend, E: Element> {
+    /// The type of an element.
+    type Item: Element;
+
+    /// The matrix of a value.
+    fn matrix(machine: &Typed<B, E>, value: Value) -> Result<&Matrix<B, Self::Item>, Error>;
+
+    /// Takes the matrix of a value out, to be written and [put](Bank::put) back.
+    fn take(machine: &mut Typed<B, E>, value: Value) -> Result<Matrix<B, Self::Item>, Error>;
+
+    /// Puts a matrix back.
+    fn put(machine: &mut Typed<B, E>, value: Value, matrix: Matrix<B, Self::Item>);
+}
+
+/// Values in the program's precision.
+pub(super) struct Elements;
+
+/// Values in float.
+pub(super) struct Floats;
+
+impl<B: Backend, E: Element> Bank<B, E> for Elements {
+    type Item = E;
+
+    fn matrix(machine: &Typed<B, E>, value: Value) -> Result<&Matrix<B, E>, Error> {
+        let found = match machine.places[value.0] {
+            Place::Slot(slot) => machine.element_slots.get(&slot),
+            _ => machine.elements.get(&value),
+        };
+        match found {
+            Some(matrix) => Ok(matrix),
+            None => Ok(machine.parameter(value)?.values()),
+        }
+    }
+
+    fn take(machine: &mut Typed<B, E>, value: Value) -> Result<Matrix<B, E>, Error> {
+        let taken = match machine.places[value.0] {
+            Place::Slot(slot) => machine.element_slots.remove(&slot),
+            _ => None,
+        };
+        taken.map_or_else(|| absent(value), Ok)
+    }
+
+    fn put(machine: &mut Typed<B, E>, value: Value, matrix: Matrix<B, E>) {
+        if let Place::Slot(slot) = machine.places[value.0] {
+            machine.element_slots.insert(slot, matrix);
+        }
+    }
+}
+
+impl<B: Backend, E: Element> Bank<B, E> for Floats {
+    type Item = f32;
+
+    fn matrix(machine: &Typed<B, E>, value: Value) -> Result<&Matrix<B, f32>, Error> {
+        let found = match machine.places[value.0] {
+            Place::Slot(slot) => machine.float_slots.get(&slot),
+            Place::Gradient(parameter) => return Ok(machine.parameter(parameter)?.gradient()),
+            _ => machine.floats.get(&value),
+        };
+        match found {
+            Some(matrix) => Ok(matrix),
+            None => Ok(machine.parameter(value)?.master()),
+        }
+    }
+
+    fn take(machine: &mut Typed<B, E>, value: Value) -> Result<Matrix<B, f32>, Error> {
+        let taken = match machine.places[value.0] {
+            Place::Slot(slot) => machine.float_slots.remove(&slot),
+            Place::Gradient(parameter) => {
+                let spare = machine.spares.pop();
+                let gradient = machine.parameter_mut(parameter)?.gradient_mut();
+                spare.map(|spare| std::mem::replace(gradient, spare))
+            }
+            _ => None,
+        };
+        taken.map_or_else(|| absent(value), Ok)
+    }
+
+    fn put(machine: &mut Typed<B, E>, value: Value, matrix: Matrix<B, f32>) {
+        match machine.places[value.0] {
+            Place::Slot(slot) => {
+                machine.float_slots.insert(slot, matrix);
+            }
+            Place::Gradient(parameter) => {
+                if let Ok(parameter) = machine.parameter_mut(parameter) {
+                    let spare = std::mem::replace(parameter.gradient_mut(), matrix);
+                    machine.spares.push(spare);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<B: Backend, E: Element> Machine for Typed<B, E> {
+    fn run(&mut self, operators: Range<usize>) -> Result<(), Error> {
+        for number in operators {
+            let node = self.program.nodes[number].clone();
+            self.execute(&node)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, value: Value, values: &[f32]) -> Result<(), Error> {
+        let backend = self.backend.clone();
+        if self.parameters.contains_key(&value) {
+            return self.parameter_mut(value)?.write(&backend, values);
+        }
+        if let Some(matrix) = self.elements.get_mut(&value) {
+            return matrix.write_f32(&backend, values);
+        }
+        let mut matrix = Elements::take(self, value)?;
+        let done = matrix.write_f32(&backend, values);
+        Elements::put(self, value, matrix);
+        done
+    }
+
+    fn read(&self, value: Value) -> Result<Vec<f32>, Error> {
+        match self.program.format(value) {
+            _ if self.parameters.contains_key(&value) => {
+                self.parameter(value)?.master().to_f32(&self.backend)
+            }
+            Format::Element => Elements::matrix(self, value)?.to_f32(&self.backend),
+            Format::Float => Floats::matrix(self, value)?.to_f32(&self.backend),
+        }
+    }
+
+    fn set_step(&mut self, step: u32) -> Result<(), Error> {
+        self.random.set_step(&self.backend, step)
+    }
+}

@@ -1,0 +1,265 @@
+//! A program on a device: one loop over its operators, forward and backward.
+//!
+//! The element type is resolved once, where a [`Runner`] is made. Behind it is an object-safe [`Machine`], so a caller names neither
+//! backend nor element type.
+
+mod execute;
+mod machine;
+
+use super::list::{Program, refuse};
+use super::operator::{Node, Operator};
+use super::plan::Plan;
+use super::value::{Format, Origin, Value};
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::nn::Propagation;
+use crate::with_element;
+use machine::Typed;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a program runs on, of any backend and precision.
+trait Machine: fmt::Debug + Send {
+    /// Runs operators in their order.
+    fn run(&mut self, operators: Range<usize>) -> Result<(), Error>;
+    /// Writes an input, a parameter or the seed.
+    fn write(&mut self, value: Value, values: &[f32]) -> Result<(), Error>;
+    /// Reads a value.
+    fn read(&self, value: Value) -> Result<Vec<f32>, Error>;
+    /// Sets the step that dropout is a function of.
+    fn set_step(&mut self, step: u32) -> Result<(), Error>;
+}
+
+/// A program with its memory on a device.
+///
+/// ```
+/// use halfgnn::backend::cpu::Cpu;
+/// use halfgnn::graph::Graph;
+/// use halfgnn::nn::{Norm, Propagation};
+/// use halfgnn::program::{Builder, Runner, differentiate};
+/// use halfgnn::tensor::Precision;
+///
+/// let graph = Graph::from_edges(3, &[0, 1], &[1, 2])?;
+/// let mut g = Builder::new(Precision::Float);
+/// let vertices = g.vertices("vertices", graph.vertices());
+/// let edges = g.edges("edges", vertices, vertices, Norm::None);
+/// let x = g.input("x", vertices, 1);
+/// let w = g.weight("w", (1, 1));
+/// let sum = g.aggregate(edges, x);
+/// let y = g.matmul(sum, w);
+/// let mut program = g.finish(y)?;
+/// differentiate(&mut program)?;
+///
+/// let backend = Cpu::new();
+/// let edges = Propagation::new(&backend, &graph, Norm::None)?.into();
+/// let mut runner = Runner::new(&backend, program, vec![edges], 0)?;
+/// runner.write(x, &[1.0, 2.0, 3.0])?;
+/// runner.write(w, &[10.0])?;
+/// runner.forward()?;
+/// assert_eq!(runner.read(y)?, [20.0, 30.0, 0.0]);
+/// runner.write_seed(&[1.0, 1.0, 1.0])?;
+/// runner.backward()?;
+/// assert_eq!(runner.gradient(w)?, [5.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Runner {
+    program: Program,
+    plan: Plan,
+    machine: Box<dyn Machine>,
+    at: At,
+}
+
+/// How far a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Start,
+    Between,
+    End,
+}
+
+impl Runner {
+    /// Allocates the memory of a program on `backend` and makes its initial parameters from `seed`. `edges` has the adjacencies in
+    /// the order in which they were [declared](super::Builder::edges), each with the degree norm that was declared.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the program is wrong or an adjacency has other sizes than its vertices, and
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn new<B: Backend>(
+        backend: &B,
+        program: Program,
+        edges: Vec<Arc<Propagation<B>>>,
+        seed: u64,
+    ) -> Result<Self, Error> {
+        program.check()?;
+        if edges.len() != program.edges.len() {
+            return refuse(format!(
+                "the program has {} adjacencies, and {} are given",
+                program.edges.len(),
+                edges.len()
+            ));
+        }
+        for (number, (set, edges)) in program.edges.iter().zip(&edges).enumerate() {
+            let declared = [set.sources, set.destinations].map(|it| program.vertices[it.0].rows);
+            let given = [edges.sources(), edges.destinations()];
+            if declared != given {
+                return refuse(format!(
+                    "`{}` is declared from {} to {} vertices, and given from {} to {}",
+                    set.name, declared[0], declared[1], given[0], given[1]
+                ));
+            }
+            let reads_own_rows = |node: &Node| match &node.operator {
+                Operator::OwnRows { edges, .. } => edges.0 == number,
+                Operator::Matmul(op) => {
+                    let own = op.reads_own.into_iter().chain([op.adds_to_own]);
+                    own.flatten().any(|edges| edges.0 == number)
+                }
+                _ => false,
+            };
+            if !edges.has_own_rows() && program.nodes.iter().any(reads_own_rows) {
+                return refuse(format!(
+                    "the program reads the own rows of destinations of `{}`, which are no sources; give those rows as a value",
+                    set.name
+                ));
+            }
+            let reads_first_rows =
+                |node: &Node| reads_own_rows(node) && matches!(node.operator, Operator::Matmul(_));
+            if edges.own().is_some() && program.nodes.iter().any(reads_first_rows) {
+                return refuse(format!(
+                    "the destinations of `{}` lie anywhere among its sources, and a fused product reads the first rows; sample it with the sources that it meets, or leave the pass `fuse` out",
+                    set.name
+                ));
+            }
+            if edges.halo().is_some() {
+                return refuse(format!(
+                    "`{}` is the part of a rank, and programs run on one device so far",
+                    set.name
+                ));
+            }
+        }
+        let plan = Plan::new(&program);
+        let precision = program.precision;
+        let machine: Box<dyn Machine> = with_element!(precision, E => {
+            Box::new(Typed::<B, E>::new(backend, &program, &plan, edges, seed)?)
+        });
+        Ok(Self {
+            program,
+            plan,
+            machine,
+            at: At::Start,
+        })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Its memory.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Writes an input or a parameter, row-major and without padding. Numbers are rounded to the nearest element.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] of any other value, [`Error::Shape`] where the length is another.
+    pub fn write(&mut self, value: Value, values: &[f32]) -> Result<(), Error> {
+        match self.program.values.get(value.0).map(|it| &it.origin) {
+            Some(Origin::Input | Origin::Parameter(_)) => self.machine.write(value, values),
+            _ => refuse(format!("{value} is neither an input nor a parameter")),
+        }
+    }
+
+    /// Sets the step that dropout is a function of.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn set_step(&mut self, step: u32) -> Result<(), Error> {
+        self.machine.set_step(step)
+    }
+
+    /// Runs the forward pass.
+    ///
+    /// # Errors
+    /// Those of the operators.
+    pub fn forward(&mut self) -> Result<(), Error> {
+        self.at = At::Start;
+        self.machine.run(0..self.program.forward)?;
+        self.at = At::Between;
+        Ok(())
+    }
+
+    /// Writes the gradient of the output, between the two passes.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there was no forward pass or there is no backward pass.
+    pub fn write_seed(&mut self, values: &[f32]) -> Result<(), Error> {
+        match (self.at, self.program.seed) {
+            (At::Between, Some(seed)) => self.machine.write(seed, values),
+            (_, None) => refuse("the program has no backward pass; differentiate it".into()),
+            _ => refuse(
+                "the seed is written behind a forward pass and before the backward pass".into(),
+            ),
+        }
+    }
+
+    /// Runs the backward pass of the last forward pass.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there was no forward pass, and those of the operators.
+    pub fn backward(&mut self) -> Result<(), Error> {
+        if self.at != At::Between {
+            return refuse("a backward pass follows a forward pass".into());
+        }
+        self.at = At::End;
+        self.machine
+            .run(self.program.forward..self.program.nodes.len())
+    }
+
+    /// Reads a value that is there: inputs, parameters and [kept](Program::keep) values always; between the passes also the output and
+    /// what the backward pass reads.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] of a value whose memory another one has, and those of the device.
+    pub fn read(&self, value: Value) -> Result<Vec<f32>, Error> {
+        let outside = self.program.values.get(value.0).is_some_and(|it| {
+            matches!(
+                it.origin,
+                Origin::Input | Origin::Parameter(_) | Origin::Constant(_)
+            )
+        });
+        let is_known = value.0 < self.program.values.len();
+        let there = is_known && self.plan.is_there(value, self.at == At::Between);
+        match outside || (there && self.at != At::Start) {
+            true => self.machine.read(value),
+            false => refuse(format!(
+                "{value} is not kept; name it by Program::keep before the plan is made"
+            )),
+        }
+    }
+
+    /// Reads the gradient of a parameter of the last backward pass.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the output does not depend on it or there was no backward pass.
+    pub fn gradient(&self, parameter: Value) -> Result<Vec<f32>, Error> {
+        match (self.program.gradient_of(parameter), self.at) {
+            (Some(gradient), At::End) => self.machine.read(gradient),
+            (None, _) => refuse(format!("{parameter} has no gradient")),
+            _ => refuse("gradients are there behind a backward pass".into()),
+        }
+    }
+}
+
+impl Program {
+    /// Rows and columns of a value in numbers.
+    fn size(&self, value: Value) -> (usize, usize) {
+        (self.rows(value), self.values[value.0].shape.columns)
+    }
+
+    fn format(&self, value: Value) -> Format {
+        self.values[value.0].format
+    }
+}

@@ -1,0 +1,254 @@
+//! The shape rule of each operator.
+
+use super::list::{Program, refuse};
+use super::operator::{Direction, Matmul, Operator, RowFactors};
+use super::value::{Edges, Format, Rows, Shape, Value};
+use crate::error::Error;
+use crate::ops::Form;
+
+/// Shape and format of a result.
+pub(super) type Result_ = (Shape, Format);
+
+impl Program {
+    /// What `operator` writes.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where its operands do not fit.
+    pub(super) fn results_of(&self, operator: &Operator) -> Result<Vec<Result_>, Error> {
+        if let Some(unknown) = operator
+            .operands()
+            .iter()
+            .find(|it| it.0 >= self.values.len())
+        {
+            return refuse(format!(
+                "{} reads {unknown}, which there is not",
+                operator.name()
+            ));
+        }
+        let of = |value: Value| {
+            let description = &self.values[value.0];
+            (description.shape, description.format)
+        };
+        let name = operator.name();
+        let one = |result| Ok(vec![result]);
+        match operator {
+            Operator::Matmul(op) => self.results_of_matmul(op),
+            Operator::Aggregate(op) => {
+                let result = self.along((op.edges, op.direction), op.x, name)?;
+                let addend = op.addend.map(|(_, value)| value);
+                for same in addend.into_iter().chain(op.positive) {
+                    self.expect_same(name, same, result)?;
+                }
+                self.expect_bias(name, op.bias, result)?;
+                one(result)
+            }
+            Operator::Activate(op) => {
+                let result = of(op.x);
+                if let Some(same) = op.add {
+                    self.expect_same(name, same, result)?;
+                }
+                self.expect_bias(name, op.bias, result)?;
+                one(result)
+            }
+            Operator::ActivateGradient(op) => {
+                if let Some(same) = op.relu {
+                    self.expect_same(name, same, of(op.d))?;
+                }
+                self.expect_factors(name, op.rows, of(op.d).0)?;
+                one(of(op.d))
+            }
+            Operator::Nonlinearity { x, .. } => one(of(*x)),
+            Operator::NonlinearityGradient { of: output, d, .. } => {
+                self.expect_same(name, *output, of(*d))?;
+                one(of(*d))
+            }
+            Operator::Combine { terms } => {
+                let Some((_, first)) = terms.first() else {
+                    return refuse("combine sums at least one value".into());
+                };
+                for (_, value) in terms {
+                    self.expect_same(name, *value, of(*first))?;
+                }
+                one(of(*first))
+            }
+            Operator::Scale { x, factor } => {
+                self.expect_same(name, *factor, SCALAR)?;
+                one(of(*x))
+            }
+            Operator::Dot { x, y, .. } => {
+                self.expect_same(name, *y, of(*x))?;
+                one(SCALAR)
+            }
+            Operator::ColumnSums { x } => one(row(of(*x).0.columns)),
+            Operator::OwnRows { edges, x } => {
+                one(self.along((*edges, Direction::Forward), *x, name)?)
+            }
+            Operator::OwnRowsGradient { edges, d } => {
+                one(self.along((*edges, Direction::Backward), *d, name)?)
+            }
+        }
+    }
+
+    fn results_of_matmul(&self, op: &Matmul) -> Result<Vec<Result_>, Error> {
+        let a = self.own_shape(op.a, op.reads_own[0])?;
+        let format = self.values[op.a.0].format;
+        let b = self.values[op.b.0].shape;
+        let (inner, shape) = match op.form {
+            Form::NN => ((Rows::Fixed(a.columns), b.rows), (a.rows, b.columns)),
+            Form::NT => (
+                (Rows::Fixed(a.columns), Rows::Fixed(b.columns)),
+                (a.rows, self.fixed(b.rows)?),
+            ),
+            Form::TN => ((a.rows, b.rows), (Rows::Fixed(a.columns), b.columns)),
+        };
+        if inner.0 != inner.1 || self.values[op.b.0].format != format {
+            return refuse(format!(
+                "matmul of {} and {} in the form {:?}: inner sizes or formats differ",
+                self.describe(op.a),
+                self.describe(op.b),
+                op.form
+            ));
+        }
+        let (rows, columns) = shape;
+        let format = match op.form {
+            Form::TN => Format::Float,
+            _ => format,
+        };
+        let result = (Shape { rows, columns }, format);
+        if let Some([a2, b2]) = op.second {
+            let second = self.results_of_matmul(&Matmul {
+                reads_own: [op.reads_own[1], None],
+                ..Matmul::new(op.form, a2, b2)
+            })?;
+            if op.form != Form::NN || second[0] != result {
+                return refuse(
+                    "matmul adds a second product of the form NN and of its shape".into(),
+                );
+            }
+        }
+        self.expect_bias("matmul", op.bias, result)?;
+        self.expect_factors("matmul", op.rows, result.0)?;
+        let result = match (op.adds_to_own, op.sum) {
+            (None, _) => result,
+            (Some(edges), Some(sum)) if self.own_shape(sum, op.adds_to_own)? == result.0 => {
+                let rows = Rows::Of(self.edges[edges.0].sources);
+                (Shape { rows, ..result.0 }, result.1)
+            }
+            _ => {
+                return refuse(
+                    "matmul adds own rows to a matrix with a row for each source".into(),
+                );
+            }
+        };
+        for same in op.positive.into_iter().chain(op.sum) {
+            self.expect_same("matmul", same, result)?;
+        }
+        let mut results = vec![result];
+        if op.column_sums {
+            results.push(row(b.columns));
+        }
+        Ok(results)
+    }
+
+    /// The shape of a value, or of its rows of destinations where it has a row for each source of `edges`.
+    fn own_shape(&self, value: Value, edges: Option<Edges>) -> Result<Shape, Error> {
+        let shape = self.values[value.0].shape;
+        match edges.map(|edges| &self.edges[edges.0]) {
+            None => Ok(shape),
+            Some(edges) if shape.rows == Rows::Of(edges.sources) => Ok(Shape {
+                rows: Rows::Of(edges.destinations),
+                ..shape
+            }),
+            Some(edges) => refuse(format!(
+                "{} has no row for each source of `{}`",
+                self.describe(value),
+                edges.name
+            )),
+        }
+    }
+
+    /// The result of an operator that reads the rows of one end of the edges and writes those of the other.
+    fn along(
+        &self,
+        (edges, direction): (Edges, Direction),
+        x: Value,
+        name: &str,
+    ) -> Result<Result_, Error> {
+        let Some(of_edges) = self.edges.get(edges.0) else {
+            return refuse(format!(
+                "{name} names an adjacency that the program has not"
+            ));
+        };
+        let [read, written] = match direction {
+            Direction::Forward => [of_edges.sources, of_edges.destinations],
+            Direction::Backward => [of_edges.destinations, of_edges.sources],
+        };
+        let description = &self.values[x.0];
+        if description.shape.rows != Rows::Of(read) || description.format != Format::Element {
+            return refuse(format!(
+                "{name} over `{}` reads elements with a row for each of `{}`, and {} is another value",
+                of_edges.name,
+                self.vertices[read.0].name,
+                self.describe(x)
+            ));
+        }
+        let shape = Shape {
+            rows: Rows::Of(written),
+            columns: description.shape.columns,
+        };
+        Ok((shape, Format::Element))
+    }
+
+    fn expect_same(&self, name: &str, value: Value, expected: Result_) -> Result<(), Error> {
+        let description = &self.values[value.0];
+        match (description.shape, description.format) == expected {
+            true => Ok(()),
+            false => refuse(format!(
+                "{name}: {} has another shape or format than the other operands",
+                self.describe(value)
+            )),
+        }
+    }
+
+    fn expect_bias(&self, name: &str, bias: Option<Value>, of: Result_) -> Result<(), Error> {
+        match bias {
+            Some(bias) => self.expect_same(name, bias, row(of.0.columns)),
+            None => Ok(()),
+        }
+    }
+
+    fn expect_factors(
+        &self,
+        name: &str,
+        factors: Option<RowFactors>,
+        shape: Shape,
+    ) -> Result<(), Error> {
+        match factors {
+            Some(factors) if shape.rows != Rows::Of(self.end(factors)) => refuse(format!(
+                "{name}: the factors of the degree norm of `{}` are of other rows",
+                self.edges[factors.edges.0].name
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A number of rows that the formula fixes.
+    pub(super) fn fixed(&self, rows: Rows) -> Result<usize, Error> {
+        match rows {
+            Rows::Fixed(rows) => Ok(rows),
+            Rows::Of(vertices) => refuse(format!(
+                "a weight has a fixed number of rows, and not one for each of `{}`",
+                self.vertices[vertices.0].name
+            )),
+        }
+    }
+}
+
+/// One float.
+const SCALAR: Result_ = row(1);
+
+/// A row of floats.
+pub(super) const fn row(columns: usize) -> Result_ {
+    let rows = Rows::Fixed(1);
+    (Shape { rows, columns }, Format::Float)
+}

@@ -1,0 +1,232 @@
+//! The text of a program: a line for each operator, with shape, bytes and whether its result is kept for the backward pass.
+
+use super::list::Program;
+use super::operator::{Direction, Dropout, End, Operator, RowFactors};
+use super::value::{Edges, Format, Origin, Rows, Value};
+use crate::ops::Form;
+use std::fmt::{self, Write};
+
+impl Program {
+    /// The name of an input or parameter, the number of any other value.
+    pub(super) fn name_of(&self, value: Value) -> String {
+        let description = &self.values[value.0];
+        match description.name.as_str() {
+            "" => value.to_string(),
+            name => name.to_owned(),
+        }
+    }
+
+    /// Rows, columns and precision.
+    pub(super) fn shape_text(&self, value: Value) -> String {
+        let description = &self.values[value.0];
+        let precision = description.format.precision(self.precision);
+        let columns = description.shape.columns;
+        match description.shape.rows {
+            Rows::Fixed(rows) => format!("{rows} x {columns} {precision}"),
+            Rows::Of(vertices) => {
+                let name = &self.vertices[vertices.0].name;
+                format!("{name} x {columns} {precision}")
+            }
+        }
+    }
+
+    fn factors_text(&self, factors: RowFactors) -> String {
+        let side = match factors.end {
+            End::Sources => "C",
+            End::Destinations => "R",
+        };
+        format!("{side}[{}]", self.edges[factors.edges.0].name)
+    }
+
+    /// An operator with its operands.
+    pub(super) fn operator_text(&self, operator: &Operator) -> String {
+        let name = |value: Value| self.name_of(value);
+        let mut text = operator.name().to_owned();
+        let mut parts: Vec<String> = Vec::new();
+        match operator {
+            Operator::Matmul(op) => {
+                let read = |value, own: Option<Edges>| match own {
+                    Some(edges) => format!("own[{}] {}", self.edges[edges.0].name, name(value)),
+                    None => name(value),
+                };
+                let a = read(op.a, op.reads_own[0]);
+                text = format!("matmul {}", product(op.form, [a, name(op.b)]));
+                if let Some([a, b]) = op.second {
+                    let a = read(a, op.reads_own[1]);
+                    let second = product(op.form, [a, name(b)]);
+                    text = format!("{text} + {second}");
+                }
+                parts.extend((op.alpha != 1.0).then(|| format!("alpha {}", op.alpha)));
+                parts.extend(
+                    op.rows
+                        .map(|rows| format!("rows {}", self.factors_text(rows))),
+                );
+                parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
+                parts.extend(op.relu.then(|| "relu".to_owned()));
+                parts.extend(op.drop.map(dropout));
+                parts.extend(op.positive.map(|of| format!("where positive {}", name(of))));
+                parts.extend(
+                    op.sum
+                        .map(|sum| format!("added to {}", read(sum, op.adds_to_own))),
+                );
+                parts.extend(op.column_sums.then(|| "column sums".to_owned()));
+            }
+            Operator::Aggregate(op) => {
+                let edges = &self.edges[op.edges.0];
+                let transposed = match op.direction {
+                    Direction::Forward => "",
+                    Direction::Backward => "ᵀ",
+                };
+                text = format!("aggregate {}{transposed} {}", edges.name, name(op.x));
+                let scaled = edges.has_factors(op.direction.read()) && !op.scales_operand;
+                parts.extend((op.factor != 1.0).then(|| format!("factor {}", op.factor)));
+                parts.extend(scaled.then(|| "operand is scaled".to_owned()));
+                let addend = |(factor, value)| match factor {
+                    1.0 => format!("plus {}", name(value)),
+                    factor => format!("plus {factor} {}", name(value)),
+                };
+                parts.extend(op.addend.map(addend));
+                parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
+                parts.extend(op.relu.then(|| "relu".to_owned()));
+                parts.extend(op.positive.map(|of| format!("where positive {}", name(of))));
+            }
+            Operator::Activate(op) => {
+                text = format!("activate {}", name(op.x));
+                parts.extend(op.add.map(|add| format!("plus {}", name(add))));
+                parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
+                parts.extend(op.relu.then(|| "relu".to_owned()));
+                parts.extend(op.drop.map(dropout));
+            }
+            Operator::ActivateGradient(op) => {
+                text = format!("activate_gradient {}", name(op.d));
+                parts.extend(op.relu.map(|of| format!("where positive {}", name(of))));
+                parts.extend(op.drop.map(dropout));
+                parts.extend(
+                    op.rows
+                        .map(|rows| format!("rows {}", self.factors_text(rows))),
+                );
+            }
+            Operator::Nonlinearity { function, .. }
+            | Operator::NonlinearityGradient { function, .. } => {
+                let operands = operator.operands().into_iter().map(name);
+                text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
+                parts.push(format!("{function:?}"));
+            }
+            Operator::Combine { terms } => {
+                let term = |(factor, value): &(f32, Value)| match factor {
+                    1.0 => name(*value),
+                    factor => format!("{factor} {}", name(*value)),
+                };
+                let terms: Vec<String> = terms.iter().map(term).collect();
+                text = format!("combine {}", terms.join(" + "));
+            }
+            Operator::Dot { alpha, x, y } => {
+                text = format!("dot {} {}", name(*x), name(*y));
+                parts.extend((*alpha != 1.0).then(|| format!("alpha {alpha}")));
+            }
+            Operator::OwnRows { edges, x } | Operator::OwnRowsGradient { edges, d: x } => {
+                text = format!("{text} {} {}", self.edges[edges.0].name, name(*x));
+            }
+            Operator::Scale { x, factor } => {
+                text = format!("scale {} by {}", name(*x), name(*factor));
+            }
+            Operator::ColumnSums { x } => text = format!("column_sums {}", name(*x)),
+        }
+        parts.iter().for_each(|part| {
+            let _ = write!(text, ", {part}");
+        });
+        text
+    }
+
+    /// Whether the backward pass reads what the forward pass wrote.
+    pub(super) fn is_kept(&self, value: Value) -> bool {
+        let read = self.readers(value).any(|number| number >= self.forward);
+        self.writer(value)
+            .is_some_and(|number| number < self.forward)
+            && read
+    }
+
+    /// The operators alone, without shapes and bytes: what tests of passes compare.
+    pub fn listing(&self) -> String {
+        let mut text = String::new();
+        for (number, node) in self.nodes.iter().enumerate() {
+            if number == self.forward {
+                text.push_str("backward\n");
+            }
+            let results: Vec<String> = node.results.iter().map(|it| self.name_of(*it)).collect();
+            let kept = node.results.iter().any(|value| self.is_kept(*value));
+            let _ = writeln!(
+                text,
+                "{} = {}{}",
+                results.join(", "),
+                self.operator_text(&node.operator),
+                if kept { " (kept)" } else { "" }
+            );
+        }
+        text
+    }
+}
+
+/// Operands of a product, the transposed one marked.
+fn product(form: Form, [a, b]: [String; 2]) -> String {
+    match form {
+        Form::NN => format!("{a} {b}"),
+        Form::NT => format!("{a} {b}ᵀ"),
+        Form::TN => format!("{a}ᵀ {b}"),
+    }
+}
+
+fn dropout(drop: Dropout) -> String {
+    format!("dropout {} #{}", drop.probability, drop.stream)
+}
+
+impl fmt::Display for Program {
+    /// A line for each value from outside, then a line for each operator: result, operator, shape, bytes, and `kept` where the
+    /// backward pass reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, description) in self.values.iter().enumerate() {
+            let value = Value(number);
+            let kind = match description.origin {
+                Origin::Input => "input",
+                Origin::Parameter(_) => "parameter",
+                Origin::Constant(_) => "constant",
+                Origin::Seed | Origin::Operator => continue,
+            };
+            let bytes = self.bytes(value);
+            let (name, shape) = (self.name_of(value), self.shape_text(value));
+            writeln!(f, "{kind} {name}: {shape}, {bytes} B")?;
+        }
+        for (number, node) in self.nodes.iter().enumerate() {
+            if number == self.forward {
+                writeln!(f, "backward")?;
+            }
+            let results: Vec<String> = node.results.iter().map(|it| self.name_of(*it)).collect();
+            let bytes: u64 = node.results.iter().map(|it| self.bytes(*it)).sum();
+            let kept = node.results.iter().any(|value| self.is_kept(*value));
+            writeln!(
+                f,
+                "{} = {}: {}, {bytes} B{}",
+                results.join(", "),
+                self.operator_text(&node.operator),
+                self.shape_text(node.results[0]),
+                if kept { ", kept" } else { "" }
+            )?;
+        }
+        for (parameter, gradient) in &self.gradients {
+            writeln!(f, "gradient of {}: {gradient}", self.name_of(*parameter))?;
+        }
+        match self.output {
+            Some(output) => writeln!(f, "output {}", self.name_of(output)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Format::Element => "element",
+            Format::Float => "float",
+        })
+    }
+}

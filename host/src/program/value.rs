@@ -1,0 +1,173 @@
+//! Values: what operators read and write.
+
+use crate::tensor::{Element, Precision, gathered_stride, padded};
+use crate::with_element;
+use std::fmt;
+
+/// A value of a [`Program`](super::Program): a matrix that an operator writes once, or that comes from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value(pub(super) usize);
+
+/// A set of vertices, such as those of one type, or the sources or destinations of a layer. Its size is not part of a
+/// formula: [`Program::set_rows`](super::Program::set_rows) gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Vertices(pub(super) usize);
+
+/// An adjacency with its degree norm, by name: from the vertices that are read to those that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Edges(pub(super) usize);
+
+/// Rows of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rows {
+    /// One for each vertex of a set.
+    Of(Vertices),
+    /// A number that the formula fixes, as of weights.
+    Fixed(usize),
+}
+
+/// Rows and columns of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Rows.
+    pub rows: Rows,
+    /// Columns, without padding.
+    pub columns: usize,
+}
+
+/// How the elements of a value lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Elements of the program's [precision](super::Program::precision).
+    Element,
+    /// Floats in every precision: biases, statistics, gradients of parameters.
+    Float,
+}
+
+impl Format {
+    /// The precision of its elements in a program of `precision`.
+    pub fn precision(self, precision: Precision) -> Precision {
+        match self {
+            Format::Element => precision,
+            Format::Float => Precision::Float,
+        }
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Origin {
+    /// The caller writes it before a forward pass.
+    Input,
+    /// A parameter.
+    Parameter(Initial),
+    /// Numbers that the formula fixes.
+    Constant(Constant),
+    /// The loss writes it between the passes: the gradient of the program's output.
+    Seed,
+    /// An operator writes it.
+    Operator,
+}
+
+/// Initial values of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Initial {
+    /// [`glorot_uniform`](crate::nn::glorot_uniform) by the seed of a run and this number.
+    Glorot(u32),
+    /// The same for blocks of this many rows each, as for the weights of a block-diagonal matrix.
+    GlorotBlocks {
+        /// The number of the parameter.
+        number: u32,
+        /// Rows of a block.
+        rows: usize,
+    },
+    /// One number.
+    Constant(f32),
+}
+
+/// Matrices that a formula fixes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Constant {
+    /// Identities next to one another: `width` rows, `width · times` columns. A product with it repeats a matrix to the right.
+    Repeat {
+        /// Rows and columns of an identity.
+        width: usize,
+        /// How many there are.
+        times: usize,
+    },
+    /// Ones in blocks along the diagonal, zeros elsewhere.
+    Blocks {
+        /// How many blocks there are.
+        blocks: usize,
+        /// Rows of a block.
+        rows: usize,
+        /// Columns of a block.
+        columns: usize,
+    },
+}
+
+impl Constant {
+    /// Rows and columns.
+    pub(super) fn shape(self) -> (usize, usize) {
+        match self {
+            Constant::Repeat { width, times } => (width, width * times),
+            Constant::Blocks {
+                blocks,
+                rows,
+                columns,
+            } => (blocks * rows, blocks * columns),
+        }
+    }
+
+    /// The values, row-major.
+    pub(super) fn values(self) -> Vec<f32> {
+        let (rows, columns) = self.shape();
+        let is_one = |row: usize, column: usize| match self {
+            Constant::Repeat { width, .. } => column % width == row,
+            Constant::Blocks {
+                rows: height,
+                columns: width,
+                ..
+            } => row / height == column / width,
+        };
+        let values = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+        values
+            .map(|(row, column)| f32::from(is_one(row, column)))
+            .collect()
+    }
+}
+
+/// What a program knows of a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// Its name: of inputs and parameters as the caller gave it, else empty.
+    pub name: String,
+    /// Rows and columns.
+    pub shape: Shape,
+    /// How elements lie in memory.
+    pub format: Format,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}", self.0)
+    }
+}
+
+/// Bytes of a matrix, padding included. With `gathered` its rows are as far apart as a sum over neighbours reads fastest.
+pub(super) fn bytes_of(precision: Precision, rows: usize, columns: usize, gathered: bool) -> u64 {
+    let row = with_element!(precision, E => {
+        let stride = match gathered {
+            true => gathered_stride::<E>(columns),
+            false => padded::<E>(columns),
+        };
+        stride * size_of_element::<E>()
+    });
+    rows as u64 * row as u64
+}
+
+const fn size_of_element<E: Element>() -> usize {
+    size_of::<E>()
+}
