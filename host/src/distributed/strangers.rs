@@ -341,7 +341,7 @@ fn a_rank_ends_in_time_whatever_answers() {
         assert!(
             reason.starts_with("rank 1 of 2: ")
                 && reason.contains(said)
-                && !reason.contains("os error 11"),
+                && !reason.contains("os error 11)"),
             "{kind}: {reason}"
         );
         assert!(
