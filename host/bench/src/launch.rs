@@ -1,13 +1,17 @@
 //! The program, started again once for each card: `--devices`.
 
 use crate::failure::Failure;
+use crate::interrupt;
 use halfgnn::device::cuda_driver;
+use halfgnn::file::exit_discarding;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,6 +46,25 @@ pub fn devices(text: &str) -> Result<Devices, String> {
         Some((_, twice)) => Err(format!("card {twice} is there twice")),
         None => Ok(Devices::These(numbers)),
     }
+}
+
+/// Environment variable of the processes that are started: their stdin ends when they are to stop.
+const STARTED: &str = "HALFGNN_STARTED_FOR_A_DEVICE";
+
+/// Sets `stop` in a process that [`run`] started as soon as the one that started it asks for that, or has ended: an interrupt may reach that
+/// one alone.
+pub fn stop_with_parent(stop: &Arc<AtomicBool>) {
+    if std::env::var_os(STARTED).is_none() {
+        return;
+    }
+    let stop = Arc::clone(stop);
+    thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        stop.store(true, Ordering::Relaxed);
+        if interrupt::came() {
+            exit_discarding(interrupt::INTERRUPTED);
+        }
+    });
 }
 
 /// How long the others may take to end when the first rank has; those that are still there then have been stopped.
@@ -87,7 +110,8 @@ pub fn run(devices: &Devices, auto: bool) -> Result<(), Failure> {
     };
     let program = std::env::current_exe().map_err(failed)?;
     let folder = tempfile::tempdir().map_err(failed)?;
-    let mut meet = OsString::from("file:");
+    // On loopback, with a random key that stands in a folder which this user alone reads.
+    let mut meet = OsString::from("local:");
     meet.push(folder.path().join("meet"));
     let arguments = without_devices(std::env::args_os().skip(1));
     let mut children = Vec::new();
@@ -100,14 +124,13 @@ pub fn run(devices: &Devices, auto: bool) -> Result<(), Failure> {
             .args(if auto { &["--device", "cuda"][..] } else { &[] })
             .env("RANK", rank.to_string())
             .env("WORLD_SIZE", cards.len().to_string())
-            .env("CUDA_VISIBLE_DEVICES", card);
+            .env("CUDA_VISIBLE_DEVICES", card)
+            .env(STARTED, "1")
+            .stdin(Stdio::piped());
         if rank > 0 {
             // The first tells what ended any of them, as long as it can.
             let said = File::create(words(folder.path(), rank)).map_err(failed)?;
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(said);
+            command.stdout(Stdio::null()).stderr(said);
         }
         match command.spawn() {
             Ok(child) => children.push(child),
@@ -160,6 +183,12 @@ enum Ended {
 fn attend(children: &mut [Child], grace: Duration) -> io::Result<Ended> {
     let mut failed: Option<(usize, ExitStatus, Instant)> = None;
     loop {
+        if interrupt::has_come() {
+            // Those that the interrupt has reached stop already.
+            children
+                .iter_mut()
+                .for_each(|child| drop(child.stdin.take()));
+        }
         for (rank, child) in children.iter_mut().enumerate() {
             match (rank, child.try_wait()?) {
                 (0, Some(status)) => return Ok(Ended::First(status)),

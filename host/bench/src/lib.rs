@@ -14,6 +14,7 @@ pub mod baselines;
 pub mod bench;
 pub mod failure;
 pub mod graphs;
+pub mod interrupt;
 pub mod json;
 pub mod launch;
 pub mod machine;

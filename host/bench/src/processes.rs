@@ -1,9 +1,30 @@
 //! Ranks that are processes: where they meet, which one this is, and what moves rows between them.
 
 use crate::failure::Failure;
+use crate::interrupt;
 use clap::ValueEnum;
 use halfgnn::backend::Backend;
-use halfgnn::distributed::{Gather, Group};
+use halfgnn::distributed::{Gather, Group, Key, Member, Rendezvous};
+
+/// Refuses an address that requires a key where none is set, before anything is read.
+///
+/// # Errors
+/// What to set.
+pub fn check_key(rendezvous: &Rendezvous, ranks: usize) -> Result<(), Failure> {
+    if ranks <= 1 {
+        return Ok(());
+    }
+    let checked = rendezvous.check_key(Key::from_environment().as_ref());
+    checked.map_err(|error| Failure::Input(error.to_string()))
+}
+
+/// Meets the other ranks; an interrupt meanwhile ends the program.
+///
+/// # Errors
+/// Those of [`Group::meet`].
+pub fn meet(rendezvous: &Rendezvous, member: &Member<'_>) -> Result<Group, Failure> {
+    Ok(interrupt::at_once(|| Group::meet(rendezvous, member))?)
+}
 
 /// What moves rows between ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -15,7 +15,7 @@ Exit status:
   0    done, or ended by Ctrl-C with what there was to tell
   1    the run failed: the device, a launch, a loss that is not a number
   2    wrong usage or input: a flag, a file, a model that does not fit
-  130  ended by Ctrl-C; train, demo, bench and report by a second one
+  130  ended by Ctrl-C; train, demo, bench and report by a second one, or while ranks meet
 
 Environment:
   CUDA_VISIBLE_DEVICES  cards that the driver shows; the first is taken
@@ -23,6 +23,7 @@ Environment:
   HALFGNN_PTX_DIR       folder of the kernels' PTX
   HALFGNN_LIBCUDA       the driver's library, where it is not found by its name
   HALFGNN_LIBNCCL       NCCL's library, likewise
+  HALFGNN_RENDEZVOUS_KEY  the secret of ranks that meet at --rendezvous, the same for all
   HALFGNN_CPU_INSTRUCTIONS  plain, neon, avx2 or avx512, instead of the widest vectors that the CPU has
   RAYON_NUM_THREADS     threads of the CPU backend and of the emulator
   RUST_LOG              what is logged to stderr, such as halfgnn=debug; goes before -v

@@ -33,7 +33,7 @@ use failure::Failure;
 use halfgnn_bench::bench;
 #[cfg(feature = "emulator")]
 use halfgnn_bench::graphs;
-use halfgnn_bench::{failure, json, launch, machine, model, processes, reorder, report, screen};
+use halfgnn_bench::{failure, interrupt, json, launch, machine, model, processes, reorder, report, screen};
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -62,6 +62,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         _ => false,
     };
     let stop = stop_on_interrupt(ends_itself)?;
+    launch::stop_with_parent(&stop);
     match command {
         Command::Train(args) => train::run(args, &stop),
         Command::Tune(args) => tune::run(args, &stop),
@@ -114,15 +115,15 @@ fn targets(text: &str) -> Result<Targets, String> {
     text.parse::<Targets>().map_err(|error| error.to_string())
 }
 
-/// A flag that the first Ctrl-C (or SIGTERM) sets for a command that looks at it and ends itself; the second, or the first of any other,
-/// ends the program at once, without files that are half written.
+/// A flag that the first Ctrl-C (or SIGTERM) sets for a command that looks at it and ends itself; the second, the first of any other command
+/// or one [that only waits](interrupt::at_once) ends the program at once, without files that are half written.
 fn stop_on_interrupt(ends_itself: bool) -> Result<Arc<AtomicBool>, Failure> {
-    const INTERRUPTED: i32 = 130; // 128 + SIGINT, as shells have it
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) || !ends_itself {
-            halfgnn::file::exit_discarding(INTERRUPTED);
+        let ends_now = interrupt::came();
+        if flag.swap(true, Ordering::Relaxed) || !ends_itself || ends_now {
+            halfgnn::file::exit_discarding(interrupt::INTERRUPTED);
         }
     })
     .map_err(|error| Failure::Run(format!("cannot listen for Ctrl-C: {error}")))?;

@@ -8,18 +8,17 @@ mod tests;
 pub use deal::{Dealt, InParts, Ranks, RanksArgs};
 
 use crate::failure::Failure;
-use crate::processes::{Overlap, device_name, moved_by};
+use crate::processes::{Overlap, device_name, meet, moved_by};
 use crate::session::{Observer, Outcome, Placed, Plan, Trained, edge_data};
 use halfgnn::backend::Backend;
 use halfgnn::data::Dataset;
 use halfgnn::device::Device;
-use halfgnn::distributed::{Gather, Group, in_process};
+use halfgnn::distributed::{Compared, Digest, Gather, Group, Member, in_process};
 use halfgnn::nn::PreparedGraph;
 use halfgnn::tensor::Element;
-use halfgnn::train::{Footprint, TrainConfig};
+use halfgnn::train::{Footprint, Snapshot, TrainConfig};
 use halfgnn_bench::rank_memory::{self, RankMemory};
 use shard::train_shard;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What all ranks of a run have in common.
 struct Common<'a, B: Backend> {
@@ -74,32 +73,9 @@ pub fn carry_out<B: Backend, E: Element>(
     let name = format!("{own}, {} ranks", ranks.count);
     let group = match &ranks.process {
         Some((rendezvous, rank)) => {
-            let place = (*rank, ranks.count);
-            let group = Group::meet(rendezvous, place, &own, ranks.timeout)?;
-            let identity = parts.map_or(0, |parts| parts.parted.identity());
-            let words = [&dataset_words(dataset)[..], &identity.to_le_bytes()];
-            group.expect_same("dataset", fingerprint(&words))?;
-            let options = format!(
-                "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
-                plan.model,
-                plan.train,
-                plan.precision,
-                plan.sampling,
-                ranks.exchange,
-                ranks.overlap,
-                ranks.gather,
-                plan.placement.features
-            );
-            let owners = ranks
-                .dealt
-                .iter()
-                .flat_map(|dealt| dealt.partition.owners());
-            let partition: Vec<u8> = owners.flat_map(|owner| owner.to_le_bytes()).collect();
-            let seeds = plan.seeds.to_le_bytes();
-            group.expect_same(
-                "model, options or partition",
-                fingerprint(&[options.as_bytes(), &partition, &seeds]),
-            )?;
+            let compared = compared(dataset, (plan, ranks))?;
+            let member = Member::new(*rank, ranks.count, &own, ranks.timeout);
+            let group = meet(rendezvous, &member.comparing(compared))?;
             Some(Overlap::of(
                 ranks.overlap,
                 ranks.exchange.link(group, backend)?,
@@ -151,28 +127,53 @@ pub fn carry_out<B: Backend, E: Element>(
     })
 }
 
-/// A number that tells what is given from anything else.
-fn fingerprint(parts: &[&[u8]]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    parts.iter().for_each(|part| part.hash(&mut hasher));
-    hasher.finish()
+/// What processes compare when they meet: all that they have read and were given. Of a folder of parts, of which each reads its own, that is
+/// its manifest, with the checksums of all, and what there is one of a vertex.
+fn compared(dataset: &Dataset, (plan, ranks): (&Plan, &Ranks)) -> Result<Vec<Compared>, Failure> {
+    let parts = ranks.dealt.as_ref().and_then(|dealt| dealt.parts.as_ref());
+    let mut all = match parts {
+        Some(parts) => {
+            let manifest = Digest::of_text(&parts.parted.description());
+            let mut all = vec![Compared::new("the manifest of the parts", manifest)];
+            all.extend(Compared::of_labels(dataset));
+            all
+        }
+        None => Compared::of_dataset(dataset)?,
+    };
+    let options: [(&str, &dyn std::fmt::Debug); 10] = [
+        ("model", &plan.model),
+        ("loss", &plan.goal),
+        ("training options", &plan.train),
+        ("--precision", &plan.precision),
+        ("--seeds", &plan.seeds),
+        ("sampler", &plan.sampling),
+        ("--features", &plan.placement.features),
+        ("--exchange", &ranks.exchange),
+        ("--overlap", &ranks.overlap),
+        ("--gather", &ranks.gather),
+    ];
+    all.extend(options.map(|(what, option)| {
+        Compared::new(what, Digest::of_text(&format!("{option:?}")))
+    }));
+    let partition = ranks.dealt.as_ref().map(|dealt| dealt.partition.owners());
+    let divisors = plan.feature_divisors.as_deref();
+    let resumed = plan.resume.as_ref().map(|resumed| of_snapshot(&resumed.snapshot));
+    all.extend([
+        Compared::optional("partition", partition.map(Digest::of)),
+        Compared::optional("scales of features", divisors.map(Digest::of)),
+        Compared::optional("the checkpoint to go on from", resumed),
+    ]);
+    Ok(all)
 }
 
-/// What ranks must have the same of a dataset.
-fn dataset_words(dataset: &Dataset) -> Vec<u8> {
-    let graph = &dataset.graph;
-    let mut words: Vec<u64> = vec![
-        graph.vertices() as u64,
-        dataset.edges() as u64,
-        halfgnn::graph::generate::fingerprint(graph),
-        dataset.feature_len() as u64,
-        dataset.outputs as u64,
-    ];
-    for split in [&dataset.train, &dataset.val, &dataset.test] {
-        words.push(split.len() as u64);
-        words.extend(split.iter().map(|&vertex| u64::from(vertex)));
+/// Of all that a run goes on from.
+fn of_snapshot(snapshot: &Snapshot) -> Digest {
+    let mut text = format!("{:?} {:?}", snapshot.progress, snapshot.optimizer);
+    for (name, tensor) in &snapshot.tensors {
+        let values = Digest::of(&tensor.values);
+        text.push_str(&format!("; {name} {} {values:?}", tensor.rows));
     }
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    Digest::of_text(&text)
 }
 
 /// One run.

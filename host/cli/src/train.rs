@@ -38,6 +38,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     if let Some(devices) = &args.ranks.devices {
         return launch::run(devices, matches!(args.device, DeviceName::Auto));
     }
+    args.ranks.check_key()?;
     // What one process shows and keeps, others need not.
     let follows = args.ranks.follows()?;
     let (mut saving, mut curves, mut watch, mut json) = (None, None, Watch::default(), None);

@@ -1,7 +1,8 @@
 //! Ranks at work: what they agree on, whatever moves it.
 
 use super::communicator::Counting;
-use super::{Communicator, Place, Rendezvous, Tcp};
+use super::digest::{Compared, Digest, differences};
+use super::{Communicator, Member, Place, Rendezvous, Tcp};
 use crate::backend::{Backend, Floats, Rows, Transfer};
 use crate::driver::{LinkPlace, Watch};
 use crate::error::Error;
@@ -13,7 +14,6 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// A rank among others: a handle, whose clones are the same one.
 ///
@@ -113,18 +113,12 @@ pub(super) fn same_library<'a>(
 }
 
 impl Group {
-    /// The process that is rank `place.0` of `place.1`, with those that meet it at `rendezvous`: over TCP, or MPI where they meet by it.
-    /// See [`Tcp::meet`].
+    /// The process that `member` is, with those that meet it at `rendezvous`: over TCP, or MPI where they meet by it. See [`Tcp::meet`].
     ///
     /// # Errors
     /// Those of [`Tcp::meet`].
-    pub fn meet(
-        rendezvous: &Rendezvous,
-        place: (usize, usize),
-        device: &str,
-        deadline: Duration,
-    ) -> Result<Self, Error> {
-        let tcp = Tcp::meet(rendezvous, place, device, deadline)?;
+    pub fn meet(rendezvous: &Rendezvous, member: &Member<'_>) -> Result<Self, Error> {
+        let tcp = Tcp::meet(rendezvous, member)?;
         #[cfg(all(feature = "mpi", unix))]
         if *rendezvous == Rendezvous::Mpi {
             return Ok(Self::new(super::mpi::OverMpi::new(tcp)?));
@@ -348,19 +342,19 @@ impl Group {
         Ok(all.iter().any(|said| said[0] != 0))
     }
 
-    /// That all ranks say the same.
+    /// That all ranks say the same; which differ otherwise, in the same words on each.
     ///
     /// # Errors
     /// [`Error::Communication`] where they do not, those of [`Communicator::exchange`].
     pub fn expect_same(&self, what: &str, own: u64) -> Result<(), Error> {
         let all = self.gather(what, &[own])?;
-        match all.iter().position(|said| said[0] != own) {
+        let all: Vec<_> = (all.iter())
+            .map(|said| [Compared::new(what, Digest::of(said))])
+            .collect();
+        let all: Vec<&[Compared]> = all.iter().map(|said| &said[..]).collect();
+        match differences(&all) {
             None => Ok(()),
-            Some(other) => Err(Error::Communication(format!(
-                "ranks {} and {other} of {} have another {what}: give all ranks the same",
-                self.rank(),
-                self.ranks()
-            ))),
+            Some(reason) => Err(Error::Communication(reason)),
         }
     }
 

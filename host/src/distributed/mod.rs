@@ -21,19 +21,26 @@
 //! - `SomeEdges`, with the feature `parts`: edges of a graph that each rank has some of, and their way to whom they belong.
 //! - [`Communicator`]: how ranks hear of one another; [`in_process`] makes one of threads, [`Fault`] what can go wrong with it;
 //!   [`Tcp`] is one of processes, and [`Group::meet`] makes another of those that MPI started, with the feature `mpi`.
+//! - [`Member`]: a process as it comes to a [`Rendezvous`], with the [`Key`] that all share and [digests](Compared) of what it works on.
 //! - [`Group`]: ranks at work. [`Halo`](crate::nn::Halo): a shard's exchanges on a backend.
 
 mod communicator;
 #[cfg(feature = "parts")]
 mod deal;
+mod digest;
 mod fault;
 mod gather;
+mod greeting;
 mod group;
 mod in_process;
+mod meeting;
 #[cfg(all(feature = "mpi", unix))]
 mod mpi;
 mod partition;
+mod rendezvous;
 mod shard;
+#[cfg(test)]
+mod strangers;
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -41,12 +48,15 @@ mod tests;
 pub use communicator::{Communicator, Place};
 #[cfg(feature = "parts")]
 pub use deal::{DealtEdges, SomeEdges};
+pub use digest::{Compared, Digest};
 pub use fault::{Fault, FaultKind};
 pub use gather::Gather;
 pub use group::Group;
 pub use in_process::{InProcess, in_process};
+pub use meeting::Member;
 pub use partition::{Balance, Partition, PartitionError};
+pub use rendezvous::{KEY_VARIABLE, Key, Rendezvous};
 pub use shard::Shard;
 #[cfg(feature = "parts")]
 pub(crate) use shard::all_to_others;
-pub use tcp::{Rendezvous, Tcp};
+pub use tcp::Tcp;

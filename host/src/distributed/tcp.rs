@@ -1,65 +1,14 @@
 //! Ranks that are processes, of one host or several, over TCP.
 
 use super::communicator::{ROLL_CALL, nobody_missing};
-#[cfg(all(feature = "mpi", unix))]
-use super::mpi::announce;
-use super::{Communicator, Place};
+use super::meeting::{Member, Met, NotMet, meet};
+use super::{Communicator, Place, Rendezvous};
 use crate::error::Error;
 use std::collections::HashMap;
-use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Where ranks find one another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rendezvous {
-    /// An address of the first rank, at which it listens.
-    Tcp(String),
-    /// A file that all see, which is not there before: the first rank writes its address there.
-    File(PathBuf),
-    /// Whoever MPI started with this process, which the first rank tells its address by it: for [`Group::meet`](super::Group::meet), whose
-    /// group ends MPI. Wants the feature `mpi`.
-    Mpi,
-}
-
-impl FromStr for Rendezvous {
-    type Err = String;
-
-    /// `tcp://HOST:PORT`, `file:PATH` or `mpi`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let address = text.strip_prefix("tcp://");
-        let path = text.strip_prefix("file:").filter(|path| !path.is_empty());
-        match (address, path) {
-            (Some(address), _)
-                if address
-                    .rsplit_once(':')
-                    .is_some_and(|(_, port)| port.parse::<u16>().is_ok()) =>
-            {
-                Ok(Self::Tcp(address.into()))
-            }
-            (_, Some(path)) => Ok(Self::File(path.into())),
-            _ if text == "mpi" => Ok(Self::Mpi),
-            _ => Err(
-                "it must be tcp://HOST:PORT of the first rank, file:PATH of a file that all see, or mpi"
-                    .into(),
-            ),
-        }
-    }
-}
-
-impl fmt::Display for Rendezvous {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => write!(f, "tcp://{address}"),
-            Self::File(path) => write!(f, "file:{}", path.display()),
-            Self::Mpi => f.write_str("mpi"),
-        }
-    }
-}
 
 /// A process that is a rank. Dropping it closes its connections, which fails what others still wait for.
 #[derive(Debug)]
@@ -93,11 +42,11 @@ struct State {
     ended: Vec<usize>,
 }
 
-/// What begins each connection: both are the same program.
-const GREETING: &[u8; 8] = b"halfgnn1";
+/// Bytes of an exchange's name or of a reason at most; more is nothing that this program wrote.
+const MOST_WORDS: u64 = 64 << 10;
 
-/// A name is no longer than this; more is nothing that this program wrote.
-const LONGEST_NAME: usize = 4096;
+/// Bytes of a message at most: more than any host has.
+const MOST_BYTES: u64 = 1 << 44;
 
 /// Messages of so many bytes are long: an allocator asks the system for room for each, and gives it back behind it.
 const LONG: usize = 128 << 10;
@@ -107,47 +56,39 @@ const MESSAGE: u8 = 0;
 const ABORT: u8 = 1;
 
 impl Tcp {
-    /// Meets the other ranks, which are given the same number of `ranks` and the same place to meet; `device` is what errors call the
-    /// own one. From then on a rank may stay away from an exchange for `deadline` longer than another waits, and no longer than that
-    /// from the meeting.
+    /// Meets the other ranks, which all come to the same place. From then on a rank may stay away from an exchange for the member's timeout
+    /// longer than another waits.
     ///
     /// # Errors
-    /// [`Error::Communication`] where they do not come together in time.
-    pub fn meet(
-        rendezvous: &Rendezvous,
-        (rank, ranks): (usize, usize),
-        device: &str,
-        deadline: Duration,
-    ) -> Result<Self, Error> {
-        let told = |error: io::Error| {
+    /// [`Error::Communication`] where they do not come together in time, with the ranks that are missing; where they differ in what they work
+    /// on; and where the address requires a [`Key`](super::Key) and there is none.
+    pub fn meet(rendezvous: &Rendezvous, member: &Member<'_>) -> Result<Self, Error> {
+        if member.ranks > 1 {
+            rendezvous.check_key(member.key.as_ref())?;
+        }
+        let Met { peers, names } = meet(rendezvous, member).map_err(NotMet::reported)?;
+        let lost = |error: io::Error| {
             Error::Communication(format!(
-                "rank {rank} of {ranks}: the ranks did not meet at {rendezvous} within {} s: {error}; start all of them, with one \
-                 number of ranks and one place",
-                deadline.as_secs_f32()
+                "rank {} of {}: a connection ended as all had come: {error}",
+                member.rank, member.ranks
             ))
         };
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name = match host.trim() {
-            "" => format!("rank {rank} of {ranks} ({device})"),
-            host => format!("rank {rank} of {ranks} (host {host}, {device})"),
-        };
-        let give_up = Instant::now() + deadline;
-        let (peers, names) = mesh(rendezvous, (rank, ranks), &name, give_up).map_err(told)?;
         let inbox = Arc::new(Inbox {
             state: Mutex::default(),
             changed: Condvar::new(),
         });
         for (from, peer) in peers.iter().enumerate() {
             let Some(peer) = peer else { continue };
-            peer.set_read_timeout(None).map_err(told)?;
-            peer.set_write_timeout(Some(deadline)).map_err(told)?;
-            peer.set_nodelay(true).map_err(told)?;
-            let (stream, inbox) = (peer.try_clone().map_err(told)?, Arc::clone(&inbox));
+            peer.set_nonblocking(false).map_err(lost)?;
+            peer.set_read_timeout(None).map_err(lost)?;
+            peer.set_write_timeout(Some(member.timeout)).map_err(lost)?;
+            peer.set_nodelay(true).map_err(lost)?;
+            let (stream, inbox) = (peer.try_clone().map_err(lost)?, Arc::clone(&inbox));
             std::thread::spawn(move || listen(stream, from, &inbox));
         }
         Ok(Self {
-            rank,
-            deadline,
+            rank: member.rank,
+            deadline: member.timeout,
             names,
             peers,
             inbox,
@@ -184,6 +125,17 @@ impl Tcp {
             // Who does not hear it any more ends by itself.
             let _ = write_frame(&mut peer, ABORT, 0, reason, &[]);
         }
+    }
+}
+
+impl NotMet {
+    /// The error, which ranks that have come already are informed of.
+    fn reported(self) -> Error {
+        for mut peer in self.peers.iter().flatten() {
+            let _ = peer.set_nonblocking(false);
+            let _ = write_frame(&mut peer, ABORT, 0, &self.reason, &[]);
+        }
+        Error::Communication(self.reason)
     }
 }
 
@@ -379,6 +331,9 @@ fn read_frame(
     let mut head = [0; 25];
     stream.read_exact(&mut head)?;
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| head[at + byte]));
+    if head[0] > ABORT || word(9) > MOST_WORDS || word(17) > MOST_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     let what = String::from_utf8(read_bytes(stream, word(9), Vec::new())?);
     let what = what.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     let len = word(17);
@@ -400,214 +355,6 @@ fn read_bytes(stream: &mut impl Read, len: u64, mut bytes: Vec<u8>) -> io::Resul
     }
 }
 
-/// A connection to each other rank, and the names of all. Each tells the first where it listens, hears of all from it, and calls those
-/// before it.
-fn mesh(
-    rendezvous: &Rendezvous,
-    (rank, ranks): (usize, usize),
-    name: &str,
-    give_up: Instant,
-) -> io::Result<(Vec<Option<TcpStream>>, Vec<String>)> {
-    let mut peers: Vec<Option<TcpStream>> = (0..ranks).map(|_| None).collect();
-    let mut names = vec![String::new(); ranks];
-    names[rank] = name.to_owned();
-    if ranks == 1 {
-        return Ok((peers, names));
-    }
-    if rank == 0 {
-        let listener = match rendezvous {
-            Rendezvous::Tcp(address) => TcpListener::bind(("0.0.0.0", port(address)?))?,
-            Rendezvous::File(path) => {
-                let listener = TcpListener::bind("0.0.0.0:0")?;
-                write_address(path, &reachable(listener.local_addr()?))?;
-                listener
-            }
-            Rendezvous::Mpi => {
-                let listener = TcpListener::bind("0.0.0.0:0")?;
-                announce((rank, ranks), Some(reachable(listener.local_addr()?)))?;
-                listener
-            }
-        };
-        let mut addresses = vec![String::new(); ranks];
-        for _ in 1..ranks {
-            let (mut stream, address) = accept(&listener, give_up)?;
-            let (other, [other_name, own_port]) = read_greeting(&mut stream, ranks)?;
-            if peers[other].is_some() || other == 0 {
-                return Err(io::Error::other(format!(
-                    "there are two that are rank {other}"
-                )));
-            }
-            addresses[other] = format!("{}:{own_port}", address.ip());
-            names[other] = other_name;
-            peers[other] = Some(stream);
-        }
-        let all = [addresses.join("\n"), names.join("\n")];
-        for (other, peer) in peers.iter_mut().enumerate() {
-            if let Some(stream) = peer {
-                write_greeting(stream, (other, ranks), &all[0], &all[1])?;
-            }
-        }
-        if let Rendezvous::File(path) = rendezvous {
-            let _ = std::fs::remove_file(path);
-        }
-        return Ok((peers, names));
-    }
-    let listener = TcpListener::bind("0.0.0.0:0")?;
-    let own_port = listener.local_addr()?.port().to_string();
-    let told = match rendezvous {
-        Rendezvous::Tcp(address) => address.clone(),
-        Rendezvous::File(_) => String::new(),
-        Rendezvous::Mpi => announce((rank, ranks), None)?,
-    };
-    let mut first = retry(give_up, || match rendezvous {
-        Rendezvous::File(path) => connect(std::fs::read_to_string(path)?.trim(), give_up),
-        _ => connect(&told, give_up),
-    })?;
-    first.set_read_timeout(Some(left(give_up)?))?;
-    write_greeting(&mut first, (rank, ranks), name, &own_port)?;
-    let (_, [addresses, all]) = read_greeting(&mut first, ranks)?;
-    let addresses: Vec<&str> = addresses.split('\n').collect();
-    names = all.split('\n').map(str::to_owned).collect();
-    if addresses.len() != ranks || names.len() != ranks {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    peers[0] = Some(first);
-    for (other, address) in addresses.iter().enumerate().take(rank).skip(1) {
-        let mut stream = retry(give_up, || connect(address, give_up))?;
-        write_greeting(&mut stream, (rank, ranks), name, "")?;
-        peers[other] = Some(stream);
-    }
-    for _ in rank + 1..ranks {
-        let (mut stream, _) = accept(&listener, give_up)?;
-        let (other, _) = read_greeting(&mut stream, ranks)?;
-        if other <= rank || peers[other].is_some() {
-            return Err(io::Error::other(format!(
-                "there are two that are rank {other}"
-            )));
-        }
-        peers[other] = Some(stream);
-    }
-    Ok((peers, names))
-}
-
-/// Who calls: the same program, with as many ranks.
-fn write_greeting(
-    stream: &mut TcpStream,
-    (rank, ranks): (usize, usize),
-    first: &str,
-    second: &str,
-) -> io::Result<()> {
-    stream.write_all(GREETING)?;
-    let version = env!("CARGO_PKG_VERSION");
-    write_frame(
-        stream,
-        MESSAGE,
-        rank as u64,
-        version,
-        &(ranks as u64).to_le_bytes(),
-    )?;
-    write_frame(stream, MESSAGE, 0, first, second.as_bytes())
-}
-
-fn read_greeting(stream: &mut TcpStream, ranks: usize) -> io::Result<(usize, [String; 2])> {
-    let mut greeting = [0; 8];
-    stream.read_exact(&mut greeting)?;
-    if &greeting != GREETING {
-        return Err(io::Error::other("somebody else listens or calls there"));
-    }
-    let (_, rank, version, count) = read_frame(stream, || None)?;
-    if version != env!("CARGO_PKG_VERSION") {
-        return Err(io::Error::other(format!(
-            "rank {rank} is of version {version} of the program, and this is {}",
-            env!("CARGO_PKG_VERSION")
-        )));
-    }
-    if count != (ranks as u64).to_le_bytes() || rank >= ranks as u64 {
-        return Err(io::Error::other(format!(
-            "rank {rank} was told another number of ranks than {ranks}"
-        )));
-    }
-    let (_, _, first, second) = read_frame(stream, || None)?;
-    if first.len() + second.len() > LONGEST_NAME * ranks {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let second =
-        String::from_utf8(second).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-    Ok((rank as usize, [first, second]))
-}
-
-fn left(give_up: Instant) -> io::Result<Duration> {
-    match give_up.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
-        left => Ok(left),
-    }
-}
-
-/// Tries again until it is done or too late.
-fn retry<T>(give_up: Instant, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match attempt() {
-            Ok(done) => return Ok(done),
-            Err(error) if left(give_up).is_err() => return Err(error),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    }
-}
-
-fn connect(address: &str, give_up: Instant) -> io::Result<TcpStream> {
-    let mut problem = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, left(give_up)?) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => problem = error,
-        }
-    }
-    Err(problem)
-}
-
-fn accept(listener: &TcpListener, give_up: Instant) -> io::Result<(TcpStream, SocketAddr)> {
-    listener.set_nonblocking(true)?;
-    let (stream, address) = retry(give_up, || listener.accept())?;
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(left(give_up)?))?;
-    Ok((stream, address))
-}
-
-fn port(address: &str) -> io::Result<u16> {
-    let port = address
-        .rsplit_once(':')
-        .and_then(|(_, port)| port.parse().ok());
-    port.ok_or_else(|| io::ErrorKind::InvalidInput.into())
-}
-
-/// The address that others reach this host by.
-fn reachable(address: SocketAddr) -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = host.trim();
-    // Where no name service knows it, ranks of this host do without.
-    let host = match (host, address.port()).to_socket_addrs() {
-        Ok(_) if !host.is_empty() => host,
-        _ => "127.0.0.1",
-    };
-    format!("{host}:{}", address.port())
-}
-
-/// Where this was built without MPI.
-#[cfg(not(all(feature = "mpi", unix)))]
-fn announce(_: (usize, usize), _: Option<String>) -> io::Result<String> {
-    Err(io::Error::other(
-        "this program was built without MPI; build it with --features mpi, or take --rendezvous tcp://HOST:PORT",
-    ))
-}
-
-/// Writes an address whole or not at all.
-fn write_address(path: &Path, address: &str) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    std::fs::write(&beside, address)?;
-    std::fs::rename(&beside, path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -623,8 +370,8 @@ mod tests {
             for rank in 0..2_usize {
                 let rendezvous = &rendezvous;
                 scope.spawn(move || {
-                    let deadline = Duration::from_secs(60);
-                    let own = Tcp::meet(rendezvous, (rank, 2), "CPU", deadline).unwrap();
+                    let member = Member::new(rank, 2, "CPU", Duration::from_secs(60));
+                    let own = Tcp::meet(rendezvous, &member).unwrap();
                     let message = |of: usize, turn: usize, len: usize| -> Vec<u8> {
                         let byte = |at| (at + 3 * of + turn) as u8;
                         (0..len).map(byte).collect()
@@ -657,11 +404,33 @@ mod tests {
         });
     }
 
+    /// Nothing is read of a frame whose lengths no rank gives.
+    #[test]
+    fn frames_are_bounded_before_they_are_read() {
+        let read = |kind: u8, words: u64, bytes: u64| {
+            let mut frame = vec![kind];
+            for word in [7, words, bytes] {
+                frame.extend(u64::to_le_bytes(word));
+            }
+            frame.extend([b'a'; 9]);
+            let mut stream = &frame[..];
+            let read = read_frame(&mut stream, || None);
+            (read.is_ok(), stream.len())
+        };
+        assert_eq!(read(MESSAGE, 4, 5), (true, 0));
+        assert_eq!(read(MESSAGE, 4, 1 << 62), (false, 9));
+        assert_eq!(read(MESSAGE, 1 << 62, 5), (false, 9));
+        assert_eq!(read(ABORT + 1, 4, 5), (false, 9));
+    }
+
     #[test]
     fn who_ends_for_another_says_why() {
         let folder = tempfile::tempdir().unwrap();
         let place = Rendezvous::File(folder.path().join("meet"));
-        let meet = |rank| Tcp::meet(&place, (rank, 3), "CPU", Duration::from_secs(60)).unwrap();
+        let meet = |rank| {
+            let member = Member::new(rank, 3, "CPU", Duration::from_secs(60));
+            Tcp::meet(&place, &member).unwrap()
+        };
         let [zero, mut one, two] = std::thread::scope(|scope| {
             let meeting = [0, 1, 2].map(|rank| scope.spawn(move || meet(rank)));
             meeting.map(|thread| thread.join().unwrap())

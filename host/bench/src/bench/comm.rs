@@ -4,13 +4,13 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::launch::{self, Devices, devices};
 use crate::names::DeviceName;
-use crate::processes::{Exchange, device_name, moved_by, this_process};
+use crate::processes::{Exchange, check_key, device_name, meet, moved_by, this_process};
 use crate::screen::{Page, bytes};
 use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, Floats, MemoryKind, Rows};
 use halfgnn::device::{self, Device, Task};
-use halfgnn::distributed::{Group, Rendezvous};
+use halfgnn::distributed::{Group, Member, Rendezvous};
 use halfgnn::nn::Pool;
 use halfgnn::tensor::Matrix;
 use serde::Serialize;
@@ -37,8 +37,8 @@ pub struct CommArgs {
     /// Ranks are processes, one for each of these cards of this host, which the program starts
     #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with = "rendezvous", required_unless_present = "rendezvous")]
     devices: Option<Devices>,
-    /// Ranks are processes that somebody starts, and where these meet
-    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|mpi")]
+    /// Ranks are processes that you start, and where these meet
+    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|local:PATH|mpi")]
     rendezvous: Option<Rendezvous>,
     /// What moves bytes between them
     #[arg(long, value_enum, default_value_t = Exchange::Auto)]
@@ -119,10 +119,11 @@ impl Task for Comm<'_> {
                 "bench comm: give --devices or --rendezvous".into(),
             ));
         };
-        let place @ (rank, ranks) = this_process()?;
+        let (rank, ranks) = this_process()?;
         let name = device_name(&backend.name());
         let deadline = Duration::from_secs(args.rank_timeout.into());
-        let group = Group::meet(rendezvous, place, &name, deadline)?;
+        check_key(rendezvous, ranks)?;
+        let group = meet(rendezvous, &Member::new(rank, ranks, &name, deadline))?;
         let sizes: u64 = args.sizes.iter().map(|&size| u64::from(size)).sum();
         group.expect_same(
             "--sizes, --runs or --exchange",

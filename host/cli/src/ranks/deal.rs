@@ -3,7 +3,7 @@
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::launch::{Devices, devices};
-use crate::processes::{Exchange, GatherName, Overlap, first_given, this_process};
+use crate::processes::{Exchange, GatherName, Overlap, check_key, first_given, this_process};
 use crate::screen::count;
 use clap::Args;
 use halfgnn::data::Dataset;
@@ -24,10 +24,11 @@ pub struct RanksArgs {
     /// CUDA_VISIBLE_DEVICES shows
     #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with_all = ["ranks", "rendezvous"])]
     pub devices: Option<Devices>,
-    /// Deal them out to processes that somebody starts (torchrun, mpirun, srun, a shell), on one host or several, and where these meet: at a
-    /// port of the first rank, by a file that all see and that is not there before, or by MPI, which then moves what else goes through the
-    /// host. RANK and WORLD_SIZE say which one a process is, or what mpirun and srun have for that
-    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|mpi")]
+    /// Deal them out to processes that you start (torchrun, mpirun, srun, a shell), on one host or several, and where these meet: at a
+    /// port of the first rank, by a file that all see and that is not there before (local:PATH where all are on this host), or by MPI, which
+    /// then moves what else goes through the host. RANK and WORLD_SIZE say which one a process is, or what mpirun and srun have for that.
+    /// Where a tcp address is not loopback, set HALFGNN_RENDEZVOUS_KEY to one secret for all
+    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|local:PATH|mpi")]
     pub rendezvous: Option<Rendezvous>,
     /// How: the parts of a dataset that is in parts, each rank a range of them, which it alone reads [default there]; degree, each rank has as many vertices and nearly as many edges; louvain, communities stay together; or a file with a part
     /// from 0 on in each line, one a vertex, as METIS and KaHIP write it [default: degree]
@@ -125,6 +126,14 @@ impl RanksArgs {
         match &self.rendezvous {
             None => Ok(None),
             Some(_) => this_process().map(Some),
+        }
+    }
+
+    /// Refuses a place to meet that requires a key where none is set.
+    pub fn check_key(&self) -> Result<(), Failure> {
+        match (&self.rendezvous, self.process()?) {
+            (Some(rendezvous), Some((_, ranks))) => check_key(rendezvous, ranks),
+            _ => Ok(()),
         }
     }
 

@@ -3,6 +3,7 @@
 mod batches;
 #[path = "../common/mod.rs"]
 mod common;
+mod meeting;
 #[cfg(all(feature = "mpi", target_os = "linux"))]
 mod mpi;
 mod processes;

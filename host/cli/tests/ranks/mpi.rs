@@ -75,7 +75,7 @@ fn ranks_of_mpi_that_are_unlike_end_all() {
     assert!(!output.status.success());
     let told = text(&output.stderr);
     assert!(
-        told.contains("have another model, options or partition"),
+        told.contains("rank 2 differs from ranks 0 and 1 in model"),
         "{told}"
     );
 }

@@ -134,7 +134,7 @@ fn processes_that_are_given_other_things_say_so() {
         refused(
             &output,
             1,
-            &["have another model, options or partition: give all ranks the same"],
+            &["rank 1 differs from rank 0 in model; give all ranks the same data and options"],
         );
     }
     let mut alone = place.train(&["--rendezvous", "file:nowhere", "--rank-timeout", "1"]);
@@ -147,7 +147,7 @@ fn processes_that_are_given_other_things_say_so() {
     refused(
         &alone.output().unwrap(),
         1,
-        &["rank 1 of 2: the ranks did not meet at file:nowhere within 1 s"],
+        &["rank 1 of 2: rank 0 has not written its address to file:nowhere within 1 s"],
     );
     let more = ["--partition", "degree"];
     refused(

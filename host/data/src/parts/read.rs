@@ -131,6 +131,11 @@ impl Parted {
         self.manifest.identity().unwrap_or_default()
     }
 
+    /// All that the manifest says, with the checksums of every file: another folder has another.
+    pub fn description(&self) -> String {
+        format!("{:?}", self.manifest)
+    }
+
     /// What features are kept in.
     pub fn feature_precision(&self) -> FeaturePrecision {
         self.manifest.feature_precision

@@ -13,6 +13,7 @@ use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
 use crate::names::{CodeFormatName, DeviceName, PrecisionName, StoreName};
 use crate::processes::{
+    check_key, meet,
     Exchange, GatherName, Overlap, device_name, first_given, moved_by, this_process,
 };
 use crate::rank_memory::RankMemory;
@@ -22,7 +23,7 @@ use figures::{Peer, Ratio, fastest, read_peers};
 use halfgnn::Error;
 use halfgnn::backend::Backend;
 use halfgnn::device::{self, Device, Task};
-use halfgnn::distributed::{Balance, Gather, Group, Rendezvous};
+use halfgnn::distributed::{Balance, Gather, Group, Member, Rendezvous};
 use halfgnn::nn::{ModelConfig, Network, Store};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Element;
@@ -103,8 +104,8 @@ pub struct TrainBenchArgs {
     /// Deal each graph out to processes, one for each of these cards of this host, which the program starts
     #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with = "rendezvous")]
     pub devices: Option<Devices>,
-    /// Deal it out to processes that somebody starts, and where these meet
-    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|mpi")]
+    /// Deal it out to processes that you start, and where these meet
+    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|local:PATH|mpi")]
     pub rendezvous: Option<Rendezvous>,
     /// What moves rows and gradients between processes [default: auto]
     #[arg(long, value_enum)]
@@ -227,9 +228,10 @@ pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
     }
     let ranks = match &args.rendezvous {
         Some(rendezvous) => {
-            let place = this_process()?;
+            let (rank, ranks) = this_process()?;
             let device = device_name("a card");
-            let group = Group::meet(rendezvous, place, &device, DEADLINE)?;
+            check_key(rendezvous, ranks)?;
+            let group = meet(rendezvous, &Member::new(rank, ranks, &device, DEADLINE))?;
             Some(group).filter(|group| group.ranks() > 1)
         }
         None => None,
