@@ -172,7 +172,7 @@ fn the_miniature_is_what_pytorch_geometric_makes_of_it() {
             done,
             [
                 "edges: 2 self-loops and duplicates of the file left out (default)",
-                "labels: 1 vertices that test.index lacks get no features and label 0, and are in no split (default)",
+                "labels: 1 vertices that test.index lacks get no features and no label, and are in no split (default)",
                 "features: 5 rows divided by their sums, as is customary of counts of words; --normalize-features=false leaves them (default)",
                 "splits: as they stand there (file)"
             ]
