@@ -124,6 +124,8 @@ def selected(name: str, values: Any, vertices: int) -> Any:
         kind = 1
     if kind is None:
         raise ValueError(f"{name}: should be a mask of {vertices} or a list of integers, is {values.dtype}")
+    if kind == 0 and len(values) != vertices:
+        raise ValueError(f"{name}: a mask should be {vertices}, is {values.shape}")
     numbers = np.ascontiguousarray(values, dtype=np.float64)
     if _core.is_mask(name, kind, (_numpy.address(numbers), numbers.size), vertices):
         values = np.flatnonzero(values)

@@ -399,9 +399,9 @@ pub fn is_mask(name: &str, kind: u8, numbers: RawArray, vertices: usize) -> PyRe
     let numbers = unsafe { numbers.read::<f64>() };
     match rules::selection(name, selects, numbers, vertices) {
         Ok(selection) => Ok(selection == Selection::Mask),
-        Err(problem @ DataProblem::NoVertex { .. }) => {
-            Err(PyIndexError::new_err(problem.to_string()))
-        }
+        Err(DataProblem::NoVertex { value, .. }) => Err(PyIndexError::new_err(format!(
+            "{name}: {value} is no vertex: there are {vertices} vertices, numbered from 0"
+        ))),
         Err(problem) => Err(refused(problem)),
     }
 }

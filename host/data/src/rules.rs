@@ -51,7 +51,7 @@ pub(crate) fn class_of_float(number: f64) -> Option<u32> {
 /// That a number of an array is no class.
 pub(crate) fn no_class(key: &str, index: u64, number: impl ToString) -> DataProblem {
     let why =
-        format!("but there are {MAX_CLASSES} classes at most, numbered from 0 (-1 for none)");
+        format!("but there are {MAX_CLASSES} classes at most, numbered from 0 (-1 for none): it is no class");
     DataProblem::value(key, index, number.to_string(), why)
 }
 
@@ -190,7 +190,7 @@ pub fn selection(
                 key,
                 at as u64,
                 numbers[at],
-                "a float that is neither 0 nor 1; a list of vertices has integers",
+                "where a list of integers or a mask of zeros and ones is wanted",
             ),
             None => {
                 let wanted = format!("({vertices}), a 0 or 1 for each vertex");
@@ -211,7 +211,8 @@ pub fn selection(
         }
         let place = &mut first[number as usize];
         if *place != u32::MAX {
-            let mut why = format!("which stands at {place} already; name a vertex once");
+            let mut why =
+                format!("which is asked for twice, at {place} already; name a vertex once");
             if are_bits {
                 why.push_str(&format!(", or give a mask of {vertices}"));
             }
@@ -340,14 +341,14 @@ mod tests {
             (
                 Integers,
                 &[2.0, 1.0, 2.0],
-                "input_nodes[2] is 2, which stands at 0 already; name a vertex once",
+                "input_nodes[2] is 2, which is asked for twice, at 0 already; name a vertex once",
             ),
             (
                 Integers,
                 &[1.0, 1.0, 0.0, 0.0],
                 "name a vertex once, or give a mask of 3",
             ),
-            (Floats, &[0.5, 1.0, 2.0], "a float that is neither 0 nor 1"),
+            (Floats, &[0.5, 1.0, 2.0], "where a list of integers or a mask"),
             (Floats, &[0.0, 1.0], "the shape is [2], where (3), a 0 or 1"),
         ] {
             let error = of(selects, numbers, 3).unwrap_err();

@@ -532,6 +532,27 @@ mod tests {
     }
 
     #[test]
+    fn unknown_entries_are_in_no_metric() {
+        let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9, "{value}");
+        // As ogbg-molpcba's evaluator: of each column the rows that are known.
+        let (t, f, u) = (Some(true), Some(false), None);
+        let truths = [t, f, u, t, f, u, t, f, f, t];
+        let labels = Targets::Labels(LabelSets::new(2, truths.into_iter()).unwrap());
+        #[rustfmt::skip]
+        let logits = [1.0, -1.0,  9.0, 2.0,  3.0, 9.0,  2.0, 1.0,  -1.0, 0.5];
+        // Column 0 knows rows 0, 2, 3, 4 of scores 1, 3, 2, -1, column 1 rows 0, 1, 3, 4 of scores -1, 2, 1, 0.5.
+        // roc_auc_score([1, 0, 1, 0], [1, 3, 2, -1]) = 0.5, roc_auc_score([0, 1, 0, 1], [-1, 2, 1, .5]) = 0.75
+        near(value(Metric::RocAuc, &labels, &logits), 62.5);
+        // TP 4, FP 2 (rows 2 and 3), FN 0: f1_score of the known entries, micro.
+        near(value(Metric::MicroF1, &labels, &logits), 100.0 * 8.0 / 10.0);
+        let y = vec![1.0, f32::NAN, 2.0, 4.0, f32::NAN, 6.0];
+        let values = Targets::Values(Values::new(2, y).unwrap());
+        let predictions = [2.0, 100.0, 2.0, 3.0, -50.0, 9.0];
+        near(value(Metric::MeanAbsoluteError, &values, &predictions), (0.5 + 2.0) / 2.0);
+        near(value(Metric::R2, &values, &predictions), (-1.0 - 4.0) / 2.0);
+    }
+
+    #[test]
     fn metrics_of_other_targets_are_refused() {
         let classes = Targets::from(vec![0, 1]);
         let answers = Answers::<crate::backend::cpu::Cpu>::Classes {

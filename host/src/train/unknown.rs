@@ -109,3 +109,115 @@ fn known(is_known: bool) -> f32 {
 fn shift(is_known: bool) -> f32 {
     if is_known { 0.0 } else { NEVER }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Goal, Loss, Objective, TrainConfig};
+    use crate::backend::MemoryKind;
+    use crate::backend::cpu::Cpu;
+    use crate::data::{LabelSets, Targets, Values};
+    use crate::nn::LinkOperands;
+    use crate::ops::OptimizerState;
+    use crate::tensor::{Array, Element, Matrix, Precision};
+    use half::f16;
+
+    const KIND: MemoryKind = MemoryKind::Features;
+
+    /// The loss of all vertices and its gradient, not scaled.
+    fn loss_of<E: Element>(targets: &Targets, loss: &Loss, logits: &[f32]) -> (f32, Vec<f32>) {
+        let backend = &Cpu::new();
+        let (vertices, outputs) = (targets.vertices(), targets.outputs());
+        let train: Vec<u32> = (0..vertices as u32)
+            .filter(|&vertex| targets.is_labelled(vertex as usize))
+            .collect();
+        let goal = Goal {
+            targets,
+            outputs,
+            loss,
+            splits: [&train, &[], &[]],
+        };
+        let features = Matrix::<_, E>::zeros(backend, vertices, 1, KIND).unwrap();
+        let objective = Objective::of(backend, Vec::new(), features, &goal).unwrap();
+        let logits = Matrix::<_, E>::from_f32(backend, vertices, outputs, logits, KIND).unwrap();
+        let mut gradient = Matrix::<_, E>::zeros(backend, vertices, outputs, KIND).unwrap();
+        let mut sum = Array::zeros(backend, 1, KIND).unwrap();
+        let float = TrainConfig::new(Precision::Float);
+        let state = OptimizerState::new(backend, &float.scaling).unwrap();
+        let operands = LinkOperands {
+            logits: &logits,
+            gradient: &mut gradient,
+            decoder: None,
+        };
+        objective.loss(backend, operands, &state, &mut sum).unwrap();
+        let scale = float.scaling.initial;
+        let gradient = gradient.to_f32(backend).unwrap();
+        (
+            sum.to_vec(backend).unwrap()[0],
+            gradient.iter().map(|slope| slope / scale).collect(),
+        )
+    }
+
+    /// Unknown are (0, 1), (1, 0), and all of vertex 2. The logits there are NaN and infinite: whatever they are, they cost nothing.
+    fn labels() -> Targets {
+        let truths = [Some(true), None, None, Some(false), None, None, Some(false), Some(true)];
+        Targets::Labels(LabelSets::new(2, truths.into_iter()).unwrap())
+    }
+
+    const LOGITS: [f32; 8] = [
+        0.5,
+        f32::NAN,
+        f32::INFINITY,
+        -1.0,
+        3.0,
+        9.0,
+        2.0,
+        -0.25,
+    ];
+
+    fn near(found: f32, expected: f64, off: f64) {
+        assert!((f64::from(found) - expected).abs() < off, "{found} for {expected}");
+    }
+
+    /// As ogbg-molpcba's example has it: `BCEWithLogitsLoss()(pred[y == y], y[y == y])`.
+    #[test]
+    fn unknown_labels_cost_nothing() {
+        fn check<E: Element>(off: f64) {
+            for weight in [1.0_f64, 3.0] {
+                let known = [(0, 0.5_f64, true), (3, -1.0, false), (6, 2.0, false), (7, -0.25, true)];
+                let term = |&(_, x, y): &(usize, f64, bool)| match y {
+                    true => weight * (-x).exp().ln_1p(),
+                    false => x.exp().ln_1p(),
+                };
+                let expected = known.iter().map(term).sum::<f64>() / 4.0;
+                let loss = Loss::BinaryCrossEntropy {
+                    positive_weights: (weight != 1.0).then(|| vec![weight as f32; 2]),
+                };
+                let (found, gradient) = loss_of::<E>(&labels(), &loss, &LOGITS);
+                near(found, expected, off);
+                for (at, &slope) in gradient.iter().enumerate() {
+                    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+                    let expected = match known.iter().find(|(known, ..)| *known == at) {
+                        Some(&(_, x, true)) => weight * (sigmoid(x) - 1.0) / 4.0,
+                        Some(&(_, x, false)) => sigmoid(x) / 4.0,
+                        None => 0.0,
+                    };
+                    near(slope, expected, off);
+                }
+            }
+        }
+        check::<f32>(1e-6);
+        check::<f16>(1e-3);
+    }
+
+    #[test]
+    fn unknown_values_cost_nothing() {
+        let y = [1.0, f32::NAN, f32::NAN, 0.0, f32::NAN, f32::NAN, 2.0, -1.0];
+        let targets = Targets::Values(Values::new(2, y.to_vec()).unwrap());
+        let (squared, gradient) = loss_of::<f32>(&targets, &Loss::SquaredError, &LOGITS);
+        near(squared, (0.25 + 1.0 + 0.5625) / 4.0, 1e-6);
+        assert_eq!(gradient, [-0.25, 0.0, 0.0, -0.5, 0.0, 0.0, 0.0, 0.375]);
+        let (absolute, gradient) = loss_of::<f32>(&targets, &Loss::AbsoluteError, &LOGITS);
+        near(absolute, (0.5 + 1.0 + 0.75) / 4.0, 1e-6);
+        assert_eq!(gradient, [-0.25, 0.0, 0.0, -0.25, 0.0, 0.0, 0.0, 0.25]);
+    }
+}
