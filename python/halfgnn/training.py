@@ -440,6 +440,8 @@ def _place(device: Any) -> Place:
 
 def _check_sizes(name: str, sizes: Any, most: int, least: int = 1) -> None:
     """That numbers are some that the program takes."""
+    if hasattr(sizes, "tolist"):
+        sizes = sizes.tolist()
     for size in sizes if isinstance(sizes, Sequence) and not isinstance(sizes, str) else [sizes]:
         if size is None:
             continue

@@ -601,7 +601,11 @@ fn a_conversion_names_the_weights_and_columns_that_it_leaves_out() {
         ("w.mtx", mtx("real", " 0.5"), &["edge weights"][..]),
         ("ones.mtx", mtx("integer", " 1"), &[]),
         ("pattern.mtx", mtx("pattern", ""), &[]),
-        ("w.txt", "0 1 0.5\n1 0 2\n".into(), &["the columns after the two ids"]),
+        (
+            "w.txt",
+            "0 1 0.5\n1 0 2\n".into(),
+            &["the columns after the two ids"],
+        ),
         ("plain.txt", "0 1\n1 0 # back\n".into(), &[]),
     ] {
         std::fs::write(folder.path().join(name), content).unwrap();
@@ -611,7 +615,11 @@ fn a_conversion_names_the_weights_and_columns_that_it_leaves_out() {
         assert_eq!(written["left_out"], left_out.into(), "{name}: {written}");
         assert_eq!(written["edges"], 2);
         for one in left_out {
-            assert!(text(&output.stderr).contains(one), "{}", text(&output.stderr));
+            assert!(
+                text(&output.stderr).contains(one),
+                "{}",
+                text(&output.stderr)
+            );
         }
     }
 }
@@ -628,12 +636,28 @@ fn texts_of_other_machines_are_read_or_named() {
     );
     for name in ["mac.txt", "bom.txt", "bom.mtx"] {
         let info = info(&folder, &[name]);
-        assert_eq!((&info["vertices"], &info["edges"]), (&3.into(), &2.into()), "{name}");
+        assert_eq!(
+            (&info["vertices"], &info["edges"]),
+            (&3.into(), &2.into()),
+            "{name}"
+        );
     }
     for (name, bytes, words) in [
-        ("x.txt.zst", &b"\x28\xb5\x2f\xfd0"[..], "packed by zstd, which is not read; unpack it first, by unzstd"),
-        ("x.txt.bz2", b"BZh91AY&SY", "packed by bzip2, which is not read; unpack it first, by bunzip2"),
-        ("x.txt", b"\xff\xfe0\x00 \x001\x00", "text in UTF-16, which is not read; save it as UTF-8"),
+        (
+            "x.txt.zst",
+            &b"\x28\xb5\x2f\xfd0"[..],
+            "packed by zstd, which is not read; unpack it first, by unzstd",
+        ),
+        (
+            "x.txt.bz2",
+            b"BZh91AY&SY",
+            "packed by bzip2, which is not read; unpack it first, by bunzip2",
+        ),
+        (
+            "x.txt",
+            b"\xff\xfe0\x00 \x001\x00",
+            "text in UTF-16, which is not read; save it as UTF-8",
+        ),
     ] {
         write(name, bytes);
         refused(&run(&folder, &["dataset", "info", name]), 1, &[name, words]);

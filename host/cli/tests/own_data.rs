@@ -556,7 +556,17 @@ fn train_on(nodes: &str, edges: &str, arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("nodes.csv"), nodes).unwrap();
     std::fs::write(folder.path().join("edges.csv"), edges).unwrap();
-    let fixed = ["train", "--device", "cpu", "--dataset", ".", "--epochs", "2", "--json", "-"];
+    let fixed = [
+        "train",
+        "--device",
+        "cpu",
+        "--dataset",
+        ".",
+        "--epochs",
+        "2",
+        "--json",
+        "-",
+    ];
     let mut command = halfgnn(&[&fixed[..], arguments].concat());
     command.current_dir(folder.path()).output().unwrap()
 }
@@ -592,7 +602,17 @@ fn labels_that_are_partly_unknown_are_learnt_from_and_counted() {
         _ => format!("{v},{},,\n", v % 2),
     };
     let nodes = "id,f,a,b\n".to_owned() + &(0..40).map(row).collect::<String>();
-    let arguments = ["--label-columns", "a,b", "--undirected", "--metrics", "roc-auc", "--pos-weight", "balanced", "--split", "fractions:0.5,0.2"];
+    let arguments = [
+        "--label-columns",
+        "a,b",
+        "--undirected",
+        "--metrics",
+        "roc-auc",
+        "--pos-weight",
+        "balanced",
+        "--split",
+        "fractions:0.5,0.2",
+    ];
     let output = train_on(&nodes, &ring(40), &arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let events = events(&output.stdout);
@@ -615,7 +635,16 @@ fn a_table_of_vertices_without_names_is_refused() {
 #[test]
 fn an_imported_model_with_one_number_an_edge_predicts_with_weights() {
     let place = Place::new();
-    let model = ["--model", "gat", "--epochs", "3", "--precision", "float", "--save", "gat"];
+    let model = [
+        "--model",
+        "gat",
+        "--epochs",
+        "3",
+        "--precision",
+        "float",
+        "--save",
+        "gat",
+    ];
     let train = ["train", "--dataset", "team", "--device", "cpu"];
     place.run(&[&train[..], &model].concat());
     place.run(&["export", "gat", "--to", "pyg", "gat.safetensors"]);
@@ -625,7 +654,16 @@ fn an_imported_model_with_one_number_an_edge_predicts_with_weights() {
     let text = std::fs::read_to_string(&edges).unwrap();
     let predict = |model, out| {
         place.run(&[
-            "predict", "--device", "cpu", "--model", model, "--dataset", "team", "--logits", "--out", out,
+            "predict",
+            "--device",
+            "cpu",
+            "--model",
+            model,
+            "--dataset",
+            "team",
+            "--logits",
+            "--out",
+            out,
         ]);
         place.read(out)
     };

@@ -50,8 +50,9 @@ pub(crate) fn class_of_float(number: f64) -> Option<u32> {
 
 /// That a number of an array is no class.
 pub(crate) fn no_class(key: &str, index: u64, number: impl ToString) -> DataProblem {
-    let why =
-        format!("but there are {MAX_CLASSES} classes at most, numbered from 0 (-1 for none): it is no class");
+    let why = format!(
+        "but there are {MAX_CLASSES} classes at most, numbered from 0 (-1 for none): it is no class"
+    );
     DataProblem::value(key, index, number.to_string(), why)
 }
 
@@ -91,8 +92,10 @@ pub fn targets(
     let is = |truth: f32| move |number: &&f32| **number == truth;
     let is_label = |number: &f32| [0.0, 1.0, -1.0].contains(number) || number.is_nan();
     let are_labels = numbers.iter().all(is_label);
-    if let (true, Some(at)) = (are_labels, numbers.iter().position(|number| *number == -1.0))
-        && !numbers.iter().any(|number| *number == 0.0)
+    if let (true, Some(at)) = (
+        are_labels,
+        numbers.iter().position(|number| *number == -1.0),
+    ) && !numbers.iter().any(|number| *number == 0.0)
     {
         return Err(DataProblem::value(
             "y",
@@ -184,7 +187,9 @@ pub fn selection(
         return Err(DataProblem::shape(key, &[numbers.len() as u64], wanted));
     }
     if selects == Selects::Floats && !numbers.is_empty() {
-        let at = numbers.iter().position(|number| ![0.0, 1.0].contains(number));
+        let at = numbers
+            .iter()
+            .position(|number| ![0.0, 1.0].contains(number));
         return Err(match at {
             Some(at) => DataProblem::value(
                 key,
@@ -348,7 +353,11 @@ mod tests {
                 &[1.0, 1.0, 0.0, 0.0],
                 "name a vertex once, or give a mask of 3",
             ),
-            (Floats, &[0.5, 1.0, 2.0], "where a list of integers or a mask"),
+            (
+                Floats,
+                &[0.5, 1.0, 2.0],
+                "where a list of integers or a mask",
+            ),
             (Floats, &[0.0, 1.0], "the shape is [2], where (3), a 0 or 1"),
         ] {
             let error = of(selects, numbers, 3).unwrap_err();
@@ -367,7 +376,10 @@ mod tests {
             ("zebra", None),
         ] {
             let found = nearest(given, known);
-            assert!(found == near || given == "valid" && found == Some("val"), "{given}: {found:?}");
+            assert!(
+                found == near || given == "valid" && found == Some("val"),
+                "{given}: {found:?}"
+            );
         }
     }
 

@@ -238,7 +238,9 @@ impl Splits {
             for list in [&mut self.train, &mut self.val, &mut self.test] {
                 let before = list.len();
                 // What is no member is refused later.
-                let stays = |at: &u32| targets.vertices() <= *at as usize || targets.is_labelled(*at as usize);
+                let stays = |at: &u32| {
+                    targets.vertices() <= *at as usize || targets.is_labelled(*at as usize)
+                };
                 list.retain(stays);
                 left_out += before - list.len();
             }

@@ -548,7 +548,10 @@ mod tests {
         let y = vec![1.0, f32::NAN, 2.0, 4.0, f32::NAN, 6.0];
         let values = Targets::Values(Values::new(2, y).unwrap());
         let predictions = [2.0, 100.0, 2.0, 3.0, -50.0, 9.0];
-        near(value(Metric::MeanAbsoluteError, &values, &predictions), (0.5 + 2.0) / 2.0);
+        near(
+            value(Metric::MeanAbsoluteError, &values, &predictions),
+            (0.5 + 2.0) / 2.0,
+        );
         near(value(Metric::R2, &values, &predictions), (-1.0 - 4.0) / 2.0);
     }
 

@@ -63,7 +63,7 @@ impl<B: Backend, E: Element> Unknown<B, E> {
         let (rows, columns) = self.known.shape();
         let vertices = targets.vertices();
         let entries = |of: fn(bool) -> f32| -> Vec<f32> {
-            let is_known = |at| {
+            let is_known = |at: usize| {
                 let (row, column) = (at / columns, at % columns);
                 row >= vertices || targets.is_known(row, column)
             };
@@ -159,23 +159,26 @@ mod tests {
 
     /// Unknown are (0, 1), (1, 0), and all of vertex 2. The logits there are NaN and infinite: whatever they are, they cost nothing.
     fn labels() -> Targets {
-        let truths = [Some(true), None, None, Some(false), None, None, Some(false), Some(true)];
+        let truths = [
+            Some(true),
+            None,
+            None,
+            Some(false),
+            None,
+            None,
+            Some(false),
+            Some(true),
+        ];
         Targets::Labels(LabelSets::new(2, truths.into_iter()).unwrap())
     }
 
-    const LOGITS: [f32; 8] = [
-        0.5,
-        f32::NAN,
-        f32::INFINITY,
-        -1.0,
-        3.0,
-        9.0,
-        2.0,
-        -0.25,
-    ];
+    const LOGITS: [f32; 8] = [0.5, f32::NAN, f32::INFINITY, -1.0, 3.0, 9.0, 2.0, -0.25];
 
     fn near(found: f32, expected: f64, off: f64) {
-        assert!((f64::from(found) - expected).abs() < off, "{found} for {expected}");
+        assert!(
+            (f64::from(found) - expected).abs() < off,
+            "{found} for {expected}"
+        );
     }
 
     /// As ogbg-molpcba's example has it: `BCEWithLogitsLoss()(pred[y == y], y[y == y])`.
@@ -183,7 +186,12 @@ mod tests {
     fn unknown_labels_cost_nothing() {
         fn check<E: Element>(off: f64) {
             for weight in [1.0_f64, 3.0] {
-                let known = [(0, 0.5_f64, true), (3, -1.0, false), (6, 2.0, false), (7, -0.25, true)];
+                let known = [
+                    (0, 0.5_f64, true),
+                    (3, -1.0, false),
+                    (6, 2.0, false),
+                    (7, -0.25, true),
+                ];
                 let term = |&(_, x, y): &(usize, f64, bool)| match y {
                     true => weight * (-x).exp().ln_1p(),
                     false => x.exp().ln_1p(),

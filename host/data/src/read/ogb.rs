@@ -22,8 +22,8 @@ use crate::folder::{Folder, entries};
 use crate::input::Input;
 use crate::message::shown;
 use crate::open::Parts;
-use crate::text::{Cursor, LineError, Text};
 use crate::rules::{self, is_missing};
+use crate::text::{Cursor, LineError, Text};
 use crate::{
     EdgeFeatures, Features, MAX_CLASSES, Origin, Preparation, Splits, Targets, UNLABELLED,
 };
@@ -122,8 +122,13 @@ fn species(input: Input<'_>, vertices: usize) -> Result<(Features, usize), DataP
     kinds.sort_unstable();
     kinds.dedup();
     if of_each.len() != vertices || kinds.len() > MOST_KINDS {
-        let wanted = format!("({vertices}), a line for each vertex, of at most {MOST_KINDS} species");
-        return Err(DataProblem::shape("node_species", &[of_each.len() as u64], wanted));
+        let wanted =
+            format!("({vertices}), a line for each vertex, of at most {MOST_KINDS} species");
+        return Err(DataProblem::shape(
+            "node_species",
+            &[of_each.len() as u64],
+            wanted,
+        ));
     }
     let place = |of: &u32| kinds.binary_search(of).unwrap_or(0) as u32;
     let columns = of_each.iter().map(place).collect();
@@ -133,10 +138,7 @@ fn species(input: Input<'_>, vertices: usize) -> Result<(Features, usize), DataP
 }
 
 /// What is to be learnt of each vertex: a class, or of several columns what [`rules::targets`] make of them.
-fn targets(
-    input: Input<'_>,
-    vertices: usize,
-) -> Result<(Targets, Option<String>), DataProblem> {
+fn targets(input: Input<'_>, vertices: usize) -> Result<(Targets, Option<String>), DataProblem> {
     let mut text = input.text()?;
     let is_one = (text.peek_line()?).is_none_or(|line| !line.contains(','));
     if is_one {
@@ -229,14 +231,12 @@ fn labels(text: Text<'_>, vertices: usize) -> Result<Vec<u32>, DataProblem> {
             return Ok(UNLABELLED);
         }
         let number = text.and_then(|text| text.parse::<f64>().ok());
-        number
-            .and_then(rules::class_of_float)
-            .ok_or_else(|| {
-                format!(
-                    "'{}' is no label, a whole number below {MAX_CLASSES}",
-                    shown(field)
-                )
-            })
+        number.and_then(rules::class_of_float).ok_or_else(|| {
+            format!(
+                "'{}' is no label, a whole number below {MAX_CLASSES}",
+                shown(field)
+            )
+        })
     };
     let labels = column(text, parse)?;
     if labels.len() != vertices {
@@ -639,5 +639,44 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn proteins_have_species_features_of_edges_and_many_labels() {
+        let files = Files::new();
+        for (name, text) in [
+            (EDGES, "0,1\n0,2\n3,0\n"),
+            (VERTICES, "4\n"),
+            (EDGE_FEATURES, "0.1,0.2\n0.3,0.4\n0.5,0.6\n"),
+            (SPECIES, "9606\n4932\n9606\n4932\n"),
+            (LABELS, "0,1,0\n1,,nan\n0,0,1\n1,1,1\n"),
+            ("split/species/train.csv.gz", "3\n1\n"),
+            ("split/species/valid.csv.gz", "0\n"),
+            ("split/species/test.csv.gz", "2\n"),
+        ] {
+            write(&files, name, text);
+        }
+        let dataset = Dataset::open(files.path()).unwrap();
+        assert_eq!(dataset.graph.rows(), [0, 1, 2]);
+        assert_eq!(dataset.graph.cols(), [3, 0, 0]);
+        let of_edges = dataset.edge_features.as_ref().unwrap();
+        assert_eq!(of_edges.values(), [0.5, 0.6, 0.1, 0.2, 0.3, 0.4]);
+        let ones = [0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0];
+        assert_eq!(dataset.features.to_dense().unwrap(), ones);
+        let Targets::Labels(labels) = &dataset.targets else {
+            panic!("{:?}", dataset.targets)
+        };
+        let of_second = [0, 1, 2].map(|column| labels.get(1, column));
+        assert_eq!(of_second, [Some(true), None, None]);
+        assert_eq!((labels.columns(), dataset.train), (3, vec![3, 1]));
+        // Without species there is a column of ones, and both directions have the features.
+        std::fs::remove_file(files.path().join(SPECIES)).unwrap();
+        let options = OpenOptions {
+            undirected: true,
+            ..OpenOptions::default()
+        };
+        let dataset = Dataset::open_with(files.path(), &options).unwrap();
+        assert_eq!((dataset.feature_len(), dataset.graph.edges()), (1, 6));
+        assert_eq!(dataset.edge_features.unwrap().edges(), 6);
     }
 }

@@ -46,7 +46,6 @@ enum Entry {
     Other(String),
 }
 
-
 /// A sparse matrix whose rows are where edges end.
 struct Sparse {
     /// Row, or where in the others each row starts, or with columns in the place of rows.
@@ -258,10 +257,12 @@ impl<'a> Torch<'a> {
                 }
                 _ => return Err(refuse(format!("graph {at} has no {EDGES} of shape (2, E)"))),
             };
-            let rows = ["x", "batch"].iter().find_map(|key| match entries.get(*key) {
-                Some(Entry::Tensor(tensor)) => tensor.shape.first().copied(),
-                _ => None,
-            });
+            let rows = ["x", "batch"]
+                .iter()
+                .find_map(|key| match entries.get(*key) {
+                    Some(Entry::Tensor(tensor)) => tensor.shape.first().copied(),
+                    _ => None,
+                });
             let vertices = match entries.get("num_nodes") {
                 Some(Entry::Number(number)) => *number,
                 _ => rows.map_or_else(
@@ -271,7 +272,8 @@ impl<'a> Torch<'a> {
             };
             // A short pickle can name one graph many times.
             let most = self.bytes.max(1 << 20);
-            if vertices as u64 > self.most_vertices() || (sources.len() + ends.len()) as u64 > most {
+            if vertices as u64 > self.most_vertices() || (sources.len() + ends.len()) as u64 > most
+            {
                 return Err(refuse(format!(
                     "the vertices or edges up to graph {at} are more than a file of {} bytes can hold",
                     self.bytes
@@ -297,11 +299,18 @@ impl<'a> Torch<'a> {
             let mut entries = Vec::new();
             for (at, graph) in counted.iter().enumerate() {
                 let entry = graph.get(key);
-                entries.push(entry.ok_or_else(|| refuse(format!("graph {at} has no {key}, as graph 0 has")))?);
+                entries.push(
+                    entry.ok_or_else(|| {
+                        refuse(format!("graph {at} has no {key}, as graph 0 has"))
+                    })?,
+                );
             }
             let entry = one_of_all(key, &entries)?;
             if let Entry::Joined(_, shape) = &entry
-                && shape.iter().fold(1, |all: u64, &side| all.saturating_mul(side)) > self.bytes.max(1 << 20)
+                && shape
+                    .iter()
+                    .fold(1, |all: u64, &side| all.saturating_mul(side))
+                    > self.bytes.max(1 << 20)
             {
                 return Err(refuse(format!(
                     "{key} of all graphs is of shape {shape:?}, more than a file of {} bytes can hold",
@@ -423,7 +432,8 @@ fn expanded(key: &str, offsets: &[i64], entries: usize) -> Result<Vec<i64>, Data
         .collect())
 }
 
-const WANTED: &str = "it is neither a Data object nor a dictionary of tensors; save data.to_dict() by torch.save";
+const WANTED: &str =
+    "it is neither a Data object nor a dictionary of tensors; save data.to_dict() by torch.save";
 
 /// What is under a name in the state of an object.
 fn field(fields: &[(String, Value)], name: &str) -> Option<Value> {

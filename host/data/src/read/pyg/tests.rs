@@ -166,7 +166,9 @@ fn an_entry_of_a_label_matrix_may_be_unknown() {
         assert_eq!(all, [0, 1, 2]);
         // And written so that the same is read again.
         let mut to = Cursor::new(Vec::new());
-        dataset.write_to(&mut to, WriteOptions::new(Format::Pyg)).unwrap();
+        dataset
+            .write_to(&mut to, WriteOptions::new(Format::Pyg))
+            .unwrap();
         to.set_position(0);
         let again = Dataset::read_from(to, &OpenOptions::default()).unwrap();
         assert_eq!(again.targets, dataset.targets);
@@ -182,11 +184,26 @@ fn an_entry_of_a_label_matrix_may_be_unknown() {
 fn whole_floats_are_classes() {
     let y = Array::f32(&[2.0, 0.0, f32::NAN, 1.0]);
     let dataset = open(&with("y", y.clone()), &OpenOptions::default());
-    assert_eq!(dataset.unwrap().targets, vec![2, 0, crate::UNLABELLED, 1].into());
-    assert!(done(&open(&without_splits(y), &OpenOptions::default()).unwrap(), "targets").contains("whole"));
-    let large = open(&with("y", Array::i64(&[0, (1 << 32) + 1, 0, 0])), &OpenOptions::default());
+    assert_eq!(
+        dataset.unwrap().targets,
+        vec![2, 0, crate::UNLABELLED, 1].into()
+    );
+    assert!(
+        done(
+            &open(&without_splits(y), &OpenOptions::default()).unwrap(),
+            "targets"
+        )
+        .contains("whole")
+    );
+    let large = open(
+        &with("y", Array::i64(&[0, (1 << 32) + 1, 0, 0])),
+        &OpenOptions::default(),
+    );
     let large = large.unwrap_err().to_string();
-    assert!(large.contains("y[1] is 4294967297, but there are 65536 classes"), "{large}");
+    assert!(
+        large.contains("y[1] is 4294967297, but there are 65536 classes"),
+        "{large}"
+    );
 }
 
 #[test]

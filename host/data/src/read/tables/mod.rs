@@ -40,7 +40,9 @@ const EDGES: &str = "edges";
 /// What tables' names end in.
 const EXTENSIONS: [&str; 5] = ["csv", "tsv", "csv.gz", "tsv.gz", "parquet"];
 /// What they end in that is refused by its name.
-const UNREAD: [&str; 6] = ["csv.zst", "tsv.zst", "csv.bz2", "tsv.bz2", "csv.xz", "tsv.xz"];
+const UNREAD: [&str; 6] = [
+    "csv.zst", "tsv.zst", "csv.bz2", "tsv.bz2", "csv.xz", "tsv.xz",
+];
 
 /// A table of vertices, and one of edges.
 #[derive(Debug, Clone, PartialEq)]

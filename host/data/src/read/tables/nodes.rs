@@ -8,8 +8,8 @@ use crate::message::shown;
 use crate::open::Parts;
 use crate::rules::{self, is_missing};
 use crate::{
-    ColumnNames, EdgeFeatures, Features, MAX_CLASSES, Origin, Preparation, Splits, Targets, UNLABELLED,
-    VertexIds,
+    ColumnNames, EdgeFeatures, Features, MAX_CLASSES, Origin, Preparation, Splits, Targets,
+    UNLABELLED, VertexIds,
 };
 use halfgnn_graph::Graph;
 use halfgnn_graph::index::MAX_VERTICES;
@@ -300,7 +300,8 @@ impl Labels {
             .collect();
         let mut of_text = vec![UNLABELLED; all.len()];
         if let Some(numbers) = numbers {
-            let is_whole = |number: &f64| number.is_nan() || number.fract() == 0.0 && *number >= -1.0;
+            let is_whole =
+                |number: &f64| number.is_nan() || number.fract() == 0.0 && *number >= -1.0;
             let too_large = |((text, _), number): &(&(Box<str>, u32), &f64)| {
                 **number >= f64::from(MAX_CLASSES) && text.bytes().all(|byte| byte.is_ascii_digit())
             };
@@ -316,7 +317,9 @@ impl Labels {
             }
             let values = of_vertex.iter().map(|&text| value_of[text as usize]);
             // As doubles: a float may have no place for a small fraction.
-            let are_classes = numbers.iter().all(|number| rules::class_of_float(*number).is_some());
+            let are_classes = numbers
+                .iter()
+                .all(|number| rules::class_of_float(*number).is_some());
             let (targets, what) = match are_classes {
                 true => rules::targets(1, values.collect(), "vertex")?,
                 false => rules::values(1, values.collect(), "vertex")?,

@@ -336,7 +336,11 @@ fn targets(
             let names = named.then(|| names.iter().map(i64::to_string).collect());
             return Ok((Targets::Classes(kinds.rows), names));
         }
-        let (targets, what) = rules::targets(table.columns, table.values, "graph")?;
+        // Attributes are a regression by what they are called.
+        let (targets, what) = match table.columns {
+            1 => rules::values(1, table.values, "graph")?,
+            columns => rules::targets(columns, table.values, "graph")?,
+        };
         done.push(Preparation::new("targets", what, Origin::File));
         Ok((targets, None))
     })
