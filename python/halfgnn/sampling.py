@@ -9,8 +9,8 @@ from typing import Any
 
 from . import _core
 from ._features import Features, rows_of
-from ._fields import FEATURES, TARGETS, given, graph_of
-from .graph import Graph, is_tensor
+from ._fields import FEATURES, TARGETS, check_keywords, check_names, given, graph_of, selected
+from .graph import Graph
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ class Loader:
             all; ``neighbor-replace:15,10,5``, with replacement; ``saint-node:6000``, ``saint-edge:4000``, ``saint-rw:2000,4`` and
             ``saint-mrw:1000,8000``, GraphSAINT's subgraphs; ``cluster:1500``, clusters by Louvain's method.
         batch_size: vertices of a batch, by default 1,024, or clusters, by default 20. GraphSAINT's subgraphs say it themselves.
-        input_nodes: the vertices to learn from, by their numbers or by a mask; by default all.
+        input_nodes: the vertices to learn from, by default all: a mask, one truth or one 0 or 1 a vertex, of any type; or a list of
+            their numbers, each once. As many zeros and ones as there are vertices are a mask.
         shuffle: whether an epoch has an order of its own (the default), or all that of ``input_nodes``.
         drop_last: whether a last batch that is not whole is left out.
         coverage: how many times the graph's vertices are drawn first to count how often each is, for GraphSAINT's norms; by default 50.
@@ -94,8 +95,10 @@ class Loader:
 
     Raises:
         ValueError: a sampler that there is not, an option that it has no use for, a graph with weights where edges are drawn
-            without their numbers, or an ``x`` that is not a row for each vertex, or cannot be where ``features`` says.
+            without their numbers, a name in a mapping that nothing reads, a vertex that ``input_nodes`` names twice, or an ``x``
+            that is not a row for each vertex, or cannot be where ``features`` says.
         IndexError: ``input_nodes`` names no vertex.
+        TypeError: there is no such argument.
         OSError: there is no file of ``x``.
         RuntimeError: of a batch, that the file of ``x`` is not as long as it was, or another.
     """
@@ -114,7 +117,10 @@ class Loader:
         device: Any = None,
         features: Features | None = None,
         cached: int | None = None,
+        **others: Any,
     ) -> None:
+        check_keywords(Loader, others)
+        check_names(data)
         check_counts(batch_size=batch_size, coverage=coverage, cached=cached)
         x, self._y = given(data, *FEATURES), given(data, *TARGETS)
         is_path = isinstance(x, (str, os.PathLike))
@@ -252,14 +258,4 @@ def _vertices(given: Any, vertices: int) -> Any:
 
     if given is None:
         return np.arange(vertices, dtype=np.uint32)
-    values = given.detach().cpu().numpy() if is_tensor(given) else np.asarray(given)
-    if values.dtype == bool:
-        if values.shape != (vertices,):
-            raise ValueError(f"input_nodes: a mask should be {vertices}, is {values.shape}")
-        values = np.flatnonzero(values)
-    if values.ndim != 1 or not (np.issubdtype(values.dtype, np.integer) or values.size == 0):
-        raise ValueError(f"input_nodes: should be a list of integers or a mask, is {values.dtype} of shape {values.shape}")
-    if values.size and (values.min() < 0 or values.max() >= vertices):
-        bad = values.min() if values.min() < 0 else values.max()
-        raise IndexError(f"input_nodes: {bad} is no vertex: ids are 0 to {vertices - 1}")
-    return np.ascontiguousarray(values, dtype=np.uint32)
+    return selected("input_nodes", given, vertices)

@@ -6,16 +6,18 @@ PyG; :meth:`Trainer.state_dict` and :meth:`Trainer.load_state_dict` carry weight
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from . import _core
-from ._fields import FEATURES, TARGETS, given, graph_of
+from ._fields import FEATURES, SPLITS, TARGETS, check_names, given, graph_of, on_host, selected
 from .device import Place, host
 from .graph import Graph, is_tensor
 from .sampling import check_counts
@@ -24,6 +26,8 @@ Precision = Literal["half", "bfloat16", "float"]
 
 _PRECISIONS = {"half": 0, "float16": 0, "bfloat16": 1, "bf16": 1, "float": 2, "float32": 2}
 _SPLITS = ("train", "validation", "test")
+_OF_VALUES = ("mse", "mae", "rmse", "r2")
+_WORD = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,9 @@ class Trainer:
     Args:
         data: a PyG ``Data`` (``edge_index`` or ``adj_t``, ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``, and
             ``edge_weight`` where there is one), a DGL graph with the same in ``ndata`` (``feat``, ``label``, the masks), a mapping of
-            the same names to arrays, or the path or the name of a dataset that the program ``halfgnn`` reads.
+            the same names to arrays, or the path or the name of a dataset that the program ``halfgnn`` reads. A split is a mask, one
+            truth or one 0 or 1 a vertex, of any type, or a list of vertices, each once; its name may be OGB's (``train``, ``valid``,
+            ``test``) as well.
         model: ``gcn``, ``sage``, ``gat``, ``gin``, or another of the program's.
         precision: of features and activations: ``half``, ``bfloat16`` or ``float``. Master weights are float.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: the first card if there is one, else the CPU.
@@ -123,12 +129,14 @@ class Trainer:
             :class:`halfgnn.Loader`'s. The evaluation is of the whole graph.
         batch_size: training vertices of a batch, or clusters.
         coverage: of GraphSAINT's samplers, how many times the graph's vertices are drawn first.
-        **options: those of one kind of model, by the program's names with underscores: ``heads=8`` of ``gat``.
+        **options: those of one kind of model, by the program's names with underscores: ``heads=8`` of ``gat``; and splits in the place
+            of the data's: ``train_mask=…``, or OGB's ``train=…, valid=…, test=…``.
 
     What is not given is what the program takes: ``halfgnn train --help`` tells.
 
-    Targets ``y`` that are integers are classes, with -1 where there is none; a matrix of booleans or of zeros and ones has any number of
-    labels a vertex; other floats are values to regress. NaN is not known.
+    Targets ``y`` that are whole numbers, of any type, are classes from 0, with -1 or NaN where there is none; a matrix of zeros and ones
+    has any number of labels a vertex, of which -1 and NaN are unknown and count in no loss or metric; other numbers are values to
+    regress, and so are whole floats with a loss or a metric of values. NaN is unknown.
 
     Raises:
         ValueError: an option that there is not, or arrays that do not fit one another.
@@ -171,6 +179,13 @@ class Trainer:
             raise ValueError(f"precision {precision!r}; take half, bfloat16 or float")
         if loss not in (None, "mse", "mae"):
             raise ValueError(f"loss {loss!r}; take mse or mae")
+        limits = _core.limits()
+        _check_sizes("layers", layers, limits["layers"])
+        _check_sizes("hidden", hidden, limits["hidden"])
+        for name, number in (("epochs", epochs), ("warmup", warmup), ("early_stopping", early_stopping)):
+            _check_sizes(name, number, _WORD, least=0)
+        _check_sizes("seed", seed, 2**64 - 1, least=0)
+        splits = {name: options.pop(name) for names in SPLITS for name in names if name in options}
         wanted = _Options()
         wanted.model = model
         wanted.own = {
@@ -187,11 +202,13 @@ class Trainer:
         wanted.activation, wanted.hidden_norm, wanted.jumping = activation, hidden_norm, jumping
         wanted.lr, wanted.weight_decay, wanted.momentum = lr, weight_decay, momentum
         wanted.schedule, wanted.warmup, wanted.early_stopping = schedule, warmup, early_stopping
-        wanted.metric, wanted.absolute_error, wanted.seed, wanted.record = metric, loss == "mae", seed, record
+        wanted.metric, wanted.loss, wanted.seed, wanted.record = metric, loss, seed, record
+        wanted.keywords = [*inspect.signature(Trainer).parameters, *(name for names in SPLITS for name in names)]
         check_counts(batch_size=batch_size, coverage=coverage)
         wanted.sampler, wanted.batch_size, wanted.coverage = sampler, batch_size, coverage
         wanted.class_weights = None if class_weights is None else [float(weight) for weight in class_weights]
-        self._data = _dataset(data)
+        are_values = loss is not None or metric in _OF_VALUES
+        self._data = _dataset(data, splits, are_values=are_values)
         self._inner = _core.Trainer(_place(device), _PRECISIONS[precision], self._data, wanted)
         self._history: list[Epoch] = []
         self._stopped = False
@@ -375,7 +392,8 @@ class _Options:
     warmup: int | None
     early_stopping: int | None
     metric: str | None
-    absolute_error: bool
+    loss: str | None
+    keywords: list[str]
     class_weights: list[float] | None
     seed: int
     record: bool
@@ -420,26 +438,36 @@ def _place(device: Any) -> Place:
     raise ValueError(f"device {name!r}; take auto, cpu, cuda or cuda:N")
 
 
-def _dataset(data: Any) -> _core.Data:
-    if isinstance(data, _core.Data):
-        return data
-    if isinstance(data, (str, os.PathLike)):
-        return _core.Data.open(data)
+def _check_sizes(name: str, sizes: Any, most: int, least: int = 1) -> None:
+    """That numbers are some that the program takes."""
+    if hasattr(sizes, "tolist"):
+        sizes = sizes.tolist()
+    for size in sizes if isinstance(sizes, Sequence) and not isinstance(sizes, str) else [sizes]:
+        if size is None:
+            continue
+        if not hasattr(size, "__index__") or not least <= size <= most:
+            raise ValueError(f"{name} {size!r}; take a whole number from {least} to {most}")
+
+
+def _dataset(data: Any, splits: Mapping[str, Any] | None = None, *, are_values: bool = False) -> _core.Data:
+    splits = splits or {}
+    if isinstance(data, (str, os.PathLike, _core.Data)):
+        if splits:
+            raise ValueError(f"{next(iter(splits))}: a dataset of a file has its splits in the file; leave it out")
+        return data if isinstance(data, _core.Data) else _core.Data.open(data)
     import numpy as np
 
     from . import _numpy
 
-    def get(*names: str) -> Any:
-        value = given(data, *names)
-        if value is None:
-            return None
-        return value.detach().cpu().numpy() if is_tensor(value) else np.asarray(value)
-
-    features, targets = get(*FEATURES), get(*TARGETS)
+    check_names(data)
+    features, targets = given(data, *FEATURES), given(data, *TARGETS)
     if features is None or targets is None:
         raise ValueError(f"{type(data).__name__}: it has no x or no y, which are features and targets of the vertices")
+    features, targets = on_host(features), on_host(targets)
     if features.ndim != 2:
         raise ValueError(f"x: should be vertices x features, is {features.shape}")
+    if given(data, "edge_attr") is not None:
+        warnings.warn("edge_attr: Trainer has no use for features of edges, and leaves them out", stacklevel=3)
     vertices = len(features)
     graph = graph_of(data, vertices)
     weight: Any = graph.weight
@@ -447,24 +475,17 @@ def _dataset(data: Any) -> _core.Data:
     if (graph.num_src, graph.num_dst) != (vertices, vertices):
         raise ValueError(f"x: has {vertices} rows, and the graph goes from {graph.num_src} to {graph.num_dst} vertices")
     if weight is not None:
-        weight = weight.detach().cpu().numpy() if is_tensor(weight) else np.asarray(weight)
-        weight = np.ascontiguousarray(weight, dtype=np.float32)
+        weight = np.ascontiguousarray(on_host(weight), dtype=np.float32)
         if weight.shape != (graph.num_edges,):
             raise ValueError(f"edge_weight: should be {graph.num_edges}, is {weight.shape}")
         weight = weight if graph._order is None else weight[graph._order]
-    kind, columns, targets = _targets(targets, vertices)
-    splits = []
-    for names in (("train_mask", "train"), ("val_mask", "val", "validation"), ("test_mask", "test")):
-        chosen = get(*names)
-        if chosen is None:
-            chosen = np.zeros(0, dtype=np.uint32)
-        elif chosen.dtype == bool:
-            if chosen.shape != (vertices,):
-                raise ValueError(f"{names[0]}: should be {vertices}, is {chosen.shape}; of several splits choose one")
-            chosen = np.flatnonzero(chosen)
-        elif chosen.size and (chosen.min() < 0 or chosen.max() >= vertices):
-            raise IndexError(f"{names[-1]}: names a vertex that is none of 0 to {vertices - 1}")
-        splits.append(np.ascontiguousarray(chosen, dtype=np.uint32))
+    kind, columns, targets = _targets(targets, vertices, are_values)
+    lists = []
+    for names in SPLITS:
+        of = splits if any(name in splits for name in names) else data
+        chosen = given(of, *names)
+        found = next((name for name in names if _has(of, name)), names[0])
+        lists.append(np.zeros(0, dtype=np.uint32) if chosen is None else selected(found, chosen, vertices))
     # Kept by name until the arrays are copied.
     offsets, ids = np.ascontiguousarray(graph._offsets), np.ascontiguousarray(graph._columns)
     features = np.ascontiguousarray(features, dtype=np.float32)
@@ -472,7 +493,7 @@ def _dataset(data: Any) -> _core.Data:
     def raw(array: Any) -> tuple[int, int]:
         return _numpy.address(array), array.size
 
-    name = getattr(data, "name", None)
+    name = given(data, "name")
     return _core.Data(
         name if isinstance(name, str) else "dataset",
         raw(offsets),
@@ -480,27 +501,33 @@ def _dataset(data: Any) -> _core.Data:
         None if weight is None else raw(weight),
         raw(features),
         (kind, columns, raw(targets)),
-        *map(raw, splits),
+        *map(raw, lists),
     )
 
 
-def _targets(targets: Any, vertices: int) -> tuple[str, int, Any]:
-    """What kind they are of, their columns, and the array."""
+def _has(data: Any, name: str) -> bool:
+    return given(data, name) is not None
+
+
+def _targets(targets: Any, vertices: int, are_values: bool) -> tuple[str, int, Any]:
+    """The numbers as the extension module takes them, which has the rules: integers, other numbers, or values whatever they look like."""
     import numpy as np
 
-    if targets.ndim == 2 and targets.shape[1] == 1 and np.issubdtype(targets.dtype, np.integer):
+    if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets[:, 0]
     if targets.ndim not in (1, 2) or len(targets) != vertices:
         raise ValueError(f"y: should be {vertices} rows, is {targets.shape}")
-    if targets.ndim == 1 and np.issubdtype(targets.dtype, np.integer):
-        if targets.size and targets.min() < -1:
-            raise ValueError(f"y: {targets.min()} is no class; they are numbered from 0, and -1 is none")
-        return "classes", 1, np.ascontiguousarray(targets.astype(np.int64) % 2**32, dtype=np.uint32)
+    if not any(np.issubdtype(targets.dtype, kind) for kind in (np.bool_, np.integer, np.floating)):
+        raise ValueError(f"y: should be numbers, is {targets.dtype}")
     columns = 1 if targets.ndim == 1 else targets.shape[1]
+    if columns == 1 and not np.issubdtype(targets.dtype, np.floating):
+        if targets.dtype == np.uint64 and targets.size and targets.max() > _WORD:
+            raise ValueError(f"y: {targets.max()} is no class; they are numbered from 0")
+        return "integers", 1, np.ascontiguousarray(targets, dtype=np.int64)
     floats = np.ascontiguousarray(targets, dtype=np.float32)
-    known = floats[~np.isnan(floats)]
-    kind = "labels" if targets.ndim == 2 and columns > 1 and np.isin(known, (0.0, 1.0)).all() else "values"
-    return kind, columns, floats
+    # A fraction of a double may be lost in a float.
+    has_fractions = columns == 1 and bool((np.modf(targets)[0] != 0)[np.isfinite(targets)].any())
+    return "values" if are_values or has_fractions else "numbers", columns, floats
 
 
 def _progress(wanted: bool, trainer: Trainer) -> Callable[[Epoch | None], None]:

@@ -39,7 +39,7 @@ mod _core {
     #[pymodule_export]
     use super::threads::{set_threads, threads};
     #[pymodule_export]
-    use super::train::{Data, Trainer};
+    use super::train::{Data, Trainer, is_mask, limits, nearest};
 
     #[pymodule_init]
     fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {

@@ -8,8 +8,9 @@ use crate::threads;
 use halfgnn::Error;
 use halfgnn::backend::Backend;
 use halfgnn::backend::cpu::Cpu;
+use halfgnn::data::rules::{Selection, Selects};
 use halfgnn::data::{
-    Dataset, Features, LabelSets, OpenOptions, Splits, Targets, UploadFeatures, Values, locate,
+    DataProblem, Dataset, Features, OpenOptions, Splits, Targets, UploadFeatures, locate, rules,
 };
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{
@@ -26,7 +27,7 @@ use halfgnn::train::{
     host_memory, load_weights,
 };
 use halfgnn::with_element;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -63,8 +64,9 @@ impl Data {
             })
     }
 
-    /// A dataset of arrays: row offsets and columns of the graph, a float for each edge or none, rows of features, what is to be told
-    /// of each vertex, and the vertices of the three splits.
+    /// A dataset of arrays: row offsets and columns of the graph, a float for each edge or none, rows of features, targets, and the
+    /// vertices of the three splits. Targets are `integers` of 64 bits, or rows of floats: `numbers`, which are taken for what
+    /// [`rules::targets`] says, or `values`.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "arrays, as Python has them")]
     fn new(
@@ -91,20 +93,19 @@ impl Data {
         let features = Features::dense(width, features.to_vec()).map_err(refused)?;
         let (kind, wide, values) = targets;
         let targets: Targets = match kind.as_str() {
-            // SAFETY: as above.
-            "classes" => unsafe { values.read::<u32>() }.to_vec().into(),
-            "labels" => {
+            "integers" => {
                 // SAFETY: as above.
-                let truths = unsafe { values.read::<f32>() };
-                let truths = truths
-                    .iter()
-                    .map(|value| (!value.is_nan()).then_some(*value > 0.5));
-                Targets::Labels(LabelSets::new(wide, truths).map_err(refused)?)
+                let integers = unsafe { values.read::<i64>() };
+                rules::classes("y", integers).map_err(refused)?
             }
-            _ => {
+            kind => {
                 // SAFETY: as above.
                 let values = unsafe { values.read::<f32>() }.to_vec();
-                Targets::Values(Values::new(wide, values).map_err(refused)?)
+                let read = match kind {
+                    "numbers" => rules::targets(wide, values, "vertex"),
+                    _ => rules::values(wide, values, "vertex"),
+                };
+                read.map_err(refused)?.0
             }
         };
         // SAFETY: as above.
@@ -115,6 +116,7 @@ impl Data {
                 test: test.read::<u32>().to_vec(),
             }
         };
+        let splits = splits.labelled(&targets).0;
         let mut data = Dataset::new(name, graph, features, targets, splits).map_err(refused)?;
         // SAFETY: as above.
         data.edge_weights = weights.map(|weights| unsafe { weights.read::<f32>() }.to_vec());
@@ -343,7 +345,9 @@ pub struct Options {
     warmup: Option<u32>,
     early_stopping: Option<u32>,
     metric: Option<String>,
-    absolute_error: bool,
+    loss: Option<String>,
+    /// The names that Python takes beside `own`.
+    keywords: Vec<String>,
     class_weights: Option<Vec<f32>>,
     seed: u64,
     record: bool,
@@ -368,6 +372,41 @@ fn one_of<T: Display + Copy, const N: usize>(
     })
 }
 
+/// The most of what a model may have, as the program has it.
+#[pyfunction]
+pub fn limits() -> BTreeMap<&'static str, usize> {
+    BTreeMap::from([
+        ("layers", ModelConfig::MOST_LAYERS),
+        ("hidden", ModelConfig::MOST_HIDDEN),
+    ])
+}
+
+/// The name that is nearest to one that there is not, where one is near.
+#[pyfunction]
+pub fn nearest(given: &str, known: Vec<String>) -> Option<String> {
+    rules::nearest(given, known.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// Whether an array of doubles that selects some of `vertices` is a mask, or else a list: see [`rules::selection`]. They were truths
+/// (0), integers (1) or floats (2).
+#[pyfunction]
+pub fn is_mask(name: &str, kind: u8, numbers: RawArray, vertices: usize) -> PyResult<bool> {
+    let selects = match kind {
+        0 => Selects::Truths,
+        1 => Selects::Integers,
+        _ => Selects::Floats,
+    };
+    // SAFETY: Python's array, of this type, which it keeps until this returns.
+    let numbers = unsafe { numbers.read::<f64>() };
+    match rules::selection(name, selects, numbers, vertices) {
+        Ok(selection) => Ok(selection == Selection::Mask),
+        Err(DataProblem::NoVertex { value, .. }) => Err(PyIndexError::new_err(format!(
+            "{name}: {value} is no vertex: there are {vertices} vertices, numbered from 0"
+        ))),
+        Err(problem) => Err(refused(problem)),
+    }
+}
+
 impl Options {
     fn model(&self, data: &Dataset) -> PyResult<ModelConfig> {
         let kinds = ConvolutionConfig::kinds();
@@ -388,8 +427,11 @@ impl Options {
                 } else {
                     names.join(", ")
                 };
+                let known = self.keywords.iter().map(String::as_str);
+                let near = rules::nearest(name, known.chain(names));
+                let near = near.map_or_else(String::new, |near| format!("; is {near} meant?"));
                 return Err(refused(format!(
-                    "{name} is no option of {}, which has {has}",
+                    "{name} is no option of {}, which has {has}{near}",
                     kind.name
                 )));
             }
@@ -500,16 +542,19 @@ impl Options {
 
     fn loss(&self, data: &Dataset) -> PyResult<Loss> {
         let loss = match Loss::of(&data.targets) {
-            Loss::SquaredError if self.absolute_error => Loss::AbsoluteError,
+            Loss::SquaredError if self.loss.as_deref() == Some("mae") => Loss::AbsoluteError,
             Loss::CrossEntropy { .. } if self.class_weights.is_some() => Loss::CrossEntropy {
                 class_weights: self.class_weights.clone(),
             },
             loss => loss,
         };
-        if self.absolute_error && loss != Loss::AbsoluteError {
-            return Err(refused(
-                "the absolute error is of values, and the targets are others; leave loss out",
-            ));
+        if let Some(given) = &self.loss
+            && !matches!(loss, Loss::SquaredError | Loss::AbsoluteError)
+        {
+            return Err(refused(format!(
+                "the loss {given} is of values, and the targets are {}; leave loss out, or give y in floats",
+                data.targets.description()
+            )));
         }
         if self.class_weights.is_some() && !matches!(loss, Loss::CrossEntropy { .. }) {
             return Err(refused(

@@ -153,14 +153,43 @@ def test_what_cannot_be_is_said_in_a_line(arguments, options, error, words):
 
 
 def test_vertices_that_are_there_twice_weights_and_misfits():
-    with pytest.raises(ValueError, match="asked for twice"):
-        next(iter(Loader(graph(), "neighbor:5", input_nodes=[4, 4])))
+    with pytest.raises(ValueError, match=r"input_nodes\[1\] is 4, which is asked for twice, at 0 already"):
+        Loader(graph(), "neighbor:5", input_nodes=[4, 4])
     with pytest.raises(ValueError, match="unweighted"):
         Loader(graph(weighted=True), "neighbor:5")
     with pytest.raises(ValueError, match="y: 3 rows"):
         Loader({"graph": graph(), "y": np.zeros(3)}, "neighbor:5")
     with pytest.raises(ValueError, match="no one number of vertices"):
         Loader(Graph(([0], [1]), size=(3, 2)), "neighbor:5")
+
+
+def test_zeros_and_ones_for_each_vertex_are_a_mask():
+    mask = np.arange(VERTICES) % 3 == 1
+    seeds = {"input_nodes": mask, "shuffle": False}
+
+    def asked(**options):
+        batches = Loader(graph(), "neighbor:5", VERTICES, **{**seeds, **options})
+        return [np.asarray(batch.n_id)[np.asarray(batch.learn)].tolist() for batch in batches]
+
+    expected = [np.flatnonzero(mask).tolist()]
+    assert asked() == expected
+    for dtype in (np.uint8, np.int8, np.int32, np.int64, np.float32):
+        assert asked(input_nodes=mask.astype(dtype)) == expected
+    assert asked(input_nodes=mask.astype(int).tolist()) == expected
+    assert asked(input_nodes=np.flatnonzero(mask)) == expected
+    assert asked(input_nodes=[1, 0]) == [[1, 0]]
+    # Two vertices' zeros and ones are a mask, too.
+    two = Loader({"edge_index": np.array([[0, 1], [1, 0]])}, "neighbor:1", 2, input_nodes=np.array([0, 1]))
+    assert [batch.batch_size for batch in two] == [1]
+
+
+def test_a_mapping_has_the_vertices_that_it_says():
+    loader = Loader({"edge_index": np.array([[0, 1], [1, 0]]), "num_nodes": 5}, "neighbor:-1", 5, shuffle=False)
+    assert [batch.batch_size for batch in loader] == [5]
+    with pytest.raises(ValueError, match="there is no 'num_node'; is 'num_nodes' meant"):
+        Loader({"edge_index": np.array([[0, 1], [1, 0]]), "num_node": 5}, "neighbor:-1")
+    with pytest.raises(TypeError, match="there is no 'input_node'; is 'input_nodes' meant"):
+        Loader(graph(), "neighbor:5", input_node=[1])
 
 
 def test_a_model_of_torchs_learns_from_batches():

@@ -132,7 +132,16 @@ def test_arrays_that_do_not_fit_are_refused():
         ({"x": good["x"][:5]}, "no vertex"),
         ({"x": good["x"][:, 0]}, "vertices x features"),
         ({"y": good["y"][:5]}, "200 rows"),
-        ({"y": good["y"] - 5}, "is no class"),
+        ({"y": good["y"] - 5}, "classes at most, numbered from 0"),
+        ({"y": np.where(np.arange(200) == 3, 2**32 + 1, good["y"])}, r"y\[3\] is 4294967297"),
+        ({"y": good["y"].astype("U1")}, "should be numbers"),
+        ({"num_nodes": 201}, "num_nodes: 201, and x has 200 rows"),
+        ({"train_mask": np.array([3, 3])}, "name a vertex once"),
+        ({"train_mask": np.array([200])}, "200 is no vertex"),
+        ({"train_mask": good["train_mask"][:7]}, "a mask should be 200"),
+        ({"valid_msk": good["val_mask"]}, "is 'valid_mask' meant"),
+        ({"edge_attr": np.ones(4)}, "there is no 'edge_attr'"),
+        ({"train": good["train_mask"]}, "train_mask and train are names of the same"),
         ({"train_mask": np.ones((200, 2), bool)}, "of several splits choose one"),
         ({"val_mask": good["train_mask"]}, "train"),
         ({"x": None}, "no x or no y"),
@@ -150,6 +159,103 @@ def test_labels_and_values():
     for loss in (None, "mse", "mae"):
         run = halfgnn.train(data, "sage", device="cpu", epochs=30, hidden=8, loss=loss)
         assert run.last.metric == "mae" and run.last.loss < run.history[0].loss
+
+
+def losses(data, **options):
+    return [epoch.loss for epoch in halfgnn.train(data, device="cpu", epochs=3, hidden=8, **options).history]
+
+
+def test_splits_have_other_names_and_types():
+    data = dataset()
+    expected = losses(data)
+    masks = [data.pop(name) for name in ("train_mask", "val_mask", "test_mask")]
+    assert len(set(expected)) > 1
+    for dtype in (np.uint8, np.int8, np.int16, np.int32, np.int64, np.float32):
+        typed = [mask.astype(dtype) for mask in masks]
+        assert losses({**data, **dict(zip(("train_mask", "val_mask", "test_mask"), typed, strict=True))}) == expected
+    lists = [np.flatnonzero(mask) for mask in masks]
+    ogb = dict(zip(("train", "valid", "test"), lists, strict=True))
+    assert losses({**data, **ogb}) == expected
+    assert losses(data, **ogb) == expected
+    assert losses(data, train_mask=masks[0].astype(int), valid=lists[1], test=masks[2]) == expected
+    validation = Trainer(data, device="cpu", **ogb).evaluate()["accuracy"]["validation"]
+    assert not np.isnan(validation)
+
+
+def test_names_that_there_are_not_are_refused_with_the_nearest():
+    for options, words in [
+        ({"hiden": 16}, "hiden is no option of gcn.*; is hidden meant"),
+        ({"early_stoping": 3}, "is early_stopping meant"),
+        ({"vallid": [1]}, "is valid meant"),
+    ]:
+        with pytest.raises(ValueError, match=words) as refused:
+            Trainer(dataset(), device="cpu", **options)
+        assert "\n" not in str(refused.value)
+
+
+def test_whole_numbers_of_every_type_are_classes():
+    data = dataset(classes=2)
+    expected = losses(data)
+    for dtype in (bool, np.uint8, np.int32, np.float32, np.float64):
+        for y in (data["y"].astype(dtype), data["y"].astype(dtype)[:, None]):
+            assert losses({**data, "y": y}) == expected, dtype
+    whole = {**data, "y": data["y"].astype(np.float32)}
+    assert halfgnn.train(whole, device="cpu", epochs=1).last.metric == "accuracy"
+    for options in ({"loss": "mse"}, {"metric": "rmse"}):
+        assert halfgnn.train(whole, device="cpu", epochs=1, **options).last.metric in ("mae", "rmse")
+    fractions = {**data, "y": data["y"] + 1e-9}
+    assert halfgnn.train(fractions, device="cpu", epochs=1).last.metric == "mae"
+    with pytest.raises(ValueError, match="loss mse is of values"):
+        Trainer(data, device="cpu", loss="mse")
+
+
+def test_unknown_entries_of_labels_are_left_out_as_ogb_leaves_them_out():
+    data = dataset()
+    y = np.eye(3)[data["y"]]
+    unknown = np.random.default_rng(3).random(y.shape) < 0.3
+    unknown[5] = True  # nothing is known of one in training
+    unknown[:, 2] |= ~data["train_mask"]
+    data["train_mask"][5] = True
+    data["val_mask"][5] = data["test_mask"][5] = False
+    results = []
+    for wrong in (np.nan, -1):
+        given = {**data, "y": np.where(unknown, wrong, y)}
+        trainer = Trainer(given, "sage", device="cpu", hidden=8, epochs=1, dropout=0.0, precision="float")
+        logits = trainer.predict().astype(np.float64)
+        trainer.step()
+        chosen = data["train_mask"][:, None] & ~unknown
+        terms = np.logaddexp(0, logits) - y * logits
+        assert trainer.loss == pytest.approx(terms[chosen].mean(), rel=1e-5)
+        # Column 2 has no known entry in validation: the mean of areas is of the others.
+        area = Trainer(given, "sage", device="cpu", metric="roc-auc", epochs=1).evaluate()["roc-auc"]
+        assert not np.isnan(area["validation"])
+        results.append(losses(given, sampler="neighbor:5,5", layers=2))
+    assert results[0] == results[1] and not np.isnan(results[0]).any()
+
+
+def test_a_vertex_without_a_label_is_in_no_split():
+    data = dataset()
+    data["y"] = np.where(np.arange(200) == np.flatnonzero(data["train_mask"])[0], -1, data["y"])
+    with pytest.raises(ValueError, match="a vertex without a label"):
+        Trainer(data, device="cpu")
+
+
+def test_sizes_are_bounded_as_the_programs_are():
+    for options, words in [
+        ({"layers": 10**9}, "layers 1000000000; take a whole number from 1 to 1000"),
+        ({"layers": 0}, "layers 0"),
+        ({"layers": 2.5}, "layers 2.5"),
+        ({"hidden": 10**12}, "hidden 1000000000000; take a whole number from 1 to 4294967295"),
+        ({"hidden": [8, -1]}, "hidden -1"),
+        ({"epochs": 2**32}, "epochs 4294967296"),
+        ({"seed": -1}, "seed -1"),
+    ]:
+        with pytest.raises(ValueError, match=words) as refused:
+            Trainer(dataset(), device="cpu", **options)
+        assert "\n" not in str(refused.value)
+    with pytest.raises((ValueError, MemoryError), match="memory") as refused:
+        Trainer(dataset(), device="cpu", hidden=2**32 - 1)
+    assert "\n" not in str(refused.value)
 
 
 def test_callbacks_see_each_epoch_and_end_the_run():

@@ -87,12 +87,12 @@ pub fn errors<B: Backend>(backend: &B, scale: Scale) {
                 let y = rows_of(split, &splits, columns, &targets);
                 let x = rows_of(split, &splits, columns, &predictions);
                 let of_column = |(column, sums): (usize, &[f64])| ColumnErrors {
+                    count: y.len() / columns,
                     absolute: sums[split as usize * ERRORS],
                     squared: sums[split as usize * ERRORS + 1],
                     deviations: squared_deviations(y.iter().skip(column).step_by(columns).copied()),
                 };
                 let sums = ErrorSums {
-                    rows: y.len() / columns,
                     columns: found
                         .chunks_exact(3 * ERRORS)
                         .enumerate()

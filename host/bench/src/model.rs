@@ -25,13 +25,13 @@ pub struct ModelArgs {
     #[arg(long, value_enum, default_value_t)]
     pub model: ModelName,
     /// Number of layers; as many as --hidden makes where that names several widths
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=ModelConfig::MOST_LAYERS as i64))]
     pub layers: Option<u32>,
     /// Make outputs of layers again in the backward pass instead of storing them, where one product does (GIN)
     #[arg(long)]
     pub recompute: bool,
     /// Width of the hidden layers, or a width for each, such as 128,64
-    #[arg(long, value_name = "N[,N]…", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N[,N]…", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u32).range(1..=ModelConfig::MOST_HIDDEN as i64))]
     pub hidden: Option<Vec<u32>>,
     /// Probability of an input of a layer to be dropped in training, or one for each layer, such as 0.5,0.3
     #[arg(long, value_name = "P[,P]…", value_delimiter = ',', num_args = 1, value_parser = probability, allow_hyphen_values = true)]

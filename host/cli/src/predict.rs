@@ -182,7 +182,10 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         None => None,
     };
     takes_edge_weights(&checkpoint.model, &dataset)?;
-    if dataset.edge_weights.is_some() && !checkpoint.task.edge_weights {
+    // Another framework's model has numbers of edges, which are a weight here where there is one: their number was compared.
+    let is_imported = checkpoint.task.vertices == 0;
+    let reads_numbers = is_imported && checkpoint.model.edge_features() > 0;
+    if dataset.edge_weights.is_some() && !checkpoint.task.edge_weights && !reads_numbers {
         return Err(Failure::Input(format!(
             "{}: its model was trained on edges without weights, and those of {} have some; add --ignore-edge-weights",
             args.model.display(),

@@ -455,10 +455,8 @@ fn converted(targets: &Targets, task: TaskName, name: &str) -> Result<Targets, F
         (Targets::Labels(labels), TaskName::Regression) => {
             let columns = labels.columns();
             let values = (0..targets.vertices()).flat_map(|vertex| {
-                (0..columns).map(move |column| match targets.is_labelled(vertex) {
-                    true => f32::from(labels.has(vertex, column)),
-                    false => f32::NAN,
-                })
+                (0..columns)
+                    .map(move |column| labels.get(vertex, column).map_or(f32::NAN, f32::from))
             });
             let values = Values::new(columns, values.collect());
             values.map(Targets::Values).map_err(|_| refuse("numbers"))

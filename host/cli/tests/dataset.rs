@@ -590,3 +590,76 @@ fn the_known_datasets_are_printed() {
             .contains("https://github.com/kimiyoung/planetoid/raw/master/data/ind.cora.graph\n")
     );
 }
+
+#[test]
+fn a_conversion_names_the_weights_and_columns_that_it_leaves_out() {
+    let folder = folder();
+    let mtx = |field: &str, value: &str| {
+        format!("%%MatrixMarket matrix coordinate {field} general\n2 2 2\n1 2{value}\n2 1{value}\n")
+    };
+    for (name, content, left_out) in [
+        ("w.mtx", mtx("real", " 0.5"), &["edge weights"][..]),
+        ("ones.mtx", mtx("integer", " 1"), &[]),
+        ("pattern.mtx", mtx("pattern", ""), &[]),
+        (
+            "w.txt",
+            "0 1 0.5\n1 0 2\n".into(),
+            &["the columns after the two ids"],
+        ),
+        ("plain.txt", "0 1\n1 0 # back\n".into(), &[]),
+    ] {
+        std::fs::write(folder.path().join(name), content).unwrap();
+        let conversion = ["dataset", "convert", name, "out.npz", "--json", "-"];
+        let output = succeeded(&folder, &conversion);
+        let written = &events(&output.stdout)[0];
+        assert_eq!(written["left_out"], left_out.into(), "{name}: {written}");
+        assert_eq!(written["edges"], 2);
+        for one in left_out {
+            assert!(
+                text(&output.stderr).contains(one),
+                "{}",
+                text(&output.stderr)
+            );
+        }
+    }
+}
+
+#[test]
+fn texts_of_other_machines_are_read_or_named() {
+    let folder = folder();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    write("mac.txt", b"0 1\r1 2\r");
+    write("bom.txt", b"\xef\xbb\xbf0 1\n1 2\n");
+    write(
+        "bom.mtx",
+        b"\xef\xbb\xbf%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 2\n2 3\n",
+    );
+    for name in ["mac.txt", "bom.txt", "bom.mtx"] {
+        let info = info(&folder, &[name]);
+        assert_eq!(
+            (&info["vertices"], &info["edges"]),
+            (&3.into(), &2.into()),
+            "{name}"
+        );
+    }
+    for (name, bytes, words) in [
+        (
+            "x.txt.zst",
+            &b"\x28\xb5\x2f\xfd0"[..],
+            "packed by zstd, which is not read; unpack it first, by unzstd",
+        ),
+        (
+            "x.txt.bz2",
+            b"BZh91AY&SY",
+            "packed by bzip2, which is not read; unpack it first, by bunzip2",
+        ),
+        (
+            "x.txt",
+            b"\xff\xfe0\x00 \x001\x00",
+            "text in UTF-16, which is not read; save it as UTF-8",
+        ),
+    ] {
+        write(name, bytes);
+        refused(&run(&folder, &["dataset", "info", name]), 1, &[name, words]);
+    }
+}

@@ -550,3 +550,124 @@ fn features_of_edges_are_used_or_named() {
         &["the model reads 1 numbers of each edge", "has 0"],
     );
 }
+
+/// Writes tables and trains on them.
+fn train_on(nodes: &str, edges: &str, arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("nodes.csv"), nodes).unwrap();
+    std::fs::write(folder.path().join("edges.csv"), edges).unwrap();
+    let fixed = [
+        "train",
+        "--device",
+        "cpu",
+        "--dataset",
+        ".",
+        "--epochs",
+        "2",
+        "--json",
+        "-",
+    ];
+    let mut command = halfgnn(&[&fixed[..], arguments].concat());
+    command.current_dir(folder.path()).output().unwrap()
+}
+
+fn ring(vertices: usize) -> String {
+    let edge = |v: usize| format!("{v},{}\n", (v + 1) % vertices);
+    "source,target\n".to_owned() + &(0..vertices).map(edge).collect::<String>()
+}
+
+#[test]
+fn links_without_enough_pairs_to_compare_with_are_refused() {
+    // Six vertices, each with an edge to each.
+    let nodes = "id,f\n0,1\n1,2\n2,3\n3,4\n4,5\n5,6\n";
+    let pairs = (0..6).flat_map(|a| (0..6).filter(move |&b| b != a).map(move |b| (a, b)));
+    let edges: String = pairs.map(|(a, b)| format!("{a},{b}\n")).collect();
+    let edges = format!("source,target\n{edges}");
+    let output = train_on(nodes, &edges, &["--task", "link", "--held-out", "0.2,0.2"]);
+    refused(
+        &output,
+        1,
+        &["0 of 15 pairs have no edge, too few to compare 6 held-out links with"],
+    );
+}
+
+#[test]
+fn labels_that_are_partly_unknown_are_learnt_from_and_counted() {
+    let missing = ["", "NA", "nan", "-1"];
+    let row = |v: usize| match v % 4 {
+        0 => format!("{v},{},1,0\n", v % 2),
+        1 => format!("{v},{},0,1\n", v % 2),
+        2 => format!("{v},{},1,{}\n", v % 2, missing[v / 4 % 4]),
+        // Nothing is known.
+        _ => format!("{v},{},,\n", v % 2),
+    };
+    let nodes = "id,f,a,b\n".to_owned() + &(0..40).map(row).collect::<String>();
+    let arguments = [
+        "--label-columns",
+        "a,b",
+        "--undirected",
+        "--metrics",
+        "roc-auc",
+        "--pos-weight",
+        "balanced",
+        "--split",
+        "fractions:0.5,0.2",
+    ];
+    let output = train_on(&nodes, &ring(40), &arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let events = events(&output.stdout);
+    let last = events.iter().rev().find(|event| event["event"] == "epoch");
+    assert!(last.unwrap()["loss"].is_f64(), "{last:?}");
+    let shown = text(&output.stderr);
+    assert!(shown.contains("30 of 80 are unknown"), "{shown}");
+    // 30 vertices have a label.
+    assert!(shown.contains("15"), "{shown}");
+}
+
+#[test]
+fn a_table_of_vertices_without_names_is_refused() {
+    let output = train_on("0,0.5,1\n1,0.25,0\n2,1,1\n", &ring(3), &[]);
+    refused(&output, 1, &["nodes.csv: line 1: the names are numbers"]);
+    let output = train_on("id,f,y\n0,1,0\n1,2,1\n", "source,target\n0,1\n1,7\n", &[]);
+    refused(&output, 1, &["edges.csv: line 3: '7' is no"]);
+}
+
+#[test]
+fn an_imported_model_with_one_number_an_edge_predicts_with_weights() {
+    let place = Place::new();
+    let model = [
+        "--model",
+        "gat",
+        "--epochs",
+        "3",
+        "--precision",
+        "float",
+        "--save",
+        "gat",
+    ];
+    let train = ["train", "--dataset", "team", "--device", "cpu"];
+    place.run(&[&train[..], &model].concat());
+    place.run(&["export", "gat", "--to", "pyg", "gat.safetensors"]);
+    place.run(&["import", "gat.safetensors", "--from", "pyg", "again"]);
+    // The same number, under the name of a weight.
+    let edges = place.0.path().join("team/edges.csv");
+    let text = std::fs::read_to_string(&edges).unwrap();
+    let predict = |model, out| {
+        place.run(&[
+            "predict",
+            "--device",
+            "cpu",
+            "--model",
+            model,
+            "--dataset",
+            "team",
+            "--logits",
+            "--out",
+            out,
+        ]);
+        place.read(out)
+    };
+    let expected = predict("gat", "features.csv");
+    std::fs::write(&edges, text.replace("years", "weight")).unwrap();
+    assert_eq!(predict("again", "weights.csv"), expected);
+}

@@ -78,6 +78,14 @@ pub enum DataProblem {
         /// The first of its ids.
         id: String,
     },
+    /// A packing or an encoding of text that is not read.
+    #[error("is {what}, which is not read; {instead}")]
+    NotUnpacked {
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
     /// A format that has no features and labels, where a dataset is wanted.
     #[error(
         "is {format}: a graph without features and labels; a dataset to train on is one of: {known}"
@@ -301,6 +309,18 @@ pub enum DataProblem {
         value: String,
         /// Why it cannot be.
         why: String,
+    },
+    /// A number that should be a vertex' and is not.
+    #[error("{key}[{index}] is {value}, but there are {vertices} vertices, numbered from 0")]
+    NoVertex {
+        /// The array.
+        key: String,
+        /// The number's position.
+        index: u64,
+        /// The number.
+        value: String,
+        /// How many vertices there are.
+        vertices: u64,
     },
     /// Two splits share a vertex, or one split has it twice.
     #[error(

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::error::{DataError, DataProblem};
-use super::input::{Input, Silent};
+use super::input::{BYTE_ORDER_MARK, Input, Silent, check_encoding};
 #[cfg(feature = "text")]
 use super::message::shown;
 #[cfg(feature = "parts")]
@@ -463,13 +463,18 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
     if head.starts_with(b"PAR1") {
         return Ok(Format::Parquet);
     }
+    check_encoding(&head)?;
     #[cfg(feature = "text")]
     {
-        let text = if is_gzip(&head) {
+        let mut text = if is_gzip(&head) {
             unpacked(&head, HEAD)
         } else {
             head
         };
+        check_encoding(&text)?;
+        if text.starts_with(BYTE_ORDER_MARK) {
+            text.drain(..BYTE_ORDER_MARK.len());
+        }
         if starts_with_banner(&text) {
             return Ok(Format::MatrixMarket);
         }

@@ -77,6 +77,33 @@ impl<'a> Input<'a> {
     }
 }
 
+/// What UTF-8 may begin with, and is no part of the text.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// That what starts with `head` is neither packed nor encoded in a way that is known and not read.
+pub(crate) fn check_encoding(head: &[u8]) -> Result<(), DataProblem> {
+    const KNOWN: [(&[u8], &str, &str); 6] = [
+        (
+            b"\x28\xb5\x2f\xfd",
+            "packed by zstd",
+            "unpack it first, by unzstd",
+        ),
+        (b"BZh", "packed by bzip2", "unpack it first, by bunzip2"),
+        (b"\xfd7zXZ", "packed by xz", "unpack it first, by unxz"),
+        (
+            b"\x04\x22\x4d\x18",
+            "packed by lz4",
+            "unpack it first, by unlz4",
+        ),
+        (b"\xff\xfe", "text in UTF-16", "save it as UTF-8"),
+        (b"\xfe\xff", "text in UTF-16", "save it as UTF-8"),
+    ];
+    match KNOWN.iter().find(|(magic, ..)| head.starts_with(magic)) {
+        Some(&(_, what, instead)) => Err(DataProblem::NotUnpacked { what, instead }),
+        None => Ok(()),
+    }
+}
+
 /// Whether a file that starts with `head` is gzip.
 pub(crate) fn is_gzip(head: &[u8]) -> bool {
     head.starts_with(b"\x1f\x8b")

@@ -70,6 +70,7 @@ mod reordered;
 mod row_order;
 #[cfg(feature = "parts")]
 mod row_spill;
+pub mod rules;
 mod signature;
 mod splits;
 mod stored;
@@ -114,6 +115,12 @@ use halfgnn_graph::Graph;
 
 /// The label of a vertex that has none; such a vertex may be in no split.
 pub const UNLABELLED: u32 = u32::MAX;
+
+/// What a graph alone has no place for: weights of edges in a matrix that are not all 1.
+pub(crate) const WEIGHTS_LEFT_OUT: &str = "edge weights";
+
+/// What a graph alone has no place for: what follows the two ids of a line of an edge list.
+pub(crate) const COLUMNS_LEFT_OUT: &str = "the columns after the two ids";
 
 /// More classes than this are taken for a mistake in the labels.
 pub const MAX_CLASSES: u32 = 1 << 16;

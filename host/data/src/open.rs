@@ -268,7 +268,14 @@ impl Parts {
                     .split_number
                     .map_or(Origin::File, |_| Origin::Option);
                 let split = Preparation::split_of_file(number, file_splits, by);
-                (self.splits.swap_remove(number), split)
+                let splits = self.splits.swap_remove(number);
+                let (splits, left_out) = splits.labelled(&self.targets);
+                if left_out > 0 {
+                    let what =
+                        format!("{left_out} of which nothing is known are left out of the splits");
+                    done.push(Preparation::new("labels", what, Origin::Default));
+                }
+                (splits, split)
             }
             rule => {
                 let by = rule.map_or(Origin::Default, |_| Origin::Option);

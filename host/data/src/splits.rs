@@ -230,6 +230,24 @@ impl Splits {
         splits
     }
 
+    /// The splits without members of which no label or value is known, for which OGB's masked losses have no use, and how many these
+    /// are. Without a class a member stays, and [`check`](Self::check) refuses it: only a mistake puts it into a split.
+    pub fn labelled(mut self, targets: &Targets) -> (Self, usize) {
+        let mut left_out = 0;
+        if targets.classes().is_none() {
+            for list in [&mut self.train, &mut self.val, &mut self.test] {
+                let before = list.len();
+                // What is no member is refused later.
+                let stays = |at: &u32| {
+                    targets.vertices() <= *at as usize || targets.is_labelled(*at as usize)
+                };
+                list.retain(stays);
+                left_out += before - list.len();
+            }
+        }
+        (self, left_out)
+    }
+
     fn sort(&mut self) {
         for list in [&mut self.train, &mut self.val, &mut self.test] {
             list.sort_unstable();

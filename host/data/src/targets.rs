@@ -17,26 +17,29 @@ pub enum Targets {
     Values(Values),
 }
 
-/// For each vertex, which labels it has.
+/// For each vertex, which labels it has, and of which that is unknown.
 ///
 /// A row is `columns` bits in words of 32, the first label in the lowest bit of the first word; bits past the last label are 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSets {
     columns: usize,
     words: Vec<u32>,
-    known: Vec<bool>,
+    /// Which entries are known, in words as above; `None` where all are. The bit of an unknown entry is 0 in `words`.
+    known: Option<Vec<u32>>,
+    partial: bool,
 }
 
-/// For each vertex, a row of numbers. NaN is a number that nobody knows.
+/// For each vertex, a row of numbers. NaN is an unknown number.
 #[derive(Debug, Clone)]
 pub struct Values {
     columns: usize,
     values: Vec<f32>,
+    partial: bool,
 }
 
 impl LabelSets {
-    /// From a truth for each vertex and label, row-major; `None` where it is not known. A vertex of which one is not known has
-    /// no labels at all, and may be in no split.
+    /// From a truth for each vertex and label, row-major; `None` where it is unknown. A vertex of which nothing is known may be
+    /// in no split.
     ///
     /// # Errors
     /// [`DataProblem::Shape`] where there are no columns, more than [`MAX_CLASSES`], or truths of part of a row;
@@ -49,25 +52,26 @@ impl LabelSets {
         let (vertices, width) = (truths.len() / columns, Self::words_of(columns));
         let mut words = DataProblem::room("y", vertices as u64 * width as u64)?;
         words.resize(vertices * width, 0_u32);
-        let mut known = DataProblem::room("y", vertices as u64)?;
-        known.resize(vertices, true);
+        let mut known = DataProblem::room("y", vertices as u64 * width as u64)?;
+        known.resize(vertices * width, 0_u32);
         for (at, truth) in truths.enumerate() {
             let (vertex, column) = (at / columns, at % columns);
-            match truth {
-                Some(true) => words[vertex * width + column / 32] |= 1 << (column % 32),
-                Some(false) => {}
-                None => known[vertex] = false,
+            let (word, bit) = (vertex * width + column / 32, 1 << (column % 32));
+            if truth == Some(true) {
+                words[word] |= bit;
+            }
+            if truth.is_some() {
+                known[word] |= bit;
             }
         }
-        for (row, known) in words.chunks_exact_mut(width).zip(&known) {
-            if !known {
-                row.fill(0);
-            }
-        }
+        let counts = known.chunks_exact(width).map(ones);
+        let partial = counts.clone().any(|count| 0 < count && count < columns);
+        let all = counts.into_iter().all(|count| count == columns);
         Ok(Self {
             columns,
             words,
-            known,
+            known: (!all).then_some(known),
+            partial,
         })
     }
 
@@ -86,14 +90,46 @@ impl LabelSets {
         &self.words
     }
 
-    /// Whether `vertex` has label `column`.
+    /// Whether `vertex` has label `column`; `false` where that is unknown.
     ///
     /// # Panics
     /// If there is no such vertex or label.
     pub fn has(&self, vertex: usize, column: usize) -> bool {
+        self.bit(&self.words, vertex, column)
+    }
+
+    /// Whether `vertex` has label `column`; `None` where that is unknown.
+    ///
+    /// # Panics
+    /// If there is no such vertex or label.
+    pub fn get(&self, vertex: usize, column: usize) -> Option<bool> {
+        let known = self.known.as_ref();
+        let is_known = known.is_none_or(|known| self.bit(known, vertex, column));
+        is_known.then(|| self.has(vertex, column))
+    }
+
+    /// The bits that say which entries are known, in the layout of [`words`](Self::words); `None` where all are.
+    pub fn known_words(&self) -> Option<&[u32]> {
+        self.known.as_deref()
+    }
+
+    fn bit(&self, words: &[u32], vertex: usize, column: usize) -> bool {
         assert!(column < self.columns, "there is no label {column}");
-        let word = self.words[vertex * Self::words_of(self.columns) + column / 32];
+        let word = words[vertex * Self::words_of(self.columns) + column / 32];
         word >> (column % 32) & 1 == 1
+    }
+
+    /// The number of entries of `vertex` that are known.
+    fn known_of(&self, vertex: usize) -> usize {
+        let width = Self::words_of(self.columns);
+        match &self.known {
+            Some(known) => ones(&known[vertex * width..][..width]),
+            None => self.columns,
+        }
+    }
+
+    fn vertices(&self) -> usize {
+        self.words.len() / Self::words_of(self.columns)
     }
 
     /// How many vertices have each label.
@@ -116,8 +152,16 @@ impl Values {
     /// [`DataProblem::Value`] where one is infinite.
     pub fn new(columns: usize, values: Vec<f32>) -> Result<Self, DataProblem> {
         check_columns(columns, values.len())?;
+        let is_partial = |row: &[f32]| {
+            let unknown = row.iter().filter(|value| value.is_nan()).count();
+            0 < unknown && unknown < columns
+        };
         match values.iter().position(|value| value.is_infinite()) {
-            None => Ok(Self { columns, values }),
+            None => Ok(Self {
+                columns,
+                partial: values.chunks_exact(columns).any(is_partial),
+                values,
+            }),
             Some(at) => Err(DataProblem::value(
                 "y",
                 at as u64,
@@ -155,6 +199,11 @@ impl PartialEq for Values {
     }
 }
 
+/// The number of bits that are set.
+fn ones(words: &[u32]) -> usize {
+    words.iter().map(|word| word.count_ones() as usize).sum()
+}
+
 fn check_columns(columns: usize, elements: usize) -> Result<(), DataProblem> {
     if (1..=MAX_CLASSES as usize).contains(&columns) && elements.is_multiple_of(columns) {
         return Ok(());
@@ -174,40 +223,11 @@ impl Targets {
         Self::Classes(vec![UNLABELLED; vertices])
     }
 
-    /// What a matrix of numbers, NaN where one is not known, is taken for, and why: labels where there are several columns of
-    /// zeros and ones, else values.
-    pub(crate) fn of_numbers(
-        columns: usize,
-        values: Vec<f32>,
-    ) -> Result<(Self, String), DataProblem> {
-        let is_truth = |value: &f32| *value == 0.0 || *value == 1.0 || value.is_nan();
-        if columns == 1 || !values.iter().all(is_truth) {
-            let what = match columns {
-                1 => "a number of each vertex, for regression".into(),
-                _ => format!("{columns} numbers of each vertex, for regression"),
-            };
-            return Ok((Values::new(columns, values)?.into(), what));
-        }
-        let one_each = values
-            .chunks_exact(columns)
-            .all(|row| row.iter().filter(|&&value| value == 1.0).count() == 1);
-        let mut what = format!("any number of {columns} labels of each vertex");
-        if one_each {
-            what.push_str(
-                "; each has exactly one: if these are classes, keep their numbers, argmax of a row",
-            );
-        }
-        let truths = values
-            .iter()
-            .map(|value| (!value.is_nan()).then_some(*value == 1.0));
-        Ok((LabelSets::new(columns, truths)?.into(), what))
-    }
-
     /// The number of vertices.
     pub fn vertices(&self) -> usize {
         match self {
             Self::Classes(classes) => classes.len(),
-            Self::Labels(labels) => labels.known.len(),
+            Self::Labels(labels) => labels.vertices(),
             Self::Values(values) => values.values.len() / values.columns,
         }
     }
@@ -225,15 +245,48 @@ impl Targets {
         }
     }
 
-    /// Whether all is known of `vertex`, so that it may be in a split.
+    /// Whether something is known of `vertex`, so that it may be in a split.
     ///
     /// # Panics
     /// If there is no such vertex.
     pub fn is_labelled(&self, vertex: usize) -> bool {
+        self.known_of(vertex) > 0
+    }
+
+    /// The number of entries of `vertex` that are known: 1 or 0 of classes, up to the columns of labels and values.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    pub fn known_of(&self, vertex: usize) -> usize {
+        match self {
+            Self::Classes(classes) => usize::from(classes[vertex] != UNLABELLED),
+            Self::Labels(labels) => labels.known_of(vertex),
+            Self::Values(values) => {
+                let row = values.row(vertex).iter();
+                row.filter(|value| !value.is_nan()).count()
+            }
+        }
+    }
+
+    /// Whether entry `column` of `vertex` is known; of classes the column does not matter.
+    ///
+    /// # Panics
+    /// If there is no such vertex or column.
+    pub fn is_known(&self, vertex: usize, column: usize) -> bool {
         match self {
             Self::Classes(classes) => classes[vertex] != UNLABELLED,
-            Self::Labels(labels) => labels.known[vertex],
-            Self::Values(values) => !values.row(vertex).iter().any(|value| value.is_nan()),
+            Self::Labels(labels) => labels.get(vertex, column).is_some(),
+            Self::Values(values) => !values.row(vertex)[column].is_nan(),
+        }
+    }
+
+    /// Whether there were vertices of which some entries are known and others are not. Losses and metrics then leave the unknown
+    /// entries out. [`selected`](Self::selected) keeps it, so that all batches of a task agree.
+    pub const fn is_partial(&self) -> bool {
+        match self {
+            Self::Classes(_) => false,
+            Self::Labels(labels) => labels.partial,
+            Self::Values(values) => values.partial,
         }
     }
 
@@ -288,16 +341,19 @@ impl Targets {
             Self::Classes(classes) => Self::Classes(of.map(|vertex| classes[vertex]).collect()),
             Self::Labels(labels) => {
                 let width = LabelSets::words_of(labels.columns);
-                let row = |vertex: usize| &labels.words[vertex * width..][..width];
+                let rows = |words: &[u32]| -> Vec<u32> {
+                    let row = |vertex: usize| &words[vertex * width..][..width];
+                    of.clone().flat_map(row).copied().collect()
+                };
                 Self::Labels(LabelSets {
-                    columns: labels.columns,
-                    words: of.clone().flat_map(row).copied().collect(),
-                    known: of.map(|vertex| labels.known[vertex]).collect(),
+                    words: rows(&labels.words),
+                    known: labels.known.as_deref().map(rows),
+                    ..*labels
                 })
             }
             Self::Values(values) => Self::Values(Values {
-                columns: values.columns,
                 values: of.flat_map(|vertex| values.row(vertex)).copied().collect(),
+                ..*values
             }),
         }
     }
@@ -309,14 +365,17 @@ impl Targets {
     pub(crate) fn reordered(&self, order: &Permutation) -> Self {
         match self {
             Self::Classes(classes) => Self::Classes(order.apply(classes, 1)),
-            Self::Labels(labels) => Self::Labels(LabelSets {
-                columns: labels.columns,
-                words: order.apply(&labels.words, LabelSets::words_of(labels.columns)),
-                known: order.apply(&labels.known, 1),
-            }),
+            Self::Labels(labels) => {
+                let rows = |words: &[u32]| order.apply(words, LabelSets::words_of(labels.columns));
+                Self::Labels(LabelSets {
+                    words: rows(&labels.words),
+                    known: labels.known.as_deref().map(rows),
+                    ..*labels
+                })
+            }
             Self::Values(values) => Self::Values(Values {
-                columns: values.columns,
                 values: order.apply(&values.values, values.columns),
+                ..*values
             }),
         }
     }
@@ -346,9 +405,9 @@ mod tests {
     use halfgnn_graph::Graph;
     use halfgnn_graph::reorder::by_degree;
 
-    /// 33 labels, so that a row is two words; vertex 1 is not known.
+    /// 33 labels, so that a row is two words; nothing is known of vertex 1, and of vertex 2 all but label 4.
     fn labels() -> LabelSets {
-        let truth = |at: usize| (at / 33 != 1 || at % 33 != 4).then_some(at.is_multiple_of(32));
+        let truth = |at: usize| (at / 33 != 1 && at != 70).then_some(at.is_multiple_of(32));
         LabelSets::new(33, (0..99).map(truth)).expect("whole rows")
     }
 
@@ -357,6 +416,10 @@ mod tests {
         let labels = labels();
         assert_eq!(labels.words(), [1, 1, 0, 0, 1 << 30, 0]);
         assert!(labels.has(0, 32) && labels.has(2, 30) && !labels.has(2, 31));
+        assert_eq!(
+            [labels.get(1, 0), labels.get(2, 4), labels.get(2, 5)],
+            [None, None, Some(false)]
+        );
         let counts = labels.counts();
         assert_eq!((counts[0], counts[30], counts[32]), (1, 1, 1));
         let targets = Targets::from(labels);
@@ -365,6 +428,10 @@ mod tests {
             [0, 1, 2].map(|v| targets.is_labelled(v)),
             [true, false, true]
         );
+        assert_eq!([0, 1, 2].map(|v| targets.known_of(v)), [33, 0, 32]);
+        assert!(targets.is_partial() && targets.selected(&[0]).is_partial());
+        let whole = LabelSets::new(2, [Some(true), Some(false), None, None].into_iter());
+        assert!(!Targets::from(whole.expect("whole rows")).is_partial());
     }
 
     #[test]
@@ -374,7 +441,10 @@ mod tests {
         assert_eq!(values, values.clone());
         let targets = Targets::from(values);
         assert_eq!((targets.vertices(), targets.outputs()), (2, 2));
-        assert!(targets.is_labelled(0) && !targets.is_labelled(1));
+        assert!(targets.is_labelled(1) && targets.is_known(1, 0) && !targets.is_known(1, 1));
+        assert!(targets.is_partial());
+        let none = Targets::from(Values::new(2, vec![f32::NAN; 2]).expect("whole rows"));
+        assert!(!none.is_labelled(0) && !none.is_partial());
         let refused = |columns, values: &[f32]| {
             Values::new(columns, values.to_vec())
                 .unwrap_err()
@@ -411,7 +481,7 @@ mod tests {
                         assert_eq!(new[renamed], old[vertex]);
                     }
                     (Targets::Labels(new), Targets::Labels(old)) => {
-                        let same = |label| new.has(renamed, label) == old.has(vertex, label);
+                        let same = |label| new.get(renamed, label) == old.get(vertex, label);
                         assert!((0..33).all(same));
                     }
                     (Targets::Values(new), Targets::Values(old)) => {

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use halfgnn_graph::parallel;
 
 use super::error::DataProblem;
-use super::input::{Input, is_gzip};
+use super::input::{BYTE_ORDER_MARK, Input, check_encoding, is_gzip};
 use super::message::shown;
 use flate2::read::MultiGzDecoder;
 
@@ -23,7 +23,7 @@ pub(crate) struct Text<'a> {
     packed: bool,
     /// What the source gave by now, in bytes.
     given: u64,
-    /// Read, and not yet given out.
+    /// Read, and not yet given out. Lines end in `\n`, or `\r\n`: a `\r` alone, the line end of old Macs, was replaced.
     left: Vec<u8>,
     ended: bool,
     /// The number of the first line in `left`, from 1.
@@ -59,7 +59,9 @@ impl<'a> Input<'a> {
 
     /// The bytes, unpacked where they are gzip, and whether they are. What they unpack to is limited.
     pub fn unpacked(mut self) -> Result<(Box<dyn Read + Send + 'a>, bool), DataProblem> {
-        if !is_gzip(&self.head(2)?) {
+        let head = self.head(8)?;
+        check_encoding(&head)?;
+        if !is_gzip(&head) {
             return Ok((Box::new(self), false));
         }
         let left = most_unpacked(self.len());
@@ -138,7 +140,8 @@ impl<'a> Text<'a> {
             if let Some(end) = memchr::memchr(b'\n', &self.left[searched..]) {
                 break searched + end;
             }
-            searched = self.left.len();
+            // A `\r` at the end becomes a line end where no `\n` follows.
+            searched = self.left.len().saturating_sub(1);
             // Short pieces: a header is a few lines, and `line` moves up what is behind it.
             if !self.fill(4096)? {
                 break self.left.len();
@@ -232,8 +235,16 @@ impl<'a> Text<'a> {
             .take(bytes as u64)
             .read_to_end(&mut self.left)
             .map_err(|error| self.problem(error))?;
+        let is_first = self.given == 0;
         self.given += read as u64;
         self.ended = read < bytes;
+        if is_first {
+            check_encoding(&self.left)?;
+            if self.left.starts_with(BYTE_ORDER_MARK) {
+                self.left.drain(..BYTE_ORDER_MARK.len());
+            }
+        }
+        end_lines(&mut self.left, before.saturating_sub(1));
         // What is packed, its unpacker finds out to be cut.
         if self.ended && !self.packed && self.given < self.file_bytes {
             let (given, length) = (self.given, self.file_bytes);
@@ -242,7 +253,7 @@ impl<'a> Text<'a> {
             );
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason).into());
         }
-        Ok(self.left.len() > before)
+        Ok(read > 0)
     }
 
     fn problem(&self, error: io::Error) -> DataProblem {
@@ -256,15 +267,39 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Walks a block: fields, lines, numbers.
+/// Makes a `\n` of each `\r` from `start` on that another byte than `\n` follows.
+fn end_lines(text: &mut [u8], start: usize) {
+    let mut at = start;
+    while let Some(found) = memchr::memchr(b'\r', &text[at..]) {
+        at += found + 1;
+        match text.get(at) {
+            None => return,
+            Some(b'\n') => {}
+            Some(_) => text[at - 1] = b'\n',
+        }
+    }
+}
+
+/// Iterates over a block: fields, lines, numbers.
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
     pub at: usize,
+    /// Whether a line had more than was read of it.
+    pub has_more: bool,
 }
 
 impl<'a> Cursor<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self {
+            bytes,
+            at: 0,
+            has_more: false,
+        }
+    }
+
+    /// The bytes of the block.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     pub fn peek(&self) -> Option<u8> {
@@ -374,6 +409,43 @@ mod tests {
         .unwrap();
         assert_eq!(found, lines[1..]);
         assert_eq!(text.line().unwrap(), None);
+    }
+
+    #[test]
+    fn a_carriage_return_alone_ends_a_line() {
+        // Beyond the bytes that are read at a time, and where they end in the middle of an end.
+        let lines: Vec<String> = (0..300_000).map(|line| format!("{line} 7")).collect();
+        for end in ["\r", "\r\n", "\n"] {
+            let all = lines.join(end);
+            let mut text = text(all.as_bytes());
+            assert_eq!(text.line().unwrap().unwrap(), "0 7");
+            let mut found = 1;
+            text.for_each_block(
+                |block| Ok(memchr::memchr_iter(b'\n', block).count()),
+                |lines| {
+                    found += lines;
+                    Ok(())
+                },
+            )
+            .unwrap();
+            assert_eq!(found, 299_999, "{end:?}");
+        }
+        let mut mixed = text(b"a\rb\r\nc\n\rd\r");
+        let mut lines = Vec::new();
+        while let Some(line) = mixed.line().unwrap() {
+            lines.push(line);
+        }
+        assert_eq!(lines, ["a", "b", "c", "", "d"]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_text() {
+        assert_eq!(text(b"\xef\xbb\xbf1 2").line().unwrap().unwrap(), "1 2");
+        let refused = text(b"\xff\xfe1\0").line().unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "is text in UTF-16, which is not read; save it as UTF-8"
+        );
     }
 
     #[test]

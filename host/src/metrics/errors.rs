@@ -3,15 +3,15 @@
 /// Sums of the errors of some rows, of which the metrics are made as the functions of this module make them of the rows themselves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ErrorSums {
-    /// Rows.
-    pub rows: usize,
     /// Of each column.
     pub columns: Vec<ColumnErrors>,
 }
 
-/// Sums of a column of some rows.
+/// Sums of a column of some rows, of those whose value is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ColumnErrors {
+    /// Rows.
+    pub count: usize,
     /// Of absolute errors.
     pub absolute: f64,
     /// Of squared errors.
@@ -23,27 +23,23 @@ pub struct ColumnErrors {
 impl ErrorSums {
     /// [`mean_absolute_error`].
     pub fn mean_absolute_error(&self) -> f64 {
-        self.mean(|column| column.absolute / self.rows as f64)
+        self.mean(1, |column| column.absolute / column.count as f64)
     }
 
     /// [`root_mean_squared_error`].
     pub fn root_mean_squared_error(&self) -> f64 {
-        self.mean(|column| (column.squared / self.rows as f64).sqrt())
+        self.mean(1, |column| (column.squared / column.count as f64).sqrt())
     }
 
     /// [`r2`].
     pub fn r2(&self) -> f64 {
-        match self.rows {
-            0 | 1 => f64::NAN,
-            _ => self.mean(|column| share_told(column.squared, column.deviations)),
-        }
+        self.mean(2, |column| share_told(column.squared, column.deviations))
     }
 
-    fn mean(&self, of: impl Fn(&ColumnErrors) -> f64) -> f64 {
-        match self.rows {
-            0 => f64::NAN,
-            _ => super::mean(self.columns.iter().map(|column| Some(of(column)))),
-        }
+    /// The mean over the columns of at least `least` rows, as labels without both answers are left out; a NaN where there is none.
+    fn mean(&self, least: usize, of: impl Fn(&ColumnErrors) -> f64) -> f64 {
+        let columns = self.columns.iter();
+        super::mean(columns.map(|column| (column.count >= least).then(|| of(column))))
     }
 }
 
@@ -166,13 +162,13 @@ mod tests {
                 );
                 let off = y.clone().zip(p).map(|(y, x)| f64::from(*y) - f64::from(*x));
                 ColumnErrors {
+                    count: y.len(),
                     absolute: off.clone().map(f64::abs).sum(),
                     squared: off.map(|off| off * off).sum(),
                     deviations: squared_deviations(y.copied()),
                 }
             };
             ErrorSums {
-                rows: y.len() / columns,
                 columns: (0..columns).map(column).collect(),
             }
         };

@@ -78,6 +78,12 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
+    /// The most layers of a model that the program and the package take.
+    pub const MOST_LAYERS: usize = 1000;
+
+    /// The most columns of a hidden layer that the program and the package take; memory is counted before a model is made.
+    pub const MOST_HIDDEN: usize = u32::MAX as usize;
+
     /// The customary model of a kind: see its documentation.
     pub fn of(kind: impl Into<ConvolutionConfig>, features: usize, classes: usize) -> Self {
         let convolution = kind.into();

@@ -31,6 +31,8 @@ struct Errors<B: Backend> {
     sums: Array<B, f64>,
     /// Likewise the squared deviations of what is true, which does not change; of zeros where nobody asks.
     deviations: Vec<f64>,
+    /// Likewise the entries that are known.
+    counts: Vec<usize>,
 }
 
 impl<B: Backend> Errors<B> {
@@ -43,12 +45,22 @@ impl<B: Backend> Errors<B> {
         let deviation = |column: usize, list: &Vec<u32>| match &objective.0.targets {
             Targets::Values(values) if deviations => {
                 let value = |&vertex: &u32| values.row(vertex as usize)[column];
-                metrics::squared_deviations(list.iter().map(value))
+                let known: Vec<f32> = list.iter().map(value).filter(|y| !y.is_nan()).collect();
+                metrics::squared_deviations(known.into_iter())
             }
             _ => 0.0,
         };
         let lists = &objective.0.lists;
         let of_column = |column| lists.iter().map(move |list| deviation(column, list));
+        let targets = &objective.0.targets;
+        let count = |column: usize, list: &Vec<u32>| match targets.is_partial() {
+            false => list.len(),
+            true => {
+                let is_known = |vertex: &&u32| targets.is_known(**vertex as usize, column);
+                list.iter().filter(is_known).count()
+            }
+        };
+        let counts = |column| lists.iter().map(move |list| count(column, list));
         Ok(Self {
             sums: Array::zeros(
                 backend,
@@ -56,6 +68,7 @@ impl<B: Backend> Errors<B> {
                 MemoryKind::Workspace,
             )?,
             deviations: (0..columns).flat_map(of_column).collect(),
+            counts: (0..columns).flat_map(counts).collect(),
         })
     }
 }
@@ -136,7 +149,9 @@ impl<B: Backend> Evaluation<B> {
         };
         let of_ranks: Vec<RankSum> = all().filter_map(metrics::rank_sum).collect();
         // Several ranks have each but some of the scores.
-        let on_device = !of_ranks.is_empty() && objective.group().is_none();
+        // Unknown entries differ by column, and one list of rows is ranked on the device for all columns.
+        let has_all = objective.group().is_none() && objective.0.unknown.is_none();
+        let on_device = !of_ranks.is_empty() && has_all;
         let sees_logits = !of_ranks.is_empty() && !on_device;
         let ranks = on_device
             .then(|| Ranked::new(backend, objective, of_ranks))
@@ -174,6 +189,10 @@ impl<B: Backend> Evaluation<B> {
                 }
             }
             Answers::Elements { targets, .. } => {
+                let unknown = objective.0.unknown.as_ref();
+                let replaced = unknown.map(|unknown| unknown.replaced(backend, logits));
+                let replaced = replaced.transpose()?;
+                let logits = replaced.as_deref().unwrap_or(logits);
                 if let Some(outcomes) = &mut self.outcomes {
                     ops::count_labels(backend, logits, targets, splits, outcomes)?;
                 }
@@ -236,7 +255,12 @@ impl<B: Backend> Evaluation<B> {
         backend: &B,
         objective: &Objective<B, E>,
     ) -> Result<[ErrorSums; 3], Error> {
-        let Some(Errors { sums, deviations }) = &self.errors else {
+        let Some(Errors {
+            sums,
+            deviations,
+            counts,
+        }) = &self.errors
+        else {
             return Ok(Default::default());
         };
         let mut sums = sums.to_vec(backend)?;
@@ -249,11 +273,12 @@ impl<B: Backend> Evaluation<B> {
         let lists = &objective.0.lists;
         let columns = sums.chunks_exact(lists.len() * ERRORS);
         let columns = columns.zip(deviations.chunks_exact(lists.len()));
+        let columns = columns.zip(counts.chunks_exact(lists.len()));
         Ok([0, 1, 2].map(|split| ErrorSums {
-            rows: lists[split].len(),
             columns: columns
                 .clone()
-                .map(|(sums, deviations)| ColumnErrors {
+                .map(|((sums, deviations), counts)| ColumnErrors {
+                    count: counts[split],
                     absolute: sums[split * ERRORS],
                     squared: sums[split * ERRORS + 1],
                     deviations: deviations[split],
@@ -357,9 +382,12 @@ impl Seen<'_> {
         let columns = 0..self.columns;
         match self.targets {
             Targets::Labels(labels) => metrics::mean(columns.map(|column| {
-                measure(&|row| row[column].into(), &|vertex| {
-                    labels.has(vertex, column)
-                })
+                let known = list.iter().filter_map(|&vertex| {
+                    let truth = labels.get(vertex as usize, column)?;
+                    Some((f64::from(self.row(vertex)[column]), truth))
+                });
+                let (scores, truths): (Vec<f64>, Vec<bool>) = known.unzip();
+                of(&scores, &truths)
             })),
             Targets::Classes(classes) if self.columns == 2 => {
                 metrics::mean([measure(&difference, &|vertex| classes[vertex] == 1)].into_iter())
@@ -501,6 +529,30 @@ mod tests {
             value(Metric::AveragePrecision, &labels, &logits),
             66.85185185185185,
         );
+    }
+
+    #[test]
+    fn unknown_entries_are_in_no_metric() {
+        let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9, "{value}");
+        // As ogbg-molpcba's evaluator: of each column the rows that are known.
+        let (t, f, u) = (Some(true), Some(false), None);
+        let truths = [t, f, u, t, f, u, t, f, f, t];
+        let labels = Targets::Labels(LabelSets::new(2, truths.into_iter()).unwrap());
+        #[rustfmt::skip]
+        let logits = [1.0, -1.0,  9.0, 2.0,  3.0, 9.0,  2.0, 1.0,  -1.0, 0.5];
+        // Column 0 knows rows 0, 2, 3, 4 of scores 1, 3, 2, -1, column 1 rows 0, 1, 3, 4 of scores -1, 2, 1, 0.5.
+        // roc_auc_score([1, 0, 1, 0], [1, 3, 2, -1]) = 0.5, roc_auc_score([0, 1, 0, 1], [-1, 2, 1, .5]) = 0.75
+        near(value(Metric::RocAuc, &labels, &logits), 62.5);
+        // TP 4, FP 2 (rows 2 and 3), FN 0: f1_score of the known entries, micro.
+        near(value(Metric::MicroF1, &labels, &logits), 100.0 * 8.0 / 10.0);
+        let y = vec![1.0, f32::NAN, 2.0, 4.0, f32::NAN, 6.0];
+        let values = Targets::Values(Values::new(2, y).unwrap());
+        let predictions = [2.0, 100.0, 2.0, 3.0, -50.0, 9.0];
+        near(
+            value(Metric::MeanAbsoluteError, &values, &predictions),
+            (0.5 + 2.0) / 2.0,
+        );
+        near(value(Metric::R2, &values, &predictions), (-1.0 - 4.0) / 2.0);
     }
 
     #[test]

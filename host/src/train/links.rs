@@ -48,7 +48,7 @@ impl LinkSplit {
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the graph is directed, the shares are none or leave nothing to learn from, or hold out
-    /// nothing.
+    /// nothing, and where fewer pairs have no edge than links are held out.
     pub fn new(graph: &Graph, held_out: HeldOut) -> Result<Self, Error> {
         let HeldOut {
             shares: [validation, test],
@@ -87,6 +87,15 @@ impl LinkSplit {
                 counts[0] + counts[1]
             ));
         }
+        let vertices = graph.vertices();
+        let pairs = vertices as u64 * (vertices as u64).saturating_sub(1) / 2;
+        let (apart, held) = (pairs - links.len() as u64, counts[0] + counts[1]);
+        if apart < held as u64 {
+            return refuse(format!(
+                "{apart} of {pairs} pairs have no edge, too few to compare {held} held-out links with; hold out fewer, or take a \
+                 sparser graph"
+            ));
+        }
         let chosen = |places: &[u32]| -> Vec<[u32; 2]> {
             let mut chosen: Vec<_> = places.iter().map(|&place| links[place as usize]).collect();
             chosen.sort_unstable();
@@ -102,7 +111,6 @@ impl LinkSplit {
         let (rows, columns): (Vec<u32>, Vec<u32>) = kept
             .chain(loops.map(|(&row, &column)| (row, column)))
             .unzip();
-        let vertices = graph.vertices();
         let message = Graph::from_edges(vertices, &rows, &columns);
         let message = message.map_err(|error| Error::Unsupported {
             operator: NAME,
@@ -120,6 +128,7 @@ impl LinkSplit {
                 u32::MAX - step,
                 edges.len(),
             )?;
+            replace_edges(graph, (seed, step), others);
         }
         Ok(Self {
             graph: message,
@@ -127,6 +136,27 @@ impl LinkSplit {
             others,
             held_out,
         })
+    }
+}
+
+/// Puts pairs without an edge in the place of edges, which a draw from a dense graph may end with.
+fn replace_edges(graph: &Graph, (seed, step): (u64, u32), pairs: &mut [[u32; 2]]) {
+    let csr = graph.csr();
+    let is_none = |a: u32, b: u32| a != b && csr.row(a as usize).binary_search(&b).is_err();
+    let is_wrong = |&&mut [a, b]: &&mut [u32; 2]| !is_none(a, b);
+    let mut wrong = pairs.iter_mut().filter(is_wrong).peekable();
+    if wrong.peek().is_none() {
+        return;
+    }
+    let vertices = graph.vertices() as u32;
+    let apart: Vec<[u32; 2]> = (0..vertices)
+        .flat_map(|a| (a + 1..vertices).map(move |b| [a, b]))
+        .filter(|&[a, b]| is_none(a, b))
+        .collect();
+    let key = rng::key(seed ^ u64::from(step) << 32, stream::SPLIT);
+    let order = shuffled(apart.len(), key);
+    for (pair, &place) in wrong.zip(order.iter().cycle()) {
+        *pair = apart[place as usize];
     }
 }
 

@@ -52,7 +52,7 @@ impl Loss {
 
     /// Weights by which all classes or labels count as much among the vertices of `train`: of classes those of scikit-learn's
     /// `class_weight="balanced"`, of labels the vertices without one over those with it. A class or label without either has the
-    /// weight 1. `None` of values.
+    /// weight 1, and unknown labels are in no count. `None` of values.
     pub fn balanced_weights(targets: &Targets, outputs: usize, train: &[u32]) -> Option<Vec<f32>> {
         match targets {
             Targets::Classes(classes) => {
@@ -74,9 +74,11 @@ impl Loss {
             }
             Targets::Labels(labels) => {
                 let weight = |column| {
-                    let has = |vertex: &&u32| labels.has(**vertex as usize, column);
-                    let with = train.iter().filter(has).count();
-                    match (with, train.len() - with) {
+                    let count = |truth| {
+                        let is = |vertex: &&u32| labels.get(**vertex as usize, column) == truth;
+                        train.iter().filter(is).count()
+                    };
+                    match (count(Some(true)), count(Some(false))) {
                         (0, _) | (_, 0) => 1.0,
                         (with, without) => (without as f64 / with as f64) as f32,
                     }
@@ -173,6 +175,13 @@ mod tests {
         assert_eq!(
             Loss::balanced_weights(&targets, 2, &[0, 1]),
             Some(vec![1.0, 1.0])
+        );
+        // With the label are vertices 0 and 1, without it 2; of the others it is unknown.
+        let truths = [Some(true), Some(true), Some(false), None, None];
+        let targets = Targets::Labels(LabelSets::new(1, truths.into_iter()).unwrap());
+        assert_eq!(
+            Loss::balanced_weights(&targets, 1, &[0, 1, 2, 3, 4]),
+            Some(vec![0.5])
         );
     }
 

@@ -2,6 +2,7 @@
 
 use super::Loss;
 use super::links::{LinkSplit, Links};
+use super::unknown::Unknown;
 use crate::backend::{Backend, MemoryKind};
 use crate::data::{FeatureRows, Targets};
 use crate::distributed::{Group, Shard};
@@ -70,6 +71,8 @@ pub(super) struct Task<B: Backend, E: Element> {
     /// Whether those went through the dropout that a model begins with.
     pub(super) dropped: bool,
     pub(super) answers: Answers<B>,
+    /// Where entries of the targets are unknown.
+    pub(super) unknown: Option<Unknown<B, E>>,
     /// The split of each vertex, or [`NO_TARGET`].
     pub(super) splits: Array<B, u32>,
     /// The training vertices' split, [`NO_TARGET`] elsewhere; of classes their label.
@@ -190,8 +193,8 @@ impl<B: Backend, E: Element> Objective<B, E> {
     /// as [`Objective::on_blocks`] has them.
     ///
     /// # Errors
-    /// Those of [`Objective::new`], and [`Error::Unsupported`] where the loss is none of such targets, or a vertex of a split has
-    /// targets that are not known.
+    /// Those of [`Objective::new`], and [`Error::Unsupported`] where the loss is none of such targets, or nothing is known of a
+    /// vertex of a split.
     pub fn of(
         backend: &B,
         graphs: Vec<Propagation<B>>,
@@ -359,7 +362,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
                 }
             }
             (Targets::Values(values), loss) => Answers::Elements {
-                targets: matrix(&|vertex, column| values.row(vertex)[column])?,
+                targets: matrix(&|vertex, column| value_of(values.row(vertex)[column]))?,
                 kind: match loss {
                     Loss::AbsoluteError => ElementKind::Absolute,
                     _ => ElementKind::Squared,
@@ -381,11 +384,13 @@ impl<B: Backend, E: Element> Objective<B, E> {
                 }
             }
         };
+        let unknown = Unknown::of(backend, targets, (vertices, outputs), vertex_of)?;
         Ok(Self(Arc::new(Task {
             graphs,
             features,
             dropped: false,
             answers,
+            unknown,
             splits: upload(&numbers)?,
             selected: upload(&selected)?,
             lists: goal.splits.map(<[u32]>::to_vec),
@@ -419,6 +424,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             features: Arc::new(features.into()),
             dropped: false,
             answers: Answers::Links(Box::new(Links::new(backend, split)?)),
+            unknown: None,
             splits: empty()?,
             selected: empty()?,
             lists: [Vec::new(), Vec::new(), Vec::new()],
@@ -459,6 +465,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
                 labels: numbers()?,
                 weights: None,
             },
+            unknown: None,
             splits: numbers()?,
             selected: numbers()?,
             lists: [vec![0], Vec::new(), Vec::new()],
@@ -519,14 +526,18 @@ impl<B: Backend, E: Element> Objective<B, E> {
                 match targets {
                     Targets::Labels(labels) => (to.iter_mut().enumerate())
                         .for_each(|(column, to)| *to = f32::from(labels.has(row, column))),
-                    Targets::Values(values) => to.copy_from_slice(&values.row(row)[..columns]),
+                    Targets::Values(values) => (to.iter_mut().zip(values.row(row)))
+                        .for_each(|(to, &value)| *to = value_of(value)),
                     // Classes are no elements.
                     _ => {}
                 }
             }
             values.write_f32(backend, &rows)?;
         }
-        Ok(())
+        match &mut task.unknown {
+            Some(unknown) => unknown.write(backend, targets),
+            None => Ok(()),
+        }
     }
 
     /// What it stands for, to be changed between steps.
@@ -543,7 +554,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         self
     }
 
-    /// What the loss of a row is divided by where all `train` are counted: vertices, elements, or weights of classes.
+    /// What the loss of a row is divided by where all `train` are counted: vertices, known elements, or weights of classes.
     pub(super) fn divisor(&self, loss: &Loss, train: &[u32]) -> f32 {
         match (loss, &self.0.targets) {
             (
@@ -553,7 +564,21 @@ impl<B: Backend, E: Element> Objective<B, E> {
                 Targets::Classes(classes),
             ) => Loss::total(weights, classes, train),
             (_, Targets::Classes(_)) => train.len() as f32,
-            _ => train.len() as f32 * self.0.outputs as f32,
+            _ => self.elements(train),
+        }
+    }
+
+    /// Elements of the targets of some vertices that are known.
+    fn elements(&self, vertices: &[u32]) -> f32 {
+        let Task {
+            targets, outputs, ..
+        } = &*self.0;
+        match targets.is_partial() {
+            false => vertices.len() as f32 * *outputs as f32,
+            true => {
+                let known = |&vertex: &u32| targets.known_of(vertex as usize);
+                vertices.iter().map(known).sum::<usize>() as f32
+            }
         }
     }
 
@@ -596,7 +621,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             selected,
             lists: [train, ..],
             row_weights,
-            outputs,
+            unknown,
             ..
         } = &*self.0;
         let (row_weights, divisor) = match row_weights {
@@ -630,13 +655,16 @@ impl<B: Backend, E: Element> Objective<B, E> {
                 links.loss(backend, operands, state, loss)
             }
             Answers::Elements { targets, kind } => {
+                let replaced = unknown.as_ref();
+                let replaced = replaced.map(|unknown| unknown.replaced(backend, logits));
+                let replaced = replaced.transpose()?;
                 let operands = ElementLossOperands {
                     kind: kind.loss(),
-                    logits,
+                    logits: replaced.as_deref().unwrap_or(logits),
                     targets,
                     rows: selected,
                     row_weights,
-                    divisor: divisor.unwrap_or(train.len() as f32 * *outputs as f32),
+                    divisor: divisor.unwrap_or_else(|| self.elements(train)),
                     state,
                     gradient,
                     loss,
@@ -645,6 +673,11 @@ impl<B: Backend, E: Element> Objective<B, E> {
             }
         }
     }
+}
+
+/// A value as a device has it: 0 where it is unknown, which [`Unknown`] replaces in the logits as well.
+fn value_of(value: f32) -> f32 {
+    if value.is_nan() { 0.0 } else { value }
 }
 
 /// The number of each vertex's split, or [`NO_TARGET`].
@@ -684,7 +717,7 @@ fn number_vertices(
             }
             if !targets.is_labelled(vertex as usize) {
                 return refuse(format!(
-                    "vertex {vertex} is in the {split} split, and not all is known of it"
+                    "vertex {vertex} is in the {split} split, and has no label"
                 ));
             }
             *place = split as u32;

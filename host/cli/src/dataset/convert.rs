@@ -177,7 +177,7 @@ fn streamed(
         vertices: graph.vertices(),
         edges: (graph.edges() - repeated) as usize,
         labelled: false,
-        left_out: left_out_of_graph(repeated),
+        left_out: [graph.left_out(), &left_out_of_graph(repeated)].concat(),
         streamed: true,
         memory_bytes: Some(memory),
     };

@@ -44,6 +44,8 @@ impl FeaturePrecision {
 pub(crate) enum TargetKind {
     Classes,
     Labels(u64),
+    /// Labels of which entries are unknown where others of the same vertex are not.
+    PartialLabels(u64),
     Values(u64),
 }
 
@@ -51,6 +53,9 @@ impl TargetKind {
     pub fn of(targets: &Targets) -> Self {
         match targets {
             Targets::Classes(_) => Self::Classes,
+            Targets::Labels(labels) if targets.is_partial() => {
+                Self::PartialLabels(labels.columns() as u64)
+            }
             Targets::Labels(labels) => Self::Labels(labels.columns() as u64),
             Targets::Values(values) => Self::Values(values.columns() as u64),
         }
@@ -193,7 +198,9 @@ impl Manifest {
             );
             return refuse(&format!("column_magnitudes[{at}]"), reason);
         }
-        if let TargetKind::Labels(columns) | TargetKind::Values(columns) = self.targets
+        if let TargetKind::Labels(columns)
+        | TargetKind::PartialLabels(columns)
+        | TargetKind::Values(columns) = self.targets
             && !(1..=u64::from(MAX_CLASSES)).contains(&columns)
         {
             return refuse("targets", format!("there are {columns} columns"));
@@ -253,6 +260,11 @@ impl Manifest {
             TargetKind::Labels(columns) => {
                 let words = LabelSets::words_of(columns as usize) as u64;
                 ((n.checked_mul(words)?, 4), (n, 1))
+            }
+            TargetKind::PartialLabels(columns) => {
+                let words = LabelSets::words_of(columns as usize) as u64;
+                let words = n.checked_mul(words)?;
+                ((words, 4), (words, 4))
             }
             TargetKind::Values(columns) => ((n.checked_mul(columns)?, 4), (0, 1)),
         };

@@ -26,7 +26,7 @@ use crate::read::pyg::{self, EDGES};
 use crate::read::scipy::square;
 use crate::row_order::RowWalk;
 use crate::stream::{Spill, SpillWriter};
-use crate::{Dataset, Features, MAX_CLASSES, Splits, Targets};
+use crate::{Dataset, Features, Splits, Targets};
 use halfgnn_graph::Graph;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
@@ -176,7 +176,7 @@ impl StreamedArchive {
             are_counts &= value >= 0.0;
             Ok(())
         })?;
-        let labels = npz.labels("labels", MAX_CLASSES)?.line("labels")?;
+        let labels = npz.labels("labels")?.line("labels")?;
         expect_len("labels", labels.len(), vertices, "a label for each vertex")?;
         let parts = Parts {
             splits: gnn_benchmark::splits(npz, vertices)?.into_iter().collect(),

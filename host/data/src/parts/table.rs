@@ -40,6 +40,26 @@ pub struct WeightSums {
     pub columns: [Vec<f64>; 2],
 }
 
+/// A bit of rows of `columns` bits, each in words of its own.
+fn bit(words: &[u32], columns: usize, vertex: usize, column: usize) -> bool {
+    words[vertex * LabelSets::words_of(columns) + column / 32] >> (column % 32) & 1 == 1
+}
+
+/// Labels of rows of bits.
+fn labels(
+    columns: usize,
+    words: &[u32],
+    is_known: impl Fn(usize, usize) -> bool,
+) -> Result<Targets, DataProblem> {
+    let vertices = words.len() / LabelSets::words_of(columns).max(1);
+    let truth = |at: usize| {
+        let (vertex, column) = (at / columns, at % columns);
+        is_known(vertex, column).then(|| bit(words, columns, vertex, column))
+    };
+    let truths = (0..vertices * columns).map(truth);
+    LabelSets::new(columns, truths).map(Targets::from)
+}
+
 impl VertexTable {
     /// That of a graph whose edges have no weights, without splits and targets: `looped` are the vertices that hear themselves.
     ///
@@ -121,14 +141,16 @@ impl VertexTable {
             TargetKind::Labels(columns) => {
                 let words: Vec<u32> = sections.read("targets")?;
                 let known: Vec<u8> = sections.read("known")?;
-                let (columns, width) = (columns as usize, LabelSets::words_of(columns as usize));
-                let truth = |at: usize| {
-                    let (vertex, column) = (at / columns, at % columns);
-                    let word = words[vertex * width + column / 32];
-                    (known[vertex] != 0).then_some(word >> (column % 32) & 1 == 1)
-                };
-                let all = known.len() * columns;
-                LabelSets::new(columns, (0..all).map(truth))?.into()
+                let is_known = |vertex: usize, _: usize| known[vertex] != 0;
+                labels(columns as usize, &words, is_known)?
+            }
+            TargetKind::PartialLabels(columns) => {
+                let words: Vec<u32> = sections.read("targets")?;
+                let known: Vec<u32> = sections.read("known")?;
+                let columns = columns as usize;
+                labels(columns, &words, |vertex, column| {
+                    bit(&known, columns, vertex, column)
+                })?
             }
             TargetKind::Values(columns) => {
                 let values = sections.read("targets")?;

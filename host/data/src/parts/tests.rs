@@ -68,8 +68,10 @@ fn written(dataset: &Dataset, precision: FeaturePrecision) -> (Folder, PathBuf) 
 fn a_folder_read_whole_is_what_was_written() {
     let labels = LabelSets::new(2, (0..14).map(|at| (at / 2 != 4).then_some(at % 3 == 0)));
     let values = (0..14).map(|at| if at / 2 == 4 { f32::NAN } else { at as f32 });
-    let all: [Dataset; 4] = [
+    let partial = LabelSets::new(2, (0..14).map(|at| (at % 5 != 4).then_some(at % 3 == 0)));
+    let all: [Dataset; 5] = [
         everything(),
+        dataset(partial.unwrap()),
         dataset(classes()),
         dataset(labels.unwrap()),
         dataset(Values::new(2, values.collect()).unwrap()),

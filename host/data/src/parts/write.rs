@@ -425,7 +425,12 @@ impl Folder {
             Targets::Labels(labels) => {
                 let known = (0..table.vertices()).map(|at| table.targets.is_labelled(at).into());
                 file.put_all(4, labels.words().iter().copied())?;
-                file.put_all::<u8>(5, known)?;
+                match labels.known_words() {
+                    Some(words) if table.targets.is_partial() => {
+                        file.put_all(5, words.iter().copied())?;
+                    }
+                    _ => file.put_all::<u8>(5, known)?,
+                }
             }
             Targets::Values(values) => file.put_all(4, values.values().iter().copied())?,
         }

@@ -1,8 +1,8 @@
 //! Arrays of numbers by their names, whatever file they are in.
 
 use super::npy::{Kind, Number};
-use crate::UNLABELLED;
 use crate::error::DataProblem;
+use crate::rules::{self, Selects};
 
 /// Why a number is none, and what to do.
 const NO_FLOAT: &str =
@@ -79,28 +79,29 @@ pub(crate) trait Arrays {
         })
     }
 
-    /// Labels below `limit`, and -1 for none.
-    fn labels(&mut self, key: &str, limit: u32) -> Result<Values<u32>, DataProblem> {
-        let kinds = [Kind::Signed, Kind::Unsigned];
-        self.read(key, &kinds, "whole numbers", |index, number| {
-            let label = match number {
-                Number::Signed(-1) => return Ok(UNLABELLED),
-                other => whole(other),
+    /// Classes, of numbers of any kind: see [`rules`].
+    fn labels(&mut self, key: &str) -> Result<Values<u32>, DataProblem> {
+        self.read(key, ANY, "whole numbers", |index, number| {
+            let class = match number {
+                Number::Float(value) => rules::class_of_float(value),
+                Number::Signed(value) => rules::class_of(value),
+                Number::Unsigned(value) => i64::try_from(value).ok().and_then(rules::class_of),
             };
-            let fits = |label: &u64| *label < limit.into();
-            label
-                .as_ref()
-                .ok()
-                .filter(|label| fits(label))
-                .map(|&label| label as u32)
-                .ok_or_else(|| {
-                    let shown = label.map_or_else(|text| text, |label| label.to_string());
-                    let why = format!(
-                        "but there are {limit} classes at most, numbered from 0 (-1 for none)"
-                    );
-                    DataProblem::value(key, index, shown, why)
-                })
+            class.ok_or_else(|| rules::no_class(key, index, shown(number)))
         })
+    }
+
+    /// The vertices that an array of one dimension selects, a mask or a list: see [`rules::selection`].
+    fn selected(&mut self, key: &str, vertices: usize) -> Result<Vec<u32>, DataProblem> {
+        let selects = match self.kind(key)?.0 {
+            Kind::Bool => Selects::Truths,
+            Kind::Float => Selects::Floats,
+            _ => Selects::Integers,
+        };
+        let numbers = self.read(key, ANY, "a mask or a list of vertices", |_, number| {
+            Ok(wide(number))
+        })?;
+        rules::selected(key, selects, &numbers.line(key)?, vertices)
     }
 
     /// Whole numbers from 0.
@@ -135,6 +136,16 @@ pub(crate) trait Arrays {
         all.map(|_: Values<()>| ())
     }
 
+    /// Whether all numbers of an array are 1.
+    fn are_ones(&mut self, key: &str) -> Result<bool, DataProblem> {
+        let mut are_ones = true;
+        let all = self.read(key, ANY, "numbers", |_, number| {
+            are_ones &= wide(number) == 1.0;
+            Ok(())
+        });
+        all.map(|_: Values<()>| are_ones)
+    }
+
     /// Numbers of any kind that are finite as floats, or NaN.
     fn floats_or_nan(&mut self, key: &str) -> Result<Values<f32>, DataProblem> {
         let any = [Kind::Bool, Kind::Signed, Kind::Unsigned, Kind::Float];
@@ -167,21 +178,13 @@ pub(crate) trait Arrays {
 
     /// Truths, or numbers that are 0 or 1.
     fn mask(&mut self, key: &str) -> Result<Values<bool>, DataProblem> {
-        let kinds = [Kind::Bool, Kind::Signed, Kind::Unsigned];
-        self.read(key, &kinds, "truths", |index, number| match whole(number) {
-            Ok(bit @ (0 | 1)) => Ok(bit == 1),
-            Ok(value) => Err(DataProblem::value(
-                key,
-                index,
-                value,
-                "which is neither 0 nor 1",
-            )),
-            Err(value) => Err(DataProblem::value(
-                key,
-                index,
-                value,
-                "which is neither 0 nor 1",
-            )),
+        self.read(key, ANY, "truths", |index, number| match wide(number) {
+            0.0 => Ok(false),
+            1.0 => Ok(true),
+            _ => {
+                let why = "which is neither 0 nor 1";
+                Err(DataProblem::value(key, index, shown(number), why))
+            }
         })
     }
 
@@ -265,6 +268,24 @@ pub(super) fn in_place(
         index,
         value,
         why,
+    }
+}
+
+/// A number as a double.
+fn wide(number: Number) -> f64 {
+    match number {
+        Number::Unsigned(value) => value as f64,
+        Number::Signed(value) => value as f64,
+        Number::Float(value) => value,
+    }
+}
+
+/// A number as a person reads it.
+fn shown(number: Number) -> String {
+    match number {
+        Number::Unsigned(value) => value.to_string(),
+        Number::Signed(value) => value.to_string(),
+        Number::Float(value) => value.to_string(),
     }
 }
 

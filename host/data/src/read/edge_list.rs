@@ -21,6 +21,7 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::{EdgeStore, brought_into_order};
+use crate::COLUMNS_LEFT_OUT;
 use crate::error::DataProblem;
 use crate::input::{Input, Progress};
 use crate::text::{Cursor, LineError, Text};
@@ -61,12 +62,20 @@ pub(crate) fn read_into(
     let interner = Interner::new();
     let mut interned = Vec::new();
     text.for_each_block(
-        |block| parse(block).map(|ids| ids.settle(&interner)),
-        |Settled {
-             pairs,
-             are_interned,
-         }| {
+        |block| {
+            let mut cursor = Cursor::new(block);
+            let ids = parse(&mut cursor)?;
+            Ok((ids.settle(&interner), cursor.has_more))
+        },
+        |(settled, has_more)| {
+            let Settled {
+                pairs,
+                are_interned,
+            } = settled;
             interned.push(are_interned);
+            if has_more {
+                edges.leave_out(COLUMNS_LEFT_OUT);
+            }
             edges.expect_room(interner.bytes())?;
             edges.add(pairs)
         },
@@ -181,18 +190,17 @@ impl Ids {
     }
 }
 
-fn parse(block: &[u8]) -> Result<Ids, LineError> {
+fn parse(cursor: &mut Cursor<'_>) -> Result<Ids, LineError> {
     /// What a line takes at least, about.
     const LINE: usize = 8;
-    let mut narrow: Vec<[u32; 2]> = Vec::with_capacity(block.len() / LINE);
-    let mut cursor = Cursor::new(block);
-    while let Some((to, from, _)) = next_edge(&mut cursor)? {
+    let mut narrow: Vec<[u32; 2]> = Vec::with_capacity(cursor.len() / LINE);
+    while let Some((to, from, _)) = next_edge(cursor)? {
         match (u32::try_from(to), u32::try_from(from)) {
             (Ok(to), Ok(from)) => narrow.push([to, from]),
             _ => {
                 let mut wide: Vec<[u64; 2]> = narrow.iter().map(|ids| ids.map(u64::from)).collect();
                 wide.push([to, from]);
-                while let Some((to, from, _)) = next_edge(&mut cursor)? {
+                while let Some((to, from, _)) = next_edge(cursor)? {
                     wide.push([to, from]);
                 }
                 return Ok(Ids::Wide(wide));
@@ -224,6 +232,8 @@ pub(super) fn next_edge(cursor: &mut Cursor<'_>) -> Result<Option<(u64, u64, usi
         return Err(cursor.error(start, "an edge has two vertex ids, and one is there"));
     }
     let to = cursor.whole(b',', VERTEX_ID)?;
+    cursor.skip_blanks(b',');
+    cursor.has_more |= !matches!(cursor.peek(), None | Some(b'\n' | b'#' | b'%'));
     cursor.skip_line();
     Ok(Some((to, from, start)))
 }

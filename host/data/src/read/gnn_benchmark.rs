@@ -19,7 +19,7 @@ use super::npz::Npz;
 use super::scipy::square;
 use crate::error::DataProblem;
 use crate::open::Parts;
-use crate::{Features, MAX_CLASSES, Splits};
+use crate::{Features, Splits};
 use halfgnn_graph::{Graph, edge_order};
 
 /// Reads a file.
@@ -28,7 +28,7 @@ pub(crate) fn read(npz: &mut Npz<'_>) -> Result<Parts, DataProblem> {
     let vertices = graph.vertices();
     let features = features(npz, vertices)?;
     let are_counts = features.could_be_counts();
-    let labels = npz.labels("labels", MAX_CLASSES)?.line("labels")?;
+    let labels = npz.labels("labels")?.line("labels")?;
     expect_len("labels", labels.len(), vertices, "a label for each vertex")?;
     let splits = splits(npz, vertices)?;
     Ok(Parts {
@@ -175,21 +175,9 @@ pub(crate) fn splits(npz: &mut Npz<'_>, vertices: usize) -> Result<Option<Splits
             .any(|name| npz.has(&format!("{name}_{suffix}")))
     };
     let lists = if has(npz, "idx") {
-        NAMES.map(|name| {
-            let key = format!("{name}_idx");
-            npz.ids(&key, vertices as u64, "vertices")?.line(&key)
-        })
+        NAMES.map(|name| npz.selected(&format!("{name}_idx"), vertices))
     } else if has(npz, "mask") {
-        NAMES.map(|name| {
-            let key = format!("{name}_mask");
-            let mask = npz.mask(&key)?.line(&key)?;
-            expect_len(&key, mask.len(), vertices, "one for each vertex")?;
-            Ok((0..)
-                .zip(mask)
-                .filter(|&(_, is_in)| is_in)
-                .map(|(vertex, _)| vertex)
-                .collect())
-        })
+        NAMES.map(|name| npz.selected(&format!("{name}_mask"), vertices))
     } else {
         return Ok(None);
     };

@@ -8,10 +8,11 @@
 //! 2 1            row column [value], from 1
 //! 3 1
 //! ```
-//! Entry (i, j) is an edge from j to i: row i of the adjacency has column j. Values are left alone: an explicit zero is an
+//! Entry (i, j) is an edge from j to i: row i of the adjacency has column j. Values are not read: an explicit zero is an
 //! edge. Of a symmetric or skew-symmetric matrix one triangle is listed, and the other is added. Refused are arrays, which
 //! are dense, complex matrices and such as are not square.
 
+use crate::WEIGHTS_LEFT_OUT;
 use crate::error::DataProblem;
 use crate::input::{Input, Progress};
 use crate::message::shown;
@@ -44,7 +45,15 @@ pub(crate) fn read_into(
     let mut text = input.text()?;
     let header = header(&mut text)?;
     edges.expect_room(header.vertices * OF_VERTEX)?;
-    text.for_each_block(|block| parse(block, &header), |block| edges.add(block))?;
+    text.for_each_block(
+        |block| parse(block, &header),
+        |(block, is_weighted)| {
+            if is_weighted {
+                edges.leave_out(WEIGHTS_LEFT_OUT);
+            }
+            edges.add(block)
+        },
+    )?;
     if edges.edges() != header.entries {
         let (wanted, found) = (header.entries, edges.edges());
         let reason = format!(
@@ -145,15 +154,16 @@ fn header(text: &mut Text<'_>) -> Result<Header, DataProblem> {
     })
 }
 
-/// The entries of a block, from 0.
-fn parse(block: &[u8], header: &Header) -> Result<Vec<[u32; 2]>, LineError> {
+/// The entries of a block, from 0, and whether one has a value other than 1.
+fn parse(block: &[u8], header: &Header) -> Result<(Vec<[u32; 2]>, bool), LineError> {
     const SEPARATOR: u8 = b' ';
     let mut entries = Vec::with_capacity(block.len() / 8);
     let mut cursor = Cursor::new(block);
+    let mut is_weighted = false;
     loop {
         cursor.skip_blanks(SEPARATOR);
         match cursor.peek() {
-            None => return Ok(entries),
+            None => return Ok((entries, is_weighted)),
             Some(b'\n' | b'%') => {
                 cursor.skip_line();
                 continue;
@@ -178,6 +188,10 @@ fn parse(block: &[u8], header: &Header) -> Result<Vec<[u32; 2]>, LineError> {
                 cursor.at,
                 "the entry has no value, which its header promises",
             ));
+        }
+        if header.has_values && !is_weighted {
+            let value = std::str::from_utf8(cursor.field(SEPARATOR)).ok();
+            is_weighted = value.and_then(|value| value.parse().ok()) != Some(1.0_f64);
         }
         cursor.skip_line();
     }

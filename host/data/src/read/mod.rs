@@ -72,6 +72,9 @@ pub(super) trait EdgeStore {
     /// Adds edges behind those that are there.
     fn add(&mut self, block: Vec<[u32; 2]>) -> Result<(), DataProblem>;
 
+    /// Notes what of the file is not read with its edges, such as [`WEIGHTS_LEFT_OUT`](crate::WEIGHTS_LEFT_OUT).
+    fn leave_out(&mut self, _what: &'static str) {}
+
     /// The number of edges.
     fn edges(&self) -> u64;
 

@@ -9,7 +9,8 @@
 //!   raw/num-node-list.csv.gz     169343
 //!   split/time/train.csv.gz      a vertex a line; valid.csv.gz and test.csv.gz beside it
 //! ```
-//! Each file may lie there unpacked as well. Edges are directed and left as they are; of `ogbn-products` each stands there
+//! `ogbn-proteins` has other files: `raw/edge-feat.csv.gz`, features of edges; `raw/node_species.csv.gz`, a number of each vertex, whose
+//! kinds are its features; and several labels a line. Each file may lie there unpacked as well. Edges are directed and left as they are; of `ogbn-products` each stands there
 //! in one direction, and OGB's own loader adds the other: [`undirected`](crate::OpenOptions::undirected).
 
 use std::path::Path;
@@ -21,9 +22,12 @@ use crate::folder::{Folder, entries};
 use crate::input::Input;
 use crate::message::shown;
 use crate::open::Parts;
-use crate::text::{Cursor, LineError};
-use crate::{Features, MAX_CLASSES, Origin, Preparation, Splits, UNLABELLED};
-use halfgnn_graph::{Direction, EdgeBlocks, Graph};
+use crate::rules::{self, is_missing};
+use crate::text::{Cursor, LineError, Text};
+use crate::{
+    EdgeFeatures, Features, MAX_CLASSES, Origin, Preparation, Splits, Targets, UNLABELLED,
+};
+use halfgnn_graph::{Direction, EdgeBlocks, Graph, edge_order};
 
 /// What belongs in the folder.
 pub(crate) const LAYOUT: &str = "OGB's raw files are raw/edge.csv.gz, raw/node-feat.csv.gz, \
@@ -33,6 +37,11 @@ const EDGES: &str = "raw/edge.csv.gz";
 const VERTICES: &str = "raw/num-node-list.csv.gz";
 const FEATURES: &str = "raw/node-feat.csv.gz";
 const LABELS: &str = "raw/node-label.csv.gz";
+const EDGE_FEATURES: &str = "raw/edge-feat.csv.gz";
+const SPECIES: &str = "raw/node_species.csv.gz";
+
+/// More kinds of vertices than this are no kinds.
+const MOST_KINDS: usize = 1 << 12;
 
 /// Whether a folder holds such files.
 pub(crate) fn recognises(folder: &Path) -> bool {
@@ -43,23 +52,106 @@ pub(crate) fn recognises(folder: &Path) -> bool {
 
 /// Reads all files.
 pub(crate) fn read(folder: &Folder<'_>, undirected: bool) -> Result<Parts, DataError> {
-    let graph = read_graph(folder, undirected)?;
+    let has = |file| folder.find(file).is_some();
+    let mut done = Vec::new();
+    let (graph, edge_features) = match has(EDGE_FEATURES) {
+        // Reverses are added to both where the dataset is made of its parts.
+        true => read_edges(folder).map(|(graph, features)| (graph, Some(features)))?,
+        false => {
+            if undirected {
+                const BOTH: &str = "the reverse of each added where there was none";
+                done.push(Preparation::new("edges", BOTH, Origin::Option));
+            }
+            (read_graph(folder, undirected)?, None)
+        }
+    };
     let vertices = graph.vertices();
-    let labels = folder.read(LABELS, |input| labels(input, vertices))?;
-    let features = folder.read(FEATURES, |input| features(input, vertices))?;
-    const BOTH: &str = "the reverse of each added where there was none";
-    let both = || Preparation::new("edges", BOTH, Origin::Option);
-    let done = undirected.then(both).into_iter().collect();
+    let (targets, what) = folder.read(LABELS, |input| targets(input, vertices))?;
+    done.extend(what.map(|what| Preparation::new("targets", what, Origin::File)));
+    let features = match (has(FEATURES), has(SPECIES)) {
+        (true, _) => folder.read(FEATURES, |input| features(input, vertices))?,
+        (false, true) => {
+            let (features, kinds) = folder.read(SPECIES, |input| species(input, vertices))?;
+            let what = format!("a one for the species of each vertex, of which there are {kinds}");
+            done.push(Preparation::new("features", what, Origin::Default));
+            features
+        }
+        (false, false) => {
+            done.push(Preparation::no_features());
+            Features::ones(vertices).map_err(|problem| folder.problem(FEATURES, problem))?
+        }
+    };
     Ok(Parts {
+        edge_features,
         splits: splits(folder, vertices)?.into_iter().collect(),
         done,
-        ..Parts::new(graph, features, labels.into())
+        ..Parts::new(graph, features, targets)
     })
 }
 
-/// Reads the graph.
-pub(crate) fn read_graph(folder: &Folder<'_>, undirected: bool) -> Result<Graph, DataError> {
-    let vertices = folder.read(VERTICES, |input| {
+/// Reads the graph and the features of its edges.
+fn read_edges(folder: &Folder<'_>) -> Result<(Graph, EdgeFeatures), DataError> {
+    let vertices = vertices(folder)?;
+    let edges = folder.read(EDGES, |input| {
+        let mut edges: Vec<[u32; 2]> = Vec::new();
+        input.text()?.for_each_block(
+            |block| parse_edges(block, vertices),
+            |block| {
+                edges.extend(block);
+                Ok(())
+            },
+        )?;
+        Ok(edges)
+    })?;
+    let [rows, columns]: [Vec<u32>; 2] =
+        [0, 1].map(|end| edges.iter().map(|edge| edge[end]).collect());
+    folder.read(EDGE_FEATURES, |input| {
+        let (width, values) = rows_of(input, edges.len(), (false, "edge"))?;
+        let refuse = |error| DataProblem::graph("edges", error);
+        let order = edge_order(vertices as usize, &rows, &columns).map_err(refuse)?;
+        let features = EdgeFeatures::new(width, values)?.in_order(&order)?;
+        let graph = Graph::from_edges(vertices as usize, &rows, &columns).map_err(refuse)?;
+        Ok((graph, features))
+    })
+}
+
+/// A column for each species, with a one of the vertices that are of it; and how many there are.
+fn species(input: Input<'_>, vertices: usize) -> Result<(Features, usize), DataProblem> {
+    let of_each = wholes(input, u64::from(u32::MAX), "species")?;
+    let mut kinds = of_each.clone();
+    kinds.sort_unstable();
+    kinds.dedup();
+    if of_each.len() != vertices || kinds.len() > MOST_KINDS {
+        let wanted =
+            format!("({vertices}), a line for each vertex, of at most {MOST_KINDS} species");
+        return Err(DataProblem::shape(
+            "node_species",
+            &[of_each.len() as u64],
+            wanted,
+        ));
+    }
+    let place = |of: &u32| kinds.binary_search(of).unwrap_or(0) as u32;
+    let columns = of_each.iter().map(place).collect();
+    let offsets = (0..=vertices as u64).collect();
+    let features = Features::sparse(kinds.len().max(1), offsets, columns, vec![1.0; vertices])?;
+    Ok((features, kinds.len()))
+}
+
+/// What is to be learnt of each vertex: a class, or of several columns what [`rules::targets`] make of them.
+fn targets(input: Input<'_>, vertices: usize) -> Result<(Targets, Option<String>), DataProblem> {
+    let mut text = input.text()?;
+    let is_one = (text.peek_line()?).is_none_or(|line| !line.contains(','));
+    if is_one {
+        return Ok((labels(text, vertices)?.into(), None));
+    }
+    let (columns, numbers) = rows_in(text, vertices, (true, "vertex"))?;
+    let (targets, what) = rules::targets(columns, numbers, "vertex")?;
+    Ok((targets, Some(what)))
+}
+
+/// The number of vertices.
+fn vertices(folder: &Folder<'_>) -> Result<u32, DataError> {
+    folder.read(VERTICES, |input| {
         let counts = wholes(input, u32::MAX.into(), "number of vertices")?;
         match counts[..] {
             [vertices] => Ok(vertices),
@@ -69,7 +161,12 @@ pub(crate) fn read_graph(folder: &Folder<'_>, undirected: bool) -> Result<Graph,
                 "(1), the vertices of one graph: a dataset of the kind ogbn",
             )),
         }
-    })?;
+    })
+}
+
+/// Reads the graph.
+pub(crate) fn read_graph(folder: &Folder<'_>, undirected: bool) -> Result<Graph, DataError> {
+    let vertices = vertices(folder)?;
     folder.read(EDGES, |input| {
         let mut text = input.text()?;
         let most = text.most_vertices();
@@ -123,29 +220,25 @@ fn wholes(input: Input<'_>, limit: u64, what: &str) -> Result<Vec<u32>, DataProb
             .map(|number| number as u32)
             .ok_or_else(|| format!("'{}' is no {what}, below {limit}", shown(field)))
     };
-    column(input, parse)
+    column(input.text()?, parse)
 }
 
 /// A label in each line: a whole number, which pandas may have written as a float, or "nan".
-fn labels(input: Input<'_>, vertices: usize) -> Result<Vec<u32>, DataProblem> {
+fn labels(text: Text<'_>, vertices: usize) -> Result<Vec<u32>, DataProblem> {
     let parse = |field: &[u8]| {
-        if field.is_empty() || field.eq_ignore_ascii_case(b"nan") {
+        let text = std::str::from_utf8(field).ok();
+        if text.is_some_and(is_missing) {
             return Ok(UNLABELLED);
         }
-        let number = std::str::from_utf8(field)
-            .ok()
-            .and_then(|text| text.parse::<f64>().ok());
-        number
-            .filter(|label| label.fract() == 0.0 && (0.0..f64::from(MAX_CLASSES)).contains(label))
-            .map(|label| label as u32)
-            .ok_or_else(|| {
-                format!(
-                    "'{}' is no label, a whole number below {MAX_CLASSES}",
-                    shown(field)
-                )
-            })
+        let number = text.and_then(|text| text.parse::<f64>().ok());
+        number.and_then(rules::class_of_float).ok_or_else(|| {
+            format!(
+                "'{}' is no label, a whole number below {MAX_CLASSES}",
+                shown(field)
+            )
+        })
     };
-    let labels = column(input, parse)?;
+    let labels = column(text, parse)?;
     if labels.len() != vertices {
         let wanted = format!("({vertices}), a line for each vertex");
         return Err(DataProblem::shape("labels", &[labels.len() as u64], wanted));
@@ -155,11 +248,11 @@ fn labels(input: Input<'_>, vertices: usize) -> Result<Vec<u32>, DataProblem> {
 
 /// What `parse` makes of each line, which has one column.
 fn column(
-    input: Input<'_>,
+    mut text: Text<'_>,
     parse: impl Fn(&[u8]) -> Result<u32, String> + Sync,
 ) -> Result<Vec<u32>, DataProblem> {
     let mut all: Vec<u32> = Vec::new();
-    input.text()?.for_each_block(
+    text.for_each_block(
         |block| {
             let mut values = Vec::new();
             let mut cursor = Cursor::new(block);
@@ -187,9 +280,26 @@ fn column(
     Ok(all)
 }
 
-/// A row of numbers in each line.
+/// A row of features in each line.
 fn features(input: Input<'_>, vertices: usize) -> Result<Features, DataProblem> {
-    let mut text = input.text()?;
+    let (columns, values) = rows_of(input, vertices, (false, "vertex"))?;
+    Features::dense(columns, values)
+}
+
+fn rows_of(
+    input: Input<'_>,
+    rows: usize,
+    what: (bool, &str),
+) -> Result<(usize, Vec<f32>), DataProblem> {
+    rows_in(input.text()?, rows, what)
+}
+
+/// The columns and numbers of `vertices` lines, NaN where one `may_miss` and does. A line is of `member`.
+fn rows_in(
+    mut text: Text<'_>,
+    vertices: usize,
+    (may_miss, member): (bool, &str),
+) -> Result<(usize, Vec<f32>), DataProblem> {
     let columns = match text.peek_line()? {
         Some(line) if !line.trim().is_empty() => line.split(',').count(),
         _ => {
@@ -213,14 +323,14 @@ fn features(input: Input<'_>, vertices: usize) -> Result<Features, DataProblem> 
         .try_reserve_exact(len.min(held))
         .map_err(|_| too_large())?;
     text.for_each_block(
-        |block| parse_rows(block, columns),
+        |block| parse_rows(block, columns, may_miss),
         |block| {
             if values.len() + block.len() <= len {
                 values.extend(block);
                 return Ok(());
             }
             let rows = ((values.len() + block.len()) / columns) as u64;
-            let wanted = format!("({vertices}, {columns}), a line for each vertex");
+            let wanted = format!("({vertices}, {columns}), a line for each {member}");
             Err(DataProblem::shape(
                 "features",
                 &[rows, columns as u64],
@@ -230,13 +340,13 @@ fn features(input: Input<'_>, vertices: usize) -> Result<Features, DataProblem> 
     )?;
     if values.len() != len {
         let shape = [(values.len() / columns) as u64, columns as u64];
-        let wanted = format!("({vertices}, {columns}), a line for each vertex");
+        let wanted = format!("({vertices}, {columns}), a line for each {member}");
         return Err(DataProblem::shape("features", &shape, wanted));
     }
-    Features::dense(columns, values)
+    Ok((columns, values))
 }
 
-fn parse_rows(block: &[u8], columns: usize) -> Result<Vec<f32>, LineError> {
+fn parse_rows(block: &[u8], columns: usize, may_miss: bool) -> Result<Vec<f32>, LineError> {
     let mut values = Vec::with_capacity(block.len() / 8);
     let mut cursor = Cursor::new(block);
     while cursor.peek().is_some() {
@@ -255,10 +365,14 @@ fn parse_rows(block: &[u8], columns: usize) -> Result<Vec<f32>, LineError> {
             }
             let at = cursor.at;
             let field = cursor.field(b',');
-            let value = std::str::from_utf8(field)
-                .ok()
-                .and_then(|text| text.parse::<f32>().ok());
-            match value.filter(|value| value.is_finite()) {
+            let text = std::str::from_utf8(field).ok();
+            let value = match text {
+                Some(text) if may_miss && is_missing(text) => Some(f32::NAN),
+                text => text
+                    .and_then(|text| text.parse::<f32>().ok())
+                    .filter(|value| value.is_finite()),
+            };
+            match value {
                 Some(value) => values.push(value),
                 None => {
                     let reason =
@@ -525,5 +639,44 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn proteins_have_species_features_of_edges_and_many_labels() {
+        let files = Files::new();
+        for (name, text) in [
+            (EDGES, "0,1\n0,2\n3,0\n"),
+            (VERTICES, "4\n"),
+            (EDGE_FEATURES, "0.1,0.2\n0.3,0.4\n0.5,0.6\n"),
+            (SPECIES, "9606\n4932\n9606\n4932\n"),
+            (LABELS, "0,1,0\n1,,nan\n0,0,1\n1,1,1\n"),
+            ("split/species/train.csv.gz", "3\n1\n"),
+            ("split/species/valid.csv.gz", "0\n"),
+            ("split/species/test.csv.gz", "2\n"),
+        ] {
+            write(&files, name, text);
+        }
+        let dataset = Dataset::open(files.path()).unwrap();
+        assert_eq!(dataset.graph.rows(), [0, 1, 2]);
+        assert_eq!(dataset.graph.cols(), [3, 0, 0]);
+        let of_edges = dataset.edge_features.as_ref().unwrap();
+        assert_eq!(of_edges.values(), [0.5, 0.6, 0.1, 0.2, 0.3, 0.4]);
+        let ones = [0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0];
+        assert_eq!(dataset.features.to_dense().unwrap(), ones);
+        let Targets::Labels(labels) = &dataset.targets else {
+            panic!("{:?}", dataset.targets)
+        };
+        let of_second = [0, 1, 2].map(|column| labels.get(1, column));
+        assert_eq!(of_second, [Some(true), None, None]);
+        assert_eq!((labels.columns(), dataset.train), (3, vec![3, 1]));
+        // Without species there is a column of ones, and both directions have the features.
+        std::fs::remove_file(files.path().join(SPECIES)).unwrap();
+        let options = OpenOptions {
+            undirected: true,
+            ..OpenOptions::default()
+        };
+        let dataset = Dataset::open_with(files.path(), &options).unwrap();
+        assert_eq!((dataset.feature_len(), dataset.graph.edges()), (1, 6));
+        assert_eq!(dataset.edge_features.unwrap().edges(), 6);
     }
 }

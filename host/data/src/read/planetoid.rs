@@ -10,8 +10,9 @@
 //! | `test.index` | as text, the vertex of each row of `tx` |
 //!
 //! What is made of them is what PyTorch Geometric's `read_planetoid_data` makes: the 500 vertices after those to train on
-//! validate; self-loops and duplicate edges go; of Citeseer, vertices that the test's range has and `test.index` lacks get
-//! no features and label 0, and are in no split.
+//! validate; self-loops and duplicate edges go. But of Citeseer, vertices that the test's range has and `test.index` lacks get
+//! no features and no label, where PyTorch Geometric gives them label 0: a split by rule must not train on that. Likewise a row
+//! of labels without a one.
 
 use std::collections::HashSet;
 
@@ -21,7 +22,7 @@ use crate::error::{DataError, DataProblem};
 use crate::folder::{Folder, entries};
 use crate::input::Input;
 use crate::open::Parts;
-use crate::{Features, MAX_CLASSES, Origin, Preparation, Splits};
+use crate::{Features, MAX_CLASSES, Origin, Preparation, Splits, UNLABELLED};
 use halfgnn_graph::{Direction, EdgeBlocks, Graph};
 
 use super::brought_into_order;
@@ -102,7 +103,7 @@ pub(crate) fn read(folder: &Folder<'_>, name: &str) -> Result<Parts, DataError> 
         .fold(first_test, usize::max);
 
     let mut row_of = vec![None; vertices - first_test];
-    labels.resize(vertices, 0);
+    labels.resize(vertices, UNLABELLED);
     for (row, &vertex) in index.iter().enumerate() {
         row_of[vertex as usize - first_test] = Some(row);
         labels[vertex as usize] = test_labels[row];
@@ -120,18 +121,19 @@ pub(crate) fn read(folder: &Folder<'_>, name: &str) -> Result<Parts, DataError> 
     let missing = row_of.iter().filter(|row| row.is_none()).count();
     if missing > 0 {
         let what = format!(
-            "{missing} vertices that test.index lacks get no features and label 0, and are in no split"
+            "{missing} vertices that test.index lacks get no features and no label, and are in no split"
         );
         done.push(Preparation::new("labels", what, Origin::Default));
     }
     let val_end = (train as u32).saturating_add(VAL).min(first_test as u32);
     let mut test = index;
     test.sort_unstable();
+    let is_labelled = |vertex: &u32| labels[*vertex as usize] != UNLABELLED;
     Ok(Parts {
         splits: vec![Splits {
-            train: (0..train as u32).collect(),
-            val: (train as u32..val_end).collect(),
-            test,
+            train: (0..train as u32).filter(is_labelled).collect(),
+            val: (train as u32..val_end).filter(is_labelled).collect(),
+            test: test.into_iter().filter(is_labelled).collect(),
         }],
         are_counts: true,
         done,
@@ -278,7 +280,7 @@ impl Matrix {
     }
 }
 
-/// The class of each row: the place of its largest number, the first of several.
+/// The class of each row: the place of its largest number, the first of several; none of a row of zeros.
 fn one_hot(pickle: &Pickle<'_>, root: Value) -> Result<Vec<u32>, String> {
     let array = pickle.array(root)?;
     let &[rows, columns] = array.shape.as_slice() else {
@@ -296,7 +298,10 @@ fn one_hot(pickle: &Pickle<'_>, root: Value) -> Result<Vec<u32>, String> {
     let numbers: Vec<f64> = numbers(&array).map(float).collect();
     let largest = |row: &[f64]| {
         let first_largest = |best: usize, at: usize| if row[at] > row[best] { at } else { best };
-        (0..row.len()).fold(0, first_largest) as u32
+        match row.iter().any(|&number| number != 0.0) {
+            true => (0..row.len()).fold(0, first_largest) as u32,
+            false => UNLABELLED,
+        }
     };
     Ok(numbers.chunks(columns as usize).map(largest).collect())
 }

@@ -5,9 +5,9 @@
 //! | `edge_index`, 2 × E | an edge from the vertex of the first row to that of the second | refused |
 //! | `x`, n × F | features | `x_bits` |
 //! | `x_bits`, n × ⌈F / 8⌉ bytes, `x_bits_columns`, `x_bits_are_signs` | features of one bit, eight a byte, as `numpy.packbits(x > 0, axis=1, bitorder="little")` has them: how many there are, and whether a bit that is not set is −1 rather than 0 | a column of ones |
-//! | `y` | whole numbers of a line: the class of each vertex, -1 where it has none; n × K zeros and ones: labels; other numbers: values, NaN where one is not known | nothing to train on |
-//! | `train_mask`, `val_mask`, `test_mask`, n or n × S | splits as truths, of S ways to split | `…_idx` |
-//! | `train_idx`, `val_idx` or `valid_idx`, `test_idx` | splits as lists of vertices | a split by rule |
+//! | `y` | classes, labels or values, by [`rules`](crate::rules) | nothing to train on |
+//! | `train_mask`, `val_mask` or `valid_mask`, `test_mask`, n or n × S | splits, masks of S ways to split | `…_idx` |
+//! | `train_idx`, `val_idx` or `valid_idx`, `test_idx`; also without `_idx` | splits, masks or lists of vertices | a split by rule |
 //! | `edge_weight`, E | the weight of each edge | `edge_attr` of one column |
 //! | `edge_attr`, E × D | features of each edge | none |
 //! | `ptr`, or `batch` of n numbers | many graphs, as PyG's `Batch` has them: where the vertices of each start, or each vertex's graph; `y` and splits have a row for each graph | one graph |
@@ -19,9 +19,9 @@ use super::arrays::{Arrays, Values, expect_len};
 use super::npy::Kind;
 use crate::error::DataProblem;
 use crate::open::Parts;
+use crate::rules;
 use crate::{
-    BitFeatures, EdgeFeatures, Features, GraphIndex, MAX_CLASSES, Origin, Preparation, Splits,
-    Targets,
+    BitFeatures, EdgeFeatures, Features, GraphIndex, Origin, Preparation, Splits, Targets,
 };
 use halfgnn_graph::index::MAX_VERTICES;
 use halfgnn_graph::{Graph, edge_order};
@@ -39,22 +39,27 @@ pub(crate) const ARE_SIGNS: &str = "x_bits_are_signs";
 /// Arrays of features of one bit.
 const OF_BITS: [&str; 3] = [FEATURE_BITS, BIT_COLUMNS, ARE_SIGNS];
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 8] = [
     EDGES,
     "x",
     "y",
-    "train_mask",
-    "val_mask",
-    "test_mask",
-    "train_idx",
-    "val_idx",
-    "valid_idx",
-    "test_idx",
     "edge_weight",
     "edge_attr",
     "num_nodes",
     "ptr",
     "batch",
+];
+
+/// What the splits are called: PyG's names, and those that others have for them.
+const MASKS: [&[&str]; 3] = [
+    &["train_mask"],
+    &["val_mask", "valid_mask", "validation_mask"],
+    &["test_mask"],
+];
+const LISTS: [&[&str]; 3] = [
+    &["train_idx", "train"],
+    &["val_idx", "valid_idx", "valid", "val", "validation"],
+    &["test_idx", "test"],
 ];
 
 /// Reads a dataset.
@@ -89,13 +94,21 @@ pub(crate) fn read(arrays: &mut impl Arrays) -> Result<Parts, DataProblem> {
     let splits = splits(arrays, members.0)?;
     let has_x = arrays.has("x");
     let others: Vec<_> = arrays.keys();
+    let of_splits = || MASKS.into_iter().chain(LISTS).flatten().copied();
     let others: Vec<_> = others
         .iter()
         .map(String::as_str)
-        .filter(|key| !KEYS.contains(key) && (has_x || !OF_BITS.contains(key)))
+        .filter(|key| !KEYS.contains(key) && !of_splits().any(|name| name == *key))
+        .filter(|key| has_x || !OF_BITS.contains(key))
         .collect();
     if !others.is_empty() {
-        let what = format!("{} are left alone", others.join(", "));
+        let known = || KEYS.into_iter().chain(of_splits());
+        let meant = |key: &&str| rules::nearest(key, known().filter(|name| !arrays.has(name)));
+        let shown = others.iter().map(|key| match meant(key) {
+            Some(name) => format!("{key} (is {name} meant?)"),
+            None => key.to_string(),
+        });
+        let what = format!("{} are left alone", shown.collect::<Vec<_>>().join(", "));
         done.push(Preparation::new("other", what, Origin::File));
     }
     Ok(Parts {
@@ -325,18 +338,11 @@ fn y(
             return Err(DataProblem::shape("y", &shape, wanted));
         }
     };
-    if columns == 1 && kind == Kind::Bool {
-        let truths = arrays.mask("y")?.values;
-        return Ok(Targets::Classes(
-            truths.into_iter().map(u32::from).collect(),
-        ));
-    }
     if columns == 1 && kind != Kind::Float {
-        return Ok(Targets::Classes(arrays.labels("y", MAX_CLASSES)?.values));
+        return Ok(Targets::Classes(arrays.labels("y")?.values));
     }
-    let values = arrays.floats_or_nan("y")?.values;
-    let (targets, what) = Targets::of_numbers(columns, values)?;
-    let what = what.replace("each vertex", &format!("each {member}"));
+    let numbers = arrays.floats_or_nan("y")?.values;
+    let (targets, what) = rules::targets(columns, numbers, member)?;
     done.push(Preparation::new("targets", what, Origin::File));
     Ok(targets)
 }
@@ -346,14 +352,15 @@ pub(crate) fn splits(
     arrays: &mut impl Arrays,
     vertices: usize,
 ) -> Result<Vec<Splits>, DataProblem> {
-    const MASKS: [&str; 3] = ["train_mask", "val_mask", "test_mask"];
-    const LISTS: [&[&str]; 3] = [&["train_idx"], &["val_idx", "valid_idx"], &["test_idx"]];
-    if MASKS.iter().any(|key| arrays.has(key)) {
+    let found = |names: &[&'static str]| names.iter().find(|key| arrays.has(key)).copied();
+    let masks_of = MASKS.map(found);
+    let lists_of = LISTS.map(found);
+    if masks_of.iter().any(Option::is_some) {
         let mut of_each: Vec<Vec<Vec<u32>>> = Vec::new();
-        for key in MASKS {
-            of_each.push(match arrays.has(key) {
-                true => masks(arrays, key, vertices)?,
-                false => vec![Vec::new()],
+        for key in masks_of {
+            of_each.push(match key {
+                Some(key) => masks(arrays, key, vertices)?,
+                None => vec![Vec::new()],
             });
         }
         // A mask of one dimension is that of every split, as WikiCS has it.
@@ -364,7 +371,8 @@ pub(crate) fn splits(
         {
             let shape = [vertices as u64, of_each[at].len() as u64];
             let wanted = format!("({vertices}, {count}), as another of the masks has");
-            return Err(DataProblem::shape(MASKS[at], &shape, wanted));
+            let key = masks_of[at].unwrap_or(MASKS[at][0]);
+            return Err(DataProblem::shape(key, &shape, wanted));
         }
         let of = |split: usize, number: usize| {
             let lists = &of_each[split];
@@ -377,14 +385,14 @@ pub(crate) fn splits(
         };
         return Ok((0..count).map(numbered).collect());
     }
-    let [train, val, test] = LISTS.map(|keys| keys.iter().find(|key| arrays.has(key)));
-    if train.or(val).or(test).is_none() {
+    if lists_of.iter().all(Option::is_none) {
         return Ok(Vec::new());
     }
-    let mut list = |key: Option<&&str>| match key {
-        Some(key) => arrays.ids(key, vertices as u64, "vertices")?.line(key),
+    let mut list = |key: Option<&str>| match key {
+        Some(key) => arrays.selected(key, vertices),
         None => Ok(Vec::new()),
     };
+    let [train, val, test] = lists_of;
     Ok(vec![Splits {
         train: list(train)?,
         val: list(val)?,
@@ -392,12 +400,15 @@ pub(crate) fn splits(
     }])
 }
 
-/// The vertices of each column of a mask.
+/// The vertices of each column of a mask, or those of a list.
 fn masks(
     arrays: &mut impl Arrays,
     key: &str,
     vertices: usize,
 ) -> Result<Vec<Vec<u32>>, DataProblem> {
+    if matches!(arrays.kind(key)?.1[..], [_] | [_, 1]) {
+        return Ok(vec![arrays.selected(key, vertices)?]);
+    }
     let Values { shape, values } = arrays.mask(key)?;
     let columns = match shape[..] {
         [rows] if rows == vertices as u64 => 1,

@@ -11,7 +11,7 @@ use super::scipy;
 use crate::error::{DataError, DataProblem};
 use crate::folder::Folder;
 use crate::open::Parts;
-use crate::{Features, MAX_CLASSES, Splits};
+use crate::{Features, Splits};
 use halfgnn_graph::Graph;
 
 pub(crate) const DATA: &str = "reddit_data.npz";
@@ -32,7 +32,7 @@ pub(crate) fn read(folder: &Folder<'_>) -> Result<Parts, DataError> {
     let vertices = graph.vertices();
     folder.read(DATA, |input| {
         let npz = &mut Npz::open(input)?;
-        let labels = npz.labels("label", MAX_CLASSES)?.line("label")?;
+        let labels = npz.labels("label")?.line("label")?;
         expect_len(
             "label",
             labels.len(),

@@ -8,6 +8,7 @@
 //! Entry (i, j) is an edge from j to i. `data` is not read: an explicit zero is an edge, and an entry that `coo` lists twice
 //! is two.
 
+use crate::WEIGHTS_LEFT_OUT;
 use crate::error::DataProblem;
 use crate::input::Progress;
 use crate::row_order::RowWalk;
@@ -73,6 +74,13 @@ fn layout(npz: &mut Npz<'_>) -> Result<Layout, DataProblem> {
 pub(crate) fn spill(npz: &mut Npz<'_>, into: &mut SpilledEdges<'_>) -> Result<usize, DataProblem> {
     let vertices = square(npz, "shape")?;
     into.expect_room(vertices * OF_VERTEX)?;
+    if npz.has("data") {
+        // What is no number is no 1 either.
+        let are_ones = npz.are_ones("data").unwrap_or(false);
+        if !are_ones {
+            into.leave_out(WEIGHTS_LEFT_OUT);
+        }
+    }
     let layout = layout(npz)?;
     if layout == Layout::Coordinates {
         spill_coordinates(npz, vertices, into)?;

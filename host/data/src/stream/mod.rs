@@ -47,6 +47,7 @@ pub struct StreamedGraph {
     columns: Spill<u32>,
     symmetric: OnceLock<bool>,
     place: Workplace,
+    left_out: Vec<&'static str>,
 }
 
 /// Where a graph is while it is converted: a folder, and a part of memory.
@@ -150,6 +151,7 @@ impl StreamedGraph {
             )),
         })?;
         progress.begin("bringing edges into row order", 0);
+        let left_out = std::mem::take(&mut edges.left_out);
         let edges = edges.finish()?;
         let mut sorter = EdgeSorter::new(place, vertices, direction)?;
         edges.each_piece(PIECE / 4, |piece| {
@@ -169,6 +171,7 @@ impl StreamedGraph {
             graph = graph.with_self_loops()?;
         }
         graph.name = name_of(path);
+        graph.left_out = left_out;
         Ok(Some(graph))
     }
 
@@ -185,6 +188,11 @@ impl StreamedGraph {
     /// The number of edges; an undirected edge counts twice.
     pub fn edges(&self) -> u64 {
         self.columns.len()
+    }
+
+    /// What its file has of edges and a graph alone has not, in words: `edge weights`, say.
+    pub fn left_out(&self) -> &[&'static str] {
+        &self.left_out
     }
 
     /// Edges that a format has no place for: see [`SaveGraph::left_out_edges`](crate::SaveGraph::left_out_edges).
@@ -375,6 +383,7 @@ impl Rows {
             columns: self.columns.finish().map_err(DataProblem::CannotWrite)?,
             symmetric,
             place: self.place,
+            left_out: Vec::new(),
         })
     }
 }
@@ -385,6 +394,7 @@ pub(crate) struct SpilledEdges<'a> {
     edges: SpillWriter<[u32; 2]>,
     /// Where each block ends.
     ends: Vec<u64>,
+    left_out: Vec<&'static str>,
 }
 
 impl<'a> SpilledEdges<'a> {
@@ -393,6 +403,7 @@ impl<'a> SpilledEdges<'a> {
             place,
             edges: SpillWriter::create(&place.folder).map_err(DataProblem::CannotWrite)?,
             ends: Vec::new(),
+            left_out: Vec::new(),
         })
     }
 
@@ -438,6 +449,12 @@ impl EdgeStore for SpilledEdges<'_> {
             .map_err(DataProblem::CannotWrite)?;
         self.ends.push(self.edges.len());
         Ok(())
+    }
+
+    fn leave_out(&mut self, what: &'static str) {
+        if !self.left_out.contains(&what) {
+            self.left_out.push(what);
+        }
     }
 
     fn edges(&self) -> u64 {

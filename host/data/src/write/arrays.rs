@@ -131,13 +131,11 @@ pub(super) fn pyg(
             archive.array("y", &[members], classes.iter().map(label))?;
         }
         Targets::Labels(labels) => {
-            // A truth that nobody knows is NaN, and so all are floats.
+            // A label that is unknown is NaN, and so all are floats.
             let truths = (0..members * dataset.outputs).map(|at| {
                 let (vertex, label) = (at / dataset.outputs, at % dataset.outputs);
-                match dataset.targets.is_labelled(vertex) {
-                    true => f32::from(u8::from(labels.has(vertex, label))),
-                    false => f32::NAN,
-                }
+                let truth = labels.get(vertex, label);
+                truth.map_or(f32::NAN, |truth| f32::from(u8::from(truth)))
             });
             archive.array("y", &shape, truths)?;
         }

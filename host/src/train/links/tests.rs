@@ -64,6 +64,32 @@ fn what_cannot_be_held_out_is_refused() {
     assert!(message(&ring(5), [0.1, 0.1]).contains("of 5 links 0 are held out"));
 }
 
+/// All pairs of vertices but some.
+fn complete(vertices: u32, without: &[[u32; 2]]) -> Graph {
+    let pairs = (0..vertices).flat_map(|a| (0..vertices).map(move |b| [a, b]));
+    let (rows, columns): (Vec<u32>, Vec<u32>) = pairs
+        .filter(|&[a, b]| a != b && !without.contains(&[a.min(b), a.max(b)]))
+        .map(|[a, b]| (a, b))
+        .unzip();
+    Graph::from_edges(vertices as usize, &rows, &columns).unwrap()
+}
+
+#[test]
+fn held_out_links_are_compared_with_pairs_without_an_edge() {
+    let refused = held_out(&complete(6, &[]), [0.2, 0.2], 0).unwrap_err();
+    assert!(refused.to_string().contains("0 of 15 pairs have no edge"));
+    // Five pairs of 15 are apart, and as many as are held out must be.
+    let apart = [[0, 1], [0, 2], [0, 3], [1, 2], [4, 5]];
+    for seed in 0..20 {
+        let split = held_out(&complete(6, &apart), [0.2, 0.2], seed).unwrap();
+        assert_eq!(split.edges.each_ref().map(Vec::len), [6, 2, 2]);
+        for pair in split.others.iter().flatten() {
+            let pair = [pair[0].min(pair[1]), pair[0].max(pair[1])];
+            assert!(apart.contains(&pair), "{pair:?} of seed {seed}");
+        }
+    }
+}
+
 fn state(backend: &Cpu) -> OptimizerState<Cpu> {
     let float = super::super::MixedPrecision::of(crate::tensor::Precision::Float);
     OptimizerState::new(backend, &float.loss_scaling).unwrap()

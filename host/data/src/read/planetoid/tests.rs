@@ -3,7 +3,7 @@
 use super::*;
 use crate::OpenGraph;
 use crate::testing::Folder as Files;
-use crate::{Dataset, Format};
+use crate::{Dataset, Format, OpenOptions, SplitRule};
 use halfgnn_graph::Graph;
 
 /// A string of Python 2.
@@ -172,7 +172,7 @@ fn the_miniature_is_what_pytorch_geometric_makes_of_it() {
             done,
             [
                 "edges: 2 self-loops and duplicates of the file left out (default)",
-                "labels: 1 vertices that test.index lacks get no features and label 0, and are in no split (default)",
+                "labels: 1 vertices that test.index lacks get no features and no label, and are in no split (default)",
                 "features: 5 rows divided by their sums, as is customary of counts of words; --normalize-features=false leaves them (default)",
                 "splits: as they stand there (file)"
             ]
@@ -180,7 +180,8 @@ fn the_miniature_is_what_pytorch_geometric_makes_of_it() {
         let expected = Graph::from_edges(8, &[0, 0, 1, 2, 4, 7], &[1, 7, 0, 4, 2, 0]).unwrap();
         assert_eq!(dataset.graph, expected);
         assert_eq!(Graph::open(&path).unwrap(), expected);
-        assert_eq!(dataset.class_labels().unwrap(), [2, 0, 1, 1, 1, 0, 2, 0]);
+        let labels = [2, 0, 1, 1, 1, UNLABELLED, 2, 0];
+        assert_eq!(dataset.class_labels().unwrap(), labels);
         assert_eq!(
             (dataset.train, dataset.val, dataset.test),
             (vec![0, 1], vec![2, 3], vec![4, 6, 7])
@@ -192,6 +193,20 @@ fn the_miniature_is_what_pytorch_geometric_makes_of_it() {
         ];
         assert_eq!(dataset.features.to_dense().unwrap(), features);
     }
+}
+
+#[test]
+fn a_split_by_rule_takes_no_vertex_without_a_label() {
+    let folder = write(&miniature());
+    let options = OpenOptions {
+        split: Some(SplitRule::Fractions {
+            train: 1.0,
+            val: 0.0,
+        }),
+        ..OpenOptions::default()
+    };
+    let dataset = Dataset::open_with(folder.path(), &options).unwrap();
+    assert_eq!(dataset.train, [0, 1, 2, 3, 4, 6, 7]);
 }
 
 /// `pickle.dumps(scipy.sparse.csr_matrix([[1, 0, 2], [0, 0, 3]], dtype='f4'), 2)` by Python 3.11, numpy 2.4, scipy 1.17.

@@ -152,6 +152,86 @@ fn y_tells_the_task() {
     assert_eq!(truths.targets, vec![1, 0, 1, 1].into());
 }
 
+#[test]
+fn an_entry_of_a_label_matrix_may_be_unknown() {
+    for unknown in [f32::NAN, -1.0] {
+        let y = Array::f32(&[0., 1., unknown, 1., 1., 0., unknown, unknown]).shaped(&[4, 2]);
+        let dataset = open(&without_splits(y), &OpenOptions::default()).unwrap();
+        let Targets::Labels(labels) = &dataset.targets else {
+            panic!("{:?}", dataset.targets)
+        };
+        assert_eq!([labels.get(1, 0), labels.get(1, 1)], [None, Some(true)]);
+        let mut all = [&dataset.train[..], &dataset.val, &dataset.test].concat();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2]);
+        // And written so that the same is read again.
+        let mut to = Cursor::new(Vec::new());
+        dataset
+            .write_to(&mut to, WriteOptions::new(Format::Pyg))
+            .unwrap();
+        to.set_position(0);
+        let again = Dataset::read_from(to, &OpenOptions::default()).unwrap();
+        assert_eq!(again.targets, dataset.targets);
+    }
+    // In a split of the file, too: what nothing is known of is left out of it, and said.
+    let y = Array::f32(&[0., 1., 1., 1., 1., 0., f32::NAN, f32::NAN]).shaped(&[4, 2]);
+    let dataset = open(&with("y", y), &OpenOptions::default()).unwrap();
+    assert_eq!((dataset.train.len(), dataset.test.len()), (1, 0));
+    assert!(done(&dataset, "labels").starts_with("1 of which nothing is known"));
+}
+
+#[test]
+fn whole_floats_are_classes() {
+    let y = Array::f32(&[2.0, 0.0, f32::NAN, 1.0]);
+    let dataset = open(&with("y", y.clone()), &OpenOptions::default());
+    assert_eq!(
+        dataset.unwrap().targets,
+        vec![2, 0, crate::UNLABELLED, 1].into()
+    );
+    assert!(
+        done(
+            &open(&without_splits(y), &OpenOptions::default()).unwrap(),
+            "targets"
+        )
+        .contains("whole")
+    );
+    let large = open(
+        &with("y", Array::i64(&[0, (1 << 32) + 1, 0, 0])),
+        &OpenOptions::default(),
+    );
+    let large = large.unwrap_err().to_string();
+    assert!(
+        large.contains("y[1] is 4294967297, but there are 65536 classes"),
+        "{large}"
+    );
+}
+
+#[test]
+fn zeros_and_ones_are_a_mask_under_every_name() {
+    let ones = || Array::i64(&[1, 0, 0, 0]);
+    for (train, val) in [
+        ("train_mask", "valid_mask"),
+        ("train_idx", "valid_idx"),
+        ("train", "valid"),
+    ] {
+        let mut entries = without(&["train_mask", "val_mask", "test_mask"]);
+        entries.push((train, ones()));
+        entries.push((val, Array::f32(&[0.0, 1.0, 0.0, 0.0])));
+        let dataset = open(&entries, &OpenOptions::default()).unwrap();
+        assert_eq!((dataset.train, dataset.val), (vec![0], vec![1]), "{train}");
+    }
+    // Other integers are a list, and a name that is nearly one is said.
+    let mut entries = without(&["train_mask", "val_mask", "test_mask"]);
+    entries.push(("train_mask", Array::i64(&[3, 0])));
+    entries.push(("test_maks", ones()));
+    let dataset = open(&entries, &OpenOptions::default()).unwrap();
+    assert_eq!(dataset.train, [3, 0]);
+    assert_eq!(
+        done(&dataset, "other"),
+        "test_maks (is test_mask meant?) are left alone"
+    );
+}
+
 fn without_splits(y: Array) -> Entries {
     let mut entries = without(&["y", "train_mask", "val_mask", "test_mask"]);
     entries.push(("y", y));

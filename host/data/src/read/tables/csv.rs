@@ -6,7 +6,7 @@ use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 
 use super::{Cell, EachRow, Table};
 use crate::error::DataProblem;
-use crate::input::Input;
+use crate::input::{Input, check_encoding};
 
 /// A text of rows, the first of which has the names.
 pub(super) struct Csv<'a> {
@@ -27,7 +27,9 @@ impl<'a> Csv<'a> {
         let head = source
             .fill_buf()
             .map_err(|error| refuse(error.into(), packed))?;
-        let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        check_encoding(head)?;
+        let ends = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        let line = head.split(ends).next().unwrap_or_default();
         let count = |separator: &u8| line.iter().filter(|byte| *byte == separator).count();
         let delimiter = [b',', b'\t', b';'].into_iter().rev().max_by_key(count);
         let mut reader = ReaderBuilder::new()

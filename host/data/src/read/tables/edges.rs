@@ -4,7 +4,7 @@ use super::nodes::{Index, no_room};
 use super::{Cell, Roles, Table};
 use crate::error::DataProblem;
 use crate::message::shown;
-use crate::{ColumnNames, EdgeFeatures};
+use crate::{ColumnNames, EdgeFeatures, Preparation};
 
 /// What a table of edges has, in its order.
 pub(super) struct Edges {
@@ -13,6 +13,8 @@ pub(super) struct Edges {
     /// Where they are not all 1.
     pub weights: Option<Vec<f32>>,
     pub features: Option<EdgeFeatures>,
+    /// What is said of its columns.
+    pub done: Vec<Preparation>,
 }
 
 /// Reads the table.
@@ -29,7 +31,11 @@ pub(super) fn read(
             let DataProblem::Line { line, reason } = roles.missing(customary[0]) else {
                 return roles.missing(customary[0]);
             };
-            DataProblem::line(line, format!("{reason}; name it by {option}"))
+            let mut reason = format!("{reason}; name it by {option}");
+            if !roles.numbers().is_empty() {
+                reason.push_str(", or begin the table with a line of names, such as source,target");
+            }
+            DataProblem::line(line, reason)
         })
     };
     let source = end("--source-column", &names.source, &["source", "src", "from"])?;
@@ -39,6 +45,9 @@ pub(super) fn read(
         names.weight.as_deref(),
         &["weight", "edge_weight"],
     )?;
+    let mut done = Vec::new();
+    let of_pandas = roles.take_index();
+    roles.remarks("edges", &of_pandas, &mut done);
     let others = roles.rest();
 
     let (mut sources, mut targets) = (Vec::new(), Vec::new());
@@ -73,6 +82,7 @@ pub(super) fn read(
             .any(|&weight| weight != 1.0)
             .then_some(weights),
         features,
+        done,
     })
 }
 

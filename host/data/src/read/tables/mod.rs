@@ -30,7 +30,8 @@ use crate::error::{DataError, DataProblem};
 use crate::input::{Input, Progress};
 use crate::message::shown;
 use crate::open::Parts;
-use crate::{ColumnNames, Preparation};
+use crate::rules::{is_missing, truth_of};
+use crate::{ColumnNames, Origin, Preparation};
 use halfgnn_graph::{Graph, edge_order};
 
 /// Names of files that are tables of vertices, and of edges, in a folder, without their extensions.
@@ -38,6 +39,10 @@ const NODES: &str = "nodes";
 const EDGES: &str = "edges";
 /// What tables' names end in.
 const EXTENSIONS: [&str; 5] = ["csv", "tsv", "csv.gz", "tsv.gz", "parquet"];
+/// What they end in that is refused by its name.
+const UNREAD: [&str; 6] = [
+    "csv.zst", "tsv.zst", "csv.bz2", "tsv.bz2", "csv.xz", "tsv.xz",
+];
 
 /// A table of vertices, and one of edges.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,8 +55,9 @@ impl Pair {
     /// The tables of a folder, where it has both.
     pub fn in_folder(folder: &Path) -> Option<Self> {
         let find = |name: &str| {
-            let paths = EXTENSIONS.map(|extension| folder.join(format!("{name}.{extension}")));
-            paths.into_iter().find(|path| path.is_file())
+            let endings = EXTENSIONS.into_iter().chain(UNREAD);
+            let mut paths = endings.map(|ending| folder.join(format!("{name}.{ending}")));
+            paths.find(|path| path.is_file())
         };
         Some(Self {
             nodes: find(NODES)?,
@@ -101,14 +107,15 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// As a number: one that is finite, or NaN where the cell is empty or says so.
+    /// As a number: one that is finite, or NaN where it is [missing](is_missing).
     fn number(self) -> Option<f32> {
         let number = match self {
             Self::Empty => f32::NAN,
-            Self::Text("") => f32::NAN,
-            Self::Text("true" | "True" | "TRUE") => 1.0,
-            Self::Text("false" | "False" | "FALSE") => 0.0,
-            Self::Text(text) => text.parse().ok()?,
+            Self::Text(text) if is_missing(text) => f32::NAN,
+            Self::Text(text) => match truth_of(text) {
+                Some(truth) => f32::from(u8::from(truth)),
+                None => text.parse().ok()?,
+            },
             Self::Whole(number) => number as f32,
             Self::Number(number) => number as f32,
             Self::Truth(truth) => f32::from(u8::from(truth)),
@@ -124,6 +131,11 @@ impl<'a> Cell<'a> {
                 line,
                 match self.text() {
                     text if text.is_empty() => format!("the cell in column '{column}' is empty, and a feature is a number"),
+                    text if has_decimal_comma(&text) => format!(
+                        "'{}' in column '{column}' has a decimal comma; write {}",
+                        shown(text.as_bytes()),
+                        shown(text.replace(',', ".").as_bytes())
+                    ),
                     text => format!(
                         "'{}' in column '{column}' is no finite number, and every column that has no other meaning is a feature; \
                          leave the column out (--ignore-columns {column})",
@@ -147,6 +159,11 @@ impl<'a> Cell<'a> {
             )),
         }
     }
+}
+
+/// Whether a text is a number but for a comma in the place of its point.
+fn has_decimal_comma(text: &str) -> bool {
+    text.contains(',') && text.replacen(',', ".", 1).parse::<f64>().is_ok()
 }
 
 /// Takes a row and its line in the file, from 1.
@@ -223,7 +240,66 @@ impl<'a> Roles<'a> {
         }
     }
 
-    /// The columns that nobody took.
+    /// Takes the columns that pandas writes for an index: without a name, or `Unnamed: 0` where a table was read and written again.
+    fn take_index(&mut self) -> Vec<usize> {
+        let is_index = |name: &str| {
+            let number = name.strip_prefix("Unnamed: ");
+            name.is_empty() || number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        let found = self.rest().into_iter();
+        let found: Vec<usize> = found.filter(|&at| is_index(&self.names[at])).collect();
+        found.iter().for_each(|&at| self.taken[at] = true);
+        found
+    }
+
+    /// The names of columns as a person reads them.
+    fn shown(&self, columns: &[usize]) -> String {
+        let name = |&at: &usize| format!("'{}'", shown(self.names[at].as_bytes()));
+        let more = if columns.len() > 5 { ", …" } else { "" };
+        let some: Vec<String> = columns.iter().take(5).map(name).collect();
+        some.join(", ") + more
+    }
+
+    /// The columns whose names are numbers: of a table without a line of names the first row stands in its place.
+    fn numbers(&self) -> Vec<usize> {
+        let is_number = |at: &usize| self.names[*at].parse::<f64>().is_ok();
+        (0..self.names.len()).filter(is_number).collect()
+    }
+
+    /// What is said of columns whose names say nothing, and of an index of pandas' that is left alone.
+    fn remarks(&self, table: &str, index: &[usize], done: &mut Vec<Preparation>) {
+        if !index.is_empty() {
+            let what = format!(
+                "{} of the table of {table}, an index of pandas', is left alone",
+                self.shown(index)
+            );
+            done.push(Preparation::new("other", what, Origin::Default));
+        }
+        let numbers: Vec<usize> = self.numbers();
+        let numbers: Vec<usize> = numbers.into_iter().filter(|&at| !self.taken[at]).collect();
+        if !numbers.is_empty() {
+            let what = format!(
+                "columns {} of the table of {table} have numbers for names, and are features",
+                self.shown(&numbers)
+            );
+            done.push(Preparation::new("other", what, Origin::File));
+        }
+    }
+
+    /// That the first line has names, which nothing shows where names are numbers and none has a meaning.
+    fn expect_names(&self) -> Result<(), DataProblem> {
+        let numbers = self.numbers();
+        if numbers.is_empty() || self.taken.contains(&true) {
+            return Ok(());
+        }
+        let reason = format!(
+            "the names are numbers ({}), so that the first row may be taken for them; begin the table with a line of names, such as id,x1,x2,label",
+            self.shown(&numbers)
+        );
+        Err(DataProblem::line(1, reason))
+    }
+
+    /// The columns that are left.
     fn rest(&self) -> Vec<usize> {
         (0..self.names.len())
             .filter(|&at| !self.taken[at])
@@ -296,6 +372,7 @@ pub(crate) fn read(
         nodes.into_parts(graph, edge_weights, edge_features)
     };
     let mut parts = parts().map_err(in_file(&pair.nodes))?;
+    parts.done.extend(edges.done);
     let ignored = names.ignored.join(", ");
     if !ignored.is_empty() {
         let what = format!("columns {ignored} are left alone");

@@ -2,13 +2,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Cell, Roles, Table};
+use super::{Cell, Roles, Table, has_decimal_comma};
 use crate::error::DataProblem;
 use crate::message::shown;
 use crate::open::Parts;
+use crate::rules::{self, is_missing};
 use crate::{
-    ColumnNames, EdgeFeatures, Features, Origin, Preparation, Splits, Targets, UNLABELLED,
-    VertexIds,
+    ColumnNames, EdgeFeatures, Features, MAX_CLASSES, Origin, Preparation, Splits, Targets,
+    UNLABELLED, VertexIds,
 };
 use halfgnn_graph::Graph;
 use halfgnn_graph::index::MAX_VERTICES;
@@ -129,6 +130,20 @@ pub(super) fn read(table: &mut dyn Table, names: &ColumnNames) -> Result<Nodes, 
             masks
         }
     };
+    let mut done = Vec::new();
+    let mut index = roles.take_index();
+    roles.expect_names()?;
+    let id = match id {
+        // An index of pandas' that comes first names the rows.
+        None if index.first() == Some(&0) => {
+            let at = index.remove(0);
+            let what = format!("{}, an index of pandas'", roles.shown(&[at]));
+            done.push(Preparation::new("ids", what, Origin::Default));
+            Some(at)
+        }
+        id => id,
+    };
+    roles.remarks("vertices", &index, &mut done);
     let features = roles.rest();
 
     let mut ids = id.map(|_| VertexIds::default());
@@ -177,7 +192,6 @@ pub(super) fn read(table: &mut dyn Table, names: &ColumnNames) -> Result<Nodes, 
     // Ids that are the rows' numbers say nothing that vertices do not say themselves.
     let is_row = |(row, id): (usize, &str)| id.parse() == Ok(row) && id == row.to_string();
     let ids = ids.filter(|ids| !ids.iter().enumerate().all(is_row));
-    let mut done = Vec::new();
     if id.is_none() {
         let what = "rows of the table of vertices, from 0, for it has no column of ids";
         done.push(Preparation::new("ids", what, Origin::Default));
@@ -200,10 +214,11 @@ pub(super) fn read(table: &mut dyn Table, names: &ColumnNames) -> Result<Nodes, 
 /// The number of a split.
 fn split_of(cell: Cell<'_>, line: u64) -> Result<Option<usize>, DataProblem> {
     match cell.text().to_lowercase().as_str() {
+        text if is_missing(text) => Ok(None),
         "train" | "training" => Ok(Some(0)),
         "val" | "valid" | "validation" | "dev" => Ok(Some(1)),
         "test" | "testing" => Ok(Some(2)),
-        "" | "none" | "-" => Ok(None),
+        "-" => Ok(None),
         other => Err(DataProblem::line(
             line,
             format!(
@@ -259,7 +274,7 @@ impl Labels {
         Ok(())
     }
 
-    /// What they come to: numbers that are whole are classes, others values, and texts the names of classes.
+    /// What they come to: numbers by [`rules`], and texts the names of classes.
     fn finish(
         self,
         vertices: usize,
@@ -268,7 +283,7 @@ impl Labels {
         let (texts, of_vertex) = match self {
             Self::None => return Ok((Targets::unlabelled(vertices), None)),
             Self::Many(columns, values) => {
-                let (targets, what) = Targets::of_numbers(columns, values)?;
+                let (targets, what) = rules::targets(columns, values, "vertex")?;
                 done.push(Preparation::new("targets", what, Origin::File));
                 return Ok((targets, None));
             }
@@ -276,40 +291,49 @@ impl Labels {
         };
         let mut all: Vec<(Box<str>, u32)> = texts.into_iter().collect();
         all.sort_unstable();
-        let is_none = |text: &str| text.is_empty() || text.eq_ignore_ascii_case("nan");
         let numbers: Option<Vec<f64>> = all
             .iter()
-            .map(|(text, _)| match is_none(text) {
+            .map(|(text, _)| match is_missing(text) {
                 true => Some(f64::NAN),
                 false => text.parse().ok().filter(|number: &f64| number.is_finite()),
             })
             .collect();
         let mut of_text = vec![UNLABELLED; all.len()];
         if let Some(numbers) = numbers {
-            let is_class = |number: &f64| {
-                number.is_nan() || (number.fract() == 0.0 && (-1.0..4e9).contains(number))
+            let is_whole =
+                |number: &f64| number.is_nan() || number.fract() == 0.0 && *number >= -1.0;
+            let too_large = |((text, _), number): &(&(Box<str>, u32), &f64)| {
+                **number >= f64::from(MAX_CLASSES) && text.bytes().all(|byte| byte.is_ascii_digit())
             };
-            if numbers.iter().all(is_class) {
-                for ((_, place), number) in all.iter().zip(&numbers) {
-                    if *number >= 0.0 {
-                        of_text[*place as usize] = *number as u32;
-                    }
-                }
-                let classes = of_vertex.iter().map(|&text| of_text[text as usize]);
-                return Ok((Targets::Classes(classes.collect()), None));
+            if numbers.iter().all(is_whole)
+                && let Some(((text, place), _)) = all.iter().zip(&numbers).find(too_large)
+            {
+                let at = of_vertex.iter().position(|of| of == place);
+                return Err(rules::no_class("labels", at.unwrap_or(0) as u64, text));
             }
             let mut value_of = vec![0.0_f32; all.len()];
             for ((_, place), number) in all.iter().zip(&numbers) {
                 value_of[*place as usize] = *number as f32;
             }
             let values = of_vertex.iter().map(|&text| value_of[text as usize]);
-            let (targets, what) = Targets::of_numbers(1, values.collect())?;
-            done.push(Preparation::new("targets", what, Origin::File));
+            // As doubles: a float may have no place for a small fraction.
+            let are_classes = numbers
+                .iter()
+                .all(|number| rules::class_of_float(*number).is_some());
+            let (targets, what) = match are_classes {
+                true => rules::targets(1, values.collect(), "vertex")?,
+                false => rules::values(1, values.collect(), "vertex")?,
+            };
+            // That numbers without a point are classes need not be said.
+            let has_points = all.iter().any(|(text, _)| text.contains('.'));
+            if has_points || targets.classes().is_none() {
+                done.push(Preparation::new("targets", what, Origin::File));
+            }
             return Ok((targets, None));
         }
         let mut names = Vec::new();
         for (text, place) in all {
-            if !text.is_empty() {
+            if !is_missing(&text) {
                 of_text[place as usize] = names.len() as u32;
                 names.push(text.into_string());
             }
@@ -324,11 +348,18 @@ impl Labels {
         } else {
             ""
         };
-        let what = format!(
+        let mut what = format!(
             "{} names numbered by their alphabet: {}{more}",
             names.len(),
             some.join(", ")
         );
+        if let Some(name) = names.iter().find(|name| has_decimal_comma(name)) {
+            what.push_str(&format!(
+                "; '{}' has a decimal comma, and is a number only as {}",
+                shown(name.as_bytes()),
+                shown(name.replace(',', ".").as_bytes())
+            ));
+        }
         done.push(Preparation::new("labels", what, Origin::File));
         let classes = of_vertex.iter().map(|&text| of_text[text as usize]);
         Ok((Targets::Classes(classes.collect()), Some(names)))

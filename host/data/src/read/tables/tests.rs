@@ -129,6 +129,159 @@ fn labels_tell_the_task() {
 }
 
 #[test]
+fn a_table_without_names_is_refused() {
+    let edges = "source,target\n0,1\n1,2\n";
+    for nodes in [
+        "0,0.5,1\n1,0.25,0\n2,1.5,1\n",
+        "ann,31,0.5\nbob,18,2\n",
+        "0\n1\n2\n",
+    ] {
+        let error = open(nodes, edges, ColumnNames::default()).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("nodes.csv: line 1: the names are numbers"),
+            "{error}"
+        );
+    }
+    let error = open("id,f\n0,1\n1,2\n", "0,1\n1,0\n", ColumnNames::default());
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("begin the table with a line of names, such as source,target"),
+        "{error}"
+    );
+    // Among names with a meaning they are features, and named.
+    let named = open(
+        "id,0,1,y\na,0.5,1,0\nb,2,3,1\n",
+        "source,target\na,b\n",
+        ColumnNames::default(),
+    );
+    let named = named.unwrap();
+    assert_eq!(named.feature_len(), 2);
+    assert_eq!(
+        done(&named, "other"),
+        "columns '0', '1' of the table of vertices have numbers for names, and are features"
+    );
+}
+
+#[test]
+fn an_index_of_pandas_is_no_feature() {
+    for name in ["", "Unnamed: 0"] {
+        let nodes = format!("{name},id,f,y\n0,a,0.5,0\n1,b,2,1\n");
+        let edges = format!("{name},source,target\n0,a,b\n1,b,a\n");
+        let dataset = open(&nodes, &edges, ColumnNames::default()).unwrap();
+        assert_eq!(
+            (dataset.feature_len(), dataset.edge_features.is_none()),
+            (1, true)
+        );
+        let said = |of: &str| {
+            let all = dataset.preparations.iter().filter(|step| step.of == of);
+            all.map(|step| step.what.clone())
+                .collect::<Vec<_>>()
+                .join("; ")
+        };
+        for table in ["vertices", "edges"] {
+            let words =
+                format!("'{name}' of the table of {table}, an index of pandas', is left alone");
+            assert!(said("other").contains(&words), "{}", said("other"));
+        }
+        // Without ids it has them.
+        let nodes = format!("{name},f\nb,1\na,2\n");
+        let dataset = open(&nodes, "source,target\na,b\n", ColumnNames::default()).unwrap();
+        assert_eq!(dataset.ids.as_ref().unwrap().get(1), "a");
+        assert_eq!((dataset.feature_len(), dataset.graph.cols()), (1, &[1][..]));
+    }
+}
+
+#[test]
+fn a_decimal_comma_is_said_or_refused() {
+    let labels = "id;y\na;0,5\nb;1,5\n";
+    let edges = "source;target\na;b\n";
+    let dataset = open(labels, edges, ColumnNames::default()).unwrap();
+    assert!(
+        done(&dataset, "labels").contains("'0,5' has a decimal comma, and is a number only as 0.5")
+    );
+    let features = open("id;f\na;0,5\nb;1,5\n", edges, ColumnNames::default());
+    let error = features.unwrap_err().to_string();
+    assert!(
+        error.contains("line 2: '0,5' in column 'f' has a decimal comma; write 0.5"),
+        "{error}"
+    );
+}
+
+#[test]
+fn missing_values_are_missing_in_every_spelling() {
+    let rows = |labels: [&str; 4]| {
+        let rows = labels.iter().enumerate();
+        let rows: String = rows.map(|(at, label)| format!("v{at},{label}\n")).collect();
+        open(
+            &format!("id,y\n{rows}"),
+            "from,to\nv0,v1\n",
+            ColumnNames::default(),
+        )
+        .unwrap()
+    };
+    for missing in ["", "NA", "null", "NaN", "None", "<NA>"] {
+        let names = rows(["cat", missing, "dog", "cat"]);
+        assert_eq!(names.targets, vec![0, UNLABELLED, 1, 0].into(), "{missing}");
+        let numbers = rows(["1", missing, "0", "2.0"]);
+        assert_eq!(
+            numbers.targets,
+            vec![1, UNLABELLED, 0, 2].into(),
+            "{missing}"
+        );
+        let all = [&numbers.train[..], &numbers.val, &numbers.test].concat();
+        assert!(!all.contains(&1), "{missing}");
+    }
+    let names = ColumnNames {
+        labels: vec!["a".into(), "b".into()],
+        ..ColumnNames::default()
+    };
+    let several = open("id,a,b\nu,1,\nv,0,NA\nw,-1,1\n", "from,to\nu,v\n", names).unwrap();
+    let Targets::Labels(labels) = &several.targets else {
+        panic!("{:?}", several.targets)
+    };
+    let entries: Vec<_> = (0..6).map(|at| labels.get(at / 2, at % 2)).collect();
+    assert_eq!(
+        entries,
+        [Some(true), None, Some(false), None, None, Some(true)]
+    );
+}
+
+#[test]
+fn old_macs_line_ends_are_line_ends() {
+    let cr = |text: &str| text.replace("\r\n", "\n").replace('\n', "\r");
+    check(&open(&cr(NODES), &cr(EDGES), ColumnNames::default()).unwrap());
+}
+
+#[test]
+fn packings_that_are_not_read_are_named() {
+    let zstd = b"\x28\xb5\x2f\xfd".as_slice();
+    for (name, bytes, words) in [
+        (
+            "nodes.csv.zst",
+            zstd,
+            "packed by zstd, which is not read; unpack it first",
+        ),
+        ("nodes.csv.bz2", b"BZh91AY", "packed by bzip2"),
+        (
+            "nodes.csv",
+            b"\xff\xfei\0d\0",
+            "text in UTF-16, which is not read; save it as UTF-8",
+        ),
+    ] {
+        let here = Folder::new();
+        here.write(name, bytes);
+        here.write("edges.csv", b"source,target\n0,1\n");
+        let error = Dataset::open(here.path()).unwrap_err().to_string();
+        assert!(error.contains(words), "{name}: {error}");
+        let alone = Graph::open(here.write("graph.txt", bytes))
+            .unwrap_err()
+            .to_string();
+        assert!(alone.contains(words), "{name}: {alone}");
+    }
+}
+
+#[test]
 fn masks_are_splits() {
     let nodes = "id,train_mask,val_mask,test_mask,y\na,True,False,False,0\nb,0,1,0,1\nc,False,False,True,0\n";
     let dataset = open(nodes, "from,to\na,b\n", ColumnNames::default()).unwrap();

@@ -61,12 +61,52 @@ fn a_dictionary_of_tensors_is_read() {
     assert_eq!(row, [1.0; 3]);
 }
 
+/// Made by these lines; torch_sparse's classes stand in for those of a build of it, with the same fields:
+///
+/// ```python
+/// w = torch.tensor([.25, .5, 2., 3.]); coo = torch.sparse_coo_tensor(ei.flip(0), w, (4, 4)).coalesce()
+/// d = Data(x=torch.arange(8.).reshape(2, 4).t().contiguous(), y=torch.tensor([2, 0, -1, 1]), adj_t=coo.to_sparse_csr())
+/// torch.save(d, 'adj_csr.pt'); d.adj_t = coo; torch.save(d, 'adj_coo.pt')
+/// torch.save({'x': d.x, 'y': d.y, 'adj_t': SparseTensor(rowptr=…, col=…, value=…)}, 'adj_sparse_tensor.pt')
+/// ```
+#[test]
+fn a_sparse_adjacency_has_its_edges_and_weights() {
+    let files: [&[u8]; 3] = [
+        include_bytes!("adj_csr.pt"),
+        include_bytes!("adj_coo.pt"),
+        include_bytes!("adj_sparse_tensor.pt"),
+    ];
+    for bytes in files {
+        let dataset = open(bytes).unwrap();
+        assert_eq!(dataset.graph.rows(), [0, 1, 1, 3]);
+        assert_eq!(dataset.graph.cols(), [2, 0, 3, 0]);
+        assert_eq!(dataset.edge_weights, Some(vec![2.0, 0.5, 0.25, 3.0]));
+        assert_eq!(dataset.targets, vec![2, 0, UNLABELLED, 1].into());
+        let graph = Graph::read_from(Cursor::new(bytes), &OpenOptions::default());
+        assert_eq!(graph.unwrap(), dataset.graph);
+    }
+}
+
+/// `torch.save([g(2, 0), g(3, 1), g(2, 1)], 'list.pt')`, where `g(n, y)` is `Data(x=torch.full((n, 2), float(n)), y=torch.tensor([y]),
+/// edge_index=torch.tensor([[0, 1], [1, 0]]))`.
+#[test]
+fn a_list_of_data_objects_is_a_set_of_graphs() {
+    let dataset = open(include_bytes!("list.pt")).unwrap();
+    assert_eq!(dataset.graphs.as_ref().unwrap().starts(), [0, 2, 5, 7]);
+    assert_eq!(dataset.targets, vec![0, 1, 1].into());
+    assert_eq!(dataset.graph.rows(), [0, 1, 2, 3, 5, 6]);
+    assert_eq!(dataset.graph.cols(), [1, 0, 3, 2, 6, 5]);
+    let mut row = [0.0; 2];
+    dataset.features.write_row(4, &mut row);
+    assert_eq!(row, [3.0; 2]);
+}
+
 #[test]
 fn what_is_something_else_says_what_to_save() {
     let cases: [(&[u8], &str); 4] = [
         (
             include_bytes!("two_graphs.pt"),
-            "a dataset of several graphs; save one of them",
+            "a dataset of several graphs; save a list of them",
         ),
         (include_bytes!("hetero.pt"), "save data.to_homogeneous()"),
         (

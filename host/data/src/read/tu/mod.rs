@@ -27,6 +27,7 @@ use crate::error::{DataError, DataProblem};
 use crate::folder::{Folder, entries};
 use crate::input::Input;
 use crate::open::Parts;
+use crate::rules;
 use table::{Kinds, Table, distinct, finite, float, whole};
 
 use crate::{EdgeFeatures, Features, GraphIndex, MAX_CLASSES, Origin, Preparation, Targets};
@@ -335,8 +336,11 @@ fn targets(
             let names = named.then(|| names.iter().map(i64::to_string).collect());
             return Ok((Targets::Classes(kinds.rows), names));
         }
-        let (targets, what) = Targets::of_numbers(table.columns, table.values)?;
-        let what = what.replace("each vertex", "each graph");
+        // Attributes are a regression by what they are called.
+        let (targets, what) = match table.columns {
+            1 => rules::values(1, table.values, "graph")?,
+            columns => rules::targets(columns, table.values, "graph")?,
+        };
         done.push(Preparation::new("targets", what, Origin::File));
         Ok((targets, None))
     })
