@@ -138,6 +138,7 @@ pub mod distributed;
 pub mod metrics;
 pub mod nn;
 pub mod sample;
+pub mod threads;
 pub mod train;
 
 #[cfg(feature = "checkpoints")]

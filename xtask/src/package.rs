@@ -6,7 +6,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::{Failure, build_ptx, workspace};
+use crate::{Failure, build_ptx, notices, workspace};
 
 /// What is published, in the order in which one depends on the other.
 const PACKAGES: [&str; 12] = [
@@ -54,7 +54,15 @@ const WANTED: [(&str, &[&str]); 12] = [
         "halfgnn-bench",
         &["src/lib.rs", "src/report/page.html", "LICENSE-MIT"],
     ),
-    ("halfgnn-cli", &["src/main.rs", "README.md", "LICENSE-MIT"]),
+    (
+        "halfgnn-cli",
+        &[
+            "src/main.rs",
+            "README.md",
+            "LICENSE-MIT",
+            notices::FILE,
+        ],
+    ),
 ];
 
 /// What crates.io takes, in bytes.
@@ -109,6 +117,8 @@ fn pack(options: &build_ptx::Options) -> Result<(), Failure> {
         let name = file.path.file_name().ok_or("PTX without a name")?;
         fs::copy(&file.path, copy.join("host/device/ptx").join(name))?;
     }
+    let notices = notices::of("halfgnn-cli", &["halfgnn-cli/cuda", "halfgnn-cli/parquet"])?;
+    fs::write(copy.join("host/cli").join(notices::FILE), notices)?;
     let mut cargo = workspace::cargo();
     // What is built from them is built below; no file of the copy is tracked, which is what --allow-dirty is for.
     cargo.args(["package", "--no-verify", "--allow-dirty", "--quiet"]);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::{Failure, build_ptx, workspace};
+use crate::{Failure, build_ptx, notices, workspace};
 
 /// What builds the wheel, from PyPI.
 const MATURIN: &str = "maturin>=1.9,<2";
@@ -50,6 +50,8 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
         false => maturin()?,
     };
     let kernels = put_kernels(&options.build)?;
+    let notices = notices::of("halfgnn-python", &["halfgnn-python/cuda"])?;
+    fs::write(workspace::root().join("python").join(notices::FILE), notices)?;
     let wheels = workspace::target_dir().join("wheels");
     if wheels.exists() {
         // Of several versions it would be unclear which is meant.

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::machine::{Machine, command_line};
 use crate::report::{Data, Figure, Lines, Point, column_svg};
+use crate::outputs::Outputs;
 use crate::screen::Page;
 use clap::{Args, CommandFactory, Parser};
 use halfgnn::file;
@@ -130,6 +131,15 @@ pub fn run(args: &TuneArgs, stop: &AtomicBool) -> Result<(), Failure> {
             .collect(),
         seed: args.seed,
     };
+    let mut outputs = Outputs::new();
+    outputs.reads("", &args.space);
+    if let Some(path) = &args.state {
+        outputs.file("--state", path)?;
+    }
+    if let Some(path) = &args.plot {
+        outputs.file("--plot", path)?;
+    }
+    outputs.stream("--json", args.json.as_deref())?;
     let (state, known) = match &args.state {
         Some(path) => {
             let (log, trials) = TrialLog::open(path, &identity)?;
@@ -137,14 +147,6 @@ pub fn run(args: &TuneArgs, stop: &AtomicBool) -> Result<(), Failure> {
         }
         None => (None, Vec::new()),
     };
-    if let Some(path) = &args.plot {
-        file::WholeFile::create(path).map_err(|error| {
-            Failure::Input(format!(
-                "--plot {}: cannot be written: {error}; name a file in a folder that can be",
-                path.display()
-            ))
-        })?;
-    }
     let json = JsonLines::open(args.json.as_deref())?;
     let mut tuning = Tuning {
         args,
@@ -434,9 +436,11 @@ impl Tuning<'_> {
                 .find_map(|trial| trial.message.as_deref());
             return Err(Failure::Run(format!(
                 "no trial has a score{}",
-                message.map_or(String::new(), |message| format!(
-                    "; the first failed: {message}"
-                ))
+                message.map_or(
+                    "; trials are compared by validation, which is undefined; split otherwise, such as by --split fractions:0.6,0.2"
+                        .into(),
+                    |message| format!("; the first failed: {message}")
+                )
             )));
         };
         let shown = |score: Option<f64>| score.map_or("-".into(), |score| metric.shown(score));

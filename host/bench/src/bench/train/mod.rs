@@ -7,7 +7,7 @@ mod figures;
 mod task;
 
 use crate::failure::Failure;
-use crate::graphs::{GraphName, Opened};
+use crate::graphs::{self, GraphName, Opened};
 use crate::json::JsonLines;
 use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
@@ -248,7 +248,7 @@ pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
     for path in &args.against {
         peers.extend(read_peers(path)?);
     }
-    let json = JsonLines::open(args.json.as_deref().filter(|_| !follows))?;
+    let json = graphs::json_lines(&args.graphs, args.json.as_deref().filter(|_| !follows))?;
     let mut bench = Bench {
         args,
         peers: &fastest(peers),
