@@ -264,7 +264,10 @@ impl<B: Backend, E: Element> Running for Run<B, E> {
 
     fn checkpoint(&self) -> Result<Checkpoint, Error> {
         Ok(Checkpoint {
-            task: self.task.get_or_init(|| TaskIdentity::of(&self.data)).clone(),
+            task: self
+                .task
+                .get_or_init(|| TaskIdentity::of(&self.data))
+                .clone(),
             model: self.model.clone(),
             precision: self.precision,
             train: self.train,
@@ -406,7 +409,10 @@ impl Options {
         let config = ModelConfig::of(convolution, data.feature_len(), data.outputs);
         let hidden = self.hidden.clone().unwrap_or_default();
         let dropout = self.dropout.clone().unwrap_or_default();
-        if let Some(layers) = self.layers.filter(|layers| !(1..=MOST_LAYERS).contains(layers)) {
+        if let Some(layers) = self
+            .layers
+            .filter(|layers| !(1..=MOST_LAYERS).contains(layers))
+        {
             return Err(refused(format!(
                 "layers={layers}; take a number from 1 to {MOST_LAYERS}"
             )));
@@ -436,7 +442,12 @@ impl Options {
         })
     }
 
-    fn train(&self, precision: Precision, model: &ModelConfig, data: &Dataset) -> PyResult<TrainConfig> {
+    fn train(
+        &self,
+        precision: Precision,
+        model: &ModelConfig,
+        data: &Dataset,
+    ) -> PyResult<TrainConfig> {
         let defaults = TrainConfig::new(precision);
         let weight_decay = self.weight_decay.unwrap_or(model.weight_decay());
         let learning_rate = self.lr.unwrap_or(model.learning_rate());

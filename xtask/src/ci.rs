@@ -11,9 +11,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
-use crate::{
-    Failure, fuzz, package, python, setup, supply_chain, test, verify_ptx, workspace,
-};
+use crate::{Failure, fuzz, package, python, setup, supply_chain, test, verify_ptx, workspace};
 
 /// The features that a machine without a CUDA toolkit and without MPI must build as well.
 const CUDA: [&str; 2] = [

@@ -93,7 +93,11 @@ fn written(metadata: &Value, root: &str) -> Result<String, Failure> {
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in &crates {
         let name = format!("{} {}", package.name, package.version);
-        writeln!(page, "| {name} | {} | {} |", package.license, package.repository)?;
+        writeln!(
+            page,
+            "| {name} | {} | {} |",
+            package.license, package.repository
+        )?;
         for text in package.texts()? {
             texts.entry(text).or_default().push(name.clone());
         }
@@ -102,7 +106,11 @@ fn written(metadata: &Value, root: &str) -> Result<String, Failure> {
     let mut texts: Vec<_> = texts.into_iter().collect();
     texts.sort_by(|(_, one), (_, other)| one.cmp(other));
     for (text, names) in texts {
-        write!(page, "\n## {}\n\n````text\n{text}\n````\n", names.join(", "))?;
+        write!(
+            page,
+            "\n## {}\n\n````text\n{text}\n````\n",
+            names.join(", ")
+        )?;
     }
     Ok(page)
 }
@@ -152,7 +160,12 @@ mod tests {
         for name in ["| clap ", "| rayon ", "| cust "] {
             assert!(page.contains(name), "{name}");
         }
-        for name in ["| halfgnn", "| clap-markdown ", "| criterion ", "| proptest "] {
+        for name in [
+            "| halfgnn",
+            "| clap-markdown ",
+            "| criterion ",
+            "| proptest ",
+        ] {
             assert!(!page.contains(name), "{name}");
         }
     }
@@ -166,9 +179,7 @@ mod tests {
             fs::write(folder.join(name).join("LICENSE"), "Do what you want.\r\n").unwrap();
             serde_json::json!({"id": name, "name": name, "version": "1.0.0", "license": "MIT", "manifest_path": manifest})
         };
-        let dep = |name: &str, kind: Option<&str>| {
-            serde_json::json!({"pkg": name, "dep_kinds": [{"kind": kind}]})
-        };
+        let dep = |name: &str, kind: Option<&str>| serde_json::json!({"pkg": name, "dep_kinds": [{"kind": kind}]});
         let metadata = serde_json::json!({
             "packages": [package("own"), package("a"), package("b"), package("c")],
             "workspace_members": ["own"],

@@ -56,12 +56,7 @@ const WANTED: [(&str, &[&str]); 12] = [
     ),
     (
         "halfgnn-cli",
-        &[
-            "src/main.rs",
-            "README.md",
-            "LICENSE-MIT",
-            notices::FILE,
-        ],
+        &["src/main.rs", "README.md", "LICENSE-MIT", notices::FILE],
     ),
 ];
 

@@ -32,7 +32,13 @@ pub fn run() -> Result<(), Failure> {
         command.args(["--locked", "--all-features"]).args(arguments);
         workspace::run(&mut command)
     };
-    deny(&["check", "--hide-inclusion-graph", "licenses", "bans", "sources"])?;
+    deny(&[
+        "check",
+        "--hide-inclusion-graph",
+        "licenses",
+        "bans",
+        "sources",
+    ])?;
     match deny(&["fetch", "db"]).and_then(|()| database()) {
         Ok(()) => deny(&["check", "--disable-fetch", "advisories"]),
         Err(missing) => skip("advisories", &missing),

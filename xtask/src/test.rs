@@ -68,7 +68,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     if options.arguments.is_empty() {
         // What else fails is told as well.
-        test.args(["--locked", "--workspace", "--no-fail-fast"]).args(FEATURES);
+        test.args(["--locked", "--workspace", "--no-fail-fast"])
+            .args(FEATURES);
     }
     let result = workspace::run(test.args(&options.arguments));
     let lines = fs::read_to_string(&skipped)?;

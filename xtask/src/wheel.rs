@@ -51,7 +51,10 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
     };
     let kernels = put_kernels(&options.build)?;
     let notices = notices::of("halfgnn-python", &["halfgnn-python/cuda"])?;
-    fs::write(workspace::root().join("python").join(notices::FILE), notices)?;
+    fs::write(
+        workspace::root().join("python").join(notices::FILE),
+        notices,
+    )?;
     let wheels = workspace::target_dir().join("wheels");
     if wheels.exists() {
         // Of several versions it would be unclear which is meant.

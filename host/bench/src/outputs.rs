@@ -164,7 +164,8 @@ impl Outputs {
         };
         let same = |(_, other): &&(String, Identity)| *other == identity;
         if let Some((input, _)) = self.inputs.iter().find(same) {
-            let reason = format!("it is an input, {input}, which would be overwritten; name another file");
+            let reason =
+                format!("it is an input, {input}, which would be overwritten; name another file");
             return Err(refuse(flag, path, &reason));
         }
         if let Some((output, _)) = self.outputs.iter().find(same) {
@@ -234,7 +235,9 @@ mod tests {
         symlink(at("new"), at("link")).expect("links");
         for second in [at("new"), at("link"), at(".").join("new")] {
             let mut outputs = Outputs::new();
-            outputs.file("--save", &at("new")).expect("it can be written");
+            outputs
+                .file("--save", &at("new"))
+                .expect("it can be written");
             let message = refusal(outputs.stream("--json", Some(&second)));
             assert!(message.contains("written by --save as well"), "{message}");
         }
@@ -263,7 +266,9 @@ mod tests {
     fn streams_may_share_a_device_and_stdout() {
         let mut outputs = Outputs::new();
         for path in ["/dev/null", "/dev/null", "-", "-"] {
-            outputs.stream("--json", Some(Path::new(path))).expect("no file");
+            outputs
+                .stream("--json", Some(Path::new(path)))
+                .expect("no file");
         }
     }
 }

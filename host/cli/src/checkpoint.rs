@@ -124,7 +124,9 @@ fn of_seeds(path: &Path) -> Vec<PathBuf> {
         every: None,
         numbered: true,
     };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
     let names = entries.into_iter().flatten().flatten();
     let seed = |name: String| -> Option<u64> {

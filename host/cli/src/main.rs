@@ -34,7 +34,9 @@ use failure::Failure;
 use halfgnn_bench::bench;
 #[cfg(feature = "emulator")]
 use halfgnn_bench::graphs;
-use halfgnn_bench::{failure, json, launch, machine, model, outputs, processes, reorder, report, screen};
+use halfgnn_bench::{
+    failure, json, launch, machine, model, outputs, processes, reorder, report, screen,
+};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -46,7 +46,10 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     if !follows {
         let mut outputs = Outputs::new();
         outputs.reads_source(&args.dataset, &args.open);
-        outputs.reads("--partition", args.ranks.partition.as_deref().unwrap_or(Path::new("")));
+        outputs.reads(
+            "--partition",
+            args.ranks.partition.as_deref().unwrap_or(Path::new("")),
+        );
         let seeds = (args.seed, args.seeds);
         saving = args.checkpoint.saving(seeds, &mut outputs)?;
         // A run that goes on may be kept where it was.
@@ -217,7 +220,11 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     }
     let members = dataset.members();
     for (what, of, split) in [
-        ("validate", "the last epoch is kept instead of the best one", Split::Validation),
+        (
+            "validate",
+            "the last epoch is kept instead of the best one",
+            Split::Validation,
+        ),
         ("test", "no test score is reported", Split::Test),
     ] {
         if members_of(&plan.goal, &dataset, split) == 0 {

@@ -9,7 +9,11 @@ use std::process::Output;
 
 /// Three people, of two teams.
 fn tables(folder: &Path) {
-    std::fs::write(folder.join("nodes.csv"), "id,f,label\na,1,x\nb,2,y\nc,3,x\n").unwrap();
+    std::fs::write(
+        folder.join("nodes.csv"),
+        "id,f,label\na,1,x\nb,2,y\nc,3,x\n",
+    )
+    .unwrap();
     std::fs::write(folder.join("edges.csv"), "source,target\na,b\nb,c\n").unwrap();
 }
 
@@ -57,11 +61,20 @@ fn a_folder_in_two_formats_is_refused_with_both() {
         &["tables nodes.csv,edges.csv", "many graphs of TU's"],
     );
     assert!(line.contains("--format csv or --format tu"), "{line}");
-    assert_eq!(read(folder.path(), &[".", "--format", "csv"])["vertices"], 3);
+    assert_eq!(
+        read(folder.path(), &[".", "--format", "csv"])["vertices"],
+        3
+    );
     let graphs = read(folder.path(), &[".", "--format", "tu"]);
-    assert_eq!((&graphs["vertices"], &graphs["name"]), (&4.into(), &"PAIRS".into()));
+    assert_eq!(
+        (&graphs["vertices"], &graphs["name"]),
+        (&4.into(), &"PAIRS".into())
+    );
     // A file of one of them says which is meant.
-    assert_eq!(read(folder.path(), &["PAIRS_graph_indicator.txt"])["vertices"], 4);
+    assert_eq!(
+        read(folder.path(), &["PAIRS_graph_indicator.txt"])["vertices"],
+        4
+    );
     assert_eq!(read(folder.path(), &["nodes.csv,edges.csv"])["vertices"], 3);
 }
 
@@ -89,12 +102,26 @@ fn what_is_forced_is_read_and_nothing_else_of_a_folder() {
             assert!(known || unbuilt, "{line}");
         }
     }
-    assert_eq!(read(folder.path(), &["tables", "--format", "csv"])["vertices"], 3);
-    assert_eq!(read(folder.path(), &["graphs", "--format", "tu"])["vertices"], 4);
+    assert_eq!(
+        read(folder.path(), &["tables", "--format", "csv"])["vertices"],
+        3
+    );
+    assert_eq!(
+        read(folder.path(), &["graphs", "--format", "tu"])["vertices"],
+        4
+    );
     // Read as what it is: the first of its files is empty.
-    let line = refused(&info(folder.path(), &["papers", "--format", "planetoid"]), 2, &["ind.papers."]);
+    let line = refused(
+        &info(folder.path(), &["papers", "--format", "planetoid"]),
+        2,
+        &["ind.papers."],
+    );
     assert!(!line.contains("does not read"), "{line}");
-    refused(&info(folder.path(), &["tables", "--format", "parts"]), 2, &["manifest.json"]);
+    refused(
+        &info(folder.path(), &["tables", "--format", "parts"]),
+        2,
+        &["manifest.json"],
+    );
     let empty = folder.path().join("empty");
     std::fs::create_dir(empty).unwrap();
     refused(
@@ -123,7 +150,10 @@ fn two_tables_with_a_format_that_has_none_say_so() {
         refused(
             &output,
             2,
-            &["is tables nodes.csv,edges.csv", &format!("--format {format} does not read")],
+            &[
+                "is tables nodes.csv,edges.csv",
+                &format!("--format {format} does not read"),
+            ],
         );
     }
 }
@@ -136,6 +166,9 @@ fn a_folder_without_a_name_of_its_own_has_its_real_one() {
     tables(&people);
     assert_eq!(read(&people, &["."])["name"], "people");
     assert_eq!(read(&people.join("below"), &[".."])["name"], "people");
-    let output = halfgnn(&["dataset", "info", "."]).current_dir(&people).output().unwrap();
+    let output = halfgnn(&["dataset", "info", "."])
+        .current_dir(&people)
+        .output()
+        .unwrap();
     assert_eq!(text(&output.stdout).lines().next(), Some("people"));
 }

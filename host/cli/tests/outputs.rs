@@ -64,7 +64,10 @@ fn an_input_is_never_overwritten_under_any_of_its_names() {
     std::fs::hard_link(at("ring.npz"), at("hard.npz")).unwrap();
     std::fs::write(at("pairs.csv"), "0,1\n").unwrap();
     let before = ["ring.npz", "model", "pairs.csv"].map(|name| place.read(name));
-    let round = format!("../{}/ring.npz", at("").file_name().unwrap().to_string_lossy());
+    let round = format!(
+        "../{}/ring.npz",
+        at("").file_name().unwrap().to_string_lossy()
+    );
     for name in ["ring.npz", "link.npz", "hard.npz", "./ring.npz", &round] {
         for flag in ["--json", "--csv", "--save"] {
             // So many epochs that only a refusal comes back.
@@ -75,9 +78,29 @@ fn an_input_is_never_overwritten_under_any_of_its_names() {
             &["dataset", "info", "ring.npz", "--json", name],
             &["dataset", "convert", "ring.npz", name],
             &["dataset", "convert", "ring.npz", "x.npz", "--json", name],
-            &["dataset", "partition", "ring.npz", "--out", "x", "--json", name],
-            &["predict", "--model", "model", "--dataset", "ring.npz", "--out", "x.npy", "--json", name],
-            &["bench", "spmm", "--device", "cpu", "--graph", "ring.npz", "--json", name],
+            &[
+                "dataset",
+                "partition",
+                "ring.npz",
+                "--out",
+                "x",
+                "--json",
+                name,
+            ],
+            &[
+                "predict",
+                "--model",
+                "model",
+                "--dataset",
+                "ring.npz",
+                "--out",
+                "x.npy",
+                "--json",
+                name,
+            ],
+            &[
+                "bench", "spmm", "--device", "cpu", "--graph", "ring.npz", "--json", name,
+            ],
         ];
         for arguments in refusals {
             refused(&place.run(arguments), 2, &[name, "it is an input"]);
@@ -85,8 +108,16 @@ fn an_input_is_never_overwritten_under_any_of_its_names() {
     }
     let predict = ["predict", "--model", "model", "--dataset", "ring.npz"];
     let also = ["--pairs", "pairs.csv", "--out", "pairs.csv"];
-    refused(&place.run(&[&predict[..], &also].concat()), 2, &["--pairs pairs.csv"]);
-    refused(&place.run(&["export", "model", "--to", "pyg", "model"]), 2, &["it is an input"]);
+    refused(
+        &place.run(&[&predict[..], &also].concat()),
+        2,
+        &["--pairs pairs.csv"],
+    );
+    refused(
+        &place.run(&["export", "model", "--to", "pyg", "model"]),
+        2,
+        &["it is an input"],
+    );
     refused(
         &place.run(&["import", "model", "--from", "pyg", "x", "--json", "model"]),
         2,
@@ -98,7 +129,10 @@ fn an_input_is_never_overwritten_under_any_of_its_names() {
         2,
         &["--output runs.jsonl", "it is an input"],
     );
-    assert_eq!(before, ["ring.npz", "model", "pairs.csv"].map(|name| place.read(name)));
+    assert_eq!(
+        before,
+        ["ring.npz", "model", "pairs.csv"].map(|name| place.read(name))
+    );
     assert!(!at("x").exists() && !at("x.npz").exists() && !at("x.npy").exists());
 }
 
@@ -107,7 +141,11 @@ fn the_files_of_a_folder_are_inputs() {
     let place = Place::new();
     let folder = place.0.path().join("team");
     std::fs::create_dir(&folder).unwrap();
-    std::fs::write(folder.join("nodes.csv"), "id,f,label\na,1,x\nb,2,y\nc,3,x\n").unwrap();
+    std::fs::write(
+        folder.join("nodes.csv"),
+        "id,f,label\na,1,x\nb,2,y\nc,3,x\n",
+    )
+    .unwrap();
     std::fs::write(folder.join("edges.csv"), "source,target\na,b\nb,c\n").unwrap();
     let nodes = place.read("team/nodes.csv");
     for dataset in ["team", "team/nodes.csv,team/edges.csv"] {
@@ -136,7 +174,11 @@ fn two_outputs_are_two_files() {
     let output = place.train(&["--seeds", "3", "--save", "x", "--csv", "x.seed-2"]);
     refused(&output, 2, &["--csv x.seed-2", "--save"]);
     let output = place.run(&["dataset", "convert", "ring.npz", "x.npz", "--json", "x.npz"]);
-    refused(&output, 2, &["x.npz is written by"].map(|_| "is written by"));
+    refused(
+        &output,
+        2,
+        &["x.npz is written by"].map(|_| "is written by"),
+    );
     assert_eq!(place.names(), ["ring.npz"]);
 }
 
@@ -197,14 +239,35 @@ fn what_stdout_cannot_take_is_a_failure_of_every_command() {
         &["dataset", "convert", "ring.npz", "x.npz"],
         &["dataset", "partition", "ring.npz", "--out", "parts"],
         &["dataset", "download", "--print"],
-        &["predict", "--model", "model", "--dataset", "ring.npz", "--out", "x.npy", "--device", "cpu"],
+        &[
+            "predict",
+            "--model",
+            "model",
+            "--dataset",
+            "ring.npz",
+            "--out",
+            "x.npy",
+            "--device",
+            "cpu",
+        ],
         &["export", "model", "--to", "pyg", "x"],
-        &["train", "--dataset", "ring.npz", "--device", "cpu", "--epochs", "2"],
+        &[
+            "train",
+            "--dataset",
+            "ring.npz",
+            "--device",
+            "cpu",
+            "--epochs",
+            "2",
+        ],
         &["completions", "bash"],
         &["man"],
     ];
     for arguments in commands {
-        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
         let output = place.command(arguments).stdout(full).output().unwrap();
         refused(&output, 1, &["cannot write", "No space left"]);
     }
@@ -248,11 +311,22 @@ fn without_validation_the_last_epoch_is_kept_and_said() {
     assert!(run["best_epoch"].is_null(), "{run}");
     assert_eq!(run["kept_epoch"], 60);
     assert_eq!(run["test_score"], run["test_score_last"]);
-    let last = events.iter().rfind(|event| event["event"] == "epoch").unwrap();
+    let last = events
+        .iter()
+        .rfind(|event| event["event"] == "epoch")
+        .unwrap();
     assert!(last["validation_accuracy"].is_null(), "{last}");
     // The weights that predict are those of the last epoch as well.
     let test = run["test_accuracy"].as_f64().unwrap();
-    let predict = ["predict", "--model", "model", "--dataset", "ring.npz", "--device", "cpu"];
+    let predict = [
+        "predict",
+        "--model",
+        "model",
+        "--dataset",
+        "ring.npz",
+        "--device",
+        "cpu",
+    ];
     let output = place.run(&[&predict[..], &["--out", "x.npy", "--json", "-"]].concat());
     let events = common::events(&output.stdout);
     assert_eq!(events[0]["test_accuracy"].as_f64(), Some(test));
@@ -278,7 +352,10 @@ fn a_metric_that_is_undefined_where_it_is_validated_keeps_the_last_epoch() {
     succeeded(&output);
     let events = events(&output.stdout);
     let run = events.iter().find(|event| event["event"] == "run").unwrap();
-    assert_eq!((&run["best_epoch"], &run["kept_epoch"]), (&serde_json::Value::Null, &20.into()));
+    assert_eq!(
+        (&run["best_epoch"], &run["kept_epoch"]),
+        (&serde_json::Value::Null, &20.into())
+    );
     assert!(text(&output.stderr).contains("the last epoch is kept"));
 }
 
@@ -318,18 +395,41 @@ fn a_run_does_not_go_on_with_other_data() {
 #[test]
 fn files_of_several_seeds_are_named_where_the_one_name_is_asked_for() {
     let place = Place::new();
-    succeeded(&place.train(&["--epochs", "1", "--seeds", "3", "--save", "model.safetensors"]));
+    succeeded(&place.train(&[
+        "--epochs",
+        "1",
+        "--seeds",
+        "3",
+        "--save",
+        "model.safetensors",
+    ]));
     for arguments in [
-        &["predict", "--model", "model.safetensors", "--dataset", "ring.npz", "--out", "x.npy"][..],
+        &[
+            "predict",
+            "--model",
+            "model.safetensors",
+            "--dataset",
+            "ring.npz",
+            "--out",
+            "x.npy",
+        ][..],
         &["export", "model.safetensors", "--to", "pyg", "x"],
     ] {
         refused(
             &place.run(arguments),
             2,
-            &["model.seed-0.safetensors", "model.seed-2.safetensors", "name one of them"],
+            &[
+                "model.seed-0.safetensors",
+                "model.seed-2.safetensors",
+                "name one of them",
+            ],
         );
     }
-    refused(&place.train(&["--resume", "model.safetensors"]), 2, &["model.seed-0.safetensors"]);
+    refused(
+        &place.train(&["--resume", "model.safetensors"]),
+        2,
+        &["model.seed-0.safetensors"],
+    );
     let none = place.run(&["export", "none.safetensors", "--to", "pyg", "x"]);
     refused(&none, 2, &["none.safetensors"]);
 }
@@ -345,9 +445,17 @@ fn threads_are_limited_and_said() {
     let output = with("2000");
     succeeded(&output);
     assert!(text(&output.stderr).contains("RAYON_NUM_THREADS=2000: takes "));
-    refused(&with("many"), 2, &["RAYON_NUM_THREADS=\"many\"", "a number of threads"]);
+    refused(
+        &with("many"),
+        2,
+        &["RAYON_NUM_THREADS=\"many\"", "a number of threads"],
+    );
     let quiet = with("2");
-    assert!(!text(&quiet.stderr).contains("RAYON"), "{}", text(&quiet.stderr));
+    assert!(
+        !text(&quiet.stderr).contains("RAYON"),
+        "{}",
+        text(&quiet.stderr)
+    );
 }
 
 #[cfg(unix)]
@@ -360,10 +468,16 @@ fn a_signal_is_noticed_at_once() {
         command.args(["--epochs", "4000000000", "--json", "-"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
-        let is_epoch = |line: &std::io::Result<String>| line.as_ref().is_ok_and(|line| line.contains(r#""event":"epoch""#));
+        let mut lines =
+            std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        let is_epoch = |line: &std::io::Result<String>| {
+            line.as_ref()
+                .is_ok_and(|line| line.contains(r#""event":"epoch""#))
+        };
         assert!(lines.any(|line| is_epoch(&line)), "the run ended");
-        let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        let kill = Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status();
         assert!(kill.unwrap().success());
         lines.for_each(drop);
         let output = child.wait_with_output().unwrap();

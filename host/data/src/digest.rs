@@ -146,7 +146,10 @@ fn features(features: &Features) -> Option<u64> {
 fn edges(dataset: &Dataset) -> u64 {
     let graph = &dataset.graph;
     let offsets = of_chunks(graph.offsets(), |&offset| offset);
-    let starts = dataset.graphs.as_ref().map(|graphs| of_words(graphs.starts()));
+    let starts = dataset
+        .graphs
+        .as_ref()
+        .map(|graphs| of_words(graphs.starts()));
     joined([offsets, of_words(graph.cols()), starts.unwrap_or_default()])
 }
 

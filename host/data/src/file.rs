@@ -430,7 +430,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         // A process that has ended; its number is not given again so soon.
-        let mut ended = std::process::Command::new("true").spawn().expect("a process");
+        let mut ended = std::process::Command::new("true")
+            .spawn()
+            .expect("a process");
         let dead = ended.id();
         ended.wait().expect("it ends");
         let left = format!(".halfgnn-{dead}-abc.part");

@@ -737,7 +737,10 @@ mod tests {
         assert_eq!(of("pt", b"PK\x03\x04"), Some(Format::Torch));
         assert_eq!(of("zip", b"PK\x03\x04"), Some(Format::Tu));
         assert_eq!(of("", b"PAR1"), Some(Format::Parquet));
-        assert_eq!(of("mtx", b"%%MatrixMarket matrix"), Some(Format::MatrixMarket));
+        assert_eq!(
+            of("mtx", b"%%MatrixMarket matrix"),
+            Some(Format::MatrixMarket)
+        );
         assert_eq!(of("mtx", b"\x1f\x8b"), Some(Format::MatrixMarket));
         assert_eq!(of("txt", b"0 1"), Some(Format::EdgeList));
         assert_eq!(of("csv", b"id,f"), Some(Format::Csv));
@@ -761,7 +764,9 @@ mod tests {
             feature: "numpy",
         });
         let message = problem.map_err(|problem: DataProblem| problem.to_string());
-        assert!(message.is_err_and(|message: String| message.ends_with("with its feature `numpy`")));
+        assert!(
+            message.is_err_and(|message: String| message.ends_with("with its feature `numpy`"))
+        );
     }
 
     #[test]
@@ -770,13 +775,22 @@ mod tests {
         let nodes = folder.write("nodes.csv", b"id\n");
         let edges = folder.write("edges.csv", b"source,target\n");
         let other = folder.write("other.txt", b"0 1\n");
-        assert_eq!(input_files(folder.path(), None), [nodes.clone(), edges.clone()]);
+        assert_eq!(
+            input_files(folder.path(), None),
+            [nodes.clone(), edges.clone()]
+        );
         assert_eq!(input_files(&other, None), [other.clone()]);
         assert_eq!(input_files(&nodes, Some(Format::EdgeList)), [nodes.clone()]);
         folder.write("x_graph_indicator.txt", b"");
         // In two formats it is not opened.
-        assert_eq!(input_files(folder.path(), None), [folder.path().to_path_buf()]);
-        assert_eq!(input_files(folder.path(), Some(Format::Csv)), [nodes, edges]);
+        assert_eq!(
+            input_files(folder.path(), None),
+            [folder.path().to_path_buf()]
+        );
+        assert_eq!(
+            input_files(folder.path(), Some(Format::Csv)),
+            [nodes, edges]
+        );
     }
 
     #[test]

@@ -85,7 +85,11 @@ pub struct TaskIdentity {
     /// A hash of labels and splits, in hexadecimal.
     pub labels: String,
     /// A digest of all that the dataset holds; none in files of earlier releases, whose features and edges are not compared.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "digest_words")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "digest_words"
+    )]
     pub digest: Option<Digest>,
     /// What the classes are called, where the dataset has names of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -179,7 +183,9 @@ impl TaskIdentity {
                 match names.is_empty() {
                     false => Some(with(&names.join(" and "))),
                     true if self.labels != other.labels => Some(with("labels or splits")),
-                    true => (self.class_names != other.class_names).then(|| with("names of classes")),
+                    true => {
+                        (self.class_names != other.class_names).then(|| with("names of classes"))
+                    }
                 }
             }
         }
@@ -627,7 +633,13 @@ mod tests {
                 features: 2,
                 classes: 2,
                 labels: "00".into(),
-                digest: Some(Digest::from_words([Some(u64::MAX), Some(2), None, Some(4), Some(5)])),
+                digest: Some(Digest::from_words([
+                    Some(u64::MAX),
+                    Some(2),
+                    None,
+                    Some(4),
+                    Some(5),
+                ])),
                 class_names: None,
                 edge_weights: false,
             },

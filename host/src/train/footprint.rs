@@ -642,7 +642,9 @@ fn address_space(limits: &str, status: &str) -> Option<(u64, u64)> {
         soft.split_whitespace().next()?.parse().ok()
     };
     let most = limits.lines().find_map(limit)?;
-    let used = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+    let used = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmSize:"))?;
     let used: u64 = used.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some((most.saturating_sub(used.saturating_mul(1024)), most))
 }

@@ -6,8 +6,8 @@ use super::progress::{self, StepTimes};
 use super::recorded::Recorded;
 use super::snapshot;
 use super::{
-    Batches, Clipping, Decay, EpochReport, Few, MixedPrecision, Objective, Progress, RunSummary, Schedule,
-    Score, Split, Tensors,
+    Batches, Clipping, Decay, EpochReport, Few, MixedPrecision, Objective, Progress, RunSummary,
+    Schedule, Score, Split, Tensors,
 };
 use crate::backend::{Backend, Floats, MemoryKind};
 use crate::data::FeatureRows;

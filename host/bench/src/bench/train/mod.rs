@@ -356,6 +356,10 @@ impl OnGraph<'_, '_> {
         };
         config.policy.edges_per_warp = args.edges_per_warp;
         config.layers = args.layers.map_or(config.layers, |layers| layers as usize);
+        if let Opened::Whole(graph) = self.graph {
+            // Features that no model can be trained on, whatever it takes.
+            crate::bench::measure::reserved(graph.vertices(), features)?;
+        }
         let mut phases = Phases::begin();
         let gather = args.gather.unwrap_or_default();
         let graph = Prepared::<E>::new(self.graph, &config, (group, gather.into()))?;
