@@ -51,10 +51,8 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
     };
     let kernels = put_kernels(&options.build)?;
     let notices = notices::of("halfgnn-python", &["halfgnn-python/cuda"])?;
-    fs::write(
-        workspace::root().join("python").join(notices::FILE),
-        notices,
-    )?;
+    let package = workspace::root().join("python/halfgnn");
+    fs::write(package.join(notices::FILE), notices)?;
     let wheels = workspace::target_dir().join("wheels");
     if wheels.exists() {
         // Of several versions it would be unclear which is meant.
@@ -83,6 +81,7 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
     let wheel = built
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
         .ok_or_else(|| format!("maturin left no wheel in {}", wheels.display()))?;
+    has_notices(&wheel)?;
     if anywhere {
         let folder = workspace::target_dir().join("python");
         audit::check(
@@ -93,6 +92,17 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
         )?;
     }
     Ok(wheel)
+}
+
+/// That a wheel, which is a zip archive, has the notices of what is compiled into it.
+fn has_notices(wheel: &Path) -> Result<(), Failure> {
+    let mut list = Command::new("python3");
+    let output = list.args(["-m", "zipfile", "-l"]).arg(wheel).output()?;
+    let names = String::from_utf8_lossy(&output.stdout);
+    match names.contains(notices::FILE) {
+        true => Ok(()),
+        false => Err(format!("{} lacks {}", wheel.display(), notices::FILE).into()),
+    }
 }
 
 /// Copies the PTX to where the package has it, and returns the names of the files.

@@ -136,9 +136,9 @@ impl Outputs {
     /// # Errors
     /// Where it cannot be made or is an input or another output.
     pub fn folder(&mut self, flag: &str, path: &Path) -> Result<&mut Self, Failure> {
-        let failed = |error: io::Error| cannot(flag, path, &error);
+        let failed = |error: io::Error| cannot_make(flag, path, &error);
         match path.metadata() {
-            Ok(found) if !found.is_dir() => return Err(cannot(flag, path, &"it is no folder")),
+            Ok(found) if !found.is_dir() => return Err(cannot_make(flag, path, &"it is no folder")),
             // A file of its own shows whether one can be written.
             Ok(_) => drop(tempfile::tempfile_in(path).map_err(failed)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -179,6 +179,11 @@ impl Outputs {
         self.outputs.push((name, identity));
         Ok(self)
     }
+}
+
+fn cannot_make(flag: &str, path: &Path, reason: &dyn std::fmt::Display) -> Failure {
+    let reason = format!("cannot be made: {reason}; name a folder that can be written");
+    refuse(flag, path, &reason)
 }
 
 fn cannot(flag: &str, path: &Path, reason: &dyn std::fmt::Display) -> Failure {

@@ -416,11 +416,18 @@ impl Tuning<'_> {
 
     /// The table, the plot, and the command that trains what is best.
     fn tell(mut self) -> Result<(), Failure> {
-        let mut ranked: Vec<&Trial> = self
-            .done
-            .values()
-            .filter(|trial| trial.score.is_some())
-            .collect();
+        let has_score = self.done.values().any(|trial| trial.score.is_some());
+        let counts = |trial: &&Trial| match has_score {
+            true => trial.score.is_some(),
+            false => trial.status == TrialStatus::Finished,
+        };
+        let mut ranked: Vec<&Trial> = self.done.values().filter(counts).collect();
+        if !has_score && !ranked.is_empty() {
+            self.page.line(
+                &"no trial has a validation score, so none is better than another, and the first is named; split otherwise, such as by \
+                  --split fractions:0.6,0.2",
+            );
+        }
         let metric = ranked
             .first()
             .map_or(Metric::default(), |trial| trial.metric);
@@ -436,11 +443,9 @@ impl Tuning<'_> {
                 .find_map(|trial| trial.message.as_deref());
             return Err(Failure::Run(format!(
                 "no trial has a score{}",
-                message.map_or(
-                    "; trials are compared by validation, which is undefined; split otherwise, such as by --split fractions:0.6,0.2"
-                        .into(),
-                    |message| format!("; the first failed: {message}")
-                )
+                message.map_or(String::new(), |message| format!(
+                    "; the first failed: {message}"
+                ))
             )));
         };
         let shown = |score: Option<f64>| score.map_or("-".into(), |score| metric.shown(score));
