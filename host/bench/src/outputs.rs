@@ -127,6 +127,12 @@ impl Outputs {
         match path.metadata() {
             // A pipe or a device.
             Ok(found) if !found.is_file() && !found.is_dir() => Ok(self),
+            // Written in its place, whatever its folder takes.
+            Ok(found) if found.is_file() => {
+                let opened = std::fs::File::options().append(true).open(path);
+                opened.map_err(|error| cannot(flag, path, &error))?;
+                self.add(flag, path)
+            }
             _ => self.file(flag, path),
         }
     }
@@ -138,7 +144,9 @@ impl Outputs {
     pub fn folder(&mut self, flag: &str, path: &Path) -> Result<&mut Self, Failure> {
         let failed = |error: io::Error| cannot_make(flag, path, &error);
         match path.metadata() {
-            Ok(found) if !found.is_dir() => return Err(cannot_make(flag, path, &"it is no folder")),
+            Ok(found) if !found.is_dir() => {
+                return Err(cannot_make(flag, path, &"it is no folder"));
+            }
             // A file of its own shows whether one can be written.
             Ok(_) => drop(tempfile::tempfile_in(path).map_err(failed)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
