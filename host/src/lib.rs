@@ -140,6 +140,7 @@ pub mod metrics;
 pub mod nn;
 pub mod program;
 pub mod sample;
+pub mod threads;
 pub mod train;
 
 #[cfg(feature = "checkpoints")]

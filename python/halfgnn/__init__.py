@@ -55,7 +55,7 @@ class FallbackWarning(UserWarning):
 
 
 def set_num_threads(threads: int) -> None:
-    """Has operators of the CPU run on so many threads; 0 for as many as there are processors. Results have the same bits for any
+    """Has operators of the CPU run on this number of threads, at most four for each core; 0 for a thread a core. Results have the same bits for any
     number."""
     if threads < 0:
         raise ValueError(f"{threads} threads; give a number from 0 on")

@@ -77,7 +77,7 @@ class Run:
 
     #: ``finished``, ``stopped``, ``early stopped``, or ``diverged in epoch N``.
     status: str
-    #: The first epoch with the best validation.
+    #: The first epoch with the best validation; none where no epoch has a validation score.
     best: Epoch | None
     #: The last epoch.
     last: Epoch | None
@@ -87,9 +87,14 @@ class Run:
     history: list[Epoch] = field(default_factory=list, repr=False)
 
     @property
+    def kept(self) -> Epoch | None:
+        """The epoch whose weights are saved: the best one, or the last one where no epoch has a validation score."""
+        return self.last if self.best is None else self.best
+
+    @property
     def test(self) -> float:
-        """The metric on the test vertices, at the best validation epoch; NaN before the first."""
-        return float("nan") if self.best is None else self.best.test
+        """The metric on the test vertices at the kept epoch; NaN before the first."""
+        return float("nan") if self.kept is None else self.kept.test
 
 
 class Trainer:
@@ -266,8 +271,20 @@ class Trainer:
         Args:
             callbacks: called with each :class:`Epoch`; one that returns False ends the training.
             progress: whether it is shown: a bar of tqdm's where that is installed, in notebooks as well, else lines.
-            save: a file in which the run is kept at each best epoch and at the end.
+            save: a file in which the run is kept at each best epoch and at the end. Without a validation score the last epoch is kept.
+
+        Warns:
+            UserWarning: no epoch has a validation score.
         """
+        return self._fit(callbacks, progress, save)
+
+    def _fit(
+        self,
+        callbacks: Sequence[Callable[[Epoch], Any]],
+        progress: bool,
+        save: str | os.PathLike[str] | None,
+    ) -> Run:
+        """:meth:`fit`, whose warnings name the line that called the caller of this."""
         self._stopped = False
         show = _progress(progress, self)
         try:
@@ -284,7 +301,13 @@ class Trainer:
             show(None)
         if save is not None:
             self.save(save)
-        return self.summary()
+        run = self.summary()
+        if run.best is None and run.last is not None:
+            warnings.warn(
+                f"no epoch has a validation {run.last.metric}, so the last epoch is kept; give some vertices a val_mask",
+                stacklevel=3,
+            )
+        return run
 
     def summary(self) -> Run:
         """What has come of the run so far."""
@@ -368,7 +391,7 @@ class Trainer:
 
 def train(data: Any, model: str = "gcn", *, progress: bool = False, **options: Any) -> Run:
     """Trains a model to the end: :class:`Trainer` and :meth:`Trainer.fit`."""
-    return Trainer(data, model, **options).fit(progress=progress)
+    return Trainer(data, model, **options)._fit((), progress, None)
 
 
 class _Options:

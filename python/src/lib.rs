@@ -44,6 +44,7 @@ mod _core {
     #[pymodule_init]
     fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
         use super::PyModuleMethods;
+        super::threads::check_environment(module.py())?;
         module.add("LARGE", super::dispatcher::LARGE)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

@@ -3,10 +3,12 @@
 //! A forked process has the memory of a pool and none of its threads: work that is given to it waits for ever, as that of
 //! `DataLoader`'s workers would. So there is a pool of our own, made anew in each process that asks for one.
 
-use pyo3::exceptions::PyRuntimeError;
+use halfgnn::threads::{Asked, MOST_PER_CORE, VARIABLE, asked, most};
+use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cell::Cell;
+use std::ffi::CString;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -21,7 +23,7 @@ struct Pool {
 /// are not freed: another thread may still be in them, and they are replaced once a fork or a change of the number.
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
 
-/// Threads that were asked for; 0 for as many as there are processors, or as `RAYON_NUM_THREADS` says.
+/// Threads that were asked for, at most [`most`]; 0 for as many as there are processors, or as `RAYON_NUM_THREADS` says.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Runs `work` with this process's pool around it.
@@ -68,8 +70,12 @@ fn pool() -> PyResult<&'static Pool> {
         {
             return Ok(pool);
         }
+        let number = match (threads, asked()) {
+            (0, Ok(Asked::TooMany { most, .. })) => most,
+            _ => threads,
+        };
         let pool = ThreadPoolBuilder::new()
-            .num_threads(threads)
+            .num_threads(number)
             .thread_name(|number| format!("halfgnn-{number}"))
             .build()
             .map_err(none)?;
@@ -86,10 +92,39 @@ fn pool() -> PyResult<&'static Pool> {
     }
 }
 
-/// Has operators of the CPU run on so many threads; 0 for as many as there are processors.
+/// Has operators of the CPU run on this number of threads, but on no more than [`most`]; 0 for as many as there are processors.
 #[pyfunction]
-pub fn set_threads(threads: usize) {
-    WANTED.store(threads, Ordering::Relaxed);
+pub fn set_threads(py: Python<'_>, threads: usize) -> PyResult<()> {
+    let most = most();
+    WANTED.store(threads.min(most), Ordering::Relaxed);
+    match threads > most {
+        true => warn_of_too_many(py, &format!("{threads} threads"), most, 2),
+        false => Ok(()),
+    }
+}
+
+/// Warns of what `RAYON_NUM_THREADS` asks for in vain, once, when the module is loaded.
+pub fn check_environment(py: Python<'_>) -> PyResult<()> {
+    match asked() {
+        Ok(Asked::TooMany { asked, most }) => {
+            warn_of_too_many(py, &format!("{VARIABLE}={asked}"), most, 1)
+        }
+        Ok(_) => Ok(()),
+        Err(reason) => warn(py, reason, 1),
+    }
+}
+
+fn warn_of_too_many(py: Python<'_>, asked: &str, most: usize, level: i32) -> PyResult<()> {
+    warn(
+        py,
+        format!("{asked}: takes {most} threads, {MOST_PER_CORE} for each core"),
+        level,
+    )
+}
+
+fn warn(py: Python<'_>, message: String, level: i32) -> PyResult<()> {
+    let message = CString::new(message).unwrap_or_default();
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &message, level)
 }
 
 /// Threads that operators of the CPU run on.

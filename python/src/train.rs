@@ -27,12 +27,13 @@ use halfgnn::train::{
     host_memory, load_weights,
 };
 use halfgnn::with_element;
-use pyo3::exceptions::{PyIndexError, PyOSError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyOSError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fmt::Display;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Tensors by name: shape, and values in C's order.
 type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
@@ -41,6 +42,9 @@ type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 fn refused(error: impl Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
+
+/// As many layers as the program takes at most.
+const MOST_LAYERS: usize = 1000;
 
 /// A labelled graph.
 #[pyclass(frozen)]
@@ -157,6 +161,8 @@ trait Running: Send {
 struct Run<B: Backend, E: Element> {
     backend: B,
     data: Arc<Dataset>,
+    /// Of the data, which are read once for it.
+    task: OnceLock<TaskIdentity>,
     model: ModelConfig,
     loss: Loss,
     sampling: Option<Sampling>,
@@ -213,6 +219,7 @@ impl<B: Backend, E: Element> Run<B, E> {
         Ok(Self {
             backend: backend.clone(),
             data: Arc::clone(data),
+            task: OnceLock::new(),
             model: model.clone(),
             loss: loss.clone(),
             sampling: sampling.clone(),
@@ -260,7 +267,10 @@ impl<B: Backend, E: Element> Running for Run<B, E> {
 
     fn checkpoint(&self) -> Result<Checkpoint, Error> {
         Ok(Checkpoint {
-            task: TaskIdentity::of(&self.data),
+            task: self
+                .task
+                .get_or_init(|| TaskIdentity::of(&self.data))
+                .clone(),
             model: self.model.clone(),
             precision: self.precision,
             train: self.train,
@@ -442,6 +452,14 @@ impl Options {
         let config = ModelConfig::of(convolution, data.feature_len(), data.outputs);
         let hidden = self.hidden.clone().unwrap_or_default();
         let dropout = self.dropout.clone().unwrap_or_default();
+        if let Some(layers) = self
+            .layers
+            .filter(|layers| !(1..=MOST_LAYERS).contains(layers))
+        {
+            return Err(refused(format!(
+                "layers={layers}; take a number from 1 to {MOST_LAYERS}"
+            )));
+        }
         let layers = if hidden.len() > 1 {
             hidden.len() + 1
         } else {
@@ -467,7 +485,12 @@ impl Options {
         })
     }
 
-    fn train(&self, precision: Precision, model: &ModelConfig) -> PyResult<TrainConfig> {
+    fn train(
+        &self,
+        precision: Precision,
+        model: &ModelConfig,
+        data: &Dataset,
+    ) -> PyResult<TrainConfig> {
         let defaults = TrainConfig::new(precision);
         let weight_decay = self.weight_decay.unwrap_or(model.weight_decay());
         let learning_rate = self.lr.unwrap_or(model.learning_rate());
@@ -519,6 +542,14 @@ impl Options {
                 .map_err(|error| refused(format!("schedule {schedule:?}: {error}")))?;
         }
         train.schedule.warmup = self.warmup.unwrap_or_default();
+        if let Some(what) = train.follows_validation()
+            && data.val.is_empty()
+        {
+            return Err(refused(format!(
+                "{what} follows the validation score, and {} has no vertices to validate; leave it out, or give some a val_mask",
+                data.name
+            )));
+        }
         if let Some(metric) = &self.metric {
             train.metric = Some(metric.parse().map_err(refused)?);
         }
@@ -587,7 +618,7 @@ impl Trainer {
         let options: Options = options.extract()?;
         let (data, precision) = (Arc::clone(&data.0), precision(format)?);
         let model = options.model(&data)?;
-        let train = options.train(precision, &model)?;
+        let train = options.train(precision, &model, &data)?;
         let (loss, sampling) = (options.loss(&data)?, options.sampling()?);
         if data.outputs == 0 {
             return Err(refused(format!(
@@ -621,9 +652,19 @@ impl Trainer {
     ) -> PyResult<Self> {
         let checkpoint = Checkpoint::open(&path).map_err(with_checkpoint_error)?;
         let data = Arc::clone(&data.0);
+        let task = py.detach(|| threads::install(|| TaskIdentity::of(&data)))?;
         checkpoint
-            .check_task(&path, &data)
+            .check_task(&path, &task)
             .map_err(with_checkpoint_error)?;
+        if checkpoint.task.digest.is_none() {
+            let message = format!(
+                "{}: an earlier release wrote it, without a digest of the data; whether features and edges are those that it was trained on \
+                 is not checked",
+                path.display()
+            );
+            let category = py.get_type::<PyUserWarning>();
+            PyErr::warn(py, &category, &CString::new(message).unwrap_or_default(), 2)?;
+        }
         if checkpoint.inductive
             || checkpoint.feature_divisors.is_some()
             || checkpoint.links.is_some()

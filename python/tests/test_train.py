@@ -388,3 +388,56 @@ def test_a_card_trains_and_replays():
     trainer = Trainer(dataset(), "gat", device="cuda", epochs=40, hidden=16)
     run = trainer.fit()
     assert trainer.is_recorded and run.test > 60
+
+
+def without_validation():
+    data = dataset()
+    data["test_mask"] |= data["val_mask"]
+    data["val_mask"][:] = False
+    return data
+
+
+def test_without_validation_the_last_epoch_is_kept_and_said(tmp_path):
+    trainer = Trainer(without_validation(), device="cpu", epochs=30, hidden=8, precision="float")
+    with pytest.warns(UserWarning, match="the last epoch is kept") as said:
+        run = trainer.fit(save=tmp_path / "run.safetensors")
+    assert said[0].filename == __file__
+    assert run.best is None and run.kept.epoch == 30 and run.test == run.last.test
+    assert np.isnan(run.last.validation)
+    # What is saved under the plain names is the last epoch's as well.
+    kept = Trainer.load(tmp_path / "run.safetensors", without_validation(), device="cpu")
+    np.testing.assert_array_equal(kept.predict(), trainer.predict())
+    for name, tensor in kept.state_dict().items():
+        assert (tensor == trainer.state_dict()[name]).all()
+
+
+def test_what_follows_validation_is_refused_without_any():
+    for option in ({"early_stopping": 3}, {"schedule": "plateau:3,0.5"}):
+        with pytest.raises(ValueError, match="follows the validation score"):
+            Trainer(without_validation(), device="cpu", **option)
+
+
+def test_a_run_does_not_go_on_with_other_data(tmp_path):
+    data = dataset()
+    Trainer(data, device="cpu", epochs=2, hidden=8).fit(save=tmp_path / "run.safetensors")
+    Trainer.load(tmp_path / "run.safetensors", data, device="cpu")
+    features = {**data, "x": data["x"] + np.eye(len(data["x"]), data["x"].shape[1], dtype=np.float32)}
+    with pytest.raises(ValueError, match="with other features than"):
+        Trainer.load(tmp_path / "run.safetensors", features, device="cpu")
+
+
+def test_sizes_have_bounds():
+    with pytest.raises(ValueError, match="from 1 to 1000"):
+        Trainer(dataset(), device="cpu", layers=10**9)
+
+
+def test_threads_are_limited_and_said():
+    with pytest.warns(UserWarning, match="2000 threads: takes"):
+        halfgnn.set_num_threads(2000)
+    assert 0 < halfgnn.get_num_threads() <= 4 * len(os.sched_getaffinity(0))
+    halfgnn.set_num_threads(0)
+    said = subprocess.run(
+        [sys.executable, "-c", "import halfgnn; print(halfgnn.get_num_threads())"],
+        env={**os.environ, "RAYON_NUM_THREADS": "2000"}, capture_output=True, text=True, check=True,
+    )
+    assert "RAYON_NUM_THREADS=2000: takes" in said.stderr and 0 < int(said.stdout) <= 4 * len(os.sched_getaffinity(0))

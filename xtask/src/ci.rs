@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
-use crate::{Failure, fuzz, package, python, setup, test, verify_ptx, workspace};
+use crate::{Failure, fuzz, package, python, setup, supply_chain, test, verify_ptx, workspace};
 
 /// The features that a machine without a CUDA toolkit and without MPI must build as well.
 const CUDA: [&str; 2] = [
@@ -32,6 +32,7 @@ pub struct Options {
 /// One of the things that must pass.
 #[derive(Clone, Copy, ValueEnum)]
 enum Step {
+    SupplyChain,
     Format,
     Lints,
     Documentation,
@@ -51,6 +52,7 @@ impl Step {
     /// Runs it, and removes what it leaves.
     fn pass(self) -> Result<(), Failure> {
         match self {
+            Step::SupplyChain => supply_chain::run(),
             Step::Format => format(),
             Step::Lints => lints(),
             Step::Documentation => documentation(),
@@ -99,7 +101,13 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         // Both lanes want it.
         setup::ptxas()?;
         let kernels = Beside::begin(&[Step::Ptx])?;
-        pass(&[Step::Format, Step::Lints, Step::Documentation])?;
+        // First that the lock file is whole, on which all others rest.
+        pass(&[
+            Step::SupplyChain,
+            Step::Format,
+            Step::Lints,
+            Step::Documentation,
+        ])?;
         begin("programs of the tests");
         test::compile()?;
         begin("ptx");
@@ -207,7 +215,7 @@ fn lints() -> Result<(), Failure> {
         &["--package", "halfgnn-cli", "--no-default-features"],
     ];
     for pass in passes {
-        let mut clippy = check(&["clippy"]);
+        let mut clippy = check(&["clippy", "--locked"]);
         workspace::run(clippy.args(pass).args(["--", "-D", "warnings"]))?;
     }
     Ok(())
@@ -215,7 +223,7 @@ fn lints() -> Result<(), Failure> {
 
 fn documentation() -> Result<(), Failure> {
     for features in [&[][..], &CUDA] {
-        let mut doc = check(&["doc", "--workspace", "--no-deps"]);
+        let mut doc = check(&["doc", "--locked", "--workspace", "--no-deps"]);
         workspace::run(doc.args(features).env("RUSTDOCFLAGS", "-D warnings"))?;
     }
     Ok(())

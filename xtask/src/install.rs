@@ -8,7 +8,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::build_ptx::{self, MachineCode};
-use crate::{Failure, workspace};
+use crate::{Failure, notices, workspace};
 
 /// Options of `install`.
 #[derive(Args, Default)]
@@ -79,6 +79,8 @@ pub fn pack(options: &build_ptx::Options) -> Result<PathBuf, Failure> {
     for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         fs::copy(workspace::root().join(file), place.join(file))?;
     }
+    let notices = notices::of("halfgnn-cli", &["halfgnn-cli/cuda"])?;
+    fs::write(place.join(notices::FILE), notices)?;
     let archive = folder.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
     tar.arg("-C").arg(&folder).arg("-czf").arg(&archive).arg(&name);

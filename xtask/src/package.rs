@@ -7,7 +7,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::build_ptx::MachineCode;
-use crate::{Failure, build_ptx, install, workspace};
+use crate::{Failure, build_ptx, install, notices, workspace};
 
 /// What is published, in the order in which one depends on the other.
 const PACKAGES: [&str; 13] = [
@@ -57,7 +57,10 @@ const WANTED: [(&str, &[&str]); 13] = [
         "halfgnn-bench",
         &["src/lib.rs", "src/report/page.html", "LICENSE-MIT"],
     ),
-    ("halfgnn-cli", &["src/main.rs", "README.md", "LICENSE-MIT"]),
+    (
+        "halfgnn-cli",
+        &["src/main.rs", "README.md", "LICENSE-MIT", notices::FILE],
+    ),
 ];
 
 /// What crates.io takes, in bytes.
@@ -120,6 +123,8 @@ fn pack(options: &build_ptx::Options) -> Result<(), Failure> {
     // PTX alone: with machine code the package would be larger than crates.io takes.
     let (name, archive) = build_ptx::archive(options, MachineCode::None)?;
     fs::write(copy.join("host/device/ptx").join(name), archive)?;
+    let notices = notices::of("halfgnn-cli", &["halfgnn-cli/cuda", "halfgnn-cli/parquet"])?;
+    fs::write(copy.join("host/cli").join(notices::FILE), notices)?;
     let mut cargo = workspace::cargo();
     // What is built from them is built below; no file of the copy is tracked, which is what --allow-dirty is for.
     cargo.args(["package", "--no-verify", "--allow-dirty", "--quiet"]);

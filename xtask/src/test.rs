@@ -46,7 +46,7 @@ pub const FEATURES: [&str; 2] = ["--features", "halfgnn-cli/cuda,halfgnn-cli/mpi
 pub fn compile() -> Result<(), Failure> {
     let mut test = workspace::cargo();
     workspace::run(
-        test.args(["test", "--no-run", "--workspace"])
+        test.args(["test", "--locked", "--no-run", "--workspace"])
             .args(FEATURES),
     )
 }
@@ -68,7 +68,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     if options.arguments.is_empty() {
         // What else fails is told as well.
-        test.args(["--workspace", "--no-fail-fast"]).args(FEATURES);
+        test.args(["--locked", "--workspace", "--no-fail-fast"])
+            .args(FEATURES);
     }
     let result = workspace::run(test.args(&options.arguments));
     let lines = fs::read_to_string(&skipped)?;

@@ -9,7 +9,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::build_ptx::MachineCode;
-use crate::{Failure, build_ptx, workspace};
+use crate::{Failure, build_ptx, notices, workspace};
 
 /// What builds the wheel, from PyPI.
 const MATURIN: &str = "maturin>=1.9,<2";
@@ -56,6 +56,9 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
         false => MachineCode::None,
     };
     let kernels = put_kernels(&options.build, code)?;
+    let notices = notices::of("halfgnn-python", &["halfgnn-python/cuda"])?;
+    let package = workspace::root().join("python/halfgnn");
+    fs::write(package.join(notices::FILE), notices)?;
     let wheels = workspace::target_dir().join("wheels");
     if wheels.exists() {
         // Of several versions it would be unclear which is meant.
@@ -84,6 +87,7 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
     let wheel = built
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
         .ok_or_else(|| format!("maturin left no wheel in {}", wheels.display()))?;
+    has_notices(&wheel)?;
     if anywhere {
         let folder = workspace::target_dir().join("python");
         audit::check(
@@ -94,6 +98,17 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
         )?;
     }
     Ok(wheel)
+}
+
+/// That a wheel, which is a zip archive, has the notices of what is compiled into it.
+fn has_notices(wheel: &Path) -> Result<(), Failure> {
+    let mut list = Command::new("python3");
+    let output = list.args(["-m", "zipfile", "-l"]).arg(wheel).output()?;
+    let names = String::from_utf8_lossy(&output.stdout);
+    match names.contains(notices::FILE) {
+        true => Ok(()),
+        false => Err(format!("{} lacks {}", wheel.display(), notices::FILE).into()),
+    }
 }
 
 /// Writes the archive of kernels to where the package has it, and returns the names of the files.

@@ -1,6 +1,9 @@
 //! Graphs to time on: files, and ones that the program makes.
 
 use crate::failure::Failure;
+use crate::json::JsonLines;
+use crate::outputs::Outputs;
+use crate::source::{OpenArgs, SourceName};
 use crate::{room, source};
 use halfgnn::Error;
 use halfgnn::data::Recipe;
@@ -8,7 +11,7 @@ use halfgnn::distributed::SomeEdges;
 use halfgnn::graph::Graph;
 use halfgnn::graph::generate::{Grid, Rmat};
 use halfgnn::graph::index::part;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Seed of every generated graph.
@@ -40,6 +43,21 @@ pub fn each(
         }
     }
     Ok(())
+}
+
+/// The JSON lines of a command that reads graphs of these names, which none of their files may be.
+///
+/// # Errors
+/// Where the file cannot be written, or is one of the graphs.
+pub fn json_lines(names: &[GraphName], json: Option<&Path>) -> Result<JsonLines, Failure> {
+    let mut outputs = Outputs::new();
+    for name in names {
+        if let GraphName::File(path) = name {
+            outputs.reads_source(&SourceName::File(path.clone()), &OpenArgs::default());
+        }
+    }
+    outputs.stream("--json", json)?;
+    JsonLines::open(json)
 }
 
 /// A graph with the size and the skew of one that papers use, by R-MAT or as a grid.

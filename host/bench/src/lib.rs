@@ -20,6 +20,7 @@ pub mod launch;
 pub mod machine;
 pub mod model;
 pub mod names;
+pub mod outputs;
 pub mod policy;
 pub mod processes;
 pub mod rank_memory;

@@ -1,10 +1,11 @@
 //! What a person sees: a progress bar on a terminal, plain lines elsewhere, a table at the end.
 
+use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Plain lines of a run: about this many, and the last.
 const LINES_PER_RUN: u32 = 20;
@@ -134,6 +135,19 @@ impl Screen {
     }
 }
 
+/// Why a page could not be written, if one could not.
+static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
+
+/// That all pages of this process were written, but to a reader who has left: asked once, when a command has done what it should.
+pub fn check_pages() -> Result<(), Failure> {
+    match UNWRITTEN.get() {
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Run(format!("cannot write: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Plain text for a person, on stdout, or on stderr where stdout carries JSON.
 pub struct Page {
     to_stderr: bool,
@@ -160,7 +174,10 @@ impl Page {
         } else {
             writeln!(io::stdout(), "{line}")
         };
-        self.left = written.is_err();
+        if let Err(error) = written {
+            self.left = true;
+            let _ = UNWRITTEN.set(error);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use halfgnn::data::parts::{Parted, StreamedArchive, VertexTable, is_parted};
 use halfgnn::data::{
     ColumnNames, DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenGraph, OpenOptions,
     Origin, Preparation, Progress, Recipe, RecipeError, SplitRule, StreamedGraph, Workplace,
-    locate,
+    locate, name_of,
 };
 use halfgnn::graph::Graph;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -272,7 +272,7 @@ impl OpenArgs {
                     .map(|read| Opened::Dataset(Box::new(read)));
             }
             let graph = Graph::open_with(&path, &options)?;
-            Ok(Opened::Graph(stem(&path), Box::new(graph)))
+            Ok(Opened::Graph(name_of(&path), Box::new(graph)))
         };
         open().map_err(refuse)
     }
@@ -348,7 +348,7 @@ pub fn graph(name: &Path) -> Result<(String, Graph), Failure> {
                         | Format::Parts
                 );
                 if !may_have_weights {
-                    return Ok((stem(&path), Graph::open_with(&path, &args.options())?));
+                    return Ok((name_of(&path), Graph::open_with(&path, &args.options())?));
                 }
                 let mut options = args.options();
                 options.normalize_features = Some(false);
@@ -366,14 +366,6 @@ pub fn graph(name: &Path) -> Result<(String, Graph), Failure> {
     }
 }
 
-/// The name of a file without its extensions.
-fn stem(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    let stem = Path::new(name).file_stem().unwrap_or_default();
-    stem.to_string_lossy().into_owned()
-}
-
 /// The path that a name leads to; none of a recipe.
 fn file_of(name: &SourceName) -> Result<Option<PathBuf>, Failure> {
     match name {
@@ -382,7 +374,7 @@ fn file_of(name: &SourceName) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-fn find(path: &Path) -> Result<PathBuf, DataError> {
+pub(crate) fn find(path: &Path) -> Result<PathBuf, DataError> {
     let root = std::env::var_os(DATA_VARIABLE).map(PathBuf::from);
     locate(path, root.as_deref())
 }

@@ -1,17 +1,17 @@
 //! Options that put a run aside and take it up again.
 
 use crate::failure::Failure;
+use crate::outputs::Outputs;
 use crate::task::{Goal, hold_out, take_targets_of};
 use clap::Args;
 use halfgnn::backend::Backend;
 use halfgnn::data::Dataset;
-use halfgnn::file;
 use halfgnn::nn::{Model, ModelConfig};
 use halfgnn::sample::Sampling;
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::checkpoint::TaskIdentity;
 use halfgnn::train::{Checkpoint, Loss, Progress, TrainConfig, Trainer};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Files that one command keeps at most.
 const MOST_KEPT: u32 = 10_000;
@@ -19,8 +19,8 @@ const MOST_KEPT: u32 = 10_000;
 /// What is kept of a run.
 #[derive(Args)]
 pub struct CheckpointArgs {
-    /// Keep the run in FILE (safetensors): at every best validation epoch, at the end, and at Ctrl-C; with --seeds, each in a
-    /// file of its own, whose name tells the seed
+    /// Keep the run in FILE (safetensors): at every best validation epoch, at the end, and at Ctrl-C; without a validation score the
+    /// last epoch is kept. With --seeds, each run has a file of its own, whose name has the seed
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Keep it every N epochs instead of at the best ones
@@ -33,12 +33,15 @@ pub struct CheckpointArgs {
 }
 
 impl CheckpointArgs {
-    /// The run to go on with, if there is one, and what it is to tell; it must be one on `dataset`.
-    pub fn open(&self, dataset: &mut Dataset) -> Result<Option<(Checkpoint, Goal)>, Failure> {
+    /// The run to go on with, if there is one, what it is to tell, and of which task: that of `dataset`.
+    pub fn open(
+        &self,
+        dataset: &mut Dataset,
+    ) -> Result<Option<(Checkpoint, Goal, TaskIdentity)>, Failure> {
         let Some(path) = &self.resume else {
             return Ok(None);
         };
-        let checkpoint = Checkpoint::open(path)?;
+        let checkpoint = open_model(path)?;
         if checkpoint.model.binary.is_some() && !checkpoint.can_go_on() {
             return Err(Failure::Input(format!(
                 "--resume {}: it has the weights to predict with alone; name the checkpoint that train --save wrote",
@@ -55,12 +58,25 @@ impl CheckpointArgs {
                 }
             }
         };
-        checkpoint.check_task(path, dataset)?;
-        Ok(Some((checkpoint, goal)))
+        let task = TaskIdentity::of(dataset);
+        checkpoint.check_task(path, &task)?;
+        if checkpoint.task.digest.is_none() {
+            tracing::warn!(
+                "--resume {}: an earlier release wrote it, without a digest of the data; whether features and edges of {} are those that it was \
+                 trained on is not checked",
+                path.display(),
+                dataset.name
+            );
+        }
+        Ok(Some((checkpoint, goal, task)))
     }
 
-    /// Where and when to keep runs of so many seeds from the first on; that they can be written is found out now.
-    pub fn saving(&self, first: u64, seeds: u32) -> Result<Option<Saving>, Failure> {
+    /// Where and when to keep runs of as many seeds from the first on, whose files are among the outputs then.
+    pub fn saving(
+        &self,
+        (first, seeds): (u64, u32),
+        outputs: &mut Outputs,
+    ) -> Result<Option<Saving>, Failure> {
         let Some(path) = &self.save else {
             return Ok(None);
         };
@@ -75,15 +91,56 @@ impl CheckpointArgs {
             numbered: seeds > 1,
         };
         for path in saving.paths(first, seeds) {
-            file::WholeFile::create(&path).map_err(|error| {
-                Failure::Input(format!(
-                    "--save {}: cannot be written: {error}; name a file in a folder that can be",
-                    path.display()
-                ))
-            })?;
+            outputs.file("--save", &path)?;
         }
         Ok(Some(saving))
     }
+}
+
+/// Opens a checkpoint. Where it is not there, and runs of several seeds are under that name, they are named.
+pub fn open_model(path: &Path) -> Result<Checkpoint, Failure> {
+    let seeds = match path.exists() {
+        true => Vec::new(),
+        false => of_seeds(path),
+    };
+    match seeds.as_slice() {
+        [] => Ok(Checkpoint::open(path)?),
+        [first, others @ ..] => Err(Failure::Input(format!(
+            "{}: there is no such file, but {}{}: --seeds keeps each run in a file of its own; name one of them",
+            path.display(),
+            first.display(),
+            match others {
+                [] => String::new(),
+                [.., last] => format!(" and {} more, to {}", others.len(), last.display()),
+            }
+        ))),
+    }
+}
+
+/// The files that `--seeds` with `--save path` has written, by their seeds.
+fn of_seeds(path: &Path) -> Vec<PathBuf> {
+    let saving = Saving {
+        path: path.to_owned(),
+        every: None,
+        numbered: true,
+    };
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
+    let names = entries.into_iter().flatten().flatten();
+    let seed = |name: String| -> Option<u64> {
+        let (_, rest) = name.rsplit_once(".seed-")?;
+        let digits = rest.split('.').next()?;
+        digits.parse().ok()
+    };
+    let mut seeds: Vec<u64> = names
+        .filter_map(|entry| seed(entry.file_name().to_string_lossy().into_owned()))
+        .collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    let files = seeds.into_iter().map(|seed| saving.path_of(seed));
+    files.filter(|file| file.exists()).collect()
 }
 
 /// Where and when a run is kept.
@@ -99,7 +156,7 @@ pub struct Saving {
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// What it is trained on.
-    pub dataset: &'a Dataset,
+    pub task: &'a TaskIdentity,
     /// The model.
     pub model: &'a ModelConfig,
     /// What columns of features were divided by.
@@ -164,7 +221,7 @@ impl Saving {
             inductive,
             links,
             sampling: run.sampling.cloned(),
-            task: TaskIdentity::of(run.dataset),
+            task: run.task.clone(),
             model: run.model.clone(),
             precision: run.precision,
             train: *run.train,

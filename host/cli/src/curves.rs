@@ -1,6 +1,7 @@
 //! `--plot`: loss and metric by epoch.
 
 use crate::failure::Failure;
+use crate::outputs::Outputs;
 use crate::report::{Data, Figure, Lines, Point, column_svg};
 use halfgnn::file;
 use halfgnn::metrics::Metric;
@@ -20,7 +21,7 @@ pub struct Curves {
 
 impl Curves {
     /// Curves that will be at `path`; that they can be is found out now.
-    pub fn new(path: &Path) -> Result<Self, Failure> {
+    pub fn new(path: &Path, outputs: &mut Outputs) -> Result<Self, Failure> {
         let refuse = |reason: &dyn std::fmt::Display| {
             Failure::Input(format!("--plot {}: {reason}", path.display()))
         };
@@ -32,11 +33,7 @@ impl Curves {
                 &"curves are drawn as SVG; give the file the extension .svg",
             ));
         }
-        file::WholeFile::create(path).map_err(|error| {
-            refuse(&format_args!(
-                "cannot be written: {error}; name a file in a folder that can be"
-            ))
-        })?;
+        outputs.file("--plot", path)?;
         Ok(Self {
             path: path.to_owned(),
             epochs: BTreeMap::new(),

@@ -242,9 +242,11 @@ pub enum Event<'a> {
         epochs: u32,
         /// The metric that chose the best epoch.
         metric: Metric,
-        /// The epoch of the best validation.
+        /// The epoch of the best validation; `null` where no epoch has a validation score.
         best_epoch: Option<u32>,
-        /// What the metric says of what was tested then.
+        /// The epoch whose weights are kept: the best one, else the last one.
+        kept_epoch: Option<u32>,
+        /// The metric on the test split at the kept epoch.
         test_score: f64,
         /// What it says at the last epoch.
         test_score_last: f64,
@@ -781,6 +783,7 @@ impl Observer for Recorder {
             epochs: run.last.map_or(0, |last| last.epoch),
             metric,
             best_epoch: run.best.map(|best| best.epoch),
+            kept_epoch: run.kept().map(|kept| kept.epoch),
             test_score: run.test_score(),
             test_score_last: run.test_score_last(),
             test_accuracy: of_accuracy(metric, run.test_score()),

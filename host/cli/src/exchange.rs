@@ -3,6 +3,7 @@
 use crate::args::PrecisionName;
 use crate::failure::Failure;
 use crate::json::JsonLines;
+use crate::outputs::Outputs;
 use crate::screen::{Page, bytes, count};
 use clap::{Args, ValueEnum};
 use halfgnn::nn::ModelConfig;
@@ -105,11 +106,19 @@ struct Carried<'a> {
     notes: &'a [String],
 }
 
+/// The JSON lines of a command that makes `output` of `input`, three files.
+fn open_json(input: &Path, output: &Path, json: Option<&Path>) -> Result<JsonLines, Failure> {
+    let mut outputs = Outputs::new();
+    outputs.reads("", input);
+    outputs.file("", output)?.stream("--json", json)?;
+    JsonLines::open(json)
+}
+
 /// Writes another framework's tensors.
 pub fn export(args: &ExportArgs) -> Result<(), Failure> {
-    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut json = open_json(&args.checkpoint, &args.output, args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
-    let checkpoint = Checkpoint::open(&args.checkpoint)?;
+    let checkpoint = crate::checkpoint::open_model(&args.checkpoint)?;
     let notes = match args.to.framework() {
         Some(framework) => checkpoint.export(framework.into(), &args.output)?,
         None => {
@@ -139,7 +148,7 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
 
 /// Reads another framework's tensors.
 pub fn import(args: &ImportArgs) -> Result<(), Failure> {
-    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut json = open_json(&args.state_dict, &args.output, args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
     let options = ImportOptions {
         from: args.from.into(),

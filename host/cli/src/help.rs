@@ -25,7 +25,7 @@ Environment:
   HALFGNN_LIBNCCL       NCCL's library, likewise
   HALFGNN_RENDEZVOUS_KEY  the secret of ranks that meet at --rendezvous, the same for all
   HALFGNN_CPU_INSTRUCTIONS  plain, neon, avx2 or avx512, instead of the widest vectors that the CPU has
-  RAYON_NUM_THREADS     threads of the CPU backend and of the emulator
+  RAYON_NUM_THREADS     threads of the CPU backend and of the emulator, at most four for each core
   RUST_LOG              what is logged to stderr, such as halfgnn=debug; goes before -v
   NO_COLOR              no colours";
 

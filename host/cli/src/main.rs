@@ -21,6 +21,7 @@ mod session;
 mod shell;
 mod structure;
 mod task;
+mod threads;
 mod train;
 mod tune;
 mod tune_binary;
@@ -33,8 +34,10 @@ use failure::Failure;
 use halfgnn_bench::bench;
 #[cfg(feature = "emulator")]
 use halfgnn_bench::graphs;
-use halfgnn_bench::{failure, interrupt, json, launch, machine, model, processes, reorder, report, screen};
-use std::io::{self, IsTerminal};
+use halfgnn_bench::{
+    failure, interrupt, json, launch, machine, model, outputs, processes, reorder, report, screen,
+};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,13 +46,30 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match start_logging(cli.verbose).and_then(|()| run(&cli)) {
+    let done = match Cli::try_parse() {
+        Ok(cli) => start_logging(cli.verbose)
+            .and_then(|()| threads::limit())
+            .and_then(|()| run(&cli))
+            .and_then(|()| screen::check_pages()),
+        Err(asked) if !asked.use_stderr() => show(&asked),
+        Err(wrong) => wrong.exit(),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("halfgnn: {failure}");
             failure.exit_code()
         }
+    }
+}
+
+/// Shows help or the version; a reader who leaves (`| head`) is no failure.
+fn show(asked: &clap::Error) -> Result<(), Failure> {
+    match asked.print().and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Run(format!("cannot write: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -125,6 +145,11 @@ fn stop_on_interrupt(ends_itself: bool) -> Result<Arc<AtomicBool>, Failure> {
         if flag.swap(true, Ordering::Relaxed) || !ends_itself || ends_now {
             halfgnn::file::exit_discarding(interrupt::INTERRUPTED);
         }
+        // At once, however long the step under way takes. Where nobody reads it, nothing is lost.
+        let _ = writeln!(
+            io::stderr(),
+            "halfgnn: stopping after the step under way; a second signal ends the program at once"
+        );
     })
     .map_err(|error| Failure::Run(format!("cannot listen for Ctrl-C: {error}")))?;
     Ok(stop)

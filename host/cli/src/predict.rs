@@ -7,6 +7,7 @@ use crate::args::DeviceName;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
+use crate::outputs::Outputs;
 use crate::placement::{
     Fetched, OnDisk, Placement, PlacementArgs, TempFolderArgs, WorkOn, may_be_sharded, place,
     stays_on_disk,
@@ -120,9 +121,18 @@ struct Predicted<'a> {
 
 /// Predicts, and tells how well where the classes are known.
 pub fn run(args: &PredictArgs) -> Result<(), Failure> {
+    let mut outputs = Outputs::new();
+    outputs.reads("--model", &args.model);
+    outputs.reads_source(&args.dataset, &args.open);
+    args.pairs.iter().for_each(|pairs| {
+        outputs.reads("--pairs", pairs);
+    });
+    outputs
+        .file("--out", &args.out)?
+        .stream("--json", args.json.as_deref())?;
     let mut json = JsonLines::open(args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
-    let checkpoint = Checkpoint::open(&args.model)?;
+    let checkpoint = crate::checkpoint::open_model(&args.model)?;
     let format = OutputFormat::of(&args.out)?;
     let of_links = checkpoint.links.is_some();
     let of_classes = matches!(checkpoint.loss, Loss::CrossEntropy { .. });
@@ -150,9 +160,6 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             checkpoint.loss.name()
         )));
     }
-    // Before anything is computed: that it can be written.
-    let refuse = |error| Failure::Input(cannot_write(&args.out, &error));
-    drop(file::WholeFile::create(&args.out).map_err(refuse)?);
     // Evaluations are in pieces where features are on disk, so that they may be.
     let source = (&args.dataset, &args.open);
     let on_disk = stays_on_disk(args.placement.features, source, true)?;

@@ -2,7 +2,6 @@
 
 use crate::args::{AccumulateName, ProfileArgs};
 use crate::failure::Failure;
-use crate::json::JsonLines;
 use crate::screen::{Page, bytes};
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{DeviceGraph, MemoryKind};
@@ -41,7 +40,8 @@ struct Row<'a> {
 
 /// Runs one SpMM of ones and prints what its kernels did.
 pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
-    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut json =
+        crate::graphs::json_lines(std::slice::from_ref(&args.graph), args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
     let (label, graph) = args.graph.open_first()?;
     let driver = Emulated::with_options(Options {

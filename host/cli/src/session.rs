@@ -18,6 +18,7 @@ use halfgnn::metrics::Metric;
 use halfgnn::nn::{EdgeData, ModelConfig, Network, Pieces, PreparedGraph, Propagation, kept_as};
 use halfgnn::sample::{EdgesIn, Sampling, SamplingPolicy, Subgraphs};
 use halfgnn::tensor::{Element, Matrix, Precision};
+use halfgnn::train::checkpoint::TaskIdentity;
 use halfgnn::train::{
     self, BatchReport, Batches, Checkpoint, EpochReport, Footprint, GraphBatches, Loss, Objective,
     RunSummary, Split, Spread, Status, TrainConfig, Trainer, Work, host_memory,
@@ -44,6 +45,7 @@ pub struct Plan {
     pub model: ModelConfig,
     /// What it is to tell.
     pub goal: Goal,
+
     /// How it is cut into batches, where it is.
     pub sampling: Option<Sampling>,
     /// Where what is computed on may lie.
@@ -62,8 +64,8 @@ pub struct Plan {
     pub train: TrainConfig,
     /// Number of runs.
     pub seeds: u32,
-    /// Where the run is kept.
-    pub saving: Option<Saving>,
+    /// Where the run is kept, and on which dataset it is trained.
+    pub saving: Option<(Saving, TaskIdentity)>,
     /// The run to go on with.
     pub resume: Option<Checkpoint>,
 }
@@ -119,7 +121,7 @@ impl Plan {
     pub fn saved(&self) -> Vec<PathBuf> {
         let saving = self.saving.iter();
         saving
-            .flat_map(|saving| saving.paths(self.train.seed, self.seeds))
+            .flat_map(|(saving, _)| saving.paths(self.train.seed, self.seeds))
             .collect()
     }
 }
@@ -131,7 +133,12 @@ impl Outcome {
         last.map_or(Metric::default(), |last| last.score.metric)
     }
 
-    /// The other metrics, and what they say of the test vertices at the best validation epoch.
+    /// Whether a run kept its last epoch since no epoch has a validation score.
+    pub fn lacks_validation(&self) -> bool {
+        self.runs.iter().any(|(_, run)| run.lacks_validation())
+    }
+
+    /// The other metrics, and what they say of the test vertices at the kept epoch.
     pub fn others(&self) -> Vec<(Metric, Spread)> {
         let last = self.runs.iter().find_map(|(_, run)| run.last);
         let metrics = last
@@ -144,13 +151,13 @@ impl Outcome {
             let best = self
                 .runs
                 .iter()
-                .filter_map(|(_, run)| run.best.and_then(of_run));
+                .filter_map(|(_, run)| run.kept().and_then(of_run));
             (metric, Spread::of(best.map(|score| score.of(Split::Test))))
         };
         metrics.map(spread).collect()
     }
 
-    /// What the metric says of the test vertices at the best validation epoch.
+    /// What the metric says of the test vertices at the kept epoch.
     pub fn test_score(&self) -> Spread {
         Spread::of(self.runs.iter().map(|(_, run)| run.test_score()))
     }
@@ -591,9 +598,9 @@ impl<'a, E: Element> Placed<'a, E> {
         if let Some(checkpoint) = &plan.resume {
             trainer.restore(&checkpoint.snapshot)?;
         }
-        let keep = |trainer: &Trainer<B, E, _>, saving: &Saving| {
+        let keep = |trainer: &Trainer<B, E, _>, (saving, task): &(Saving, TaskIdentity)| {
             let run = Run {
-                dataset,
+                task,
                 model: config,
                 feature_divisors: plan.feature_divisors.as_deref(),
                 goal: &plan.goal,
@@ -614,10 +621,10 @@ impl<'a, E: Element> Placed<'a, E> {
             let Some(report) = trainer.next_epoch_with(batch)? else {
                 break trainer.progress().part.is_some();
             };
-            if let Some(saving) = saving
-                && saving.is_due(trainer.progress())
+            if let Some(kept_at) = saving
+                && kept_at.0.is_due(trainer.progress())
             {
-                keep(&trainer, saving)?;
+                keep(&trainer, kept_at)?;
                 kept = Some(report.epoch);
             }
             let stop = match &mut observer {

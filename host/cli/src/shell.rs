@@ -58,7 +58,8 @@ fn page(command: &Command) -> Result<Vec<u8>, Failure> {
 
 /// Writes to stdout; a reader who leaves (`| head`) is no failure.
 fn put(text: &[u8]) -> Result<(), Failure> {
-    match io::stdout().write_all(text) {
+    let mut stdout = io::stdout();
+    match stdout.write_all(text).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Run(format!("cannot write: {error}")))
         }

@@ -8,6 +8,7 @@ use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::launch;
 use crate::model::ModelName;
+use crate::outputs::Outputs;
 use crate::placement::{PieceCount, may_be_sharded, stays_on_disk, whole_from_disk};
 use crate::ranks::InParts;
 use crate::reorder::{Gathering, Ordering, ReorderName};
@@ -25,11 +26,12 @@ use halfgnn::metrics::Metric;
 use halfgnn::nn::{HiddenNorm, Jumping, LinkDecoder, ModelConfig};
 use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Precision;
-use halfgnn::train::{Spread, Status, TrainConfig, Work};
+use halfgnn::train::checkpoint::TaskIdentity;
+use halfgnn::train::{Split, Spread, Status, TrainConfig, Work};
 use halfgnn::with_element;
 use halfgnn_bench::names::FeaturesName;
 use halfgnn_bench::room;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -41,12 +43,26 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     args.ranks.check_key()?;
     // What one process shows and keeps, others need not.
     let follows = args.ranks.follows()?;
-    let (mut saving, mut curves, mut watch, mut json) = (None, None, Watch::default(), None);
+    let (mut saving, mut curves, mut json) = (None, None, None);
     if !follows {
-        saving = args.checkpoint.saving(args.seed, args.seeds)?;
-        curves = args.plot.as_deref().map(Curves::new).transpose()?;
-        watch = args.watch.open()?;
+        let mut outputs = Outputs::new();
+        outputs.reads_source(&args.dataset, &args.open);
+        outputs.reads(
+            "--partition",
+            args.ranks.partition.as_deref().unwrap_or(Path::new("")),
+        );
+        let seeds = (args.seed, args.seeds);
+        saving = args.checkpoint.saving(seeds, &mut outputs)?;
+        // A run that goes on may be kept where it was.
+        if let Some(path) = &args.checkpoint.resume {
+            outputs.reads("--resume", path);
+        }
+        if let Some(path) = &args.plot {
+            curves = Some(Curves::new(path, &mut outputs)?);
+        }
+        args.watch.check(&mut outputs)?;
         json = args.json.as_deref();
+        outputs.stream("--json", json)?;
     }
     // A run that goes on has the sampler that it had, which is known later.
     let may_batch = args.sampling.sampler.is_some() || args.checkpoint.resume.is_some();
@@ -137,6 +153,11 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         dataset.scale_features(divisors, by);
     }
     tell_use(&plan.model, &mut dataset);
+    // What is there is overwritten from here on, and all that is read has been.
+    let watch = match follows {
+        true => Watch::default(),
+        false => args.watch.open()?,
+    };
     let mut recorder = Recorder::new(json, plan.train.epochs, stop)?;
     if follows {
         recorder.screen.silence();
@@ -199,10 +220,25 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         warn_of_classes(&dataset);
     }
     let members = dataset.members();
-    for (what, list) in [("validate", &dataset.val), ("test", &dataset.test)] {
-        if list.is_empty() && matches!(plan.goal, Goal::Vertices { .. }) {
+    for (what, of, split) in [
+        (
+            "validate",
+            "the last epoch is kept instead of the best one",
+            Split::Validation,
+        ),
+        ("test", "no test score is reported", Split::Test),
+    ] {
+        if members_of(&plan.goal, &dataset, split) == 0 {
+            let members = match plan.goal {
+                Goal::Vertices { .. } => members,
+                Goal::Links { .. } => "links",
+            };
             tracing::warn!(
-                "no {members} are left to {what}, so that accuracy is told as 0, and other metrics are not told; split otherwise, such as by --split fractions:0.6,0.2"
+                "no {members} are left to {what}: {of}; for others, split otherwise, such as by {}",
+                match plan.goal {
+                    Goal::Vertices { .. } => "--split fractions:0.6,0.2",
+                    Goal::Links { .. } => "--held-out 0.05,0.1",
+                }
             );
         }
     }
@@ -277,10 +313,12 @@ fn plan(
             "--resume goes on with the task and the metrics of the run; leave the options of the task out".into(),
         ));
     }
-    let (resume, goal) = match args.checkpoint.open(dataset)? {
-        Some((checkpoint, goal)) => (Some(checkpoint), goal),
-        None => (None, args.task.goal(dataset, args.seed)?),
+    let (resume, goal, known) = match args.checkpoint.open(dataset)? {
+        Some((checkpoint, goal, task)) => (Some(checkpoint), goal, Some(task)),
+        None => (None, args.task.goal(dataset, args.seed)?, None),
     };
+    // Before features are scaled.
+    let saving = saving.map(|saving| (saving, known.unwrap_or_else(|| TaskIdentity::of(dataset))));
     let dataset = &*dataset;
     let (precision, model, mut train, feature_divisors) = match &resume {
         Some(checkpoint) => (
@@ -389,6 +427,16 @@ fn plan(
     }
     train.epochs = args.epochs.unwrap_or(train.epochs);
     train.early_stopping = args.early_stopping.or(train.early_stopping);
+    let is_asked = resume.is_none() || args.early_stopping.is_some();
+    if let Some(what) = train.follows_validation().filter(|_| is_asked)
+        && members_of(&goal, dataset, Split::Validation) == 0
+    {
+        return Err(Failure::Input(format!(
+            "{}: {what} follows the validation score, and nothing is left to validate; leave it out, or split otherwise, such as by \
+             --split fractions:0.6,0.2",
+            dataset.name
+        )));
+    }
     // Also of a process that does not keep them itself: all ranks are given the same.
     train.keep_best = args.checkpoint.save.is_some();
     let plan = Plan {
@@ -409,6 +457,16 @@ fn plan(
         resume,
     };
     Ok((plan, changes))
+}
+
+/// Vertices, graphs or links of a split.
+fn members_of(goal: &Goal, dataset: &Dataset, split: Split) -> usize {
+    match (goal, split) {
+        (Goal::Links { split: links, .. }, _) => links.edges[split as usize].len(),
+        (_, Split::Train) => dataset.train.len(),
+        (_, Split::Validation) => dataset.val.len(),
+        (_, Split::Test) => dataset.test.len(),
+    }
 }
 
 /// That the model uses the weights of edges, where there are some.
@@ -599,6 +657,7 @@ fn print(recorder: &mut Recorder, plan: &Plan, outcome: &Outcome) {
         outcome.device
     ));
     let spread = |value: Spread, digits: usize| match done {
+        _ if value.mean.is_nan() => "undefined".into(),
         0 | 1 => format!("{:.digits$}", value.mean),
         _ => format!("{:.digits$} ± {:.digits$}", value.mean, value.deviation),
     };
@@ -608,20 +667,31 @@ fn print(recorder: &mut Recorder, plan: &Plan, outcome: &Outcome) {
         false => ("", 4),
     };
     let (unit, digits) = unit_of(metric);
+    let kept = match outcome.lacks_validation() {
+        true => {
+            screen.line(&format_args!(
+                "  the validation {metric} is undefined in every epoch: the last epoch is kept"
+            ));
+            "last epoch"
+        }
+        false => "best validation epoch",
+    };
     let mut row =
         |name: &str, value: String| screen.line(&format_args!("  {name:<50} {value:>18}"));
     row(
-        &format!("test {metric}, best validation epoch{unit}"),
+        &format!("test {metric}, {kept}{unit}"),
         spread(outcome.test_score(), digits),
     );
-    row(
-        &format!("test {metric}, last epoch{unit}"),
-        spread(outcome.test_score_last(), digits),
-    );
+    if !outcome.lacks_validation() {
+        row(
+            &format!("test {metric}, last epoch{unit}"),
+            spread(outcome.test_score_last(), digits),
+        );
+    }
     for (other, value) in outcome.others() {
         let (unit, digits) = unit_of(other);
         row(
-            &format!("test {other}, best validation epoch{unit}"),
+            &format!("test {other}, {kept}{unit}"),
             spread(value, digits),
         );
     }

@@ -4,6 +4,7 @@ use crate::args::DeviceName;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
+use crate::outputs::Outputs;
 use crate::predict::class;
 use crate::screen::{Page, bytes};
 use crate::session::{edge_data, inputs};
@@ -103,9 +104,13 @@ struct Chosen<'a> {
 
 /// Evaluates every variant.
 pub fn run(args: &TuneBinaryArgs) -> Result<(), Failure> {
+    let mut outputs = Outputs::new();
+    outputs.reads("--model", &args.model);
+    outputs.reads_source(&args.dataset, &args.open);
+    outputs.stream("--json", args.json.as_deref())?;
     let mut json = JsonLines::open(args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
-    let checkpoint = Checkpoint::open(&args.model)?;
+    let checkpoint = crate::checkpoint::open_model(&args.model)?;
     let refuse = |reason: String| Failure::Input(format!("{}: {reason}", args.model.display()));
     let model = &checkpoint.model;
     if model.binary.is_none() {

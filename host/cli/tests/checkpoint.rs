@@ -410,7 +410,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
     let mut relabelled = Ring::new();
     relabelled.labels[0] = 1;
     relabelled.write(place.folder.path());
-    refused(&resume(&["kept"]), 2, &["kept", "other labels or splits"]);
+    refused(&resume(&["kept"]), 2, &["kept", "other labels"]);
     refused(
         &resume(&["kept", "--reorder", "auto"]),
         2,

@@ -55,7 +55,7 @@ pub enum DataProblem {
     Empty,
     /// The build has no reader or writer of the format.
     #[error(
-        "{format}: this build has no part for it, which is the feature `{feature}` of the crate `halfgnn`"
+        "is {format}, which this build has no reader or writer for: build the crate `halfgnn` with its feature `{feature}`"
     )]
     NotBuilt {
         /// The format, in words.
@@ -156,6 +156,22 @@ pub enum DataProblem {
     SeveralFiles {
         /// The format.
         format: &'static str,
+    },
+    /// A folder with datasets in several formats.
+    #[error("holds {found}; choose one by --format {names}")]
+    SeveralFormats {
+        /// The formats, in words.
+        found: String,
+        /// Their names.
+        names: String,
+    },
+    /// What is there is in another format than the one that was given.
+    #[error("is {found}, which --format {forced} does not read; leave --format out")]
+    OtherFormat {
+        /// The format, in words.
+        found: String,
+        /// The name of the one that was given.
+        forced: &'static str,
     },
     /// A folder with several datasets.
     #[error("holds {}; name one by its file, {example}", names.join(" and "))]

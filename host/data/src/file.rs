@@ -1,6 +1,11 @@
 //! Files that appear whole or not at all.
+//!
+//! A file in the making is `.halfgnn-PID-RANDOM.part` in the folder of its place. Its process locks it. A process that is killed leaves
+//! it there, and the next one that writes to the folder removes it: where no process has the number and none holds the lock, which
+//! processes of another container or host do, whose numbers are not seen here.
 
-use std::fs::{File, Metadata};
+use std::collections::BTreeSet;
+use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +33,88 @@ pub fn exit_discarding(code: i32) -> ! {
     std::process::exit(code)
 }
 
+/// What the names of files in the making begin and end with.
+const PREFIX: &str = ".halfgnn-";
+const SUFFIX: &str = ".part";
+
+/// Folders in which this process has looked for what others left.
+static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Makes what will be a file or folder in `folder`, by a builder of its name.
+fn begin<T>(
+    folder: &Path,
+    mode: u32,
+    make: impl FnOnce(&tempfile::Builder<'_, '_>, &Path) -> io::Result<T>,
+) -> io::Result<T> {
+    let first = {
+        let mut swept = SWEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = folder.canonicalize();
+        place.is_ok_and(|place| swept.insert(place))
+    };
+    if first {
+        sweep(folder);
+    }
+    let prefix = format!("{PREFIX}{}-", std::process::id());
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(SUFFIX);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // As any other: the umask takes away what it takes away.
+        builder.permissions(std::fs::Permissions::from_mode(mode));
+    }
+    #[cfg(not(unix))]
+    let _ = mode;
+    make(&builder, folder)
+}
+
+/// Removes what processes that have ended left in `folder`, and says so.
+fn sweep(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let number = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.strip_suffix(SUFFIX))
+            .and_then(|rest| rest.split_once('-'))
+            .and_then(|(number, _)| number.parse().ok());
+        let Some(number) = number else { continue };
+        let path = entry.path();
+        if is_running(number) || !is_free(&path) {
+            continue;
+        }
+        let removed = match path.is_dir() {
+            true => std::fs::remove_dir_all(&path),
+            false => std::fs::remove_file(&path),
+        };
+        match removed {
+            Ok(()) => tracing::warn!(
+                "removed {}, which process {number} left unfinished when it was killed",
+                path.display()
+            ),
+            Err(error) => tracing::warn!(
+                "{}: process {number} left it unfinished when it was killed, and it cannot be removed: {error}",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// Whether a process of this number runs; believed where that cannot be found out.
+fn is_running(number: u32) -> bool {
+    let processes = Path::new("/proc");
+    !processes.join("self").exists() || processes.join(number.to_string()).exists()
+}
+
+/// Whether no process holds the lock of what is in the making.
+fn is_free(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    // Where there are no locks, the number alone decides.
+    !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
 /// A file in the making: written beside its place, and moved there when it is whole.
 #[derive(Debug)]
 pub struct WholeFile {
@@ -45,24 +132,30 @@ impl WholeFile {
     pub fn create(path: &Path) -> io::Result<Self> {
         let place = match path.metadata() {
             Ok(found) => existing(path, &found)?,
-            Err(_) => path.to_owned(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => linked(path)?,
+            // Such as of a name that is too long for the file system.
+            Err(error) => return Err(error),
         };
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".halfgnn-").suffix(".part");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // As any other file: the umask takes away what it takes away.
-            builder.permissions(std::fs::Permissions::from_mode(0o666));
-        }
         let mut unfinished = unfinished();
-        let temporary = builder.tempfile_in(folder(&place))?;
+        let temporary = begin(folder(&place), 0o666, |builder, folder| {
+            builder.tempfile_in(folder)
+        })?;
         unfinished.push(temporary.path().to_owned());
         drop(unfinished);
+        // Where there are no locks, its name has the process's number.
+        let _ = temporary.as_file().try_lock();
         Ok(Self {
             temporary: Some(temporary),
             place,
         })
+    }
+
+    /// That a file can be written at `path`, of which nothing is left.
+    ///
+    /// # Errors
+    /// As [`WholeFile::create`].
+    pub fn check(path: &Path) -> io::Result<()> {
+        Self::create(path).map(drop)
     }
 
     fn file(&mut self) -> io::Result<&mut NamedTempFile> {
@@ -105,6 +198,8 @@ pub struct WholeFolder {
     /// None once it is finished.
     temporary: Option<tempfile::TempDir>,
     place: PathBuf,
+    /// Holds the lock of the folder in the making.
+    _lock: Option<File>,
 }
 
 impl WholeFolder {
@@ -113,24 +208,33 @@ impl WholeFolder {
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] where something is, and where the folder above cannot be written to.
     pub fn create(path: &Path) -> io::Result<Self> {
-        if path.symlink_metadata().is_ok() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".halfgnn-").suffix(".part");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(std::fs::Permissions::from_mode(0o777));
+        match path.symlink_metadata() {
+            Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Such as of a name that is too long for the file system.
+            Err(error) => return Err(error),
         }
         let mut unfinished = unfinished();
-        let temporary = builder.tempdir_in(folder(path))?;
+        let temporary = begin(folder(path), 0o777, |builder, folder| {
+            builder.tempdir_in(folder)
+        })?;
         unfinished.push(temporary.path().to_owned());
         drop(unfinished);
+        let lock = File::open(temporary.path()).ok();
+        let lock = lock.filter(|lock| lock.try_lock().is_ok());
         Ok(Self {
             temporary: Some(temporary),
             place: path.to_owned(),
+            _lock: lock,
         })
+    }
+
+    /// That a folder can be made at `path`, of which nothing is left.
+    ///
+    /// # Errors
+    /// As [`WholeFolder::create`].
+    pub fn check(path: &Path) -> io::Result<()> {
+        Self::create(path).map(drop)
     }
 
     /// Where its files are written.
@@ -206,6 +310,20 @@ fn folder(place: &Path) -> &Path {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
+}
+
+/// Where a file at `path` will lie, where none is: a link to what is not there yet is written through.
+fn linked(path: &Path) -> io::Result<PathBuf> {
+    /// As many as the system follows.
+    const MOST: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MOST {
+        match path.read_link() {
+            Ok(target) => path = folder(&path).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("its links lead round in a circle"))
 }
 
 /// Where the file at `path` really lies: a link stays a link. One that must not be written must not be replaced either.
@@ -295,6 +413,55 @@ mod tests {
         assert_eq!(error.to_string(), "it is a folder");
         let missing = folder.path().join("none").join("a");
         assert!(write(&missing, b"").is_err());
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_refused_before_anything_is_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let long = folder.path().join("x".repeat(300));
+        assert!(WholeFile::create(&long).is_err());
+        assert!(WholeFolder::create(&long).is_err());
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_dead_processes_left_is_removed_and_what_living_ones_make_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        // A process that has ended; its number is not given again so soon.
+        let mut ended = std::process::Command::new("true")
+            .spawn()
+            .expect("a process");
+        let dead = ended.id();
+        ended.wait().expect("it ends");
+        let left = format!(".halfgnn-{dead}-abc.part");
+        let folder_left = format!(".halfgnn-{dead}-def.part");
+        let elsewhere = format!(".halfgnn-{dead}-ghi.part");
+        let living = ".halfgnn-1-abc.part";
+        for name in [&left, &elsewhere, living, ".halfgnn-.part", "other.part"] {
+            std::fs::write(at(name), "1").expect("space");
+        }
+        std::fs::create_dir(at(&folder_left)).expect("a folder");
+        std::fs::write(at(&folder_left).join("a"), "1").expect("space");
+        // As a process of another container holds it, whose number is not seen.
+        let lock = File::open(at(&elsewhere)).expect("a file");
+        lock.try_lock().expect("a lock");
+        write(&at("new"), b"1").expect("it is written");
+        let mut expected = [&elsewhere, living, ".halfgnn-.part", "new", "other.part"];
+        expected.sort_unstable();
+        assert_eq!(names(folder.path()), expected);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_to_what_is_not_there_yet_stays_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, link) = (folder.path().join("a"), folder.path().join("link"));
+        std::os::unix::fs::symlink("a", &link).expect("links are there");
+        write(&link, b"new").expect("it is written");
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&path).expect("a file"), b"new");
     }
 
     #[test]

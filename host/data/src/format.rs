@@ -197,10 +197,55 @@ impl Format {
         }
     }
 
+    /// The format of a folder that this build may have no reader for, by the name of a file that the format always has.
+    fn of_names(folder: &Path) -> Option<Self> {
+        let has = |test: &dyn Fn(&str) -> bool| {
+            [folder.to_path_buf(), folder.join("raw")]
+                .iter()
+                .any(|folder| {
+                    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+                    let mut names = entries.map(|entry| entry.file_name());
+                    names.any(|name| test(&name.to_string_lossy()))
+                })
+        };
+        let found: [(Self, &dyn Fn(&str) -> bool); 7] = [
+            (Self::Ogb, &|name| name.starts_with("edge.csv")),
+            (Self::Csv, &|name| {
+                name.starts_with("nodes.csv") || name.starts_with("nodes.tsv")
+            }),
+            (Self::Parquet, &|name| name == "nodes.parquet"),
+            (Self::Planetoid, &|name| {
+                name.starts_with("ind.") && name.ends_with(".graph")
+            }),
+            (Self::Tu, &|name| name.ends_with("_graph_indicator.txt")),
+            (Self::DglReddit, &|name| name == "reddit_data.npz"),
+            (Self::Parts, &|name| name == "manifest.json"),
+        ];
+        let mut formats = found.into_iter();
+        formats.find_map(|(format, test)| has(test).then_some(format))
+    }
+
+    /// The format of a file that this build may have no reader for, by its name and first bytes.
+    fn of_head(extension: Option<&str>, head: &[u8]) -> Option<Self> {
+        match extension {
+            _ if head.starts_with(b"PAR1") => Some(Self::Parquet),
+            Some("pt" | "pth") if head.starts_with(b"PK\x03\x04") => Some(Self::Torch),
+            Some("zip") if head.starts_with(b"PK\x03\x04") => Some(Self::Tu),
+            _ if head.starts_with(b"PK\x03\x04") => Some(Self::Pyg),
+            _ if head.starts_with(b"%%MatrixMarket") => Some(Self::MatrixMarket),
+            Some("mtx") if head.starts_with(b"\x1f\x8b") => Some(Self::MatrixMarket),
+            _ if head.starts_with(b"\x1f\x8b") => Some(Self::EdgeList),
+            Some("csv" | "tsv") => Some(Self::Csv),
+            Some("txt" | "el" | "edges") => Some(Self::EdgeList),
+            _ => None,
+        }
+    }
+
     /// The format of a file or folder, by its content.
     ///
     /// # Errors
-    /// [`DataProblem::Io`], [`DataProblem::Empty`], [`DataProblem::Archive`] and [`DataProblem::UnknownFormat`].
+    /// [`DataProblem::Io`], [`DataProblem::Empty`], [`DataProblem::Archive`], [`DataProblem::UnknownFormat`],
+    /// [`DataProblem::SeveralFormats`] of a folder, and [`DataProblem::NotBuilt`].
     pub fn detect(path: impl AsRef<Path>) -> Result<Self, DataError> {
         let path = path.as_ref();
         Place::of(path, None)
@@ -256,18 +301,18 @@ impl Place {
         }
     }
 
-    /// Looks at a path. A format that is `forced` is believed of a file; a folder tells its own by the names in it.
+    /// Looks at a path. A format that is `forced` is believed of a file; a folder tells its own by the names in it, and must be among
+    /// them.
     pub fn of(path: &Path, forced: Option<Format>) -> Result<Self, DataProblem> {
         forced.map_or(Ok(()), Format::check_built)?;
         if path.is_dir() {
             return Self::of_folder(path, forced);
         }
         #[cfg(feature = "csv")]
-        if matches!(forced, None | Some(Format::Csv | Format::Parquet))
-            && !path.exists()
+        if !path.exists()
             && let Some(pair) = tables::Pair::named(path)
         {
-            return Ok(Self::Tables(pair));
+            return Self::Tables(pair).as_forced(forced);
         }
         #[cfg(any(
             feature = "numpy",
@@ -300,12 +345,13 @@ impl Place {
         }
         let format = match forced {
             Some(format) => format,
-            None => of_input(&mut Input::open(path, &Silent)?)?,
+            None => of_file(path)?,
         };
         match format {
             #[cfg(feature = "numpy")]
             Format::DglReddit => Ok(Self::DglReddit(folder())),
             Format::Ogb | Format::Planetoid | Format::Csv | Format::Parquet | Format::Parts => {
+                format.check_built()?;
                 Err(DataProblem::SeveralFiles {
                     format: format.description(),
                 })
@@ -314,73 +360,190 @@ impl Place {
         }
     }
 
-    fn of_folder(path: &Path, forced: Option<Format>) -> Result<Self, DataProblem> {
-        let is = |format| forced.is_none_or(|forced| forced == format);
-        // A path may lead to `raw`, where PyTorch Geometric and OGB keep the files, or to the folder that has it.
-        let raw = path.join("raw");
-        let above = path.parent().filter(|_| path.ends_with("raw"));
-        #[cfg(feature = "ogb")]
-        if is(Format::Ogb)
-            && let Some(folder) = [Some(path), above]
-                .into_iter()
-                .flatten()
-                .find(|folder| ogb::recognises(folder))
-        {
-            return Ok(Self::Ogb(folder.into()));
+    /// The place, if its format is the one that is forced, where one is.
+    fn as_forced(self, forced: Option<Format>) -> Result<Self, DataProblem> {
+        match forced {
+            Some(forced) if forced != self.format() => Err(DataProblem::OtherFormat {
+                found: self.format().description().into(),
+                forced: forced.name(),
+            }),
+            _ => Ok(self),
         }
+    }
+
+    fn of_folder(path: &Path, forced: Option<Format>) -> Result<Self, DataProblem> {
         #[cfg(feature = "parts")]
-        if is(Format::Parts) && (forced.is_some() || parts::is_parted(path)) {
+        if forced == Some(Format::Parts) {
+            // What opens it says which file it lacks.
             return Ok(Self::Parts(path.into()));
         }
-        #[cfg(feature = "csv")]
-        if (is(Format::Csv) || is(Format::Parquet))
-            && let Some(pair) = tables::Pair::in_folder(path)
-        {
-            return Ok(Self::Tables(pair));
+        let mut found = Self::in_folder(path)?;
+        let is_forced = |format: Format| forced.is_none_or(|forced| forced == format);
+        let formats: Vec<Format> = found.iter().map(|(format, _)| *format).collect();
+        found.retain(|(format, _)| is_forced(*format));
+        match (found.pop(), forced) {
+            (Some(_), _) if !found.is_empty() => Err(DataProblem::SeveralFormats {
+                found: listed(&formats, " and "),
+                names: (formats.iter().map(|format| format.name()))
+                    .collect::<Vec<_>>()
+                    .join(" or --format "),
+            }),
+            (Some((_, place)), _) => place,
+            (None, Some(forced)) if !formats.is_empty() => Err(DataProblem::OtherFormat {
+                found: listed(&formats, " and "),
+                forced: forced.name(),
+            }),
+            (None, _) => {
+                let unread = Format::of_names(path).filter(|format| is_forced(*format));
+                unread.map_or(Ok(()), Format::check_built)?;
+                Err(DataProblem::UnknownFormat {
+                    known: known(is_forced),
+                })
+            }
         }
-        for folder in [path, raw.as_path()]
-            .into_iter()
+    }
+
+    /// What the names in a folder tell of: each format once, and its place, or why that is not one dataset.
+    fn in_folder(path: &Path) -> Result<Vec<(Format, Result<Self, DataProblem>)>, DataProblem> {
+        #[cfg_attr(
+            not(any(
+                feature = "csv",
+                feature = "numpy",
+                feature = "ogb",
+                feature = "parts",
+                feature = "planetoid",
+                feature = "text"
+            )),
+            allow(unused_mut)
+        )]
+        let mut found: Vec<(Format, Result<Self, DataProblem>)> = Vec::new();
+        // A path may lead to `raw`, where PyTorch Geometric and OGB keep the files, or to the folder that has it.
+        #[cfg(feature = "ogb")]
+        {
+            let above = path.parent().filter(|_| path.ends_with("raw"));
+            let mut folders = [Some(path), above].into_iter().flatten();
+            if let Some(folder) = folders.find(|folder| ogb::recognises(folder)) {
+                found.push((Format::Ogb, Ok(Self::Ogb(folder.into()))));
+            }
+        }
+        #[cfg(feature = "parts")]
+        if parts::is_parted(path) {
+            found.push((Format::Parts, Ok(Self::Parts(path.into()))));
+        }
+        #[cfg(feature = "csv")]
+        if let Some(pair) = tables::Pair::in_folder(path) {
+            let place = Self::Tables(pair);
+            found.push((place.format(), Ok(place)));
+        }
+        #[cfg(any(feature = "numpy", feature = "planetoid", feature = "text"))]
+        for folder in [path.to_path_buf(), path.join("raw")]
+            .iter()
             .filter(|folder| folder.is_dir())
         {
-            #[cfg(feature = "numpy")]
-            if is(Format::DglReddit) && folder.join(reddit::DATA).is_file() {
-                return Ok(Self::DglReddit(folder.into()));
-            }
             #[cfg(feature = "planetoid")]
-            {
-                let names = planetoid::names(folder)?;
-                match names.as_slice() {
-                    [name] if is(Format::Planetoid) => {
-                        return Ok(Self::Planetoid(folder.into(), name.clone()));
-                    }
-                    [first, _, ..] if is(Format::Planetoid) => {
-                        return Err(DataProblem::SeveralDatasets {
-                            example: format!("ind.{first}.graph"),
-                            names,
-                        });
-                    }
-                    _ => {}
-                }
+            if let Some(place) = one_of(
+                planetoid::names(folder)?,
+                |name| Self::Planetoid(folder.clone(), name),
+                |name| format!("ind.{name}.graph"),
+            ) {
+                found.push((Format::Planetoid, place));
             }
             #[cfg(feature = "text")]
-            {
-                let names = tu::names(folder)?;
-                match names.as_slice() {
-                    [name] if is(Format::Tu) => {
-                        return Ok(Self::Tu(folder.into(), name.clone()));
-                    }
-                    [first, _, ..] if is(Format::Tu) => {
-                        return Err(DataProblem::SeveralDatasets {
-                            example: format!("{first}_graph_indicator.txt"),
-                            names,
-                        });
-                    }
-                    _ => {}
-                }
+            if let Some(place) = one_of(
+                tu::names(folder)?,
+                |name| Self::Tu(folder.clone(), name),
+                |name| format!("{name}_graph_indicator.txt"),
+            ) {
+                found.push((Format::Tu, place));
+            }
+            #[cfg(feature = "numpy")]
+            if folder.join(reddit::DATA).is_file() {
+                found.push((Format::DglReddit, Ok(Self::DglReddit(folder.clone()))));
             }
         }
-        Err(DataProblem::UnknownFormat { known: known(is) })
+        // The same in `raw` again is the same.
+        let mut seen = Vec::new();
+        found.retain(|(format, _)| {
+            let is_new = !seen.contains(format);
+            seen.push(*format);
+            is_new
+        });
+        Ok(found)
     }
+
+    /// The files that are read there, as far as their names tell.
+    fn files(&self, path: &Path) -> Vec<PathBuf> {
+        #[cfg(any(feature = "parts", feature = "planetoid", feature = "text"))]
+        let named = |folder: &Path, start: &str| -> Vec<PathBuf> {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            entries
+                .filter(|entry| entry.file_name().to_string_lossy().starts_with(start))
+                .map(|entry| entry.path())
+                .collect()
+        };
+        match self {
+            Self::File(_) => vec![path.to_path_buf()],
+            #[cfg(feature = "ogb")]
+            Self::Ogb(folder) => below(folder),
+            #[cfg(feature = "numpy")]
+            Self::DglReddit(folder) => [reddit::DATA, reddit::GRAPH]
+                .map(|name| folder.join(name))
+                .into(),
+            #[cfg(feature = "parts")]
+            Self::Parts(folder) => named(folder, ""),
+            #[cfg(feature = "csv")]
+            Self::Tables(pair) => vec![pair.nodes.clone(), pair.edges.clone()],
+            #[cfg(feature = "planetoid")]
+            Self::Planetoid(folder, name) => named(folder, &format!("ind.{name}.")),
+            #[cfg(feature = "text")]
+            Self::Tu(folder, name) => named(folder, &format!("{name}_")),
+        }
+    }
+}
+
+/// The files that a graph or dataset at `path` is read from, as far as their names tell: for a caller that must not overwrite them.
+/// Of a path that cannot be opened, itself.
+pub fn input_files(path: &Path, forced: Option<Format>) -> Vec<PathBuf> {
+    match Place::of(path, forced) {
+        Ok(place) => place.files(path),
+        Err(_) => vec![path.to_path_buf()],
+    }
+}
+
+/// The files below OGB's folder, which has two levels: `raw`, `split/RULE`, `mapping`.
+#[cfg(feature = "ogb")]
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let (mut files, mut level) = (Vec::new(), vec![folder.to_path_buf()]);
+    for _ in 0..3 {
+        let entries = (level.drain(..)).flat_map(|folder| std::fs::read_dir(folder).into_iter());
+        let paths = entries.flatten().flatten().map(|entry| entry.path());
+        let (folders, here): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
+        files.extend(here);
+        level = folders;
+    }
+    files
+}
+
+/// The one dataset of a folder; `None` where there is none, an error where there are several.
+#[cfg(any(feature = "planetoid", feature = "text"))]
+fn one_of(
+    names: Vec<String>,
+    place: impl Fn(String) -> Place,
+    example: impl Fn(&str) -> String,
+) -> Option<Result<Place, DataProblem>> {
+    let first = names.first()?;
+    Some(match names.len() {
+        1 => Ok(place(first.clone())),
+        _ => Err(DataProblem::SeveralDatasets {
+            example: example(first),
+            names,
+        }),
+    })
+}
+
+fn listed(formats: &[Format], between: &str) -> String {
+    let words: Vec<_> = formats.iter().map(|format| format.description()).collect();
+    words.join(between)
 }
 
 impl std::fmt::Display for Format {
@@ -410,6 +573,20 @@ pub(super) fn known(keep: impl Fn(Format) -> bool) -> String {
     words.join("; ")
 }
 
+/// The format of a file; where no reader of this build knows it, the feature that has its reader is named if there is one.
+fn of_file(path: &Path) -> Result<Format, DataProblem> {
+    let mut input = Input::open(path, &Silent)?;
+    let problem = match of_input(&mut input) {
+        Err(problem @ DataProblem::UnknownFormat { .. }) => problem,
+        other => return other,
+    };
+    let name = path.to_string_lossy().to_lowercase();
+    let name = Path::new(name.strip_suffix(".gz").unwrap_or(&name));
+    let extension = name.extension().and_then(|extension| extension.to_str());
+    Format::of_head(extension, &input.head(1 << 16)?).map_or(Ok(()), Format::check_built)?;
+    Err(problem)
+}
+
 /// The format of a file, which is left at its beginning.
 pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
     /// Enough for the comments that files begin with.
@@ -428,14 +605,16 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
     if Npz::recognises(&head) {
         let npz = Npz::open(Input::new(&mut *input, &Silent)?)?;
         // Any other archive goes to the one reader that says which arrays it misses.
+        #[cfg(not(all(feature = "text", feature = "torch")))]
+        let has = |end| npz.members().iter().any(|name| name.ends_with(end));
         #[cfg(feature = "torch")]
         let is_torch = torch::recognises(npz.members().iter().map(String::as_str));
         #[cfg(not(feature = "torch"))]
-        let is_torch = false;
+        let is_torch = has("data.pkl");
         #[cfg(feature = "text")]
         let is_tu = tu::archive::recognises(npz.members().iter().map(String::as_str));
         #[cfg(not(feature = "text"))]
-        let is_tu = false;
+        let is_tu = has("_graph_indicator.txt");
         let format = if is_torch {
             Format::Torch
         } else if is_tu {
@@ -555,6 +734,69 @@ fn name_of_vertex(text: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::testing::{Array, Folder, archive, gzip};
+
+    #[test]
+    fn names_and_first_bytes_tell_the_feature_that_a_build_lacks() {
+        let of = |extension, head: &[u8]| Format::of_head(Some(extension), head);
+        assert_eq!(of("npz", b"PK\x03\x04"), Some(Format::Pyg));
+        assert_eq!(of("pt", b"PK\x03\x04"), Some(Format::Torch));
+        assert_eq!(of("zip", b"PK\x03\x04"), Some(Format::Tu));
+        assert_eq!(of("", b"PAR1"), Some(Format::Parquet));
+        assert_eq!(
+            of("mtx", b"%%MatrixMarket matrix"),
+            Some(Format::MatrixMarket)
+        );
+        assert_eq!(of("mtx", b"\x1f\x8b"), Some(Format::MatrixMarket));
+        assert_eq!(of("txt", b"0 1"), Some(Format::EdgeList));
+        assert_eq!(of("csv", b"id,f"), Some(Format::Csv));
+        assert_eq!(of("png", b"\x89PNG"), None);
+        let folder = Folder::new();
+        assert_eq!(Format::of_names(folder.path()), None);
+        for (file, format) in [
+            ("reddit_data.npz", Format::DglReddit),
+            ("x_graph_indicator.txt", Format::Tu),
+            ("ind.x.graph", Format::Planetoid),
+            ("nodes.parquet", Format::Parquet),
+            ("nodes.tsv.gz", Format::Csv),
+            ("edge.csv.gz", Format::Ogb),
+        ] {
+            // Each outranks those before.
+            folder.write(file, b"");
+            assert_eq!(Format::of_names(folder.path()), Some(format), "{file}");
+        }
+        let problem = Err(DataProblem::NotBuilt {
+            format: Format::Pyg.description(),
+            feature: "numpy",
+        });
+        let message = problem.map_err(|problem: DataProblem| problem.to_string());
+        assert!(
+            message.is_err_and(|message: String| message.ends_with("with its feature `numpy`"))
+        );
+    }
+
+    #[test]
+    fn the_files_of_a_dataset_are_those_that_are_read() {
+        let folder = Folder::new();
+        let nodes = folder.write("nodes.csv", b"id\n");
+        let edges = folder.write("edges.csv", b"source,target\n");
+        let other = folder.write("other.txt", b"0 1\n");
+        assert_eq!(
+            input_files(folder.path(), None),
+            [nodes.clone(), edges.clone()]
+        );
+        assert_eq!(input_files(&other, None), [other.clone()]);
+        assert_eq!(input_files(&nodes, Some(Format::EdgeList)), [nodes.clone()]);
+        folder.write("x_graph_indicator.txt", b"");
+        // In two formats it is not opened.
+        assert_eq!(
+            input_files(folder.path(), None),
+            [folder.path().to_path_buf()]
+        );
+        assert_eq!(
+            input_files(folder.path(), Some(Format::Csv)),
+            [nodes, edges]
+        );
+    }
 
     #[test]
     fn content_tells_the_format() {

@@ -47,6 +47,7 @@
 )]
 
 mod bit_features;
+pub mod digest;
 mod edge_features;
 mod error;
 mod features;
@@ -89,12 +90,12 @@ pub use bit_features::BitFeatures;
 pub use edge_features::EdgeFeatures;
 pub use error::{DataError, DataProblem};
 pub use features::{DenseFeatures, Features, SparseFeatures};
-pub use format::Format;
+pub use format::{Format, input_files};
 pub use graph_index::GraphIndex;
 pub use half_range::{HalfRange, InfiniteFeatures};
 pub use ids::VertexIds;
 pub use input::Progress;
-pub use open::{ColumnNames, OpenGraph, OpenOptions};
+pub use open::{ColumnNames, OpenGraph, OpenOptions, name_of};
 pub use preparation::{Origin, Preparation};
 pub use published::{DATA_VARIABLE, Published, locate};
 pub use recipe::{Demand, Recipe, RecipeError};

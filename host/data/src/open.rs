@@ -610,8 +610,13 @@ fn several_files(format: Format) -> DataProblem {
     }
 }
 
-/// What to call what a path leads to: the last part without its extensions.
-pub(super) fn name_of(path: &Path) -> String {
+/// The name of what a path leads to: its last part without extensions; of `.` or `..` the name of that folder.
+pub fn name_of(path: &Path) -> String {
+    let whole = match path.file_name() {
+        Some(_) => None,
+        None => path.canonicalize().ok(),
+    };
+    let path = whole.as_deref().unwrap_or(path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     Path::new(name)

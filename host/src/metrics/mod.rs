@@ -81,9 +81,10 @@ impl Metric {
         }
     }
 
-    /// A value with its unit, for people.
+    /// A value with its unit, for people; `undefined` for NaN.
     pub fn shown(self, value: f64) -> String {
         match self.is_percent() {
+            _ if value.is_nan() => "undefined".into(),
             true => format!("{value:.2}%"),
             false => format!("{value:.4}"),
         }

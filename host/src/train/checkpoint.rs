@@ -13,6 +13,7 @@
 mod packed;
 
 use super::{HeldOut, Loss, Progress, Snapshot, Tensor, Tensors, TrainConfig};
+use crate::data::digest::{Digest, DigestPart};
 use crate::data::{Dataset, GraphIndex, Targets};
 use crate::file;
 use crate::message::{escaped, shortened};
@@ -83,6 +84,13 @@ pub struct TaskIdentity {
     pub classes: usize,
     /// A hash of labels and splits, in hexadecimal.
     pub labels: String,
+    /// A digest of all that the dataset holds; none in files of earlier releases, whose features and edges are not compared.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "digest_words"
+    )]
+    pub digest: Option<Digest>,
     /// What the classes are called, where the dataset has names of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_names: Option<Vec<String>>,
@@ -91,8 +99,23 @@ pub struct TaskIdentity {
     pub edge_weights: bool,
 }
 
+/// A digest in JSON: its words.
+mod digest_words {
+    use super::Digest;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(digest: &Option<Digest>, to: S) -> Result<S::Ok, S::Error> {
+        digest.map(|digest| digest.words()).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Digest>, D::Error> {
+        let words = Option::<[Option<u64>; 5]>::deserialize(from)?;
+        Ok(words.map(Digest::from_words))
+    }
+}
+
 impl TaskIdentity {
-    /// Of a dataset.
+    /// Of a dataset, all of which is read once: of one whose features are not scaled yet.
     pub fn of(dataset: &Dataset) -> Self {
         // Of classes as they are, so that the hash is that of checkpoints of before; of others their words and bits.
         let targets: Cow<'_, [u32]> = match &dataset.targets {
@@ -114,6 +137,7 @@ impl TaskIdentity {
             features: dataset.feature_len(),
             classes: dataset.outputs,
             labels: hash(words),
+            digest: Some(Digest::of(dataset)),
             edge_weights: dataset.edge_weights.is_some(),
             class_names: dataset.class_names.clone(),
         }
@@ -145,12 +169,24 @@ impl TaskIdentity {
                 ),
             }),
             None => {
-                (self.labels != other.labels || self.class_names != other.class_names).then(|| {
+                let with = |what: &str| {
                     format!(
-                        "it was trained on {} with other labels or splits than {} has",
+                        "it was trained on {} with other {what} than {} has",
                         self.name, other.name
                     )
-                })
+                };
+                let differing = match (self.digest, &other.digest) {
+                    (Some(mine), Some(its)) => mine.differences(its),
+                    _ => Vec::new(),
+                };
+                let names: Vec<_> = differing.into_iter().map(DigestPart::name).collect();
+                match names.is_empty() {
+                    false => Some(with(&names.join(" and "))),
+                    true if self.labels != other.labels => Some(with("labels or splits")),
+                    true => {
+                        (self.class_names != other.class_names).then(|| with("names of classes"))
+                    }
+                }
             }
         }
     }
@@ -349,12 +385,12 @@ impl Checkpoint {
         })
     }
 
-    /// That the run in the file at `path` can go on with `dataset`.
+    /// That the run in the file at `path` can go on with the dataset of `task`.
     ///
     /// # Errors
     /// [`CheckpointError::OtherTask`] where it was trained on another.
-    pub fn check_task(&self, path: &Path, dataset: &Dataset) -> Result<(), CheckpointError> {
-        match self.task.difference(&TaskIdentity::of(dataset)) {
+    pub fn check_task(&self, path: &Path, task: &TaskIdentity) -> Result<(), CheckpointError> {
+        match self.task.difference(task) {
             None => Ok(()),
             Some(reason) => Err(CheckpointError::OtherTask {
                 path: path.to_owned(),
@@ -597,6 +633,13 @@ mod tests {
                 features: 2,
                 classes: 2,
                 labels: "00".into(),
+                digest: Some(Digest::from_words([
+                    Some(u64::MAX),
+                    Some(2),
+                    None,
+                    Some(4),
+                    Some(5),
+                ])),
                 class_names: None,
                 edge_weights: false,
             },
@@ -859,5 +902,16 @@ mod tests {
             ..task.clone()
         };
         assert_eq!(task.difference(&renamed), None);
+        let with = |words| TaskIdentity {
+            digest: words,
+            ..task.clone()
+        };
+        let words = [Some(1), Some(3), Some(3), Some(4), Some(5)].map(|word: Option<u64>| word);
+        let other = with(Some(Digest::from_words(words)));
+        assert!(told(&task, &other).contains("with other features and edges than toy"));
+        // A file of an earlier release has no digest, and features on disk have none.
+        assert_eq!(with(None).difference(&other), None);
+        let unread = Digest::from_words([None, Some(2), Some(9), Some(4), Some(5)]);
+        assert_eq!(task.difference(&with(Some(unread))), None);
     }
 }

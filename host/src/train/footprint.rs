@@ -633,8 +633,8 @@ impl Footprint {
     }
 }
 
-/// Free and total bytes of the machine's memory, or of this process's control group where that has less; `None` where
-/// the system does not say.
+/// Free and total bytes of the machine's memory, of this process's control group, or of its address space (`ulimit -v`), whichever is
+/// the least; `None` where the system does not say.
 pub fn host_memory() -> Option<(u64, u64)> {
     let machine = std::fs::read_to_string("/proc/meminfo")
         .ok()
@@ -646,7 +646,26 @@ pub fn host_memory() -> Option<(u64, u64)> {
     let of_files = read("memory.stat").map_or(0, |text| pages_of_files(&text));
     let group =
         group.map(|(most, used)| (most.saturating_sub(used.saturating_sub(of_files)), most));
-    [machine, group].into_iter().flatten().min()
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/self/{file}")).ok();
+    let limited = read("limits")
+        .zip(read("status"))
+        .and_then(|(limits, status)| address_space(&limits, &status));
+    [machine, group, limited].into_iter().flatten().min()
+}
+
+/// Free and total bytes of a limited address space, from the texts of `/proc/self/limits` and `/proc/self/status`; `None` of one
+/// without a limit.
+fn address_space(limits: &str, status: &str) -> Option<(u64, u64)> {
+    let limit = |line: &str| -> Option<u64> {
+        let soft = line.strip_prefix("Max address space")?;
+        soft.split_whitespace().next()?.parse().ok()
+    };
+    let most = limits.lines().find_map(limit)?;
+    let used = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmSize:"))?;
+    let used: u64 = used.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some((most.saturating_sub(used.saturating_mul(1024)), most))
 }
 
 /// Bytes that a control group has of files, from the text of its `memory.stat`.
@@ -672,6 +691,20 @@ fn meminfo(text: &str) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
     use crate::graph::Graph;
+
+    #[test]
+    fn a_limit_of_the_address_space_is_read() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                      Max address space         614400000            unlimited            bytes     \n";
+        let status = "Name:\thalfgnn\nVmPeak:\t  500 kB\nVmSize:\t  100000 kB\n";
+        assert_eq!(
+            address_space(limits, status),
+            Some((614_400_000 - 102_400_000, 614_400_000))
+        );
+        let unlimited = limits.replace("614400000", "unlimited");
+        assert_eq!(address_space(&unlimited, status), None);
+    }
+
     use crate::nn::EdgeData;
     use crate::tensor::Precision;
 

@@ -441,6 +441,14 @@ impl<B: Backend, E: Element> Objective<B, E> {
         matches!(self.0.answers, Answers::Links(_))
     }
 
+    /// Whether there is nothing to validate on, so that no epoch is better than another.
+    pub(super) fn lacks_validation(&self) -> bool {
+        match &self.0.answers {
+            Answers::Links(links) => links.edges[Split::Validation as usize].is_empty(),
+            _ => self.0.lists[Split::Validation as usize].is_empty(),
+        }
+    }
+
     /// Whether each step is other work than the one before, so that none can be recorded.
     pub(super) fn changes(&self) -> bool {
         self.is_of_links()

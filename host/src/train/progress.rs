@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct Progress {
     /// Epochs that were trained.
     pub epoch: u32,
-    /// The first epoch with the best validation.
+    /// The first epoch with the best validation score; none where no epoch has one, since the split is empty or the metric is undefined
+    /// there. Then the last epoch is the one that is kept.
     pub best: Option<EpochReport>,
     /// The last epoch.
     pub last: Option<EpochReport>,
@@ -76,12 +77,13 @@ impl Progress {
         } else {
             self.non_finite_since.or(Some(report.epoch))
         };
-        let best = self.best.is_none_or(|best| {
-            report
-                .score
-                .metric
-                .is_better(validation(&report), validation(&best))
-        });
+        let best = match self.best {
+            None => !validation(&report).is_nan(),
+            Some(best) => {
+                let metric = report.score.metric;
+                metric.is_better(validation(&report), validation(&best))
+            }
+        };
         if best {
             self.best = Some(report);
         }
@@ -254,7 +256,31 @@ mod tests {
             .zip(values)
             .map(|(epoch, value)| progress.add(of(epoch, value)));
         let better: Vec<bool> = better.collect();
-        assert_eq!(better, [true, true, true, false, false, true]);
+        assert_eq!(better, [false, true, true, false, false, true]);
+    }
+
+    #[test]
+    fn without_a_validation_score_no_epoch_is_best_and_the_last_is_kept() {
+        let config = config(9, Some(2));
+        let mut progress = Progress::default();
+        for epoch in 1..=9 {
+            let score = Score::accuracy([epoch, 0, epoch], [10, 0, 10]);
+            let better = progress.add(EpochReport {
+                score,
+                ..report(epoch, 1.0, 0)
+            });
+            assert!(!better);
+        }
+        // Patience has nothing to run out on.
+        assert_eq!(progress.end(&config), Some(Status::Finished));
+        let run = summary(&progress, &config, &StepTimes::default());
+        assert_eq!(run.best, None);
+        assert_eq!(run.kept().map(|kept| kept.epoch), Some(9));
+        assert_eq!((run.test_score(), run.test_score_last()), (90.0, 90.0));
+        // The first score there is counts, whenever it comes.
+        assert!(progress.add(report(10, 1.0, 1)));
+        let run = summary(&progress, &config, &StepTimes::default());
+        assert_eq!(run.kept().map(|kept| kept.epoch), Some(10));
     }
 
     #[test]

@@ -135,7 +135,8 @@ pub fn load_weights<B: Backend, E: Element>(
 
 impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// The state after the last epoch, once all work on the backend is done. The weights at the best validation epoch are
-    /// among it where [`TrainConfig::keep_best`](super::TrainConfig) is set; else the present ones stand in for them.
+    /// among it where [`TrainConfig::keep_best`](super::TrainConfig) is set and an epoch has a validation score; else the present ones
+    /// stand in for them.
     ///
     /// # Errors
     /// The failure of an earlier operator.
@@ -191,9 +192,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             let values = find(tensors, &format!("{RESUME}{name}"), matrix.shape())?;
             matrix.write_f32(backend, values)?;
         }
-        self.best = self.config.keep_best.then_some(best);
         self.resume_optimizer(&snapshot.optimizer)?;
         self.progress = snapshot.progress;
+        if self.objective.lacks_validation() {
+            // A file of an earlier release may name an epoch although nothing was validated.
+            self.progress.best = None;
+        }
+        let has_best = self.config.keep_best && self.progress.best.is_some();
+        self.best = has_best.then_some(best);
         Ok(())
     }
 }

@@ -21,9 +21,9 @@ impl Score {
         Self { metric, values }
     }
 
-    /// Accuracy from counts; a split without vertices has 0 %.
+    /// Accuracy from counts; NaN of a split without vertices, whose accuracy is undefined.
     pub fn accuracy(correct: [u32; 3], sizes: [usize; 3]) -> Self {
-        let percent = |split: usize| 100.0 * f64::from(correct[split]) / sizes[split].max(1) as f64;
+        let percent = |split: usize| 100.0 * f64::from(correct[split]) / sizes[split] as f64;
         Self::new(Metric::Accuracy, [percent(0), percent(1), percent(2)])
     }
 
@@ -150,7 +150,7 @@ pub enum Status {
 pub struct RunSummary {
     /// How it ended.
     pub status: Status,
-    /// The first epoch with the best validation.
+    /// The first epoch with the best validation score; none where no epoch has one.
     pub best: Option<EpochReport>,
     /// The last epoch.
     pub last: Option<EpochReport>,
@@ -160,15 +160,29 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// What the metric says of the test vertices at the epoch of the best validation; 0 before the first epoch.
-    pub fn test_score(&self) -> f64 {
-        self.best.map_or(0.0, |report| report.score.of(Split::Test))
+    /// The epoch whose weights are kept: the best one, or the last one where no epoch has a validation score; none before the first.
+    pub fn kept(&self) -> Option<EpochReport> {
+        self.best.or(self.last)
     }
 
-    /// What the metric says of the test vertices at the last epoch; 0 before the first.
-    pub fn test_score_last(&self) -> f64 {
-        self.last.map_or(0.0, |report| report.score.of(Split::Test))
+    /// Whether epochs were evaluated and none has a validation score, so that the last one is kept.
+    pub fn lacks_validation(&self) -> bool {
+        self.best.is_none() && self.last.is_some()
     }
+
+    /// The metric on the test vertices at the [kept](RunSummary::kept) epoch; NaN where it is undefined and before the first epoch.
+    pub fn test_score(&self) -> f64 {
+        test_score(self.kept())
+    }
+
+    /// The metric on the test vertices at the last epoch; NaN where it is undefined and before the first epoch.
+    pub fn test_score_last(&self) -> f64 {
+        test_score(self.last)
+    }
+}
+
+fn test_score(report: Option<EpochReport>) -> f64 {
+    report.map_or(f64::NAN, |report| report.score.of(Split::Test))
 }
 
 /// Mean and standard deviation over runs.
@@ -198,12 +212,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accuracy_in_percent_and_without_vertices() {
+    fn accuracy_in_percent_and_undefined_without_vertices() {
         let accuracy = Score::accuracy([3, 0, 1], [4, 0, 8]);
         assert_eq!(
-            Split::ALL.map(|split| accuracy.of(split)),
-            [75.0, 0.0, 12.5]
+            [Split::Train, Split::Test].map(|split| accuracy.of(split)),
+            [75.0, 12.5]
         );
+        assert!(accuracy.of(Split::Validation).is_nan());
     }
 
     #[test]

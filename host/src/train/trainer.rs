@@ -6,8 +6,8 @@ use super::progress::{self, StepTimes};
 use super::recorded::Recorded;
 use super::snapshot;
 use super::{
-    Batches, Clipping, EpochReport, Few, MixedPrecision, Objective, Progress, RunSummary, Schedule,
-    Score, Split, Tensors,
+    Batches, Clipping, Decay, EpochReport, Few, MixedPrecision, Objective, Progress, RunSummary,
+    Schedule, Score, Split, Tensors,
 };
 use crate::backend::{Backend, Floats, MemoryKind};
 use crate::data::FeatureRows;
@@ -52,15 +52,25 @@ pub struct TrainConfig {
     /// Other metrics that are reported.
     #[serde(default, skip_serializing_if = "Few::is_empty")]
     pub others: Few<Metric>,
-    /// Epochs without a better validation after which a run ends; at least one.
+    /// Epochs without a better validation after which a run ends; at least one. Without a validation score it never does.
     pub early_stopping: Option<u32>,
-    /// Whether the weights of the best validation epoch are kept on the host, for a [`Snapshot`](super::Snapshot).
+    /// Whether the weights of the best validation epoch are kept on the host, for a [`Snapshot`](super::Snapshot). Where no epoch has a
+    /// validation score, a snapshot has the present weights.
     pub keep_best: bool,
     /// Epochs in a row without a finite loss after which a run is given up.
     pub patience_non_finite: u32,
 }
 
 impl TrainConfig {
+    /// The option that follows a validation score, if there is one: for callers that refuse it where nothing is validated.
+    pub fn follows_validation(&self) -> Option<&'static str> {
+        match (self.early_stopping, self.schedule.decay) {
+            (Some(_), _) => Some("early stopping"),
+            (None, Decay::Plateau { .. }) => Some("the plateau schedule"),
+            (None, _) => None,
+        }
+    }
+
     /// 200 epochs of Adam at 0.01 with weight decay 5e-4, as is customary for citation graphs.
     pub fn new(precision: Precision) -> Self {
         Self {
@@ -89,7 +99,7 @@ impl TrainConfig {
 pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     pub(super) backend: B,
     /// What is evaluated.
-    objective: Objective<B, E>,
+    pub(super) objective: Objective<B, E>,
     /// What is learnt from.
     training: Objective<B, E>,
     /// In which batches, where it is not whole.
@@ -800,7 +810,10 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         };
         self.times.add(ms);
         let better = self.progress.add(report);
-        schedule.follow(epoch, better, &mut self.progress.plateau);
+        // Without a validation score a plateau cannot be seen.
+        if self.progress.best.is_some() {
+            schedule.follow(epoch, better, &mut self.progress.plateau);
+        }
         if better && self.config.keep_best {
             self.best = Some(snapshot::weights(&self.backend, &self.model)?);
         }

@@ -375,7 +375,7 @@ impl Summary {
 /// Times all of them and tells the errors, graph by graph.
 pub fn run(args: &AblationsArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let mut told = Told {
-        json: JsonLines::open(args.json.as_deref())?,
+        json: graphs::json_lines(&args.graphs, args.json.as_deref())?,
         rows: Vec::new(),
     };
     graphs::each(&args.graphs, |label, graph| {

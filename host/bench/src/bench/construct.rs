@@ -64,7 +64,7 @@ struct Row<'a> {
 
 /// Times every graph that was asked for.
 pub fn run(args: &ConstructArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut json = graphs::json_lines(&args.graphs, args.json.as_deref())?;
     graphs::each(&args.graphs, |label, graph| {
         let bench = Bench {
             args,

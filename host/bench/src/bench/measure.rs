@@ -72,15 +72,22 @@ fn scaled(range: &Range<f32>, unit: f32) -> f32 {
 /// # Errors
 /// Where there is not that much.
 pub fn zeros(rows: usize, columns: usize) -> Result<Vec<f32>, Error> {
+    let mut values = reserved(rows, columns)?;
+    values.resize(rows * columns, 0.0);
+    Ok(values)
+}
+
+/// Memory of this machine for a matrix, without anything in it.
+///
+/// # Errors
+/// Where there is not that much.
+pub fn reserved(rows: usize, columns: usize) -> Result<Vec<f32>, Error> {
     let mut values = Vec::new();
-    let room = rows
+    let reserved = rows
         .checked_mul(columns)
-        .and_then(|len| values.try_reserve_exact(len).ok().map(|()| len));
-    match room {
-        Some(len) => {
-            values.resize(len, 0.0);
-            Ok(values)
-        }
+        .and_then(|len| values.try_reserve_exact(len).ok());
+    match reserved {
+        Some(()) => Ok(values),
         None => Err(Error::Unsupported {
             operator: "bench",
             reason: format!(

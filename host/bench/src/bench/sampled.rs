@@ -204,7 +204,7 @@ impl<'a> Summary<'a> {
 
 /// Times every graph that was asked for.
 pub fn run(args: &SampledArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut json = graphs::json_lines(&args.graphs, args.json.as_deref())?;
     graphs::each(&args.graphs, |label, graph| {
         if graph.edges() == 0 {
             return Err(Failure::Run(format!(

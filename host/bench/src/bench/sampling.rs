@@ -172,7 +172,7 @@ pub fn run(args: &SamplingBenchArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
             args.sampler
         )));
     }
-    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut json = graphs::json_lines(&args.graphs, args.json.as_deref())?;
     graphs::each(&args.graphs, |label, mut graph| {
         if args.structure_in == EdgesLie::Disk {
             let stored = graph.to_disk(&std::env::temp_dir());

@@ -1,8 +1,7 @@
 //! `halfgnn bench scale`: what so many ranks would have of a graph, and what they would send one another.
 
 use crate::failure::Failure;
-use crate::graphs::GraphName;
-use crate::json::JsonLines;
+use crate::graphs::{self, GraphName};
 use crate::names::PrecisionName;
 use crate::screen::{Page, bytes, count};
 use clap::Args;
@@ -154,7 +153,7 @@ impl<'a> Row<'a> {
 
 /// Deals out every graph that was asked for, to each number of ranks.
 pub fn run(args: &ScaleArgs, stop: &AtomicBool) -> Result<(), Failure> {
-    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut json = graphs::json_lines(&args.graphs, args.json.as_deref())?;
     for name in &args.graphs {
         for opened in name.open() {
             let (label, graph) = opened?;

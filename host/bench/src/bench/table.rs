@@ -83,7 +83,7 @@ pub fn of_graphs(
     json: Option<&Path>,
     mut time: impl FnMut(&str, &Graph, &mut Table<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut json = JsonLines::open(json)?;
+    let mut json = graphs::json_lines(names, json)?;
     let mut table = Table::new(&mut json);
     graphs::each(names, |label, graph| time(label, &graph, &mut table))?;
     table.summarise()?;

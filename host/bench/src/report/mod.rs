@@ -9,6 +9,7 @@ mod records;
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::names::DeviceName;
+use crate::outputs::Outputs;
 use crate::screen::Page;
 pub use args::ReportArgs;
 use clap::ValueEnum;
@@ -35,6 +36,22 @@ struct Written {
 
 /// Runs what was asked for, reads, draws, writes.
 pub fn run(args: &ReportArgs, stop: &AtomicBool) -> Result<(), Failure> {
+    // Figures alone were asked for where only they were named.
+    let page = args
+        .output
+        .clone()
+        .or_else(|| args.svg.is_none().then(|| PathBuf::from("report.html")));
+    let mut outputs = Outputs::new();
+    args.files.iter().for_each(|file| {
+        outputs.reads("", file);
+    });
+    if let Some(page) = &page {
+        outputs.file("--output", page)?;
+    }
+    if let Some(folder) = &args.svg {
+        outputs.folder("--svg", folder)?;
+    }
+    outputs.stream("--json", args.json.as_deref())?;
     let mut json = JsonLines::open(args.json.as_deref())?;
     let mut screen = Page::new(json.is_stdout());
     let mut records = Records::default();
@@ -69,11 +86,6 @@ pub fn run(args: &ReportArgs, stop: &AtomicBool) -> Result<(), Failure> {
             files.push(file);
         }
     }
-    // Figures alone were asked for where only they were named.
-    let page = args
-        .output
-        .clone()
-        .or_else(|| args.svg.is_none().then(|| PathBuf::from("report.html")));
     if let Some(page) = &page {
         put(
             "--output",

@@ -4,9 +4,9 @@ use super::source::{OpenArgs, Opened, SourceName, refuse};
 use super::{ConvertArgs, FeatureStorage, GenerateArgs, StreamArgs, folder_of};
 use crate::failure::Failure;
 use crate::json::JsonLines;
+use crate::outputs::Outputs;
 use crate::screen::{Page, bytes, count};
 use halfgnn::data::{Format, REPEATED_EDGES, SaveGraph, Workplace, WriteOptions};
-use halfgnn::file::WholeFile;
 use halfgnn::train::host_memory;
 use serde::Serialize;
 use std::path::Path;
@@ -94,6 +94,9 @@ fn convert(
             output.display()
         )));
     }
+    let mut outputs = Outputs::new();
+    outputs.reads_source(source, open);
+    outputs.file("", output)?.stream("--json", json)?;
     let mut json = JsonLines::open(json)?;
     let mut page = Page::new(json.is_stdout());
     // Whatever is wrong with the output is found out before a large file is read.
@@ -103,7 +106,6 @@ fn convert(
             output.display()
         )));
     }
-    drop(WholeFile::create(output).map_err(|error| cannot_write(output, &error))?);
 
     let start = Instant::now();
     let as_asked = (to, feature_bits);

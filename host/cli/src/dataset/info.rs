@@ -4,6 +4,7 @@ use super::InfoArgs;
 use super::source::Opened;
 use crate::failure::Failure;
 use crate::json::JsonLines;
+use crate::outputs::Outputs;
 use crate::screen::{Page, bytes, count};
 use crate::train::{class_sizes, empty_classes};
 use halfgnn::data::{Dataset, EdgeFeatures, Features, HalfRange, Targets, UNLABELLED};
@@ -154,6 +155,9 @@ struct Half {
 
 /// Opens what was named and tells about it.
 pub fn run(args: &InfoArgs) -> Result<(), Failure> {
+    let mut outputs = Outputs::new();
+    outputs.reads_source(&args.source, &args.open);
+    outputs.stream("--json", args.json.as_deref())?;
     let mut json = JsonLines::open(args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
     let opened = args.open.any(&args.source)?;

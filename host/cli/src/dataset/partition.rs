@@ -4,10 +4,12 @@ use super::source::refuse;
 use super::{PartitionArgs, folder_of};
 use crate::failure::Failure;
 use crate::json::JsonLines;
+use crate::outputs::Outputs;
 use crate::screen::{Page, bytes, count};
 use halfgnn::data::Dataset;
 use halfgnn::data::parts::{Deal, FeaturePrecision, Written};
 use halfgnn::distributed::{Partition, PartitionError};
+use halfgnn::file::WholeFolder;
 use serde::Serialize;
 use std::time::Instant;
 
@@ -36,6 +38,10 @@ struct Partitioned {
 
 /// Cuts a dataset into parts.
 pub fn run(args: &PartitionArgs) -> Result<(), Failure> {
+    let mut outputs = Outputs::new();
+    outputs.reads_source(&args.source, &args.open);
+    outputs.reads("--by", &args.by);
+    outputs.stream("--json", args.json.as_deref())?;
     let mut json = JsonLines::open(args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
     if args.out.symlink_metadata().is_ok() {
@@ -44,6 +50,12 @@ pub fn run(args: &PartitionArgs) -> Result<(), Failure> {
             args.out.display()
         )));
     }
+    WholeFolder::check(&args.out).map_err(|error| {
+        Failure::Input(format!(
+            "--out {}: cannot be written: {error}; name a folder in one that can be",
+            args.out.display()
+        ))
+    })?;
     let start = Instant::now();
     let by = args.by.display().to_string();
     let streamed = streamed(args, &by)?;

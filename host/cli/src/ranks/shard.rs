@@ -64,9 +64,9 @@ pub(super) fn train_shard<B: Backend, E: Element>(
     }
     // Weights are every rank's, and the first keeps them.
     let keep = |trainer: &Trainer<B, E, Network<B, E>>| match &plan.saving {
-        Some(saving) if group.rank() == 0 => {
+        Some((saving, task)) if group.rank() == 0 => {
             let run = Run {
-                dataset,
+                task,
                 model: config,
                 feature_divisors: plan.feature_divisors.as_deref(),
                 goal: &plan.goal,
@@ -84,7 +84,7 @@ pub(super) fn train_shard<B: Backend, E: Element>(
             break false;
         };
         let due = plan.saving.as_ref();
-        if due.is_some_and(|saving| saving.is_due(trainer.progress())) {
+        if due.is_some_and(|(saving, _)| saving.is_due(trainer.progress())) {
             keep(&trainer)?;
             kept = Some(report.epoch);
         }

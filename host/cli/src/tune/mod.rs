@@ -9,6 +9,7 @@ use crate::args::{Cli, Command as Parsed};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::machine::{Machine, command_line};
+use crate::outputs::Outputs;
 use crate::report::{Data, Figure, Lines, Point, column_svg};
 use crate::screen::Page;
 use clap::{Args, CommandFactory, Parser};
@@ -130,6 +131,15 @@ pub fn run(args: &TuneArgs, stop: &AtomicBool) -> Result<(), Failure> {
             .collect(),
         seed: args.seed,
     };
+    let mut outputs = Outputs::new();
+    outputs.reads("", &args.space);
+    if let Some(path) = &args.state {
+        outputs.file("--state", path)?;
+    }
+    if let Some(path) = &args.plot {
+        outputs.file("--plot", path)?;
+    }
+    outputs.stream("--json", args.json.as_deref())?;
     let (state, known) = match &args.state {
         Some(path) => {
             let (log, trials) = TrialLog::open(path, &identity)?;
@@ -137,14 +147,6 @@ pub fn run(args: &TuneArgs, stop: &AtomicBool) -> Result<(), Failure> {
         }
         None => (None, Vec::new()),
     };
-    if let Some(path) = &args.plot {
-        file::WholeFile::create(path).map_err(|error| {
-            Failure::Input(format!(
-                "--plot {}: cannot be written: {error}; name a file in a folder that can be",
-                path.display()
-            ))
-        })?;
-    }
     let json = JsonLines::open(args.json.as_deref())?;
     let mut tuning = Tuning {
         args,
@@ -414,11 +416,18 @@ impl Tuning<'_> {
 
     /// The table, the plot, and the command that trains what is best.
     fn tell(mut self) -> Result<(), Failure> {
-        let mut ranked: Vec<&Trial> = self
-            .done
-            .values()
-            .filter(|trial| trial.score.is_some())
-            .collect();
+        let has_score = self.done.values().any(|trial| trial.score.is_some());
+        let counts = |trial: &&Trial| match has_score {
+            true => trial.score.is_some(),
+            false => trial.status == TrialStatus::Finished,
+        };
+        let mut ranked: Vec<&Trial> = self.done.values().filter(counts).collect();
+        if !has_score && !ranked.is_empty() {
+            self.page.line(
+                &"no trial has a validation score, so none is better than another, and the first is named; split otherwise, such as by \
+                  --split fractions:0.6,0.2",
+            );
+        }
         let metric = ranked
             .first()
             .map_or(Metric::default(), |trial| trial.metric);

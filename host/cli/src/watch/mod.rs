@@ -5,6 +5,7 @@ mod table;
 mod tensorboard;
 
 use crate::failure::Failure;
+use crate::outputs::Outputs;
 use chart::Chart;
 use clap::Args;
 use halfgnn::train::{EpochReport, Score, Split};
@@ -35,7 +36,16 @@ pub struct Watch {
 }
 
 impl WatchArgs {
-    /// Opens files, so that what cannot be written is found out before anything is computed.
+    /// Adds its files to the outputs.
+    pub fn check(&self, outputs: &mut Outputs) -> Result<(), Failure> {
+        outputs.stream("--csv", self.csv.as_deref())?;
+        if let Some(folder) = &self.tensorboard {
+            outputs.folder("--tensorboard", folder)?;
+        }
+        Ok(())
+    }
+
+    /// Opens files, before the first step and after everything was read.
     pub fn open(&self) -> Result<Watch, Failure> {
         Ok(Watch {
             table: self.csv.as_deref().map(Table::create).transpose()?,

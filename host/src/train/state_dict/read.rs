@@ -286,6 +286,7 @@ pub(super) fn checkpoint(
     }
     Ok(Checkpoint {
         task: TaskIdentity {
+            digest: None,
             name: format!("a model of {}'s", options.from.name()),
             vertices: 0,
             edges: 0,

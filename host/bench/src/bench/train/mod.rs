@@ -7,7 +7,7 @@ mod figures;
 mod task;
 
 use crate::failure::Failure;
-use crate::graphs::{GraphName, Opened};
+use crate::graphs::{self, GraphName, Opened};
 use crate::json::JsonLines;
 use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
@@ -250,7 +250,7 @@ pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
     for path in &args.against {
         peers.extend(read_peers(path)?);
     }
-    let json = JsonLines::open(args.json.as_deref().filter(|_| !follows))?;
+    let json = graphs::json_lines(&args.graphs, args.json.as_deref().filter(|_| !follows))?;
     let mut bench = Bench {
         args,
         peers: &fastest(peers),
@@ -358,6 +358,10 @@ impl OnGraph<'_, '_> {
         };
         config.policy.edges_per_warp = args.edges_per_warp;
         config.layers = args.layers.map_or(config.layers, |layers| layers as usize);
+        if let Opened::Whole(graph) = self.graph {
+            // Features that no model can be trained on, whatever it takes.
+            crate::bench::measure::reserved(graph.vertices(), features)?;
+        }
         let mut phases = Phases::begin();
         let gather = args.gather.unwrap_or_default();
         let graph = Prepared::<E>::new(self.graph, &config, (group, gather.into()))?;
