@@ -197,7 +197,7 @@ mod tests {
         use DigestPart::*;
         assert_eq!(differences(|_| {}), []);
         assert_eq!(differences(|data| data.name = "other".into()), []);
-        let swapped = Features::dense(2, vec![0.0, 1.0, 0.0, 2.0, 0.5, 0.0, 0.0, 0.0]);
+        let swapped = crate::Features::dense(2, vec![0.0, 1.0, 0.0, 2.0, 0.5, 0.0, 0.0, 0.0]);
         let swapped = swapped.expect("rows");
         assert_eq!(differences(|data| data.features = swapped), [Features]);
         let graph = Graph::from_edges(4, &[0, 1, 2, 3], &[1, 2, 3, 1]).expect("a graph");
