@@ -33,7 +33,9 @@ use failure::Failure;
 use halfgnn_bench::bench;
 #[cfg(feature = "emulator")]
 use halfgnn_bench::graphs;
-use halfgnn_bench::{failure, interrupt, json, launch, machine, model, processes, reorder, report, screen};
+use halfgnn_bench::{
+    failure, interrupt, json, launch, machine, model, processes, reorder, report, screen,
+};
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
