@@ -152,12 +152,15 @@ fn compared(dataset: &Dataset, (plan, ranks): (&Plan, &Ranks)) -> Result<Vec<Com
         ("--overlap", &ranks.overlap),
         ("--gather", &ranks.gather),
     ];
-    all.extend(options.map(|(what, option)| {
-        Compared::new(what, Digest::of_text(&format!("{option:?}")))
-    }));
+    all.extend(
+        options.map(|(what, option)| Compared::new(what, Digest::of_text(&format!("{option:?}")))),
+    );
     let partition = ranks.dealt.as_ref().map(|dealt| dealt.partition.owners());
     let divisors = plan.feature_divisors.as_deref();
-    let resumed = plan.resume.as_ref().map(|resumed| of_snapshot(&resumed.snapshot));
+    let resumed = plan
+        .resume
+        .as_ref()
+        .map(|resumed| of_snapshot(&resumed.snapshot));
     all.extend([
         Compared::optional("partition", partition.map(Digest::of)),
         Compared::optional("scales of features", divisors.map(Digest::of)),

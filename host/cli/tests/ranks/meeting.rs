@@ -142,14 +142,14 @@ fn ranks_train_whichever_strangers_come() {
     }
 }
 
-/// Each kind of data and option, changed for one rank.
+/// Each kind of data and option, changed for one rank. Rows of features are normalised as they are read, so a zero is what differs.
 #[test]
 fn ranks_that_read_other_data_are_refused() {
     type Change = fn(&mut Ring);
     let nothing: Change = |_| {};
     let kinds: [(&str, Change, &[&str]); 7] = [
         ("labels", |ring| ring.labels[7] = 1, &[]),
-        ("features", |ring| ring.values[7] = 1.5, &[]),
+        ("features", |ring| ring.values[7] = 0.0, &[]),
         ("edge weights", |ring| ring.weights[7] = 0.5, &[]),
         ("edges", |ring| ring.columns[7] = 20, &[]),
         ("training split", |ring| _ = ring.train.pop(), &[]),
@@ -194,7 +194,7 @@ fn ranks_that_read_parts_compare_their_manifests() {
     let folders = [
         Ring::new(),
         Ring {
-            values: vec![1.5; 40],
+            values: vec![0.0; 40],
             ..Ring::new()
         },
     ];

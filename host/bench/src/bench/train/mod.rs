@@ -13,8 +13,8 @@ use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
 use crate::names::{CodeFormatName, DeviceName, PrecisionName, StoreName};
 use crate::processes::{
-    check_key, meet,
-    Exchange, GatherName, Overlap, device_name, first_given, moved_by, this_process,
+    Exchange, GatherName, Overlap, check_key, device_name, first_given, meet, moved_by,
+    this_process,
 };
 use crate::rank_memory::RankMemory;
 use crate::screen::{Page, bytes};
