@@ -105,7 +105,9 @@ def _packed(sizes: tuple[int, int, int, int, int]) -> tuple[int, int, int]:
 def _given_spmm(
     a: Any, sizes: Any, t: Any, turned: Any, map: Any, x: Any, weight: Any, row_scale: Any, column_scale: Any, bias: Any,
     epsilon: Any, relu: bool, maximum: bool, heads: int,
-) -> tuple[Any, ...]:
+) -> tuple[Any, ...] | None:
+    if weight is not None and not _library.is_read_as_it_is(x, weight, row_scale, column_scale, bias, epsilon, maximum):
+        return None
     shape, edges, rest = _packed(tuple(sizes))
     rest += 8 * heads + _RELU * relu + _MAXIMUM * maximum
     return a, shape, edges, rest, x, weight, row_scale, column_scale, bias, epsilon
@@ -192,8 +194,8 @@ class _Operator:
     def __init__(
         self, name: str, given: Any = None, fake: Any = None, clean: tuple[int, ...] = (), matrices: tuple[int, ...] = ()
     ) -> None:
-        """``given``: the operands of the direct operator, of those of the general one; ``clean`` and ``matrices``: which of them are
-        matrices (or planes) of which what lies behind the last column is read, and not."""
+        """``given``: the operands of the direct operator, of those of the general one, or None where only that one takes them;
+        ``clean`` and ``matrices``: which of them are matrices (or planes) of which what lies behind the last column is read, and not."""
         self._general = getattr(_ops, name).default
         self._given = given
         self._matrices = [*((at, True) for at in clean), *((at, False) for at in matrices)]
@@ -207,13 +209,13 @@ class _Operator:
         if self._direct is not None:
             given = self._given(*operands)
             for _ in range(2):
+                if given is None:
+                    break
                 results = self._direct(*given)
                 if (results[0] if type(results) is tuple else results).ndim == 2:
                     return results
                 # Mostly rows of an odd width, or too large a result.
                 given = self._copied(given)
-                if given is None:
-                    break
         with _Below():
             return self._general(*operands)
 

@@ -442,7 +442,7 @@ def _dataset(data: Any) -> _core.Data:
         raise ValueError(f"x: should be vertices x features, is {features.shape}")
     vertices = len(features)
     graph = graph_of(data, vertices)
-    weight: Any = graph.weight
+    weight: Any = graph._without_ones().weight
     graph = graph.numpy()
     if (graph.num_src, graph.num_dst) != (vertices, vertices):
         raise ValueError(f"x: has {vertices} rows, and the graph goes from {graph.num_src} to {graph.num_dst} vertices")
