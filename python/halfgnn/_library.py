@@ -143,13 +143,22 @@ _CHUNK = 1 << 22
 # SpMM
 
 
-def _of_edges(a: Tensor, sizes: Sequence[int], row_scale: Tensor | None, column_scale: Tensor | None) -> Tensor | None:
-    """The product of the factors of each edge's ends, float, as long as a plane; None without factors."""
+def _of_edges(a: Tensor, sizes: Sequence[int], row_scale: Tensor | None, column_scale: Tensor | None) -> Tensor:
+    """The product of the factors of each edge's ends, of which there is one at least, float, as long as a plane."""
     columns, rows = _parts(a, sizes)
     parts = [scale.index_select(0, ends) for scale, ends in ((row_scale, rows), (column_scale, columns)) if scale is not None]
-    if not parts:
-        return None
     return torch.nn.functional.pad(functools.reduce(torch.mul, parts), (0, plane(sizes[1]) - sizes[1]))
+
+
+def _of_edges_fake(a: Any, sizes: Any, *_scales: Any) -> Tensor:
+    return a.new_empty(plane(sizes[1]), dtype=torch.float32)  # type: ignore[no-any-return]
+
+
+_define(
+    "edge_factors(Tensor a, SymInt[] sizes, Tensor? row_scale, Tensor? column_scale) -> Tensor",
+    _of_edges,
+    _of_edges_fake,
+)
 
 
 def is_read_as_it_is(
@@ -182,8 +191,8 @@ def _spmm(
     y = _output(x, sizes[0], x.shape[1])
     if weight is not None and not is_read_as_it_is(x, weight, row_scale, column_scale, bias, epsilon, maximum):
         # In float no operand loses anything, and the result is rounded once.
-        weight, factors = weight.float(), _of_edges(a, sizes, None, column_scale)
-        weight = weight if factors is None else weight * factors
+        weight = weight.float()
+        weight = weight if column_scale is None else weight * _of_edges(a, sizes, None, column_scale)
         x, column_scale = x.float(), None
     result = y if x.dtype == y.dtype else _output(x, sizes[0], x.shape[1])
     x, x_raw = _rows(x, gathered=True)
@@ -260,7 +269,8 @@ def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any) -> Any:
                 t, turned, a, sizes, back, dy, planes, column_scale, row_scale, None, epsilon, False, False, heads
             )
         if wants_weight:
-            factors = _of_edges(a, sizes, row_scale, column_scale)
+            is_scaled = row_scale is not None or column_scale is not None
+            factors = _ops.edge_factors(a, sizes, row_scale, column_scale) if is_scaled else None
             u, v = (dy, x) if factors is None and weight.dtype == x.dtype else (dy.float(), x.float())
             dweight = sddmm(a, sizes, t, turned, map, u, v, heads)
             dweight = dweight if factors is None else dweight * factors
@@ -309,7 +319,7 @@ def _max_backward(
     edges, width = len(columns), x.shape[1]
     step = max(1, _CHUNK // max(width, 1))
     x, dy = x.float(), dy.float()
-    factors = None if weight is None else _of_edges(a, sizes, None, column_scale)
+    factors = None if weight is None or column_scale is None else _of_edges(a, sizes, None, column_scale)
     if weight is not None:
         weight, column_scale = weight.float(), None
         weight = weight if factors is None else weight * factors
