@@ -111,6 +111,11 @@ def _given_spmm(
     return a, shape, edges, rest, x, weight, row_scale, column_scale, bias, epsilon
 
 
+def _fits_spmm(a: Any, sizes: Any, t: Any, turned: Any, map: Any, x: Any, weight: Any, *others: Any) -> bool:
+    row_scale, column_scale, bias, epsilon, _relu, maximum, _heads = others
+    return weight is None or _library.is_read_as_it_is(x, weight, row_scale, column_scale, bias, epsilon, maximum)
+
+
 def _fake_spmm(a: Any, shape: int, edges: int, rest: int, x: Any, *others: Any) -> Any:
     return _together((a, x, *others), lambda: _fake_output(x, shape >> 32, x.shape[1]))
 
@@ -190,12 +195,20 @@ class _Operator:
     so; else as the general one."""
 
     def __init__(
-        self, name: str, given: Any = None, fake: Any = None, clean: tuple[int, ...] = (), matrices: tuple[int, ...] = ()
+        self,
+        name: str,
+        given: Any = None,
+        fake: Any = None,
+        clean: tuple[int, ...] = (),
+        matrices: tuple[int, ...] = (),
+        fits: Callable[..., bool] | None = None,
     ) -> None:
         """``given``: the operands of the direct operator, of those of the general one; ``clean`` and ``matrices``: which of them are
-        matrices (or planes) of which what lies behind the last column is read, and not."""
+        matrices (or planes) of which what lies behind the last column is read, and not; ``fits``: whether kernels take the general
+        ones' formats."""
         self._general = getattr(_ops, name).default
         self._given = given
+        self._fits = fits
         self._matrices = [*((at, True) for at in clean), *((at, False) for at in matrices)]
         self._direct: Any = _direct(f"{name}_direct", fake) if given is not None else None
 
@@ -204,7 +217,7 @@ class _Operator:
         return self._direct is not None
 
     def __call__(self, *operands: Any) -> Any:
-        if self._direct is not None:
+        if self._direct is not None and (self._fits is None or self._fits(*operands)):
             given = self._given(*operands)
             for _ in range(2):
                 results = self._direct(*given)
@@ -247,7 +260,7 @@ def _direct(name: str, fake: Any) -> Any:
     return getattr(getattr(_ops, name), overload or "default")._op
 
 
-_product = _Operator("spmm", _given_spmm, _fake_spmm, (5,), matrices=(4,))
+_product = _Operator("spmm", _given_spmm, _fake_spmm, (5,), matrices=(4,), fits=_fits_spmm)
 _sddmm = _Operator("sddmm", _given_sddmm, _fake_sddmm, (4, 5))
 _softmax = _Operator("edge_softmax", _given_softmax, _fake_softmax, (4,))
 _softmax_backward = _Operator("edge_softmax_backward", _given_softmax, _fake_softmax, (4, 5))

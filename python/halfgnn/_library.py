@@ -9,6 +9,7 @@ behind the last edge. That tensors are those of a graph is not checked: indices 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -142,6 +143,35 @@ _CHUNK = 1 << 22
 # SpMM
 
 
+def _of_edges(a: Tensor, sizes: Sequence[int], row_scale: Tensor | None, column_scale: Tensor | None) -> Tensor:
+    """The product of the factors of each edge's ends, of which there is one at least, float, as long as a plane."""
+    columns, rows = _parts(a, sizes)
+    parts = [scale.index_select(0, ends) for scale, ends in ((row_scale, rows), (column_scale, columns)) if scale is not None]
+    return torch.nn.functional.pad(functools.reduce(torch.mul, parts), (0, plane(sizes[1]) - sizes[1]))
+
+
+def _of_edges_fake(a: Any, sizes: Any, *_scales: Any) -> Tensor:
+    return a.new_empty(plane(sizes[1]), dtype=torch.float32)  # type: ignore[no-any-return]
+
+
+_define(
+    "edge_factors(Tensor a, SymInt[] sizes, Tensor? row_scale, Tensor? column_scale) -> Tensor",
+    _of_edges,
+    _of_edges_fake,
+)
+
+
+def is_read_as_it_is(
+    x: Any, weight: Any, row_scale: Any, column_scale: Any, bias: Any, epsilon: Any, maximum: bool
+) -> bool:
+    """Whether kernels take rows and weights as they are: in one format, without factors of columns. A maximum of products is rounded to
+    their format before anything is added to it or multiplied by it."""
+    if weight.dtype != x.dtype or column_scale is not None:
+        return False
+    is_last = row_scale is None and bias is None and epsilon is None
+    return not maximum or is_last or x.dtype == torch.float32
+
+
 def _spmm(
     a: Tensor,
     sizes: Sequence[int],
@@ -159,6 +189,12 @@ def _spmm(
     heads: int,
 ) -> Tensor:
     y = _output(x, sizes[0], x.shape[1])
+    if weight is not None and not is_read_as_it_is(x, weight, row_scale, column_scale, bias, epsilon, maximum):
+        # In float no operand loses anything, and the result is rounded once.
+        weight = weight.float()
+        weight = weight if column_scale is None else weight * _of_edges(a, sizes, None, column_scale)
+        x, column_scale = x.float(), None
+    result = y if x.dtype == y.dtype else _output(x, sizes[0], x.shape[1])
     x, x_raw = _rows(x, gathered=True)
     weight, row_scale, column_scale, epsilon = _aligned(weight), _aligned(row_scale), _aligned(column_scale), _aligned(epsilon)
     kept, bias_raw = (None, None) if bias is None else _rows(bias.float()[None])
@@ -168,7 +204,7 @@ def _spmm(
         FORMATS[x.dtype][0],
         raw_adjacency(a, sizes, address),
         x_raw,
-        _matrix(y),
+        _matrix(result),
         _optional(weight),
         heads,
         _optional(row_scale),
@@ -179,7 +215,7 @@ def _spmm(
         maximum,
     )
     del kept
-    return y
+    return y if result is y else y.copy_(result)
 
 
 def _spmm_fake(a: Any, sizes: Any, t: Any, turned: Any, map: Any, x: Any, *_others: Any) -> Tensor:
@@ -196,10 +232,10 @@ _define(
 
 def _spmm_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
     a, sizes, t, turned, map, x, weight, row_scale, column_scale, bias, epsilon, relu, maximum, heads = inputs
-    ctx.relu, ctx.maximum, ctx.heads, ctx.has_bias = relu, maximum, heads, bias is not None
+    ctx.relu, ctx.maximum, ctx.heads, ctx.format = relu, maximum, heads, x.dtype
     reads_x = maximum or (weight is not None and ctx.needs_input_grad[6]) or ctx.needs_input_grad[10]
     x = x if reads_x else None
-    y = output if relu or maximum else None
+    y = output if relu else None
     ctx.sizes, ctx.turned = sizes, turned
     ctx.save_for_backward(a, t, map, x, weight, row_scale, column_scale, epsilon, y)
 
@@ -209,9 +245,9 @@ def _spmm_backward(ctx: Any, dy: Tensor) -> Any:
 
 
 def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any) -> Any:
-    """The gradients, by these operators."""
+    """The gradients, by these operators, each in the format of its operand."""
     a, t, map, x, weight, row_scale, column_scale, epsilon, y = ctx.saved_tensors
-    sizes, turned = ctx.sizes, ctx.turned
+    sizes, turned, heads = ctx.sizes, ctx.turned, ctx.heads
     wants_x, wants_weight, wants_bias = ctx.needs_input_grad[5], ctx.needs_input_grad[6], ctx.needs_input_grad[9]
     dx = dweight = dbias = depsilon = None
     if ctx.relu:
@@ -220,26 +256,28 @@ def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any) -> Any:
         dbias = dy.sum(0, dtype=torch.float32)
     if ctx.maximum:
         if wants_x or wants_weight:
-            dx, dweight = _ops.spmm_max_backward(a, sizes, x, weight, y, dy, ctx.heads)
+            dx, dweight = _ops.spmm_max_backward(a, sizes, x, weight, row_scale, column_scale, dy, heads)
+            if epsilon is not None:
+                dx = dx + (1 + epsilon[0]) * dy.float()
+            dx = dx.to(ctx.format)
     else:
-        # Of weighted edges the factors of rows go with the gradient: kernels take one or the other.
-        g, factor = dy, row_scale
-        if weight is not None and row_scale is not None:
-            g, factor = dy * row_scale.to(dy.dtype)[:, None], None
         if wants_x:
-            # What is added of a row itself goes with the sum, where that is of the gradient as it is.
-            with_sum = epsilon if g is dy else None
             planes = None if weight is None else weight.index_select(1, map)
             back = _turned_map(map)
+            # What is added of a row itself goes with the sum.
             dx = spmm(
-                t, turned, a, sizes, back, g, planes, column_scale, factor, None, with_sum, False, False, ctx.heads
+                t, turned, a, sizes, back, dy, planes, column_scale, row_scale, None, epsilon, False, False, heads
             )
-            if epsilon is not None and with_sum is None:
-                dx = dx + ((1 + epsilon[0]) * dy).to(dx.dtype)
         if wants_weight:
-            dweight = sddmm(a, sizes, t, turned, map, g, x, ctx.heads)
-        if ctx.needs_input_grad[10]:
-            depsilon = torch.nn.functional.pad(_dot(dy, x).reshape(1), (0, len(epsilon) - 1))
+            is_scaled = row_scale is not None or column_scale is not None
+            factors = _ops.edge_factors(a, sizes, row_scale, column_scale) if is_scaled else None
+            u, v = (dy, x) if factors is None and weight.dtype == x.dtype else (dy.float(), x.float())
+            dweight = sddmm(a, sizes, t, turned, map, u, v, heads)
+            dweight = dweight if factors is None else dweight * factors
+    if weight is not None and dweight is not None:
+        dweight = dweight.to(weight.dtype)
+    if ctx.needs_input_grad[10]:
+        depsilon = torch.nn.functional.pad(_dot(dy, x).reshape(1), (0, len(epsilon) - 1))
     dx, dweight = dx if wants_x else None, dweight if wants_weight else None
     return None, None, None, None, None, dx, dweight, None, None, dbias, depsilon, None, None, None
 
@@ -264,55 +302,73 @@ torch.library.register_autograd(
 )
 
 # The gradient of a maximum goes to the edges that have it, in equal parts where there are several: torch's own operators, some
-# edges at a time, so that no matrix of all edges is made.
+# edges at a time, so that no matrix of all edges is made. Which edges have it is seen before factors of rows, bias and activation.
 
 
 def _max_backward(
-    a: Tensor, sizes: Sequence[int], x: Tensor, weight: Tensor | None, y: Tensor, dy: Tensor, heads: int
+    a: Tensor,
+    sizes: Sequence[int],
+    x: Tensor,
+    weight: Tensor | None,
+    row_scale: Tensor | None,
+    column_scale: Tensor | None,
+    dy: Tensor,
+    heads: int,
 ) -> tuple[Tensor, Tensor]:
     columns, rows = _parts(a, sizes)
     edges, width = len(columns), x.shape[1]
     step = max(1, _CHUNK // max(width, 1))
-    accumulated = torch.float32
+    x, dy = x.float(), dy.float()
+    factors = None if weight is None or column_scale is None else _of_edges(a, sizes, None, column_scale)
+    if weight is not None:
+        weight, column_scale = weight.float(), None
+        weight = weight if factors is None else weight * factors
+    # In float, so that what differs before a rounding is no tie.
+    largest = _spmm(a, sizes, None, None, None, x, weight, None, column_scale, None, None, False, True, heads)
 
     def products(begin: int) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         part = slice(begin, min(begin + step, edges))
         row, column = rows[part], columns[part]
         source = x.index_select(0, column)
         spread = None
-        product = source
         if weight is not None:
             spread = weight[:, part].t().repeat_interleave(width // heads, dim=1)
-            product = (spread.float() * source.float()).to(x.dtype)
-        return row, column, (product == y.index_select(0, row)).to(accumulated), spread
+        elif column_scale is not None:
+            spread = column_scale.index_select(0, column)[:, None]
+        product = source if spread is None else spread * source
+        return row, column, (product == largest.index_select(0, row)).float(), spread
 
-    ties = torch.zeros(y.shape, dtype=accumulated, device=y.device)
+    ties = torch.zeros_like(dy)
     for begin in range(0, edges, step):
         row, _, hits, _ = products(begin)
         ties.index_add_(0, row, hits)
-    share = dy.to(accumulated) / ties.clamp_(min=1)
-    dx = torch.zeros(x.shape, dtype=accumulated, device=x.device)
+    share = dy / ties.clamp_(min=1)
+    share = share if row_scale is None else share * row_scale[:, None]
+    dx = torch.zeros_like(x, memory_format=torch.contiguous_format)
     dweight = x.new_zeros((heads, plane(edges)) if weight is not None else (0, 0))
     for begin in range(0, edges, step):
         row, column, hits, spread = products(begin)
         hits *= share.index_select(0, row)
         if weight is not None:
-            part = hits * x.index_select(0, column).to(accumulated)
-            sums = part.view(len(row), heads, -1).sum(2)
-            dweight[:, begin : begin + len(row)] = sums.t().to(dweight.dtype)
-            hits *= spread.to(accumulated)  # type: ignore[union-attr]
+            part = hits * x.index_select(0, column)
+            sums = part.view(len(row), heads, width // heads).sum(2)
+            dweight[:, begin : begin + len(row)] = sums.t()
+        if spread is not None:
+            hits *= spread
         dx.index_add_(0, column, hits)
-    return dx.to(x.dtype), dweight
+    return dx, dweight if factors is None else dweight * factors
 
 
-def _max_backward_fake(a: Any, sizes: Any, x: Any, weight: Any, y: Any, dy: Any, heads: Any) -> Any:
-    edges = sizes[1]
-    shape = (heads, plane(edges)) if weight is not None else (0, 0)
-    return x.new_empty(x.shape), x.new_empty(shape)
+def _max_backward_fake(
+    a: Any, sizes: Any, x: Any, weight: Any, row_scale: Any, column_scale: Any, dy: Any, heads: Any
+) -> Any:
+    shape = (heads, plane(sizes[1])) if weight is not None else (0, 0)
+    return x.new_empty(x.shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.float32)
 
 
 _define(
-    "spmm_max_backward(Tensor a, SymInt[] sizes, Tensor x, Tensor? weight, Tensor y, Tensor dy, int heads) -> (Tensor, Tensor)",
+    "spmm_max_backward(Tensor a, SymInt[] sizes, Tensor x, Tensor? weight, Tensor? row_scale, Tensor? column_scale, Tensor dy, int heads) "
+    "-> (Tensor, Tensor)",
     _max_backward,
     _max_backward_fake,
 )
@@ -331,6 +387,8 @@ def _sddmm(
     v: Tensor,
     heads: int,
 ) -> Tensor:
+    if u.dtype != v.dtype:
+        raise ValueError(f"sddmm: u is {u.dtype} and v is {v.dtype}; the operator in the dispatcher takes one format")
     planes = u.new_empty((heads, plane(sizes[1])))
     (u, u_raw), (v, v_raw) = _rows(u, clean=True), _rows(v, clean=True)
     _call(

@@ -54,7 +54,7 @@ def _with_own(sums: Any, source: Tensor, bias: Tensor | None, own: Tensor | None
     if own is source and linear:
         return sums(source, bias, eps)  # type: ignore[no-any-return]
     heard: Tensor = sums(source, bias, None)
-    return heard if own is None else heard + (1 + eps.to(heard.dtype)) * own.to(heard.dtype)
+    return heard if own is None else (heard + (1 + eps.float()) * own).to(heard.dtype)
 
 
 def _first_product(network: Any, linears: tuple[type, ...], mlp: type | None) -> tuple[Any, Callable[[Tensor], Any]] | None:

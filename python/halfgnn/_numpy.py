@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _core
 from .device import Place, host
-from .graph import Graph, is_tensor, made, raw_adjacency
+from .graph import Graph, check_weights, is_tensor, made, raw_adjacency
 
 _FORMATS = {np.dtype(np.float16): (0, 8), np.dtype(np.float32): (2, 4)}
 
@@ -107,10 +107,10 @@ def expand(offsets: Any, edges: int) -> Any:
 
 
 def weights(weight: Any, edges: int) -> Any:
-    """Weights of edges, as floats."""
+    """Weights of edges, as floats: E, or E × heads."""
     weight = np.asarray(weight)
-    if weight.shape[:1] != (edges,):
-        raise ValueError(f"weight: should be {edges}, one for each edge, is {weight.shape}")
+    check_weights(weight.shape, edges)
+    weight = weight[:, 0] if weight.shape[1:] == (1,) else weight
     return weight if weight.dtype in _FORMATS else weight.astype(np.float32)
 
 
@@ -243,12 +243,11 @@ def _no_workspace(_bytes: int) -> tuple[object, int]:
     raise AssertionError("the host lends no workspace")
 
 
-def _planes(graph: Graph, values: Any, dtype: Any) -> Any:
+def _planes(graph: Graph, values: Any) -> Any:
     """Values of edges, E × heads in the given order, as planes in that of the adjacency."""
-    values = values.astype(dtype, copy=False)
     if graph._order is not None:
         values = values[graph._order]
-    planes = np.zeros((values.shape[1], plane(graph.num_edges)), dtype=dtype)
+    planes = np.zeros((values.shape[1], plane(graph.num_edges)), dtype=values.dtype)
     planes[:, : len(values)] = values.T
     return aligned(planes)
 
@@ -276,22 +275,25 @@ def spmm(
 ) -> Any:
     """The operator on arrays whose shapes were checked; ``x`` is sources × F."""
     graph = graph.numpy()
-    number, lanes = _format("spmm", x)
+    _format("spmm", x)
+    result, columns, width = x.dtype, x.shape[1], x.shape[1] // heads
     row_scale, column_scale = scales
-    if heads > 1 and x.shape[1] // heads % lanes:
-        width = x.shape[1] // heads
-        whole = -(-width // lanes) * lanes
-        padded = np.zeros((x.shape[0], heads, whole), dtype=x.dtype)
-        padded[..., :width] = x.reshape(-1, heads, width)
-        y = spmm(graph, padded.reshape(x.shape[0], -1), weight, heads, scales, None, epsilon, False, maximum)
-        y = y.reshape(-1, heads, whole)[..., :width].reshape(len(y), -1)
-        y = y if bias is None else y + bias.astype(y.dtype)
-        return np.maximum(y, 0) if relu else y
-    if weight is not None and column_scale is not None:
-        x, column_scale = x * column_scale[:, None].astype(x.dtype), None
+    planes = None if weight is None else _planes(graph, _of_a_format(weight))
+    # A maximum of products is rounded to their format before anything is added to it or multiplied by it.
+    is_rounded = maximum and x.dtype != np.float32 and any(part is not None for part in (row_scale, bias, epsilon))
+    if planes is not None and (planes.dtype != x.dtype or column_scale is not None or is_rounded):
+        # Kernels read rows and weights in one format, and either weights or factors of columns. In float neither loses anything.
+        x, planes = x.astype(np.float32), planes.astype(np.float32)
+        if column_scale is not None:
+            planes[:, : graph.num_edges] *= column_scale[graph._columns]
+            column_scale = None
+        planes = aligned(planes)
+    number, lanes = _format("spmm", x)
+    is_widened = heads > 1 and width % lanes != 0
+    if is_widened:
+        x, bias = _widened(x, heads, lanes), None if bias is None else _widened(bias[None], heads, lanes)[0]
     kept, x_raw = _rows(x, lanes)
     y, y_raw = _output(graph.num_dst, x.shape[1], lanes, x.dtype)
-    planes = None if weight is None else _planes(graph, weight, x.dtype)
     bias_kept = None if bias is None else _rows(bias.astype(np.float32)[None], 4)
     own = None if epsilon is None else aligned(np.array([epsilon, 0, 0, 0], dtype=np.float32))
     _core.spmm(
@@ -311,18 +313,36 @@ def spmm(
         maximum,
     )
     del kept
-    return y
+    if is_widened:
+        y = y.reshape(len(y), heads, -1)[..., :width].reshape(len(y), columns)
+    # Too large a result is infinite, as the kernels' own.
+    with np.errstate(over="ignore"):
+        return y.astype(result, copy=False)
+
+
+def _of_a_format(values: Any) -> Any:
+    """As it is, or in float where its format is none of the operators', such as of integers and doubles."""
+    return values if values.dtype in _FORMATS else values.astype(np.float32)
+
+
+def _widened(x: Any, heads: int, lanes: int) -> Any:
+    """Heads of whole vectors."""
+    width = x.shape[1] // heads
+    pad = ((0, 0), (0, 0), (0, -width % lanes))
+    return np.pad(x.reshape(len(x), heads, width), pad).reshape(len(x), -1)
 
 
 def sddmm(graph: Graph, u: Any, v: Any, heads: int) -> Any:
     """The operator on arrays whose shapes were checked: E × heads."""
     graph = graph.numpy()
+    for values in (u, v):
+        _format("sddmm", values)
+    if u.dtype != v.dtype:
+        u, v = u.astype(np.float32), v.astype(np.float32)
     number, lanes = _format("sddmm", u)
-    width = u.shape[1] // heads
-    if heads > 1 and width % lanes:
-        pad = ((0, 0), (0, 0), (0, -width % lanes))
-        u, v = (np.pad(x.reshape(-1, heads, width), pad).reshape(len(x), -1) for x in (u, v))
-    (u, u_raw), (v, v_raw) = _rows(u, lanes), _rows(v.astype(u.dtype, copy=False), lanes)
+    if heads > 1 and u.shape[1] // heads % lanes:
+        u, v = _widened(u, heads, lanes), _widened(v, heads, lanes)
+    (u, u_raw), (v, v_raw) = _rows(u, lanes), _rows(v, lanes)
     planes = aligned(np.empty((heads, plane(graph.num_edges)), dtype=u.dtype))
     _core.sddmm(
         host(),
@@ -341,7 +361,7 @@ def edge_softmax(graph: Graph, e: Any) -> Any:
     """The operator on an array whose shape was checked: E × heads."""
     graph = graph.numpy()
     number, _ = _format("edge_softmax", e)
-    planes = _planes(graph, e, e.dtype)
+    planes = _planes(graph, e)
     heads = planes.shape[0]
     rows = aligned(np.empty(heads * graph.num_dst, dtype=np.float32))
     _core.edge_softmax(

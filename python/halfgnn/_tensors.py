@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import _core
 from .device import Place, host
-from .graph import Graph, made, raw_adjacency
+from .graph import Graph, check_weights, made, raw_adjacency
 
 #: Number and elements of a 16-byte vector of each format.
 FORMATS = {torch.float16: (0, 8), torch.bfloat16: (1, 8), torch.float32: (2, 4)}
@@ -132,10 +132,10 @@ def expand(offsets: Tensor, edges: int) -> Tensor:
 
 
 def weights(weight: Any, edges: int) -> Tensor:
-    """Weights of edges, as floats."""
+    """Weights of edges, as floats: E, or E × heads."""
     weight = torch.as_tensor(weight)
-    if weight.shape[:1] != (edges,):
-        raise ValueError(f"weight: should be {edges}, one for each edge, is {tuple(weight.shape)}")
+    check_weights(tuple(weight.shape), edges)
+    weight = weight.squeeze(1) if weight.shape[1:] == (1,) else weight
     return weight if weight.dtype in FORMATS else weight.float()  # type: ignore[no-any-return]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any] | torch.Tensor
 
 _MOST = 2**31 - 1
+
+#: Vertices that a graph may have whatever its edges are, and for each of its edges: as the program's of an archive. A graph of which
+#: nearly all vertices are alone is mostly a wrong id or number, and is paid for in memory.
+_FEW, _FOR_EACH_EDGE = 2**24, 512
 
 
 #: Torch's class, once one of its tensors was seen.
@@ -46,11 +51,11 @@ class Graph:
         edge_index: sources and destinations, 2 × E, integers (PyG's ``edge_index``); or a pair of them. Ids are from 0 on.
         num_nodes: number of vertices; by default one more than the largest id.
         size: ``(sources, destinations)`` of a bipartite graph, in place of ``num_nodes``.
-        weight: a number for each edge, which operators use unless they are given others.
+        weight: a number for each edge, E, E × 1 or E × heads, which operators use unless they are given others.
 
     Raises:
         IndexError: an id is negative or has no vertex.
-        ValueError: sizes do not agree, or are more than 2³¹ − 1.
+        ValueError: sizes do not agree, or are more than 2³¹ − 1; or vertices are more than 2²⁴ and than 512 for each edge.
     """
 
     __slots__ = (
@@ -105,12 +110,19 @@ class Graph:
         ends = [kind.extremes(source), kind.extremes(destination)]
         if size is None:
             size = (max(ends[0][1], ends[1][1]) + 1,) * 2
+        size = _count("sources", size[0]), _count("destinations", size[1])
+        possible = min(max(_FEW, _FOR_EACH_EDGE * len(source)), _MOST)
         for (least, most), count, what in zip(ends, size, ("source", "destination"), strict=True):
             if not 0 <= count <= _MOST:
                 raise ValueError(f"{count} vertices; 0 to {_MOST} are possible")
             if least < 0 or most >= count:
                 bad = least if least < 0 else most
                 raise IndexError(f"edge_index: {what} {bad} is no vertex: ids are 0 to {count - 1}")
+            if count > possible:
+                raise ValueError(
+                    f"{count} vertices with {len(source)} edges; up to {possible} are possible, {_FEW} or {_FOR_EACH_EDGE} for each "
+                    "edge: number the vertices from 0 on without gaps"
+                )
         self._a, self._order = kind.adjacency(source, destination, size)
         self._inverse: Any = None
         self._t: Any = None
@@ -150,12 +162,12 @@ class Graph:
         return cls(graph, num_nodes)
 
     @classmethod
-    def from_scipy(cls, matrix: Any) -> Graph:
-        """A SciPy sparse matrix, destinations × sources: the entry (i, j) is an edge from j to i, and its value the edge's weight
-        unless all are 1. In NumPy arrays."""
+    def from_scipy(cls, matrix: Any, *, weighted: bool = True) -> Graph:
+        """A SciPy sparse matrix, destinations × sources: the entry (i, j) is an edge from j to i, and its value the edge's weight,
+        whatever it is, unless ``weighted`` is false or the matrix is of booleans. In NumPy arrays."""
         coo = matrix.tocoo()
         rows, columns = coo.shape
-        weight = None if (coo.data == 1).all() else coo.data
+        weight = coo.data if weighted and coo.data.dtype != bool else None
         return cls((coo.col, coo.row), size=(columns, rows), weight=weight)
 
     @classmethod
@@ -205,9 +217,9 @@ class Graph:
         return cls(data.edge_index, int(data.num_nodes), weight=weight)
 
     @classmethod
-    def from_sparse(cls, adjacency: Any) -> Graph:
-        """A sparse tensor of torch, or PyG's ``SparseTensor``: destinations × sources, as PyG's ``adj_t``; its values are weights
-        unless all are 1."""
+    def from_sparse(cls, adjacency: Any, *, weighted: bool = True) -> Graph:
+        """A sparse tensor of torch, or PyG's ``SparseTensor``: destinations × sources, as PyG's ``adj_t``. Its values are weights,
+        whatever they are, unless ``weighted`` is false or they are booleans; gradients of the weights are gradients of the values."""
         if hasattr(adjacency, "coo"):
             rows, columns, values = adjacency.coo()
             shape = tuple(adjacency.sparse_sizes())
@@ -216,7 +228,7 @@ class Graph:
             coo = coo if coo.is_coalesced() else coo.coalesce()
             (rows, columns), values = coo.indices(), coo.values()
             shape = tuple(adjacency.shape)
-        if values is not None and bool((values == 1).all()):
+        if values is not None and (not weighted or str(values.dtype) == "torch.bool"):
             values = None
         return cls((columns, rows), size=(shape[1], shape[0]), weight=values)
 
@@ -321,6 +333,13 @@ class Graph:
         if self.weight is None:
             return self
         return self._with(weight=None)
+
+    def _without_ones(self) -> Graph:
+        """The graph without weights that are all 1 and learn nothing: for what has no use for weights, and loses none in them."""
+        weight: Any = self.weight
+        if weight is None or getattr(weight, "requires_grad", False) or not bool((weight == 1).all()):
+            return self
+        return self.unweighted()
 
     def with_weight(self, weight: Any) -> Graph:
         """The graph with other weights of its edges."""
@@ -443,6 +462,20 @@ class Graph:
         size = str(self.num_nodes) if self.num_src == self.num_dst else f"{self.num_src} -> {self.num_dst}"
         weighted = "" if self.weight is None else ", weighted"
         return f"Graph({size}, {self.num_edges} edges{weighted}, {where})"
+
+
+def _count(what: str, value: Any) -> int:
+    """A number of vertices."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"size: {what} should be an integer, are {value!r}") from None
+
+
+def check_weights(shape: tuple[int, ...], edges: int) -> None:
+    """That weights are one for each edge, or one for each edge and head."""
+    if len(shape) not in (1, 2) or shape[0] != edges or 0 in shape[1:]:
+        raise ValueError(f"weight: should be {edges}, one for each edge, or that times heads, is {shape}")
 
 
 def _rounded(words: int) -> int:

@@ -7,7 +7,7 @@ hold. The same operands give the same bits, on any number of threads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from .graph import Graph, is_tensor
 
@@ -37,7 +37,8 @@ def spmm(
     Args:
         graph: a :class:`Graph`, or what :meth:`Graph.of` takes (which makes one at each call).
         x: features of the sources, sources × F for any F; or sources × heads × D.
-        weight: a number for each edge, E, or E × heads, in the order of the edges; by default the graph's own weights.
+        weight: a number for each edge, E, E × 1 or E × heads, in the order of the edges; by default the graph's own weights. It
+            is read in its own format, whatever that of ``x`` is.
         reduce: what becomes of the products. A destination without edges has zeros.
         norm: ``right`` divides by the degree of the destination, ``left`` by that of the source, ``both`` by the roots of both.
             Of sums only.
@@ -47,7 +48,8 @@ def spmm(
         relu: whether negative results become zero.
 
     Returns:
-        destinations × F, in the format of ``x``; destinations × heads × D for such an ``x``.
+        destinations × F, in the format of ``x``; destinations × heads × D for such an ``x``. Each gradient is in the format of its
+        operand.
 
     Raises:
         ValueError: shapes do not fit the graph, or there is no such operator.
@@ -105,7 +107,7 @@ def scaled_spmm(
         if y is not None:
             return y
     x, heads, shape = _heads("spmm", "x", x, graph.num_src)
-    heads = _check_weight(graph, weight, x.shape[1], heads)
+    heads = _check_weight(graph, x, weight, heads)
     if bias is not None and tuple(bias.shape) != (x.shape[1],):
         raise ValueError(f"spmm: bias should be {x.shape[1]}, is {tuple(bias.shape)}")
     if bias is not None and is_tensor(x) and (not is_tensor(bias) or bias.device != x.device):
@@ -150,7 +152,7 @@ def sddmm(graph: Any, u: Any, v: Any, *, heads: int = 1) -> Any:
         heads: into how many equal parts rows of F are cut, with a product each.
 
     Returns:
-        E, or E × heads where there are several or the operands have them.
+        E, or E × heads where there are several or the operands have them; in the format of both, or in float where they have two.
 
     Raises:
         ValueError: shapes do not fit the graph or one another.
@@ -162,7 +164,7 @@ def sddmm(graph: Any, u: Any, v: Any, *, heads: int = 1) -> Any:
     if u.shape[1] != v.shape[1] or heads_of_u != heads_of_v:
         raise ValueError(f"sddmm: u has {u.shape[1]} columns and v has {v.shape[1]}; they should be as many")
     heads = heads_of_u or heads
-    if heads < 1 or u.shape[1] % heads:
+    if heads < 1 or u.shape[1] % heads or (heads_of_u is None and heads > max(u.shape[1], 1)):
         raise ValueError(f"sddmm: {u.shape[1]} columns cannot be cut into {heads} heads")
     flat = heads == 1 and shape is None
     if is_tensor(u):
@@ -235,12 +237,11 @@ def gat_attention(
     name = "gat_attention"
     vectors = {"att_src": att_src, "att_dst": att_dst}
     graph, h, h_dst = _attended(name, graph, h, h_dst, heads, dropout, vectors)
-    of = att_dst, att_src
-    h, h_dst, keep, seed, width = _torch_attended(name, h, h_dst, of, heads, dropout)
-    *both, _ = _both(graph, keep)
-    stacked = _torch_vectors(of, h, heads)
-    y = _torch_operator(name, h)(*both, h, h_dst, stacked, heads, negative_slope, dropout, seed, keep)[0]
-    return _narrowed(y, heads, width)
+    of = _attending(name, h, h_dst, (att_dst, att_src), heads, dropout)
+    *both, _ = _both(graph, of.learns)
+    run = _torch_operator(name, of.h)
+    y = run(*both, of.h, of.h_dst, of.vectors, heads, negative_slope, dropout, of.seed, of.learns)[0]
+    return _narrowed(y, heads, of.width).to(of.format)
 
 
 def gatv2_attention(
@@ -275,11 +276,11 @@ def gatv2_attention(
     """
     name = "gatv2_attention"
     graph, h, h_dst = _attended(name, graph, h, h_dst, heads, dropout, {"att": att})
-    h, h_dst, keep, seed, width = _torch_attended(name, h, h_dst, (att,), heads, dropout)
-    *both, _ = _both(graph, keep)
-    vector = _torch_vectors((att,), h, heads)
-    y = _torch_operator(name, h)(*both, h, h_dst, vector, heads, negative_slope, dropout, seed)[0]
-    return _narrowed(y, heads, width)
+    of = _attending(name, h, h_dst, (att,), heads, dropout)
+    *both, _ = _both(graph, of.learns)
+    run = _torch_operator(name, of.h)
+    y = run(*both, of.h, of.h_dst, of.vectors, heads, negative_slope, dropout, of.seed)[0]
+    return _narrowed(y, heads, of.width).to(of.format)
 
 
 def _attended(
@@ -300,6 +301,10 @@ def _attended(
         raise ValueError(f"{operator}: the graph has weights, which attention replaces; pass graph.unweighted()")
     if h.ndim == 3:
         h = h.flatten(1)
+    for what, value in (("h_dst", h_dst), *vectors.items()):
+        if value is not None and (not is_tensor(value) or value.device != h.device):
+            where = f"on {value.device}" if is_tensor(value) else f"a {type(value).__name__}"
+            raise ValueError(f"{operator}: {what} is {where} and h is a tensor on {h.device}; move one of them")
     if h_dst is not None and h_dst.ndim == 3:
         h_dst = h_dst.flatten(1)
     if heads < 1 or h.ndim != 2 or h.shape[1] % heads or h.shape[1] == 0:
@@ -355,15 +360,19 @@ def _columns(e: Any) -> Any:
     return e if e.ndim == 2 else e[:, None]
 
 
-def _check_weight(graph: Graph, weight: Any, columns: int, heads: int | None) -> int:
+def _check_weight(graph: Graph, x: Any, weight: Any, heads: int | None) -> int:
     """Heads of the weights."""
     if weight is None:
         return 1
-    if weight.ndim not in (1, 2) or weight.shape[0] != graph.num_edges:
+    if is_tensor(weight) != is_tensor(x):
+        kinds = ["a torch tensor" if is_tensor(value) else type(value).__name__ for value in (weight, x)]
+        raise ValueError(f"spmm: weight is {kinds[0]} and x is {kinds[1]}; convert one of them")
+    columns, shape = x.shape[1], tuple(getattr(weight, "shape", ()))
+    if len(shape) not in (1, 2) or shape[0] != graph.num_edges or 0 in shape[1:]:
         raise ValueError(
-            f"spmm: weight should be {graph.num_edges}, one for each edge, or that times heads, is {tuple(weight.shape)}"
+            f"spmm: weight should be {graph.num_edges}, one for each edge, or that times heads, is {shape or type(weight).__name__}"
         )
-    found = 1 if weight.ndim == 1 else int(weight.shape[1])
+    found = 1 if len(shape) == 1 else int(shape[1])
     if found != 1 and (columns % found or (heads is not None and heads != found)):
         raise ValueError(f"spmm: weight has {found} heads and x has {heads or columns}; they should be as many, or one")
     return found
@@ -372,18 +381,24 @@ def _check_weight(graph: Graph, weight: Any, columns: int, heads: int | None) ->
 # Torch
 
 
-def _format(operator: str, x: torch.Tensor) -> torch.Tensor:
+def _cast(x: torch.Tensor) -> torch.Tensor:
     """In autocast's format, or as it is."""
     import torch
 
     from ._tensors import FORMATS
 
     kind = x.device.type
-    if torch.is_autocast_enabled(kind) and x.is_floating_point():
-        wanted = torch.get_autocast_dtype(kind)
-        # Of doubles nothing is cast, as with torch's own.
-        if x.dtype != wanted and x.dtype in FORMATS:
-            x = x.to(wanted)
+    # Of doubles nothing is cast, as with torch's own.
+    if torch.is_autocast_enabled(kind) and x.dtype in FORMATS:
+        return x.to(torch.get_autocast_dtype(kind))
+    return x
+
+
+def _format(operator: str, x: torch.Tensor) -> torch.Tensor:
+    """In autocast's format, or as it is."""
+    from ._tensors import FORMATS
+
+    x = _cast(x)
     if x.dtype not in FORMATS:
         raise ValueError(f"{operator}: {x.dtype} is no format of halfgnn's; use float16, bfloat16 or float32 (x.float())")
     return x
@@ -414,17 +429,26 @@ def _prepare(graph: Graph) -> None:
     graph.prepare()
 
 
-def _planes(graph: Graph, e: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Planes in the graph's own order of numbers of edges, E, or E × heads."""
+def _planes(graph: Graph, e: torch.Tensor) -> torch.Tensor:
+    """Planes in the graph's own order of numbers of edges, E, or E × heads: in their own format, or in float where that is none of
+    the operators'."""
     import torch
 
     from ._tensors import plane
 
+    e = _of_a_format(e)
     if graph._order is not None:
         e = e.index_select(0, graph._order)
     edges = graph._a[1][1]
     e = e[None] if e.ndim == 1 else e.t()
-    return torch.nn.functional.pad(e.to(dtype), (0, plane(edges) - edges)).contiguous()
+    return torch.nn.functional.pad(e, (0, plane(edges) - edges)).contiguous()
+
+
+def _of_a_format(values: torch.Tensor) -> torch.Tensor:
+    """As it is, or in float where its format is none of the operators', such as of integers and doubles."""
+    from ._tensors import FORMATS
+
+    return values if values.dtype in FORMATS else values.float()
 
 
 def _values(graph: Graph, planes: torch.Tensor, flat: bool) -> torch.Tensor:
@@ -476,23 +500,16 @@ def _torch_spmm(
     row_scale, column_scale = scales
     own = None if epsilon is None else _vector_of_one(epsilon, x)
     both = _both(graph, _gradients(x, weight, bias, own))
-    planes = None
-    if weight is not None:
-        if weight.device != x.device:
-            raise ValueError(f"spmm: weight is on {weight.device} and x on {x.device}; move one of them")
-        planes = _planes(graph, weight, x.dtype)
-        if column_scale is not None:
-            x, column_scale = x * column_scale.to(x.dtype)[:, None], None
+    if weight is not None and weight.device != x.device:
+        raise ValueError(f"spmm: weight is on {weight.device} and x on {x.device}; move one of them")
+    planes = None if weight is None else _planes(graph, weight)
     run = _torch_operator("spmm", x)
     lanes = FORMATS[x.dtype][1]
-    if heads == 1 or x.shape[1] // heads % lanes == 0:
-        y = run(*both, x, planes, row_scale, column_scale, bias, own, relu, maximum, heads)
-        return cast("torch.Tensor", y)
-    x, width = _widened(x, heads, lanes)
-    y = run(*both, x, planes, row_scale, column_scale, None, own, False, maximum, heads)
-    y = _narrowed(y, heads, width)
-    y = y if bias is None else y + bias.to(y.dtype)
-    return y.relu() if relu else y
+    width = x.shape[1] // heads
+    if heads > 1 and width % lanes:
+        x, bias = _widened(x, heads, lanes)[0], None if bias is None else _widened(bias[None], heads, lanes)[0][0]
+    y = cast("torch.Tensor", run(*both, x, planes, row_scale, column_scale, bias, own, relu, maximum, heads))
+    return _narrowed(y, heads, width)
 
 
 def _vector_of_one(number: torch.Tensor | float, x: torch.Tensor) -> torch.Tensor:
@@ -509,9 +526,12 @@ def _vector_of_one(number: torch.Tensor | float, x: torch.Tensor) -> torch.Tenso
 def _torch_sddmm(graph: Graph, u: torch.Tensor, v: torch.Tensor, heads: int, flat: bool) -> torch.Tensor:
     from ._tensors import FORMATS
 
+    if not is_tensor(v) or u.device != v.device:
+        where = f"on {v.device}" if is_tensor(v) else "in NumPy arrays"
+        raise ValueError(f"sddmm: u is on {u.device} and v is {where}; move one of them")
     u, v = _format("sddmm", u), _format("sddmm", v)
-    if u.dtype != v.dtype or u.device != v.device:
-        raise ValueError(f"sddmm: u is {u.dtype} on {u.device} and v is {v.dtype} on {v.device}; they should be alike")
+    if u.dtype != v.dtype:
+        u, v = u.float(), v.float()
     both = _both(graph, _gradients(u, v))
     if heads > 1:
         lanes = FORMATS[u.dtype][1]
@@ -526,7 +546,7 @@ def _torch_softmax(graph: Graph, e: torch.Tensor) -> torch.Tensor:
     if e.dtype not in FORMATS:
         raise ValueError(f"edge_softmax: {e.dtype} is no format of halfgnn's; use float16, bfloat16 or float32")
     run = _torch_operator("edge_softmax", e)
-    return _values(graph, run(*graph._a, _planes(graph, e, e.dtype)), e.ndim == 1)
+    return _values(graph, run(*graph._a, _planes(graph, e)), e.ndim == 1)
 
 
 def _torch_operator(name: str, x: torch.Tensor) -> Any:
@@ -541,37 +561,50 @@ def _torch_operator(name: str, x: torch.Tensor) -> Any:
     return getattr(_eager, name)
 
 
-def _torch_attended(
+class _Attending(NamedTuple):
+    """Operands of attention in one format, of heads of whole vectors, and what else it takes."""
+
+    h: torch.Tensor
+    h_dst: torch.Tensor | None
+    #: A row each.
+    vectors: torch.Tensor
+    #: Whether gradients are needed.
+    learns: bool
+    seed: torch.Tensor | None
+    #: Columns of a head of the result.
+    width: int
+    #: Of the result.
+    format: torch.dtype
+
+
+def _attending(
     operator: str,
     h: torch.Tensor,
     h_dst: torch.Tensor | None,
     vectors: tuple[torch.Tensor, ...],
     heads: int,
     dropout: float,
-) -> tuple[torch.Tensor, torch.Tensor | None, bool, torch.Tensor | None, int]:
-    """Features in one format, of heads of whole vectors; whether gradients are wanted; the seed of the mask; and the width of a head."""
+) -> _Attending:
+    """The operands, all in float where they have several formats: kernels read them in one, and in float none loses anything."""
     import torch
 
     from ._tensors import FORMATS
 
     h = _format(operator, h)
-    h_dst = None if h_dst is None else h_dst.to(h.dtype)
-    keep = _gradients(h, h_dst, *vectors)
+    result = h.dtype
+    h_dst = None if h_dst is None else _of_a_format(_cast(h_dst))
+    # Under autocast vectors are in its format as the features are: they are parameters of a product, as a layer's weights.
+    vectors = tuple(_of_a_format(_cast(vector)).reshape(-1) for vector in vectors)
+    operands = [h, *([] if h_dst is None else [h_dst]), *vectors]
+    learns = _gradients(*operands)
+    if any(operand.dtype != h.dtype for operand in operands):
+        h, h_dst = h.float(), None if h_dst is None else h_dst.float()
+        vectors = tuple(vector.float() for vector in vectors)
     lanes = FORMATS[h.dtype][1]
+    rows = _widened(torch.stack(vectors), heads, lanes)[0]
     h, width = _widened(h, heads, lanes)
-    if h_dst is not None:
-        h_dst, _ = _widened(h_dst, heads, lanes)
+    h_dst = None if h_dst is None else _widened(h_dst, heads, lanes)[0]
     seed = None
     if dropout > 0.0:
         seed = torch.randint(-(2**31), 2**31 - 1, (1,), dtype=torch.int32, device=h.device)
-    return h, h_dst, keep, seed, width
-
-
-def _torch_vectors(vectors: tuple[torch.Tensor, ...], h: torch.Tensor, heads: int) -> torch.Tensor:
-    """A row each, as wide as the features."""
-    import torch
-
-    from ._tensors import FORMATS
-
-    rows = torch.stack([vector.reshape(-1) for vector in vectors]).to(h.dtype)
-    return _widened(rows, heads, FORMATS[h.dtype][1])[0]
+    return _Attending(h, h_dst, rows, learns, seed, width, result)

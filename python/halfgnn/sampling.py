@@ -137,7 +137,7 @@ class Loader:
         inputs = _vertices(input_nodes, vertices)
         self._is_input = self._kind.marked(inputs, vertices, graph)
         self._sampler = _draws(graph, inputs, sampler, (batch_size, coverage), (shuffle, drop_last), seed)
-        if graph.weight is not None and self._sampler.layers() is not None:
+        if self._sampler.layers() is not None and graph._without_ones().weight is not None:
             raise ValueError(
                 "a graph with weights: neighbours are drawn without the numbers of their edges; give it unweighted()"
             )

@@ -493,7 +493,7 @@ def _dataset(data: Any, splits: Mapping[str, Any] | None = None, *, are_values: 
         warnings.warn("edge_attr: Trainer has no use for features of edges, and leaves them out", stacklevel=3)
     vertices = len(features)
     graph = graph_of(data, vertices)
-    weight: Any = graph.weight
+    weight: Any = graph._without_ones().weight
     graph = graph.numpy()
     if (graph.num_src, graph.num_dst) != (vertices, vertices):
         raise ValueError(f"x: has {vertices} rows, and the graph goes from {graph.num_src} to {graph.num_dst} vertices")

@@ -676,7 +676,7 @@ def test_refusals():
         (lambda: halfgnn.spmm(square, x, norm="left", epsilon=0.0), "epsilon is of sums without a norm and of means"),
         (lambda: halfgnn.spmm(square, x.detach().numpy(), epsilon=torch.ones(1)), "give a number"),
         (lambda: halfgnn.sddmm(graph, x, x), "rows of u should be 23, are 19"),
-        (lambda: halfgnn.sddmm(graph, random(23, 8).half(), x), "should be alike"),
+        (lambda: halfgnn.sddmm(graph, random(23, 8), x.to("meta")), "u is on cpu and v is on meta; move one of them"),
         (lambda: halfgnn.gat_attention(graph, x, x[0], x[0], heads=3), "cannot be cut into 3 heads"),
         (lambda: halfgnn.gat_attention(graph, x, x[0], x[0], dropout=1.0), r"should be in \[0, 1\)"),
         (lambda: halfgnn.gat_attention(graph, x, x[0], x[0]), "give h_dst"),

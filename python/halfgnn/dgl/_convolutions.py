@@ -11,7 +11,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from .._networks import isomorphism
 from ..graph import Graph
-from ..ops import gat_attention, spmm
+from ..ops import _on, gat_attention, scaled_spmm, spmm
 
 _graphs: Any = WeakIdKeyDictionary()
 
@@ -37,6 +37,14 @@ def _pair(graph: Graph, feat: Any) -> tuple[Tensor, Tensor]:
     if isinstance(feat, tuple):
         return feat
     return feat, feat[: graph.num_dst] if graph.num_dst < feat.shape[0] else feat
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    """``x @ weight``, each read in its own format, in that of ``x``."""
+    if x.dtype == weight.dtype:
+        return x @ weight
+    common = torch.promote_types(x.dtype, weight.dtype)
+    return (x.to(common) @ weight.to(common)).to(x.dtype)
 
 
 def _check_degrees(layer: str, graph: Graph, allowed: bool) -> None:
@@ -98,11 +106,11 @@ class GraphConv(nn.Module):
         options: dict[str, Any] = {"norm": self._norm}
         if weight is not None and self._in_feats > self._out_feats:
             options["bias"] = self.bias
-            out = spmm(graph, source @ weight.to(source.dtype), edge_weight, **options)
+            out = spmm(graph, _product(source, weight), edge_weight, **options)
         else:
             out = spmm(graph, source, edge_weight, **options)
-            out = out if weight is None else out @ weight.to(out.dtype)
-            out = out if self.bias is None else out + self.bias.to(out.dtype)
+            out = out if weight is None else _product(out, weight)
+            out = out if self.bias is None else (out + self.bias).to(out.dtype)
         return out if self._activation is None else self._activation(out)
 
 
@@ -161,11 +169,14 @@ class SAGEConv(nn.Module):
         elif self._aggre_type == "gcn":
             narrow = self._in_src_feats > self._out_feats
             source, own = (self.fc_neigh(source), self.fc_neigh(destination)) if narrow else (source, destination)
-            heard = spmm(graph, source, edge_weight)
-            degrees = (graph.in_degrees() + 1).to(heard.dtype)[:, None]
-            out = (heard + own) / degrees
+            # Factors go with the sum, which alone may be more than its format holds.
+            graph = _on(graph, source)
+            factors = 1 / (graph.in_degrees() + 1).float()
+            weight = graph.weight if edge_weight is None else edge_weight
+            heard = scaled_spmm(graph, source, weight, (factors, None))
+            out = (heard + factors[:, None] * own).to(heard.dtype)
             out = out if narrow else self.fc_neigh(out)
-            out = out if self.bias is None else out + self.bias.to(out.dtype)
+            out = out if self.bias is None else (out + self.bias).to(out.dtype)
         else:
             heard = spmm(graph, self.fc_pool(source).relu(), edge_weight, reduce="max")
             out = self.fc_self(destination) + self.fc_neigh(heard)
@@ -293,6 +304,6 @@ class GATConv(nn.Module):
         )
         if self.res_fc is not None:
             out = out + self.res_fc(destination)
-        out = out if self.bias is None else out + self.bias.to(out.dtype)
+        out = out if self.bias is None else (out + self.bias).to(out.dtype)
         out = out.view(-1, self._num_heads, self._out_feats)
         return out if self.activation is None else self.activation(out)
