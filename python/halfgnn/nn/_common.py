@@ -91,8 +91,9 @@ def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...]) -> str | N
         return f"the flow is {layer.flow}"
     if layer.aggr not in aggregators:
         return f"the aggregator is {layer.aggr}"
-    module = layer.aggr_module
-    if type(module) is not _AGGREGATORS[layer.aggr] or is_observed(module):
+    module, wanted = layer.aggr_module, _AGGREGATORS[layer.aggr]
+    # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.
+    if not isinstance(module, wanted) or (not is_compiling() and (type(module) is not wanted or is_observed(module))):
         return "the aggregator's module is the user's own or has hooks"
     if layer.node_dim not in (0, -2):
         return f"node_dim is {layer.node_dim}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
 import torch
@@ -35,6 +36,11 @@ class _Layer:
         # PyG writes a `propagate` for each class of layers, from comments in its forward pass. A user's class needs its own.
         _template(self._pyg)
         if _is_users(type(self)):
+            # An inspector knows sources by the names of classes, and halfgnn's have the names of PyG's.
+            inspector = self.inspector  # type: ignore[attr-defined]
+            for each in type(self).__mro__:
+                if each.__module__.startswith("halfgnn.") or each is self._pyg:
+                    inspector._source_dict[each.__name__] = inspect.getsource(self._pyg)
             super()._set_jittable_templates(raise_on_error)  # type: ignore[misc]
 
     def _unsupported(self) -> str | None:
@@ -88,7 +94,8 @@ def _scriptable(kind: type) -> type:
         return type(kind.__name__, (kind,), {**members, "__module__": kind.__module__})
     # TorchScript looks for overloads of PyG's forward pass in the source of a class of that name.
     theirs = ours._pyg  # type: ignore[attr-defined]
-    return type(theirs.__name__, (kind,), {**members, "__module__": theirs.__module__, "forward": theirs.forward})
+    members.update(__module__=theirs.__module__, __annotations__=dict(theirs.__annotations__), forward=theirs.forward)
+    return type(theirs.__name__, (kind,), members)
 
 
 def _pair(x: Any) -> tuple[Any, Any]:
@@ -126,7 +133,8 @@ class GCNConv(_Layer, pyg.GCNConv):  # type: ignore[misc]
 
     _pyg = pyg.GCNConv
     _aggregators = _SUMS
-    _cached_graph: Any = None
+    # Not annotated: TorchScript reads annotations of classes.
+    _cached_graph = None
 
     def reset_parameters(self) -> None:
         """As PyG's."""
@@ -137,7 +145,7 @@ class GCNConv(_Layer, pyg.GCNConv):  # type: ignore[misc]
         """As PyG's. A graph's own weights are used unless others are given."""
         if isinstance(x, (tuple, list)):
             return super().forward(x, edge_index, edge_weight)  # type: ignore[no-any-return]
-        reason = self._refused(edge_index, x, sparse=True) or self._no_weights(edge_index, edge_weight)
+        reason = self._refused(edge_index, x, sparse=True) or self._not_this(edge_index, edge_weight)
         if reason is not None:
             fall_back(self, reason)
             return super().forward(x, *to_pyg(edge_index, edge_weight))  # type: ignore[no-any-return]
@@ -155,8 +163,10 @@ class GCNConv(_Layer, pyg.GCNConv):  # type: ignore[misc]
         out = self.lin(out)
         return out if self.bias is None else out + self.bias.to(out.dtype)
 
-    def _no_weights(self, edge_index: Any, edge_weight: Any) -> str | None:
-        """Why halfgnn has no such weights."""
+    def _not_this(self, edge_index: Any, edge_weight: Any) -> str | None:
+        """Why halfgnn cannot normalize this graph with these weights."""
+        if self.cached and self.normalize and is_compiling() and not isinstance(edge_index, Graph):
+            return "cached=True keeps a graph, and edge_index is traced"
         if edge_weight is None:
             return None
         if is_matrix(edge_index):
@@ -167,11 +177,6 @@ class GCNConv(_Layer, pyg.GCNConv):  # type: ignore[misc]
 
     def _traced(self, index: Tensor, weight: Tensor | None, rows: Tensor, bias: Tensor | None) -> Tensor:
         """The aggregation in a trace, where the number of loops in ``index`` is not known."""
-        if self.cached:
-            raise RuntimeError(
-                "GCNConv(cached=True) keeps its first graph, and a traced edge_index cannot be kept: pass "
-                "halfgnn.Graph(edge_index, num_nodes).prepare()"
-            )
         count = rows.shape[0]
         edges = Edges(index, count, count)
         none = (None, None)
@@ -221,7 +226,7 @@ class GCNConv(_Layer, pyg.GCNConv):  # type: ignore[misc]
             return graph, _over_roots(graph, weight), (None, None)
         else:
             found = graph, _over_roots_neutrally(graph, weight), (None, None)
-        if self.cached:
+        if self.cached and not is_compiling():
             self._cached_graph = found
             # What PyG's layer keeps, of the same meaning once this one is restored to it.
             self._cached_edge_index = _of_pyg(*found)
