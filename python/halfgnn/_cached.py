@@ -45,7 +45,7 @@ def graph_of(owner: Any, parts: tuple[Tensor, ...], key: Hashable, make: Callabl
             "a captured step would replay the edges that edge_index has now; pass halfgnn.Graph(edge_index, num_nodes).prepare(), made "
             "before the capture"
         )
-    parts = tuple(part.detach().as_subclass(Tensor) for part in parts)  # type: ignore[misc]
+    parts = tuple(part.detach().as_subclass(Tensor) for part in parts)
     found = _kept.get(owner)
     if found is None or not found.is_of(parts):
         found = _kept[owner] = _Kept(parts)

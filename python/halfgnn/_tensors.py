@@ -162,7 +162,7 @@ def weights(weight: Any, edges: int) -> Tensor:
     if weight.dtype not in FORMATS:
         weight = weight.float()
     # A graph outlives the mode that it is made in.
-    return _normal(weight) if weight.is_inference() else weight  # type: ignore[no-any-return]
+    return _normal(weight) if weight.is_inference() else weight
 
 
 @neutral

@@ -345,7 +345,7 @@ class Graph:
             found._order = order if self._order is None else self._kind().take(self._order, order)
             found._inverse, found._cache, found.weight = None, {}, None
             self._cache["turned"] = found
-        return found  # type: ignore[no-any-return]
+        return found
 
     def transpose(self) -> Graph:
         """The graph with all edges turned, in the same order."""
@@ -431,7 +431,7 @@ class Graph:
         if found is None:
             found = self._cache["torch"] = self.unweighted().to("cpu")
             found._make_transpose()
-        return found if self.weight is None else found.with_weight(self.weight)  # type: ignore[no-any-return]
+        return found if self.weight is None else found.with_weight(self.weight)
 
     def to(self, device: Any) -> Graph:
         """The graph in torch tensors on a device; itself where it is there."""

@@ -91,9 +91,11 @@ def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...]) -> str | N
         return f"the flow is {layer.flow}"
     if layer.aggr not in aggregators:
         return f"the aggregator is {layer.aggr}"
-    module, wanted = layer.aggr_module, _AGGREGATORS[layer.aggr]
+    module: Any = layer.aggr_module
+    wanted: Any = _AGGREGATORS[layer.aggr]
     # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.
-    if not isinstance(module, wanted) or (not is_compiling() and (type(module) is not wanted or is_observed(module))):
+    of: Any = type(module)
+    if not isinstance(module, wanted) or (not is_compiling() and (of is not wanted or is_observed(module))):
         return "the aggregator's module is the user's own or has hooks"
     if layer.node_dim not in (0, -2):
         return f"node_dim is {layer.node_dim}"
@@ -118,12 +120,12 @@ def _overridden(layer: Any, kind: type) -> str | None:
 
 def is_compiling() -> bool:
     """Whether ``torch.compile`` or ``torch.export`` traces."""
-    return torch.compiler.is_compiling()  # type: ignore[no-any-return]
+    return torch.compiler.is_compiling()
 
 
 def refused(adjacency: Any, *features: Any, sparse: bool = False) -> str | None:
     """Why halfgnn cannot do the inputs; ``sparse``: whether features may be."""
-    if torch.jit.is_tracing():
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return "torch.jit.trace records torch's own operators"
     if torch.onnx.is_in_onnx_export():
         return "ONNX has torch's own operators"

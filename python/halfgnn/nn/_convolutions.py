@@ -52,7 +52,8 @@ class _Layer:
     def __prepare_scriptable__(self) -> Any:
         """The layer as TorchScript compiles it: with PyG's forward pass, and the same parameters."""
         fall_back(self, "TorchScript has torch's own operators")
-        scripted = object.__new__(_scriptable(type(self)))
+        kind: Any = type(self)
+        scripted: Any = object.__new__(_scriptable(kind))
         scripted.__dict__ = self.__dict__
         return scripted
 
@@ -76,7 +77,7 @@ def _is_users(kind: type) -> bool:
 
 
 @functools.lru_cache(maxsize=None)
-def _scriptable(kind: type) -> type:
+def _scriptable(kind: Any) -> Any:
     """The class of a layer while TorchScript compiles it. TorchScript leaves such a layer in the model, so that the first call or copy of
     it makes it a layer of ``kind`` again."""
     ours = next(each for each in kind.__mro__ if not _is_users(each))
@@ -90,10 +91,10 @@ def _scriptable(kind: type) -> type:
         return self.__reduce_ex__(protocol)
 
     members: dict[str, Any] = {"__call__": call, "__reduce_ex__": reduce}
-    if kind.forward is not ours.forward:  # type: ignore[attr-defined]
+    if kind.forward is not ours.forward:
         return type(kind.__name__, (kind,), {**members, "__module__": kind.__module__})
     # TorchScript looks for overloads of PyG's forward pass in the source of a class of that name.
-    theirs = ours._pyg  # type: ignore[attr-defined]
+    theirs = ours._pyg
     members.update(__module__=theirs.__module__, __annotations__=dict(theirs.__annotations__), forward=theirs.forward)
     return type(theirs.__name__, (kind,), members)
 
@@ -133,8 +134,8 @@ class GCNConv(_Layer, pyg.GCNConv):  # type: ignore[misc]
 
     _pyg = pyg.GCNConv
     _aggregators = _SUMS
-    # Not annotated: TorchScript reads annotations of classes.
-    _cached_graph = None
+    # Typed by a comment: TorchScript reads annotations of classes.
+    _cached_graph = None  # type: Any
 
     def reset_parameters(self) -> None:
         """As PyG's."""
@@ -144,7 +145,7 @@ class GCNConv(_Layer, pyg.GCNConv):  # type: ignore[misc]
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """As PyG's. A graph's own weights are used unless others are given."""
         if isinstance(x, (tuple, list)):
-            return super().forward(x, edge_index, edge_weight)  # type: ignore[no-any-return]
+            return super().forward(x, edge_index, edge_weight)
         reason = self._refused(edge_index, x, sparse=True) or self._not_this(edge_index, edge_weight)
         if reason is not None:
             fall_back(self, reason)
@@ -161,7 +162,7 @@ class GCNConv(_Layer, pyg.GCNConv):  # type: ignore[misc]
         if first:
             return out
         out = self.lin(out)
-        return out if self.bias is None else out + self.bias.to(out.dtype)
+        return out if self.bias is None else out + self.bias.to(out.dtype)  # type: ignore[no-any-return]
 
     def _not_this(self, edge_index: Any, edge_weight: Any) -> str | None:
         """Why halfgnn cannot normalize this graph with these weights."""
@@ -209,14 +210,17 @@ class GCNConv(_Layer, pyg.GCNConv):  # type: ignore[misc]
         if not self.normalize:
             graph, weight = self._weighted(edge_index, edge_weight, rows)
             return graph, weight, (None, None)
-        if self._cached_graph is None and self._cached_edge_index is not None:
+        kept: Any = self._cached_edge_index  # type: ignore[has-type]
+        found: Any = self._cached_graph
+        if found is None and kept is not None:
             # What PyG's layer kept before it was replaced.
-            index, weight = self._cached_edge_index
+            index, weight = kept
             matrix = Matrix(index) if is_matrix(index) else None
             graph = Graph(index, rows.shape[0]) if matrix is None else matrix.graph()
-            self._cached_graph = graph, weight if matrix is None else matrix.values, (None, None)
-        if self._cached_graph is not None:
-            return self._cached_graph  # type: ignore[no-any-return]
+            found = graph, weight if matrix is None else matrix.values, (None, None)
+            self._cached_graph = found
+        if found is not None:
+            return found  # type: ignore[no-any-return]
         graph, weight = self._weighted(edge_index, edge_weight, rows)
         if weight is None:
             factors = graph._symmetric_factors()
@@ -232,7 +236,7 @@ class GCNConv(_Layer, pyg.GCNConv):  # type: ignore[misc]
             self._cached_edge_index = _of_pyg(*found)
             if is_matrix(edge_index) and not isinstance(edge_index, Tensor):
                 self._cached_adj_t = gcn_norm(edge_index, None, rows.shape[0], self.improved, self.add_self_loops, self.flow, rows.dtype)
-        return found
+        return found  # type: ignore[no-any-return]
 
     def _fill(self) -> float:
         return 2.0 if self.improved else 1.0
@@ -311,7 +315,7 @@ class SAGEConv(_Layer, pyg.SAGEConv):  # type: ignore[misc]
             out = out + self.lin_r(destination)
         if self.normalize:
             out = F.normalize(out, p=2.0, dim=-1)
-        return out  # type: ignore[no-any-return]
+        return out
 
 
 class GINConv(_Layer, pyg.GINConv):  # type: ignore[misc]

@@ -40,10 +40,12 @@ class Edges:
         source, destination = self.index[0].long(), self.index[1].long()
         if not self.loops:
             ones = torch.ones(destination.shape, device=destination.device)
-            return ones.new_zeros(self.num_dst).scatter_add(0, destination, ones)
+            zeros: Tensor = ones.new_zeros(self.num_dst)
+            return zeros.scatter_add(0, destination, ones)
         count = (source != destination).to(torch.float32)
         looped = torch.arange(self.num_dst, device=source.device) < self.num_src
-        return count.new_zeros(self.num_dst).scatter_add(0, destination, count) + looped.to(torch.float32)
+        degrees: Tensor = count.new_zeros(self.num_dst).scatter_add(0, destination, count) + looped.to(torch.float32)
+        return degrees
 
     def scaled_spmm(
         self, x: Tensor, weight: Tensor | None, scales: tuple[Any, Any], bias: Tensor | None = None, maximum: bool = False
