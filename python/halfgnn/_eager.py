@@ -308,7 +308,7 @@ def quick_spmm(
         if not whole or _transformed() or (bias is not None and not _is_bias(bias, x)):
             return None
         if graph._t is None:
-            graph.prepare()
+            graph._make_transpose()
         return _Spmm.apply(  # type: ignore[no-any-return]
             a, sizes, *graph._t, graph._map, x, None, row_scale, column_scale, bias, None, relu, maximum, 1
         )

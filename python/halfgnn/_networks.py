@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.modules import module as _modules
 
 #: Classes that are a product and a bias.
 LINEARS: tuple[type, ...] = (torch.nn.Linear,)
@@ -71,13 +72,30 @@ def _first_product(network: Any, linears: tuple[type, ...], mlp: type | None) ->
         product, rest = network.lins[0], partial(_rest_of_mlp, network)
     else:
         return None
-    if type(product) not in linears or _is_heard(network) or _is_heard(product):
+    if not plain_linear(product, linears) or is_observed(network):
         return None
     return product, rest
 
 
-def _is_heard(module: torch.nn.Module) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)
+def plain_linear(module: Any, linears: tuple[type, ...] = LINEARS) -> bool:
+    """Whether reading a module's weight and bias gives what a call of it gives: not where hooks or parametrizations take part, or the
+    weight is not made yet."""
+    return type(module) in linears and not is_observed(module)
+
+
+def is_observed(module: torch.nn.Module) -> bool:
+    """Whether something besides its class decides what a call of a module does: hooks, or a forward pass of its own."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or "forward" in module.__dict__
+        or _modules._global_forward_hooks
+        or _modules._global_forward_pre_hooks
+        or _modules._global_backward_hooks
+        or _modules._global_backward_pre_hooks
+    )
 
 
 def _nothing(x: Tensor) -> Tensor:

@@ -139,6 +139,16 @@ def power(degrees: Any, power: float) -> Any:
     return aligned(np.maximum(degrees, 1).astype(np.float32) ** np.float32(power))
 
 
+def masked(factors: Any, degrees: Any) -> Any:
+    """The factors, zero where a degree is."""
+    return aligned(factors * (degrees > 0))
+
+
+def may_keep() -> bool:
+    """Whether arrays made now may be kept."""
+    return True
+
+
 def place_of(graph: Graph) -> Place:
     """Where batches of a graph are drawn."""
     return host()

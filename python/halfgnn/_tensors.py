@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,27 @@ FORMATS = {torch.float16: (0, 8), torch.bfloat16: (1, 8), torch.float32: (2, 4)}
 
 #: Numbers of formats by their names.
 NUMBERS = {str(dtype).removeprefix("torch."): number for dtype, (number, _) in FORMATS.items()}
+
+
+_Made = TypeVar("_Made", bound=Callable[..., Any])
+
+
+def neutral(make: _Made) -> _Made:
+    """A function whose results carry neither the caller's autograd nor inference mode, so that they may be kept."""
+
+    @functools.wraps(make)
+    def made_neutrally(*arguments: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return make(*arguments)
+        with torch.inference_mode(False), torch.no_grad():
+            return make(*arguments)
+
+    return made_neutrally  # type: ignore[return-value]
+
+
+def may_keep() -> bool:
+    """Whether tensors made now may be kept: not those of a trace."""
+    return not torch.compiler.is_compiling()
 
 
 def address(tensor: Tensor) -> int:
@@ -82,27 +104,27 @@ def aligned(tensor: Tensor) -> Tensor:
     return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
 
 
+@neutral
 def adjacency(source: Tensor, destination: Tensor, size: tuple[int, int]) -> tuple[Any, Any]:
     """Arrays in order, and which given edge each one is; None where order changes nothing."""
     device = source.device
-    with torch.no_grad():
-        rows, columns = (aligned(ids.to(torch.int32)) for ids in (destination, source))
-        _settle(device)
-        built = _core.adjacency(place(device), (size[1], size[0]), _raw(rows), _raw(columns))
-        arrays, order = made(built, _empty_on(device), address)
-        return arrays, None if bool((order[1:] > order[:-1]).all()) else order
+    rows, columns = (aligned(ids.to(torch.int32)) for ids in (destination, source))
+    _settle(device)
+    built = _core.adjacency(place(device), (size[1], size[0]), _raw(rows), _raw(columns))
+    arrays, order = made(built, _empty_on(device), address)
+    return arrays, None if bool((order[1:] > order[:-1]).all()) else order
 
 
+@neutral
 def transposed(arrays: Any) -> tuple[Any, Tensor]:
     """The transpose, and which edge each of its is, as long as planes of edges are."""
     device = arrays[0].device
-    with torch.no_grad():
-        _settle(device)
-        built = _core.transposed(place(device), raw_adjacency(arrays[0], arrays[1], address))
-        arrays, order = made(built, _empty_on(device), address)
-        edges = len(order)
-        rest = torch.arange(edges, plane(edges), dtype=torch.int32, device=device)
-        return arrays, torch.cat([order, rest])
+    _settle(device)
+    built = _core.transposed(place(device), raw_adjacency(arrays[0], arrays[1], address))
+    arrays, order = made(built, _empty_on(device), address)
+    edges = len(order)
+    rest = torch.arange(edges, plane(edges), dtype=torch.int32, device=device)
+    return arrays, torch.cat([order, rest])
 
 
 def plane(edges: int) -> int:
@@ -110,6 +132,7 @@ def plane(edges: int) -> int:
     return (edges + 7) // 8 * 8
 
 
+@neutral
 def inverse(order: Tensor) -> Tensor:
     """The inverse of a permutation."""
     result = torch.empty_like(order)
@@ -136,9 +159,17 @@ def weights(weight: Any, edges: int) -> Tensor:
     weight = torch.as_tensor(weight)
     check_weights(tuple(weight.shape), edges)
     weight = weight.squeeze(1) if weight.shape[1:] == (1,) else weight
-    return weight if weight.dtype in FORMATS else weight.float()  # type: ignore[no-any-return]
+    weight = weight if weight.dtype in FORMATS else weight.float()
+    # A graph outlives the mode that it is made in.
+    return _normal(weight) if weight.is_inference() else weight
 
 
+@neutral
+def _normal(tensor: Tensor) -> Tensor:
+    return tensor.clone()
+
+
+@neutral
 def loops(index: Tensor, count: int) -> tuple[Tensor, Tensor, Any]:
     """Edges with one loop at each of the first vertices; which edges are kept; loops that there were."""
     is_loop = index[0] == index[1]
@@ -160,9 +191,16 @@ def counts(ids: Tensor, length: int) -> Tensor:
     return torch.bincount(ids, minlength=length)
 
 
+@neutral
 def power(degrees: Tensor, power: float) -> Tensor:
     """Degrees, at least 1, to a power."""
     return degrees.clamp(min=1).float().pow(power)
+
+
+@neutral
+def masked(factors: Tensor, degrees: Tensor) -> Tensor:
+    """The factors, zero where a degree is."""
+    return factors * (degrees > 0)
 
 
 def place_of(graph: Graph) -> Place:
@@ -170,6 +208,7 @@ def place_of(graph: Graph) -> Place:
     return place(graph.device)
 
 
+@neutral
 def sampled(adjacency: _core.Adjacency, whole: Graph) -> tuple[Graph, Tensor | None]:
     """The graph of a batch of ``whole``, and which of its edges each one is, in its order, if that is known."""
     _settle(whole.device)
@@ -251,7 +290,13 @@ def beside(values: Any, whole: Graph) -> Tensor:
 def mover(device: torch.device) -> Callable[[Any], Any]:
     """Moves arrays, which may be NumPy's or absent, to a device."""
 
+    @neutral
     def move(value: Any) -> Any:
         return None if value is None else torch.as_tensor(value).to(device)
 
     return move
+
+
+def moved(weight: Any, device: torch.device) -> Any:
+    """Weights on a device, with the gradients of those that they are of."""
+    return None if weight is None else weights(torch.as_tensor(weight).to(device), len(weight))

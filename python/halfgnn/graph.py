@@ -313,15 +313,51 @@ class Graph:
     def _in_given_order(self) -> Any:
         """Of each given edge its place in the order of the adjacency; None where that is its number."""
         if self._order is not None and self._inverse is None:
-            self._inverse = self._kind().inverse(self._order)
+            inverse = self._kind().inverse(self._order)
+            if not self._kind().may_keep():
+                return inverse
+            self._inverse = inverse
         return self._inverse
 
-    def prepare(self) -> Graph:
-        """Makes the transpose now, along which gradients flow; it is made by the first operator that wants it otherwise. Inside
-        ``torch.compile`` and captured graphs it must be there. Returns the graph."""
+    def prepare(self, *, self_loops: bool = True) -> Graph:
+        """Makes all that operators and layers need of the graph: the transpose, along which gradients flow, norms of degrees, and the
+        same of the graph with self-loops. The first operator makes what it needs otherwise. Inside ``torch.compile`` and captured
+        graphs all must be there before.
+
+        Args:
+            self_loops: whether the graph with self-loops is made as well, which takes as much memory as the graph. ``GCNConv``,
+                ``GATConv`` and ``GATv2Conv`` need it.
+
+        Returns:
+            The graph itself.
+        """
+        self._make_transpose()
+        self._in_given_order()
+        for side in ("in", "out"):
+            for power in (-1.0, -0.5):
+                self._factors(side, power)
+        self._symmetric_factors()
+        if self_loops:
+            self._looped()[0].prepare(self_loops=False)
+        return self
+
+    def _make_transpose(self) -> None:
         if self._t is None:
             self._t, self._map = self._kind().transposed(self._a)
-        return self
+
+    def _turned(self) -> Graph:
+        """The unweighted graph with all edges turned, in the same order, of the arrays that :meth:`_make_transpose` makes."""
+        found = self._cache.get("turned")
+        if found is None:
+            self._make_transpose()
+            found = object.__new__(Graph)
+            found._a, found._t = self._t, self._a
+            found._map = self._kind().inverse(self._map)
+            order = self._map[: self.num_edges]
+            found._order = order if self._order is None else self._kind().take(self._order, order)
+            found._inverse, found._cache, found.weight = None, {}, None
+            self._cache["turned"] = found
+        return found
 
     def transpose(self) -> Graph:
         """The graph with all edges turned, in the same order."""
@@ -370,6 +406,8 @@ class Graph:
         if found is None:
             count = min(self.num_src, self.num_dst)
             kind = self._kind()
+            if not kind.may_keep():
+                raise RuntimeError("inside torch.compile a graph must have its self-loops: call graph.prepare() before")
             index, kept, loops = kind.loops(self.edge_index, count)
             found = (Graph(index, size=(self.num_src, self.num_dst)), kept, loops)
             self._cache["looped"] = found
@@ -390,8 +428,29 @@ class Graph:
         found = self._cache.get(key)
         if found is None:
             degrees = self.in_degrees() if side == "in" else self.out_degrees()
-            found = self._cache[key] = self._kind().power(degrees, power)
+            found = self._kind().power(degrees, power)
+            if self._kind().may_keep():
+                self._cache[key] = found
         return found
+
+    def _symmetric_factors(self) -> Any:
+        """A float for each destination: its degree to the power -1/2, and zero where no edge arrives."""
+        found = self._cache.get("symmetric")
+        if found is None:
+            found = self._kind().masked(self._factors("in", -0.5), self.in_degrees())
+            if self._kind().may_keep():
+                self._cache["symmetric"] = found
+        return found
+
+    def _in_torch(self) -> Graph:
+        """The graph in torch tensors, on the CPU where it lies in NumPy arrays."""
+        if not self.is_numpy:
+            return self
+        found = self._cache.get("torch")
+        if found is None:
+            found = self._cache["torch"] = self.unweighted().to("cpu")
+            found._make_transpose()
+        return found if self.weight is None else found.with_weight(self.weight)
 
     def to(self, device: Any) -> Graph:
         """The graph in torch tensors on a device; itself where it is there."""
@@ -409,7 +468,7 @@ class Graph:
         graph._t = None if self._t is None else (move(self._t[0]), self._t[1])
         graph._map = move(self._map)
         graph._cache = {}
-        graph.weight = move(self.weight)
+        graph.weight = _tensors.moved(self.weight, device)
         return graph
 
     def cpu(self) -> Graph:

@@ -336,7 +336,7 @@ def _on(graph: Graph, x: Any) -> Graph:
             raise ValueError(f"features are NumPy's and the graph is on {graph.device}; move it with graph.cpu()")
         return graph if graph.is_numpy else graph.numpy()
     if graph.is_numpy and x.device.type == "cpu":
-        return graph.to("cpu")
+        return graph._in_torch()
     if graph.is_numpy or graph.device != x.device:
         where = "in NumPy arrays" if graph.is_numpy else f"on {graph.device}"
         raise ValueError(f"features are on {x.device} and the graph is {where}; move it with graph.to({str(x.device)!r})")
@@ -426,7 +426,7 @@ def _prepare(graph: Graph) -> None:
 
     if torch.compiler.is_compiling():
         raise RuntimeError("inside torch.compile a graph must have its transpose: call graph.prepare() before")
-    graph.prepare()
+    graph._make_transpose()
 
 
 def _planes(graph: Graph, e: torch.Tensor) -> torch.Tensor:

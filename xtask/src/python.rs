@@ -10,6 +10,9 @@ use crate::{Failure, wheel, workspace};
 /// Set where a machine must be able to: then a missing interpreter or network is a failure.
 const REQUIRED: &str = "HALFGNN_REQUIRE_PYTHON";
 
+/// A clone of PyG's repository: its tests are run too, with halfgnn's layers in place of PyG's. They are in no package.
+const PYG: &str = "HALFGNN_PYG";
+
 /// Options of `python`.
 #[derive(Args, Default)]
 #[group(skip)]
@@ -59,6 +62,11 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     pytest.arg("--rootdir").arg(&root);
     pytest.arg(root.join("tests")).args(&options.pytest);
     from(&mut pytest)?;
+    if let Some(clone) = std::env::var_os(PYG).filter(|value| !value.is_empty()) {
+        let mut theirs = wheel::python_of(&place);
+        theirs.arg(root.join("tests/run_pyg_tests.py")).arg(clone);
+        from(&mut theirs)?;
+    }
     let mut mypy = wheel::python_of(&place);
     mypy.args(["-m", "mypy", "--config-file"]);
     mypy.arg(root.join("pyproject.toml"));

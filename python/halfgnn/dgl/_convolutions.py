@@ -7,13 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.weak import WeakIdKeyDictionary
 
+from .._cached import graph_of
 from .._networks import isomorphism
 from ..graph import Graph
 from ..ops import _on, gat_attention, scaled_spmm, spmm
-
-_graphs: Any = WeakIdKeyDictionary()
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -26,10 +24,10 @@ def _graph(graph: Any, device: torch.device) -> Graph:
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _made(graph: Any, device: torch.device) -> Graph:
-    found = _graphs.get(graph)
-    if found is None or found.device != device:
-        found = _graphs[graph] = Graph.from_dgl(graph).to(device)
-    return found  # type: ignore[no-any-return]
+    source, destination = graph.edges(order="eid")
+    size = (int(graph.num_src_nodes()), int(graph.num_dst_nodes()))
+    # DGL's graphs may be given more edges in place.
+    return graph_of(graph, (source, destination), (*size, device), lambda: Graph((source, destination), size=size).to(device))
 
 
 def _pair(graph: Graph, feat: Any) -> tuple[Tensor, Tensor]:

@@ -1,11 +1,13 @@
 """PyG's layers over halfgnn's operators: the same signatures, the same ``state_dict``, the same results.
 
-Each class derives from PyG's of the same name. What halfgnn has no operator for (edge features, other aggregators, hooks and
-explanations, the reverse flow) is done by PyG's own forward pass, with one :class:`halfgnn.FallbackWarning`.
+Each class derives from PyG's of the same name. What halfgnn has no operator for (edge features, other aggregators, hooks of message
+passing and explanations, the reverse flow, methods that a subclass overrides) is done by PyG's own forward pass, with one
+:class:`halfgnn.FallbackWarning` that names the caller's line. ``torch.jit``, ``torch.func`` and ONNX get PyG's operators too.
 
-``edge_index`` may be what PyG takes, or a :class:`halfgnn.Graph`. Of a tensor a graph is made at its first use, and kept while the
-tensor lives and is not changed; in ``torch.compile`` and captured graphs pass a :class:`halfgnn.Graph` that is
-:meth:`prepared <halfgnn.Graph.prepare>`.
+``edge_index`` may be what PyG takes, a pair, a NumPy array, or a :class:`halfgnn.Graph`. Of a tensor or a sparse matrix a graph is made at
+its first use. It is kept while the tensor lives, and made again where the tensor's contents are others: they are compared at each call,
+which a :class:`halfgnn.Graph` saves. For captured graphs pass a :class:`halfgnn.Graph` that is :meth:`prepared <halfgnn.Graph.prepare>`;
+``torch.compile`` takes either.
 """
 
 from __future__ import annotations
@@ -18,6 +20,6 @@ except ImportError as error:
     ) from error
 
 from ._convolutions import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv
-from ._replace import Replaced, replace
+from ._replace import Replaced, replace, restore
 
-__all__ = ["GATConv", "GATv2Conv", "GCNConv", "GINConv", "Replaced", "SAGEConv", "replace"]
+__all__ = ["GATConv", "GATv2Conv", "GCNConv", "GINConv", "Replaced", "SAGEConv", "replace", "restore"]

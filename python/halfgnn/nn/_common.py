@@ -1,113 +1,279 @@
-"""What the layers share: graphs of ``edge_index``, and what falls back."""
+"""What the layers share: graphs of ``edge_index``, and what falls back to PyG."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
+from torch_geometric import EdgeIndex
+from torch_geometric.utils import is_torch_sparse_tensor
 
 import halfgnn
 
+from .._cached import graph_of as kept_graph
+from .._networks import is_observed
 from .._tensors import FORMATS
 from ..graph import Graph
 
-_graphs: Any = WeakIdKeyDictionary()
 _told: set[tuple[str, str]] = set()
+
+#: Modules whose lines are no user's.
+_LIBRARIES = ("halfgnn", "torch", "torch_geometric")
+
+#: Methods of message passing that a class of the user's may have in place of PyG's.
+_METHODS = ("message", "aggregate", "update", "edge_update", "message_and_aggregate", "explain_message")
+
+#: PyG's methods as they were when halfgnn was imported.
+_ORIGINAL = {
+    kind: {name: getattr(kind, name) for name in _METHODS}
+    for kind in (pyg.GCNConv, pyg.SAGEConv, pyg.GINConv, pyg.GATConv, pyg.GATv2Conv)
+}
+
+_AGGREGATORS: dict[str, type] = {
+    "add": pyg.SumAggregation,
+    "sum": pyg.SumAggregation,
+    "mean": pyg.MeanAggregation,
+    "max": pyg.MaxAggregation,
+}
+
+_HOOKS = (
+    "_propagate_forward_pre_hooks",
+    "_propagate_forward_hooks",
+    "_message_forward_pre_hooks",
+    "_message_forward_hooks",
+    "_aggregate_forward_pre_hooks",
+    "_aggregate_forward_hooks",
+    "_message_and_aggregate_forward_pre_hooks",
+    "_message_and_aggregate_forward_hooks",
+    "_edge_update_forward_pre_hooks",
+    "_edge_update_forward_hooks",
+)
 
 
 def fall_back(layer: object, reason: str) -> None:
-    """Says, once for a kind of layer and a reason, that PyG does the work."""
-    name = type(layer).__name__
+    """Warns, once for a kind of layer and a reason, that PyG's own operators are used."""
+    warn(type(layer).__name__, reason)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def warn(name: str, reason: str) -> None:
+    """The warning of :func:`fall_back`, at the user's line, without a break of a traced graph."""
     if (name, reason) not in _told:
         _told.add((name, reason))
         warnings.warn(
             f"{name}: {reason}, for which halfgnn has no operator: PyG's own are used",
             halfgnn.FallbackWarning,
-            stacklevel=4,
+            stacklevel=users_level(),
         )
 
 
-def graph_of(adjacency: Any, size: tuple[int, int]) -> Graph:
-    """The graph from ``size[0]`` sources to ``size[1]`` destinations."""
-    if isinstance(adjacency, Graph):
-        if (adjacency.num_src, adjacency.num_dst) != size:
-            raise ValueError(
-                f"features are of {size[0]} sources and {size[1]} destinations, and the graph has {adjacency.num_src} and "
-                f"{adjacency.num_dst}"
-            )
-        return adjacency
-    return _kept(adjacency, size)  # type: ignore[no-any-return]
+def users_level() -> int:
+    """The ``stacklevel`` of a warning by the caller that names the innermost line outside these libraries."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _kept(adjacency: Any, size: tuple[int, int]) -> Graph:
-    """The graph of an ``edge_index`` that is not changed meanwhile."""
-    version = getattr(adjacency, "_version", 0) if not _is_inference(adjacency) else 0
-    found = _graphs.get(adjacency)
-    if found is not None and found[0] == version and size in found[1]:
-        return found[1][size]  # type: ignore[no-any-return]
-    if isinstance(adjacency, Tensor) and adjacency.layout == torch.strided:
-        graph = Graph(adjacency, size=size)
+def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...]) -> str | None:
+    """Why halfgnn cannot do what a layer is configured to do, whatever its inputs are; None where it can.
+
+    Args:
+        layer: PyG's or halfgnn's.
+        kind: PyG's class of the layer.
+        aggregators: those that halfgnn has for this layer.
+    """
+    if layer.flow != "source_to_target":
+        return f"the flow is {layer.flow}"
+    if layer.aggr not in aggregators:
+        return f"the aggregator is {layer.aggr}"
+    module: Any = layer.aggr_module
+    wanted: Any = _AGGREGATORS[layer.aggr]
+    # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.
+    of: Any = type(module)
+    if not isinstance(module, wanted) or (not is_compiling() and (of is not wanted or is_observed(module))):
+        return "the aggregator's module is the user's own or has hooks"
+    if layer.node_dim not in (0, -2):
+        return f"node_dim is {layer.node_dim}"
+    if getattr(layer, "lin_edge", None) is not None:
+        return "edges have features (edge_dim)"
+    if layer._explain or layer.decomposed_layers != 1:
+        return "it is explained or decomposed"
+    for hooks in _HOOKS:
+        if getattr(layer, hooks, None):
+            return "it has hooks of message passing"
+    return _overridden(layer, kind)
+
+
+def _overridden(layer: Any, kind: type) -> str | None:
+    """Which method of message passing is the user's own."""
+    original = _ORIGINAL[kind]
+    for name in _METHODS:
+        if getattr(type(layer), name) is not original[name] or name in layer.__dict__:
+            return f"its {name}() is the user's own"
+    return None
+
+
+def is_compiling() -> bool:
+    """Whether ``torch.compile`` or ``torch.export`` traces."""
+    return torch.compiler.is_compiling()
+
+
+def refused(adjacency: Any, *features: Any, sparse: bool = False) -> str | None:
+    """Why halfgnn cannot do the inputs; ``sparse``: whether features may be."""
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return "torch.jit.trace records torch's own operators"
+    if torch.onnx.is_in_onnx_export():
+        return "ONNX has torch's own operators"
+    if not is_compiling():
+        if torch._C._are_functorch_transforms_active():
+            return "torch.func transforms torch's own operators"
+        if torch.autograd.forward_ad._current_level >= 0:
+            return "forward-mode gradients are those of torch's own operators"
+    elif not isinstance(adjacency, Graph) and not (isinstance(adjacency, Tensor) and adjacency.layout == torch.strided):
+        return f"{type(adjacency).__name__} is traced"
+    for x in features:
+        if x is None:
+            continue
+        if not isinstance(x, Tensor) or (not is_compiling() and type(x) not in (Tensor, torch.nn.Parameter)):
+            return f"features are a {type(x).__name__}"
+        if x.layout != torch.strided and not (sparse and is_torch_sparse_tensor(x)):
+            return f"features are {x.layout}"
+        if x.ndim != 2:
+            return f"features have {x.ndim} dimensions"
+        if x.dtype not in FORMATS:
+            return f"features are {x.dtype}"
+        if x.device.type not in ("cpu", "cuda"):
+            return f"features are on {x.device}"
+    if isinstance(adjacency, Tensor) and not is_compiling():
+        if type(adjacency) not in (Tensor, EdgeIndex):
+            return f"edge_index is a {type(adjacency).__name__}"
+        if adjacency.layout == torch.strided and (adjacency.is_floating_point() or adjacency.ndim != 2 or adjacency.shape[0] != 2):
+            return "edge_index is not 2 x E integers"
+    return None
+
+
+def is_matrix(adjacency: Any) -> bool:
+    """Whether it is a sparse matrix, destinations × sources."""
+    if isinstance(adjacency, Tensor):
+        return adjacency.layout != torch.strided
+    return hasattr(adjacency, "sparse_sizes") and hasattr(adjacency, "coo")
+
+
+class Matrix:
+    """A sparse matrix of torch's or of ``torch_sparse``, destinations × sources, as edges.
+
+    Args:
+        matrix: a sparse tensor in any layout, or a ``SparseTensor``.
+    """
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix = matrix
+        self._coo: tuple[Tensor, Tensor, Tensor | None]
+        if isinstance(matrix, Tensor):
+            coo = matrix if matrix.layout == torch.sparse_coo else matrix.to_sparse_coo()
+            coo = coo if coo.is_coalesced() else coo.coalesce()
+            (rows, columns), values = coo.indices(), coo.values()
+            self.size = int(matrix.shape[1]), int(matrix.shape[0])
+        else:
+            rows, columns, values = matrix.coo()
+            self.size = int(matrix.sparse_size(1)), int(matrix.sparse_size(0))
+        self._rows, self._columns = rows, columns
+        #: A number for each edge, or None.
+        self.values = values
+
+    def graph(self) -> Graph:
+        """The unweighted graph."""
+        parts = self._columns, self._rows
+        return kept_graph(self._matrix, parts, self.size, lambda: Graph(parts, size=self.size))
+
+    def weight(self) -> Tensor | None:
+        """The values, where they make a difference: they are not all one, or have a gradient."""
+        values = self.values
+        if values is None or (not values.requires_grad and bool((values == 1).all())):
+            return None
+        return values if values.dtype in FORMATS else values.float()
+
+    def weighted(self) -> tuple[Graph, Tensor | None]:
+        """The unweighted graph and the weights of its edges."""
+        return self.graph(), self.weight()
+
+    def looped(self, fill: float) -> tuple[Graph, Tensor | None]:
+        """The unweighted graph with loops as PyG's ``gcn_norm`` adds them, and the weights of its edges: to a tensor's a loop is added
+        at each vertex, and those of a ``SparseTensor`` are replaced. A loop weighs ``fill``."""
+        if self.size[0] != self.size[1]:
+            raise ValueError(f"self-loops are of square matrices, and this is {self.size[1]} x {self.size[0]}")
+        parts = self._columns, self._rows
+        adds = isinstance(self._matrix, Tensor)
+        kept = None if adds else parts[0] != parts[1]
+
+        def make() -> Graph:
+            loop = torch.arange(self.size[0], device=parts[0].device)
+            columns, rows = (torch.cat([part if kept is None else part[kept], loop]) for part in parts)
+            return Graph((columns, rows), size=self.size)
+
+        graph = kept_graph(self._matrix, parts, (*self.size, "looped"), make)
+        weight = self.weight()
+        if weight is None and fill == 1.0:
+            return graph, None
+        if weight is None:
+            weight = torch.ones(len(parts[0]), device=parts[0].device)
+        weight = weight if kept is None else weight[kept]
+        return graph, torch.cat([weight.float(), torch.full((self.size[0],), fill, device=weight.device)])
+
+
+def stacked(edge_index: Any) -> Any:
+    """``edge_index`` as one tensor where it is a pair, or one of NumPy's."""
+    if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
+        return torch.stack([torch.as_tensor(ids) for ids in edge_index])
+    if type(edge_index).__module__ == "numpy":
+        return torch.as_tensor(edge_index)
+    return edge_index
+
+
+def graph_of(adjacency: Any, size: tuple[int, int], device: torch.device) -> Graph:
+    """The graph from ``size[0]`` sources to ``size[1]`` destinations of anything but a sparse matrix."""
+    if isinstance(adjacency, Tensor):
+        graph = kept_graph(adjacency, (adjacency,), size, lambda: Graph(adjacency, size=size))
+    elif type(adjacency).__module__ == "numpy":
+        index = torch.as_tensor(adjacency)
+        graph = kept_graph(adjacency, (index,), size, lambda: Graph(index, size=size))
     else:
-        graph = Graph.of(adjacency)
-        if (graph.num_src, graph.num_dst) != size:
-            raise ValueError(f"features are of {size[0]} sources and {size[1]} destinations, and the matrix is {graph.shape}")
-    if found is None or found[0] != version:
-        found = (version, {})
-        _graphs[adjacency] = found
-    found[1][size] = graph
+        adjacency = stacked(adjacency)
+        graph = Graph(adjacency, size=size) if isinstance(adjacency, Tensor) else Graph.of(adjacency)
+        if graph.is_numpy and device.type == "cpu":
+            graph = graph._in_torch()
+    if (graph.num_src, graph.num_dst) != size:
+        raise ValueError(
+            f"features are of {size[0]} sources and {size[1]} destinations, and the graph has {graph.num_src} and {graph.num_dst}"
+        )
     return graph
-
-
-def _is_inference(adjacency: Any) -> bool:
-    return isinstance(adjacency, Tensor) and adjacency.is_inference()
 
 
 def to_pyg(adjacency: Any, weight: Any = None) -> tuple[Any, Any]:
     """What PyG takes in place of a graph, and the weights of its edges."""
     if isinstance(adjacency, Graph):
+        adjacency = adjacency._in_torch()
         return adjacency.edge_index, adjacency.weight if weight is None else weight
-    return adjacency, weight
-
-
-def refused(layer: Any, *features: Any) -> str | None:
-    """Why no layer of halfgnn's can do what this is asked to."""
-    if layer.flow != "source_to_target":
-        return f"the flow is {layer.flow}"
-    if getattr(layer, "_explain", None) or layer.decomposed_layers != 1:
-        return "it is explained or decomposed"
-    for hooks in (
-        layer._propagate_forward_pre_hooks,
-        layer._propagate_forward_hooks,
-        layer._message_forward_pre_hooks,
-        layer._message_forward_hooks,
-        layer._aggregate_forward_pre_hooks,
-        layer._aggregate_forward_hooks,
-        layer._edge_update_forward_pre_hooks,
-        layer._edge_update_forward_hooks,
-    ):
-        if hooks:
-            return "it has hooks of message passing"
-    for x in features:
-        if x is None:
-            continue
-        if x.ndim != 2:
-            return f"features have {x.ndim} dimensions"
-        if x.dtype not in FORMATS:
-            return f"features are {x.dtype}"
-    return None
+    return stacked(adjacency), weight
 
 
 def sizes(x: tuple[Tensor, Tensor | None], adjacency: Any, size: Any) -> tuple[int, int]:
     """Numbers of sources and of destinations."""
     if isinstance(adjacency, Graph):
         return adjacency.num_src, adjacency.num_dst
+    if is_matrix(adjacency):
+        rows, columns = adjacency.shape if isinstance(adjacency, Tensor) else adjacency.sparse_sizes()
+        return int(columns), int(rows)
     sources = x[0].shape[0]
+    destinations = sources if x[1] is None else x[1].shape[0]
+    if size is None and type(adjacency) is EdgeIndex:
+        size = adjacency.sparse_size()
     if size is not None:
         sources = size[0] if size[0] is not None else sources
-        if size[1] is not None:
-            return sources, size[1]
-    return sources, sources if x[1] is None else x[1].shape[0]
+        destinations = size[1] if size[1] is not None else destinations
+    return sources, destinations

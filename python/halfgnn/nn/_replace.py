@@ -1,4 +1,4 @@
-"""One line for a model that is there."""
+"""One line for a model that is there, and one that undoes it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 import torch_geometric.nn as pyg
 
 from . import _convolutions as ours
+from ._common import unsupported
 
 _CLASSES: dict[type, type] = {
     pyg.GCNConv: ours.GCNConv,
@@ -17,41 +18,73 @@ _CLASSES: dict[type, type] = {
     pyg.GATv2Conv: ours.GATv2Conv,
 }
 
+#: What a replaced layer has in its ``__dict__``, so that copies and files of it know.
+_MARK = "_halfgnn_replaced"
+
 
 @dataclass
 class Replaced:
     """What :func:`replace` did, by the names of modules."""
 
-    #: Layers that are halfgnn's now.
+    #: Layers that run on halfgnn's operators.
     replaced: list[str] = field(default_factory=list)
-    #: Message-passing layers that stay PyG's, and why.
+    #: Message-passing layers that run on PyG's operators, and why.
     left: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        text = f"{len(self.replaced)} layers replaced"
+        count = len(self.replaced)
+        text = f"{count} layer{'' if count == 1 else 's'} replaced"
         if self.left:
             text += "; left: " + ", ".join(f"{name} ({reason})" for name, reason in self.left.items())
         return text
 
 
 def replace(model: torch.nn.Module) -> Replaced:
-    """Makes PyG's ``GCNConv``, ``SAGEConv``, ``GINConv``, ``GATConv`` and ``GATv2Conv`` in a model halfgnn's, in place: parameters, buffers, hooks and
-    optimisers stay what they are, and so do the keys of the ``state_dict``.
+    """Makes PyG's ``GCNConv``, ``SAGEConv``, ``GINConv``, ``GATConv`` and ``GATv2Conv`` in a model halfgnn's, in place.
+
+    Parameters, buffers, hooks, optimizers and the keys of the ``state_dict`` stay what they are. A layer whose configuration halfgnn
+    has no operator for is left: edge features (``edge_dim``), another aggregator, the reverse flow, a class of the user's own.
+    :func:`restore` undoes it.
 
     Returns:
-        What was replaced, and what was left: :func:`str` of it is a line for a person.
+        What was replaced, and what was left and why: :func:`str` of it is a line for a person.
 
     >>> halfgnn.nn.replace(model)  # doctest: +SKIP
     Replaced(replaced=['conv1', 'conv2'], left={})
     """
     done = Replaced()
     for name, module in model.named_modules():
+        if not isinstance(module, pyg.MessagePassing):
+            continue
         kind = type(module)
-        if kind in _CLASSES:
-            module.__class__ = _CLASSES[kind]
-            done.replaced.append(name)
-        elif kind in _CLASSES.values():
-            done.replaced.append(name)
-        elif isinstance(module, pyg.MessagePassing):
+        base = next((base for base in _CLASSES if isinstance(module, base)), None)
+        if base is None:
             done.left[name] = f"halfgnn has no {kind.__name__}"
+            continue
+        replacement = _CLASSES[base]
+        known = kind is base or isinstance(module, replacement)
+        reason = unsupported(module, base, replacement._aggregators)  # type: ignore[attr-defined]
+        if known and reason is None:
+            if kind is base:
+                module.__class__ = replacement
+                module.__dict__[_MARK] = True
+            done.replaced.append(name)
+        else:
+            done.left[name] = reason or f"its class {kind.__name__} derives from PyG's {base.__name__}, not from halfgnn's"
     return done
+
+
+def restore(model: torch.nn.Module) -> list[str]:
+    """Undoes :func:`replace`, in place: the layers that it replaced are PyG's again, with the same parameters, buffers and hooks. Layers
+    that were made as halfgnn's stay.
+
+    Returns:
+        The names of the layers that were restored.
+    """
+    restored = []
+    for name, module in model.named_modules():
+        if module.__dict__.pop(_MARK, False):
+            module.__class__ = next(base for base in _CLASSES if isinstance(module, base))
+            module.__dict__.pop("_cached_graph", None)
+            restored.append(name)
+    return restored

@@ -1,0 +1,125 @@
+"""Runs PyG's own tests with halfgnn's layers in the place of PyG's.
+
+PyG's tests are in no package, only in its repository::
+
+    git clone --depth 1 --branch 2.8.0 https://github.com/pyg-team/pytorch_geometric
+    python run_pyg_tests.py pytorch_geometric [--full] [FILE ...]
+
+A test that fails is run once more with PyG's layers: what fails there as well is PyG's own. The others are listed; one that is not in
+``KNOWN`` is an error, as is one in ``KNOWN`` that passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+#: Tests of the replaced layers, and of what is built of them.
+FILES = [
+    "nn/conv/test_gcn_conv.py",
+    "nn/conv/test_sage_conv.py",
+    "nn/conv/test_gin_conv.py",
+    "nn/conv/test_gat_conv.py",
+    "nn/conv/test_gatv2_conv.py",
+    "nn/conv/test_hetero_conv.py",
+    "nn/conv/test_message_passing.py",
+    "nn/conv/test_static_graph.py",
+    "nn/models",
+    "nn/test_compile_basic.py",
+    "nn/test_compile_conv.py",
+    "nn/test_compile_dynamic.py",
+    "nn/test_data_parallel.py",
+    "nn/test_encoding.py",
+    "nn/test_model_summary.py",
+    "nn/test_reshape.py",
+    "nn/test_sequential.py",
+    "nn/test_to_fixed_size_transformer.py",
+    "nn/test_to_hetero_module.py",
+    "nn/test_to_hetero_transformer.py",
+    "nn/test_to_hetero_with_bases_transformer.py",
+    "explain",
+    "utils/test_trim_to_layer.py",
+]
+
+#: Tests that differ, and why.
+KNOWN: dict[str, str] = {}
+
+
+def pytest_configure() -> None:
+    """As a plugin: puts halfgnn's layers into PyG's modules before tests import them."""
+    if not os.environ.get("HALFGNN_IN_PYG"):
+        return
+    import torch_geometric.explain
+    import torch_geometric.nn
+    import torch_geometric.nn.models  # noqa: F401
+
+    from halfgnn.nn._replace import _CLASSES
+
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "torch_geometric" and module is not None:
+            for attribute, value in list(vars(module).items()):
+                if isinstance(value, type) and value in _CLASSES:
+                    setattr(module, attribute, _CLASSES[value])
+
+
+def run(tests: Path, selected: list[str], replaced: bool, full: bool) -> dict[str, str]:
+    """Outcomes by the names of tests: ``passed``, ``skipped``, or the last line of what failed."""
+    with tempfile.TemporaryDirectory() as temporary:
+        report = Path(temporary, "report.xml")
+        environment = {
+            **os.environ,
+            "HALFGNN_IN_PYG": "1" if replaced else "",
+            "FULL_TEST": "1" if full else "0",
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        }
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "run_pyg_tests", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        command += ["-W", "ignore", "-o", "addopts=", "--rootdir", str(tests), *selected]
+        subprocess.run(command, cwd=tests, env=environment, stdout=subprocess.DEVNULL, check=False)
+        found = {}
+        for case in xml.parse(report).iter("testcase"):
+            name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
+            problem = next((case.find(kind) for kind in ("failure", "error") if case.find(kind) is not None), None)
+            outcome = "skipped" if case.find("skipped") is not None else "passed"
+            found[name] = outcome if problem is None else (problem.get("message") or "failed").splitlines()[0]
+        return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("clone", type=Path, help="a clone of PyG's repository, of the version that is installed")
+    parser.add_argument("files", nargs="*", default=FILES, metavar="FILE", help="files and folders under test/")
+    parser.add_argument("--full", action="store_true", help="with PyG's slow tests (FULL_TEST)")
+    options = parser.parse_args()
+    tests = options.clone / "test"
+    if not tests.is_dir():
+        parser.error(f"{tests}: no such folder; give a clone of PyG's repository")
+    selected = [name for name in options.files if (tests / name).exists()]
+    found = run(tests, selected, True, options.full)
+    failed = {name: why for name, why in found.items() if why not in ("passed", "skipped")}
+    of_pyg = {}
+    if failed:
+        again = sorted({name.partition("::")[0].removeprefix("test/") for name in failed})
+        theirs = run(tests, [name for name in again if (tests / name).exists()], False, options.full)
+        of_pyg = {name for name in failed if theirs.get(name) not in ("passed", "skipped")}
+    differ = {name: why for name, why in failed.items() if name not in of_pyg}
+    wrong = 0
+    for name, why in differ.items():
+        known = KNOWN.get(name)
+        wrong += known is None
+        print(f"{'differs' if known else 'DIFFERS'}: {name}: {known or why}")
+    for name in KNOWN:
+        if found.get(name) == "passed":
+            wrong += 1
+            print(f"PASSES, and is listed as one that differs: {name}")
+    passed = sum(why == "passed" for why in found.values())
+    print(f"{passed} of {len(found)} tests pass; {len(differ)} differ; {len(of_pyg)} fail with PyG's layers as well")
+    return 1 if wrong or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
