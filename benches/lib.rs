@@ -3,7 +3,6 @@
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use half::f16;
-use halfgnn::kernels::Kernels;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Backend, DeviceGraph, MemoryKind};
@@ -11,6 +10,7 @@ use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::Graph;
 use halfgnn::graph::generate::Rmat;
+use halfgnn::kernels::Kernels;
 use halfgnn::ops::{Sddmm, Spmm, edge_plane};
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn::{Error, ops};

@@ -241,7 +241,9 @@ impl PtxBuilder {
         }
         let mut files = Vec::new();
         for (module, record) in &manifest.modules {
-            let ptx = archs.iter().filter_map(|arch| record.ptx.get_key_value(&arch.name()));
+            let ptx = archs
+                .iter()
+                .filter_map(|arch| record.ptx.get_key_value(&arch.name()));
             files.extend(ptx.map(|(arch, file)| PtxFile {
                 module: module.clone(),
                 arch: arch.clone(),
@@ -291,7 +293,10 @@ impl PtxBuilder {
             .add(&toolchain.version)
             .add(&toolchain.llvm_version)
             // Debug forms are stable within one build of this crate, which is all that is asked of them.
-            .add(format!("{:?}{:?}{:?}", package.metadata, self.entries, self.only));
+            .add(format!(
+                "{:?}{:?}{:?}",
+                package.metadata, self.entries, self.only
+            ));
         for root in &package.source_roots {
             for file in files::sources(root)? {
                 let content = fs::read(&file).map_err(BuildError::io(&file))?;
@@ -358,10 +363,14 @@ impl PtxBuilder {
 /// Keeps of each module's machine code what was assembled from its PTX.
 fn keep_machine_code(out: &Path, modules: &mut BTreeMap<String, manifest::ModuleRecord>) {
     for record in modules.values_mut() {
-        let ptx: Vec<String> = record.ptx.values().map(|file| file.fingerprint.clone()).collect();
-        record.machine_code.retain(|_, code| {
-            ptx.contains(&code.ptx) && out.join(&code.code.file).is_file()
-        });
+        let ptx: Vec<String> = record
+            .ptx
+            .values()
+            .map(|file| file.fingerprint.clone())
+            .collect();
+        record
+            .machine_code
+            .retain(|_, code| ptx.contains(&code.ptx) && out.join(&code.code.file).is_file());
     }
 }
 

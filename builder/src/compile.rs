@@ -119,7 +119,10 @@ fn build(
         .args(["--message-format=json-render-diagnostics", "--color", color])
         .arg("--target-dir")
         .arg(work.join("cargo"))
-        .env("CARGO_ENCODED_RUSTFLAGS", format!("{NO_PASSES}\u{1f}{INLINE}"))
+        .env(
+            "CARGO_ENCODED_RUSTFLAGS",
+            format!("{NO_PASSES}\u{1f}{INLINE}"),
+        )
         .env("CARGO_TARGET_NVPTX64_NVIDIA_CUDA_LINKER", &linker)
         .envs(PROFILE)
         .stdin(Stdio::null());
@@ -127,9 +130,7 @@ fn build(
         // Of a library most functions stay as they were between two builds.
         cargo.env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true");
     }
-    let output = cargo
-        .output()
-        .map_err(BuildError::io(&toolchain.cargo))?;
+    let output = cargo.output().map_err(BuildError::io(&toolchain.cargo))?;
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
     match output.status.success() {
         true => Ok((output.stdout, messages)),
@@ -190,7 +191,8 @@ pub(crate) fn library(
         // A library for the host, such as a procedural macro, has no `.rmeta` below the target's folder.
         let mut files = artifact.filenames.iter();
         let Some(file) = files.find(|path| {
-            path.extension().is_some_and(|extension| extension == "rmeta")
+            path.extension()
+                .is_some_and(|extension| extension == "rmeta")
                 && path.components().any(|part| part.as_os_str() == TARGET)
         }) else {
             continue;
@@ -226,7 +228,11 @@ impl Library {
     ) -> Result<(), BuildError> {
         let mut rustc = rustc(toolchain);
         // rustc's temporary files are in its current folder, named after the crate: those of two modules must differ.
-        let name = output.file_stem().unwrap_or_default().to_string_lossy().replace(['-', '.'], "_");
+        let name = output
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .replace(['-', '.'], "_");
         rustc.current_dir(output.parent().unwrap_or(Path::new(".")));
         rustc
             .args(["--crate-name", &name, "--crate-type", "lib"])
@@ -234,7 +240,13 @@ impl Library {
             .args(["--color", if color { "always" } else { "never" }])
             // The same words for each module otherwise; what is wrong with the root is an error.
             .args(["--cap-lints", "allow", "-Zunstable-options"])
-            .args(["-Copt-level=3", "-Cpanic=abort", "-Ccodegen-units=1", NO_PASSES, INLINE])
+            .args([
+                "-Copt-level=3",
+                "-Cpanic=abort",
+                "-Ccodegen-units=1",
+                NO_PASSES,
+                INLINE,
+            ])
             .arg("-Cdebuginfo=line-directives-only")
             .arg("-L")
             .arg(concatenated("dependency=", &self.deps));

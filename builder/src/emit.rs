@@ -118,17 +118,26 @@ impl Job<'_> {
         }
         if self.only.is_empty() {
             let metadata = &self.package.metadata;
-            let names: Vec<&str> = units.iter().flat_map(|unit| &unit.entries).map(String::as_str).collect();
+            let names: Vec<&str> = units
+                .iter()
+                .flat_map(|unit| &unit.entries)
+                .map(String::as_str)
+                .collect();
             let tables: [(&str, Vec<&String>); 3] = [
                 ("launch-bounds", metadata.launch_bounds.keys().collect()),
                 ("checks", metadata.checks.keys().collect()),
                 ("modules", metadata.modules.keys().collect()),
             ];
-            let faults = tables.into_iter().flat_map(|(table, patterns)| checks::unused_patterns(&names, patterns, table));
+            let faults = tables
+                .into_iter()
+                .flat_map(|(table, patterns)| checks::unused_patterns(&names, patterns, table));
             let faults: Vec<Fault> = faults.collect();
             if !faults.is_empty() {
                 let manifest = self.package.directory.join("Cargo.toml");
-                rejected.get_or_insert((manifest, Vec::new())).1.extend(faults);
+                rejected
+                    .get_or_insert((manifest, Vec::new()))
+                    .1
+                    .extend(faults);
             }
         }
         if let Some((path, faults)) = rejected {
@@ -168,7 +177,8 @@ impl Job<'_> {
 
     /// [`BuildError::Option`] for a pattern of `only` that matches no entry.
     fn check_only(&self, entries: &[String]) -> Result<(), BuildError> {
-        let matches_none = |pattern: &&String| !entries.iter().any(|entry| pattern::matches(pattern, entry));
+        let matches_none =
+            |pattern: &&String| !entries.iter().any(|entry| pattern::matches(pattern, entry));
         match self.only.iter().find(matches_none) {
             Some(pattern) => Err(BuildError::Option {
                 option: format!("only {pattern:?}"),
@@ -189,19 +199,30 @@ impl Job<'_> {
         let mut units: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for entry in self.entries {
             let module = pattern::lookup(&metadata.modules, entry).ok_or_else(|| {
-                wrong(format!("[package.metadata.ptx.modules] names no module for the entry {entry}"))
+                wrong(format!(
+                    "[package.metadata.ptx.modules] names no module for the entry {entry}"
+                ))
             })?;
             let entries = units.entry(module).or_default();
             if pattern::is_wanted(self.only, entry) {
                 entries.push(entry.clone());
             }
         }
-        if let Some(name) = metadata.unpackaged.iter().find(|name| !units.contains_key(name.as_str())) {
-            return Err(wrong(format!("[package.metadata.ptx] unpackaged names no module {name}")));
+        if let Some(name) = metadata
+            .unpackaged
+            .iter()
+            .find(|name| !units.contains_key(name.as_str()))
+        {
+            return Err(wrong(format!(
+                "[package.metadata.ptx] unpackaged names no module {name}"
+            )));
         }
         let units = units.into_iter().filter(|(_, entries)| !entries.is_empty());
         let units = units.map(|(name, entries)| Unit {
-            packaged: !metadata.unpackaged.iter().any(|unpackaged| unpackaged == name),
+            packaged: !metadata
+                .unpackaged
+                .iter()
+                .any(|unpackaged| unpackaged == name),
             name: name.to_owned(),
             entries,
         });
@@ -226,7 +247,9 @@ impl Job<'_> {
                 (text, &unit.entries)
             }
             Source::Text(text, exports) => {
-                let mut text = text.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut text = text
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
                 (std::mem::take(&mut *text), exports)
             }
         };
@@ -314,7 +337,13 @@ impl Job<'_> {
         exports: &[String],
     ) -> Result<Result<(String, ModuleRecord), (String, Vec<Fault>)>, BuildError> {
         let package = self.package;
-        let text = lower::lower(self.toolchain, &package.name, ir, arch, package.metadata.unroll_threshold)?;
+        let text = lower::lower(
+            self.toolchain,
+            &package.name,
+            ir,
+            arch,
+            package.metadata.unroll_threshold,
+        )?;
         let renamed = [
             (self.toolchain.library.clone(), ptx::LIBRARY.to_owned()),
             (package.directory.clone(), package.directory_name()),
@@ -348,16 +377,23 @@ impl Job<'_> {
         let mut tasks = Vec::new();
         for arch in wanted.iter().filter(|arch| ptxas.knows(arch)) {
             let number = Arch::parse(arch)?;
-            let Some(source) = self.archs.iter().copied().filter(|built| *built <= number).max() else {
+            let Some(source) = self
+                .archs
+                .iter()
+                .copied()
+                .filter(|built| *built <= number)
+                .max()
+            else {
                 continue;
             };
             for (name, record) in &manifest.modules {
                 let Some(ptx) = record.ptx.get(&source.name()) else {
                     continue;
                 };
-                let is_known = record.machine_code.get(arch).is_some_and(|code| {
-                    code.ptx == ptx.fingerprint && self.is_there(&code.code)
-                });
+                let is_known = record
+                    .machine_code
+                    .get(arch)
+                    .is_some_and(|code| code.ptx == ptx.fingerprint && self.is_there(&code.code));
                 if !is_known {
                     tasks.push((name.clone(), arch.clone(), ptx.clone()));
                 }
@@ -371,7 +407,10 @@ impl Job<'_> {
             let usages = ptxas.assemble_allowing(spills, &self.out.join(&ptx.file), arch, &path)?;
             let code = fs::read(&path).map_err(BuildError::io(&path))?;
             let record = CodeRecord {
-                code: FileRecord { file, fingerprint: Fingerprint::of(code) },
+                code: FileRecord {
+                    file,
+                    fingerprint: Fingerprint::of(code),
+                },
                 ptx: ptx.fingerprint.clone(),
             };
             Ok::<_, BuildError>((usages, record))
@@ -404,18 +443,27 @@ impl Job<'_> {
 }
 
 /// Adds machine code and registers to a module's record.
-fn note(record: Option<&mut ModuleRecord>, arch: &str, usages: &BTreeMap<String, Usage>, code: CodeRecord) {
+fn note(
+    record: Option<&mut ModuleRecord>,
+    arch: &str,
+    usages: &BTreeMap<String, Usage>,
+    code: CodeRecord,
+) {
     let Some(record) = record else { return };
     record.machine_code.insert(arch.to_owned(), code);
     for (name, entry) in &mut record.entries {
         let registers = usages.get(name).map(|usage| usage.registers);
-        entry.registers.extend(registers.map(|registers| (arch.to_owned(), registers)));
+        entry
+            .registers
+            .extend(registers.map(|registers| (arch.to_owned(), registers)));
     }
 }
 
 /// Does `work` for each item, on as many threads as there are cores; the results are in the items' order.
 fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    let threads = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(items.len());
     let next = AtomicUsize::new(0);
     let take = || {
         let mut done = Vec::new();

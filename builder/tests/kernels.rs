@@ -95,7 +95,10 @@ fn a_crate_becomes_ptx_and_stays_until_it_changes() {
     }
     let record = &first.manifest.modules["life"];
     assert_eq!(record.globals["CONTRACT"].size, 8);
-    assert_eq!(record.globals["CONTRACT"].init.as_deref(), Some("0700000000000000"));
+    assert_eq!(
+        record.globals["CONTRACT"].init.as_deref(),
+        Some("0700000000000000")
+    );
     let entry = &record.entries["sum_warp"];
     let sizes: Vec<(u32, u32)> = entry
         .params
@@ -171,7 +174,10 @@ fn registers_go_into_the_manifest_for_every_architecture() {
         assert!(folder.join(&code.code.file).is_file(), "{arch}");
     }
     let text = fs::read(&built.manifest_path).expect("was written");
-    assert_eq!(Manifest::parse("the manifest", &text).expect("is one"), built.manifest);
+    assert_eq!(
+        Manifest::parse("the manifest", &text).expect("is one"),
+        built.manifest
+    );
 }
 
 /// A kernel that is not asked for traps, so that a program finds it; and the whole stays as it was.
@@ -273,11 +279,17 @@ fn a_library_becomes_modules_and_a_change_builds_its_own_again() {
     fs::write(&manifest, text.replace("cdylib", "rlib")).expect("the manifest can be written");
     fs::write(directory.join("entries.rs"), ROOT).expect("the root can be written");
     let builder = builder(&directory, toolchain).name("modular");
-    let named = builder.clone().entries(["add_two", "add_four", "scale_by_two"]);
+    let named = builder
+        .clone()
+        .entries(["add_two", "add_four", "scale_by_two"]);
 
     let first = named.clone().build().expect("the library compiles");
     let entries = |module: &str| -> Vec<String> {
-        first.manifest.modules[module].entries.keys().cloned().collect()
+        first.manifest.modules[module]
+            .entries
+            .keys()
+            .cloned()
+            .collect()
     };
     assert_eq!(first.manifest.modules.len(), 2);
     assert_eq!(entries("sums"), ["add_four", "add_two"]);
@@ -292,7 +304,11 @@ fn a_library_becomes_modules_and_a_change_builds_its_own_again() {
         let text = fs::read_to_string(&file.path).expect("the PTX was written");
         let module = Module::parse(&text).expect("it is PTX");
         assert_eq!(module.source.entries().count(), entries(&file.module).len());
-        assert_eq!(text.contains(".maxntid"), file.module == "scales", "launch bounds by entry");
+        assert_eq!(
+            text.contains(".maxntid"),
+            file.module == "scales",
+            "launch bounds by entry"
+        );
     }
     assert!(!named.clone().build().expect("it is there").rebuilt);
 
@@ -306,13 +322,20 @@ fn a_library_becomes_modules_and_a_change_builds_its_own_again() {
         assert_eq!(*before == after, module == "sums", "{module}");
     }
 
-    let part = named.clone().only("add_two").build().expect("one kernel compiles");
+    let part = named
+        .clone()
+        .only("add_two")
+        .build()
+        .expect("one kernel compiles");
     assert!(part.manifest.partial);
     let names: Vec<&String> = part.manifest.modules["sums"].entries.keys().collect();
     assert_eq!(names, ["add_two"], "the others are left out");
     assert_eq!(part.manifest.modules.len(), 1);
 
-    let error = builder.entries(["subtract"]).build().expect_err("the root has no such entry");
+    let error = builder
+        .entries(["subtract"])
+        .build()
+        .expect_err("the root has no such entry");
     assert!(error.to_string().contains("subtract"), "{error}");
 }
 

@@ -13,7 +13,9 @@ use halfgnn_kernels::spmm::policy::{
     Maximum, Ones, PostReduction, PreReduction, SignedAttention, SignedBiasedAttention,
     StoredAttention,
 };
-use halfgnn_kernels::spmm::quantized::{BothOfE4m3, BothOfInt8, E4m3InFloat, InInteger, Int8InFloat};
+use halfgnn_kernels::spmm::quantized::{
+    BothOfE4m3, BothOfInt8, E4m3InFloat, InInteger, Int8InFloat,
+};
 use halfgnn_kernels::spmm::rows::{InTurn, PackedStarts, RowIds, Starts};
 use halfgnn_kernels::spmm::sums::{Both, One, Quantized, QuantizedBoth};
 use halfgnn_kernels::spmm::{edge_parallel, follow_up, vertex_parallel};

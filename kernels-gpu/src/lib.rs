@@ -31,12 +31,7 @@
 //!
 //! What the host must know of a kernel (its name, its parameter, its geometry) stands in `halfgnn_contract`.
 #![no_std]
-#![feature(
-    asm_experimental_arch,
-    f16,
-    link_llvm_intrinsics,
-    stdarch_nvptx
-)]
+#![feature(asm_experimental_arch, f16, link_llvm_intrinsics, stdarch_nvptx)]
 #![allow(internal_features)] // `link_llvm_intrinsics`: shuffles and warp barriers that LLVM keeps convergent
 
 pub mod attention;

@@ -2,11 +2,11 @@
 #![cfg(feature = "cuda")]
 
 use half::{bf16, f16};
-use halfgnn::kernels::Kernels;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::cuda::Cuda;
 use halfgnn::driver::{Driver, DriverError};
+use halfgnn::kernels::Kernels;
 use halfgnn::nn::ConvolutionConfig;
 use halfgnn_tests::Scale;
 use halfgnn_tests::borrowed;

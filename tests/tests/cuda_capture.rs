@@ -3,12 +3,12 @@
 #![cfg(feature = "cuda")]
 
 use half::f16;
-use halfgnn::kernels::Kernels;
 use halfgnn::Error;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Adjacency, MemoryKind, Storage};
 use halfgnn::driver::cuda::Cuda;
 use halfgnn::driver::{Driver, DriverError};
+use halfgnn::kernels::Kernels;
 use halfgnn::ops::{self, Epilogue, Form, Spmm};
 use halfgnn::tensor::{Array, Matrix};
 use halfgnn_tests::graphs::power_law;

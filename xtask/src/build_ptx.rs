@@ -1,9 +1,9 @@
 //! `cargo xtask build-ptx`: the kernels to PTX.
 
 use clap::Args;
-use halfgnn_builder::{Built, PtxBuilder};
 use halfgnn_builder::ptxas::ARCHS;
 use halfgnn_builder::toolchain::{self, Toolchain};
+use halfgnn_builder::{Built, PtxBuilder};
 use halfgnn_manifest::{ARCHIVE_SUFFIX, Store, pack};
 
 use crate::{Failure, setup, workspace};
@@ -64,7 +64,10 @@ fn build(builder: PtxBuilder) -> Result<(), Failure> {
     let built = builder.build()?;
     let state = if built.rebuilt { "built" } else { "up to date" };
     let (modules, folder) = (built.manifest.modules.len(), built.manifest_path.display());
-    println!("{folder}: {modules} modules for {} ({state})", architectures(&built).join(" and "));
+    println!(
+        "{folder}: {modules} modules for {} ({state})",
+        architectures(&built).join(" and ")
+    );
     Ok(())
 }
 
@@ -79,7 +82,10 @@ pub fn archive(options: &Options, machine_code: MachineCode) -> Result<(String, 
         builder = builder.assemble(ptxas, archs);
     }
     let built = builder.build()?;
-    let folder = built.manifest_path.parent().ok_or("a manifest without a folder")?;
+    let folder = built
+        .manifest_path
+        .parent()
+        .ok_or("a manifest without a folder")?;
     let store = Store::in_folder(folder, NAME).ok_or("the builder left no kernels")?;
     let mut manifest = built.manifest.clone();
     for record in manifest.modules.values_mut() {

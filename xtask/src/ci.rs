@@ -203,6 +203,11 @@ fn format() -> Result<(), Failure> {
             "--check",
         ]))?;
     }
+    // A root that the builder compiles, and no target of cargo's.
+    let mut entries = Command::new("rustfmt");
+    entries.current_dir(workspace::root());
+    entries.args(["--check", "--edition", "2024", "kernels-gpu/entries/lib.rs"]);
+    workspace::run(&mut entries)?;
     Ok(())
 }
 

@@ -55,9 +55,13 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     };
     let program = put(&bin, Profile::Quick, kernels)?;
     println!("{}", program.display());
-    let on_path = env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder == bin));
+    let on_path =
+        env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder == bin));
     if !on_path {
-        println!("{} is not on the PATH: call the program by its path, or add the folder", bin.display());
+        println!(
+            "{} is not on the PATH: call the program by its path, or add the folder",
+            bin.display()
+        );
     }
     Ok(())
 }
@@ -75,7 +79,11 @@ pub fn pack(options: &build_ptx::Options) -> Result<PathBuf, Failure> {
     if place.exists() {
         fs::remove_dir_all(&place)?;
     }
-    put(&place.join("bin"), Profile::Release, Some((options, MachineCode::All)))?;
+    put(
+        &place.join("bin"),
+        Profile::Release,
+        Some((options, MachineCode::All)),
+    )?;
     for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         fs::copy(workspace::root().join(file), place.join(file))?;
     }
@@ -83,7 +91,11 @@ pub fn pack(options: &build_ptx::Options) -> Result<PathBuf, Failure> {
     fs::write(place.join(notices::FILE), notices)?;
     let archive = folder.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
-    tar.arg("-C").arg(&folder).arg("-czf").arg(&archive).arg(&name);
+    tar.arg("-C")
+        .arg(&folder)
+        .arg("-czf")
+        .arg(&archive)
+        .arg(&name);
     workspace::run(&mut tar)?;
     Ok(archive)
 }

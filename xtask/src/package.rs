@@ -28,7 +28,10 @@ const PACKAGES: [&str; 13] = [
 
 /// Files without which a package is not whole.
 const WANTED: [(&str, &[&str]); 13] = [
-    ("halfgnn-contract", &["src/lib.rs", "build.rs", "LICENSE-MIT"]),
+    (
+        "halfgnn-contract",
+        &["src/lib.rs", "build.rs", "LICENSE-MIT"],
+    ),
     ("halfgnn-manifest", &["src/lib.rs", "LICENSE-MIT"]),
     ("ptx-syntax", &["src/lib.rs", "LICENSE-MIT"]),
     ("ptx-emulator", &["src/lib.rs", "LICENSE-MIT"]),

@@ -230,7 +230,13 @@ mod tests {
     fn ptx_is_the_newest_that_the_gpu_has() {
         let module = module();
         let name = |arch| module.ptx_for(arch).map(|(_, file)| file.file.as_str());
-        let expected = [(75, None), (80, Some("80")), (89, Some("80")), (90, Some("90")), (120, Some("90"))];
+        let expected = [
+            (75, None),
+            (80, Some("80")),
+            (89, Some("80")),
+            (90, Some("90")),
+            (120, Some("90")),
+        ];
         for (arch, file) in expected {
             assert_eq!(name(arch), file, "sm_{arch}");
         }
@@ -239,7 +245,11 @@ mod tests {
     #[test]
     fn machine_code_is_of_the_same_major_version_and_of_the_same_ptx() {
         let module = module();
-        let name = |arch| module.machine_code_for(arch).map(|(_, file)| file.file.as_str());
+        let name = |arch| {
+            module
+                .machine_code_for(arch)
+                .map(|(_, file)| file.file.as_str())
+        };
         assert_eq!(name(80), Some("c80"));
         assert_eq!(name(87), Some("c86"));
         assert_eq!(name(90), None, "there is none of that major version");

@@ -1,6 +1,6 @@
 //! Where the files of built kernels are: a folder, or one archive in a file or in memory.
 
-use crate::{ARCHIVE_SUFFIX, Fingerprint, FileRecord, MANIFEST_SUFFIX, Manifest, ManifestError};
+use crate::{ARCHIVE_SUFFIX, FileRecord, Fingerprint, MANIFEST_SUFFIX, Manifest, ManifestError};
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Seek, Write};
@@ -81,7 +81,10 @@ impl Store {
         if Fingerprint::of(&content) == record.fingerprint {
             return Ok(content);
         }
-        let reason = format!("{} is not the file that the manifest describes", record.file);
+        let reason = format!(
+            "{} is not the file that the manifest describes",
+            record.file
+        );
         Err(ManifestError::new(self, reason))
     }
 }
@@ -96,13 +99,18 @@ pub fn pack(store: &Store, manifest: &Manifest, name: &str) -> Result<Vec<u8>, M
     let failed = |error: &dyn fmt::Display| ManifestError::new("the archive of the kernels", error);
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default()
-        .compression_method(CompressionMethod::Deflated)
-        .compression_level(Some(9));
+        .compression_method(CompressionMethod::Xz)
+        .compression_level(Some(6));
     let mut put = |name: &str, content: &[u8]| -> Result<(), ManifestError> {
-        archive.start_file(name, options).map_err(|error| failed(&error))?;
+        archive
+            .start_file(name, options)
+            .map_err(|error| failed(&error))?;
         archive.write_all(content).map_err(|error| failed(&error))
     };
-    put(&format!("{name}{MANIFEST_SUFFIX}"), manifest.to_text().as_bytes())?;
+    put(
+        &format!("{name}{MANIFEST_SUFFIX}"),
+        manifest.to_text().as_bytes(),
+    )?;
     for module in manifest.modules.values() {
         let code = module.machine_code.values().map(|record| &record.code);
         for record in module.ptx.values().chain(code) {
@@ -195,7 +203,11 @@ mod tests {
     fn a_folder_and_its_archive_hold_the_same() {
         let (directory, folder, manifest) = folder();
         let bytes = pack(&folder, &manifest, "k").expect("it can be packed");
-        assert_eq!(bytes, pack(&folder, &manifest, "k").expect("again"), "the same bytes");
+        assert_eq!(
+            bytes,
+            pack(&folder, &manifest, "k").expect("again"),
+            "the same bytes"
+        );
         let elsewhere = directory.path().join("elsewhere");
         fs::create_dir(&elsewhere).expect("a folder");
         fs::write(elsewhere.join("k.kernels.zip"), &bytes).expect("a file");
@@ -206,7 +218,10 @@ mod tests {
             assert_eq!(store.manifest().as_ref(), Ok(&manifest));
             let module = &manifest.modules["a"];
             assert_eq!(store.read(&module.ptx["sm_80"]), Ok(b"ptx".to_vec()));
-            assert_eq!(store.read(&module.machine_code["sm_90"].code), Ok(b"code".to_vec()));
+            assert_eq!(
+                store.read(&module.machine_code["sm_90"].code),
+                Ok(b"code".to_vec())
+            );
         }
     }
 
@@ -215,7 +230,10 @@ mod tests {
         let (directory, store, manifest) = folder();
         let record = &manifest.modules["a"].ptx["sm_80"];
         fs::write(directory.path().join(&record.file), "other").expect("a file");
-        let error = store.read(record).expect_err("it is another file").to_string();
+        let error = store
+            .read(record)
+            .expect_err("it is another file")
+            .to_string();
         assert!(error.contains("k/a-sm_80.ptx is not the file"), "{error}");
         fs::remove_file(directory.path().join(&record.file)).expect("it is there");
         let error = store.read(record).expect_err("it is missing").to_string();

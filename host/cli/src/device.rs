@@ -205,12 +205,19 @@ fn kernels(choice: Choice, machine: &Machine, modules: &[ModuleState]) -> Option
     let found = Kernels::find(capability).ok()?;
     let mut forms: Vec<String> = Vec::new();
     for state in modules {
-        let form = state.form.map_or_else(|| "not in this package".to_owned(), |form| form.to_string());
+        let form = state
+            .form
+            .map_or_else(|| "not in this package".to_owned(), |form| form.to_string());
         if !forms.contains(&form) {
             forms.push(form);
         }
     }
-    Some(format!("{}: {} modules, {}", found.store(), modules.len(), forms.join(" or ")))
+    Some(format!(
+        "{}: {} modules, {}",
+        found.store(),
+        modules.len(),
+        forms.join(" or ")
+    ))
 }
 
 /// Says what was opened: its name, free and total memory, and its modules of kernels.
@@ -220,6 +227,10 @@ impl Task for Opened {
     type Output = (String, Option<(u64, u64)>, Vec<ModuleState>);
 
     fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
-        (device.backend.name(), device.memory, device.backend.modules())
+        (
+            device.backend.name(),
+            device.memory,
+            device.backend.modules(),
+        )
     }
 }

@@ -8,11 +8,11 @@ use halfgnn::backend::{DeviceGraph, MemoryKind};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Launched, Options};
 use halfgnn::graph::Graph;
+use halfgnn::kernels::Kernels;
+use halfgnn::ops;
 use halfgnn::ops::{Accumulate, Spmm, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::with_element;
-use halfgnn::kernels::Kernels;
-use halfgnn::ops;
 use serde::Serialize;
 
 /// Bytes of a sector, in which global memory is counted.
@@ -48,7 +48,8 @@ pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
         record: true,
         ..Options::default()
     });
-    let kernels = Kernels::find(Some(driver.info().compute_capability)).map_err(halfgnn::Error::from)?;
+    let kernels =
+        Kernels::find(Some(driver.info().compute_capability)).map_err(halfgnn::Error::from)?;
     let gpu = Gpu::new(driver, kernels)?;
     let (launches, least) =
         with_element!(args.precision.into(), E => spmm::<E>(&gpu, &graph, args)?);

@@ -612,7 +612,11 @@ fn a_conversion_names_the_weights_and_columns_that_it_leaves_out() {
         let conversion = ["dataset", "convert", name, "out.npz", "--json", "-"];
         let output = succeeded(&folder, &conversion);
         let written = &events(&output.stdout)[0];
-        assert_eq!(written["left_out"], serde_json::json!(left_out), "{name}: {written}");
+        assert_eq!(
+            written["left_out"],
+            serde_json::json!(left_out),
+            "{name}: {written}"
+        );
         assert_eq!(written["edges"], 2);
         for one in left_out {
             assert!(

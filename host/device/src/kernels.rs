@@ -133,7 +133,9 @@ impl Kernels {
         architecture: u32,
     ) -> Result<Self, KernelsError> {
         let embedded = embedded.map(Store::Embedded);
-        let stores = folders.iter().filter_map(|folder| Store::in_folder(folder, NAME));
+        let stores = folders
+            .iter()
+            .filter_map(|folder| Store::in_folder(folder, NAME));
         let mut too_new = None;
         for store in embedded.into_iter().chain(stores) {
             let kernels = Self::open(store, architecture)?;
@@ -141,14 +143,22 @@ impl Kernels {
             if modules.any(|module| module.ptx_for(architecture).is_some()) {
                 return Ok(kernels);
             }
-            let archs = kernels.manifest.modules.values().flat_map(|module| module.ptx.keys());
+            let archs = kernels
+                .manifest
+                .modules
+                .values()
+                .flat_map(|module| module.ptx.keys());
             too_new = too_new.or(archs.min().cloned());
         }
         let names = folders.iter().map(|folder| folder.display().to_string());
         let searched = names.collect::<Vec<_>>().join(", ");
         Err(KernelsError::new(match too_new {
-            Some(oldest) => format!("the kernels are for {oldest} and newer, the GPU is sm_{architecture}, in {searched}"),
-            None => format!("there are no kernels (halfgnn.manifest.json or halfgnn.kernels.zip) in {searched}"),
+            Some(oldest) => format!(
+                "the kernels are for {oldest} and newer, the GPU is sm_{architecture}, in {searched}"
+            ),
+            None => format!(
+                "there are no kernels (halfgnn.manifest.json or halfgnn.kernels.zip) in {searched}"
+            ),
         }))
     }
 
@@ -164,7 +174,10 @@ impl Kernels {
 
     /// The modules, by name.
     pub fn modules(&self) -> impl Iterator<Item = (&str, &ModuleRecord)> {
-        self.manifest.modules.iter().map(|(name, record)| (name.as_str(), record))
+        self.manifest
+            .modules
+            .iter()
+            .map(|(name, record)| (name.as_str(), record))
     }
 
     /// The module of an entry, by name.
@@ -175,9 +188,15 @@ impl Kernels {
     /// The form in which the device has a module: machine code, if it takes that and there is some, or else PTX. `None` where a
     /// package does not carry the module.
     pub fn form(&self, module: &ModuleRecord, machine_code: bool) -> Option<Form> {
-        let code = module.machine_code_for(self.architecture).filter(|_| machine_code);
+        let code = module
+            .machine_code_for(self.architecture)
+            .filter(|_| machine_code);
         let code = code.map(|(arch, _)| Form::MachineCode(arch));
-        code.or_else(|| module.ptx_for(self.architecture).map(|(arch, _)| Form::Ptx(arch)))
+        code.or_else(|| {
+            module
+                .ptx_for(self.architecture)
+                .map(|(arch, _)| Form::Ptx(arch))
+        })
     }
 
     /// The content of a module in one form.
@@ -185,11 +204,19 @@ impl Kernels {
     /// # Errors
     /// [`KernelsError`] where the module is not there in that form, cannot be read, or is not what the manifest describes.
     pub fn image(&self, module: &str, form: Form) -> Result<Image, KernelsError> {
-        let missing = || KernelsError::new(format!("{}: there is no {form} of the module `{module}`", self.store));
+        let missing = || {
+            KernelsError::new(format!(
+                "{}: there is no {form} of the module `{module}`",
+                self.store
+            ))
+        };
         let record = self.manifest.modules.get(module).ok_or_else(missing)?;
         match form {
             Form::MachineCode(arch) => {
-                let file = record.machine_code.get(&format!("sm_{arch}")).ok_or_else(missing)?;
+                let file = record
+                    .machine_code
+                    .get(&format!("sm_{arch}"))
+                    .ok_or_else(missing)?;
                 Ok(Image::MachineCode(self.store.read(&file.code)?))
             }
             Form::Ptx(arch) => {
@@ -209,7 +236,10 @@ impl Kernels {
                 "kernel `{entry}` is of the module `{module}`, which comparisons alone launch and no package carries: build the \
                  kernels from a clone with `cargo xtask build-ptx`, and set {DIRECTORY_VARIABLE} to its target/ptx"
             ),
-            None => format!("{} has no kernel `{entry}`; build the kernels again with `cargo xtask build-ptx`", self.store),
+            None => format!(
+                "{} has no kernel `{entry}`; build the kernels again with `cargo xtask build-ptx`",
+                self.store
+            ),
         }
     }
 }
@@ -258,7 +288,12 @@ mod tests {
             .collect();
         let code = CodeRecord {
             code: file("a-sm_90.cubin".to_owned()),
-            ptx: ptx.values().next().expect("an architecture").fingerprint.clone(),
+            ptx: ptx
+                .values()
+                .next()
+                .expect("an architecture")
+                .fingerprint
+                .clone(),
         };
         let module = ModuleRecord {
             packaged: true,
@@ -285,7 +320,10 @@ mod tests {
     fn the_newest_that_the_gpu_runs_is_taken() {
         let directory = tempfile::tempdir().expect("a temporary folder");
         write(directory.path(), &[80, 90]);
-        let places = [PathBuf::from("/no/such/folder"), directory.path().to_owned()];
+        let places = [
+            PathBuf::from("/no/such/folder"),
+            directory.path().to_owned(),
+        ];
         let form = |gpu, machine_code| {
             let kernels = Kernels::find_in(None, &places, gpu).expect("there are some");
             kernels.form(&kernels.manifest().modules["a"], machine_code)
@@ -294,7 +332,11 @@ mod tests {
             assert_eq!(form(gpu, false), Some(Form::Ptx(ptx)), "sm_{gpu}");
         }
         assert_eq!(form(90, true), Some(Form::MachineCode(90)));
-        assert_eq!(form(80, true), Some(Form::Ptx(80)), "machine code is of another GPU");
+        assert_eq!(
+            form(80, true),
+            Some(Form::Ptx(80)),
+            "machine code is of another GPU"
+        );
         let error = Kernels::find_in(None, &places, 75).expect_err("none is old enough");
         assert!(error.to_string().contains("sm_80"), "{error}");
         let error = Kernels::find_in(None, &places[..1], 90).expect_err("the folder is not there");
@@ -307,13 +349,21 @@ mod tests {
         write(directory.path(), &[80]);
         let places = [directory.path().to_owned()];
         let kernels = Kernels::find_in(None, &places, 90).expect("there are some");
-        assert_eq!(kernels.image("a", Form::Ptx(80)), Ok(Image::Ptx("a-sm_80.ptx".to_owned())));
+        assert_eq!(
+            kernels.image("a", Form::Ptx(80)),
+            Ok(Image::Ptx("a-sm_80.ptx".to_owned()))
+        );
         let code = Image::MachineCode(b"a-sm_90.cubin".to_vec());
         assert_eq!(kernels.image("a", Form::MachineCode(90)), Ok(code));
         assert!(kernels.image("b", Form::Ptx(80)).is_err());
         std::fs::write(directory.path().join("a-sm_80.ptx"), "of another build").expect("a file");
-        let error = kernels.image("a", Form::Ptx(80)).expect_err("it was replaced");
-        assert!(error.to_string().contains("a-sm_80.ptx is not the file"), "{error}");
+        let error = kernels
+            .image("a", Form::Ptx(80))
+            .expect_err("it was replaced");
+        assert!(
+            error.to_string().contains("a-sm_80.ptx is not the file"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -328,6 +378,9 @@ mod tests {
         let places = [outside.path().to_owned()];
         let found = |gpu| Kernels::find_in(Some(archive), &places, gpu).expect("there are some");
         assert_eq!(found(86).store(), &Store::Embedded(archive));
-        assert!(matches!(found(80).store(), Store::Folder { .. }), "the GPU is older than what is built in");
+        assert!(
+            matches!(found(80).store(), Store::Folder { .. }),
+            "the GPU is older than what is built in"
+        );
     }
 }

@@ -18,7 +18,6 @@ pub mod link;
 #[cfg(all(feature = "mpi", unix))]
 pub mod mpi;
 
-
 pub use link::{Interconnect, LinkPlace, LocalLink, Part, Watch};
 
 use bytemuck::NoUninit;

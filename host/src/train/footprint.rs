@@ -2,11 +2,11 @@
 
 use super::{BatchSizes, Few, Objective, TrainConfig, Trainer};
 use crate::backend::gpu::Gpu;
+use crate::backend::gpu::KernelSet;
 use crate::backend::{Backend, MemoryKind, MemoryReport, Storage};
 use crate::data::{DataProblem, FeatureRows, Features, GraphIndex};
 use crate::distributed::{Group, Shard};
 use crate::driver::DriverError;
-use crate::backend::gpu::KernelSet;
 use crate::driver::dry::Dry;
 use crate::error::Error;
 use crate::graph::GraphCounts;

@@ -246,8 +246,9 @@ fn gcn_and_sage_have_the_bits_of_the_network_in_float() {
 #[test]
 fn gcn_and_sage_have_the_bits_of_the_network_on_the_emulator() {
     let driver = Emulated::new();
-    let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability)).expect("the kernels' PTX");
-    let backend = Gpu::new(driver, &ptx).expect("the PTX fits this program");
+    let kernels = halfgnn::kernels::Kernels::find(Some(driver.info().compute_capability));
+    let backend =
+        Gpu::new(driver, kernels.expect("the kernels")).expect("the PTX fits this program");
     let of = |config| shaped(config, 2, 8, 0.4);
     gcn::<_, f16>(&backend, &of(ModelConfig::gcn(12, 5)), Norm::Both);
     sage::<_, f16>(&backend, &of(ModelConfig::sage(12, 5)), Norm::Right);

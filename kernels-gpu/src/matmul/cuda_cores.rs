@@ -79,8 +79,9 @@ unsafe fn values_at<const N: usize>(
     let mut values = [0.0; N];
     for i in 0..N / 4 {
         // SAFETY: the caller's promise.
-        let four =
-            unsafe { vector::<super::operand::AcrossK>(tile, k, thread + threads * i as u32, extent) };
+        let four = unsafe {
+            vector::<super::operand::AcrossK>(tile, k, thread + threads * i as u32, extent)
+        };
         for j in 0..4 {
             values[4 * i + j] = four[j];
         }

@@ -10,8 +10,8 @@
 
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::cuda::Cuda;
-use halfgnn::kernels::Kernels;
 use halfgnn::driver::{DeviceBuffer as _, DeviceInfo, Driver, DriverError, LaunchConfig};
+use halfgnn::kernels::Kernels;
 use halfgnn_tests::hardware::store::{self, Record};
 use halfgnn_tests::hardware::{BLOCK, Case, PARAM_BYTES, all_ptx, cases, operators};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,12 +1,12 @@
 //! What the kernels are built to do, as exact counts of the emulator (HalfGNN §4).
 
 use half::f16;
-use halfgnn::kernels::Kernels;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Adjacency, DeviceGraph, MemoryKind, Storage};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Launched, Options};
 use halfgnn::graph::Graph;
+use halfgnn::kernels::Kernels;
 use halfgnn::nn::{Binary, Mode, Model, ModelConfig, Network, Propagation};
 use halfgnn::ops::{
     self, BitMatrix, Bmm, CodeFormat, EdgeWeights, Fanout, HalfLoad, LayerSizes, Reduction, Sddmm,

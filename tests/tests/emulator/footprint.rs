@@ -1,7 +1,6 @@
 //! The memory that a run is said to take, against what it takes on a device that has a workspace: the emulator.
 
 use half::f16;
-use halfgnn::kernels::Kernels;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Backend, MemoryKind, Storage};
@@ -11,6 +10,7 @@ use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::generate::Rmat;
 use halfgnn::graph::{Graph, GraphCounts, RowCounts};
+use halfgnn::kernels::Kernels;
 use halfgnn::nn::{
     Binary, ConvolutionConfig, EdgeData, Gat, HiddenNorm, Inputs, LinkDecoder, Mode, Model,
     ModelConfig, ModelKind, Network, Pieces, Propagation, Store,

@@ -29,7 +29,8 @@ fn card() -> Gpu<Emulated> {
         record: true,
         ..Options::default()
     };
-    Gpu::new(Emulated::with_options(options), KERNELS.clone()).expect("the kernels fit this program")
+    Gpu::new(Emulated::with_options(options), KERNELS.clone())
+        .expect("the kernels fit this program")
 }
 
 /// What all cases gave, and the kernels that they launched.

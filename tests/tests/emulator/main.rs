@@ -7,13 +7,13 @@ mod footprint;
 mod hardware_operators;
 
 use half::{bf16, f16};
-use halfgnn::kernels::Kernels;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Adjacency, Block, MemoryKind, Storage};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::Csr;
+use halfgnn::kernels::Kernels;
 use halfgnn::nn::{Binary, ConvolutionConfig, Mode, Model, ModelConfig, Network};
 use halfgnn::ops::{self, Addend, EdgeWeights, Sddmm, Spmm, SpmmEpilogue, edge_plane};
 use halfgnn::tensor::{Array, Element, Matrix};

@@ -293,7 +293,11 @@ killer = '-p emulator'
         let mutated = mutated.expect("the kernel is there");
         assert_eq!(mutated.matches("bar.sync").count(), 1);
         assert!(mutated.starts_with(&kernel("sddmm")));
-        assert_eq!(mutants()[1].place_in_ptx(&kernel("sddmm")), Ok(None), "another module's");
+        assert_eq!(
+            mutants()[1].place_in_ptx(&kernel("sddmm")),
+            Ok(None),
+            "another module's"
+        );
         let other = kernel("spmm").replace("bar.sync", "ret");
         assert!(mutants()[1].place_in_ptx(&other).is_err());
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use halfgnn_builder::manifest::{Manifest, Store};
 use halfgnn_builder::pattern;
-use halfgnn_builder::{Built, PtxBuilder};
 use halfgnn_builder::toolchain::Toolchain;
+use halfgnn_builder::{Built, PtxBuilder};
 use halfgnn_manifest::{Fingerprint, MANIFEST_SUFFIX};
 
 use super::list::{Killer, Mutant};
@@ -248,10 +248,18 @@ impl<'a> Bench<'a> {
         let mut manifest = built.manifest.clone();
         manifest.partial |= !kernels.is_empty();
         for record in manifest.modules.values_mut() {
-            record.entries.retain(|name, _| pattern::is_wanted(kernels, name));
+            record
+                .entries
+                .retain(|name, _| pattern::is_wanted(kernels, name));
         }
-        manifest.modules.retain(|_, record| !record.entries.is_empty());
-        for file in manifest.modules.values().filter_map(|record| record.ptx.get(ARCH)) {
+        manifest
+            .modules
+            .retain(|_, record| !record.entries.is_empty());
+        for file in manifest
+            .modules
+            .values()
+            .filter_map(|record| record.ptx.get(ARCH))
+        {
             let to = folder.join(&file.file);
             fs::create_dir_all(to.parent().ok_or("a file without a folder")?)?;
             fs::copy(from.join(&file.file), to)?;

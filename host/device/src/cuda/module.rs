@@ -94,7 +94,11 @@ impl CudaModule {
                 pieces,
                 loaded,
             } => {
-                let ptx = || pieces.of(name).ok_or_else(|| DriverError::NoEntry(name.to_owned()));
+                let ptx = || {
+                    pieces
+                        .of(name)
+                        .ok_or_else(|| DriverError::NoEntry(name.to_owned()))
+                };
                 let piece = {
                     let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
                     match loaded.get(name) {
@@ -109,7 +113,9 @@ impl CudaModule {
                 let made = piece.get_or_init(|| {
                     let ptx = ptx().map_err(|error| error.to_string())?;
                     let code = compile(context, &ptx)?;
-                    Loaded::new(context, &code).map(Arc::new).map_err(|error| error.to_string())
+                    Loaded::new(context, &code)
+                        .map(Arc::new)
+                        .map_err(|error| error.to_string())
                 });
                 match made {
                     Ok(loaded) => loaded.function(name),
@@ -124,7 +130,10 @@ impl CudaModule {
 /// at once does not let them.
 fn compile(context: &Arc<Context>, ptx: &str) -> Result<Vec<u8>, String> {
     let text = CString::new(ptx).map_err(|error| {
-        format!("it holds a zero byte at {}: it is no PTX text", error.nul_position())
+        format!(
+            "it holds a zero byte at {}: it is no PTX text",
+            error.nul_position()
+        )
     })?;
     let entered = context.enter().map_err(|error| error.to_string())?;
     let mut log = vec![0_u8; LOG_BYTES];
@@ -142,7 +151,12 @@ fn compile(context: &Arc<Context>, ptx: &str) -> Result<Vec<u8>, String> {
     // it. The call writes the handle.
     let mut result = unsafe {
         let count = options.len() as u32;
-        sys::cuLinkCreate_v2(count, options.as_mut_ptr(), values.as_mut_ptr(), &mut linker.0)
+        sys::cuLinkCreate_v2(
+            count,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+            &mut linker.0,
+        )
     };
     if result == CUresult::CUDA_SUCCESS {
         let bytes = text.as_bytes_with_nul();
@@ -356,7 +370,9 @@ fn joined_lines(log: &[u8]) -> String {
 /// Says what is wrong where `code` is no whole 64-bit ELF file: its section headers, which come last, end within it.
 fn check_elf(code: &[u8]) -> Result<(), String> {
     let no_code = || "it is no machine code (a 64-bit ELF file)".to_owned();
-    let header = code.get(..64).filter(|head| head.starts_with(b"\x7fELF\x02"));
+    let header = code
+        .get(..64)
+        .filter(|head| head.starts_with(b"\x7fELF\x02"));
     let header = header.ok_or_else(no_code)?;
     let number = |at: usize, bytes: usize| {
         let little_endian = header[at..at + bytes].iter().rev();

@@ -28,13 +28,19 @@ impl Pieces {
                 return None;
             }
             let Some(name) = entry_name(line) else {
-                let part = if entries.is_empty() { &mut head } else { &mut tail };
+                let part = if entries.is_empty() {
+                    &mut head
+                } else {
+                    &mut tail
+                };
                 part.push_str(line);
                 continue;
             };
             let mut text = line.to_owned();
             loop {
-                let line = lines.next().filter(|line| entry_name(line).is_none() && !is_function(line))?;
+                let line = lines
+                    .next()
+                    .filter(|line| entry_name(line).is_none() && !is_function(line))?;
                 text.push_str(line);
                 if line.trim_end() == "}" {
                     break;
@@ -44,7 +50,11 @@ impl Pieces {
         }
         // A variable between kernels may be of one of them.
         let is_file = |line: &str| line.trim().is_empty() || line.trim_start().starts_with(".file");
-        (!entries.is_empty() && tail.lines().all(is_file)).then_some(Self { head, entries, tail })
+        (!entries.is_empty() && tail.lines().all(is_file)).then_some(Self {
+            head,
+            entries,
+            tail,
+        })
     }
 
     /// The text of one kernel, which is PTX by itself.
@@ -56,8 +66,13 @@ impl Pieces {
 
 /// The name in `.visible .entry name(`.
 fn entry_name(line: &str) -> Option<&str> {
-    let rest = line.strip_prefix(".visible ").unwrap_or(line).strip_prefix(".entry ")?;
-    rest.split(|c: char| c == '(' || c.is_whitespace()).next().filter(|name| !name.is_empty())
+    let rest = line
+        .strip_prefix(".visible ")
+        .unwrap_or(line)
+        .strip_prefix(".entry ")?;
+    rest.split(|c: char| c == '(' || c.is_whitespace())
+        .next()
+        .filter(|name| !name.is_empty())
 }
 
 /// Whether a line declares or defines a function that is no kernel.
@@ -77,8 +92,14 @@ mod tests {
     fn a_kernel_takes_what_all_share_along() {
         let pieces = Pieces::split(PTX).expect("two kernels");
         let a = pieces.of("a").expect("it is there");
-        assert!(a.starts_with(".version 8.0") && a.ends_with(".file 1 \"k.rs\"\n"), "{a}");
-        assert!(a.contains(".b8 X[8]") && a.contains("\t}\n\tret;\n}\n") && !a.contains(".entry b"), "{a}");
+        assert!(
+            a.starts_with(".version 8.0") && a.ends_with(".file 1 \"k.rs\"\n"),
+            "{a}"
+        );
+        assert!(
+            a.contains(".b8 X[8]") && a.contains("\t}\n\tret;\n}\n") && !a.contains(".entry b"),
+            "{a}"
+        );
         assert!(pieces.of("b").expect("it is there").contains(".entry b()"));
         assert_eq!(pieces.of("c"), None);
     }

@@ -55,8 +55,15 @@ impl KernelSet {
 
     /// The names, in the contract's order.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        let has = move |at: usize| self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1);
-        entries().enumerate().filter(move |(at, _)| has(*at)).map(|(_, entry)| entry.name)
+        let has = move |at: usize| {
+            self.0
+                .get(at / 64)
+                .is_some_and(|word| word >> (at % 64) & 1 == 1)
+        };
+        entries()
+            .enumerate()
+            .filter(move |(at, _)| has(*at))
+            .map(|(_, entry)| entry.name)
     }
 }
 
@@ -91,8 +98,12 @@ impl<D: Driver> Kernels<D> {
         Self {
             silent: built.is_none(),
             shared: Arc::new(Shared {
-                modules: modules.map(|(name, _)| (name.to_owned(), OnceLock::new())).collect(),
-                functions: entries().map(|entry| (entry.name, OnceLock::new())).collect(),
+                modules: modules
+                    .map(|(name, _)| (name.to_owned(), OnceLock::new()))
+                    .collect(),
+                functions: entries()
+                    .map(|entry| (entry.name, OnceLock::new()))
+                    .collect(),
                 wanted: Mutex::default(),
                 built,
             }),
@@ -114,7 +125,11 @@ impl<D: Driver> Kernels<D> {
 
     /// The kernels that were launched so far on a device that launches nothing.
     pub fn wanted(&self) -> KernelSet {
-        *self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        *self
+            .shared
+            .wanted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Loads kernels that are known to be launched soon, in parallel. One that cannot be loaded is left to its launch, which
@@ -128,7 +143,9 @@ impl<D: Driver> Kernels<D> {
             function.is_some_and(|function| function.get().is_none())
         };
         let missing: Vec<&'static str> = kernels.names().filter(is_missing).collect();
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(missing.len());
+        let threads = thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(missing.len());
         let next = AtomicUsize::new(0);
         let take = || {
             while let Some(name) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -186,7 +203,11 @@ impl<D: Driver> Kernels<D> {
         }
         if self.silent {
             if self.shared.built.is_none() {
-                let mut wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut wanted = self
+                    .shared
+                    .wanted
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
                 wanted.insert(name);
             }
             return match self.shared.functions.contains_key(name) {
@@ -203,7 +224,11 @@ impl<D: Driver> Kernels<D> {
 
     /// The entry `name`, loaded if it is not yet.
     fn function(&self, driver: &D, name: &'static str) -> Result<&D::Function, Error> {
-        let place = self.shared.functions.get(name).ok_or_else(|| unnamed(name))?;
+        let place = self
+            .shared
+            .functions
+            .get(name)
+            .ok_or_else(|| unnamed(name))?;
         if let Some(function) = place.get() {
             return Ok(function);
         }
@@ -244,7 +269,10 @@ fn load<D: Driver>(driver: &D, built: &Built, module: &str) -> Loaded<D> {
             }
         }
     } else if driver.runs_machine_code() {
-        tracing::info!(module, "there is no machine code for this GPU: the driver compiles kernels from {form_of_code}");
+        tracing::info!(
+            module,
+            "there is no machine code for this GPU: the driver compiles kernels from {form_of_code}"
+        );
     }
     let form = form(false)?;
     match image(form)? {
@@ -283,7 +311,12 @@ fn check(built: &Built) -> Result<(), Error> {
     }
     for entry in entries() {
         let record = built.module_of(entry.name).and_then(|module| {
-            built.manifest().modules.get(module)?.entries.get(entry.name)
+            built
+                .manifest()
+                .modules
+                .get(module)?
+                .entries
+                .get(entry.name)
         });
         match record.map(|record| &record.params[..]) {
             Some([param]) if param.size as usize == entry.param_bytes => {}
@@ -367,7 +400,9 @@ mod tests {
             let module = manifest.modules.get_mut("all").expect("the module");
             change(module);
         });
-        check(&built).expect_err("the kernels do not fit").to_string()
+        check(&built)
+            .expect_err("the kernels do not fit")
+            .to_string()
     }
 
     #[test]
@@ -391,7 +426,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         let other = message(|module| {
-            let global = module.globals.get_mut(FINGERPRINT_SYMBOL).expect("the contract");
+            let global = module
+                .globals
+                .get_mut(FINGERPRINT_SYMBOL)
+                .expect("the contract");
             global.init = Some("00".repeat(8));
         });
         assert!(other.contains("built from other sources"), "{other}");
@@ -401,13 +439,19 @@ mod tests {
         let missing = message(|module| {
             module.entries.remove(victim.name);
         });
-        assert!(missing.contains(&format!("no kernel `{}`", victim.name)), "{missing}");
+        assert!(
+            missing.contains(&format!("no kernel `{}`", victim.name)),
+            "{missing}"
+        );
         let longer = message(|module| {
             let entry = module.entries.get_mut(victim.name).expect("the entry");
             entry.params[0].size += 8;
         });
         let size = (victim.param_bytes + 8).to_string();
-        assert!(longer.contains(victim.name) && longer.contains(&size), "{longer}");
+        assert!(
+            longer.contains(victim.name) && longer.contains(&size),
+            "{longer}"
+        );
         assert!(longer.contains("cargo xtask build-ptx"), "{longer}");
     }
 
@@ -421,20 +465,38 @@ mod tests {
         });
         let driver = Dry::new(crate::backend::gpu::counted_device(1));
         let kernels = Kernels::<Dry>::load(built).expect("a part is enough to open");
-        let error = kernels.function(&driver, victim).expect_err("it is not there");
+        let error = kernels
+            .function(&driver, victim)
+            .expect_err("it is not there");
         assert!(error.to_string().contains(victim), "{error}");
     }
 
     #[test]
     fn a_module_that_no_package_carries_says_where_it_comes_from() {
         let (_folder, built) = built(|manifest| {
-            manifest.modules.get_mut("all").expect("the module").ptx.clear();
+            manifest
+                .modules
+                .get_mut("all")
+                .expect("the module")
+                .ptx
+                .clear();
         });
         let driver = Dry::new(crate::backend::gpu::counted_device(1));
         let kernels = Kernels::<Dry>::load(built).expect("the contract is kept");
         let name = entries().next().expect("the contract has entries").name;
-        let error = kernels.function(&driver, name).expect_err("there is no PTX").to_string();
-        assert!(error.contains(name) && error.contains("cargo xtask build-ptx"), "{error}");
-        assert!(kernels.modules(&driver).iter().all(|module| !module.is_loaded));
+        let error = kernels
+            .function(&driver, name)
+            .expect_err("there is no PTX")
+            .to_string();
+        assert!(
+            error.contains(name) && error.contains("cargo xtask build-ptx"),
+            "{error}"
+        );
+        assert!(
+            kernels
+                .modules(&driver)
+                .iter()
+                .all(|module| !module.is_loaded)
+        );
     }
 }
