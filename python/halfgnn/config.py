@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 
 from . import _core
 
@@ -23,9 +22,7 @@ def _lines() -> list[str]:
             lines.append("no CUDA card")
     except Exception as error:
         lines.append(f"no CUDA card: {error}")
-    folder = os.path.join(os.path.dirname(__file__), "ptx")
-    kernels = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    lines.append(f"kernels: {', '.join(kernels) or 'none in the package'}")
+    lines += _core.kernels()
     if importlib.util.find_spec("torch") is None:
         lines.append("torch: not installed")
         return lines

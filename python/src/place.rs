@@ -7,9 +7,11 @@ use halfgnn::Error;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::emulated::Emulated;
+use halfgnn::kernels::Kernels;
 use halfgnn::tensor::Precision;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -187,7 +189,7 @@ pub fn emulator() -> PyResult<Gpu<Emulated>> {
     if let Some(backend) = &*emulator {
         return Ok(backend.clone());
     }
-    let kernels = halfgnn::kernels::Kernels::find(None).map_err(|error| exception(error.into()))?;
+    let kernels = Kernels::find(None).map_err(|error| exception(error.into()))?;
     let backend = Gpu::new(Emulated::new(), kernels).map_err(exception)?;
     Ok(emulator.insert(backend).clone())
 }
@@ -209,6 +211,38 @@ pub fn load(place: Place) -> PyResult<()> {
         Place::Cuda(ordinal, _) => crate::card::open(ordinal).map(|_| ()).map_err(exception),
         #[cfg(not(feature = "cuda"))]
         Place::Cuda(ordinal, _) => Err(without_cuda(ordinal)),
+    }
+}
+
+/// Where the kernels are, and the modules in each form, a line each; or why there are none.
+#[pyfunction]
+pub fn kernels() -> Vec<String> {
+    match Kernels::find(None) {
+        Ok(kernels) => {
+            let mut lines = vec![format!("kernels: {kernels}")];
+            let mut forms: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+            for (name, record) in kernels.modules() {
+                let code: Vec<&str> = record.machine_code.keys().map(String::as_str).collect();
+                let ptx: Vec<&str> = record.ptx.keys().map(String::as_str).collect();
+                let form = match (code.is_empty(), ptx.is_empty()) {
+                    (_, true) => "not in this package".to_owned(),
+                    (true, _) => format!("PTX for {}", ptx.join(", ")),
+                    (false, _) => format!(
+                        "machine code for {}, PTX for {}",
+                        code.join(", "),
+                        ptx.join(", ")
+                    ),
+                };
+                forms.entry(form).or_default().push(name);
+            }
+            lines.extend(
+                forms
+                    .into_iter()
+                    .map(|(form, modules)| format!("  {form}: {}", modules.join(" "))),
+            );
+            lines
+        }
+        Err(error) => vec![format!("kernels: {error}")],
     }
 }
 
