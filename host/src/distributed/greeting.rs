@@ -279,7 +279,7 @@ fn connect(address: &str, give_up: Instant) -> io::Result<TcpStream> {
     Err(problem)
 }
 
-/// A connection that somebody has made, and what it has said so far.
+/// A connection that was accepted, and what it has said so far.
 #[derive(Debug)]
 pub(super) struct Arrival {
     stream: TcpStream,

@@ -177,7 +177,7 @@ impl Own<'_> {
         (0..self.member.ranks).map(|_| None).collect()
     }
 
-    /// The first rank: waits for all others, and says to each where the others are, or why nobody goes on.
+    /// The first rank: waits for all others, and answers each with their addresses, or with why none goes on.
     fn gather(&self) -> Result<Met, NotMet> {
         let Member { rank, ranks, .. } = *self.member;
         let key = self.member.key.as_ref();
@@ -626,7 +626,7 @@ struct First {
 }
 
 impl Guest {
-    /// Sends a message; nobody is waited for long.
+    /// Sends a message, within a short time.
     fn send(&mut self, step: Step, message: &impl serde::Serialize) -> io::Result<()> {
         let sealed = self.session.sealed(step, message)?;
         self.stream.set_nonblocking(false)?;

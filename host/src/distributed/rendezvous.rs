@@ -91,7 +91,7 @@ impl Key {
         (!bytes.is_empty()).then(|| Self::new(bytes))
     }
 
-    /// A secret that nobody knows: 32 random bytes in hexadecimal.
+    /// A random secret: 32 bytes in hexadecimal.
     fn random() -> io::Result<Self> {
         let digits = random_bytes()?.map(|byte| format!("{byte:02x}"));
         Ok(Self::new(digits.concat()))

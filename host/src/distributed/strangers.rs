@@ -190,7 +190,7 @@ fn come(kind: &str, address: &str) -> TcpStream {
     stream
 }
 
-/// Strangers come before the ranks 1 and 2: all three meet, and nothing that a stranger said is heard of. Of two processes that are rank 1
+/// Strangers come before the ranks 1 and 2: all three meet, and nothing that a stranger said reaches them. Of two processes that are rank 1
 /// the second is a stranger as well.
 fn meets_in_spite_of(kinds: &[(&str, bool)]) {
     let (address, rendezvous) = free();
