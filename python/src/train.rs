@@ -100,7 +100,8 @@ impl Data {
             "integers" => {
                 // SAFETY: as above.
                 let integers = unsafe { values.read::<i64>() };
-                rules::classes("y", integers).map_err(refused)?
+                let classes = rules::classes("y", integers);
+                classes.map_err(|problem| refused(format!("{problem}: it is no class")))?
             }
             kind => {
                 // SAFETY: as above.

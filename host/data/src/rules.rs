@@ -50,9 +50,7 @@ pub(crate) fn class_of_float(number: f64) -> Option<u32> {
 
 /// That a number of an array is no class.
 pub(crate) fn no_class(key: &str, index: u64, number: impl ToString) -> DataProblem {
-    let why = format!(
-        "but there are {MAX_CLASSES} classes at most, numbered from 0 (-1 for none): it is no class"
-    );
+    let why = format!("but there are {MAX_CLASSES} classes at most, numbered from 0 (-1 for none)");
     DataProblem::value(key, index, number.to_string(), why)
 }
 
@@ -183,7 +181,7 @@ pub fn selection(
         return Ok(Selection::Mask);
     }
     if selects == Selects::Truths {
-        let wanted = format!("({vertices}), a truth for each vertex");
+        let wanted = format!("({vertices}), one for each vertex");
         return Err(DataProblem::shape(key, &[numbers.len() as u64], wanted));
     }
     if selects == Selects::Floats && !numbers.is_empty() {
@@ -216,6 +214,16 @@ pub fn selection(
         }
         let place = &mut first[number as usize];
         if *place != u32::MAX {
+            // Of as many as there are vertices a mask may be meant.
+            let other = numbers
+                .iter()
+                .position(|number| ![0.0, 1.0].contains(number));
+            if let (true, Some(other)) = (numbers.len() == vertices, other) {
+                let why = format!(
+                    "which is neither 0 nor 1 of a mask, and a list has {number} twice, at {place} and {at}"
+                );
+                return Err(DataProblem::value(key, other as u64, numbers[other], why));
+            }
             let mut why =
                 format!("which is asked for twice, at {place} already; name a vertex once");
             if are_bits {
@@ -253,9 +261,9 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     let wanted = plain(given);
     let distance = |name: &str| {
         let name = plain(name);
-        match name.starts_with(&wanted) || wanted.starts_with(&name) {
-            // `valid` of `validation`, `num_layers` of `layers` is found by letters.
-            true if name.len().min(wanted.len()) >= 2 => 1,
+        match name.starts_with(&wanted) {
+            // As `valid` of `validation`.
+            true if wanted.len() >= 2 => 1,
             _ => letters_off(&wanted, &name),
         }
     };
@@ -336,7 +344,11 @@ mod tests {
         assert_eq!(of(Integers, &[0.0, 1.0], 2), Ok(vec![1]));
         assert_eq!(of(Integers, &[], 2), Ok(vec![]));
         for (selects, numbers, message) in [
-            (Truths, &[1.0, 0.0][..], "the shape is [2], where (3)"),
+            (
+                Truths,
+                &[1.0, 0.0][..],
+                "the shape is [2], where (3), one for each",
+            ),
             (
                 Integers,
                 &[1.0, 3.0],
@@ -346,7 +358,7 @@ mod tests {
             (
                 Integers,
                 &[2.0, 1.0, 2.0],
-                "input_nodes[2] is 2, which is asked for twice, at 0 already; name a vertex once",
+                "input_nodes[0] is 2, which is neither 0 nor 1 of a mask, and a list has 2 twice",
             ),
             (
                 Integers,

@@ -76,10 +76,12 @@ pub(crate) fn read(folder: &Folder<'_>, undirected: bool) -> Result<Parts, DataE
             done.push(Preparation::new("features", what, Origin::Default));
             features
         }
-        (false, false) => {
+        (false, false) if edge_features.is_some() => {
             done.push(Preparation::no_features());
             Features::ones(vertices).map_err(|problem| folder.problem(FEATURES, problem))?
         }
+        // A dataset with features of neither has lost a file.
+        (false, false) => folder.read(FEATURES, |input| features(input, vertices))?,
     };
     Ok(Parts {
         edge_features,
@@ -559,7 +561,7 @@ mod tests {
             ),
             (LABELS, "1\n0.5\n3\n4\n", "line 2: '0.5' is no label"),
             (LABELS, "1\n65536\n3\n4\n", "line 2: '65536' is no label"),
-            (LABELS, "1\n-1\n3\n4\n", "line 2: '-1' is no label"),
+            (LABELS, "1\n-2\n3\n4\n", "line 2: '-2' is no label"),
             (
                 FEATURES,
                 "",

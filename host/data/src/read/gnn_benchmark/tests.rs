@@ -360,10 +360,15 @@ fn an_array_of_the_wrong_type() {
         floats,
         "adj_indices: the type is <f4, where whole numbers are wanted"
     );
-    let truths = refusal(open(&with("labels", Array::bool(&[true; 4]))));
+    // Truths and whole floats are classes as well.
+    let truths = open(&with("labels", Array::bool(&[true; 4]))).unwrap();
+    assert_eq!(truths.class_labels().unwrap(), [1; 4]);
+    let floats = open(&with("labels", Array::f32(&[1.0, 0.0, 2.0, 1.0]))).unwrap();
+    assert_eq!(floats.class_labels().unwrap(), [1, 0, 2, 1]);
+    let fraction = refusal(open(&with("labels", Array::f32(&[1.0, 0.5, 2.0, 1.0]))));
     assert_eq!(
-        truths,
-        "labels: the type is |b1, where whole numbers are wanted"
+        fraction,
+        "labels[1] is 0.5, but there are 65536 classes at most, numbered from 0 (-1 for none)"
     );
     for descr in ["|O", "<c8", "<U3", "[('a', '<i4')]"] {
         let array = Array {
