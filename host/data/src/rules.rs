@@ -219,9 +219,7 @@ pub fn selection(
                 .iter()
                 .position(|number| ![0.0, 1.0].contains(number));
             if let (true, Some(other)) = (numbers.len() == vertices, other) {
-                let why = format!(
-                    "which is neither 0 nor 1 of a mask, and a list has {number} twice, at {place} and {at}"
-                );
+                let why = "which is neither 0 nor 1";
                 return Err(DataProblem::value(key, other as u64, numbers[other], why));
             }
             let mut why =
@@ -358,7 +356,7 @@ mod tests {
             (
                 Integers,
                 &[2.0, 1.0, 2.0],
-                "input_nodes[0] is 2, which is neither 0 nor 1 of a mask, and a list has 2 twice",
+                "input_nodes[0] is 2, which is neither 0 nor 1",
             ),
             (
                 Integers,
