@@ -208,7 +208,8 @@ impl Format {
                     names.any(|name| test(&name.to_string_lossy()))
                 })
         };
-        let found: [(Self, &dyn Fn(&str) -> bool); 7] = [
+        type Has<'a> = &'a dyn Fn(&str) -> bool;
+        let found: [(Self, Has<'_>); 7] = [
             (Self::Ogb, &|name| name.starts_with("edge.csv")),
             (Self::Csv, &|name| {
                 name.starts_with("nodes.csv") || name.starts_with("nodes.tsv")
@@ -279,6 +280,9 @@ pub(super) enum Place {
     Tu(PathBuf, String),
 }
 
+/// A format of a folder, and its place there; or why its files are not one dataset.
+type Candidate = (Format, Result<Place, DataProblem>);
+
 impl Place {
     /// The format of what is there.
     pub fn format(&self) -> Format {
@@ -312,7 +316,7 @@ impl Place {
         if !path.exists()
             && let Some(pair) = tables::Pair::named(path)
         {
-            return Self::Tables(pair).as_forced(forced);
+            return Self::Tables(pair).forced_to(forced);
         }
         #[cfg(any(
             feature = "numpy",
@@ -361,7 +365,7 @@ impl Place {
     }
 
     /// The place, if its format is the one that is forced, where one is.
-    fn as_forced(self, forced: Option<Format>) -> Result<Self, DataProblem> {
+    fn forced_to(self, forced: Option<Format>) -> Result<Self, DataProblem> {
         match forced {
             Some(forced) if forced != self.format() => Err(DataProblem::OtherFormat {
                 found: self.format().description().into(),
@@ -404,7 +408,7 @@ impl Place {
     }
 
     /// What the names in a folder tell of: each format once, and its place, or why that is not one dataset.
-    fn in_folder(path: &Path) -> Result<Vec<(Format, Result<Self, DataProblem>)>, DataProblem> {
+    fn in_folder(path: &Path) -> Result<Vec<Candidate>, DataProblem> {
         #[cfg_attr(
             not(any(
                 feature = "csv",
@@ -782,8 +786,11 @@ mod tests {
             input_files(folder.path(), None),
             [nodes.clone(), edges.clone()]
         );
-        assert_eq!(input_files(&other, None), [other.clone()]);
-        assert_eq!(input_files(&nodes, Some(Format::EdgeList)), [nodes.clone()]);
+        assert_eq!(input_files(&other, None), std::slice::from_ref(&other));
+        assert_eq!(
+            input_files(&nodes, Some(Format::EdgeList)),
+            std::slice::from_ref(&nodes)
+        );
         folder.write("x_graph_indicator.txt", b"");
         // In two formats it is not opened.
         assert_eq!(

@@ -93,7 +93,7 @@ pub fn targets(
     if let (true, Some(at)) = (
         are_labels,
         numbers.iter().position(|number| *number == -1.0),
-    ) && !numbers.iter().any(|number| *number == 0.0)
+    ) && !numbers.contains(&0.0)
     {
         return Err(DataProblem::value(
             "y",
