@@ -763,7 +763,7 @@ mod tests {
             format: Format::Pyg.description(),
             feature: "numpy",
         };
-        assert!(problem.to_string().ends_with("with its feature `numpy`"));
+        assert!(problem.to_string().ends_with("with the feature `numpy`"));
     }
 
     #[test]
