@@ -98,7 +98,7 @@ fn what_is_forced_is_read_and_nothing_else_of_a_folder() {
             let line = refused(&output, 2, &[]);
             let known = line.contains(&format!("which --format {forced} does not read"));
             // The feature is not in every build.
-            let unbuilt = forced == "parquet" && line.contains("its feature `parquet`");
+            let unbuilt = forced == "parquet" && line.contains("the feature `parquet`");
             assert!(known || unbuilt, "{line}");
         }
     }

@@ -193,30 +193,35 @@ mod tests {
     }
 
     #[test]
-    fn each_part_is_told_from_others() {
-        use DigestPart::*;
+    fn each_part_differs_by_itself() {
         assert_eq!(differences(|_| {}), []);
         assert_eq!(differences(|data| data.name = "other".into()), []);
         let swapped = crate::Features::dense(2, vec![0.0, 1.0, 0.0, 2.0, 0.5, 0.0, 0.0, 0.0]);
         let swapped = swapped.expect("rows");
-        assert_eq!(differences(|data| data.features = swapped), [Features]);
+        assert_eq!(
+            differences(|data| data.features = swapped),
+            [DigestPart::Features]
+        );
         let graph = Graph::from_edges(4, &[0, 1, 2, 3], &[1, 2, 3, 1]).expect("a graph");
-        assert_eq!(differences(|data| data.graph = graph), [Edges]);
+        assert_eq!(differences(|data| data.graph = graph), [DigestPart::Edges]);
         let weights = vec![1.0, 1.0, 1.0, 2.0];
         assert_eq!(
             differences(|data| data.edge_weights = Some(weights)),
-            [Weights]
+            [DigestPart::Weights]
         );
         let of_edges = EdgeFeatures::new(1, vec![0.0; 4]).expect("rows");
         assert_eq!(
             differences(|data| data.edge_features = Some(of_edges)),
-            [Weights]
+            [DigestPart::Weights]
         );
         let labels = vec![0, 1, 1, 1];
-        assert_eq!(differences(|data| data.targets = labels.into()), [Labels]);
+        assert_eq!(
+            differences(|data| data.targets = labels.into()),
+            [DigestPart::Labels]
+        );
         assert_eq!(
             differences(|data| data.val.append(&mut data.test)),
-            [Splits]
+            [DigestPart::Splits]
         );
     }
 

@@ -55,7 +55,7 @@ pub enum DataProblem {
     Empty,
     /// The build has no reader or writer of the format.
     #[error(
-        "is {format}, which this build has no reader or writer for: build the crate `halfgnn` with its feature `{feature}`"
+        "is {format}, which this build has no reader or writer for: build the crate `halfgnn` with the feature `{feature}`"
     )]
     NotBuilt {
         /// The format, in words.

@@ -772,8 +772,7 @@ mod tests {
             format: Format::Pyg.description(),
             feature: "numpy",
         };
-        let message = problem.to_string();
-        assert!(message.ends_with("with its feature `numpy`"), "{message}");
+        assert!(problem.to_string().ends_with("with the feature `numpy`"));
     }
 
     #[test]

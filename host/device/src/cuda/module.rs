@@ -23,7 +23,7 @@ const LOG_BYTES: usize = 16 << 10;
 /// Kernels for a GPU: machine code, or PTX that the driver compiles. Clones share it; it is unloaded with the last of them and of
 /// its functions.
 ///
-/// Of PTX each kernel is compiled when it is first asked for, by [`Pieces`].
+/// Of PTX each kernel is compiled when it is first asked for.
 #[derive(Clone, Debug)]
 pub struct CudaModule(Arc<Source>);
 
