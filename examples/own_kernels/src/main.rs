@@ -13,9 +13,9 @@ use halfgnn::backend::{Adjacency, MemoryKind};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::Emulated;
 use halfgnn::graph::Graph;
+use halfgnn::kernels::Kernels;
 use halfgnn::ops::{Checked, Combine, Epilogue, Form, Spmm};
 use halfgnn::tensor::Matrix;
-use halfgnn::kernels::Kernels;
 use halfgnn::{Error, ops};
 use leaky_relu::{Backward, Forward, LeakyReluOperators};
 
