@@ -664,6 +664,6 @@ fn texts_of_other_machines_are_read_or_named() {
         ),
     ] {
         write(name, bytes);
-        refused(&run(&folder, &["dataset", "info", name]), 1, &[name, words]);
+        refused(&run(&folder, &["dataset", "info", name]), 2, &[name, words]);
     }
 }

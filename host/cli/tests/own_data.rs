@@ -586,7 +586,7 @@ fn links_without_enough_pairs_to_compare_with_are_refused() {
     let output = train_on(nodes, &edges, &["--task", "link", "--held-out", "0.2,0.2"]);
     refused(
         &output,
-        1,
+        2,
         &["0 of 15 pairs have no edge, too few to compare 6 held-out links with"],
     );
 }
@@ -627,9 +627,9 @@ fn labels_that_are_partly_unknown_are_learnt_from_and_counted() {
 #[test]
 fn a_table_of_vertices_without_names_is_refused() {
     let output = train_on("0,0.5,1\n1,0.25,0\n2,1,1\n", &ring(3), &[]);
-    refused(&output, 1, &["nodes.csv: line 1: the names are numbers"]);
+    refused(&output, 2, &["nodes.csv: line 1: the names are numbers"]);
     let output = train_on("id,f,y\n0,1,0\n1,2,1\n", "source,target\n0,1\n1,7\n", &[]);
-    refused(&output, 1, &["edges.csv: line 3: '7' is no"]);
+    refused(&output, 2, &["edges.csv: line 3: '7' is no"]);
 }
 
 #[test]

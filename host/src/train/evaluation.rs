@@ -444,6 +444,7 @@ mod tests {
         let beside = match metric {
             Metric::RocAuc => Metric::AveragePrecision,
             Metric::AveragePrecision => Metric::RocAuc,
+            Metric::MicroF1 => Metric::MacroF1,
             _ => Metric::RootMeanSquaredError,
         };
         let config = TrainConfig {
