@@ -315,7 +315,7 @@ impl Job<'_> {
             .with(&self.toolchain.llvm_version)
             .with(self.package.metadata.unroll_threshold.to_le_bytes())
             .with(format!("{:?}", checks.collect::<Vec<_>>()))
-            .with(ir)
+            .with(without_checksums(ir))
     }
 
     fn rules(&self, entry: &str) -> checks::Rules {
@@ -444,6 +444,21 @@ impl Job<'_> {
         fs::create_dir_all(&work).map_err(BuildError::io(&work))?;
         Ok(work)
     }
+}
+
+/// A module's text without the checksums of its source files, which change with every line of a file, also with those that no entry
+/// of the module comes from. PTX has no checksums.
+fn without_checksums(ir: &str) -> String {
+    let mut text = String::with_capacity(ir.len());
+    for line in ir.lines() {
+        let kept = match line.contains("!DIFile(") {
+            true => line.split(", checksumkind:").next().unwrap_or(line),
+            false => line,
+        };
+        text.push_str(kept);
+        text.push('\n');
+    }
+    text
 }
 
 /// Adds machine code and registers to a module's record.

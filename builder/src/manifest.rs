@@ -48,10 +48,17 @@ pub(crate) fn record(module: &Module<'_>, packaged: bool, fingerprint: String) -
     });
     let visible = module.source.variables.iter().filter(|it| it.visible);
     let globals = visible.map(|variable| {
-        let bytes = &variable.init[..];
-        let has_init = (1..=LONGEST_INIT).contains(&bytes.len());
-        let init = has_init.then(|| bytes.iter().map(|byte| format!("{byte:02x}")).collect());
         let size = u64::from(variable.size);
+        // What the text leaves out of an initial value is zero.
+        let zeros = (variable.size as usize).saturating_sub(variable.init.len());
+        let bytes = variable
+            .init
+            .iter()
+            .copied()
+            .chain(std::iter::repeat_n(0, zeros));
+        let has_init =
+            variable.initialised && (1..=LONGEST_INIT).contains(&(variable.size as usize));
+        let init = has_init.then(|| bytes.map(|byte| format!("{byte:02x}")).collect());
         (variable.name.to_owned(), GlobalRecord { size, init })
     });
     ModuleRecord {

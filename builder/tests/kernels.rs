@@ -332,7 +332,7 @@ fn a_library_becomes_modules_and_a_change_builds_its_own_again() {
     assert_eq!(names, ["add_two"], "the others are left out");
     assert_eq!(part.manifest.modules.len(), 1);
 
-    let error = builder
+    let error = named
         .entries(["subtract"])
         .build()
         .expect_err("the root has no such entry");

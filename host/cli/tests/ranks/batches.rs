@@ -141,7 +141,7 @@ fn features_are_dealt_out_to_ranks() {
     let unlike = |rank| of_process(["sharded", "device"][rank]);
     for output in outputs(processes(&place, 2, unlike)) {
         let told = text(&output.stderr);
-        let words = "have another model, options or partition";
+        let words = "in --features; give all ranks the same data and options";
         assert!(!output.status.success() && told.contains(words), "{told}");
     }
 }
