@@ -157,7 +157,7 @@ impl PtxBuilder {
     }
 
     /// Also assembles for these architectures, each from the PTX that a driver would take for it, and fails if an entry
-    /// spills. The machine code is kept beside the PTX, and the manifest has it and the registers. Architectures that this ptxas
+    /// spills. The machine code is kept next to the PTX, and the manifest has it and the registers. Architectures that this ptxas
     /// does not know are left out.
     pub fn assemble<'a>(mut self, ptxas: Ptxas, archs: impl IntoIterator<Item = &'a str>) -> Self {
         self.assembly = Some((ptxas, archs.into_iter().map(str::to_owned).collect()));

@@ -155,14 +155,6 @@ impl Manifest {
         text.push('\n');
         text
     }
-
-    /// The module of an entry, by name.
-    pub fn module_of(&self, entry: &str) -> Option<(&str, &ModuleRecord)> {
-        self.modules
-            .iter()
-            .find(|(_, module)| module.entries.contains_key(entry))
-            .map(|(name, module)| (name.as_str(), module))
-    }
 }
 
 impl ModuleRecord {

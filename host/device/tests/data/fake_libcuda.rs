@@ -52,6 +52,8 @@ struct State {
     fault: c_uint,
     allocated: Option<HashMap<u64, usize>>,
     dynamic_shared: c_int,
+    /// Where the linker writes what it says, and how much of it.
+    link_log: (usize, usize),
     /// The launches into each stream that is being captured, and of each graph, by handle.
     captures: Option<HashMap<usize, Vec<(Launch, AddOne)>>>,
     graphs: Option<HashMap<usize, Vec<(Launch, AddOne)>>>,
@@ -63,6 +65,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     fault: 0,
     allocated: None,
     dynamic_shared: 49_152,
+    link_log: (0, 0),
     captures: None,
     graphs: None,
 });
@@ -117,7 +120,10 @@ impl State {
     fn log(&self, line: std::fmt::Arguments<'_>) {
         let captures = self.captures.as_ref().is_some_and(|all| !all.is_empty());
         if let (true, Some(file)) = (captures, std::env::var_os("FAKE_NCCL_LOG")) {
-            let file = std::fs::OpenOptions::new().append(true).create(true).open(file);
+            let file = std::fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(file);
             writeln!(file.unwrap(), "{line}").unwrap();
         }
     }
@@ -533,14 +539,13 @@ pub extern "C" fn cuMemsetD8Async(address: usize, byte: u8, bytes: usize, stream
 
 /// Expects the error log and its size as the options.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuModuleLoadDataEx(
-    module: *mut usize,
-    image: *const c_char,
+pub unsafe extern "C" fn cuLinkCreate_v2(
     count: c_uint,
     options: *const c_uint,
     values: *const *mut c_void,
+    linker: *mut usize,
 ) -> c_uint {
-    with(|_| unsafe {
+    with(|state| unsafe {
         let (options, values) = (
             std::slice::from_raw_parts(options, count as usize),
             std::slice::from_raw_parts(values, count as usize),
@@ -548,19 +553,59 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
         if options != [5, 6] {
             return 1;
         }
-        if CStr::from_ptr(image)
-            .to_bytes()
-            .windows(8)
-            .any(|word| word == b"nonsense")
-        {
+        state.link_log = (values[0] as usize, values[1] as usize);
+        linker.write(HANDLE);
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLinkAddData_v2(
+    _linker: usize,
+    _kind: c_uint,
+    data: *const c_char,
+    _size: usize,
+    _name: *const c_char,
+    _count: c_uint,
+    _options: *const c_uint,
+    _values: *const *mut c_void,
+) -> c_uint {
+    with(|state| unsafe {
+        let text = CStr::from_ptr(data).to_bytes();
+        if text.windows(8).any(|word| word == b"nonsense") {
             let log =
                 b"ptxas application ptx input, line 3; error : nonsense\nptxas fatal : aborted\n\0";
-            let log = &log[..log.len().min(values[1] as usize)];
-            values[0]
-                .cast::<u8>()
-                .copy_from_nonoverlapping(log.as_ptr(), log.len());
+            let (place, length) = state.link_log;
+            let log = &log[..log.len().min(length)];
+            (place as *mut u8).copy_from_nonoverlapping(log.as_ptr(), log.len());
             return 218;
         }
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLinkComplete(
+    _linker: usize,
+    code: *mut *const c_char,
+    size: *mut usize,
+) -> c_uint {
+    const CODE: &[u8; 4] = b"code";
+    with(|_| unsafe {
+        code.write(CODE.as_ptr().cast());
+        size.write(CODE.len());
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuLinkDestroy(_linker: usize) -> c_uint {
+    with(|_| 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleLoadData(module: *mut usize, _image: *const c_void) -> c_uint {
+    with(|_| unsafe {
         module.write(HANDLE);
         0
     })
