@@ -61,47 +61,72 @@ unsafe fn join<O: Output<1>, const W: usize, const N: usize, const FACTORED: boo
         }
         let offset = Global::<u64>::new(params.offsets).at(row as u64).read();
         let first = (offset / EDGES_PER_CTA as u64) as u32 - params.first_cta;
-        // As they are staged: two numbers in one, or one each.
-        let load = |cta: u32, first: u32, word: usize, is_there: bool| {
-            let column = word as u32 * WORD_BITS + first_column::<1>();
-            if FACTORED {
-                let place = staged(cta, first + column);
-                Global::<[u32; 2]>::cast(place).load_if(is_there)
+        let words_at = |cta: u32, first: u32, is_there: bool| {
+            let of_lane = if FACTORED {
+                first_column::<1>()
             } else {
-                [staged(cta, first + column / 2).load_if(is_there), 0]
-            }
-        };
-        let numbers = |[a, b]: [u32; 2]| match FACTORED {
-            true => [a, b],
-            false => [(a as i32) << 16 >> 16, a as i32 >> 16].map(|sum| sum as u32),
+                first_column::<1>() / 2
+            };
+            load_words::<W, FACTORED>(staged(cta, first + of_lane), is_there)
         };
         let mut sums = [[0; 2]; W];
-        unroll!(word in 0..W => {
-            sums[word] = numbers(load(cta, STAGED_PARTS, word, true));
-        });
+        add_words::<W, FACTORED>(&mut sums, &words_at(cta, STAGED_PARTS, true));
         let mut at = first;
         while at < cta {
             let left = cta - at;
             let mut parts = [[[0; 2]; W]; N];
             unroll!(i in 0..N => {
-                unroll!(word in 0..W => {
-                    let is_there = (i as u32) < left;
-                    parts[i][word] = load(at + i as u32, STAGED_PARTS + part, word, is_there);
-                });
+                let is_there = (i as u32) < left;
+                parts[i] = words_at(at + i as u32, STAGED_PARTS + part, is_there);
             });
             unroll!(i in 0..N => {
-                unroll!(word in 0..W => {
-                    let more = numbers(parts[i][word]);
-                    sums[word] = [0, 1].map(|at| sums[word][at].wrapping_add(more[at]));
-                });
+                add_words::<W, FACTORED>(&mut sums, &parts[i]);
             });
             at += N as u32;
         }
         unroll!(word in 0..W => {
             let unit = word as u32;
-            O::write(params, Place { row, unit }, [sums[word].map(|sum| sum as i32)]);
+            let [a, b] = sums[word];
+            O::write(params, Place { row, unit }, [[a as i32, b as i32]]);
         });
     }
+}
+
+/// A lane's words of a part as they are staged: two numbers in one, or one each.
+///
+/// # Safety
+/// `W` words are staged from `place` on, if `is_there`.
+#[inline(always)]
+unsafe fn load_words<const W: usize, const FACTORED: bool>(
+    place: Global<u32>,
+    is_there: bool,
+) -> [[u32; 2]; W] {
+    let mut words = [[0; 2]; W];
+    unroll!(word in 0..W => {
+        let column = word as u32 * WORD_BITS;
+        // SAFETY: the caller's promise.
+        words[word] = unsafe {
+            if FACTORED {
+                Global::<[u32; 2]>::cast(place.at(column as u64)).load_if(is_there)
+            } else {
+                [place.at((column / 2) as u64).load_if(is_there), 0]
+            }
+        };
+    });
+    words
+}
+
+/// Adds staged words to sums.
+#[inline(always)]
+fn add_words<const W: usize, const FACTORED: bool>(sums: &mut [[u32; 2]; W], words: &[[u32; 2]; W]) {
+    unroll!(word in 0..W => {
+        let ([a, b], [c, d]) = (sums[word], words[word]);
+        let [c, d] = match FACTORED {
+            true => [c, d],
+            false => [((c as i32) << 16 >> 16) as u32, (c as i32 >> 16) as u32],
+        };
+        sums[word] = [a.wrapping_add(c), b.wrapping_add(d)];
+    });
 }
 
 /// Writes the sums of no edges, which are zero, to the rows without edges from the `first`-th on.

@@ -353,6 +353,28 @@ pub type Rounded<V> = Elements<V, Scaled>;
 pub type Integers = Elements<Float4, Whole>;
 
 impl<V: Vector, S: Stored> Elements<V, S> {
+    /// The `vector`-th vector of eight sums, from `column` on, without the columns past the last.
+    #[inline(always)]
+    fn vector_of(
+        params: &BspmmParams,
+        column: u32,
+        of_row: f32,
+        sums: &[i32; 8],
+        vector: usize,
+    ) -> V {
+        let mut values = V::Floats::ZERO;
+        unroll!(at in 0..V::WIDTH as usize => {
+            let sum = sums[(vector * V::WIDTH as usize + at) % 8];
+            values = values.with(at, S::small(sum, of_row));
+        });
+        let values = V::narrow(values);
+        if column + V::WIDTH > params.features {
+            values.first(params.features.saturating_sub(column))
+        } else {
+            values
+        }
+    }
+
     /// Writes the lane's columns of a unit; columns past the last become zero, whatever they were.
     ///
     /// # Safety
@@ -437,15 +459,7 @@ impl<V: Vector, S: Stored, const P: usize> Output<P> for Elements<V, S> {
                 let further = byte as u32 * 8 + vector as u32 * V::WIDTH;
                 let column = first + further;
                 if column < end {
-                    let mut values = V::Floats::ZERO;
-                    unroll!(at in 0..V::WIDTH as usize => {
-                        let sum = sums[(vector * V::WIDTH as usize + at) % 8];
-                        values = values.with(at, S::small(sum, of_row));
-                    });
-                    let mut values = V::narrow(values);
-                    if column + V::WIDTH > params.features {
-                        values = values.first(params.features.saturating_sub(column));
-                    }
+                    let values = Self::vector_of(params, column, of_row, &sums, vector);
                     // SAFETY: the caller's promise; rows are whole vectors.
                     unsafe { y.at((further / V::WIDTH) as u64).store(values.to_bits()) }
                 }
