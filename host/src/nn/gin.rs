@@ -81,7 +81,7 @@ impl Gin {
 
     /// What the stored aggregation is of the true one: a power of two, such that a row of `degree` neighbours, each up
     /// to 64, stays within half.
-    fn scale(&self, degree: u32) -> f32 {
+    pub(crate) fn scale(&self, degree: u32) -> f32 {
         let mut scale = 1.0;
         if self.aggregate == Aggregate::Sum {
             while f64::from(degree) * f64::from(self.lambda.abs() * scale) > 1023.0 {

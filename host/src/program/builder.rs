@@ -1,7 +1,7 @@
 //! Formulas written down: each call adds an operator to the list.
 
 use super::list::{EdgeSet, Program, VertexSet, refuse};
-use super::operator::{Activate, Aggregate, Direction, Dropout, Matmul, Operator};
+use super::operator::{Activate, Addend, Aggregate, Direction, Dropout, Matmul, Operator};
 use super::value::{Constant, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices};
 use crate::error::Error;
 use crate::nn::Norm;
@@ -229,7 +229,31 @@ impl Builder {
 
     /// `factor · x` with a [scalar](Builder::scalar).
     pub fn scale(&mut self, x: Value, factor: Value) -> Value {
-        self.push(Operator::Scale { x, factor })
+        self.push(Operator::Scale {
+            x,
+            factor,
+            plus_one: false,
+        })
+    }
+
+    /// `sum · aggregate(x) + own · (1 + epsilon) · own rows of x`, the last factor where an `epsilon` is learnt.
+    pub fn aggregate_with_own(
+        &mut self,
+        edges: Edges,
+        x: Value,
+        (sum, own): (f32, f32),
+        epsilon: Option<Value>,
+    ) -> Value {
+        let addend = Addend {
+            factor: own,
+            value: x,
+            epsilon,
+        };
+        self.push(Operator::Aggregate(Aggregate {
+            factor: sum,
+            addend: Some(addend),
+            ..Aggregate::new(edges, Direction::Forward, x)
+        }))
     }
 
     /// The rows of the destinations of `edges`, of a value with a row for each source: itself where those are the same
@@ -295,7 +319,7 @@ impl Builder {
         number
     }
 
-    fn parameter(
+    pub(super) fn parameter(
         &mut self,
         name: &str,
         (rows, columns): (usize, usize),
@@ -303,7 +327,7 @@ impl Builder {
         initial: Initial,
     ) -> Value {
         let rows = Rows::Fixed(rows);
-        let name = format!("{}{name}", self.prefix);
+        let name = self.in_layer(name);
         self.named(
             &name,
             (Shape { rows, columns }, format),
@@ -315,14 +339,19 @@ impl Builder {
         self.program.constant(constant, Format::Element)
     }
 
-    fn named(&mut self, name: &str, result: (Shape, Format), origin: Origin) -> Value {
+    /// A name with the layer's before it.
+    pub(super) fn in_layer(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    pub(super) fn named(&mut self, name: &str, result: (Shape, Format), origin: Origin) -> Value {
         if self.program.named(name).is_some() {
             return self.fail(format!("two inputs or parameters are called {name}"));
         }
         self.program.add_value(name.to_owned(), result, origin)
     }
 
-    fn push(&mut self, operator: Operator) -> Value {
+    pub(super) fn push(&mut self, operator: Operator) -> Value {
         if self.error.is_some() {
             return self.nothing();
         }

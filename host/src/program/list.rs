@@ -122,6 +122,11 @@ impl Program {
         self.of_origin(|origin| matches!(origin, Origin::Parameter(_)))
     }
 
+    /// The buffers, such as running statistics, in the order in which they were declared.
+    pub fn buffers(&self) -> Vec<Value> {
+        self.of_origin(|origin| matches!(origin, Origin::Buffer(_)))
+    }
+
     fn of_origin(&self, is: impl Fn(&Origin) -> bool) -> Vec<Value> {
         let values = self.values.iter().enumerate();
         let found = values.filter(|(_, description)| is(&description.origin));
@@ -186,7 +191,7 @@ impl Program {
         let mut readers = self.readers(value).peekable();
         let sums_it = |number: usize| match &self.nodes[number].operator {
             Operator::Aggregate(op) => {
-                let others = [op.positive, op.addend.map(|(_, value)| value)];
+                let others = [op.positive, op.addend.map(|addend| addend.value)];
                 op.x == value && !others.contains(&Some(value))
             }
             _ => false,
@@ -221,9 +226,12 @@ impl Program {
         let mut readers = self.readers(value);
         match (readers.next(), readers.next()) {
             (Some(number), None) if !outside => {
-                let operands = self.nodes[number].operator.operands();
+                let operator = &self.nodes[number].operator;
+                let operands = operator.operands();
                 let times = operands.iter().filter(|it| **it == value).count();
-                (times == 1).then_some(number)
+                // A sum that adds its operand's own rows reads one matrix.
+                let own = matches!(operator, Operator::Aggregate(op) if op.x == value && op.own().is_some());
+                (times == 1 + usize::from(own)).then_some(number)
             }
             _ => None,
         }
@@ -266,15 +274,23 @@ impl Program {
         })
     }
 
+    /// Puts an operator at the end of the list; all its results.
+    ///
+    /// # Errors
+    /// Those of the shape rule.
+    pub(super) fn push_all(&mut self, operator: Operator) -> Result<Vec<Value>, Error> {
+        let node = self.node(operator)?;
+        let results = node.results.clone();
+        self.nodes.push(node);
+        Ok(results)
+    }
+
     /// Puts an operator at the end of the list; its first result.
     ///
     /// # Errors
     /// Those of the shape rule.
     pub(super) fn push(&mut self, operator: Operator) -> Result<Value, Error> {
-        let node = self.node(operator)?;
-        let value = node.results[0];
-        self.nodes.push(node);
-        Ok(value)
+        Ok(self.push_all(operator)?[0])
     }
 
     /// Removes operators on which neither the output nor a kept value depends.
@@ -311,7 +327,10 @@ impl Program {
         for (number, node) in self.nodes.iter().enumerate() {
             for operand in node.operator.operands() {
                 let is_there = match self.values[operand.0].origin {
-                    Origin::Input | Origin::Parameter(_) | Origin::Constant(_) => true,
+                    Origin::Input
+                    | Origin::Parameter(_)
+                    | Origin::Buffer(_)
+                    | Origin::Constant(_) => true,
                     Origin::Seed => number >= self.forward,
                     Origin::Operator => written.contains_key(&operand),
                 };

@@ -17,6 +17,7 @@
 //! down like one.
 
 mod builder;
+mod formulas;
 mod gradient;
 pub mod layers;
 mod list;
@@ -29,14 +30,16 @@ mod text;
 mod value;
 
 pub use builder::Builder;
+pub use formulas::BatchNorm;
 pub use gradient::differentiate;
 pub use list::Program;
 pub use operator::{
-    Activate, ActivateGradient, Aggregate, Direction, Dropout, End, Matmul, Node, Operator,
-    RowFactors,
+    Activate, ActivateGradient, Addend, Aggregate, BatchStatistics, Direction, Dropout, End,
+    GroupNorm, GroupScales, Matmul, Node, Normalization, NormalizeGradient, Operator, ReadFactors,
+    RowFactors, Take,
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;
 pub use value::{
-    Constant, Description, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices,
+    Buffer, Constant, Description, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices,
 };

@@ -1,10 +1,11 @@
 //! The shape rule of each operator.
 
 use super::list::{Program, refuse};
-use super::operator::{Direction, Matmul, Operator, RowFactors};
+use super::operator::{Direction, GroupNorm, Matmul, Normalization, Operator, RowFactors};
 use super::value::{Edges, Format, Rows, Shape, Value};
 use crate::error::Error;
 use crate::ops::Form;
+use halfgnn_contract::norms::STATISTICS_ROWS;
 
 /// Shape and format of a result.
 pub(super) type Result_ = (Shape, Format);
@@ -35,9 +36,14 @@ impl Program {
             Operator::Matmul(op) => self.results_of_matmul(op),
             Operator::Aggregate(op) => {
                 let result = self.along((op.edges, op.direction), op.x, name)?;
-                let addend = op.addend.map(|(_, value)| value);
-                for same in addend.into_iter().chain(op.positive) {
+                // Own rows are among those that are summed, as `along` has seen.
+                let other = op.addend.filter(|addend| addend.value != op.x);
+                let other = other.map(|addend| addend.value);
+                for same in other.into_iter().chain(op.positive) {
                     self.expect_same(name, same, result)?;
+                }
+                if let Some(epsilon) = op.addend.and_then(|addend| addend.epsilon) {
+                    self.expect_same(name, epsilon, SCALAR)?;
                 }
                 self.expect_bias(name, op.bias, result)?;
                 one(result)
@@ -71,13 +77,65 @@ impl Program {
                 }
                 one(of(*first))
             }
-            Operator::Scale { x, factor } => {
+            Operator::Scale { x, factor, .. } => {
                 self.expect_same(name, *factor, SCALAR)?;
                 one(of(*x))
             }
             Operator::Dot { x, y, .. } => {
                 self.expect_same(name, *y, of(*x))?;
                 one(SCALAR)
+            }
+            Operator::BatchStatistics(op) => {
+                let statistics = rows_of(2, of(op.x).0.columns);
+                self.expect_same(name, op.running, statistics)?;
+                one(statistics)
+            }
+            Operator::Normalize { norm, x } => {
+                self.expect_norm(name, *norm, of(*x))?;
+                one(of(*x))
+            }
+            Operator::NormalizeGradient(op) => {
+                self.expect_norm(name, op.norm, of(op.x))?;
+                self.expect_same(name, op.d, of(op.x))?;
+                self.expect_factors(name, op.rows, of(op.x).0)?;
+                let scales = row(of(op.x).0.columns);
+                Ok(vec![of(op.x), scales, scales])
+            }
+            Operator::NormalizeRows { x, weight, bias } => {
+                self.expect_bias(name, Some(*weight), of(*x))?;
+                self.expect_bias(name, Some(*bias), of(*x))?;
+                Ok(vec![of(*x), statistics_of_rows(of(*x))])
+            }
+            Operator::NormalizeRowsGradient {
+                x,
+                weight,
+                statistics,
+                d,
+            } => {
+                self.expect_same(name, *d, of(*x))?;
+                self.expect_bias(name, Some(*weight), of(*x))?;
+                self.expect_same(name, *statistics, statistics_of_rows(of(*x)))?;
+                let scales = row(of(*x).0.columns);
+                Ok(vec![of(*x), scales, scales])
+            }
+            Operator::NormalizeGroups { norm, x } => {
+                self.expect_group_norm(name, *norm, of(*x))?;
+                Ok(vec![of(*x), statistics_of_graph(of(*x))])
+            }
+            Operator::NormalizeGroupsGradient {
+                norm,
+                x,
+                statistics,
+                d,
+            } => {
+                self.expect_group_norm(name, *norm, of(*x))?;
+                self.expect_same(name, *d, of(*x))?;
+                self.expect_same(name, *statistics, statistics_of_graph(of(*x)))?;
+                let scales = row(of(*x).0.columns);
+                Ok(match norm {
+                    GroupNorm::Pair => vec![of(*x)],
+                    GroupNorm::Graph(_) => vec![of(*x), scales, scales, scales],
+                })
             }
             Operator::ColumnSums { x } => one(row(of(*x).0.columns)),
             Operator::OwnRows { edges, x } => {
@@ -123,6 +181,14 @@ impl Program {
             if op.form != Form::NN || second[0] != result {
                 return refuse(
                     "matmul adds a second product of the form NN and of its shape".into(),
+                );
+            }
+        }
+        if let Some(norm) = op.norm {
+            self.expect_norm("matmul", norm, (a, self.values[op.a.0].format))?;
+            if op.form == Form::NT || op.second.is_some() {
+                return refuse(
+                    "matmul normalizes the first operand of one product, which is not of the form NT".into(),
                 );
             }
         }
@@ -217,6 +283,20 @@ impl Program {
         }
     }
 
+    fn expect_norm(&self, name: &str, norm: Normalization, x: Result_) -> Result<(), Error> {
+        self.expect_same(name, norm.statistics, rows_of(2, x.0.columns))?;
+        self.expect_bias(name, Some(norm.weight), x)?;
+        self.expect_bias(name, Some(norm.bias), x)
+    }
+
+    fn expect_group_norm(&self, name: &str, norm: GroupNorm, x: Result_) -> Result<(), Error> {
+        let GroupNorm::Graph(of) = norm else {
+            return Ok(());
+        };
+        let mut scales = [of.weight, of.bias, of.mean_scale].into_iter();
+        scales.try_for_each(|it| self.expect_bias(name, Some(it), x))
+    }
+
     fn expect_factors(
         &self,
         name: &str,
@@ -249,6 +329,22 @@ const SCALAR: Result_ = row(1);
 
 /// A row of floats.
 pub(super) const fn row(columns: usize) -> Result_ {
-    let rows = Rows::Fixed(1);
+    rows_of(1, columns)
+}
+
+/// A fixed number of rows of floats.
+const fn rows_of(rows: usize, columns: usize) -> Result_ {
+    let rows = Rows::Fixed(rows);
     (Shape { rows, columns }, Format::Float)
+}
+
+/// Mean and reciprocal deviation of each row.
+const fn statistics_of_rows(of: Result_) -> Result_ {
+    let rows = of.0.rows;
+    (Shape { rows, columns: 2 }, Format::Float)
+}
+
+/// Of one graph of all rows: what is subtracted from each column, the reciprocal of what it is divided by, and its mean.
+const fn statistics_of_graph(of: Result_) -> Result_ {
+    rows_of(STATISTICS_ROWS as usize, of.0.columns)
 }

@@ -1,7 +1,9 @@
 //! The text of a program: a line for each operator, with shape, bytes and whether its result is kept for the backward pass.
 
 use super::list::Program;
-use super::operator::{Direction, Dropout, End, Operator, RowFactors};
+use super::operator::{
+    Addend, Direction, Dropout, End, Normalization, Operator, ReadFactors, RowFactors, Take,
+};
 use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::ops::Form;
 use std::fmt::{self, Write};
@@ -35,7 +37,15 @@ impl Program {
             End::Sources => "C",
             End::Destinations => "R",
         };
-        format!("{side}[{}]", self.edges[factors.edges.0].name)
+        let balanced = if factors.balanced { " balanced" } else { "" };
+        format!("{side}[{}]{balanced}", self.edges[factors.edges.0].name)
+    }
+
+    fn norm_text(&self, norm: Normalization) -> String {
+        let relu = if norm.relu { ", relu" } else { "" };
+        let [statistics, weight, bias] =
+            [norm.statistics, norm.weight, norm.bias].map(|it| self.name_of(it));
+        format!("by {statistics}, weight {weight}, bias {bias}{relu}")
     }
 
     /// An operator with its operands.
@@ -51,6 +61,10 @@ impl Program {
                 };
                 let a = read(op.a, op.reads_own[0]);
                 text = format!("matmul {}", product(op.form, [a, name(op.b)]));
+                parts.extend(
+                    op.norm
+                        .map(|norm| format!("normalized {}", self.norm_text(norm))),
+                );
                 if let Some([a, b]) = op.second {
                     let a = read(a, op.reads_own[1]);
                     let second = product(op.form, [a, name(b)]);
@@ -78,12 +92,23 @@ impl Program {
                     Direction::Backward => "ᵀ",
                 };
                 text = format!("aggregate {}{transposed} {}", edges.name, name(op.x));
-                let scaled = edges.has_factors(op.direction.read()) && !op.scales_operand;
+                let has_factors = edges.has_factors(op.direction.read());
                 parts.extend((op.factor != 1.0).then(|| format!("factor {}", op.factor)));
-                parts.extend(scaled.then(|| "operand is scaled".to_owned()));
-                let addend = |(factor, value)| match factor {
-                    1.0 => format!("plus {}", name(value)),
-                    factor => format!("plus {factor} {}", name(value)),
+                match op.read_factors {
+                    ReadFactors::InOperand if has_factors => {
+                        parts.push("operand is scaled".to_owned());
+                    }
+                    ReadFactors::Balanced => parts.push("operand is balanced".to_owned()),
+                    ReadFactors::InOperand | ReadFactors::InSum => {}
+                }
+                let addend = |addend: Addend| {
+                    let factor = match addend.factor {
+                        1.0 => String::new(),
+                        factor => format!("{factor} "),
+                    };
+                    let epsilon = addend.epsilon.map(|it| format!("(1 + {}) ", name(it)));
+                    let epsilon = epsilon.unwrap_or_default();
+                    format!("plus {factor}{epsilon}{}", name(addend.value))
                 };
                 parts.extend(op.addend.map(addend));
                 parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
@@ -127,8 +152,44 @@ impl Program {
             Operator::OwnRows { edges, x } | Operator::OwnRowsGradient { edges, d: x } => {
                 text = format!("{text} {} {}", self.edges[edges.0].name, name(*x));
             }
-            Operator::Scale { x, factor } => {
-                text = format!("scale {} by {}", name(*x), name(*factor));
+            Operator::Scale {
+                x,
+                factor,
+                plus_one,
+            } => {
+                let by = match plus_one {
+                    true => format!("1 + {}", name(*factor)),
+                    false => name(*factor),
+                };
+                text = format!("scale {} by {by}", name(*x));
+            }
+            Operator::BatchStatistics(op) => {
+                text = format!("batch_statistics {}", name(op.x));
+                parts.push(match op.take {
+                    Take::Training => format!("carried on in {}", name(op.running)),
+                    Take::Batch => "of the batch".to_owned(),
+                    Take::Running => format!("from {}", name(op.running)),
+                });
+                parts.extend((op.scale != 1.0).then(|| format!("scale {}", op.scale)));
+            }
+            Operator::Normalize { norm, x } => {
+                text = format!("normalize {}", name(*x));
+                parts.push(self.norm_text(*norm));
+            }
+            Operator::NormalizeGradient(op) => {
+                text = format!("normalize_gradient {} of {}", name(op.d), name(op.x));
+                parts.push(self.norm_text(op.norm));
+                parts.extend(
+                    op.rows
+                        .map(|rows| format!("rows {}", self.factors_text(rows))),
+                );
+            }
+            Operator::NormalizeRows { .. }
+            | Operator::NormalizeRowsGradient { .. }
+            | Operator::NormalizeGroups { .. }
+            | Operator::NormalizeGroupsGradient { .. } => {
+                let operands = operator.operands().into_iter().map(name);
+                text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
             }
             Operator::ColumnSums { x } => text = format!("column_sums {}", name(*x)),
         }
@@ -189,6 +250,7 @@ impl fmt::Display for Program {
             let kind = match description.origin {
                 Origin::Input => "input",
                 Origin::Parameter(_) => "parameter",
+                Origin::Buffer(_) => "buffer",
                 Origin::Constant(_) => "constant",
                 Origin::Seed | Origin::Operator => continue,
             };

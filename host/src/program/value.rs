@@ -61,12 +61,21 @@ pub enum Origin {
     Input,
     /// A parameter.
     Parameter(Initial),
+    /// Floats that operators carry on from step to step, such as running statistics. They have no gradient.
+    Buffer(Buffer),
     /// Numbers that the formula fixes.
     Constant(Constant),
     /// The loss writes it between the passes: the gradient of the program's output.
     Seed,
     /// An operator writes it.
     Operator,
+}
+
+/// Buffers by what they hold at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// A running mean of 0 and a running variance of 1 of each column: two rows.
+    RunningStatistics,
 }
 
 /// Initial values of a parameter.

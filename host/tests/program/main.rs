@@ -3,6 +3,7 @@
 
 mod memory;
 mod network;
+mod norms;
 mod passes;
 mod reference;
 mod refused;

@@ -3,7 +3,7 @@
 use super::setup::{compiled, graph, hidden, last, numbers, program, runner};
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::{MemoryKind, Storage};
-use halfgnn::nn::Norm;
+use halfgnn::nn::{Gin as GinConfig, HiddenNorm, Norm};
 use halfgnn::program::layers::{Gcn, Gin, Layer, Sage};
 use halfgnn::program::{Builder, Edges, Plan, Program, Value};
 use halfgnn::tensor::Precision;
@@ -28,8 +28,11 @@ fn gin(g: &mut Builder, edges: Edges, x: Value) -> Value {
         edges,
         hidden: 12,
         outputs: 5,
-        epsilon: 0.5,
-        learn_epsilon: true,
+        options: GinConfig {
+            learn_epsilon: true,
+            ..GinConfig::default()
+        },
+        largest_degree: 9,
     };
     g.layer(0, |g| layer.build(g, x))
 }
@@ -48,7 +51,18 @@ fn gcn(g: &mut Builder, edges: Edges, x: Value) -> Value {
 
 type Formula = fn(&mut Builder, Edges, Value) -> Value;
 
-const FORMULAS: [(&str, Norm, Formula); 3] = [
+/// A norm of each kind behind the other.
+fn norms(g: &mut Builder, edges: Edges, x: Value) -> Value {
+    let mut y = g.layer(0, |g| Gcn { edges, outputs: 11 }.build(g, x));
+    for (number, norm) in HiddenNorm::ALL.into_iter().enumerate() {
+        y = g.hidden_norm(&format!("norm.{number}"), norm, y);
+        y = g.relu(y);
+    }
+    y
+}
+
+const FORMULAS: [(&str, Norm, Formula); 4] = [
+    ("norms", Norm::Both, norms),
     ("sage", Norm::Right, sage),
     ("gin", Norm::None, gin),
     ("gcn", Norm::Both, gcn),

@@ -4,10 +4,12 @@
 //! (quantized messages, 8-bit activations, exchange between ranks, binarization, features read in place, chunks) are more files
 //! here: layers and the [runner](super::Runner)'s loop do not change.
 
+mod evaluate;
 pub mod fuse;
 mod recompute;
 mod reorder;
 
+pub use evaluate::Evaluate;
 pub use recompute::Recompute;
 pub use reorder::Reorder;
 

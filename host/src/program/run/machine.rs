@@ -4,10 +4,10 @@ use super::Machine;
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Parameter, Propagation, glorot_uniform};
-use crate::ops::RandomState;
+use crate::ops::{RandomState, RowGroups};
 use crate::program::list::{Program, refuse};
 use crate::program::plan::{Place, Plan, Slot};
-use crate::program::value::{Format, Initial, Origin, Value};
+use crate::program::value::{Buffer, Format, Initial, Origin, Value};
 use crate::tensor::{Element, Matrix};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,13 +22,16 @@ pub(super) struct Typed<B: Backend, E: Element> {
     pub(super) random: RandomState<B>,
     pub(super) places: Vec<Place>,
     parameters: HashMap<Value, Parameter<B, E>>,
-    /// Inputs and constants.
+    /// Inputs and constants in elements.
     elements: HashMap<Value, Matrix<B, E>>,
-    floats: HashMap<Value, Matrix<B, f32>>,
+    /// Constants and buffers.
+    pub(super) floats: HashMap<Value, Matrix<B, f32>>,
     element_slots: HashMap<usize, Matrix<B, E>>,
     float_slots: HashMap<usize, Matrix<B, f32>>,
-    /// In the place of gradients that are being written: an operator writes two at most.
+    /// In the place of gradients that are being written: an operator writes three at most.
     spares: Vec<Matrix<B, f32>>,
+    /// All rows of a matrix as one group, by their number.
+    pub(super) wholes: HashMap<usize, RowGroups<B>>,
 }
 
 impl<B: Backend, E: Element> Typed<B, E> {
@@ -53,7 +56,8 @@ impl<B: Backend, E: Element> Typed<B, E> {
             floats: HashMap::new(),
             element_slots: HashMap::new(),
             float_slots: HashMap::new(),
-            spares: vec![spare()?, spare()?],
+            spares: vec![spare()?, spare()?, spare()?],
+            wholes: HashMap::new(),
         };
         for (number, slot) in plan.slots().iter().enumerate() {
             match slot.format {
@@ -82,6 +86,12 @@ impl<B: Backend, E: Element> Typed<B, E> {
             Origin::Input => {
                 let matrix = Matrix::zeros(backend, rows, columns, MemoryKind::Features)?;
                 self.elements.insert(value, matrix);
+            }
+            Origin::Buffer(Buffer::RunningStatistics) => {
+                let kind = MemoryKind::Weights;
+                let values = [vec![0.0; columns], vec![1.0; columns]].concat();
+                let matrix = Matrix::from_f32(backend, rows, columns, &values, kind)?;
+                self.floats.insert(value, matrix);
             }
             Origin::Constant(constant) => {
                 let (values, kind) = (constant.values(), MemoryKind::Weights);
@@ -261,6 +271,9 @@ impl<B: Backend, E: Element> Machine for Typed<B, E> {
             return self.parameter_mut(value)?.write(&backend, values);
         }
         if let Some(matrix) = self.elements.get_mut(&value) {
+            return matrix.write_f32(&backend, values);
+        }
+        if let Some(matrix) = self.floats.get_mut(&value) {
             return matrix.write_f32(&backend, values);
         }
         let mut matrix = Elements::take(self, value)?;

@@ -161,14 +161,18 @@ impl Runner {
         &self.plan
     }
 
-    /// Writes an input or a parameter, row-major and without padding. Numbers are rounded to the nearest element.
+    /// Writes an input, a parameter or a buffer, row-major and without padding. Numbers are rounded to the nearest element.
     ///
     /// # Errors
     /// [`Error::Unsupported`] of any other value, [`Error::Shape`] where the length is another.
     pub fn write(&mut self, value: Value, values: &[f32]) -> Result<(), Error> {
         match self.program.values.get(value.0).map(|it| &it.origin) {
-            Some(Origin::Input | Origin::Parameter(_)) => self.machine.write(value, values),
-            _ => refuse(format!("{value} is neither an input nor a parameter")),
+            Some(Origin::Input | Origin::Parameter(_) | Origin::Buffer(_)) => {
+                self.machine.write(value, values)
+            }
+            _ => refuse(format!(
+                "{value} is neither an input nor a parameter nor a buffer"
+            )),
         }
     }
 
@@ -227,7 +231,7 @@ impl Runner {
         let outside = self.program.values.get(value.0).is_some_and(|it| {
             matches!(
                 it.origin,
-                Origin::Input | Origin::Parameter(_) | Origin::Constant(_)
+                Origin::Input | Origin::Parameter(_) | Origin::Buffer(_) | Origin::Constant(_)
             )
         });
         let is_known = value.0 < self.program.values.len();

@@ -4,8 +4,12 @@
 //! operator does besides its own formula (a bias, a ReLU, row factors) is a field too: [`fuse`](super::passes::fuse) fills
 //! those in. The shape rule of each is in `shape.rs`, its gradient in `gradient.rs`, its kernels in `run/execute.rs`.
 
+mod norm;
+
 use super::value::{Edges, Value};
 use crate::ops::{Form, Nonlinearity};
+
+pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
 
 /// Which end of the edges a factor of a degree norm belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,20 @@ pub struct RowFactors {
     pub edges: Edges,
     /// Which of its two factors.
     pub end: End,
+    /// Whether each is multiplied by the power of two next to the root of the adjacency's largest degree, so that rows of hubs and of
+    /// leaves are equally far from the middle of half's range.
+    pub balanced: bool,
+}
+
+/// Where the degree norm's factors of the rows that a sum reads are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFactors {
+    /// In the sum.
+    InSum,
+    /// In its operand.
+    InOperand,
+    /// In its operand, [balanced](RowFactors::balanced). The sum divides by the power of two.
+    Balanced,
 }
 
 /// Dropout: which elements are dropped is a function of the run's seed and step, the stream and the place of an element.
@@ -73,6 +91,55 @@ impl Dropout {
 pub enum Operator {
     /// A dense product.
     Matmul(Matmul),
+    /// Mean and reciprocal deviation of each column.
+    BatchStatistics(BatchStatistics),
+    /// Batch normalisation with statistics that are there.
+    Normalize {
+        /// Statistics, scales and shifts.
+        norm: Normalization,
+        /// What is normalised.
+        x: Value,
+    },
+    /// The gradient of batch normalisation and of its statistics.
+    NormalizeGradient(NormalizeGradient),
+    /// Layer normalisation: each row by its own mean and deviation, which are the second result.
+    NormalizeRows {
+        /// What is normalised.
+        x: Value,
+        /// Scales of the columns.
+        weight: Value,
+        /// Shifts of the columns.
+        bias: Value,
+    },
+    /// The gradient of layer normalisation: of its input, its scales and its shifts.
+    NormalizeRowsGradient {
+        /// What was normalised.
+        x: Value,
+        /// Scales of the columns.
+        weight: Value,
+        /// Mean and reciprocal deviation of each row.
+        statistics: Value,
+        /// The gradient of the output.
+        d: Value,
+    },
+    /// PairNorm or GraphNorm of all rows as one graph. The second result is its statistics.
+    NormalizeGroups {
+        /// Which of them.
+        norm: GroupNorm,
+        /// What is normalised.
+        x: Value,
+    },
+    /// Its gradient: of its input and, of GraphNorm, of scales, shifts and multiples of the mean.
+    NormalizeGroupsGradient {
+        /// Which of them.
+        norm: GroupNorm,
+        /// What was normalised.
+        x: Value,
+        /// The statistics of the forward pass.
+        statistics: Value,
+        /// The gradient of the output.
+        d: Value,
+    },
     /// A weighted sum over the edges of each row.
     Aggregate(Aggregate),
     /// Bias, ReLU and dropout.
@@ -100,12 +167,14 @@ pub enum Operator {
         /// The multiples, at least one.
         terms: Vec<(f32, Value)>,
     },
-    /// `factor · x` with a factor that is learnt.
+    /// `factor · x` with a factor that is learnt, or `(1 + factor) · x`.
     Scale {
         /// The matrix.
         x: Value,
         /// A float of one row and one column.
         factor: Value,
+        /// Whether 1 is added to the factor.
+        plus_one: bool,
     },
     /// `alpha · Σ x · y` over all elements: the gradient of a factor.
     Dot {
@@ -147,6 +216,8 @@ pub struct Matmul {
     pub alpha: f32,
     /// The first operand.
     pub a: Value,
+    /// The batch normalisation that `a` goes through where it is read.
+    pub norm: Option<Normalization>,
     /// The second operand.
     pub b: Value,
     /// Two more operands, whose product is added before rounding.
@@ -179,6 +250,7 @@ impl Matmul {
             form,
             alpha: 1.0,
             a,
+            norm: None,
             b,
             second: None,
             rows: None,
@@ -213,12 +285,12 @@ pub struct Aggregate {
     pub direction: Direction,
     /// Factor of the sum.
     pub factor: f32,
-    /// Whether the degree norm's factors of the rows that are read are applied here. Else `x` has them.
-    pub scales_operand: bool,
+    /// Where the degree norm's factors of the rows that are read are applied.
+    pub read_factors: ReadFactors,
     /// What is summed.
     pub x: Value,
     /// A multiple of another matrix, added before rounding.
-    pub addend: Option<(f32, Value)>,
+    pub addend: Option<Addend>,
     /// A float of one row.
     pub bias: Option<Value>,
     /// Whether negative results become zero.
@@ -234,7 +306,7 @@ impl Aggregate {
             edges,
             direction,
             factor: 1.0,
-            scales_operand: true,
+            read_factors: ReadFactors::InSum,
             x,
             addend: None,
             bias: None,
@@ -245,8 +317,31 @@ impl Aggregate {
 
     /// Whether nothing follows the sum.
     pub fn is_plain(&self) -> bool {
-        self.addend.is_none() && self.bias.is_none() && !self.relu && self.positive.is_none()
+        self.addend.is_none() && self.is_linear()
     }
+
+    /// Whether it is linear in `x` and reads no other matrix: the sum, with a multiple of own rows or without.
+    pub fn is_linear(&self) -> bool {
+        let own = self.addend.is_none_or(|addend| addend.value == self.x);
+        own && self.bias.is_none() && !self.relu && self.positive.is_none()
+    }
+
+    /// What it adds of its operand's own rows.
+    pub(super) fn own(&self) -> Option<Addend> {
+        self.addend.filter(|addend| addend.value == self.x)
+    }
+}
+
+/// `factor · (1 + epsilon) · value`, added to a sum over edges. Where `value` is what is summed, its own rows are added: those of
+/// the destinations along the edges, and to those of the destinations against them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Addend {
+    /// The factor.
+    pub factor: f32,
+    /// The matrix.
+    pub value: Value,
+    /// A float of one row and one column that is learnt.
+    pub epsilon: Option<Value>,
 }
 
 /// `dropout(relu(x + add + bias))`, each part where it is there.
@@ -282,7 +377,7 @@ pub struct ActivateGradient {
 pub struct Node {
     /// The operator.
     pub operator: Operator,
-    /// What it writes: one value, or two of a product with sums of columns.
+    /// What it writes: the result first, then what comes with it, such as sums of columns, statistics or gradients of parameters.
     pub results: Vec<Value>,
 }
 
@@ -291,6 +386,13 @@ impl Operator {
     pub fn name(&self) -> &'static str {
         match self {
             Operator::Matmul(_) => "matmul",
+            Operator::BatchStatistics(_) => "batch_statistics",
+            Operator::Normalize { .. } => "normalize",
+            Operator::NormalizeGradient(_) => "normalize_gradient",
+            Operator::NormalizeRows { .. } => "normalize_rows",
+            Operator::NormalizeRowsGradient { .. } => "normalize_rows_gradient",
+            Operator::NormalizeGroups { norm, .. } => norm.name(),
+            Operator::NormalizeGroupsGradient { norm, .. } => norm.gradient_name(),
             Operator::Aggregate(_) => "aggregate",
             Operator::Activate(_) => "activate",
             Operator::ActivateGradient(_) => "activate_gradient",
@@ -310,6 +412,7 @@ impl Operator {
         match self {
             Operator::Matmul(op) => {
                 visit(&mut op.a);
+                op.norm.iter_mut().for_each(|norm| norm.visit(visit));
                 visit(&mut op.b);
                 op.second.iter_mut().flatten().for_each(&mut *visit);
                 op.bias.iter_mut().for_each(&mut *visit);
@@ -318,7 +421,10 @@ impl Operator {
             }
             Operator::Aggregate(op) => {
                 visit(&mut op.x);
-                op.addend.iter_mut().for_each(|(_, value)| visit(value));
+                if let Some(addend) = &mut op.addend {
+                    visit(&mut addend.value);
+                    addend.epsilon.iter_mut().for_each(&mut *visit);
+                }
                 op.bias.iter_mut().for_each(&mut *visit);
                 op.positive.iter_mut().for_each(&mut *visit);
             }
@@ -331,8 +437,41 @@ impl Operator {
                 visit(&mut op.d);
                 op.relu.iter_mut().for_each(&mut *visit);
             }
+            Operator::BatchStatistics(op) => {
+                [&mut op.x, &mut op.running].into_iter().for_each(visit)
+            }
+            Operator::Normalize { norm, x } => {
+                visit(x);
+                norm.visit(visit);
+            }
+            Operator::NormalizeGradient(op) => {
+                [&mut op.d, &mut op.x].into_iter().for_each(&mut *visit);
+                op.norm.visit(visit);
+            }
+            Operator::NormalizeRows { x, weight, bias } => {
+                [x, weight, bias].into_iter().for_each(visit);
+            }
+            Operator::NormalizeRowsGradient {
+                x,
+                weight,
+                statistics,
+                d,
+            } => [d, x, weight, statistics].into_iter().for_each(visit),
+            Operator::NormalizeGroups { norm, x } => {
+                visit(x);
+                norm.visit(visit);
+            }
+            Operator::NormalizeGroupsGradient {
+                norm,
+                x,
+                statistics,
+                d,
+            } => {
+                [d, x, statistics].into_iter().for_each(&mut *visit);
+                norm.visit(visit);
+            }
             Operator::Combine { terms } => terms.iter_mut().for_each(|(_, value)| visit(value)),
-            Operator::Scale { x, factor } => [x, factor].into_iter().for_each(visit),
+            Operator::Scale { x, factor, .. } => [x, factor].into_iter().for_each(visit),
             Operator::Dot { x, y, .. } => [x, y].into_iter().for_each(visit),
             Operator::NonlinearityGradient { of, d, .. } => [of, d].into_iter().for_each(visit),
             Operator::Nonlinearity { x, .. }
@@ -368,7 +507,10 @@ impl Operator {
                 None => vec![op.x],
             },
             Operator::ActivateGradient(op) => vec![op.d],
-            Operator::NonlinearityGradient { d, .. } => vec![*d],
+            Operator::NonlinearityGradient { d, .. }
+            | Operator::NormalizeRowsGradient { d, .. }
+            | Operator::NormalizeGroupsGradient { d, .. } => vec![*d],
+            Operator::NormalizeGradient(op) => vec![op.d],
             // The last term is the newest. One term alone has no second matrix to be computed from.
             Operator::Combine { terms } if terms.len() > 1 => {
                 terms.iter().rev().map(|(_, value)| *value).collect()

@@ -1,16 +1,18 @@
 //! What each operator calls: the only code of a program that is compiled for each backend and precision.
 
+mod norm;
+
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::DROPOUT_STREAM;
 use crate::ops::{
-    self, Activation, Addend, Combine, EdgeWeights, Epilogue, MatmulFusion, Spmm, SpmmEpilogue,
+    self, Activation, Combine, EdgeWeights, Epilogue, MatmulFusion, Spmm, SpmmEpilogue,
 };
 use crate::program::list::refuse;
 use crate::program::operator::{
-    Activate, ActivateGradient, Aggregate, Direction, Dropout, End, Matmul, Node, Operator,
-    RowFactors,
+    Activate, ActivateGradient, Addend, Aggregate, Direction, Dropout, End, Matmul, Node,
+    Normalization, Operator, ReadFactors, RowFactors,
 };
 use crate::program::value::{Edges, Format, Value};
 use crate::tensor::{Array, Element, Matrix};
@@ -54,6 +56,15 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 Format::Element => self.column_sums::<Elements>(*x, y),
                 Format::Float => self.column_sums::<Floats>(*x, y),
             },
+            (Operator::BatchStatistics(op), _) => self.batch_statistics(op, y),
+            (Operator::NormalizeGradient(op), _) => self.normalize_gradient(op, node),
+            (
+                Operator::NormalizeRows { .. }
+                | Operator::NormalizeRowsGradient { .. }
+                | Operator::NormalizeGroups { .. }
+                | Operator::NormalizeGroupsGradient { .. },
+                _,
+            ) => self.norm(node),
             (operator, Format::Element) => self.element_wise::<Elements>(operator, y),
             (operator, Format::Float) => self.element_wise::<Floats>(operator, y),
         }
@@ -94,12 +105,29 @@ impl<B: Backend, E: Element> Typed<B, E> {
     }
 
     fn row_factors(&self, factors: Option<RowFactors>) -> Option<&Array<B, f32>> {
-        let RowFactors { edges, end } = factors?;
+        let RowFactors { edges, end, .. } = factors?;
         let edges = &self.edges[edges.0];
         match end {
             End::Sources => edges.column_scale(),
             End::Destinations => edges.row_scale(),
         }
+    }
+
+    /// The power of two that balanced factors are multiplied by; 1 of others.
+    fn power(&self, factors: Option<RowFactors>) -> f32 {
+        let balanced = factors.filter(|factors| factors.balanced);
+        balanced.map_or(1.0, |factors| {
+            balance(self.edges[factors.edges.0].largest_degree())
+        })
+    }
+
+    fn normalization(&self, norm: Normalization) -> Result<ops::Normalization<'_, B>, Error> {
+        Ok(ops::Normalization {
+            statistics: Floats::matrix(self, norm.statistics)?,
+            weight: Floats::matrix(self, norm.weight)?,
+            bias: Floats::matrix(self, norm.bias)?,
+            relu: norm.relu,
+        })
     }
 
     fn bias(&self, bias: Option<Value>) -> Result<Option<&Matrix<B, f32>>, Error> {
@@ -131,13 +159,16 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let of = |value: Value| O::matrix(machine, value);
             let second = op.second.map(|[a, b]| Ok::<_, Error>([of(a)?, of(b)?]));
             let epilogue = Epilogue {
-                alpha: op.alpha,
+                alpha: op.alpha * machine.power(op.rows),
                 row_scale: machine.row_factors(op.rows),
                 bias: machine.bias(op.bias)?,
                 relu: op.relu,
             };
+            let norm = op.norm.map(|norm| machine.normalization(norm));
+            let norm = norm.transpose()?;
             let own = |edges: Edges| machine.edges[edges.0].destinations();
             let fusion = MatmulFusion {
+                normalization: norm.as_ref(),
                 first_rows: op.reads_own[0].map(own),
                 second_pair: second.transpose()?,
                 positive: op.positive.map(of).transpose()?,
@@ -173,26 +204,38 @@ impl<B: Backend, E: Element> Typed<B, E> {
                     (edges.backward(backend)?, [rows, columns], against)
                 }
             };
-            let weights = match (of_edges, read.filter(|_| op.scales_operand)) {
+            let in_sum = op.read_factors == ReadFactors::InSum;
+            let weights = match (of_edges, read.filter(|_| in_sum)) {
                 (Some(factors), _) => EdgeWeights::Features(factors),
                 (None, Some(read)) => EdgeWeights::Columns(read),
                 (None, None) => EdgeWeights::Ones,
             };
-            let addend = op.addend.map(|(factor, value)| {
-                Ok::<_, Error>(Addend {
-                    matrix: Elements::matrix(machine, value)?,
-                    factor,
-                    row_scale: None,
-                    epsilon: None,
+            let (power, divisor) = match op.read_factors {
+                ReadFactors::Balanced => {
+                    let power = balance(edges.largest_degree());
+                    (power, edges.row_divisor(backend)?)
+                }
+                ReadFactors::InSum | ReadFactors::InOperand => (1.0, None),
+            };
+            let addend = op.addend.map(|addend: Addend| {
+                let epsilon = addend.epsilon.map(|it| Floats::matrix(machine, it));
+                Ok::<_, Error>(ops::Addend {
+                    matrix: Elements::matrix(machine, addend.value)?,
+                    factor: addend.factor / power,
+                    row_scale: divisor,
+                    epsilon: epsilon.transpose()?,
                 })
             });
+            let addend = addend.transpose()?;
+            // Against the edges not every row of the result is one of the operand's.
+            let of_first = addend.filter(|addend| addend.matrix.rows() < y.rows());
             let positive = op.positive.map(|value| Elements::matrix(machine, value));
             let spmm = Spmm {
                 weights,
                 row_scale: written,
-                scale: op.factor * factors.as_ref().map_or(1.0, |it| it.scale),
+                scale: op.factor / power * factors.as_ref().map_or(1.0, |it| it.scale),
                 epilogue: SpmmEpilogue {
-                    addend: addend.transpose()?,
+                    addend: addend.filter(|_| of_first.is_none()),
                     bias: machine.bias(op.bias)?,
                     relu: op.relu,
                     positive: positive.transpose()?,
@@ -205,7 +248,17 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 &spmm,
                 Elements::matrix(machine, op.x)?,
                 y,
-            )
+            )?;
+            let Some(own) = of_first else {
+                return Ok(());
+            };
+            let add = Combine {
+                x_factor: own.factor,
+                epsilon: own.epsilon,
+                x_scale: own.row_scale,
+                y_factor: 1.0,
+            };
+            ops::combine_rows(backend, own.matrix.rows(), &add, own.matrix, y)
         })
     }
 
@@ -246,8 +299,23 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 ops::nonlinearity_backward(&machine.backend, *function, of, y)
             }
             Operator::Combine { terms } => machine.combine::<K>(terms, (result, y)),
-            Operator::Scale { x, factor } => {
+            Operator::Normalize { norm, x } => {
+                let (norm, x) = (machine.normalization(*norm)?, K::matrix(machine, *x)?);
+                ops::normalize(&machine.backend, &norm, x, y)
+            }
+            Operator::Scale {
+                x,
+                factor,
+                plus_one,
+            } => {
                 let (backend, x) = (&machine.backend, K::matrix(machine, *x)?);
+                if *plus_one {
+                    let op = Combine {
+                        epsilon: Some(Floats::matrix(machine, *factor)?),
+                        ..Combine::copy()
+                    };
+                    return ops::combine(backend, &op, x, y);
+                }
                 // `(1 + factor) · x − x`: the kernel multiplies by 1 plus a factor.
                 ops::combine(backend, &Combine::copy(), x, y)?;
                 let op = Combine {
@@ -328,4 +396,11 @@ impl<B: Backend, E: Element> Typed<B, E> {
         }
         Ok(())
     }
+}
+
+/// The power of two next to the square root of a degree, or the one below: `R` times it is at most that root and, of the largest
+/// degree, about its reciprocal.
+fn balance(largest_degree: u32) -> f32 {
+    let exponent = largest_degree.max(1).ilog2() / 2;
+    (1_u32 << exponent) as f32
 }
