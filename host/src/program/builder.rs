@@ -73,6 +73,7 @@ impl Builder {
             sources,
             destinations,
             norm,
+            plane: 0,
         });
         Edges(self.program.edges.len() - 1)
     }
@@ -183,21 +184,36 @@ impl Builder {
     /// `x` of which elements are dropped with this probability, the others divided by what is left of 1. A layer's first
     /// dropout and its further ones draw different numbers.
     pub fn dropout(&mut self, x: Value, probability: f32) -> Value {
+        match self.drop_with(probability) {
+            Some(drop) => self.activate(x, None, false, Some(drop)),
+            None => x,
+        }
+    }
+
+    /// The next dropout of the layer; none where nothing is dropped.
+    pub(super) fn drop_with(&mut self, probability: f32) -> Option<Dropout> {
         if !(0.0..1.0).contains(&probability) {
-            return self.fail(format!(
+            self.fail(format!(
                 "dropout probability {probability} is not in [0, 1)"
             ));
+            return None;
         }
         let stream = self.layer + (self.dropouts << 16);
         self.dropouts += 1;
-        if probability == 0.0 {
-            return x;
-        }
-        let drop = Dropout {
+        (probability > 0.0).then_some(Dropout {
             probability,
             stream,
-        };
-        self.activate(x, None, false, Some(drop))
+        })
+    }
+
+    /// Leaves the number of the first dropout of a layer, which is that of its input.
+    pub(super) fn skip_input_dropout(&mut self) {
+        self.dropouts = self.dropouts.max(1);
+    }
+
+    /// The precision of the program.
+    pub(super) fn precision(&self) -> Precision {
+        self.program.precision
     }
 
     /// Another activation function than a ReLU.
@@ -313,7 +329,7 @@ impl Builder {
         }))
     }
 
-    fn number_of_weights(&mut self) -> u32 {
+    pub(super) fn number_of_weights(&mut self) -> u32 {
         let number = self.layer | self.weights << 16;
         self.weights += 1;
         number
@@ -335,7 +351,7 @@ impl Builder {
         )
     }
 
-    fn constant(&mut self, constant: Constant) -> Value {
+    pub(super) fn constant(&mut self, constant: Constant) -> Value {
         self.program.constant(constant, Format::Element)
     }
 
@@ -364,7 +380,7 @@ impl Builder {
         }
     }
 
-    fn fail(&mut self, reason: String) -> Value {
+    pub(super) fn fail(&mut self, reason: String) -> Value {
         if self.error.is_none() {
             self.error = refuse::<()>(reason).err();
         }

@@ -6,7 +6,8 @@
 
 use super::list::{Program, refuse};
 use super::operator::{
-    ActivateGradient, Addend, Aggregate, GroupNorm, Matmul, Node, NormalizeGradient, Operator,
+    ActivateGradient, Addend, AdditiveGradient, Aggregate, Attention, AttentionGradient, EdgeTerms,
+    GroupNorm, Matmul, Node, NormalizeGradient, Operator,
 };
 use super::value::{Format, Origin, Value};
 use crate::error::Error;
@@ -145,6 +146,32 @@ impl Pass<'_> {
                 })?;
                 self.add(*x, (factor, d))
             }
+            Operator::Attention(op) => self.back_through_attention(op, node, g),
+            Operator::AdditiveAttention(op) => {
+                let results =
+                    self.program
+                        .push_all(Operator::AdditiveGradient(AdditiveGradient {
+                            of: *op,
+                            y,
+                            d,
+                        }))?;
+                let operands = [op.sources, op.destinations, op.vector];
+                self.add_all(&operands, &results, factor)
+            }
+            Operator::EdgeTerms(op) => {
+                let gradient = Operator::EdgeTermsGradient {
+                    of: *op,
+                    zeros: node.results[1],
+                    d,
+                };
+                let results = self.program.push_all(gradient)?;
+                self.add_all(&[op.weight, op.vector], &results, factor)
+            }
+            Operator::HeadMean { heads, x, .. } => {
+                let heads = *heads;
+                let d = self.program.push(Operator::HeadMeanGradient { heads, d })?;
+                self.add(*x, (factor, d))
+            }
             Operator::Combine { terms } => {
                 for (term, value) in terms {
                     self.add(*value, (factor * term, d))?;
@@ -229,10 +256,50 @@ impl Pass<'_> {
         factor: f32,
     ) -> Result<(), Error> {
         let results = self.program.push_all(operator)?;
-        for (of, gradient) in [x].iter().chain(scales).zip(results) {
-            self.add(*of, (factor, gradient))?;
+        self.add(x, (factor, results[0]))?;
+        self.add_all(scales, &results[1..], factor)
+    }
+
+    /// Terms of scores are made again, along the edges and against them, so that no number of an edge is kept between the passes.
+    fn back_through_attention(
+        &mut self,
+        op: &Attention,
+        node: &Node,
+        (factor, d): Gradient,
+    ) -> Result<(), Error> {
+        let &[y, positive] = &node.results[..] else {
+            return refuse("attention that is evaluated has no gradient".into());
+        };
+        let mut of = *op;
+        let mut against = None;
+        let terms = op.biases.and_then(|biases| self.program.writer(biases));
+        if let Some(number) = terms
+            && let Operator::EdgeTerms(terms) = self.program.nodes[number].operator
+        {
+            of.biases = Some(self.program.push(Operator::EdgeTerms(terms))?);
+            against = Some(self.program.push(Operator::EdgeTerms(EdgeTerms {
+                direction: terms.direction.reversed(),
+                ..terms
+            }))?);
         }
-        Ok(())
+        of.keeps_scores = false;
+        let gradient = AttentionGradient {
+            of,
+            y,
+            positive,
+            d,
+            against,
+        };
+        let results = self
+            .program
+            .push_all(Operator::AttentionGradient(gradient))?;
+        let operands: Vec<Value> = [op.h, op.vectors].into_iter().chain(op.biases).collect();
+        self.add_all(&operands, &results, factor)
+    }
+
+    fn add_all(&mut self, to: &[Value], gradients: &[Value], factor: f32) -> Result<(), Error> {
+        let mut pairs = to.iter().zip(gradients);
+        pairs.try_for_each(|(of, gradient)| self.add(*of, (factor, *gradient)))
     }
 
     /// `c = alpha · a · b` or `alpha · a · bᵀ`. A constant mask is a ReLU that is undone.

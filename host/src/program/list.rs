@@ -3,9 +3,11 @@
 use super::operator::{End, Node, Operator, RowFactors};
 use super::value::{
     Constant, Description, Edges, Format, Origin, Rows, Shape, Value, Vertices, bytes_of,
+    element_bytes,
 };
 use crate::error::Error;
 use crate::nn::Norm;
+use crate::ops::edge_plane;
 use crate::tensor::Precision;
 use std::collections::{HashMap, HashSet};
 
@@ -44,6 +46,8 @@ pub(super) struct EdgeSet {
     pub(super) sources: Vertices,
     pub(super) destinations: Vertices,
     pub(super) norm: Norm,
+    /// Edges of a plane, once the number of edges is known.
+    pub(super) plane: usize,
 }
 
 impl EdgeSet {
@@ -164,7 +168,13 @@ impl Program {
         match self.values[value.0].shape.rows {
             Rows::Fixed(rows) => rows,
             Rows::Of(vertices) => self.vertices[vertices.0].rows,
+            Rows::Edges(edges) => self.edges[edges.0].plane,
         }
+    }
+
+    /// Sets the number of edges of an adjacency, which arrays of a number for each edge are as long as.
+    pub fn set_edges(&mut self, edges: Edges, count: usize) {
+        self.edges[edges.0].plane = edge_plane(count);
     }
 
     /// Bytes of a value, padding included.
@@ -172,6 +182,9 @@ impl Program {
         let description = &self.values[value.0];
         let precision = description.format.precision(self.precision);
         let (rows, columns) = (self.rows(value), description.shape.columns);
+        if matches!(description.format, Format::Items | Format::Numbers) {
+            return (rows * columns) as u64 * element_bytes(precision);
+        }
         bytes_of(precision, rows, columns, self.is_gathered(value))
     }
 
@@ -267,11 +280,27 @@ impl Program {
     /// Those of the shape rule.
     pub(super) fn node(&mut self, operator: Operator) -> Result<Node, Error> {
         let results = self.results_of(&operator)?;
-        let new = |result| self.add_value(String::new(), result, Origin::Operator);
+        let scratch = self.scratch_of(&operator);
+        let mut new = |result| self.add_value(String::new(), result, Origin::Operator);
         Ok(Node {
-            results: results.into_iter().map(new).collect(),
+            results: results.into_iter().map(&mut new).collect(),
+            scratch: scratch.into_iter().map(new).collect(),
             operator,
         })
+    }
+
+    /// Gives attention space for the scores of its edges, where `keeps` says so of an adjacency and a number of heads.
+    pub(super) fn keep_scores(&mut self, keeps: impl Fn(Edges, usize) -> bool) {
+        for number in 0..self.nodes.len() {
+            let Operator::Attention(op) = &mut self.nodes[number].operator else {
+                continue;
+            };
+            op.keeps_scores = op.trains && keeps(op.edges, op.heads);
+            let operator = self.nodes[number].operator.clone();
+            let scratch = self.scratch_of(&operator).into_iter();
+            let new = |of| self.add_value(String::new(), of, Origin::Operator);
+            self.nodes[number].scratch = scratch.map(new).collect();
+        }
     }
 
     /// Puts an operator at the end of the list; all its results.
@@ -341,8 +370,9 @@ impl Program {
                     ));
                 }
             }
-            let expected = self.results_of(&node.operator)?;
-            let found = node.results.iter().map(|value| {
+            let mut expected = self.results_of(&node.operator)?;
+            expected.extend(self.scratch_of(&node.operator));
+            let found = node.results.iter().chain(&node.scratch).map(|value| {
                 let description = &self.values[value.0];
                 (description.shape, description.format)
             });

@@ -30,16 +30,17 @@ mod text;
 mod value;
 
 pub use builder::Builder;
-pub use formulas::BatchNorm;
+pub use formulas::{BatchNorm, Heads, Scores};
 pub use gradient::differentiate;
 pub use list::Program;
 pub use operator::{
-    Activate, ActivateGradient, Addend, Aggregate, BatchStatistics, Direction, Dropout, End,
-    GroupNorm, GroupScales, Matmul, Node, Normalization, NormalizeGradient, Operator, ReadFactors,
-    RowFactors, Take,
+    Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate, Attention,
+    AttentionGradient, BatchStatistics, Direction, Dropout, EdgeTerms, End, GroupNorm, GroupScales,
+    Matmul, Node, Normalization, NormalizeGradient, Operator, ReadFactors, RowFactors, Take,
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;
 pub use value::{
-    Buffer, Constant, Description, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices,
+    Buffer, Constant, Description, Edges, Format, HeadValues, Initial, Origin, Rows, Shape, Value,
+    Vertices,
 };

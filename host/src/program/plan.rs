@@ -1,7 +1,8 @@
 //! Where each value lies: memory planned from the list alone, to the byte.
 
 use super::list::Program;
-use super::value::{Format, Origin, Value};
+use super::operator::Operator;
+use super::value::{Format, Origin, Value, Vertices};
 
 /// The memory of a program.
 ///
@@ -79,7 +80,9 @@ impl Plan {
         };
         plan.place_outside(program);
         plan.place_slots(program, &classes);
-        plan.activations = plan.slots.iter().map(|slot| slot.bytes).sum();
+        let states = plan_states(program);
+        plan.activations = states + plan.slots.iter().map(|slot| slot.bytes).sum::<u64>();
+        plan.peak += states;
         plan
     }
 
@@ -224,6 +227,22 @@ impl Plan {
     }
 }
 
+/// Bytes that attention keeps from its forward pass to its backward pass.
+fn plan_states(program: &Program) -> u64 {
+    let states = program.nodes.iter().map(|node| {
+        let (edges, heads, [of_destinations, of_sources]) = match &node.operator {
+            Operator::Attention(op) => (op.edges, op.heads, [4, 1]),
+            Operator::AdditiveAttention(op) => (op.edges, op.heads, [3, 1]),
+            _ => return 0,
+        };
+        let rows = |of: Vertices| program.vertices[of.0].rows;
+        let edges = &program.edges[edges.0];
+        let numbers = of_destinations * rows(edges.destinations) + of_sources * rows(edges.sources);
+        heads as u64 * numbers as u64 * size_of::<f32>() as u64
+    });
+    states.sum()
+}
+
 /// The moment of an operator.
 fn moment(program: &Program, number: usize) -> usize {
     number + usize::from(number >= program.forward)
@@ -238,7 +257,7 @@ fn lives(program: &Program) -> Vec<Life> {
     let mut lives = vec![nowhere; program.values.len()];
     for (number, node) in program.nodes.iter().enumerate() {
         let now = moment(program, number);
-        for result in &node.results {
+        for result in node.results.iter().chain(&node.scratch) {
             lives[result.0] = Life { from: now, to: now };
         }
         for operand in node.operator.operands() {

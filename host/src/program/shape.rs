@@ -1,10 +1,14 @@
 //! The shape rule of each operator.
 
 use super::list::{Program, refuse};
-use super::operator::{Direction, GroupNorm, Matmul, Normalization, Operator, RowFactors};
-use super::value::{Edges, Format, Rows, Shape, Value};
+use super::operator::{
+    AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, Direction, GroupNorm,
+    Matmul, Normalization, Operator, RowFactors,
+};
+use super::value::{Edges, Format, Rows, Shape, Value, head_distance};
 use crate::error::Error;
 use crate::ops::Form;
+use crate::tensor::padded;
 use halfgnn_contract::norms::STATISTICS_ROWS;
 
 /// Shape and format of a result.
@@ -85,6 +89,65 @@ impl Program {
                 self.expect_same(name, *y, of(*x))?;
                 one(SCALAR)
             }
+            Operator::Attention(op) => self.results_of_attention(op),
+            Operator::AttentionGradient(op) => {
+                let y = self.results_of_attention(&op.of)?[0];
+                for same in [op.y, op.positive, op.d] {
+                    self.expect_same(name, same, y)?;
+                }
+                let (h, biases) = (of(op.of.h), op.of.biases.map(of));
+                let mut results = vec![h, rows_of(2, h.0.columns)];
+                if let (Some(against), Some(biases)) = (op.against, biases) {
+                    self.expect_same(name, against, biases)?;
+                    results.push(biases);
+                }
+                Ok(results)
+            }
+            Operator::AdditiveAttention(op) => one(self.result_of_additive(op)?),
+            Operator::AdditiveGradient(op) => {
+                let y = self.result_of_additive(&op.of)?;
+                self.expect_same(name, op.y, y)?;
+                self.expect_same(name, op.d, y)?;
+                let (sources, destinations) = (of(op.of.sources), of(op.of.destinations));
+                Ok(vec![sources, destinations, row(sources.0.columns)])
+            }
+            Operator::EdgeTerms(op) => {
+                let weight = of(op.weight);
+                self.expect_same(name, op.vector, rows_of(2, weight.0.columns))?;
+                let rows = padded::<f32>(op.features);
+                self.expect_same(name, op.weight, rows_of(rows, weight.0.columns))?;
+                Ok(vec![
+                    numbers(Rows::Edges(op.edges), op.heads),
+                    numbers(Rows::Fixed(rows), op.heads),
+                ])
+            }
+            Operator::EdgeTermsGradient {
+                of: terms,
+                zeros,
+                d,
+            } => {
+                let rows = padded::<f32>(terms.features);
+                self.expect_same(name, *zeros, numbers(Rows::Fixed(rows), terms.heads))?;
+                self.expect_same(name, *d, numbers(Rows::Edges(terms.edges), terms.heads))?;
+                Ok(vec![of(terms.weight), of(terms.vector)])
+            }
+            Operator::HeadMean { heads, columns, x } => {
+                let (shape, format) = of(*x);
+                let distance = head_distance(self.precision, *heads, *columns);
+                if format != Format::Element || shape.columns != heads * distance {
+                    return refuse(format!(
+                        "head_mean: {} has not {heads} heads of {columns} columns",
+                        self.describe(*x)
+                    ));
+                }
+                let columns = *columns;
+                one((Shape { columns, ..shape }, format))
+            }
+            Operator::HeadMeanGradient { heads, d } => {
+                let (shape, format) = of(*d);
+                let columns = heads * head_distance(self.precision, *heads, shape.columns);
+                one((Shape { columns, ..shape }, format))
+            }
             Operator::BatchStatistics(op) => {
                 let statistics = rows_of(2, of(op.x).0.columns);
                 self.expect_same(name, op.running, statistics)?;
@@ -144,6 +207,93 @@ impl Program {
             Operator::OwnRowsGradient { edges, d } => {
                 one(self.along((*edges, Direction::Backward), *d, name)?)
             }
+        }
+    }
+
+    /// What `operator` computes in: memory for its length.
+    pub(super) fn scratch_of(&self, operator: &Operator) -> Vec<Result_> {
+        let of = |value: Value| {
+            let description = &self.values[value.0];
+            (description.shape, description.format)
+        };
+        let ends = |edges: Edges, heads| {
+            let edges = &self.edges[edges.0];
+            [edges.destinations, edges.sources].map(|it| numbers(Rows::Of(it), heads))
+        };
+        match operator {
+            Operator::Attention(op) if op.keeps_scores => {
+                vec![numbers(Rows::Edges(op.edges), op.heads)]
+            }
+            Operator::AttentionGradient(AttentionGradient { of: op, .. }) => {
+                let [destinations, sources] = ends(op.edges, op.heads);
+                let mut scratch = vec![of(op.h), destinations, destinations, sources, sources];
+                if op.biases.is_some() {
+                    scratch.push(items(Rows::Edges(op.edges), op.heads));
+                }
+                scratch
+            }
+            Operator::AdditiveAttention(op) => vec![numbers(Rows::Edges(op.edges), op.heads)],
+            Operator::AdditiveGradient(AdditiveGradient { of: op, .. }) => {
+                let [inner, _] = ends(op.edges, op.heads);
+                let plane = numbers(Rows::Edges(op.edges), op.heads);
+                vec![
+                    inner,
+                    plane,
+                    plane,
+                    items(Rows::Edges(op.edges), op.heads),
+                    of(op.destinations),
+                    of(op.sources),
+                ]
+            }
+            Operator::EdgeTerms(op) | Operator::EdgeTermsGradient { of: op, .. } => {
+                let rows = Rows::Fixed(padded::<f32>(op.features));
+                vec![numbers(rows, op.heads)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn results_of_attention(&self, op: &Attention) -> Result<Vec<Result_>, Error> {
+        let y = self.along((op.edges, Direction::Forward), op.h, "attention")?;
+        let vectors = (
+            Shape {
+                rows: Rows::Fixed(2),
+                columns: y.0.columns,
+            },
+            Format::Element,
+        );
+        self.expect_same("attention", op.vectors, vectors)?;
+        self.expect_heads("attention", op.heads, y.0.columns)?;
+        if let Some(biases) = op.biases {
+            let plane = numbers(Rows::Edges(op.edges), op.heads);
+            self.expect_same("attention", biases, plane)?;
+        }
+        Ok(match op.trains {
+            true => vec![y, y],
+            false => vec![y],
+        })
+    }
+
+    fn result_of_additive(&self, op: &AdditiveAttention) -> Result<Result_, Error> {
+        let name = "additive_attention";
+        let y = self.along((op.edges, Direction::Forward), op.sources, name)?;
+        self.expect_same(name, op.destinations, y)?;
+        let vector = (
+            Shape {
+                rows: Rows::Fixed(1),
+                columns: y.0.columns,
+            },
+            Format::Element,
+        );
+        self.expect_same(name, op.vector, vector)?;
+        self.expect_heads(name, op.heads, y.0.columns)?;
+        Ok(y)
+    }
+
+    fn expect_heads(&self, name: &str, heads: usize, columns: usize) -> Result<(), Error> {
+        match heads != 0 && columns.is_multiple_of(heads) {
+            true => Ok(()),
+            false => refuse(format!("{name}: {columns} columns are not {heads} heads")),
         }
     }
 
@@ -316,6 +466,7 @@ impl Program {
     pub(super) fn fixed(&self, rows: Rows) -> Result<usize, Error> {
         match rows {
             Rows::Fixed(rows) => Ok(rows),
+            Rows::Edges(_) => refuse("a weight has a fixed number of rows".into()),
             Rows::Of(vertices) => refuse(format!(
                 "a weight has a fixed number of rows, and not one for each of `{}`",
                 self.vertices[vertices.0].name
@@ -326,6 +477,16 @@ impl Program {
 
 /// One float.
 const SCALAR: Result_ = row(1);
+
+/// An array of floats: `columns` numbers for each row.
+const fn numbers(rows: Rows, columns: usize) -> Result_ {
+    (Shape { rows, columns }, Format::Numbers)
+}
+
+/// An array of elements: `columns` for each row.
+const fn items(rows: Rows, columns: usize) -> Result_ {
+    (Shape { rows, columns }, Format::Items)
+}
 
 /// A row of floats.
 pub(super) const fn row(columns: usize) -> Result_ {

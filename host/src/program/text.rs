@@ -2,7 +2,8 @@
 
 use super::list::Program;
 use super::operator::{
-    Addend, Direction, Dropout, End, Normalization, Operator, ReadFactors, RowFactors, Take,
+    Addend, AdditiveAttention, Attention, Direction, Dropout, EdgeTerms, End, Normalization,
+    Operator, ReadFactors, RowFactors, Take,
 };
 use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::ops::Form;
@@ -25,6 +26,10 @@ impl Program {
         let columns = description.shape.columns;
         match description.shape.rows {
             Rows::Fixed(rows) => format!("{rows} x {columns} {precision}"),
+            Rows::Edges(edges) => {
+                let name = &self.edges[edges.0].name;
+                format!("edges of {name} x {columns} {precision}")
+            }
             Rows::Of(vertices) => {
                 let name = &self.vertices[vertices.0].name;
                 format!("{name} x {columns} {precision}")
@@ -39,6 +44,35 @@ impl Program {
         };
         let balanced = if factors.balanced { " balanced" } else { "" };
         format!("{side}[{}]{balanced}", self.edges[factors.edges.0].name)
+    }
+
+    fn attention_text(&self, op: &Attention) -> String {
+        let edges = &self.edges[op.edges.0].name;
+        let [h, vectors] = [op.h, op.vectors].map(|it| self.name_of(it));
+        let biases = op.biases.map(|it| format!(" plus {}", self.name_of(it)));
+        let drop = op.drop.map(|drop| format!(", {}", dropout(drop)));
+        let (biases, drop) = (biases.unwrap_or_default(), drop.unwrap_or_default());
+        let heads = op.heads;
+        format!("{edges} {h}, scores {vectors}{biases}, {heads} heads{drop}")
+    }
+
+    fn additive_text(&self, op: &AdditiveAttention) -> String {
+        let edges = &self.edges[op.edges.0].name;
+        let [sources, destinations, vector] =
+            [op.sources, op.destinations, op.vector].map(|it| self.name_of(it));
+        let drop = op.drop.map(|drop| format!(", {}", dropout(drop)));
+        let (heads, drop) = (op.heads, drop.unwrap_or_default());
+        format!("{edges} {sources}, scores {vector} of {destinations}, {heads} heads{drop}")
+    }
+
+    fn terms_text(&self, op: &EdgeTerms) -> String {
+        let transposed = match op.direction {
+            Direction::Forward => "",
+            Direction::Backward => "ᵀ",
+        };
+        let [weight, vector] = [op.weight, op.vector].map(|it| self.name_of(it));
+        let (edges, heads) = (&self.edges[op.edges.0].name, op.heads);
+        format!("{edges}{transposed}, weight {weight}, vector {vector}, {heads} heads")
     }
 
     fn norm_text(&self, norm: Normalization) -> String {
@@ -162,6 +196,23 @@ impl Program {
                     false => name(*factor),
                 };
                 text = format!("scale {} by {by}", name(*x));
+            }
+            Operator::Attention(op) => text = format!("{text} {}", self.attention_text(op)),
+            Operator::AttentionGradient(op) => {
+                let of = self.attention_text(&op.of);
+                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+            }
+            Operator::AdditiveAttention(op) => text = format!("{text} {}", self.additive_text(op)),
+            Operator::AdditiveGradient(op) => {
+                let of = self.additive_text(&op.of);
+                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+            }
+            Operator::EdgeTerms(op) => text = format!("{text} {}", self.terms_text(op)),
+            Operator::EdgeTermsGradient { of, d, .. } => {
+                text = format!("{text} {} of {}", name(*d), self.terms_text(of));
+            }
+            Operator::HeadMean { heads, x, .. } | Operator::HeadMeanGradient { heads, d: x } => {
+                text = format!("{text} {}, {heads} heads", name(*x));
             }
             Operator::BatchStatistics(op) => {
                 text = format!("batch_statistics {}", name(op.x));
@@ -289,6 +340,8 @@ impl fmt::Display for Format {
         f.pad(match self {
             Format::Element => "element",
             Format::Float => "float",
+            Format::Items => "items",
+            Format::Numbers => "numbers",
         })
     }
 }

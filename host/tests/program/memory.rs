@@ -3,8 +3,8 @@
 use super::setup::{compiled, graph, hidden, last, numbers, program, runner};
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::{MemoryKind, Storage};
-use halfgnn::nn::{Gin as GinConfig, HiddenNorm, Norm};
-use halfgnn::program::layers::{Gcn, Gin, Layer, Sage};
+use halfgnn::nn::{Gat as GatConfig, GatV2 as GatV2Config, Gin as GinConfig, HiddenNorm, Norm};
+use halfgnn::program::layers::{Gat, GatV2, Gcn, Gin, Layer, Sage};
 use halfgnn::program::{Builder, Edges, Plan, Program, Value};
 use halfgnn::tensor::Precision;
 
@@ -51,6 +51,35 @@ fn gcn(g: &mut Builder, edges: Edges, x: Value) -> Value {
 
 type Formula = fn(&mut Builder, Edges, Value) -> Value;
 
+/// Both attentions, of heads that are padded and of averaged ones.
+fn attention(g: &mut Builder, edges: Edges, x: Value) -> Value {
+    let y = g.layer(0, |g| {
+        let layer = Gat {
+            edges,
+            outputs: 9,
+            averaged: false,
+            options: GatConfig {
+                heads: 3,
+                ..GatConfig::default()
+            },
+        };
+        let y = layer.build(g, x);
+        hidden(g, y)
+    });
+    g.layer(1, |g| {
+        let layer = GatV2 {
+            edges,
+            outputs: 5,
+            averaged: true,
+            options: GatV2Config {
+                heads: 2,
+                ..GatV2Config::default()
+            },
+        };
+        layer.build(g, y)
+    })
+}
+
 /// A norm of each kind behind the other.
 fn norms(g: &mut Builder, edges: Edges, x: Value) -> Value {
     let mut y = g.layer(0, |g| Gcn { edges, outputs: 11 }.build(g, x));
@@ -61,7 +90,8 @@ fn norms(g: &mut Builder, edges: Edges, x: Value) -> Value {
     y
 }
 
-const FORMULAS: [(&str, Norm, Formula); 4] = [
+const FORMULAS: [(&str, Norm, Formula); 5] = [
+    ("attention", Norm::None, attention),
     ("norms", Norm::Both, norms),
     ("sage", Norm::Right, sage),
     ("gin", Norm::None, gin),

@@ -355,10 +355,10 @@ fn gcnii(g: &mut Builder, config: &ModelConfig, of: &GcniiConfig, edges: Edges, 
 }
 
 /// Vertices of two sampled layers, from the features to the output.
-const SAMPLED: [usize; 3] = [23, 11, 6];
+pub const SAMPLED: [usize; 3] = [23, 11, 6];
 
 /// The adjacency of a sampled layer, whose destinations are its first sources.
-fn block<B: Backend>(backend: &B, layer: usize) -> Propagation<B> {
+pub fn block<B: Backend>(backend: &B, layer: usize) -> Propagation<B> {
     let (rows, columns) = (SAMPLED[layer + 1], SAMPLED[layer]);
     let places =
         (0..rows).flat_map(|row| (0..columns).map(move |column| (row as u32, column as u32)));

@@ -196,7 +196,7 @@ fn assert_near(what: &str, expected: &[f64], found: &[f32]) {
 }
 
 /// The edges of the shared graph as (row, column).
-fn edges() -> Vec<(u32, u32)> {
+pub fn edges() -> Vec<(u32, u32)> {
     let graph = graph();
     (0..graph.edges())
         .map(|edge| (graph.csr().row_of(edge), graph.cols()[edge]))
@@ -204,7 +204,7 @@ fn edges() -> Vec<(u32, u32)> {
 }
 
 /// Checks a formula over the shared graph, with and without passes.
-fn check(
+pub fn check(
     norm: Norm,
     features: usize,
     build: impl Fn(&mut Builder, Edges, Value) -> Value,

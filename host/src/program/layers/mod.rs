@@ -3,6 +3,8 @@
 //! Bias, activation and dropout around a layer are the network's, as they are for [`nn`](crate::nn).
 
 mod appnp;
+mod gat;
+mod gatv2;
 mod gcn;
 mod gcnii;
 mod gin;
@@ -10,6 +12,8 @@ mod rgcn;
 mod sage;
 
 pub use appnp::Appnp;
+pub use gat::Gat;
+pub use gatv2::GatV2;
 pub use gcn::Gcn;
 pub use gcnii::Gcnii;
 pub use gin::Gin;

@@ -4,11 +4,13 @@
 //! operator does besides its own formula (a bias, a ReLU, row factors) is a field too: [`fuse`](super::passes::fuse) fills
 //! those in. The shape rule of each is in `shape.rs`, its gradient in `gradient.rs`, its kernels in `run/execute.rs`.
 
+mod attention;
 mod norm;
 
 use super::value::{Edges, Value};
 use crate::ops::{Form, Nonlinearity};
 
+pub use attention::{AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, EdgeTerms};
 pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
 
 /// Which end of the edges a factor of a degree norm belongs to.
@@ -91,6 +93,41 @@ impl Dropout {
 pub enum Operator {
     /// A dense product.
     Matmul(Matmul),
+    /// The attention of GAT.
+    Attention(Attention),
+    /// Its gradient.
+    AttentionGradient(AttentionGradient),
+    /// The attention of GATv2.
+    AdditiveAttention(AdditiveAttention),
+    /// Its gradient.
+    AdditiveGradient(AdditiveGradient),
+    /// Terms of scores that features of edges give.
+    EdgeTerms(EdgeTerms),
+    /// The gradient of weight and vector.
+    EdgeTermsGradient {
+        /// The forward pass, along the edges.
+        of: EdgeTerms,
+        /// Its second result.
+        zeros: Value,
+        /// The gradient of its first result.
+        d: Value,
+    },
+    /// The mean of the heads of each row.
+    HeadMean {
+        /// Heads of `x`.
+        heads: usize,
+        /// Columns of the mean.
+        columns: usize,
+        /// The rows.
+        x: Value,
+    },
+    /// Its gradient.
+    HeadMeanGradient {
+        /// Heads of the result.
+        heads: usize,
+        /// The gradient of the mean.
+        d: Value,
+    },
     /// Mean and reciprocal deviation of each column.
     BatchStatistics(BatchStatistics),
     /// Batch normalisation with statistics that are there.
@@ -379,6 +416,8 @@ pub struct Node {
     pub operator: Operator,
     /// What it writes: the result first, then what comes with it, such as sums of columns, statistics or gradients of parameters.
     pub results: Vec<Value>,
+    /// Memory that it computes in.
+    pub scratch: Vec<Value>,
 }
 
 impl Operator {
@@ -386,6 +425,14 @@ impl Operator {
     pub fn name(&self) -> &'static str {
         match self {
             Operator::Matmul(_) => "matmul",
+            Operator::Attention(_) => "attention",
+            Operator::AttentionGradient(_) => "attention_gradient",
+            Operator::AdditiveAttention(_) => "additive_attention",
+            Operator::AdditiveGradient(_) => "additive_attention_gradient",
+            Operator::EdgeTerms(_) => "edge_terms",
+            Operator::EdgeTermsGradient { .. } => "edge_terms_gradient",
+            Operator::HeadMean { .. } => "head_mean",
+            Operator::HeadMeanGradient { .. } => "head_mean_gradient",
             Operator::BatchStatistics(_) => "batch_statistics",
             Operator::Normalize { .. } => "normalize",
             Operator::NormalizeGradient(_) => "normalize_gradient",
@@ -437,6 +484,17 @@ impl Operator {
                 visit(&mut op.d);
                 op.relu.iter_mut().for_each(&mut *visit);
             }
+            Operator::Attention(op) => op.visit(visit),
+            Operator::AttentionGradient(op) => op.visit(visit),
+            Operator::AdditiveAttention(op) => op.visit(visit),
+            Operator::AdditiveGradient(op) => op.visit(visit),
+            Operator::EdgeTerms(op) => {
+                [&mut op.weight, &mut op.vector].into_iter().for_each(visit);
+            }
+            Operator::EdgeTermsGradient { of, zeros, d } => {
+                let all = [d, zeros, &mut of.weight, &mut of.vector];
+                all.into_iter().for_each(visit);
+            }
             Operator::BatchStatistics(op) => {
                 [&mut op.x, &mut op.running].into_iter().for_each(visit)
             }
@@ -477,7 +535,9 @@ impl Operator {
             Operator::Nonlinearity { x, .. }
             | Operator::ColumnSums { x }
             | Operator::OwnRows { x, .. }
-            | Operator::OwnRowsGradient { d: x, .. } => visit(x),
+            | Operator::OwnRowsGradient { d: x, .. }
+            | Operator::HeadMean { x, .. }
+            | Operator::HeadMeanGradient { d: x, .. } => visit(x),
         }
     }
 

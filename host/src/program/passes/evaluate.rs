@@ -25,6 +25,11 @@ impl Pass for Evaluate {
             match &mut program.nodes[number].operator {
                 Operator::Matmul(op) => op.drop = None,
                 Operator::Activate(op) => op.drop = None,
+                Operator::AdditiveAttention(op) => op.drop = None,
+                Operator::Attention(op) => {
+                    (op.drop, op.trains) = (None, false);
+                    program.nodes[number].results.truncate(1);
+                }
                 Operator::BatchStatistics(op) => {
                     op.take = match op.evaluate_with {
                         Statistics::Batch => Take::Batch,

@@ -1,5 +1,6 @@
 //! What each operator calls: the only code of a program that is compiled for each backend and precision.
 
+mod attention;
 mod norm;
 
 use super::machine::{Bank, Elements, Floats, Typed};
@@ -24,8 +25,8 @@ impl<B: Backend, E: Element> Typed<B, E> {
         match (&node.operator, self.program.format(y)) {
             (Operator::Matmul(op), format) => match (self.program.format(op.a), format) {
                 (Format::Element, Format::Element) => self.matmul::<Elements, Elements>(op, node),
-                (Format::Element, Format::Float) => self.matmul::<Elements, Floats>(op, node),
-                (Format::Float, _) => self.matmul::<Floats, Floats>(op, node),
+                (Format::Element, _) => self.matmul::<Elements, Floats>(op, node),
+                _ => self.matmul::<Floats, Floats>(op, node),
             },
             (Operator::Aggregate(op), _) => self.aggregate(op, y),
             (Operator::OwnRows { edges, x }, _) => {
@@ -50,12 +51,30 @@ impl<B: Backend, E: Element> Typed<B, E> {
             }
             (Operator::Dot { alpha, x, y: other }, _) => match self.program.format(*x) {
                 Format::Element => self.dot::<Elements>(*alpha, [*x, *other], y),
-                Format::Float => self.dot::<Floats>(*alpha, [*x, *other], y),
+                _ => self.dot::<Floats>(*alpha, [*x, *other], y),
             },
             (Operator::ColumnSums { x }, _) => match self.program.format(*x) {
                 Format::Element => self.column_sums::<Elements>(*x, y),
-                Format::Float => self.column_sums::<Floats>(*x, y),
+                _ => self.column_sums::<Floats>(*x, y),
             },
+            (Operator::Attention(op), _) => self.attention(op, node),
+            (Operator::AttentionGradient(op), _) => self.attention_gradient(op, node),
+            (Operator::AdditiveAttention(op), _) => self.additive_attention(op, node),
+            (Operator::AdditiveGradient(op), _) => self.additive_gradient(op, node),
+            (Operator::EdgeTerms(op), _) => self.edge_terms(op, node),
+            (Operator::EdgeTermsGradient { of, zeros, d }, _) => {
+                self.edge_terms_gradient((of, *zeros, *d), node)
+            }
+            (Operator::HeadMean { heads, x, .. }, _) => self.write::<Elements>(y, |machine, y| {
+                let x = Elements::matrix(machine, *x)?;
+                ops::head_mean(&machine.backend, *heads, x, y)
+            }),
+            (Operator::HeadMeanGradient { heads, d }, _) => {
+                self.write::<Elements>(y, |machine, dx| {
+                    let d = Elements::matrix(machine, *d)?;
+                    ops::head_mean_backward(&machine.backend, *heads, d, dx)
+                })
+            }
             (Operator::BatchStatistics(op), _) => self.batch_statistics(op, y),
             (Operator::NormalizeGradient(op), _) => self.normalize_gradient(op, node),
             (
@@ -66,7 +85,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 _,
             ) => self.norm(node),
             (operator, Format::Element) => self.element_wise::<Elements>(operator, y),
-            (operator, Format::Float) => self.element_wise::<Floats>(operator, y),
+            (operator, _) => self.element_wise::<Floats>(operator, y),
         }
     }
 

@@ -52,25 +52,23 @@ impl<B: Backend, E: Element> Typed<B, E> {
         node: &Node,
     ) -> Result<(), Error> {
         let result = node.results[0];
-        self.with_floats(&node.results[1..], |machine, scales| {
-            let [weight, bias] = scales else {
+        self.with_taken(&node.results, |machine, taken| {
+            let ([d], [weight, bias]) = (&mut taken.elements[..], &mut taken.floats[..]) else {
                 return missing();
             };
-            machine.write::<Elements>(result, |machine, d| {
-                machine.begin_with::<Elements>((result, &mut *d), op.d)?;
-                let gradients = NormalizationGradients {
-                    weight,
-                    bias,
-                    scale: machine.power(op.rows),
-                    row_scale: machine.row_factors(op.rows),
-                    coding: None,
-                };
-                let (norm, x) = (
-                    machine.normalization(op.norm)?,
-                    Elements::matrix(machine, op.x)?,
-                );
-                ops::normalize_backward(&machine.backend, &norm, x, d, gradients)
-            })
+            machine.begin_with::<Elements>((result, &mut *d), op.d)?;
+            let gradients = NormalizationGradients {
+                weight,
+                bias,
+                scale: machine.power(op.rows),
+                row_scale: machine.row_factors(op.rows),
+                coding: None,
+            };
+            let (norm, x) = (
+                machine.normalization(op.norm)?,
+                Elements::matrix(machine, op.x)?,
+            );
+            ops::normalize_backward(&machine.backend, &norm, x, d, gradients)
         })
     }
 
@@ -86,10 +84,11 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 self.wholes.insert(rows, whole);
             }
         }
-        self.with_floats(&node.results[1..], |machine, floats| {
-            machine.write::<Elements>(result, |machine, y| {
-                machine.norm_of(&node.operator, (result, y), floats)
-            })
+        self.with_taken(&node.results, |machine, taken| {
+            let [y] = &mut taken.elements[..] else {
+                return missing();
+            };
+            machine.norm_of(&node.operator, (result, y), &mut taken.floats)
         })
     }
 
@@ -191,23 +190,6 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 [Some(float(of.weight)?), Some(float(of.bias)?)],
             ),
         })
-    }
-
-    /// Has `work` write the matrices of values in float, which are put back in any case.
-    fn with_floats(
-        &mut self,
-        values: &[Value],
-        work: impl FnOnce(&mut Self, &mut [Matrix<B, f32>]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let mut taken = Vec::with_capacity(values.len());
-        for value in values {
-            taken.push(Floats::take(self, *value)?);
-        }
-        let done = work(self, &mut taken);
-        for (value, matrix) in values.iter().zip(taken) {
-            Floats::put(self, *value, matrix);
-        }
-        done
     }
 }
 

@@ -1,9 +1,11 @@
-//! Formulas of several operators or parameters that many layers have: norms.
+//! Norms with their parameters.
 
-use super::builder::Builder;
-use super::operator::{BatchStatistics, GroupNorm, GroupScales, Normalization, Operator, Take};
-use super::value::{Buffer, Format, Initial, Origin, Rows, Shape, Value};
 use crate::nn::{HiddenNorm, Statistics};
+use crate::program::builder::Builder;
+use crate::program::operator::{
+    BatchStatistics, GroupNorm, GroupScales, Normalization, Operator, Take,
+};
+use crate::program::value::{Buffer, Format, Initial, Origin, Rows, Shape, Value};
 
 /// What a batch normalisation does besides its own formula.
 #[derive(Clone, Copy, Debug, PartialEq)]

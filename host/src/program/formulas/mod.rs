@@ -1,0 +1,7 @@
+//! Formulas of several operators and parameters that many layers have.
+
+mod attention;
+mod norm;
+
+pub use attention::{Heads, Scores};
+pub use norm::BatchNorm;
