@@ -47,7 +47,7 @@ mod weights;
 
 pub use aggregation::Aggregation;
 pub use appnp::{Appnp, AppnpLayer};
-pub use architecture::{Architecture, ConvolutionConfig, ModelKind, OtherLayers};
+pub use architecture::{Architecture, ConvolutionConfig, ModelKind, ModelOption, OtherLayers};
 pub use batch_norm::Statistics;
 #[cfg(feature = "checkpoints")]
 pub(crate) use binary::magnitudes_of_rows;

@@ -917,7 +917,7 @@ impl<B: Backend> Propagation<B> {
     ///
     /// # Errors
     /// Those of [`RowGroups::new`].
-    pub(super) fn row_groups(&self, backend: &B) -> Result<Option<&RowGroups<B>>, Error> {
+    pub(crate) fn row_groups(&self, backend: &B) -> Result<Option<&RowGroups<B>>, Error> {
         let Some(members) = &self.members else {
             return Ok(None);
         };

@@ -146,6 +146,24 @@ impl Pass<'_> {
                 })?;
                 self.add(*x, (factor, d))
             }
+            Operator::Maximum { terms } => {
+                let gradient = Operator::MaximumGradient {
+                    terms: terms.clone(),
+                    y,
+                    d,
+                };
+                let results = self.program.push_all(gradient)?;
+                self.add_all(terms, &results[1..], factor)
+            }
+            Operator::GroupMaximum { edges, x } => {
+                let (edges, x) = (*edges, *x);
+                if !self.depends.contains(&x) {
+                    return Ok(());
+                }
+                let gradient = Operator::GroupMaximumGradient { edges, x, y, d };
+                let d = self.program.push(gradient)?;
+                self.add(x, (factor, d))
+            }
             Operator::Attention(op) => self.back_through_attention(op, node, g),
             Operator::AdditiveAttention(op) => {
                 let results =

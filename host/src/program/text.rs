@@ -235,12 +235,19 @@ impl Program {
                         .map(|rows| format!("rows {}", self.factors_text(rows))),
                 );
             }
-            Operator::NormalizeRows { .. }
+            Operator::Maximum { .. }
+            | Operator::MaximumGradient { .. }
+            | Operator::NormalizeRows { .. }
             | Operator::NormalizeRowsGradient { .. }
             | Operator::NormalizeGroups { .. }
             | Operator::NormalizeGroupsGradient { .. } => {
                 let operands = operator.operands().into_iter().map(name);
                 text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
+            }
+            Operator::GroupMaximum { edges, .. } | Operator::GroupMaximumGradient { edges, .. } => {
+                let operands = operator.operands().into_iter().map(name);
+                let operands = operands.collect::<Vec<_>>().join(" ");
+                text = format!("{text} {} {operands}", self.edges[edges.0].name);
             }
             Operator::ColumnSums { x } => text = format!("column_sums {}", name(*x)),
         }

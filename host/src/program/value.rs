@@ -96,6 +96,16 @@ pub enum Initial {
         /// Rows of a block.
         rows: usize,
     },
+    /// Some rows of a matrix of that many, which is made by [`glorot_uniform`](crate::nn::glorot_uniform): the part that one of several
+    /// inputs of a linear map has.
+    GlorotRows {
+        /// The number of the parameter.
+        number: u32,
+        /// Rows of the whole matrix.
+        all: usize,
+        /// The first of the rows.
+        first: usize,
+    },
     /// One number.
     Constant(f32),
     /// Those of a layer of several heads.

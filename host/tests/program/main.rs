@@ -2,11 +2,14 @@
 //! and next to formulas in double.
 
 mod attention;
+mod launches;
 mod memory;
 mod network;
 mod norms;
 mod passes;
+mod readout;
 mod reference;
 mod refused;
+mod registry;
 mod relations;
 mod setup;

@@ -2,6 +2,7 @@
 
 mod attention;
 mod norm;
+mod readout;
 
 pub use attention::{Heads, Scores};
 pub use norm::BatchNorm;

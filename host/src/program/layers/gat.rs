@@ -1,8 +1,17 @@
 //! The graph attention layer (Veličković et al., ICLR 2018).
 
-use super::Layer;
+use super::{Layer, LayerKind, ParameterNames};
 use crate::nn;
 use crate::program::{Builder, Edges, Scores, Value};
+
+/// Its names.
+pub(super) const KIND: LayerKind = LayerKind::of::<nn::Gat>(&[
+    ParameterNames::linear("weight", &["lin.weight"], &["fc.weight"]),
+    ParameterNames::same("attention", &["att_dst", "att_src"], &["attn_r", "attn_l"]),
+    ParameterNames::linear("edge.weight", &["lin_edge.weight"], &[]),
+    ParameterNames::same("edge.attention", &["att_edge"], &[]),
+    ParameterNames::same("bias", &["bias"], &["bias"]),
+]);
 
 /// `y_i = Σ_j α(i,j) · h_j` with `h = H · W` and `α(i, ·) = softmax(leaky(a_d · h_i + a_s · h_j))`, for several heads, which are side by
 /// side or, in a last layer, averaged. With features of edges a score has the term `a_e · (W_e · f(i,j))`, as PyG's

@@ -1,8 +1,18 @@
 //! The graph attention layer whose attention is dynamic (Brody, Alon and Yahav, ICLR 2022).
 
-use super::Layer;
+use super::{Layer, LayerKind, ParameterNames};
 use crate::nn;
 use crate::program::{Builder, Edges, Heads, Scores, Value};
+
+/// Its names.
+pub(super) const KIND: LayerKind = LayerKind::of::<nn::GatV2>(&[
+    ParameterNames::linear("source.weight", &["lin_l.weight"], &[]),
+    ParameterNames::same("source.bias", &["lin_l.bias"], &[]),
+    ParameterNames::linear("destination.weight", &["lin_r.weight"], &[]),
+    ParameterNames::same("destination.bias", &["lin_r.bias"], &[]),
+    ParameterNames::same("attention", &["att"], &[]),
+    ParameterNames::same("bias", &["bias"], &[]),
+]);
 
 /// `y_i = Σ_j α(i,j) · l_j` with `l = H · W_l + b_l`, `r = H · W_r + b_r` and `α(i, ·) = softmax(a · leaky(r_i + l_j))`, for several
 /// heads, which are side by side or, in a last layer, averaged.

@@ -1,8 +1,23 @@
 //! The graph isomorphism layer (Xu et al., ICLR 2019), with the aggregation of HalfGNN (§4.3.1, eq. 4).
 
-use super::Layer;
+use super::{Layer, LayerKind, ParameterNames};
 use crate::nn;
 use crate::program::{BatchNorm, Builder, Edges, Value};
+
+/// Its names.
+pub(super) const KIND: LayerKind = LayerKind::of::<nn::Gin>(&[
+    ParameterNames::same("epsilon", &["eps"], &["eps"]),
+    ParameterNames::linear("mlp.0.weight", &["nn.0.weight"], &["apply_func.0.weight"]),
+    ParameterNames::same("norm.weight", &["nn.1.weight"], &["apply_func.1.weight"]),
+    ParameterNames::same("norm.bias", &["nn.1.bias"], &["apply_func.1.bias"]),
+    ParameterNames::same(
+        "norm.running",
+        &["nn.1.running_mean", "nn.1.running_var"],
+        &["apply_func.1.running_mean", "apply_func.1.running_var"],
+    ),
+    ParameterNames::linear("mlp.1.weight", &["nn.3.weight"], &["apply_func.3.weight"]),
+    ParameterNames::same("bias", &["nn.3.bias"], &["apply_func.3.bias"]),
+]);
 
 /// `relu(norm(S · W₁)) · W₂` with `S = (1 + ε) · H + λ · aggregate(H)`: the mean of neighbours where the edges have the norm `right`,
 /// their sum where they have none.

@@ -2,91 +2,20 @@
 //!
 //! An operator names its operands in its own fields, so that a pass says `bias: Some(b)` and counts no positions. What an
 //! operator does besides its own formula (a bias, a ReLU, row factors) is a field too: [`fuse`](super::passes::fuse) fills
-//! those in. The shape rule of each is in `shape.rs`, its gradient in `gradient.rs`, its kernels in `run/execute.rs`.
+//! those in. The shape rule of each is in `shape`, its gradient in `gradient.rs`, its kernels in `run/execute`.
 
+mod activation;
 mod attention;
 mod norm;
+mod product;
 
 use super::value::{Edges, Value};
-use crate::ops::{Form, Nonlinearity};
+use crate::ops::Nonlinearity;
 
+pub use activation::{Activate, ActivateGradient, Dropout};
 pub use attention::{AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, EdgeTerms};
 pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
-
-/// Which end of the edges a factor of a degree norm belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The vertices that are read along the edges: `C`.
-    Sources,
-    /// The vertices that are written: `R`.
-    Destinations,
-}
-
-/// Along the edges, or against them as gradients flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From sources to destinations.
-    Forward,
-    /// From destinations to sources, by the transposed adjacency.
-    Backward,
-}
-
-impl Direction {
-    /// The other one.
-    pub(super) fn reversed(self) -> Self {
-        match self {
-            Direction::Forward => Direction::Backward,
-            Direction::Backward => Direction::Forward,
-        }
-    }
-
-    /// The end whose rows a sum in this direction reads.
-    pub(super) fn read(self) -> End {
-        match self {
-            Direction::Forward => End::Sources,
-            Direction::Backward => End::Destinations,
-        }
-    }
-}
-
-/// A factor of each row, from the degree norm of an adjacency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowFactors {
-    /// The adjacency.
-    pub edges: Edges,
-    /// Which of its two factors.
-    pub end: End,
-    /// Whether each is multiplied by the power of two next to the root of the adjacency's largest degree, so that rows of hubs and of
-    /// leaves are equally far from the middle of half's range.
-    pub balanced: bool,
-}
-
-/// Where the degree norm's factors of the rows that a sum reads are applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadFactors {
-    /// In the sum.
-    InSum,
-    /// In its operand.
-    InOperand,
-    /// In its operand, [balanced](RowFactors::balanced). The sum divides by the power of two.
-    Balanced,
-}
-
-/// Dropout: which elements are dropped is a function of the run's seed and step, the stream and the place of an element.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Dropout {
-    /// Probability of an element to be dropped, in [0, 1).
-    pub probability: f32,
-    /// Distinguishes the dropouts of a program.
-    pub stream: u32,
-}
-
-impl Dropout {
-    /// The factor of what is kept.
-    pub(super) fn factor(self) -> f32 {
-        1.0 / (1.0 - self.probability)
-    }
-}
+pub use product::{Addend, Aggregate, Direction, End, Matmul, ReadFactors, RowFactors};
 
 /// An operator with its operands. A [`Node`] lists its results.
 #[derive(Clone, Debug, PartialEq)]
@@ -222,6 +151,38 @@ pub enum Operator {
         /// The other, of the same shape.
         y: Value,
     },
+    /// The largest of each element of several matrices.
+    Maximum {
+        /// The matrices, at least one.
+        terms: Vec<Value>,
+    },
+    /// Its gradient: of each matrix, behind what is left of `d`. Where several elements are largest, it is that of the first.
+    MaximumGradient {
+        /// The matrices.
+        terms: Vec<Value>,
+        /// Their maximum.
+        y: Value,
+        /// The gradient of that.
+        d: Value,
+    },
+    /// The largest of each column of the rows of each group: of the vertices of each graph.
+    GroupMaximum {
+        /// The adjacency that pools, from vertices to graphs.
+        edges: Edges,
+        /// A row for each vertex.
+        x: Value,
+    },
+    /// Its gradient, which is that of the first of the largest.
+    GroupMaximumGradient {
+        /// The adjacency that pools.
+        edges: Edges,
+        /// A row for each vertex.
+        x: Value,
+        /// A row for each graph: the largest.
+        y: Value,
+        /// The gradient of that.
+        d: Value,
+    },
     /// Sums of columns in float: the gradient of a bias.
     ColumnSums {
         /// What is summed.
@@ -241,172 +202,6 @@ pub enum Operator {
         /// A row for each destination.
         d: Value,
     },
-}
-
-/// `dropout(relu(alpha · rows · (a · b + a₂ · b₂) + bias))`, each part where it is there; where `positive` holds no positive
-/// number, zero; plus `sum`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Matmul {
-    /// Which operand is transposed. [`Form::TN`] is the gradient of a weight, whose result is float.
-    pub form: Form,
-    /// Factor of the product.
-    pub alpha: f32,
-    /// The first operand.
-    pub a: Value,
-    /// The batch normalisation that `a` goes through where it is read.
-    pub norm: Option<Normalization>,
-    /// The second operand.
-    pub b: Value,
-    /// Two more operands, whose product is added before rounding.
-    pub second: Option<[Value; 2]>,
-    /// A factor of each row of the result.
-    pub rows: Option<RowFactors>,
-    /// A float of one row.
-    pub bias: Option<Value>,
-    /// Whether negative results become zero.
-    pub relu: bool,
-    /// Dropout of the result.
-    pub drop: Option<Dropout>,
-    /// The output of a ReLU that is undone.
-    pub positive: Option<Value>,
-    /// What the rounded product is added to, in place where that is not read again.
-    pub sum: Option<Value>,
-    /// The adjacency of a sampled block whose sources `sum` has rows for, where the product has those of its destinations alone.
-    /// The other rows stay.
-    pub adds_to_own: Option<Edges>,
-    /// The same of `a` and of the second one: where they have a row for each source, those of the destinations are read.
-    pub reads_own: [Option<Edges>; 2],
-    /// Whether the second result is the sums of the columns of `b`.
-    pub column_sums: bool,
-}
-
-impl Matmul {
-    /// A plain product.
-    pub fn new(form: Form, a: Value, b: Value) -> Self {
-        Self {
-            form,
-            alpha: 1.0,
-            a,
-            norm: None,
-            b,
-            second: None,
-            rows: None,
-            bias: None,
-            relu: false,
-            drop: None,
-            positive: None,
-            sum: None,
-            adds_to_own: None,
-            reads_own: [None, None],
-            column_sums: false,
-        }
-    }
-
-    /// Whether it is `alpha · a · b` and nothing else.
-    pub fn is_plain(&self) -> bool {
-        let plain = Self {
-            alpha: self.alpha,
-            ..Self::new(self.form, self.a, self.b)
-        };
-        *self == plain
-    }
-}
-
-/// `relu(factor · R · A · C · x + α · addend + bias)`, or against the edges `factor · C · Aᵀ · R · x`; where `positive` holds no
-/// positive number, zero.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Aggregate {
-    /// The adjacency.
-    pub edges: Edges,
-    /// Along its edges or against them.
-    pub direction: Direction,
-    /// Factor of the sum.
-    pub factor: f32,
-    /// Where the degree norm's factors of the rows that are read are applied.
-    pub read_factors: ReadFactors,
-    /// What is summed.
-    pub x: Value,
-    /// A multiple of another matrix, added before rounding.
-    pub addend: Option<Addend>,
-    /// A float of one row.
-    pub bias: Option<Value>,
-    /// Whether negative results become zero.
-    pub relu: bool,
-    /// The output of a ReLU that is undone.
-    pub positive: Option<Value>,
-}
-
-impl Aggregate {
-    /// A plain sum with its degree norm.
-    pub fn new(edges: Edges, direction: Direction, x: Value) -> Self {
-        Self {
-            edges,
-            direction,
-            factor: 1.0,
-            read_factors: ReadFactors::InSum,
-            x,
-            addend: None,
-            bias: None,
-            relu: false,
-            positive: None,
-        }
-    }
-
-    /// Whether nothing follows the sum.
-    pub fn is_plain(&self) -> bool {
-        self.addend.is_none() && self.is_linear()
-    }
-
-    /// Whether it is linear in `x` and reads no other matrix: the sum, with a multiple of own rows or without.
-    pub fn is_linear(&self) -> bool {
-        let own = self.addend.is_none_or(|addend| addend.value == self.x);
-        own && self.bias.is_none() && !self.relu && self.positive.is_none()
-    }
-
-    /// What it adds of its operand's own rows.
-    pub(super) fn own(&self) -> Option<Addend> {
-        self.addend.filter(|addend| addend.value == self.x)
-    }
-}
-
-/// `factor · (1 + epsilon) · value`, added to a sum over edges. Where `value` is what is summed, its own rows are added: those of
-/// the destinations along the edges, and to those of the destinations against them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Addend {
-    /// The factor.
-    pub factor: f32,
-    /// The matrix.
-    pub value: Value,
-    /// A float of one row and one column that is learnt.
-    pub epsilon: Option<Value>,
-}
-
-/// `dropout(relu(x + add + bias))`, each part where it is there.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Activate {
-    /// What it is of.
-    pub x: Value,
-    /// A second matrix, added before rounding.
-    pub add: Option<Value>,
-    /// A float of one row.
-    pub bias: Option<Value>,
-    /// Whether negative elements become zero.
-    pub relu: bool,
-    /// Dropout.
-    pub drop: Option<Dropout>,
-}
-
-/// The gradient of [`Activate`], in place of that of its output where this is not read again.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ActivateGradient {
-    /// The gradient of the output.
-    pub d: Value,
-    /// The output, where there was a ReLU. Dropout behind a ReLU is undone from it; else it is drawn again.
-    pub relu: Option<Value>,
-    /// The dropout.
-    pub drop: Option<Dropout>,
-    /// A factor of each row.
-    pub rows: Option<RowFactors>,
 }
 
 /// An operator and what it writes.
@@ -448,6 +243,10 @@ impl Operator {
             Operator::Combine { .. } => "combine",
             Operator::Scale { .. } => "scale",
             Operator::Dot { .. } => "dot",
+            Operator::Maximum { .. } => "maximum",
+            Operator::MaximumGradient { .. } => "maximum_gradient",
+            Operator::GroupMaximum { .. } => "group_maximum",
+            Operator::GroupMaximumGradient { .. } => "group_maximum_gradient",
             Operator::ColumnSums { .. } => "column_sums",
             Operator::OwnRows { .. } => "own_rows",
             Operator::OwnRowsGradient { .. } => "own_rows_gradient",
@@ -528,6 +327,14 @@ impl Operator {
                 [d, x, statistics].into_iter().for_each(&mut *visit);
                 norm.visit(visit);
             }
+            Operator::Maximum { terms } => terms.iter_mut().for_each(visit),
+            Operator::MaximumGradient { terms, y, d } => {
+                [d, y].into_iter().for_each(&mut *visit);
+                terms.iter_mut().for_each(visit);
+            }
+            Operator::GroupMaximumGradient { x, y, d, .. } => {
+                [d, x, y].into_iter().for_each(visit);
+            }
             Operator::Combine { terms } => terms.iter_mut().for_each(|(_, value)| visit(value)),
             Operator::Scale { x, factor, .. } => [x, factor].into_iter().for_each(visit),
             Operator::Dot { x, y, .. } => [x, y].into_iter().for_each(visit),
@@ -536,6 +343,7 @@ impl Operator {
             | Operator::ColumnSums { x }
             | Operator::OwnRows { x, .. }
             | Operator::OwnRowsGradient { d: x, .. }
+            | Operator::GroupMaximum { x, .. }
             | Operator::HeadMean { x, .. }
             | Operator::HeadMeanGradient { d: x, .. } => visit(x),
         }
@@ -568,6 +376,7 @@ impl Operator {
             },
             Operator::ActivateGradient(op) => vec![op.d],
             Operator::NonlinearityGradient { d, .. }
+            | Operator::MaximumGradient { d, .. }
             | Operator::NormalizeRowsGradient { d, .. }
             | Operator::NormalizeGroupsGradient { d, .. } => vec![*d],
             Operator::NormalizeGradient(op) => vec![op.d],

@@ -256,6 +256,10 @@ fn initial_values(initial: Initial, (rows, columns): (usize, usize), seed: u64) 
     match initial {
         Initial::Constant(value) => vec![value; rows * columns],
         Initial::Heads(of) => of_heads(of, (rows, columns), seed),
+        Initial::GlorotRows { number, all, first } => {
+            let values = glorot_uniform(all, columns, seed, number);
+            values[first * columns..(first + rows) * columns].to_vec()
+        }
         Initial::Glorot(number) => glorot_uniform(rows, columns, seed, number),
         // Each block is a linear map of its own; blocks of one map draw on, one after the other.
         Initial::GlorotBlocks {

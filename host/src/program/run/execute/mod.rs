@@ -6,9 +6,9 @@ mod norm;
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::DROPOUT_STREAM;
+use crate::nn::{DROPOUT_STREAM, Propagation};
 use crate::ops::{
-    self, Activation, Combine, EdgeWeights, Epilogue, MatmulFusion, Spmm, SpmmEpilogue,
+    self, Activation, Combine, EdgeWeights, Epilogue, MatmulFusion, RowGroups, Spmm, SpmmEpilogue,
 };
 use crate::program::list::refuse;
 use crate::program::operator::{
@@ -64,6 +64,25 @@ impl<B: Backend, E: Element> Typed<B, E> {
             (Operator::EdgeTerms(op), _) => self.edge_terms(op, node),
             (Operator::EdgeTermsGradient { of, zeros, d }, _) => {
                 self.edge_terms_gradient((of, *zeros, *d), node)
+            }
+            (Operator::Maximum { terms }, _) => self.maximum(terms, y),
+            (Operator::MaximumGradient { terms, y, d }, _) => {
+                self.maximum_gradient(terms, [*y, *d], node)
+            }
+            (Operator::GroupMaximum { edges, x }, _) => {
+                let edges = self.edges[edges.0].clone();
+                self.write::<Elements>(y, |machine, y| {
+                    let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
+                    ops::group_maximum(backend, groups(&edges, backend)?, x, y)
+                })
+            }
+            (Operator::GroupMaximumGradient { edges, x, y: of, d }, _) => {
+                let edges = self.edges[edges.0].clone();
+                self.write::<Elements>(y, |machine, dx| {
+                    let [x, of, d] = [x, of, d].map(|it| Elements::matrix(machine, *it));
+                    let (backend, of) = (&machine.backend, (x?, of?));
+                    ops::group_maximum_backward(backend, groups(&edges, backend)?, of, d?, dx)
+                })
             }
             (Operator::HeadMean { heads, x, .. }, _) => self.write::<Elements>(y, |machine, y| {
                 let x = Elements::matrix(machine, *x)?;
@@ -299,6 +318,41 @@ impl<B: Backend, E: Element> Typed<B, E> {
         })
     }
 
+    /// The last matrix first, then the larger of it and each other one.
+    fn maximum(&mut self, terms: &[Value], result: Value) -> Result<(), Error> {
+        self.write::<Elements>(result, |machine, y| {
+            let Some((last, others)) = terms.split_last() else {
+                return Ok(());
+            };
+            let backend = &machine.backend;
+            let last = Elements::matrix(machine, *last)?;
+            ops::combine(backend, &Combine::copy(), last, y)?;
+            let mut others = others.iter();
+            others.try_for_each(|it| ops::maximum(backend, Elements::matrix(machine, *it)?, y))
+        })
+    }
+
+    fn maximum_gradient(
+        &mut self,
+        terms: &[Value],
+        [y, d]: [Value; 2],
+        node: &Node,
+    ) -> Result<(), Error> {
+        let result = node.results[0];
+        self.with_taken(&node.results, |machine, taken| {
+            let Some((left, gradients)) = taken.elements.split_first_mut() else {
+                return Ok(());
+            };
+            machine.begin_with::<Elements>((result, &mut *left), d)?;
+            let (backend, y) = (&machine.backend, Elements::matrix(machine, y)?);
+            let mut pairs = terms.iter().zip(gradients);
+            pairs.try_for_each(|(x, dx)| {
+                let x = Elements::matrix(machine, *x)?;
+                ops::maximum_backward(backend, x, y, left, dx)
+            })
+        })
+    }
+
     /// Operators whose operands and result have one format.
     fn element_wise<K: Bank<B, E>>(
         &mut self,
@@ -414,6 +468,20 @@ impl<B: Backend, E: Element> Typed<B, E> {
             factor_of_y = 1.0;
         }
         Ok(())
+    }
+}
+
+/// Which rows are of one graph.
+fn groups<'a, B: Backend>(
+    edges: &'a Propagation<B>,
+    backend: &B,
+) -> Result<&'a RowGroups<B>, Error> {
+    match edges.row_groups(backend)? {
+        Some(groups) => Ok(groups),
+        None => refuse(
+            "the largest of the rows of graphs is taken by an adjacency of Readout::propagation"
+                .into(),
+        ),
     }
 }
 

@@ -1,10 +1,9 @@
 //! The shape rule of each operator.
 
+mod attention;
+
 use super::list::{Program, refuse};
-use super::operator::{
-    AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, Direction, GroupNorm,
-    Matmul, Normalization, Operator, RowFactors,
-};
+use super::operator::{Direction, GroupNorm, Matmul, Normalization, Operator, RowFactors};
 use super::value::{Edges, Format, Rows, Shape, Value, head_distance};
 use crate::error::Error;
 use crate::ops::Form;
@@ -80,6 +79,30 @@ impl Program {
                     self.expect_same(name, *value, of(*first))?;
                 }
                 one(of(*first))
+            }
+            Operator::Maximum { terms } => {
+                let Some(first) = terms.first() else {
+                    return refuse("maximum is of at least one value".into());
+                };
+                for value in terms {
+                    self.expect_same(name, *value, of(*first))?;
+                }
+                one(of(*first))
+            }
+            Operator::MaximumGradient { terms, y, d } => {
+                for value in terms.iter().chain([y]) {
+                    self.expect_same(name, *value, of(*d))?;
+                }
+                Ok(vec![of(*d); terms.len() + 1])
+            }
+            Operator::GroupMaximum { edges, x } => {
+                one(self.along((*edges, Direction::Forward), *x, name)?)
+            }
+            Operator::GroupMaximumGradient { edges, x, y, d } => {
+                self.expect_same(name, *y, of(*d))?;
+                let result = self.along((*edges, Direction::Backward), *d, name)?;
+                self.expect_same(name, *x, result)?;
+                one(result)
             }
             Operator::Scale { x, factor, .. } => {
                 self.expect_same(name, *factor, SCALAR)?;
@@ -207,93 +230,6 @@ impl Program {
             Operator::OwnRowsGradient { edges, d } => {
                 one(self.along((*edges, Direction::Backward), *d, name)?)
             }
-        }
-    }
-
-    /// What `operator` computes in: memory for its length.
-    pub(super) fn scratch_of(&self, operator: &Operator) -> Vec<Result_> {
-        let of = |value: Value| {
-            let description = &self.values[value.0];
-            (description.shape, description.format)
-        };
-        let ends = |edges: Edges, heads| {
-            let edges = &self.edges[edges.0];
-            [edges.destinations, edges.sources].map(|it| numbers(Rows::Of(it), heads))
-        };
-        match operator {
-            Operator::Attention(op) if op.keeps_scores => {
-                vec![numbers(Rows::Edges(op.edges), op.heads)]
-            }
-            Operator::AttentionGradient(AttentionGradient { of: op, .. }) => {
-                let [destinations, sources] = ends(op.edges, op.heads);
-                let mut scratch = vec![of(op.h), destinations, destinations, sources, sources];
-                if op.biases.is_some() {
-                    scratch.push(items(Rows::Edges(op.edges), op.heads));
-                }
-                scratch
-            }
-            Operator::AdditiveAttention(op) => vec![numbers(Rows::Edges(op.edges), op.heads)],
-            Operator::AdditiveGradient(AdditiveGradient { of: op, .. }) => {
-                let [inner, _] = ends(op.edges, op.heads);
-                let plane = numbers(Rows::Edges(op.edges), op.heads);
-                vec![
-                    inner,
-                    plane,
-                    plane,
-                    items(Rows::Edges(op.edges), op.heads),
-                    of(op.destinations),
-                    of(op.sources),
-                ]
-            }
-            Operator::EdgeTerms(op) | Operator::EdgeTermsGradient { of: op, .. } => {
-                let rows = Rows::Fixed(padded::<f32>(op.features));
-                vec![numbers(rows, op.heads)]
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    fn results_of_attention(&self, op: &Attention) -> Result<Vec<Result_>, Error> {
-        let y = self.along((op.edges, Direction::Forward), op.h, "attention")?;
-        let vectors = (
-            Shape {
-                rows: Rows::Fixed(2),
-                columns: y.0.columns,
-            },
-            Format::Element,
-        );
-        self.expect_same("attention", op.vectors, vectors)?;
-        self.expect_heads("attention", op.heads, y.0.columns)?;
-        if let Some(biases) = op.biases {
-            let plane = numbers(Rows::Edges(op.edges), op.heads);
-            self.expect_same("attention", biases, plane)?;
-        }
-        Ok(match op.trains {
-            true => vec![y, y],
-            false => vec![y],
-        })
-    }
-
-    fn result_of_additive(&self, op: &AdditiveAttention) -> Result<Result_, Error> {
-        let name = "additive_attention";
-        let y = self.along((op.edges, Direction::Forward), op.sources, name)?;
-        self.expect_same(name, op.destinations, y)?;
-        let vector = (
-            Shape {
-                rows: Rows::Fixed(1),
-                columns: y.0.columns,
-            },
-            Format::Element,
-        );
-        self.expect_same(name, op.vector, vector)?;
-        self.expect_heads(name, op.heads, y.0.columns)?;
-        Ok(y)
-    }
-
-    fn expect_heads(&self, name: &str, heads: usize, columns: usize) -> Result<(), Error> {
-        match heads != 0 && columns.is_multiple_of(heads) {
-            true => Ok(()),
-            false => refuse(format!("{name}: {columns} columns are not {heads} heads")),
         }
     }
 
