@@ -164,11 +164,10 @@ impl Builder {
     /// The sum over the edges of each destination, with the degree norm of the edges: a mean with [`Norm::Right`]. Edges
     /// with weights multiply by them.
     pub fn aggregate(&mut self, edges: Edges, x: Value) -> Value {
-        self.push(Operator::Aggregate(Aggregate::new(
-            edges,
-            Direction::Forward,
-            x,
-        )))
+        self.push(Operator::Aggregate(Aggregate {
+            layer: self.layer,
+            ..Aggregate::new(edges, Direction::Forward, x)
+        }))
     }
 
     /// `x + bias`.
@@ -209,6 +208,11 @@ impl Builder {
     /// Leaves the number of the first dropout of a layer, which is that of its input.
     pub(super) fn skip_input_dropout(&mut self) {
         self.dropouts = self.dropouts.max(1);
+    }
+
+    /// The number of the layer that is written down.
+    pub(super) fn layer_number(&self) -> u32 {
+        self.layer
     }
 
     /// The precision of the program.
@@ -268,6 +272,7 @@ impl Builder {
         self.push(Operator::Aggregate(Aggregate {
             factor: sum,
             addend: Some(addend),
+            layer: self.layer,
             ..Aggregate::new(edges, Direction::Forward, x)
         }))
     }

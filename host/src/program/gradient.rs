@@ -245,6 +245,7 @@ impl Pass<'_> {
             let d = self.program.push(Operator::Aggregate(Aggregate {
                 factor: op.factor * factor,
                 addend: own,
+                layer: op.layer,
                 ..Aggregate::new(op.edges, op.direction.reversed(), d)
             }))?;
             self.add(op.x, (1.0, d))?;
@@ -306,6 +307,7 @@ impl Pass<'_> {
             y,
             positive,
             d,
+            codes: None,
             against,
         };
         let results = self

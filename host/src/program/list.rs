@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::nn::Norm;
 use crate::ops::edge_plane;
 use crate::tensor::Precision;
+use halfgnn_contract::quantize::row_codes;
 use std::collections::{HashMap, HashSet};
 
 /// A list of operators over values, forward and, once [differentiated](super::differentiate), backward.
@@ -184,6 +185,9 @@ impl Program {
         let (rows, columns) = (self.rows(value), description.shape.columns);
         if matches!(description.format, Format::Items | Format::Numbers) {
             return (rows * columns) as u64 * element_bytes(precision);
+        }
+        if description.format == Format::Codes {
+            return rows as u64 * row_codes(columns as u64);
         }
         bytes_of(precision, rows, columns, self.is_gathered(value))
     }

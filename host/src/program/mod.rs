@@ -36,7 +36,8 @@ pub use list::Program;
 pub use operator::{
     Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate, Attention,
     AttentionGradient, BatchStatistics, Direction, Dropout, EdgeTerms, End, GroupNorm, GroupScales,
-    Matmul, Node, Normalization, NormalizeGradient, Operator, ReadFactors, RowFactors, Take,
+    Matmul, Node, Normalization, NormalizeGradient, Operator, Quantize, ReadFactors, RowFactors,
+    Take,
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;

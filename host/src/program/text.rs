@@ -22,7 +22,10 @@ impl Program {
     /// Rows, columns and precision.
     pub(super) fn shape_text(&self, value: Value) -> String {
         let description = &self.values[value.0];
-        let precision = description.format.precision(self.precision);
+        let precision = match description.format {
+            Format::Codes => "8 bits".to_owned(),
+            format => format.precision(self.precision).to_string(),
+        };
         let columns = description.shape.columns;
         match description.shape.rows {
             Rows::Fixed(rows) => format!("{rows} x {columns} {precision}"),
@@ -50,10 +53,12 @@ impl Program {
         let edges = &self.edges[op.edges.0].name;
         let [h, vectors] = [op.h, op.vectors].map(|it| self.name_of(it));
         let biases = op.biases.map(|it| format!(" plus {}", self.name_of(it)));
+        let codes = op.codes.map(|it| format!(", reads {}", self.name_of(it)));
+        let codes = codes.unwrap_or_default();
         let drop = op.drop.map(|drop| format!(", {}", dropout(drop)));
         let (biases, drop) = (biases.unwrap_or_default(), drop.unwrap_or_default());
         let heads = op.heads;
-        format!("{edges} {h}, scores {vectors}{biases}, {heads} heads{drop}")
+        format!("{edges} {h}, scores {vectors}{biases}, {heads} heads{codes}{drop}")
     }
 
     fn additive_text(&self, op: &AdditiveAttention) -> String {
@@ -125,15 +130,16 @@ impl Program {
                     Direction::Forward => "",
                     Direction::Backward => "ᵀ",
                 };
-                text = format!("aggregate {}{transposed} {}", edges.name, name(op.x));
+                let read = op.codes.unwrap_or(op.x);
+                text = format!("aggregate {}{transposed} {}", edges.name, name(read));
                 let has_factors = edges.has_factors(op.direction.read());
                 parts.extend((op.factor != 1.0).then(|| format!("factor {}", op.factor)));
                 match op.read_factors {
-                    ReadFactors::InOperand if has_factors => {
+                    ReadFactors::InOperand if has_factors && op.codes.is_none() => {
                         parts.push("operand is scaled".to_owned());
                     }
                     ReadFactors::Balanced => parts.push("operand is balanced".to_owned()),
-                    ReadFactors::InOperand | ReadFactors::InSum => {}
+                    _ => {}
                 }
                 let addend = |addend: Addend| {
                     let factor = match addend.factor {
@@ -201,6 +207,7 @@ impl Program {
             Operator::AttentionGradient(op) => {
                 let of = self.attention_text(&op.of);
                 text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+                parts.extend(op.codes.map(|it| format!("reads {}", name(it))));
             }
             Operator::AdditiveAttention(op) => text = format!("{text} {}", self.additive_text(op)),
             Operator::AdditiveGradient(op) => {
@@ -243,6 +250,17 @@ impl Program {
             | Operator::NormalizeGroupsGradient { .. } => {
                 let operands = operator.operands().into_iter().map(name);
                 text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
+            }
+            Operator::Quantize(op) => {
+                text = format!("quantize {} to {:?}", name(op.x), op.format);
+                parts.push(match op.stream {
+                    Some(stream) => format!("stochastic #{stream}"),
+                    None => "nearest".to_owned(),
+                });
+                parts.extend(
+                    op.rows
+                        .map(|rows| format!("rows {}", self.factors_text(rows))),
+                );
             }
             Operator::GroupMaximum { edges, .. } | Operator::GroupMaximumGradient { edges, .. } => {
                 let operands = operator.operands().into_iter().map(name);
@@ -349,6 +367,7 @@ impl fmt::Display for Format {
             Format::Float => "float",
             Format::Items => "items",
             Format::Numbers => "numbers",
+            Format::Codes => "codes",
         })
     }
 }

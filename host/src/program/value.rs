@@ -48,13 +48,15 @@ pub enum Format {
     Items,
     /// An array of floats without padding: numbers of heads.
     Numbers,
+    /// Quantized values of 8 bits with a scale for each column.
+    Codes,
 }
 
 impl Format {
     /// The precision of its elements in a program of `precision`.
     pub fn precision(self, precision: Precision) -> Precision {
         match self {
-            Format::Element | Format::Items => precision,
+            Format::Element | Format::Items | Format::Codes => precision,
             Format::Float | Format::Numbers => Precision::Float,
         }
     }

@@ -4,6 +4,7 @@
 mod attention;
 mod launches;
 mod memory;
+mod messages;
 mod network;
 mod norms;
 mod passes;

@@ -4,7 +4,9 @@ use super::setup::{compiled, graph, hidden, last, numbers, program, runner};
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::{MemoryKind, Storage};
 use halfgnn::nn::{Gat as GatConfig, GatV2 as GatV2Config, Gin as GinConfig, HiddenNorm, Norm};
+use halfgnn::ops::CodeFormat;
 use halfgnn::program::layers::{Gat, GatV2, Gcn, Gin, Layer, Sage};
+use halfgnn::program::passes::{Pass, Quantize};
 use halfgnn::program::{Builder, Edges, Plan, Program, Value};
 use halfgnn::tensor::Precision;
 
@@ -98,6 +100,12 @@ const FORMULAS: [(&str, Norm, Formula); 5] = [
     ("gcn", Norm::Both, gcn),
 ];
 
+/// With quantized messages, where there are some.
+fn quantized(mut program: Program) -> Option<Program> {
+    let format = CodeFormat::Int8;
+    Quantize { format }.run(&mut program).ok().map(|()| program)
+}
+
 fn step(backend: &Cpu, program: Program, norm: Norm) -> Plan {
     let mut runner = runner(backend, program, norm);
     let output = runner.program().output().expect("an output");
@@ -132,6 +140,9 @@ fn the_plan_is_what_a_step_allocates_to_the_byte() {
                 let backend = Cpu::new();
                 let program = program(precision, (graph().vertices(), 70), norm, build);
                 let program = compiled(program, recompute);
+                if let Some(quantized) = quantized(program.clone()) {
+                    step(&Cpu::new(), quantized, norm);
+                }
                 let plan = step(&backend, program, norm);
                 assert!(plan.peak() <= plan.activations(), "{name}");
                 assert!(plan.peak() > 0, "{name}");

@@ -2,9 +2,10 @@
 
 use super::setup::{compiled, hidden, last, program};
 use halfgnn::nn::{Gat as GatConfig, Gin as GinConfig, Norm};
+use halfgnn::ops::CodeFormat;
 use halfgnn::program::layers::{Appnp, Gat, Gcn, Gcnii, Gin, Layer, Sage};
 use halfgnn::program::passes::fuse::Fuse;
-use halfgnn::program::passes::{Evaluate, Recompute, Reorder, apply};
+use halfgnn::program::passes::{Evaluate, Quantize, Recompute, Reorder, apply};
 use halfgnn::program::{Builder, Edges, Plan, Program, Value, differentiate};
 use halfgnn::tensor::Precision;
 
@@ -548,6 +549,38 @@ fn attention_has_one_operator_each_way() {
             %8 = activate_gradient seed, where positive %6
             %9, %10 = attention_gradient %8 of %4, edges %3, scores attention, 2 heads
             %16 = matmul xᵀ %9
+            "
+        )
+    );
+}
+
+#[test]
+fn quantize_has_sums_read_quantized_values_with_factors_in_them() {
+    let mut program = compiled(of(8, Norm::Both, gcn), false);
+    let format = CodeFormat::Int8;
+    apply(&mut program, &[&Quantize { format }], |_, _| ()).expect("both lists");
+    assert_eq!(
+        program.listing(),
+        text(
+            "
+            %1 = activate x, dropout 0.5 #0 (kept)
+            %3 = matmul %1 layers.0.weight, rows C[edges]
+            %26 = quantize %3 to Int8, nearest
+            %4 = aggregate edges %26
+            %8 = activate %4, bias layers.0.bias, relu, dropout 0.5 #1 (kept)
+            %10 = matmul %8 layers.1.weight, rows C[edges]
+            %27 = quantize %10 to Int8, nearest
+            %13 = aggregate edges %27, bias layers.1.bias
+            backward
+            %15 = column_sums seed
+            %28 = quantize seed to Int8, stochastic #1919907183, rows R[edges]
+            %16 = aggregate edgesᵀ %28
+            %20 = matmul %16 layers.1.weightᵀ, alpha 2, where positive %8
+            %18 = matmul %8ᵀ %16
+            %21 = column_sums %20
+            %29 = quantize %20 to Int8, stochastic #1919907182, rows R[edges]
+            %22 = aggregate edgesᵀ %29
+            %23 = matmul %1ᵀ %22
             "
         )
     );

@@ -86,6 +86,8 @@ impl Builder {
             heads: heads.count,
             slope: scores.slope,
             h,
+            codes: None,
+            layer: self.layer_number(),
             vectors,
             biases,
             drop,

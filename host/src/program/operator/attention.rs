@@ -16,6 +16,10 @@ pub struct Attention {
     pub slope: f32,
     /// What is summed, a row for each source.
     pub h: Value,
+    /// Quantized values of `h`, which are summed in its place. Scores are those of `h`.
+    pub codes: Option<Value>,
+    /// The layer whose messages it sums.
+    pub layer: u32,
     /// `a_d` and `a_s`, a row each.
     pub vectors: Value,
     /// `b`: a number for each edge and head.
@@ -39,6 +43,8 @@ pub struct AttentionGradient {
     pub positive: Value,
     /// The gradient of its first result.
     pub d: Value,
+    /// Quantized values of that, which are summed in its place.
+    pub codes: Option<Value>,
     /// Its biases in the order of the transposed adjacency.
     pub against: Option<Value>,
 }
@@ -97,7 +103,8 @@ impl Attention {
         [&mut self.h, &mut self.vectors]
             .into_iter()
             .for_each(&mut *visit);
-        self.biases.iter_mut().for_each(visit);
+        let others = self.codes.iter_mut().chain(&mut self.biases);
+        others.for_each(visit);
     }
 }
 
@@ -106,7 +113,8 @@ impl AttentionGradient {
         let own = [&mut self.d, &mut self.y, &mut self.positive];
         own.into_iter().for_each(&mut *visit);
         self.of.visit(visit);
-        self.against.iter_mut().for_each(visit);
+        let others = self.codes.iter_mut().chain(&mut self.against);
+        others.for_each(visit);
     }
 }
 

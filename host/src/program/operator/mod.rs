@@ -15,7 +15,7 @@ use crate::ops::Nonlinearity;
 pub use activation::{Activate, ActivateGradient, Dropout};
 pub use attention::{AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, EdgeTerms};
 pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
-pub use product::{Addend, Aggregate, Direction, End, Matmul, ReadFactors, RowFactors};
+pub use product::{Addend, Aggregate, Direction, End, Matmul, Quantize, ReadFactors, RowFactors};
 
 /// An operator with its operands. A [`Node`] lists its results.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +106,8 @@ pub enum Operator {
         /// The gradient of the output.
         d: Value,
     },
+    /// Quantized values of a matrix.
+    Quantize(Quantize),
     /// A weighted sum over the edges of each row.
     Aggregate(Aggregate),
     /// Bias, ReLU and dropout.
@@ -235,6 +237,7 @@ impl Operator {
             Operator::NormalizeRowsGradient { .. } => "normalize_rows_gradient",
             Operator::NormalizeGroups { norm, .. } => norm.name(),
             Operator::NormalizeGroupsGradient { norm, .. } => norm.gradient_name(),
+            Operator::Quantize(_) => "quantize",
             Operator::Aggregate(_) => "aggregate",
             Operator::Activate(_) => "activate",
             Operator::ActivateGradient(_) => "activate_gradient",
@@ -265,8 +268,13 @@ impl Operator {
                 op.positive.iter_mut().for_each(&mut *visit);
                 op.sum.iter_mut().for_each(&mut *visit);
             }
+            Operator::Quantize(op) => visit(&mut op.x),
             Operator::Aggregate(op) => {
-                visit(&mut op.x);
+                // Of a matrix whose quantized values are summed nothing but own rows is read.
+                if op.codes.is_none() || op.own().is_some() {
+                    visit(&mut op.x);
+                }
+                op.codes.iter_mut().for_each(&mut *visit);
                 if let Some(addend) = &mut op.addend {
                     visit(&mut addend.value);
                     addend.epsilon.iter_mut().for_each(&mut *visit);

@@ -1,7 +1,7 @@
 //! Products and sums over edges, with what their epilogues do.
 
 use super::{Dropout, Normalization};
-use crate::ops::Form;
+use crate::ops::{CodeFormat, Form};
 use crate::program::value::{Edges, Value};
 
 /// Which end of the edges a factor of a degree norm belongs to.
@@ -146,6 +146,10 @@ pub struct Aggregate {
     pub read_factors: ReadFactors,
     /// What is summed.
     pub x: Value,
+    /// Quantized values of `x`, with the degree norm's factors in them, which are read in its place.
+    pub codes: Option<Value>,
+    /// The layer whose messages it sums: rounding of gradients by chance is a function of it.
+    pub layer: u32,
     /// A multiple of another matrix, added before rounding.
     pub addend: Option<Addend>,
     /// A float of one row.
@@ -165,6 +169,8 @@ impl Aggregate {
             factor: 1.0,
             read_factors: ReadFactors::InSum,
             x,
+            codes: None,
+            layer: 0,
             addend: None,
             bias: None,
             relu: false,
@@ -199,4 +205,18 @@ pub struct Addend {
     pub value: Value,
     /// A float of one row and one column that is learnt.
     pub epsilon: Option<Value>,
+}
+
+/// Values of 8 bits with a scale for each column, which follows the largest magnitude of the step before. In a first step it is that of
+/// the matrix itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quantize {
+    /// What is quantized.
+    pub x: Value,
+    /// A factor of each row.
+    pub rows: Option<RowFactors>,
+    /// The format of a value.
+    pub format: CodeFormat,
+    /// The stream of random numbers that values are rounded by; none where each is rounded to the nearest.
+    pub stream: Option<u32>,
 }

@@ -4,13 +4,13 @@ use super::Machine;
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Parameter, Propagation, glorot_uniform};
-use crate::ops::{AdditiveAttention, Attention, RandomState, RowGroups};
+use crate::ops::{AdditiveAttention, Attention, QuantizedMatrix, RandomState, RowGroups};
 use crate::program::list::{Program, refuse};
 use crate::program::operator::Operator;
 use crate::program::plan::{Place, Plan, Slot};
 use crate::program::value::{Buffer, Edges, Format, HeadValues, Initial, Origin, Value};
 use crate::tensor::{Array, Element, Matrix};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,6 +33,11 @@ pub(super) struct Typed<B: Backend, E: Element> {
     spares: Vec<Matrix<B, f32>>,
     item_slots: HashMap<usize, Array<B, E>>,
     number_slots: HashMap<usize, Array<B, f32>>,
+    word_slots: HashMap<usize, Array<B, u32>>,
+    /// Scales of quantized values, which have rows while they are written and read.
+    quantized: HashMap<Value, QuantizedMatrix<B>>,
+    /// Those whose scales follow a step.
+    pub(super) has_scales: HashSet<Value>,
     /// What attention keeps between its passes, by the first result of its forward pass.
     pub(super) attentions: HashMap<Value, Attention<B>>,
     pub(super) additive: HashMap<Value, AdditiveAttention<B>>,
@@ -65,6 +70,9 @@ impl<B: Backend, E: Element> Typed<B, E> {
             spares: vec![spare()?, spare()?, spare()?],
             item_slots: HashMap::new(),
             number_slots: HashMap::new(),
+            word_slots: HashMap::new(),
+            quantized: HashMap::new(),
+            has_scales: HashSet::new(),
             attentions: HashMap::new(),
             additive: HashMap::new(),
             wholes: HashMap::new(),
@@ -82,6 +90,11 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 Format::Items => {
                     let array = Array::uninit(backend, slot.rows * slot.columns, ACTIVATIONS)?;
                     machine.item_slots.insert(number, array);
+                }
+                Format::Codes => {
+                    let words = QuantizedMatrix::<B>::words(slot.rows, slot.columns)?;
+                    let array = Array::uninit(backend, words, ACTIVATIONS)?;
+                    machine.word_slots.insert(number, array);
                 }
                 Format::Numbers => {
                     let array = Array::uninit(backend, slot.rows * slot.columns, ACTIVATIONS)?;
@@ -110,6 +123,11 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 let state = Attention::between(backend, ends(op.edges), op.heads, op.slope)?;
                 self.attentions.insert(node.results[0], state);
             }
+            Operator::Quantize(op) => {
+                let columns = self.program.values[op.x.0].shape.columns;
+                let codes = QuantizedMatrix::zeros(backend, (0, columns), op.format, ACTIVATIONS)?;
+                self.quantized.insert(node.results[0], codes);
+            }
             Operator::AdditiveAttention(op) => {
                 let state = AdditiveAttention::new(backend, ends(op.edges), op.heads, op.slope)?;
                 self.additive.insert(node.results[0], state);
@@ -117,6 +135,28 @@ impl<B: Backend, E: Element> Typed<B, E> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Has `work` write or read quantized values, which have their memory for its length.
+    pub(super) fn with_codes(
+        &mut self,
+        value: Value,
+        work: impl FnOnce(&mut Self, &mut QuantizedMatrix<B>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (Place::Slot(slot), rows) = (self.places[value.0], self.program.rows(value)) else {
+            return absent(value);
+        };
+        let (Some(mut codes), Some(words)) =
+            (self.quantized.remove(&value), self.word_slots.remove(&slot))
+        else {
+            return absent(value);
+        };
+        let nothing = codes.replace_codes(words, rows)?;
+        let done = work(self, &mut codes);
+        self.word_slots
+            .insert(slot, codes.replace_codes(nothing, 0)?);
+        self.quantized.insert(value, codes);
+        done
     }
 
     /// The array of a value: numbers of heads.
@@ -432,7 +472,7 @@ impl<B: Backend, E: Element> Machine for Typed<B, E> {
             }
             Format::Element => Elements::matrix(self, value)?.to_f32(&self.backend),
             Format::Float => Floats::matrix(self, value)?.to_f32(&self.backend),
-            Format::Items | Format::Numbers => refuse(format!(
+            Format::Items | Format::Numbers | Format::Codes => refuse(format!(
                 "{value} is an array that an operator computes in, and not a matrix"
             )),
         }

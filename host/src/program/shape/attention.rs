@@ -64,6 +64,10 @@ impl Program {
         );
         self.expect_same("attention", op.vectors, vectors)?;
         self.expect_heads("attention", op.heads, y.0.columns)?;
+        if let Some(codes) = op.codes {
+            let h = self.values[op.h.0].shape;
+            self.expect_same("attention", codes, (h, Format::Codes))?;
+        }
         if let Some(biases) = op.biases {
             let plane = numbers(Rows::Edges(op.edges), op.heads);
             self.expect_same("attention", biases, plane)?;

@@ -37,7 +37,17 @@ impl Program {
         let one = |result| Ok(vec![result]);
         match operator {
             Operator::Matmul(op) => self.results_of_matmul(op),
+            Operator::Quantize(op) => {
+                self.expect_factors(name, op.rows, of(op.x).0)?;
+                if of(op.x).1 != Format::Element {
+                    return refuse(format!("quantize: {} has no elements", self.describe(op.x)));
+                }
+                one((of(op.x).0, Format::Codes))
+            }
             Operator::Aggregate(op) => {
+                if let Some(codes) = op.codes {
+                    self.expect_same(name, codes, (of(op.x).0, Format::Codes))?;
+                }
                 let result = self.along((op.edges, op.direction), op.x, name)?;
                 // Own rows are among those that are summed, as `along` has seen.
                 let other = op.addend.filter(|addend| addend.value != op.x);
@@ -117,6 +127,9 @@ impl Program {
                 let y = self.results_of_attention(&op.of)?[0];
                 for same in [op.y, op.positive, op.d] {
                     self.expect_same(name, same, y)?;
+                }
+                if let Some(codes) = op.codes {
+                    self.expect_same(name, codes, (y.0, Format::Codes))?;
                 }
                 let (h, biases) = (of(op.of.h), op.of.biases.map(of));
                 let mut results = vec![h, rows_of(2, h.0.columns)];

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::nn::{EdgeFeatures, Propagation};
 use crate::ops::{
     self, AdditiveBackward, AdditiveFeatures, AdditiveRoom, AttentionBackward, AttentionForward,
-    EdgeBiases, Epilogue, Form,
+    EdgeBiases, Epilogue, Form, QuantizedMatrix,
 };
 use crate::program::list::refuse;
 use crate::program::operator::{
@@ -17,6 +17,19 @@ use crate::tensor::{Array, Element, Matrix};
 
 impl<B: Backend, E: Element> Typed<B, E> {
     pub(super) fn attention(&mut self, op: &Attention, node: &Node) -> Result<(), Error> {
+        match op.codes {
+            None => self.attention_of((op, None), node),
+            Some(codes) => self.with_codes(codes, |machine, codes| {
+                machine.attention_of((op, Some(codes)), node)
+            }),
+        }
+    }
+
+    fn attention_of(
+        &mut self,
+        (op, codes): (&Attention, Option<&QuantizedMatrix<B>>),
+        node: &Node,
+    ) -> Result<(), Error> {
         let key = node.results[0];
         let Some(mut state) = self.attentions.remove(&key) else {
             return missing();
@@ -29,7 +42,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             };
             let of = AttentionForward {
                 h: Elements::matrix(machine, op.h)?,
-                codes: None,
+                codes,
                 vectors: Elements::matrix(machine, op.vectors)?,
                 dropout: machine.drop(op.drop),
                 y,
@@ -47,6 +60,19 @@ impl<B: Backend, E: Element> Typed<B, E> {
     pub(super) fn attention_gradient(
         &mut self,
         op: &AttentionGradient,
+        node: &Node,
+    ) -> Result<(), Error> {
+        match op.codes {
+            None => self.attention_gradient_of((op, None), node),
+            Some(codes) => self.with_codes(codes, |machine, codes| {
+                machine.attention_gradient_of((op, Some(codes)), node)
+            }),
+        }
+    }
+
+    fn attention_gradient_of(
+        &mut self,
+        (op, codes): (&AttentionGradient, Option<&QuantizedMatrix<B>>),
         node: &Node,
     ) -> Result<(), Error> {
         let Some(mut state) = self.attentions.remove(&op.y) else {
@@ -87,7 +113,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 y: Elements::matrix(machine, op.y)?,
                 positive: Elements::matrix(machine, op.positive)?,
                 dy: Elements::matrix(machine, op.d)?,
-                codes: None,
+                codes,
                 dropout: machine.drop(op.of.drop),
                 lent: (lent, [inner, d_destination, softmax, d_source]),
                 dh,

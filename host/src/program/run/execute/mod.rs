@@ -2,13 +2,15 @@
 
 mod attention;
 mod norm;
+mod quantize;
 
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::{DROPOUT_STREAM, Propagation};
 use crate::ops::{
-    self, Activation, Combine, EdgeWeights, Epilogue, MatmulFusion, RowGroups, Spmm, SpmmEpilogue,
+    self, Activation, Combine, EdgeWeights, Epilogue, MatmulFusion, QuantizedMatrix, RowGroups,
+    Spmm, SpmmEpilogue,
 };
 use crate::program::list::refuse;
 use crate::program::operator::{
@@ -28,7 +30,13 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 (Format::Element, _) => self.matmul::<Elements, Floats>(op, node),
                 _ => self.matmul::<Floats, Floats>(op, node),
             },
-            (Operator::Aggregate(op), _) => self.aggregate(op, y),
+            (Operator::Quantize(op), _) => self.quantize(op, y),
+            (Operator::Aggregate(op), _) => match op.codes {
+                None => self.aggregate((op, None), y),
+                Some(codes) => self.with_codes(codes, |machine, codes| {
+                    machine.aggregate((op, Some(codes)), y)
+                }),
+            },
             (Operator::OwnRows { edges, x }, _) => {
                 let edges = self.edges[edges.0].clone();
                 self.write::<Elements>(y, |machine, rows| {
@@ -226,7 +234,12 @@ impl<B: Backend, E: Element> Typed<B, E> {
         done
     }
 
-    fn aggregate(&mut self, op: &Aggregate, result: Value) -> Result<(), Error> {
+    /// A sum of the matrix, or of quantized values of it.
+    fn aggregate(
+        &mut self,
+        (op, codes): (&Aggregate, Option<&mut QuantizedMatrix<B>>),
+        result: Value,
+    ) -> Result<(), Error> {
         let edges = self.edges[op.edges.0].clone();
         self.write::<Elements>(result, |machine, y| {
             let backend = &machine.backend;
@@ -280,13 +293,13 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 },
                 ..Spmm::default()
             };
-            ops::spmm(
-                backend,
-                adjacency,
-                &spmm,
-                Elements::matrix(machine, op.x)?,
-                y,
-            )?;
+            match codes {
+                Some(codes) => ops::quantized_spmm(backend, adjacency, &spmm, codes, y)?,
+                None => {
+                    let x = Elements::matrix(machine, op.x)?;
+                    ops::spmm(backend, adjacency, &spmm, x, y)?;
+                }
+            }
             let Some(own) = of_first else {
                 return Ok(());
             };
