@@ -91,6 +91,7 @@ impl Pass<'_> {
                     x: *x,
                     d,
                     rows: None,
+                    coding: None,
                 };
                 let operator = Operator::NormalizeGradient(gradient);
                 self.back_through_norm(operator, *x, &[norm.weight, norm.bias], factor)

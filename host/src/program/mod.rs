@@ -6,7 +6,8 @@
 //!              list                    backward list     lists                           each way
 //! ```
 //!
-//! - [`Builder`] writes formulas down. [`layers`] has those of GCN, GraphSAGE, GIN, APPNP, GCNII and R-GCN.
+//! - [`Builder`] writes formulas down. [`layers`] has those of GCN, GraphSAGE, GIN, GAT, GATv2, APPNP, GCNII and R-GCN, with the names of
+//!   their parameters in other frameworks.
 //! - [`Program`] is the list, as data: neither a backend nor an element type. Its `Display` is a line for each operator.
 //! - [`differentiate`] adds the backward list.
 //! - [`passes`] change the list, a file each.
@@ -35,8 +36,8 @@ pub use gradient::differentiate;
 pub use list::Program;
 pub use operator::{
     Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate, Attention,
-    AttentionGradient, BatchStatistics, Direction, Dropout, EdgeTerms, End, GroupNorm, GroupScales,
-    Matmul, Node, Normalization, NormalizeGradient, Operator, Quantize, ReadFactors, RowFactors,
+    AttentionGradient, BatchStatistics, Coding, Direction, Dropout, EdgeTerms, End, GroupNorm,
+    GroupScales, Matmul, Node, Normalization, NormalizeGradient, Operator, ReadFactors, RowFactors,
     Take,
 };
 pub use plan::{Place, Plan, Slot};

@@ -231,13 +231,13 @@ impl Plan {
 /// Bytes that operators keep: attention from its forward pass to its backward pass, quantization from step to step.
 fn plan_states(program: &Program) -> u64 {
     let states = program.nodes.iter().map(|node| {
+        // Scales, the largest magnitudes, and counts of what no value stands for.
+        if let Some((_, codes)) = node.coded() {
+            let columns = program.values[codes.0].shape.columns;
+            let numbers = 2 * row_codes(columns as u64) + u64::from(COUNTS);
+            return numbers * size_of::<f32>() as u64;
+        }
         let (edges, heads, [of_destinations, of_sources]) = match &node.operator {
-            // Scales, the largest magnitudes, and counts of what no value stands for.
-            Operator::Quantize(op) => {
-                let columns = program.values[op.x.0].shape.columns;
-                let numbers = 2 * row_codes(columns as u64) + u64::from(COUNTS);
-                return numbers * size_of::<f32>() as u64;
-            }
             Operator::Attention(op) => (op.edges, op.heads, [4, 1]),
             Operator::AdditiveAttention(op) => (op.edges, op.heads, [3, 1]),
             _ => return 0,

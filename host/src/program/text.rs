@@ -2,8 +2,8 @@
 
 use super::list::Program;
 use super::operator::{
-    Addend, AdditiveAttention, Attention, Direction, Dropout, EdgeTerms, End, Normalization,
-    Operator, ReadFactors, RowFactors, Take,
+    Addend, AdditiveAttention, Attention, Coding, Direction, Dropout, EdgeTerms, End,
+    Normalization, Operator, ReadFactors, RowFactors, Take,
 };
 use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::ops::Form;
@@ -80,6 +80,19 @@ impl Program {
         format!("{edges}{transposed}, weight {weight}, vector {vector}, {heads} heads")
     }
 
+    fn coding_text(&self, coding: Coding) -> String {
+        let rounding = match coding.stream {
+            Some(stream) => format!("stochastic #{stream}"),
+            None => "nearest".to_owned(),
+        };
+        let rows = coding
+            .rows
+            .map(|rows| format!(", rows {}", self.factors_text(rows)));
+        let alone = if coding.alone { " alone" } else { "" };
+        let rows = rows.unwrap_or_default();
+        format!("to {:?}{alone}, {rounding}{rows}", coding.format)
+    }
+
     fn norm_text(&self, norm: Normalization) -> String {
         let relu = if norm.relu { ", relu" } else { "" };
         let [statistics, weight, bias] =
@@ -123,6 +136,10 @@ impl Program {
                         .map(|sum| format!("added to {}", read(sum, op.adds_to_own))),
                 );
                 parts.extend(op.column_sums.then(|| "column sums".to_owned()));
+                parts.extend(
+                    op.coding
+                        .map(|coding| format!("quantized {}", self.coding_text(coding))),
+                );
             }
             Operator::Aggregate(op) => {
                 let edges = &self.edges[op.edges.0];
@@ -241,6 +258,10 @@ impl Program {
                     op.rows
                         .map(|rows| format!("rows {}", self.factors_text(rows))),
                 );
+                parts.extend(
+                    op.coding
+                        .map(|coding| format!("quantized {}", self.coding_text(coding))),
+                );
             }
             Operator::Maximum { .. }
             | Operator::MaximumGradient { .. }
@@ -251,16 +272,8 @@ impl Program {
                 let operands = operator.operands().into_iter().map(name);
                 text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
             }
-            Operator::Quantize(op) => {
-                text = format!("quantize {} to {:?}", name(op.x), op.format);
-                parts.push(match op.stream {
-                    Some(stream) => format!("stochastic #{stream}"),
-                    None => "nearest".to_owned(),
-                });
-                parts.extend(
-                    op.rows
-                        .map(|rows| format!("rows {}", self.factors_text(rows))),
-                );
+            Operator::Quantize { x, coding } => {
+                text = format!("quantize {} {}", name(*x), self.coding_text(*coding));
             }
             Operator::GroupMaximum { edges, .. } | Operator::GroupMaximumGradient { edges, .. } => {
                 let operands = operator.operands().into_iter().map(name);

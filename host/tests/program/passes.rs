@@ -564,21 +564,18 @@ fn quantize_has_sums_read_quantized_values_with_factors_in_them() {
         text(
             "
             %1 = activate x, dropout 0.5 #0 (kept)
-            %3 = matmul %1 layers.0.weight, rows C[edges]
-            %26 = quantize %3 to Int8, nearest
+            %3, %26 = matmul %1 layers.0.weight, rows C[edges], quantized to Int8 alone, nearest
             %4 = aggregate edges %26
             %8 = activate %4, bias layers.0.bias, relu, dropout 0.5 #1 (kept)
-            %10 = matmul %8 layers.1.weight, rows C[edges]
-            %27 = quantize %10 to Int8, nearest
+            %10, %27 = matmul %8 layers.1.weight, rows C[edges], quantized to Int8 alone, nearest
             %13 = aggregate edges %27, bias layers.1.bias
             backward
             %15 = column_sums seed
             %28 = quantize seed to Int8, stochastic #1919907183, rows R[edges]
             %16 = aggregate edgesᵀ %28
-            %20 = matmul %16 layers.1.weightᵀ, alpha 2, where positive %8
+            %20, %29 = matmul %16 layers.1.weightᵀ, alpha 2, where positive %8, quantized to Int8, stochastic #1919907182, rows R[edges]
             %18 = matmul %8ᵀ %16
             %21 = column_sums %20
-            %29 = quantize %20 to Int8, stochastic #1919907182, rows R[edges]
             %22 = aggregate edgesᵀ %29
             %23 = matmul %1ᵀ %22
             "

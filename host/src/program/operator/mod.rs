@@ -15,7 +15,7 @@ use crate::ops::Nonlinearity;
 pub use activation::{Activate, ActivateGradient, Dropout};
 pub use attention::{AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, EdgeTerms};
 pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
-pub use product::{Addend, Aggregate, Direction, End, Matmul, Quantize, ReadFactors, RowFactors};
+pub use product::{Addend, Aggregate, Coding, Direction, End, Matmul, ReadFactors, RowFactors};
 
 /// An operator with its operands. A [`Node`] lists its results.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,7 +107,12 @@ pub enum Operator {
         d: Value,
     },
     /// Quantized values of a matrix.
-    Quantize(Quantize),
+    Quantize {
+        /// The matrix.
+        x: Value,
+        /// How.
+        coding: Coding,
+    },
     /// A weighted sum over the edges of each row.
     Aggregate(Aggregate),
     /// Bias, ReLU and dropout.
@@ -217,6 +222,19 @@ pub struct Node {
     pub scratch: Vec<Value>,
 }
 
+impl Node {
+    /// The quantized values that it writes, and how.
+    pub(super) fn coded(&self) -> Option<(Coding, Value)> {
+        let coding = match &self.operator {
+            Operator::Quantize { coding, .. } => Some(*coding),
+            Operator::Matmul(op) => op.coding,
+            Operator::NormalizeGradient(op) => op.coding,
+            _ => None,
+        };
+        Some((coding?, *self.results.last()?))
+    }
+}
+
 impl Operator {
     /// The name in the text of a program.
     pub fn name(&self) -> &'static str {
@@ -237,7 +255,7 @@ impl Operator {
             Operator::NormalizeRowsGradient { .. } => "normalize_rows_gradient",
             Operator::NormalizeGroups { norm, .. } => norm.name(),
             Operator::NormalizeGroupsGradient { norm, .. } => norm.gradient_name(),
-            Operator::Quantize(_) => "quantize",
+            Operator::Quantize { .. } => "quantize",
             Operator::Aggregate(_) => "aggregate",
             Operator::Activate(_) => "activate",
             Operator::ActivateGradient(_) => "activate_gradient",
@@ -268,7 +286,6 @@ impl Operator {
                 op.positive.iter_mut().for_each(&mut *visit);
                 op.sum.iter_mut().for_each(&mut *visit);
             }
-            Operator::Quantize(op) => visit(&mut op.x),
             Operator::Aggregate(op) => {
                 // Of a matrix whose quantized values are summed nothing but own rows is read.
                 if op.codes.is_none() || op.own().is_some() {
@@ -348,6 +365,7 @@ impl Operator {
             Operator::Dot { x, y, .. } => [x, y].into_iter().for_each(visit),
             Operator::NonlinearityGradient { of, d, .. } => [of, d].into_iter().for_each(visit),
             Operator::Nonlinearity { x, .. }
+            | Operator::Quantize { x, .. }
             | Operator::ColumnSums { x }
             | Operator::OwnRows { x, .. }
             | Operator::OwnRowsGradient { d: x, .. }

@@ -1,6 +1,6 @@
 //! Norms: batch normalisation, and those of a whole graph.
 
-use super::RowFactors;
+use super::{Coding, RowFactors};
 use crate::nn::Statistics;
 use crate::program::value::Value;
 
@@ -62,6 +62,8 @@ pub struct NormalizeGradient {
     pub d: Value,
     /// A factor of each row of the input's gradient.
     pub rows: Option<RowFactors>,
+    /// Whether the last result is quantized values of the first.
+    pub coding: Option<Coding>,
 }
 
 /// A norm of the columns of a whole graph.

@@ -98,6 +98,8 @@ pub struct Matmul {
     pub reads_own: [Option<Edges>; 2],
     /// Whether the second result is the sums of the columns of `b`.
     pub column_sums: bool,
+    /// Whether the last result is quantized values of the first.
+    pub coding: Option<Coding>,
 }
 
 impl Matmul {
@@ -119,6 +121,7 @@ impl Matmul {
             adds_to_own: None,
             reads_own: [None, None],
             column_sums: false,
+            coding: None,
         }
     }
 
@@ -207,16 +210,16 @@ pub struct Addend {
     pub epsilon: Option<Value>,
 }
 
-/// Values of 8 bits with a scale for each column, which follows the largest magnitude of the step before. In a first step it is that of
-/// the matrix itself.
+/// How a matrix is quantized: to values of 8 bits with a scale for each column, which follows the largest magnitude of the step before.
+/// In a first step it is that of the matrix itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Quantize {
-    /// What is quantized.
-    pub x: Value,
+pub struct Coding {
     /// A factor of each row.
     pub rows: Option<RowFactors>,
     /// The format of a value.
     pub format: CodeFormat,
     /// The stream of random numbers that values are rounded by; none where each is rounded to the nearest.
     pub stream: Option<u32>,
+    /// Whether no operator reads the matrix itself, so that its writer need not store it.
+    pub alone: bool,
 }

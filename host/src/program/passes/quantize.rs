@@ -2,11 +2,9 @@
 
 use super::Pass;
 use crate::error::Error;
-use crate::ops::CodeFormat;
+use crate::ops::{CodeFormat, Form};
 use crate::program::list::{Program, refuse};
-use crate::program::operator::{
-    ActivateGradient, Operator, Quantize as Quantization, ReadFactors, RowFactors,
-};
+use crate::program::operator::{ActivateGradient, Coding, Operator, ReadFactors, RowFactors};
 use crate::program::value::Value;
 use crate::tensor::Precision;
 
@@ -46,6 +44,7 @@ impl Pass for Quantize {
             // What was put in or taken out is before it.
             number = (number + program.nodes.len() + 1) - before;
         }
+        into_writers(program);
         Ok(())
     }
 }
@@ -70,23 +69,20 @@ impl Quantize {
             _ => return Ok(()),
         };
         let is_gradient = number >= program.forward;
-        let (mut number, mut quantization) = (
-            number,
-            Quantization {
-                x,
-                rows,
-                format: self.format,
-                stream: is_gradient.then(|| STREAM.wrapping_add(layer)),
-            },
-        );
+        let (mut number, mut source) = (number, x);
+        let mut coding = Coding {
+            rows,
+            format: self.format,
+            stream: is_gradient.then(|| STREAM.wrapping_add(layer)),
+            alone: false,
+        };
         // Factors that rows have a pass of their own for cost nothing in the values.
         if let Some((writer, d, rows)) = scaled_rows(program, number, x) {
-            (quantization.x, quantization.rows) = (d, Some(rows));
+            (source, coding.rows) = (d, Some(rows));
             program.remove(writer);
             number -= 1;
         }
-        let source = quantization.x;
-        let node = program.node(Operator::Quantize(quantization))?;
+        let node = program.node(Operator::Quantize { x: source, coding })?;
         let codes = node.results[0];
         match &mut program.nodes[number].operator {
             Operator::Aggregate(op) => {
@@ -103,6 +99,44 @@ impl Quantize {
         program.forward += usize::from(number < program.forward);
         Ok(())
     }
+}
+
+/// Quantized values are made by the product or the normalisation that writes the matrix, where one of them does.
+fn into_writers(program: &mut Program) {
+    let mut number = 0;
+    while number < program.nodes.len() {
+        let Some((writer, coding)) = writer(program, number) else {
+            number += 1;
+            continue;
+        };
+        let codes = program.nodes[number].results[0];
+        match &mut program.nodes[writer].operator {
+            Operator::Matmul(op) => op.coding = Some(coding),
+            Operator::NormalizeGradient(op) => op.coding = Some(coding),
+            _ => {}
+        }
+        program.nodes[writer].results.push(codes);
+        program.remove(number);
+    }
+}
+
+fn writer(program: &Program, number: usize) -> Option<(usize, Coding)> {
+    let Operator::Quantize { x, coding } = program.nodes[number].operator else {
+        return None;
+    };
+    let writer = program.writer(x)?;
+    let can = match &program.nodes[writer].operator {
+        Operator::Matmul(op) => {
+            let alone = op.second.is_none() && op.norm.is_none() && op.drop.is_none();
+            op.form != Form::TN && alone && op.sum.is_none() && op.coding.is_none()
+        }
+        Operator::NormalizeGradient(op) => op.coding.is_none(),
+        _ => false,
+    };
+    let is_in_pass = (writer < program.forward) == (number < program.forward);
+    let alone = program.only_reader(x) == Some(number);
+    let is_first = program.nodes[writer].results[0] == x;
+    (can && is_in_pass && is_first).then_some((writer, Coding { alone, ..coding }))
 }
 
 /// The operator that does nothing but multiply the rows of a gradient, for the operator `number` alone; what it reads, and the factors.

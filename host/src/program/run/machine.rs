@@ -118,15 +118,15 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let edges = &self.edges[edges.0];
             (edges.destinations(), edges.sources())
         };
+        if let Some((coding, codes)) = node.coded() {
+            let columns = self.program.values[codes.0].shape.columns;
+            let none = QuantizedMatrix::zeros(backend, (0, columns), coding.format, ACTIVATIONS)?;
+            self.quantized.insert(codes, none);
+        }
         match &node.operator {
             Operator::Attention(op) => {
                 let state = Attention::between(backend, ends(op.edges), op.heads, op.slope)?;
                 self.attentions.insert(node.results[0], state);
-            }
-            Operator::Quantize(op) => {
-                let columns = self.program.values[op.x.0].shape.columns;
-                let codes = QuantizedMatrix::zeros(backend, (0, columns), op.format, ACTIVATIONS)?;
-                self.quantized.insert(node.results[0], codes);
             }
             Operator::AdditiveAttention(op) => {
                 let state = AdditiveAttention::new(backend, ends(op.edges), op.heads, op.slope)?;

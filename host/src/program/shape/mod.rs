@@ -37,12 +37,12 @@ impl Program {
         let one = |result| Ok(vec![result]);
         match operator {
             Operator::Matmul(op) => self.results_of_matmul(op),
-            Operator::Quantize(op) => {
-                self.expect_factors(name, op.rows, of(op.x).0)?;
-                if of(op.x).1 != Format::Element {
-                    return refuse(format!("quantize: {} has no elements", self.describe(op.x)));
+            Operator::Quantize { x, coding } => {
+                self.expect_factors(name, coding.rows, of(*x).0)?;
+                if of(*x).1 != Format::Element {
+                    return refuse(format!("quantize: {} has no elements", self.describe(*x)));
                 }
-                one((of(op.x).0, Format::Codes))
+                one((of(*x).0, Format::Codes))
             }
             Operator::Aggregate(op) => {
                 if let Some(codes) = op.codes {
@@ -198,7 +198,12 @@ impl Program {
                 self.expect_same(name, op.d, of(op.x))?;
                 self.expect_factors(name, op.rows, of(op.x).0)?;
                 let scales = row(of(op.x).0.columns);
-                Ok(vec![of(op.x), scales, scales])
+                let mut results = vec![of(op.x), scales, scales];
+                if let Some(coding) = op.coding {
+                    self.expect_factors(name, coding.rows, of(op.x).0)?;
+                    results.push((of(op.x).0, Format::Codes));
+                }
+                Ok(results)
             }
             Operator::NormalizeRows { x, weight, bias } => {
                 self.expect_bias(name, Some(*weight), of(*x))?;
@@ -311,6 +316,10 @@ impl Program {
         let mut results = vec![result];
         if op.column_sums {
             results.push(row(b.columns));
+        }
+        if let Some(coding) = op.coding {
+            self.expect_factors("matmul", coding.rows, result.0)?;
+            results.push((result.0, Format::Codes));
         }
         Ok(results)
     }

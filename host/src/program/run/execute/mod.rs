@@ -30,7 +30,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 (Format::Element, _) => self.matmul::<Elements, Floats>(op, node),
                 _ => self.matmul::<Floats, Floats>(op, node),
             },
-            (Operator::Quantize(op), _) => self.quantize(op, y),
+            (Operator::Quantize { x, coding }, _) => self.quantize(*x, *coding, y),
             (Operator::Aggregate(op), _) => match op.codes {
                 None => self.aggregate((op, None), y),
                 Some(codes) => self.with_codes(codes, |machine, codes| {
@@ -193,8 +193,22 @@ impl<B: Backend, E: Element> Typed<B, E> {
         op: &Matmul,
         node: &Node,
     ) -> Result<(), Error> {
+        match node.coded() {
+            None => self.matmul_of::<A, O>((op, None), node),
+            Some(coded) => self.coded(coded, node.results[0], |machine, codes| {
+                machine.matmul_of::<A, O>((op, codes), node)
+            }),
+        }
+    }
+
+    fn matmul_of<A: Bank<B, E>, O: Bank<B, E>>(
+        &mut self,
+        (op, codes): (&Matmul, Option<&mut QuantizedMatrix<B>>),
+        node: &Node,
+    ) -> Result<(), Error> {
         let result = node.results[0];
-        let mut sums = match node.results.get(1) {
+        let of_sums = node.results.get(1).filter(|_| op.column_sums);
+        let mut sums = match of_sums {
             Some(sums) => Some(Floats::take(self, *sums)?),
             None => None,
         };
@@ -221,6 +235,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 sum: op.sum.is_some(),
                 column_sums: sums.as_mut(),
                 dropout: machine.drop(op.drop),
+                coding: machine.coding(op.coding, codes),
                 ..MatmulFusion::default()
             };
             let (a, b) = (A::matrix(machine, op.a)?, A::matrix(machine, op.b)?);
@@ -228,7 +243,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let to = (0..rows, y);
             ops::matmul_fused_to_rows(&machine.backend, op.form, [a, b], &epilogue, fusion, to)
         });
-        if let (Some(value), Some(sums)) = (node.results.get(1), sums) {
+        if let (Some(value), Some(sums)) = (of_sums, sums) {
             Floats::put(self, *value, sums);
         }
         done

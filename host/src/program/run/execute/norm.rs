@@ -4,7 +4,7 @@ use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{
     self, AffineGradients, BatchNorm, GroupGradients, GroupNormalization, LayerNorm,
-    NormalizationGradients, RowGroups,
+    NormalizationGradients, QuantizedMatrix, RowGroups,
 };
 use crate::program::list::refuse;
 use crate::program::operator::{
@@ -51,8 +51,21 @@ impl<B: Backend, E: Element> Typed<B, E> {
         op: &NormalizeGradient,
         node: &Node,
     ) -> Result<(), Error> {
+        match node.coded() {
+            None => self.normalize_gradient_of((op, None), node),
+            Some(coded) => self.coded(coded, node.results[0], |machine, codes| {
+                machine.normalize_gradient_of((op, codes), node)
+            }),
+        }
+    }
+
+    fn normalize_gradient_of(
+        &mut self,
+        (op, codes): (&NormalizeGradient, Option<&mut QuantizedMatrix<B>>),
+        node: &Node,
+    ) -> Result<(), Error> {
         let result = node.results[0];
-        self.with_taken(&node.results, |machine, taken| {
+        self.with_taken(&node.results[..3], |machine, taken| {
             let ([d], [weight, bias]) = (&mut taken.elements[..], &mut taken.floats[..]) else {
                 return missing();
             };
@@ -62,7 +75,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 bias,
                 scale: machine.power(op.rows),
                 row_scale: machine.row_factors(op.rows),
-                coding: None,
+                coding: machine.coding(op.coding, codes),
             };
             let (norm, x) = (
                 machine.normalization(op.norm)?,
