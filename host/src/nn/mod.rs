@@ -63,6 +63,7 @@ pub use gat::{Gat, GatLayer};
 pub use gatv2::{GatV2, GatV2Layer};
 pub use gcn::{Gcn, GcnLayer};
 pub use gcnii::{Gcnii, GcniiLayer};
+pub(crate) use gin::balancing_power;
 pub use gin::{Aggregate, Gin, GinLayer};
 pub use halo::Halo;
 pub use hidden_activation::HiddenActivation;

@@ -12,8 +12,9 @@ use halfgnn::nn::{
     Gat as GatConfig, GatV2 as GatV2Config, Gin as GinConfig, Inputs, Mode, Model, ModelConfig,
     Network, Norm, Propagation,
 };
-use halfgnn::ops::RandomState;
+use halfgnn::ops::{CodeFormat, RandomState};
 use halfgnn::program::layers::{Gat, GatV2, Gcn, Gin, Sage};
+use halfgnn::program::passes::{Pass, Quantize};
 use halfgnn::program::{Builder, Edges, Runner, Value};
 use halfgnn::tensor::{Element, Matrix};
 use std::sync::Arc;
@@ -70,7 +71,10 @@ fn of_program(
 ) -> Vec<String> {
     let (driver, backend) = device();
     let size = (graph().vertices(), config.features);
-    let program = compiled(program(f16::PRECISION, size, norm, build), false);
+    let mut program = compiled(program(f16::PRECISION, size, norm, build), false);
+    if let Some(format) = config.messages {
+        Quantize { format }.run(&mut program).expect("both lists");
+    }
     let edges = Propagation::new(&backend, &graph(), norm).expect("memory");
     let mut runner = Runner::new(&backend, program, vec![Arc::new(edges)], SEED).expect("memory");
     let mut step = || {
@@ -221,4 +225,23 @@ fn gatv2_launches_the_kernels_of_the_network() {
             })
         },
     );
+}
+
+/// Where the first step has found scales, quantized values are made on the way, by the same kernels. Of GCN the last bias' gradient comes
+/// before the sum of quantized gradients, which overwrites nothing; the network has it behind.
+#[test]
+fn quantized_messages_launch_the_kernels_of_the_network() {
+    let messages = |config| ModelConfig {
+        messages: Some(CodeFormat::Int8),
+        ..config
+    };
+    let config = messages(shaped(ModelConfig::gcn(12, 5), 2, 8, 0.4));
+    let bias = ["+ column_sums_f16", "- column_sums_f16"];
+    assert_launches(&config, Norm::Both, &bias, |g, edges, x| {
+        stack(g, &config, x, |outputs| Gcn { edges, outputs })
+    });
+    let config = messages(shaped(ModelConfig::sage(12, 5), 2, 8, 0.4));
+    assert_launches(&config, Norm::Right, &[], |g, edges, x| {
+        stack(g, &config, x, |outputs| Sage { edges, outputs })
+    });
 }

@@ -6,11 +6,11 @@ use half::{bf16, f16};
 use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::nn::{
-    Aggregate, Gat as GatConfig, Gin as GinConfig, Inputs, Mode, Model, ModelConfig, Network, Norm,
-    Propagation,
+    Aggregate, Gat as GatConfig, GatV2 as GatV2Config, Gin as GinConfig, Inputs, Mode, Model,
+    ModelConfig, Network, Norm, Propagation,
 };
 use halfgnn::ops::{CodeFormat, RandomState};
-use halfgnn::program::layers::{Gat, Gcn, Gin, Layer, Sage};
+use halfgnn::program::layers::{Gat, GatV2, Gcn, Gin, Layer, Sage};
 use halfgnn::program::passes::{Pass, Quantize};
 use halfgnn::program::{Builder, Edges, Program, Runner, Value, differentiate};
 use halfgnn::tensor::{Element, Matrix, Precision};
@@ -171,6 +171,25 @@ fn refused(precision: Precision, of: impl Fn(&mut Program)) -> String {
     let format = CodeFormat::Int8;
     let refused = Quantize { format }.run(&mut program);
     refused.expect_err("no messages").to_string()
+}
+
+#[test]
+fn attention_that_has_no_sums_of_quantized_values_keeps_its_messages() {
+    let size = (graph().vertices(), 4);
+    let mut program = program(Precision::Half, size, Norm::None, |g, edges, x| {
+        let layer = GatV2 {
+            edges,
+            outputs: 2,
+            averaged: false,
+            options: GatV2Config::default(),
+        };
+        layer.build(g, x)
+    });
+    differentiate(&mut program).expect("parameters");
+    let format = CodeFormat::Int8;
+    let refused = Quantize { format }.run(&mut program);
+    let refused = refused.expect_err("no messages").to_string();
+    assert!(refused.contains("GATv2"), "{refused}");
 }
 
 #[test]

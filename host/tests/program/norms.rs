@@ -1,6 +1,8 @@
 //! Norms and GIN: next to the network of layers, and next to formulas in double.
 
-use super::network::{SEED, SHAPES, both, shaped, stack};
+use super::network::{
+    SAMPLED, SEED, SHAPES, assert_bits, block, both, of_network_over, of_runner, shaped, stack,
+};
 use super::setup::{compiled, graph, last, numbers, program};
 use half::{bf16, f16};
 use halfgnn::backend::MemoryKind;
@@ -199,5 +201,38 @@ fn norms_of_hidden_rows_have_the_bits_of_the_network() {
     }
     of::<f16>();
     of::<bf16>();
+    of::<f32>();
+}
+
+/// On a sampled block the rows of destinations are the first of the sources, of which the gradient has more.
+#[test]
+fn gin_has_the_bits_of_the_network_on_a_sampled_block() {
+    fn of<E: Element>() {
+        let backend = Cpu::new();
+        for [features, width, classes] in SHAPES {
+            for learn_epsilon in [false, true] {
+                let options = options((Aggregate::Mean, learn_epsilon, Statistics::Batch));
+                let config = ModelConfig::of(options.clone(), features, classes);
+                let config = shaped(config, 1, width, 0.0);
+                let graphs = [block(&backend, 0)];
+                let expected = of_network_over::<_, E>(&backend, &config, &graphs);
+                let mut g = Builder::new(E::PRECISION);
+                let [sources, destinations] =
+                    ["sources", "destinations"].map(|name| g.vertices(name, 0));
+                let edges = g.edges("block", sources, destinations, Norm::Right);
+                let x = g.input("x", sources, features);
+                let y = layers(&mut g, &config, &options, edges, x);
+                let mut program = g.finish(y).expect("operands fit");
+                program.set_rows(sources, SAMPLED[0]);
+                program.set_rows(destinations, SAMPLED[1]);
+                let graphs = graphs.into_iter().map(Arc::new).collect();
+                let runner = Runner::new(&backend, compiled(program, false), graphs, SEED);
+                let found = of_runner(runner.expect("memory"), &expected.1);
+                let what = format!("gin of {features} features, learnt {learn_epsilon}");
+                assert_bits(&what, &expected, &found);
+            }
+        }
+    }
+    of::<f16>();
     of::<f32>();
 }

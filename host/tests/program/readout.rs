@@ -133,7 +133,7 @@ fn readouts_are_their_formulas() {
 }
 
 #[test]
-fn the_largest_of_graphs_wants_an_adjacency_of_graphs() {
+fn the_largest_of_graphs_needs_an_adjacency_of_graphs() {
     let backend = Cpu::new();
     let size = (graph().vertices(), 4);
     let program = program(Precision::Float, size, Norm::None, |g, edges, x| {

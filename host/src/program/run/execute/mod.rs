@@ -1,21 +1,22 @@
 //! What each operator calls: the only code of a program that is compiled for each backend and precision.
 
 mod attention;
+mod elementwise;
 mod norm;
 mod quantize;
 
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::{DROPOUT_STREAM, Propagation};
+use crate::nn::{DROPOUT_STREAM, Propagation, balancing_power};
 use crate::ops::{
-    self, Activation, Combine, EdgeWeights, Epilogue, MatmulFusion, QuantizedMatrix, RowGroups,
-    Spmm, SpmmEpilogue,
+    self, Combine, EdgeWeights, Epilogue, MatmulFusion, QuantizedMatrix, RowGroups, Spmm,
+    SpmmEpilogue,
 };
 use crate::program::list::refuse;
 use crate::program::operator::{
-    Activate, ActivateGradient, Addend, Aggregate, Direction, Dropout, End, Matmul, Node,
-    Normalization, Operator, ReadFactors, RowFactors,
+    Addend, Aggregate, Direction, Dropout, End, Matmul, Node, Normalization, Operator, ReadFactors,
+    RowFactors,
 };
 use crate::program::value::{Edges, Format, Value};
 use crate::tensor::{Array, Element, Matrix};
@@ -163,7 +164,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
     fn power(&self, factors: Option<RowFactors>) -> f32 {
         let balanced = factors.filter(|factors| factors.balanced);
         balanced.map_or(1.0, |factors| {
-            balance(self.edges[factors.edges.0].largest_degree())
+            balancing_power(self.edges[factors.edges.0].largest_degree())
         })
     }
 
@@ -278,7 +279,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             };
             let (power, divisor) = match op.read_factors {
                 ReadFactors::Balanced => {
-                    let power = balance(edges.largest_degree());
+                    let power = balancing_power(edges.largest_degree());
                     (power, edges.row_divisor(backend)?)
                 }
                 ReadFactors::InSum | ReadFactors::InOperand => (1.0, None),
@@ -345,158 +346,6 @@ impl<B: Backend, E: Element> Typed<B, E> {
             ops::column_sums(&machine.backend, K::matrix(machine, x)?, y)
         })
     }
-
-    /// The last matrix first, then the larger of it and each other one.
-    fn maximum(&mut self, terms: &[Value], result: Value) -> Result<(), Error> {
-        self.write::<Elements>(result, |machine, y| {
-            let Some((last, others)) = terms.split_last() else {
-                return Ok(());
-            };
-            let backend = &machine.backend;
-            let last = Elements::matrix(machine, *last)?;
-            ops::combine(backend, &Combine::copy(), last, y)?;
-            let mut others = others.iter();
-            others.try_for_each(|it| ops::maximum(backend, Elements::matrix(machine, *it)?, y))
-        })
-    }
-
-    fn maximum_gradient(
-        &mut self,
-        terms: &[Value],
-        [y, d]: [Value; 2],
-        node: &Node,
-    ) -> Result<(), Error> {
-        let result = node.results[0];
-        self.with_taken(&node.results, |machine, taken| {
-            let Some((left, gradients)) = taken.elements.split_first_mut() else {
-                return Ok(());
-            };
-            machine.begin_with::<Elements>((result, &mut *left), d)?;
-            let (backend, y) = (&machine.backend, Elements::matrix(machine, y)?);
-            let mut pairs = terms.iter().zip(gradients);
-            pairs.try_for_each(|(x, dx)| {
-                let x = Elements::matrix(machine, *x)?;
-                ops::maximum_backward(backend, x, y, left, dx)
-            })
-        })
-    }
-
-    /// Operators whose operands and result have one format.
-    fn element_wise<K: Bank<B, E>>(
-        &mut self,
-        operator: &Operator,
-        result: Value,
-    ) -> Result<(), Error> {
-        self.write::<K>(result, |machine, y| match operator {
-            Operator::Activate(op) => machine.activate::<K>(op, (result, y)),
-            Operator::ActivateGradient(op) => machine.activate_gradient::<K>(op, (result, y)),
-            Operator::Nonlinearity { function, x } => {
-                let x = K::matrix(machine, *x)?;
-                ops::nonlinearity(&machine.backend, *function, None, Some(x), y)
-            }
-            Operator::NonlinearityGradient { function, of, d } => {
-                machine.begin_with::<K>((result, &mut *y), *d)?;
-                let of = K::matrix(machine, *of)?;
-                ops::nonlinearity_backward(&machine.backend, *function, of, y)
-            }
-            Operator::Combine { terms } => machine.combine::<K>(terms, (result, y)),
-            Operator::Normalize { norm, x } => {
-                let (norm, x) = (machine.normalization(*norm)?, K::matrix(machine, *x)?);
-                ops::normalize(&machine.backend, &norm, x, y)
-            }
-            Operator::Scale {
-                x,
-                factor,
-                plus_one,
-            } => {
-                let (backend, x) = (&machine.backend, K::matrix(machine, *x)?);
-                if *plus_one {
-                    let op = Combine {
-                        epsilon: Some(Floats::matrix(machine, *factor)?),
-                        ..Combine::copy()
-                    };
-                    return ops::combine(backend, &op, x, y);
-                }
-                // `(1 + factor) · x − x`: the kernel multiplies by 1 plus a factor.
-                ops::combine(backend, &Combine::copy(), x, y)?;
-                let op = Combine {
-                    epsilon: Some(Floats::matrix(machine, *factor)?),
-                    y_factor: -1.0,
-                    ..Combine::sum()
-                };
-                ops::combine(backend, &op, x, y)
-            }
-            other => refuse(format!("{} writes no value of this format", other.name())),
-        })
-    }
-
-    fn activate<K: Bank<B, E>>(
-        &self,
-        op: &Activate,
-        (result, y): (Value, &mut Matrix<B, K::Item>),
-    ) -> Result<(), Error> {
-        let activation = Activation {
-            bias: self.bias(op.bias)?,
-            relu: op.relu,
-            dropout: self.drop(op.drop),
-        };
-        if let Some(add) = op.add {
-            let x = match self.overwrites(result, op.x) {
-                true => add,
-                false => {
-                    self.begin_with::<K>((result, &mut *y), add)?;
-                    op.x
-                }
-            };
-            return ops::activate_sum(&self.backend, &activation, K::matrix(self, x)?, y);
-        }
-        let x = match self.overwrites(result, op.x) {
-            true => None,
-            false => Some(K::matrix(self, op.x)?),
-        };
-        ops::activate(&self.backend, &activation, x, y)
-    }
-
-    fn activate_gradient<K: Bank<B, E>>(
-        &self,
-        op: &ActivateGradient,
-        (result, y): (Value, &mut Matrix<B, K::Item>),
-    ) -> Result<(), Error> {
-        self.begin_with::<K>((result, &mut *y), op.d)?;
-        let activation = Activation {
-            bias: None,
-            relu: op.relu.is_some(),
-            dropout: self.drop(op.drop),
-        };
-        let output = op.relu.map(|output| K::matrix(self, output)).transpose()?;
-        let rows = self.row_factors(op.rows);
-        ops::activate_backward(&self.backend, &activation, output, rows, y)
-    }
-
-    fn combine<K: Bank<B, E>>(
-        &self,
-        terms: &[(f32, Value)],
-        (result, y): (Value, &mut Matrix<B, K::Item>),
-    ) -> Result<(), Error> {
-        // What stands in the result is a term already where the plan has it written over.
-        let over = terms
-            .iter()
-            .position(|(_, value)| self.overwrites(result, *value));
-        let mut factor_of_y = over.map_or(0.0, |index| terms[index].0);
-        for (index, (factor, value)) in terms.iter().enumerate() {
-            if Some(index) == over {
-                continue;
-            }
-            let op = Combine {
-                x_factor: *factor,
-                y_factor: factor_of_y,
-                ..Combine::sum()
-            };
-            ops::combine(&self.backend, &op, K::matrix(self, *value)?, y)?;
-            factor_of_y = 1.0;
-        }
-        Ok(())
-    }
 }
 
 /// Which rows are of one graph.
@@ -511,11 +360,4 @@ fn groups<'a, B: Backend>(
                 .into(),
         ),
     }
-}
-
-/// The power of two next to the square root of a degree, or the one below: `R` times it is at most that root and, of the largest
-/// degree, about its reciprocal.
-fn balance(largest_degree: u32) -> f32 {
-    let exponent = largest_degree.max(1).ilog2() / 2;
-    (1_u32 << exponent) as f32
 }
