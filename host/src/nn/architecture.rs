@@ -228,19 +228,24 @@ pub struct ModelKind {
 
 impl ModelKind {
     fn of<A: Architecture + Into<ConvolutionConfig>>() -> Self {
+        Self {
+            name: A::NAME,
+            title: A::TITLE,
+            options: Self::options_of::<A>(),
+            convolution: A::default().into(),
+            policy: A::POLICY,
+        }
+    }
+
+    /// The options of an architecture.
+    pub(crate) fn options_of<A: Architecture>() -> Vec<ModelOption> {
         let option = |option: &LayerOption<A>| ModelOption {
             name: option.name,
             value: option.value,
             choices: option.choices,
             help: option.help,
         };
-        Self {
-            name: A::NAME,
-            title: A::TITLE,
-            options: A::OPTIONS.iter().map(option).collect(),
-            convolution: A::default().into(),
-            policy: A::POLICY,
-        }
+        A::OPTIONS.iter().map(option).collect()
     }
 }
 

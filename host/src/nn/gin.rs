@@ -81,7 +81,7 @@ impl Gin {
 
     /// What the stored aggregation is of the true one: a power of two, such that a row of `degree` neighbours, each up
     /// to 64, stays within half.
-    fn scale(&self, degree: u32) -> f32 {
+    pub(crate) fn scale(&self, degree: u32) -> f32 {
         let mut scale = 1.0;
         if self.aggregate == Aggregate::Sum {
             while f64::from(degree) * f64::from(self.lambda.abs() * scale) > 1023.0 {
@@ -303,7 +303,7 @@ impl<'a, B: Backend> ScaledRows<'a, B> {
     fn of(backend: &B, graph: &'a Propagation<B>) -> Result<Option<Self>, Error> {
         let factors = graph.row_scale().zip(graph.row_divisor(backend)?);
         Ok(factors.map(|(row_scale, row_divisor)| Self {
-            power: ScaledRows::<B>::power(graph.largest_degree()),
+            power: balancing_power(graph.largest_degree()),
             row_scale: Some(row_scale),
             row_divisor: Some(row_divisor),
         }))
@@ -317,12 +317,12 @@ impl<'a, B: Backend> ScaledRows<'a, B> {
             ..Epilogue::default()
         }
     }
+}
 
-    /// The power of two next to the square root of the largest degree, or the one below.
-    fn power(largest_degree: u32) -> f32 {
-        let exponent = largest_degree.max(1).ilog2() / 2;
-        (1_u32 << exponent) as f32
-    }
+/// The power of two next to the square root of the largest degree, or the one below.
+pub(crate) fn balancing_power(largest_degree: u32) -> f32 {
+    let exponent = largest_degree.max(1).ilog2() / 2;
+    (1_u32 << exponent) as f32
 }
 
 impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
@@ -646,18 +646,17 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cpu::Cpu;
 
     #[test]
     fn rows_ahead_stay_near_the_middle_of_half() {
         for largest in [0, 1, 2, 3, 4, 1_000, 85_059, u32::MAX] {
-            let power = ScaledRows::<Cpu>::power(largest);
+            let power = balancing_power(largest);
             assert_eq!(power.log2().fract(), 0.0, "{largest}");
             let degree = f64::from(largest.max(1));
             let (most, least) = (f64::from(power), f64::from(power) / degree);
             assert!(most <= degree.sqrt() && most * least >= 0.25, "{largest}");
         }
-        assert_eq!(ScaledRows::<Cpu>::power(85_059), 256.0);
+        assert_eq!(balancing_power(85_059), 256.0);
     }
 
     #[test]

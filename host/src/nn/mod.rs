@@ -47,7 +47,7 @@ mod weights;
 
 pub use aggregation::Aggregation;
 pub use appnp::{Appnp, AppnpLayer};
-pub use architecture::{Architecture, ConvolutionConfig, ModelKind, OtherLayers};
+pub use architecture::{Architecture, ConvolutionConfig, ModelKind, ModelOption, OtherLayers};
 pub use batch_norm::Statistics;
 #[cfg(feature = "checkpoints")]
 pub(crate) use binary::magnitudes_of_rows;
@@ -63,6 +63,7 @@ pub use gat::{Gat, GatLayer};
 pub use gatv2::{GatV2, GatV2Layer};
 pub use gcn::{Gcn, GcnLayer};
 pub use gcnii::{Gcnii, GcniiLayer};
+pub(crate) use gin::balancing_power;
 pub use gin::{Aggregate, Gin, GinLayer};
 pub use halo::Halo;
 pub use hidden_activation::HiddenActivation;

@@ -884,6 +884,11 @@ impl<B: Backend> Propagation<B> {
         Ok(self.row_divisor.get().map(|divisor| &**divisor))
     }
 
+    /// Whether edges have weights.
+    pub(crate) fn is_weighted(&self) -> bool {
+        self.weights.is_some()
+    }
+
     /// The most edges that a row has.
     pub fn largest_degree(&self) -> u32 {
         self.largest_degree
@@ -912,7 +917,7 @@ impl<B: Backend> Propagation<B> {
     ///
     /// # Errors
     /// Those of [`RowGroups::new`].
-    pub(super) fn row_groups(&self, backend: &B) -> Result<Option<&RowGroups<B>>, Error> {
+    pub(crate) fn row_groups(&self, backend: &B) -> Result<Option<&RowGroups<B>>, Error> {
         let Some(members) = &self.members else {
             return Ok(None);
         };

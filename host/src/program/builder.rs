@@ -1,7 +1,7 @@
 //! Formulas written down: each call adds an operator to the list.
 
 use super::list::{EdgeSet, Program, VertexSet, refuse};
-use super::operator::{Activate, Aggregate, Direction, Dropout, Matmul, Operator};
+use super::operator::{Activate, Addend, Aggregate, Direction, Dropout, Matmul, Operator};
 use super::value::{Constant, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices};
 use crate::error::Error;
 use crate::nn::Norm;
@@ -73,6 +73,7 @@ impl Builder {
             sources,
             destinations,
             norm,
+            plane: 0,
         });
         Edges(self.program.edges.len() - 1)
     }
@@ -163,11 +164,10 @@ impl Builder {
     /// The sum over the edges of each destination, with the degree norm of the edges: a mean with [`Norm::Right`]. Edges
     /// with weights multiply by them.
     pub fn aggregate(&mut self, edges: Edges, x: Value) -> Value {
-        self.push(Operator::Aggregate(Aggregate::new(
-            edges,
-            Direction::Forward,
-            x,
-        )))
+        self.push(Operator::Aggregate(Aggregate {
+            layer: self.layer,
+            ..Aggregate::new(edges, Direction::Forward, x)
+        }))
     }
 
     /// `x + bias`.
@@ -183,21 +183,41 @@ impl Builder {
     /// `x` of which elements are dropped with this probability, the others divided by what is left of 1. A layer's first
     /// dropout and its further ones draw different numbers.
     pub fn dropout(&mut self, x: Value, probability: f32) -> Value {
+        match self.drop_with(probability) {
+            Some(drop) => self.activate(x, None, false, Some(drop)),
+            None => x,
+        }
+    }
+
+    /// The next dropout of the layer; none where nothing is dropped.
+    pub(super) fn drop_with(&mut self, probability: f32) -> Option<Dropout> {
         if !(0.0..1.0).contains(&probability) {
-            return self.fail(format!(
+            self.fail(format!(
                 "dropout probability {probability} is not in [0, 1)"
             ));
+            return None;
         }
         let stream = self.layer + (self.dropouts << 16);
         self.dropouts += 1;
-        if probability == 0.0 {
-            return x;
-        }
-        let drop = Dropout {
+        (probability > 0.0).then_some(Dropout {
             probability,
             stream,
-        };
-        self.activate(x, None, false, Some(drop))
+        })
+    }
+
+    /// Leaves the number of the first dropout of a layer, which is that of its input.
+    pub(super) fn skip_input_dropout(&mut self) {
+        self.dropouts = self.dropouts.max(1);
+    }
+
+    /// The number of the layer that is written down.
+    pub(super) fn layer_number(&self) -> u32 {
+        self.layer
+    }
+
+    /// The precision of the program.
+    pub(super) fn precision(&self) -> Precision {
+        self.program.precision
     }
 
     /// Another activation function than a ReLU.
@@ -229,7 +249,32 @@ impl Builder {
 
     /// `factor · x` with a [scalar](Builder::scalar).
     pub fn scale(&mut self, x: Value, factor: Value) -> Value {
-        self.push(Operator::Scale { x, factor })
+        self.push(Operator::Scale {
+            x,
+            factor,
+            plus_one: false,
+        })
+    }
+
+    /// `sum · aggregate(x) + own · (1 + epsilon) · own rows of x`, the last factor where an `epsilon` is learnt.
+    pub fn aggregate_with_own(
+        &mut self,
+        edges: Edges,
+        x: Value,
+        (sum, own): (f32, f32),
+        epsilon: Option<Value>,
+    ) -> Value {
+        let addend = Addend {
+            factor: own,
+            value: x,
+            epsilon,
+        };
+        self.push(Operator::Aggregate(Aggregate {
+            factor: sum,
+            addend: Some(addend),
+            layer: self.layer,
+            ..Aggregate::new(edges, Direction::Forward, x)
+        }))
     }
 
     /// The rows of the destinations of `edges`, of a value with a row for each source: itself where those are the same
@@ -289,13 +334,13 @@ impl Builder {
         }))
     }
 
-    fn number_of_weights(&mut self) -> u32 {
+    pub(super) fn number_of_weights(&mut self) -> u32 {
         let number = self.layer | self.weights << 16;
         self.weights += 1;
         number
     }
 
-    fn parameter(
+    pub(super) fn parameter(
         &mut self,
         name: &str,
         (rows, columns): (usize, usize),
@@ -303,7 +348,7 @@ impl Builder {
         initial: Initial,
     ) -> Value {
         let rows = Rows::Fixed(rows);
-        let name = format!("{}{name}", self.prefix);
+        let name = self.in_layer(name);
         self.named(
             &name,
             (Shape { rows, columns }, format),
@@ -311,18 +356,23 @@ impl Builder {
         )
     }
 
-    fn constant(&mut self, constant: Constant) -> Value {
+    pub(super) fn constant(&mut self, constant: Constant) -> Value {
         self.program.constant(constant, Format::Element)
     }
 
-    fn named(&mut self, name: &str, result: (Shape, Format), origin: Origin) -> Value {
+    /// A name with the layer's before it.
+    pub(super) fn in_layer(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    pub(super) fn named(&mut self, name: &str, result: (Shape, Format), origin: Origin) -> Value {
         if self.program.named(name).is_some() {
             return self.fail(format!("two inputs or parameters are called {name}"));
         }
         self.program.add_value(name.to_owned(), result, origin)
     }
 
-    fn push(&mut self, operator: Operator) -> Value {
+    pub(super) fn push(&mut self, operator: Operator) -> Value {
         if self.error.is_some() {
             return self.nothing();
         }
@@ -335,7 +385,7 @@ impl Builder {
         }
     }
 
-    fn fail(&mut self, reason: String) -> Value {
+    pub(super) fn fail(&mut self, reason: String) -> Value {
         if self.error.is_none() {
             self.error = refuse::<()>(reason).err();
         }

@@ -5,7 +5,10 @@
 //! next product or aggregation takes it: carried further, the factors of many layers would multiply, and half has no such range.
 
 use super::list::{Program, refuse};
-use super::operator::{ActivateGradient, Aggregate, Matmul, Operator};
+use super::operator::{
+    ActivateGradient, Addend, AdditiveGradient, Aggregate, Attention, AttentionGradient, EdgeTerms,
+    GroupNorm, Matmul, Node, NormalizeGradient, Operator,
+};
 use super::value::{Format, Origin, Value};
 use crate::error::Error;
 use crate::ops::Form;
@@ -44,7 +47,7 @@ pub fn differentiate(program: &mut Program) -> Result<(), Error> {
     for number in (0..pass.program.forward).rev() {
         let node = pass.program.nodes[number].clone();
         if let Some(gradient) = pass.pending.remove(&node.results[0]) {
-            pass.back_through(&node.operator, node.results[0], gradient)?;
+            pass.back_through(&node, gradient)?;
         }
     }
     for parameter in pass.program.parameters() {
@@ -75,20 +78,45 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// The gradients of the operands of `operator`, whose result is `y`, from that of the result.
-    fn back_through(&mut self, operator: &Operator, y: Value, g: Gradient) -> Result<(), Error> {
+    /// The gradients of the operands of an operator, from that of its first result.
+    fn back_through(&mut self, node: &Node, g: Gradient) -> Result<(), Error> {
         let (factor, d) = g;
-        match operator {
+        let y = node.results[0];
+        match &node.operator {
             Operator::Matmul(op) => self.back_through_product(op, g),
-            Operator::Aggregate(op) if op.is_plain() => {
-                if !self.depends.contains(&op.x) {
-                    return Ok(());
-                }
-                let d = self.program.push(Operator::Aggregate(Aggregate {
-                    factor: op.factor * factor,
-                    ..Aggregate::new(op.edges, op.direction.reversed(), d)
-                }))?;
-                self.add(op.x, (1.0, d))
+            Operator::Aggregate(op) if op.is_linear() => self.back_through_sum(op, g),
+            Operator::Normalize { norm, x } => {
+                let gradient = NormalizeGradient {
+                    norm: *norm,
+                    x: *x,
+                    d,
+                    rows: None,
+                    coding: None,
+                };
+                let operator = Operator::NormalizeGradient(gradient);
+                self.back_through_norm(operator, *x, &[norm.weight, norm.bias], factor)
+            }
+            Operator::NormalizeRows { x, weight, bias } => {
+                let operator = Operator::NormalizeRowsGradient {
+                    x: *x,
+                    weight: *weight,
+                    statistics: node.results[1],
+                    d,
+                };
+                self.back_through_norm(operator, *x, &[*weight, *bias], factor)
+            }
+            Operator::NormalizeGroups { norm, x } => {
+                let operator = Operator::NormalizeGroupsGradient {
+                    norm: *norm,
+                    x: *x,
+                    statistics: node.results[1],
+                    d,
+                };
+                let scales = match norm {
+                    GroupNorm::Pair => Vec::new(),
+                    GroupNorm::Graph(of) => vec![of.weight, of.bias, of.mean_scale],
+                };
+                self.back_through_norm(operator, *x, &scales, factor)
             }
             Operator::Activate(op) if op.add.is_none() => {
                 let mut d = d;
@@ -119,13 +147,61 @@ impl Pass<'_> {
                 })?;
                 self.add(*x, (factor, d))
             }
+            Operator::Maximum { terms } => {
+                let gradient = Operator::MaximumGradient {
+                    terms: terms.clone(),
+                    y,
+                    d,
+                };
+                let results = self.program.push_all(gradient)?;
+                self.add_all(terms, &results[1..], factor)
+            }
+            Operator::GroupMaximum { edges, x } => {
+                let (edges, x) = (*edges, *x);
+                if !self.depends.contains(&x) {
+                    return Ok(());
+                }
+                let gradient = Operator::GroupMaximumGradient { edges, x, y, d };
+                let d = self.program.push(gradient)?;
+                self.add(x, (factor, d))
+            }
+            Operator::Attention(op) => self.back_through_attention(op, node, g),
+            Operator::AdditiveAttention(op) => {
+                let results =
+                    self.program
+                        .push_all(Operator::AdditiveGradient(AdditiveGradient {
+                            of: *op,
+                            y,
+                            d,
+                        }))?;
+                let operands = [op.sources, op.destinations, op.vector];
+                self.add_all(&operands, &results, factor)
+            }
+            Operator::EdgeTerms(op) => {
+                let gradient = Operator::EdgeTermsGradient {
+                    of: *op,
+                    zeros: node.results[1],
+                    d,
+                };
+                let results = self.program.push_all(gradient)?;
+                self.add_all(&[op.weight, op.vector], &results, factor)
+            }
+            Operator::HeadMean { heads, x, .. } => {
+                let heads = *heads;
+                let d = self.program.push(Operator::HeadMeanGradient { heads, d })?;
+                self.add(*x, (factor, d))
+            }
             Operator::Combine { terms } => {
                 for (term, value) in terms {
                     self.add(*value, (factor * term, d))?;
                 }
                 Ok(())
             }
-            Operator::Scale { x, factor: by } => {
+            Operator::Scale {
+                x,
+                factor: by,
+                plus_one,
+            } => {
                 let dot = self.program.push(Operator::Dot {
                     alpha: factor,
                     x: d,
@@ -135,7 +211,11 @@ impl Pass<'_> {
                 if !self.depends.contains(x) {
                     return Ok(());
                 }
-                let d = self.program.push(Operator::Scale { x: d, factor: *by })?;
+                let d = self.program.push(Operator::Scale {
+                    x: d,
+                    factor: *by,
+                    plus_one: *plus_one,
+                })?;
                 self.add(*x, (factor, d))
             }
             Operator::OwnRows { edges, x } => {
@@ -152,6 +232,95 @@ impl Pass<'_> {
                 other.name()
             )),
         }
+    }
+
+    /// `y = factor · R · A · C · x + α · (1 + ε) · own rows of x`.
+    fn back_through_sum(&mut self, op: &Aggregate, (factor, d): Gradient) -> Result<(), Error> {
+        let own = op.own();
+        if self.depends.contains(&op.x) {
+            let own = own.map(|own| Addend {
+                factor: own.factor * factor,
+                value: d,
+                ..own
+            });
+            let d = self.program.push(Operator::Aggregate(Aggregate {
+                factor: op.factor * factor,
+                addend: own,
+                layer: op.layer,
+                ..Aggregate::new(op.edges, op.direction.reversed(), d)
+            }))?;
+            self.add(op.x, (1.0, d))?;
+        }
+        let Some((epsilon, own)) = own.and_then(|own| Some((own.epsilon?, own))) else {
+            return Ok(());
+        };
+        let mut x = op.x;
+        if !self.program.is_square(op.edges) {
+            let (edges, x_of) = (op.edges, x);
+            x = self.program.push(Operator::OwnRows { edges, x: x_of })?;
+        }
+        let dot = self.program.push(Operator::Dot {
+            alpha: own.factor * factor,
+            x: d,
+            y: x,
+        })?;
+        self.add(epsilon, (1.0, dot))
+    }
+
+    /// The gradient of a norm, whose results are those of `x` and of its scales.
+    fn back_through_norm(
+        &mut self,
+        operator: Operator,
+        x: Value,
+        scales: &[Value],
+        factor: f32,
+    ) -> Result<(), Error> {
+        let results = self.program.push_all(operator)?;
+        self.add(x, (factor, results[0]))?;
+        self.add_all(scales, &results[1..], factor)
+    }
+
+    /// Terms of scores are made again, along the edges and against them, so that no number of an edge is kept between the passes.
+    fn back_through_attention(
+        &mut self,
+        op: &Attention,
+        node: &Node,
+        (factor, d): Gradient,
+    ) -> Result<(), Error> {
+        let &[y, positive] = &node.results[..] else {
+            return refuse("attention that is evaluated has no gradient".into());
+        };
+        let mut of = *op;
+        let mut against = None;
+        let terms = op.biases.and_then(|biases| self.program.writer(biases));
+        if let Some(number) = terms
+            && let Operator::EdgeTerms(terms) = self.program.nodes[number].operator
+        {
+            of.biases = Some(self.program.push(Operator::EdgeTerms(terms))?);
+            against = Some(self.program.push(Operator::EdgeTerms(EdgeTerms {
+                direction: terms.direction.reversed(),
+                ..terms
+            }))?);
+        }
+        of.keeps_scores = false;
+        let gradient = AttentionGradient {
+            of,
+            y,
+            positive,
+            d,
+            codes: None,
+            against,
+        };
+        let results = self
+            .program
+            .push_all(Operator::AttentionGradient(gradient))?;
+        let operands: Vec<Value> = [op.h, op.vectors].into_iter().chain(op.biases).collect();
+        self.add_all(&operands, &results, factor)
+    }
+
+    fn add_all(&mut self, to: &[Value], gradients: &[Value], factor: f32) -> Result<(), Error> {
+        let mut pairs = to.iter().zip(gradients);
+        pairs.try_for_each(|(of, gradient)| self.add(*of, (factor, *gradient)))
     }
 
     /// `c = alpha · a · b` or `alpha · a · bᵀ`. A constant mask is a ReLU that is undone.

@@ -3,10 +3,13 @@
 use super::operator::{End, Node, Operator, RowFactors};
 use super::value::{
     Constant, Description, Edges, Format, Origin, Rows, Shape, Value, Vertices, bytes_of,
+    element_bytes,
 };
 use crate::error::Error;
 use crate::nn::Norm;
+use crate::ops::edge_plane;
 use crate::tensor::Precision;
+use halfgnn_contract::quantize::row_codes;
 use std::collections::{HashMap, HashSet};
 
 /// A list of operators over values, forward and, once [differentiated](super::differentiate), backward.
@@ -44,6 +47,8 @@ pub(super) struct EdgeSet {
     pub(super) sources: Vertices,
     pub(super) destinations: Vertices,
     pub(super) norm: Norm,
+    /// Edges of a plane, once the number of edges is known.
+    pub(super) plane: usize,
 }
 
 impl EdgeSet {
@@ -122,6 +127,11 @@ impl Program {
         self.of_origin(|origin| matches!(origin, Origin::Parameter(_)))
     }
 
+    /// The buffers, such as running statistics, in the order in which they were declared.
+    pub fn buffers(&self) -> Vec<Value> {
+        self.of_origin(|origin| matches!(origin, Origin::Buffer(_)))
+    }
+
     fn of_origin(&self, is: impl Fn(&Origin) -> bool) -> Vec<Value> {
         let values = self.values.iter().enumerate();
         let found = values.filter(|(_, description)| is(&description.origin));
@@ -159,7 +169,13 @@ impl Program {
         match self.values[value.0].shape.rows {
             Rows::Fixed(rows) => rows,
             Rows::Of(vertices) => self.vertices[vertices.0].rows,
+            Rows::Edges(edges) => self.edges[edges.0].plane,
         }
+    }
+
+    /// Sets the number of edges of an adjacency, which arrays of a number for each edge are as long as.
+    pub fn set_edges(&mut self, edges: Edges, count: usize) {
+        self.edges[edges.0].plane = edge_plane(count);
     }
 
     /// Bytes of a value, padding included.
@@ -167,6 +183,12 @@ impl Program {
         let description = &self.values[value.0];
         let precision = description.format.precision(self.precision);
         let (rows, columns) = (self.rows(value), description.shape.columns);
+        if matches!(description.format, Format::Items | Format::Numbers) {
+            return (rows * columns) as u64 * element_bytes(precision);
+        }
+        if description.format == Format::Codes {
+            return rows as u64 * row_codes(columns as u64);
+        }
         bytes_of(precision, rows, columns, self.is_gathered(value))
     }
 
@@ -186,7 +208,7 @@ impl Program {
         let mut readers = self.readers(value).peekable();
         let sums_it = |number: usize| match &self.nodes[number].operator {
             Operator::Aggregate(op) => {
-                let others = [op.positive, op.addend.map(|(_, value)| value)];
+                let others = [op.positive, op.addend.map(|addend| addend.value)];
                 op.x == value && !others.contains(&Some(value))
             }
             _ => false,
@@ -221,9 +243,12 @@ impl Program {
         let mut readers = self.readers(value);
         match (readers.next(), readers.next()) {
             (Some(number), None) if !outside => {
-                let operands = self.nodes[number].operator.operands();
+                let operator = &self.nodes[number].operator;
+                let operands = operator.operands();
                 let times = operands.iter().filter(|it| **it == value).count();
-                (times == 1).then_some(number)
+                // A sum that adds its operand's own rows reads one matrix.
+                let own = matches!(operator, Operator::Aggregate(op) if op.x == value && op.own().is_some());
+                (times == 1 + usize::from(own)).then_some(number)
             }
             _ => None,
         }
@@ -259,11 +284,38 @@ impl Program {
     /// Those of the shape rule.
     pub(super) fn node(&mut self, operator: Operator) -> Result<Node, Error> {
         let results = self.results_of(&operator)?;
-        let new = |result| self.add_value(String::new(), result, Origin::Operator);
+        let scratch = self.scratch_of(&operator);
+        let mut new = |result| self.add_value(String::new(), result, Origin::Operator);
         Ok(Node {
-            results: results.into_iter().map(new).collect(),
+            results: results.into_iter().map(&mut new).collect(),
+            scratch: scratch.into_iter().map(new).collect(),
             operator,
         })
+    }
+
+    /// Gives attention space for the scores of its edges, where `keeps` says so of an adjacency and a number of heads.
+    pub(super) fn keep_scores(&mut self, keeps: impl Fn(Edges, usize) -> bool) {
+        for number in 0..self.nodes.len() {
+            let Operator::Attention(op) = &mut self.nodes[number].operator else {
+                continue;
+            };
+            op.keeps_scores = op.trains && keeps(op.edges, op.heads);
+            let operator = self.nodes[number].operator.clone();
+            let scratch = self.scratch_of(&operator).into_iter();
+            let new = |of| self.add_value(String::new(), of, Origin::Operator);
+            self.nodes[number].scratch = scratch.map(new).collect();
+        }
+    }
+
+    /// Puts an operator at the end of the list; all its results.
+    ///
+    /// # Errors
+    /// Those of the shape rule.
+    pub(super) fn push_all(&mut self, operator: Operator) -> Result<Vec<Value>, Error> {
+        let node = self.node(operator)?;
+        let results = node.results.clone();
+        self.nodes.push(node);
+        Ok(results)
     }
 
     /// Puts an operator at the end of the list; its first result.
@@ -271,10 +323,7 @@ impl Program {
     /// # Errors
     /// Those of the shape rule.
     pub(super) fn push(&mut self, operator: Operator) -> Result<Value, Error> {
-        let node = self.node(operator)?;
-        let value = node.results[0];
-        self.nodes.push(node);
-        Ok(value)
+        Ok(self.push_all(operator)?[0])
     }
 
     /// Removes operators on which neither the output nor a kept value depends.
@@ -311,7 +360,10 @@ impl Program {
         for (number, node) in self.nodes.iter().enumerate() {
             for operand in node.operator.operands() {
                 let is_there = match self.values[operand.0].origin {
-                    Origin::Input | Origin::Parameter(_) | Origin::Constant(_) => true,
+                    Origin::Input
+                    | Origin::Parameter(_)
+                    | Origin::Buffer(_)
+                    | Origin::Constant(_) => true,
                     Origin::Seed => number >= self.forward,
                     Origin::Operator => written.contains_key(&operand),
                 };
@@ -322,8 +374,9 @@ impl Program {
                     ));
                 }
             }
-            let expected = self.results_of(&node.operator)?;
-            let found = node.results.iter().map(|value| {
+            let mut expected = self.results_of(&node.operator)?;
+            expected.extend(self.scratch_of(&node.operator));
+            let found = node.results.iter().chain(&node.scratch).map(|value| {
                 let description = &self.values[value.0];
                 (description.shape, description.format)
             });

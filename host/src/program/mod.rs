@@ -6,7 +6,8 @@
 //!              list                    backward list     lists                           each way
 //! ```
 //!
-//! - [`Builder`] writes formulas down. [`layers`] has those of GCN, GraphSAGE, GIN, APPNP, GCNII and R-GCN.
+//! - [`Builder`] writes formulas down. [`layers`] has those of GCN, GraphSAGE, GIN, GAT, GATv2, APPNP, GCNII and R-GCN, with the names of
+//!   their parameters in other frameworks.
 //! - [`Program`] is the list, as data: neither a backend nor an element type. Its `Display` is a line for each operator.
 //! - [`differentiate`] adds the backward list.
 //! - [`passes`] change the list, a file each.
@@ -17,6 +18,7 @@
 //! down like one.
 
 mod builder;
+mod formulas;
 mod gradient;
 pub mod layers;
 mod list;
@@ -29,14 +31,18 @@ mod text;
 mod value;
 
 pub use builder::Builder;
+pub use formulas::{BatchNorm, Heads, Scores};
 pub use gradient::differentiate;
 pub use list::Program;
 pub use operator::{
-    Activate, ActivateGradient, Aggregate, Direction, Dropout, End, Matmul, Node, Operator,
-    RowFactors,
+    Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate, Attention,
+    AttentionGradient, BatchStatistics, Coding, Direction, Dropout, EdgeTerms, End, GroupNorm,
+    GroupScales, Matmul, Node, Normalization, NormalizeGradient, Operator, ReadFactors, RowFactors,
+    Take,
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;
 pub use value::{
-    Constant, Description, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices,
+    Buffer, Constant, Description, Edges, Format, HeadValues, Initial, Origin, Rows, Shape, Value,
+    Vertices,
 };

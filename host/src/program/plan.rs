@@ -1,7 +1,9 @@
 //! Where each value lies: memory planned from the list alone, to the byte.
 
 use super::list::Program;
-use super::value::{Format, Origin, Value};
+use super::operator::Operator;
+use super::value::{Format, Origin, Value, Vertices};
+use halfgnn_contract::quantize::{COUNTS, row_codes};
 
 /// The memory of a program.
 ///
@@ -79,7 +81,9 @@ impl Plan {
         };
         plan.place_outside(program);
         plan.place_slots(program, &classes);
-        plan.activations = plan.slots.iter().map(|slot| slot.bytes).sum();
+        let states = plan_states(program);
+        plan.activations = states + plan.slots.iter().map(|slot| slot.bytes).sum::<u64>();
+        plan.peak += states;
         plan
     }
 
@@ -132,7 +136,7 @@ impl Plan {
             let bytes = program.bytes(value);
             match description.origin {
                 Origin::Input => self.inputs += bytes,
-                Origin::Constant(_) => self.weights += bytes,
+                Origin::Constant(_) | Origin::Buffer(_) => self.weights += bytes,
                 Origin::Parameter(_) => {
                     let float = program.bytes_in_float(value);
                     let rounded = description.format == Format::Element
@@ -224,6 +228,28 @@ impl Plan {
     }
 }
 
+/// Bytes that operators keep: attention from its forward pass to its backward pass, quantization from step to step.
+fn plan_states(program: &Program) -> u64 {
+    let states = program.nodes.iter().map(|node| {
+        // Scales, the largest magnitudes, and counts of what no value stands for.
+        if let Some((_, codes)) = node.coded() {
+            let columns = program.values[codes.0].shape.columns;
+            let numbers = 2 * row_codes(columns as u64) + u64::from(COUNTS);
+            return numbers * size_of::<f32>() as u64;
+        }
+        let (edges, heads, [of_destinations, of_sources]) = match &node.operator {
+            Operator::Attention(op) => (op.edges, op.heads, [4, 1]),
+            Operator::AdditiveAttention(op) => (op.edges, op.heads, [3, 1]),
+            _ => return 0,
+        };
+        let rows = |of: Vertices| program.vertices[of.0].rows;
+        let edges = &program.edges[edges.0];
+        let numbers = of_destinations * rows(edges.destinations) + of_sources * rows(edges.sources);
+        heads as u64 * numbers as u64 * size_of::<f32>() as u64
+    });
+    states.sum()
+}
+
 /// The moment of an operator.
 fn moment(program: &Program, number: usize) -> usize {
     number + usize::from(number >= program.forward)
@@ -238,7 +264,7 @@ fn lives(program: &Program) -> Vec<Life> {
     let mut lives = vec![nowhere; program.values.len()];
     for (number, node) in program.nodes.iter().enumerate() {
         let now = moment(program, number);
-        for result in &node.results {
+        for result in node.results.iter().chain(&node.scratch) {
             lives[result.0] = Life { from: now, to: now };
         }
         for operand in node.operator.operands() {

@@ -1,7 +1,10 @@
 //! The text of a program: a line for each operator, with shape, bytes and whether its result is kept for the backward pass.
 
 use super::list::Program;
-use super::operator::{Direction, Dropout, End, Operator, RowFactors};
+use super::operator::{
+    Addend, AdditiveAttention, Attention, Coding, Direction, Dropout, EdgeTerms, End,
+    Normalization, Operator, ReadFactors, RowFactors, Take,
+};
 use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::ops::Form;
 use std::fmt::{self, Write};
@@ -19,10 +22,17 @@ impl Program {
     /// Rows, columns and precision.
     pub(super) fn shape_text(&self, value: Value) -> String {
         let description = &self.values[value.0];
-        let precision = description.format.precision(self.precision);
+        let precision = match description.format {
+            Format::Codes => "8 bits".to_owned(),
+            format => format.precision(self.precision).to_string(),
+        };
         let columns = description.shape.columns;
         match description.shape.rows {
             Rows::Fixed(rows) => format!("{rows} x {columns} {precision}"),
+            Rows::Edges(edges) => {
+                let name = &self.edges[edges.0].name;
+                format!("edges of {name} x {columns} {precision}")
+            }
             Rows::Of(vertices) => {
                 let name = &self.vertices[vertices.0].name;
                 format!("{name} x {columns} {precision}")
@@ -35,7 +45,59 @@ impl Program {
             End::Sources => "C",
             End::Destinations => "R",
         };
-        format!("{side}[{}]", self.edges[factors.edges.0].name)
+        let balanced = if factors.balanced { " balanced" } else { "" };
+        format!("{side}[{}]{balanced}", self.edges[factors.edges.0].name)
+    }
+
+    fn attention_text(&self, op: &Attention) -> String {
+        let edges = &self.edges[op.edges.0].name;
+        let [h, vectors] = [op.h, op.vectors].map(|it| self.name_of(it));
+        let biases = op.biases.map(|it| format!(" plus {}", self.name_of(it)));
+        let codes = op.codes.map(|it| format!(", reads {}", self.name_of(it)));
+        let codes = codes.unwrap_or_default();
+        let drop = op.drop.map(|drop| format!(", {}", dropout(drop)));
+        let (biases, drop) = (biases.unwrap_or_default(), drop.unwrap_or_default());
+        let heads = op.heads;
+        format!("{edges} {h}, scores {vectors}{biases}, {heads} heads{codes}{drop}")
+    }
+
+    fn additive_text(&self, op: &AdditiveAttention) -> String {
+        let edges = &self.edges[op.edges.0].name;
+        let [sources, destinations, vector] =
+            [op.sources, op.destinations, op.vector].map(|it| self.name_of(it));
+        let drop = op.drop.map(|drop| format!(", {}", dropout(drop)));
+        let (heads, drop) = (op.heads, drop.unwrap_or_default());
+        format!("{edges} {sources}, scores {vector} of {destinations}, {heads} heads{drop}")
+    }
+
+    fn terms_text(&self, op: &EdgeTerms) -> String {
+        let transposed = match op.direction {
+            Direction::Forward => "",
+            Direction::Backward => "ᵀ",
+        };
+        let [weight, vector] = [op.weight, op.vector].map(|it| self.name_of(it));
+        let (edges, heads) = (&self.edges[op.edges.0].name, op.heads);
+        format!("{edges}{transposed}, weight {weight}, vector {vector}, {heads} heads")
+    }
+
+    fn coding_text(&self, coding: Coding) -> String {
+        let rounding = match coding.stream {
+            Some(stream) => format!("stochastic #{stream}"),
+            None => "nearest".to_owned(),
+        };
+        let rows = coding
+            .rows
+            .map(|rows| format!(", rows {}", self.factors_text(rows)));
+        let alone = if coding.alone { " alone" } else { "" };
+        let rows = rows.unwrap_or_default();
+        format!("to {:?}{alone}, {rounding}{rows}", coding.format)
+    }
+
+    fn norm_text(&self, norm: Normalization) -> String {
+        let relu = if norm.relu { ", relu" } else { "" };
+        let [statistics, weight, bias] =
+            [norm.statistics, norm.weight, norm.bias].map(|it| self.name_of(it));
+        format!("by {statistics}, weight {weight}, bias {bias}{relu}")
     }
 
     /// An operator with its operands.
@@ -51,6 +113,10 @@ impl Program {
                 };
                 let a = read(op.a, op.reads_own[0]);
                 text = format!("matmul {}", product(op.form, [a, name(op.b)]));
+                parts.extend(
+                    op.norm
+                        .map(|norm| format!("normalized {}", self.norm_text(norm))),
+                );
                 if let Some([a, b]) = op.second {
                     let a = read(a, op.reads_own[1]);
                     let second = product(op.form, [a, name(b)]);
@@ -70,6 +136,10 @@ impl Program {
                         .map(|sum| format!("added to {}", read(sum, op.adds_to_own))),
                 );
                 parts.extend(op.column_sums.then(|| "column sums".to_owned()));
+                parts.extend(
+                    op.coding
+                        .map(|coding| format!("quantized {}", self.coding_text(coding))),
+                );
             }
             Operator::Aggregate(op) => {
                 let edges = &self.edges[op.edges.0];
@@ -77,13 +147,25 @@ impl Program {
                     Direction::Forward => "",
                     Direction::Backward => "ᵀ",
                 };
-                text = format!("aggregate {}{transposed} {}", edges.name, name(op.x));
-                let scaled = edges.has_factors(op.direction.read()) && !op.scales_operand;
+                let read = op.codes.unwrap_or(op.x);
+                text = format!("aggregate {}{transposed} {}", edges.name, name(read));
+                let has_factors = edges.has_factors(op.direction.read());
                 parts.extend((op.factor != 1.0).then(|| format!("factor {}", op.factor)));
-                parts.extend(scaled.then(|| "operand is scaled".to_owned()));
-                let addend = |(factor, value)| match factor {
-                    1.0 => format!("plus {}", name(value)),
-                    factor => format!("plus {factor} {}", name(value)),
+                match op.read_factors {
+                    ReadFactors::InOperand if has_factors && op.codes.is_none() => {
+                        parts.push("operand is scaled".to_owned());
+                    }
+                    ReadFactors::Balanced => parts.push("operand is balanced".to_owned()),
+                    _ => {}
+                }
+                let addend = |addend: Addend| {
+                    let factor = match addend.factor {
+                        1.0 => String::new(),
+                        factor => format!("{factor} "),
+                    };
+                    let epsilon = addend.epsilon.map(|it| format!("(1 + {}) ", name(it)));
+                    let epsilon = epsilon.unwrap_or_default();
+                    format!("plus {factor}{epsilon}{}", name(addend.value))
                 };
                 parts.extend(op.addend.map(addend));
                 parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
@@ -127,8 +209,76 @@ impl Program {
             Operator::OwnRows { edges, x } | Operator::OwnRowsGradient { edges, d: x } => {
                 text = format!("{text} {} {}", self.edges[edges.0].name, name(*x));
             }
-            Operator::Scale { x, factor } => {
-                text = format!("scale {} by {}", name(*x), name(*factor));
+            Operator::Scale {
+                x,
+                factor,
+                plus_one,
+            } => {
+                let by = match plus_one {
+                    true => format!("1 + {}", name(*factor)),
+                    false => name(*factor),
+                };
+                text = format!("scale {} by {by}", name(*x));
+            }
+            Operator::Attention(op) => text = format!("{text} {}", self.attention_text(op)),
+            Operator::AttentionGradient(op) => {
+                let of = self.attention_text(&op.of);
+                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+                parts.extend(op.codes.map(|it| format!("reads {}", name(it))));
+            }
+            Operator::AdditiveAttention(op) => text = format!("{text} {}", self.additive_text(op)),
+            Operator::AdditiveGradient(op) => {
+                let of = self.additive_text(&op.of);
+                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+            }
+            Operator::EdgeTerms(op) => text = format!("{text} {}", self.terms_text(op)),
+            Operator::EdgeTermsGradient { of, d, .. } => {
+                text = format!("{text} {} of {}", name(*d), self.terms_text(of));
+            }
+            Operator::HeadMean { heads, x, .. } | Operator::HeadMeanGradient { heads, d: x } => {
+                text = format!("{text} {}, {heads} heads", name(*x));
+            }
+            Operator::BatchStatistics(op) => {
+                text = format!("batch_statistics {}", name(op.x));
+                parts.push(match op.take {
+                    Take::Training => format!("carried on in {}", name(op.running)),
+                    Take::Batch => "of the batch".to_owned(),
+                    Take::Running => format!("from {}", name(op.running)),
+                });
+                parts.extend((op.scale != 1.0).then(|| format!("scale {}", op.scale)));
+            }
+            Operator::Normalize { norm, x } => {
+                text = format!("normalize {}", name(*x));
+                parts.push(self.norm_text(*norm));
+            }
+            Operator::NormalizeGradient(op) => {
+                text = format!("normalize_gradient {} of {}", name(op.d), name(op.x));
+                parts.push(self.norm_text(op.norm));
+                parts.extend(
+                    op.rows
+                        .map(|rows| format!("rows {}", self.factors_text(rows))),
+                );
+                parts.extend(
+                    op.coding
+                        .map(|coding| format!("quantized {}", self.coding_text(coding))),
+                );
+            }
+            Operator::Maximum { .. }
+            | Operator::MaximumGradient { .. }
+            | Operator::NormalizeRows { .. }
+            | Operator::NormalizeRowsGradient { .. }
+            | Operator::NormalizeGroups { .. }
+            | Operator::NormalizeGroupsGradient { .. } => {
+                let operands = operator.operands().into_iter().map(name);
+                text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
+            }
+            Operator::Quantize { x, coding } => {
+                text = format!("quantize {} {}", name(*x), self.coding_text(*coding));
+            }
+            Operator::GroupMaximum { edges, .. } | Operator::GroupMaximumGradient { edges, .. } => {
+                let operands = operator.operands().into_iter().map(name);
+                let operands = operands.collect::<Vec<_>>().join(" ");
+                text = format!("{text} {} {operands}", self.edges[edges.0].name);
             }
             Operator::ColumnSums { x } => text = format!("column_sums {}", name(*x)),
         }
@@ -189,6 +339,7 @@ impl fmt::Display for Program {
             let kind = match description.origin {
                 Origin::Input => "input",
                 Origin::Parameter(_) => "parameter",
+                Origin::Buffer(_) => "buffer",
                 Origin::Constant(_) => "constant",
                 Origin::Seed | Origin::Operator => continue,
             };
@@ -227,6 +378,9 @@ impl fmt::Display for Format {
         f.pad(match self {
             Format::Element => "element",
             Format::Float => "float",
+            Format::Items => "items",
+            Format::Numbers => "numbers",
+            Format::Codes => "codes",
         })
     }
 }

@@ -22,6 +22,8 @@ pub struct Edges(pub(super) usize);
 pub enum Rows {
     /// One for each vertex of a set.
     Of(Vertices),
+    /// One for each edge of an adjacency, in a [plane](crate::ops::edge_plane) of edges.
+    Edges(Edges),
     /// A number that the formula fixes, as of weights.
     Fixed(usize),
 }
@@ -42,14 +44,20 @@ pub enum Format {
     Element,
     /// Floats in every precision: biases, statistics, gradients of parameters.
     Float,
+    /// An array of elements without padding.
+    Items,
+    /// An array of floats without padding: numbers of heads.
+    Numbers,
+    /// Quantized values of 8 bits with a scale for each column.
+    Codes,
 }
 
 impl Format {
     /// The precision of its elements in a program of `precision`.
     pub fn precision(self, precision: Precision) -> Precision {
         match self {
-            Format::Element => precision,
-            Format::Float => Precision::Float,
+            Format::Element | Format::Items | Format::Codes => precision,
+            Format::Float | Format::Numbers => Precision::Float,
         }
     }
 }
@@ -61,12 +69,21 @@ pub enum Origin {
     Input,
     /// A parameter.
     Parameter(Initial),
+    /// Floats that operators carry on from step to step, such as running statistics. They have no gradient.
+    Buffer(Buffer),
     /// Numbers that the formula fixes.
     Constant(Constant),
     /// The loss writes it between the passes: the gradient of the program's output.
     Seed,
     /// An operator writes it.
     Operator,
+}
+
+/// Buffers by what they hold at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// A running mean of 0 and a running variance of 1 of each column: two rows.
+    RunningStatistics,
 }
 
 /// Initial values of a parameter.
@@ -81,8 +98,35 @@ pub enum Initial {
         /// Rows of a block.
         rows: usize,
     },
+    /// Some rows of a matrix of that many, which is made by [`glorot_uniform`](crate::nn::glorot_uniform): the part that one of several
+    /// inputs of a linear map has.
+    GlorotRows {
+        /// The number of the parameter.
+        number: u32,
+        /// Rows of the whole matrix.
+        all: usize,
+        /// The first of the rows.
+        first: usize,
+    },
     /// One number.
     Constant(f32),
+    /// Those of a layer of several heads.
+    Heads(HeadValues),
+}
+
+/// Initial values of a weight or of vectors of several heads, whose columns are side by side, each head from a whole vector on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadValues {
+    /// The number of the parameter; rows of vectors count on from it.
+    pub number: u32,
+    /// Heads.
+    pub heads: usize,
+    /// Columns of a head.
+    pub columns: usize,
+    /// Rows that have values. Those behind them are zero.
+    pub rows: usize,
+    /// Whether each row is a matrix of heads × columns of its own, and not a part of one.
+    pub are_vectors: bool,
 }
 
 /// Matrices that a formula fixes.
@@ -94,6 +138,15 @@ pub enum Constant {
         width: usize,
         /// How many there are.
         times: usize,
+    },
+    /// The columns of heads without the padding behind each: a product with it packs them.
+    Packing {
+        /// Heads.
+        heads: usize,
+        /// Columns of a head.
+        columns: usize,
+        /// Columns of a head with padding.
+        distance: usize,
     },
     /// Ones in blocks along the diagonal, zeros elsewhere.
     Blocks {
@@ -111,6 +164,11 @@ impl Constant {
     pub(super) fn shape(self) -> (usize, usize) {
         match self {
             Constant::Repeat { width, times } => (width, width * times),
+            Constant::Packing {
+                heads,
+                columns,
+                distance,
+            } => (heads * distance, heads * columns),
             Constant::Blocks {
                 blocks,
                 rows,
@@ -124,6 +182,11 @@ impl Constant {
         let (rows, columns) = self.shape();
         let is_one = |row: usize, column: usize| match self {
             Constant::Repeat { width, .. } => column % width == row,
+            Constant::Packing {
+                columns: width,
+                distance,
+                ..
+            } => row == column / width * distance + column % width,
             Constant::Blocks {
                 rows: height,
                 columns: width,
@@ -154,6 +217,19 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "%{}", self.0)
     }
+}
+
+/// Columns of a head among several, from whole vector to whole vector; of a single one as they are.
+pub(super) fn head_distance(precision: Precision, heads: usize, columns: usize) -> usize {
+    match heads {
+        1 => columns,
+        _ => with_element!(precision, E => padded::<E>(columns)),
+    }
+}
+
+/// Bytes of an element.
+pub(super) fn element_bytes(precision: Precision) -> u64 {
+    with_element!(precision, E => size_of_element::<E>()) as u64
 }
 
 /// Bytes of a matrix, padding included. With `gathered` its rows are as far apart as a sum over neighbours reads fastest.

@@ -1,10 +1,16 @@
 //! Programs of operators: their text before and after passes, their memory, and what they compute, next to the network of layers
 //! and next to formulas in double.
 
+mod attention;
+mod launches;
 mod memory;
+mod messages;
 mod network;
+mod norms;
 mod passes;
+mod readout;
 mod reference;
 mod refused;
+mod registry;
 mod relations;
 mod setup;

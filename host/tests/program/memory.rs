@@ -3,8 +3,10 @@
 use super::setup::{compiled, graph, hidden, last, numbers, program, runner};
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::{MemoryKind, Storage};
-use halfgnn::nn::Norm;
-use halfgnn::program::layers::{Gcn, Gin, Layer, Sage};
+use halfgnn::nn::{Gat as GatConfig, GatV2 as GatV2Config, Gin as GinConfig, HiddenNorm, Norm};
+use halfgnn::ops::CodeFormat;
+use halfgnn::program::layers::{Gat, GatV2, Gcn, Gin, Layer, Sage};
+use halfgnn::program::passes::{Pass, Quantize};
 use halfgnn::program::{Builder, Edges, Plan, Program, Value};
 use halfgnn::tensor::Precision;
 
@@ -28,8 +30,11 @@ fn gin(g: &mut Builder, edges: Edges, x: Value) -> Value {
         edges,
         hidden: 12,
         outputs: 5,
-        epsilon: 0.5,
-        learn_epsilon: true,
+        options: GinConfig {
+            learn_epsilon: true,
+            ..GinConfig::default()
+        },
+        largest_degree: 9,
     };
     g.layer(0, |g| layer.build(g, x))
 }
@@ -48,11 +53,58 @@ fn gcn(g: &mut Builder, edges: Edges, x: Value) -> Value {
 
 type Formula = fn(&mut Builder, Edges, Value) -> Value;
 
-const FORMULAS: [(&str, Norm, Formula); 3] = [
+/// Both attentions, of heads that are padded and of averaged ones.
+fn attention(g: &mut Builder, edges: Edges, x: Value) -> Value {
+    let y = g.layer(0, |g| {
+        let layer = Gat {
+            edges,
+            outputs: 9,
+            averaged: false,
+            options: GatConfig {
+                heads: 3,
+                ..GatConfig::default()
+            },
+        };
+        let y = layer.build(g, x);
+        hidden(g, y)
+    });
+    g.layer(1, |g| {
+        let layer = GatV2 {
+            edges,
+            outputs: 5,
+            averaged: true,
+            options: GatV2Config {
+                heads: 2,
+                ..GatV2Config::default()
+            },
+        };
+        layer.build(g, y)
+    })
+}
+
+/// A norm of each kind behind the other.
+fn norms(g: &mut Builder, edges: Edges, x: Value) -> Value {
+    let mut y = g.layer(0, |g| Gcn { edges, outputs: 11 }.build(g, x));
+    for (number, norm) in HiddenNorm::ALL.into_iter().enumerate() {
+        y = g.hidden_norm(&format!("norm.{number}"), norm, y);
+        y = g.relu(y);
+    }
+    y
+}
+
+const FORMULAS: [(&str, Norm, Formula); 5] = [
+    ("attention", Norm::None, attention),
+    ("norms", Norm::Both, norms),
     ("sage", Norm::Right, sage),
     ("gin", Norm::None, gin),
     ("gcn", Norm::Both, gcn),
 ];
+
+/// With quantized messages, where there are some.
+fn quantized(mut program: Program) -> Option<Program> {
+    let format = CodeFormat::Int8;
+    Quantize { format }.run(&mut program).ok().map(|()| program)
+}
 
 fn step(backend: &Cpu, program: Program, norm: Norm) -> Plan {
     let mut runner = runner(backend, program, norm);
@@ -88,6 +140,9 @@ fn the_plan_is_what_a_step_allocates_to_the_byte() {
                 let backend = Cpu::new();
                 let program = program(precision, (graph().vertices(), 70), norm, build);
                 let program = compiled(program, recompute);
+                if let Some(quantized) = quantized(program.clone()) {
+                    step(&Cpu::new(), quantized, norm);
+                }
                 let plan = step(&backend, program, norm);
                 assert!(plan.peak() <= plan.activations(), "{name}");
                 assert!(plan.peak() > 0, "{name}");

@@ -20,18 +20,22 @@ use halfgnn::program::{Builder, Edges, Program, Runner, Value, differentiate};
 use halfgnn::tensor::{Element, Matrix};
 use std::sync::Arc;
 
-const SEED: u64 = 7;
+pub const SEED: u64 = 7;
 
 /// Logits and gradients of parameters, by name.
-type Results = (Vec<f32>, Vec<(String, Vec<f32>)>);
+pub type Results = (Vec<f32>, Vec<(String, Vec<f32>)>);
 
 /// What the network of layers computes over the shared graph.
-fn of_network<B: Backend, E: Element>(backend: &B, config: &ModelConfig, norm: Norm) -> Results {
+pub fn of_network<B: Backend, E: Element>(
+    backend: &B,
+    config: &ModelConfig,
+    norm: Norm,
+) -> Results {
     let graphs = [Propagation::new(backend, &graph(), norm).expect("memory")];
     of_network_over::<B, E>(backend, config, &graphs)
 }
 
-fn of_network_over<B: Backend, E: Element>(
+pub fn of_network_over<B: Backend, E: Element>(
     backend: &B,
     config: &ModelConfig,
     graphs: &[Propagation<B>],
@@ -73,7 +77,7 @@ fn of_network_over<B: Backend, E: Element>(
 }
 
 /// What the program computes, with the names of the network.
-fn of_program<B: Backend>(
+pub fn of_program<B: Backend>(
     backend: &B,
     of: Program,
     norm: Norm,
@@ -82,7 +86,7 @@ fn of_program<B: Backend>(
     of_runner(runner(backend, of, norm), names)
 }
 
-fn of_runner(mut runner: Runner, names: &[(String, Vec<f32>)]) -> Results {
+pub fn of_runner(mut runner: Runner, names: &[(String, Vec<f32>)]) -> Results {
     let output = runner.program().output().expect("an output");
     runner.set_step(3).expect("a step");
     let x = runner.program().named("x").expect("an input");
@@ -112,7 +116,7 @@ fn of_runner(mut runner: Runner, names: &[(String, Vec<f32>)]) -> Results {
     (logits, gradients.collect())
 }
 
-fn assert_bits(what: &str, expected: &Results, found: &Results) {
+pub fn assert_bits(what: &str, expected: &Results, found: &Results) {
     assert!(
         expected.0.iter().any(|logit| *logit != 0.0),
         "{what}: logits"
@@ -129,7 +133,7 @@ fn assert_bits(what: &str, expected: &Results, found: &Results) {
 }
 
 /// Asserts that numbers differ by no more than this share of the largest.
-fn assert_near(what: &str, expected: &Results, found: &Results, share: f32) {
+pub fn assert_near(what: &str, expected: &Results, found: &Results, share: f32) {
     let near = |name: &str, expected: &[f32], found: &[f32]| {
         let largest = expected.iter().fold(0.0_f32, |most, it| most.max(it.abs()));
         assert_eq!(expected.len(), found.len(), "{what}: {name}");
@@ -148,7 +152,7 @@ fn assert_near(what: &str, expected: &Results, found: &Results, share: f32) {
 }
 
 /// The layers of `config`, each of which `layer` makes of its edges and outputs.
-fn stack<L: Layer>(
+pub fn stack<L: Layer>(
     g: &mut Builder,
     config: &ModelConfig,
     mut x: Value,
@@ -167,7 +171,7 @@ fn stack<L: Layer>(
     x
 }
 
-fn shaped(mut config: ModelConfig, layers: usize, hidden: usize, dropout: f32) -> ModelConfig {
+pub fn shaped(mut config: ModelConfig, layers: usize, hidden: usize, dropout: f32) -> ModelConfig {
     (config.layers, config.hidden, config.dropout) = (layers, hidden, dropout);
     config
 }
@@ -186,7 +190,7 @@ fn sage<B: Backend, E: Element>(backend: &B, config: &ModelConfig, norm: Norm) {
     });
 }
 
-fn both<B: Backend, E: Element>(
+pub fn both<B: Backend, E: Element>(
     backend: &B,
     name: &str,
     config: &ModelConfig,
@@ -208,7 +212,7 @@ fn both<B: Backend, E: Element>(
 }
 
 /// Narrowing layers transform first, widening ones aggregate first.
-const SHAPES: [[usize; 3]; 2] = [[24, 16, 7], [5, 19, 23]];
+pub const SHAPES: [[usize; 3]; 2] = [[24, 16, 7], [5, 19, 23]];
 
 fn in_all_shapes<B: Backend, E: Element>(backend: &B) {
     for [features, width, classes] in SHAPES {
@@ -351,10 +355,10 @@ fn gcnii(g: &mut Builder, config: &ModelConfig, of: &GcniiConfig, edges: Edges, 
 }
 
 /// Vertices of two sampled layers, from the features to the output.
-const SAMPLED: [usize; 3] = [23, 11, 6];
+pub const SAMPLED: [usize; 3] = [23, 11, 6];
 
 /// The adjacency of a sampled layer, whose destinations are its first sources.
-fn block<B: Backend>(backend: &B, layer: usize) -> Propagation<B> {
+pub fn block<B: Backend>(backend: &B, layer: usize) -> Propagation<B> {
     let (rows, columns) = (SAMPLED[layer + 1], SAMPLED[layer]);
     let places =
         (0..rows).flat_map(|row| (0..columns).map(move |column| (row as u32, column as u32)));

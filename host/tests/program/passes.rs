@@ -1,10 +1,11 @@
 //! Passes by the text of a program before and after them.
 
 use super::setup::{compiled, hidden, last, program};
-use halfgnn::nn::Norm;
-use halfgnn::program::layers::{Appnp, Gcn, Gcnii, Layer, Sage};
+use halfgnn::nn::{Gat as GatConfig, Gin as GinConfig, Norm};
+use halfgnn::ops::CodeFormat;
+use halfgnn::program::layers::{Appnp, Gat, Gcn, Gcnii, Gin, Layer, Sage};
 use halfgnn::program::passes::fuse::Fuse;
-use halfgnn::program::passes::{Recompute, Reorder, apply};
+use halfgnn::program::passes::{Evaluate, Quantize, Recompute, Reorder, apply};
 use halfgnn::program::{Builder, Edges, Plan, Program, Value, differentiate};
 use halfgnn::tensor::Precision;
 
@@ -425,6 +426,158 @@ fn on_a_block_own_rows_are_read_where_they_lie() {
             %19 = matmul seed self.weightᵀ, where positive %3, added to own[block] %16
             %18 = matmul %3ᵀ %15
             %20 = matmul xᵀ %19
+            "
+        )
+    );
+}
+
+fn gin(g: &mut Builder, edges: Edges, x: Value) -> Value {
+    let layer = Gin {
+        edges,
+        hidden: 4,
+        outputs: 2,
+        options: GinConfig {
+            lambda: 0.5,
+            epsilon: 0.25,
+            ..GinConfig::default()
+        },
+        largest_degree: 9,
+    };
+    layer.build(g, x)
+}
+
+#[test]
+fn fuse_normalizes_inside_products_and_balances_gradients_of_means() {
+    let program = of(8, Norm::Right, gin);
+    assert_eq!(
+        program.listing(),
+        text(
+            "
+            %1 = aggregate edges x, factor 0.5, plus 1.25 x
+            %3 = matmul %1 mlp.0.weight
+            %7 = batch_statistics %3, carried on in norm.running
+            %8 = normalize %3, by %7, weight norm.weight, bias norm.bias, relu
+            %10 = matmul %8 mlp.1.weight
+            "
+        )
+    );
+    assert_eq!(
+        compiled(program, false).listing(),
+        text(
+            "
+            %11 = matmul x mlp.0.weight
+            %3 = aggregate edges %11, factor 0.5, plus 1.25 %11 (kept)
+            %7 = batch_statistics %3, carried on in norm.running (kept)
+            %10 = matmul %3 mlp.1.weight, normalized by %7, weight norm.weight, bias norm.bias, relu
+            backward
+            %13 = matmul seed mlp.1.weightᵀ
+            %14 = matmul %3ᵀ seed, normalized by %7, weight norm.weight, bias norm.bias, relu
+            %15, %16, %17 = normalize_gradient %13 of %3, by %7, weight norm.weight, bias norm.bias, relu, rows R[edges] balanced
+            %18 = aggregate edgesᵀ %15, factor 0.5, operand is balanced, plus 1.25 %15
+            %19 = matmul xᵀ %18
+            "
+        )
+    );
+}
+
+#[test]
+fn evaluate_leaves_dropout_out_and_reads_running_statistics() {
+    let mut program = of(8, Norm::Right, |g, edges, x| {
+        let x = g.dropout(x, 0.5);
+        let y = gin(g, edges, x);
+        let options = GatConfig {
+            heads: 2,
+            attention_dropout: 0.25,
+            ..GatConfig::default()
+        };
+        let y = g.layer(1, |g| {
+            let y = g.dropout(y, 0.5);
+            let layer = Gat {
+                edges,
+                outputs: 16,
+                averaged: false,
+                options,
+            };
+            layer.build(g, y)
+        });
+        g.relu(y)
+    });
+    let dropouts = program.listing().matches("dropout").count();
+    assert_eq!(dropouts, 3, "{}", program.listing());
+    apply(&mut program, &[&Evaluate], |_, _| ()).expect("a forward list");
+    assert_eq!(
+        program.listing(),
+        text(
+            "
+            %2 = aggregate edges x, factor 0.5, plus 1.25 x
+            %4 = matmul %2 mlp.0.weight
+            %8 = batch_statistics %4, of the batch
+            %9 = normalize %4, by %8, weight norm.weight, bias norm.bias, relu
+            %11 = matmul %9 mlp.1.weight
+            %15 = matmul %11 layers.1.weight
+            %16 = attention edges %15, scores layers.1.attention, 2 heads
+            %18 = activate %16, relu
+            "
+        )
+    );
+    differentiate(&mut program).expect_err("attention that is evaluated has no gradient");
+}
+
+#[test]
+fn attention_has_one_operator_each_way() {
+    let program = of(8, Norm::None, |g, edges, x| {
+        let layer = Gat {
+            edges,
+            outputs: 16,
+            averaged: false,
+            options: GatConfig {
+                heads: 2,
+                ..GatConfig::default()
+            },
+        };
+        let y = layer.build(g, x);
+        g.relu(y)
+    });
+    assert_eq!(
+        compiled(program, false).listing(),
+        text(
+            "
+            %3 = matmul x weight (kept)
+            %4, %5 = attention edges %3, scores attention, 2 heads (kept)
+            %6 = activate %4, relu (kept)
+            backward
+            %8 = activate_gradient seed, where positive %6
+            %9, %10 = attention_gradient %8 of %4, edges %3, scores attention, 2 heads
+            %16 = matmul xᵀ %9
+            "
+        )
+    );
+}
+
+#[test]
+fn quantize_has_sums_read_quantized_values_with_factors_in_them() {
+    let mut program = compiled(of(8, Norm::Both, gcn), false);
+    let format = CodeFormat::Int8;
+    apply(&mut program, &[&Quantize { format }], |_, _| ()).expect("both lists");
+    assert_eq!(
+        program.listing(),
+        text(
+            "
+            %1 = activate x, dropout 0.5 #0 (kept)
+            %3, %26 = matmul %1 layers.0.weight, rows C[edges], quantized to Int8 alone, nearest
+            %4 = aggregate edges %26
+            %8 = activate %4, bias layers.0.bias, relu, dropout 0.5 #1 (kept)
+            %10, %27 = matmul %8 layers.1.weight, rows C[edges], quantized to Int8 alone, nearest
+            %13 = aggregate edges %27, bias layers.1.bias
+            backward
+            %15 = column_sums seed
+            %28 = quantize seed to Int8, stochastic #1919907183, rows R[edges]
+            %16 = aggregate edgesᵀ %28
+            %20, %29 = matmul %16 layers.1.weightᵀ, alpha 2, where positive %8, quantized to Int8, stochastic #1919907182, rows R[edges]
+            %18 = matmul %8ᵀ %16
+            %21 = column_sums %20
+            %22 = aggregate edgesᵀ %29
+            %23 = matmul %1ᵀ %22
             "
         )
     );

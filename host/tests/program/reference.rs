@@ -2,7 +2,7 @@
 
 use super::setup::{compiled, graph, numbers, program, runner};
 use halfgnn::backend::cpu::Cpu;
-use halfgnn::nn::Norm;
+use halfgnn::nn::{Gin as GinConfig, HiddenNorm, Norm};
 use halfgnn::ops::Nonlinearity;
 use halfgnn::program::layers::{Gin, Layer};
 use halfgnn::program::{Builder, Edges, Runner, Value};
@@ -67,10 +67,22 @@ impl Dense {
         )
     }
 
-    pub fn plus_row(&self, row: &Self) -> Self {
-        Self::make(self.rows, self.columns, |at, column| {
-            self.at(at, column) + row.at(0, column)
-        })
+    pub fn transposed(&self) -> Self {
+        Self::make(self.columns, self.rows, |row, column| self.at(column, row))
+    }
+
+    /// Mean and variance of each column.
+    pub fn moments(&self) -> (Vec<f64>, Vec<f64>) {
+        let mean = |of: &dyn Fn(f64, usize) -> f64, column: usize| {
+            let sum: f64 = (0..self.rows)
+                .map(|row| of(self.at(row, column), column))
+                .sum();
+            sum / self.rows as f64
+        };
+        let means: Vec<f64> = (0..self.columns).map(|it| mean(&|x, _| x, it)).collect();
+        let variance = |it| mean(&|x, column: usize| (x - means[column]).powi(2), it);
+        let variances = (0..self.columns).map(variance).collect();
+        (means, variances)
     }
 
     /// The sum, or the mean, over edges (row, column).
@@ -184,7 +196,7 @@ fn assert_near(what: &str, expected: &[f64], found: &[f32]) {
 }
 
 /// The edges of the shared graph as (row, column).
-fn edges() -> Vec<(u32, u32)> {
+pub fn edges() -> Vec<(u32, u32)> {
     let graph = graph();
     (0..graph.edges())
         .map(|edge| (graph.csr().row_of(edge), graph.cols()[edge]))
@@ -192,7 +204,7 @@ fn edges() -> Vec<(u32, u32)> {
 }
 
 /// Checks a formula over the shared graph, with and without passes.
-fn check(
+pub fn check(
     norm: Norm,
     features: usize,
     build: impl Fn(&mut Builder, Edges, Value) -> Value,
@@ -210,6 +222,15 @@ fn check(
     assert_is(&mut runners, &[output], &formula);
 }
 
+/// `relu(weight · (x − mean) / √(variance + 1e-5) + bias)` by columns.
+fn normalized(x: &Dense, weight: &Dense, bias: &Dense) -> Dense {
+    let (mean, variance) = x.moments();
+    Dense::make(x.rows, x.columns, |row, column| {
+        let centred = x.at(row, column) - mean[column];
+        weight.at(0, column) * centred / (variance[column] + 1e-5).sqrt() + bias.at(0, column)
+    })
+}
+
 #[test]
 fn gin_is_its_formula() {
     for learn_epsilon in [false, true] {
@@ -217,11 +238,16 @@ fn gin_is_its_formula() {
             edges,
             hidden: 6,
             outputs: 3,
-            epsilon: 0.25,
-            learn_epsilon,
+            options: GinConfig {
+                lambda: 0.5,
+                epsilon: 0.25,
+                learn_epsilon,
+                ..GinConfig::default()
+            },
+            largest_degree: 22,
         };
         check(
-            Norm::None,
+            Norm::Right,
             4,
             |g, edges, x| layer(edges).build(g, x),
             |values| {
@@ -229,15 +255,72 @@ fn gin_is_its_formula() {
                 let epsilon = values
                     .get("epsilon")
                     .map_or(0.25, |epsilon| epsilon.values[0]);
-                let sum = x.aggregated(x.rows, &edges(), false).plus(1.0 + epsilon, x);
-                let between = sum
-                    .product(&values["mlp.0.weight"])
-                    .plus_row(&values["mlp.0.bias"]);
+                let mean = x.aggregated(x.rows, &edges(), true);
+                let sum = mean.map(|it| 0.5 * it).plus(1.0 + epsilon, x);
+                let between = sum.product(&values["mlp.0.weight"]);
+                let between = normalized(&between, &values["norm.weight"], &values["norm.bias"]);
                 between
                     .map(|it| it.max(0.0))
                     .product(&values["mlp.1.weight"])
             },
         );
+    }
+}
+
+#[test]
+fn norms_are_their_formulas() {
+    for norm in HiddenNorm::ALL {
+        let build = |g: &mut Builder, edges: Edges, x: Value| {
+            let first = g.weight("first", (4, 5));
+            let second = g.weight("second", (5, 3));
+            let sum = g.aggregate(edges, x);
+            let y = g.matmul(sum, first);
+            let y = g.hidden_norm("norm", norm, y);
+            let y = g.nonlinearity(Nonlinearity::Tanh, y);
+            g.matmul(y, second)
+        };
+        check(Norm::Right, 4, build, |values| {
+            let x = &values["x"];
+            let y = x
+                .aggregated(x.rows, &edges(), true)
+                .product(&values["first"]);
+            let of = |name: &str| &values[name];
+            let y = match norm {
+                HiddenNorm::None => y,
+                HiddenNorm::Batch => normalized(&y, of("norm.weight"), of("norm.bias")),
+                HiddenNorm::Layer => {
+                    let (mean, variance) = y.transposed().moments();
+                    Dense::make(y.rows, y.columns, |row, column| {
+                        let centred = y.at(row, column) - mean[row];
+                        of("norm.weight").at(0, column) * centred / (variance[row] + 1e-5).sqrt()
+                            + of("norm.bias").at(0, column)
+                    })
+                }
+                HiddenNorm::Pair => {
+                    let (mean, variance) = y.moments();
+                    // The mean of rows' squares.
+                    let square: f64 = variance.iter().sum();
+                    Dense::make(y.rows, y.columns, |row, column| {
+                        (y.at(row, column) - mean[column]) / (square + 1e-5).sqrt()
+                    })
+                }
+                HiddenNorm::Graph => {
+                    let (mean, _) = y.moments();
+                    let scale = of("norm.mean_scale");
+                    let less = Dense::make(y.rows, y.columns, |row, column| {
+                        y.at(row, column) - scale.at(0, column) * mean[column]
+                    });
+                    let squares = less.map(|it| it * it);
+                    let (square, _) = squares.moments();
+                    Dense::make(y.rows, y.columns, |row, column| {
+                        of("norm.weight").at(0, column) * less.at(row, column)
+                            / (square[column] + 1e-5).sqrt()
+                            + of("norm.bias").at(0, column)
+                    })
+                }
+            };
+            y.map(f64::tanh).product(&values["second"])
+        });
     }
 }
 

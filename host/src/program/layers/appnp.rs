@@ -1,7 +1,11 @@
 //! Personalised PageRank of predictions (Gasteiger, Bojchevski and Günnemann, ICLR 2019).
 
-use super::Layer;
+use super::{Layer, LayerKind};
+use crate::nn;
 use crate::program::{Builder, Edges, Value};
+
+/// Its names.
+pub(super) const KIND: LayerKind = LayerKind::of::<nn::Appnp>(&[]);
 
 /// `H ← (1 − α) · Â · H + α · H⁰`, a number of times, from the predictions `H⁰` on.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,18 @@
 //! The graph convolution of Kipf and Welling (ICLR 2017).
 
-use super::Layer;
+use super::{Layer, LayerKind, Names, ParameterNames};
+use crate::nn;
 use crate::program::{Builder, Edges, Value};
+
+/// Its names.
+pub(super) const KIND: LayerKind = LayerKind::of::<nn::Gcn>(&[
+    ParameterNames {
+        here: "weight",
+        pyg: Names::linear(&["lin.weight"]),
+        dgl: Names::same(&["weight"]),
+    },
+    ParameterNames::same("bias", &["bias"], &["bias"]),
+]);
 
 /// `R · A · C · H · W`, with the degree norm of the edges.
 #[derive(Clone, Copy, Debug)]

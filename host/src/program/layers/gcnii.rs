@@ -1,7 +1,12 @@
 //! The convolution with an initial residual and an identity map (Chen et al., ICML 2020).
 
-use super::Layer;
+use super::{Layer, LayerKind, ParameterNames};
+use crate::nn;
 use crate::program::{Builder, Edges, Value};
+
+/// Its names.
+pub(super) const KIND: LayerKind =
+    LayerKind::of::<nn::Gcnii>(&[ParameterNames::same("weight", &["weight1"], &["weight1"])]);
 
 /// `(1 − β) · S + β · S · W` with `S = (1 − α) · Â · H + α · H⁰`.
 #[derive(Clone, Copy, Debug)]

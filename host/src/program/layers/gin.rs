@@ -1,12 +1,27 @@
-//! The graph isomorphism layer (Xu et al., ICLR 2019).
+//! The graph isomorphism layer (Xu et al., ICLR 2019), with the aggregation of HalfGNN (§4.3.1, eq. 4).
 
-use super::Layer;
-use crate::program::{Builder, Edges, Value};
+use super::{Layer, LayerKind, ParameterNames};
+use crate::nn;
+use crate::program::{BatchNorm, Builder, Edges, Value};
 
-/// `relu(S · W₁ + b₁) · W₂` with `S = (1 + ε) · H + A · H`.
-///
-/// The batch normalisation that [`nn::Gin`](crate::nn::Gin) has between the two maps is no operator of programs yet.
-#[derive(Clone, Copy, Debug)]
+/// Its names.
+pub(super) const KIND: LayerKind = LayerKind::of::<nn::Gin>(&[
+    ParameterNames::same("epsilon", &["eps"], &["eps"]),
+    ParameterNames::linear("mlp.0.weight", &["nn.0.weight"], &["apply_func.0.weight"]),
+    ParameterNames::same("norm.weight", &["nn.1.weight"], &["apply_func.1.weight"]),
+    ParameterNames::same("norm.bias", &["nn.1.bias"], &["apply_func.1.bias"]),
+    ParameterNames::same(
+        "norm.running",
+        &["nn.1.running_mean", "nn.1.running_var"],
+        &["apply_func.1.running_mean", "apply_func.1.running_var"],
+    ),
+    ParameterNames::linear("mlp.1.weight", &["nn.3.weight"], &["apply_func.3.weight"]),
+    ParameterNames::same("bias", &["nn.3.bias"], &["apply_func.3.bias"]),
+]);
+
+/// `relu(norm(S · W₁)) · W₂` with `S = (1 + ε) · H + λ · aggregate(H)`: the mean of neighbours where the edges have the norm `right`,
+/// their sum where they have none.
+#[derive(Clone, Debug)]
 pub struct Gin {
     /// The adjacency.
     pub edges: Edges,
@@ -14,30 +29,35 @@ pub struct Gin {
     pub hidden: usize,
     /// Columns of the output.
     pub outputs: usize,
-    /// The first ε.
-    pub epsilon: f32,
-    /// Whether ε is learnt.
-    pub learn_epsilon: bool,
+    /// Its options.
+    pub options: nn::Gin,
+    /// The largest degree of the adjacency. Sums over many neighbours are stored times a power of two, which the normalisation takes
+    /// out again.
+    pub largest_degree: u32,
 }
 
 impl Layer for Gin {
     fn build(&self, g: &mut Builder, x: Value) -> Value {
-        let sum = g.aggregate(self.edges, x);
-        let own = g.own_rows(self.edges, x);
-        let sum = match self.learn_epsilon {
-            true => {
-                let epsilon = g.scalar("epsilon", self.epsilon);
-                let share = g.scale(own, epsilon);
-                g.sum(&[sum, own, share])
-            }
-            false => g.combine(&[(1.0, sum), (1.0 + self.epsilon, own)]),
+        let nn::Gin {
+            lambda, epsilon, ..
+        } = self.options;
+        let scale = self.options.scale(self.largest_degree);
+        let learnt = self.options.learn_epsilon;
+        let learnt = learnt.then(|| g.scalar("epsilon", epsilon));
+        let own = match learnt {
+            Some(_) => scale,
+            None => scale * (1.0 + epsilon),
         };
+        let sum = g.aggregate_with_own(self.edges, x, (lambda * scale, own), learnt);
         let first = g.weight("mlp.0.weight", (g.columns(x), self.hidden));
-        let bias = g.bias("mlp.0.bias", self.hidden);
-        let second = g.weight("mlp.1.weight", (self.hidden, self.outputs));
         let between = g.matmul(sum, first);
-        let between = g.add_bias(between, bias);
-        let between = g.relu(between);
+        let norm = BatchNorm {
+            scale,
+            relu: true,
+            evaluate_with: self.options.statistics,
+        };
+        let between = g.batch_norm("norm", between, norm);
+        let second = g.weight("mlp.1.weight", (self.hidden, self.outputs));
         g.matmul(between, second)
     }
 }

@@ -3,21 +3,39 @@
 //! Bias, activation and dropout around a layer are the network's, as they are for [`nn`](crate::nn).
 
 mod appnp;
+mod gat;
+mod gatv2;
 mod gcn;
 mod gcnii;
 mod gin;
+mod kind;
 mod rgcn;
 mod sage;
 
 pub use appnp::Appnp;
+pub use gat::Gat;
+pub use gatv2::GatV2;
 pub use gcn::Gcn;
 pub use gcnii::Gcnii;
 pub use gin::Gin;
+pub use kind::{LayerKind, Names, ParameterNames};
 pub use rgcn::{Decomposition, Relation, Rgcn};
 pub use sage::Sage;
 
 use super::{Builder, Value};
 use std::fmt;
+
+/// Every layer, a line each.
+pub const ALL: [LayerKind; 8] = [
+    gcn::KIND,
+    sage::KIND,
+    gin::KIND,
+    gat::KIND,
+    gatv2::KIND,
+    appnp::KIND,
+    gcnii::KIND,
+    rgcn::KIND,
+];
 
 /// A layer from one value to another. Anyone can write one:
 ///

@@ -1,6 +1,20 @@
 //! The relational graph convolution (Schlichtkrull et al., ESWC 2018).
 
+use super::{LayerKind, ParameterNames};
 use crate::program::{Builder, Edges, Value};
+
+/// Its names. It is no model of the command line, which has no graphs of several edge types.
+pub(super) const KIND: LayerKind = LayerKind {
+    name: "rgcn",
+    title: "Relational graph convolutional network (Schlichtkrull et al.)",
+    options: Vec::new,
+    parameters: &[
+        ParameterNames::same("root", &["root"], &["loop_weight"]),
+        ParameterNames::same("weight.*", &["weight"], &["linear_r.W"]),
+        ParameterNames::same("basis.*", &["weight"], &["linear_r.W"]),
+        ParameterNames::same("comp.*", &["comp"], &["linear_r.coeff"]),
+    ],
+};
 
 /// A type of edges, from vertices of one type to vertices of another.
 #[derive(Clone, Debug)]

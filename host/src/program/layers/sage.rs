@@ -1,7 +1,15 @@
 //! GraphSAGE (Hamilton, Ying and Leskovec, NeurIPS 2017).
 
-use super::Layer;
+use super::{Layer, LayerKind, ParameterNames};
+use crate::nn;
 use crate::program::{Builder, Edges, Value};
+
+/// Its names.
+pub(super) const KIND: LayerKind = LayerKind::of::<nn::Sage>(&[
+    ParameterNames::linear("self.weight", &["lin_r.weight"], &["fc_self.weight"]),
+    ParameterNames::linear("neighbours.weight", &["lin_l.weight"], &["fc_neigh.weight"]),
+    ParameterNames::same("bias", &["lin_l.bias"], &["fc_self.bias"]),
+]);
 
 /// `A · H · W + H · W_self`: with the mean of the neighbours where the edges have the norm `right`.
 #[derive(Clone, Copy, Debug)]

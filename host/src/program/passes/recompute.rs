@@ -56,6 +56,8 @@ fn recipe(program: &Program, number: usize, dropped: &HashSet<Value>) -> Option<
         for operand in node.operator.operands() {
             match program.values[operand.0].origin {
                 Origin::Input | Origin::Parameter(_) | Origin::Constant(_) => {}
+                // What a step has carried on is another number by now.
+                Origin::Buffer(_) => return None,
                 Origin::Seed => return None,
                 Origin::Operator if dropped.contains(&operand) => return None,
                 Origin::Operator if program.is_kept(operand) => {}

@@ -7,7 +7,7 @@ use super::Pass;
 use crate::error::Error;
 use crate::ops::Form;
 use crate::program::list::{Program, refuse};
-use crate::program::operator::{Aggregate, Direction, Matmul, Operator};
+use crate::program::operator::{Aggregate, Direction, Matmul, Operator, ReadFactors};
 use crate::program::value::{Origin, Rows};
 
 /// The pass. Of equal widths the product comes first on a whole graph, and last where destinations are other vertices than
@@ -46,7 +46,8 @@ fn pays(program: &Program, sum: &Aggregate, inputs: usize, outputs: usize) -> bo
 }
 
 fn is_movable(sum: &Aggregate) -> bool {
-    sum.is_plain() && sum.direction == Direction::Forward && sum.scales_operand
+    let in_sum = sum.read_factors == ReadFactors::InSum;
+    sum.is_linear() && sum.direction == Direction::Forward && in_sum
 }
 
 /// A product of rows of vertices with a matrix of weights.
@@ -75,10 +76,8 @@ fn aggregate_first(program: &mut Program, number: usize) -> Result<(), Error> {
     {
         return Ok(());
     }
-    let sum = Operator::Aggregate(Aggregate {
-        x: product.a,
-        ..sum
-    });
+    let mut sum = Operator::Aggregate(sum);
+    sum.rename(program.nodes[before].results[0], product.a);
     let sum = program.node(sum)?;
     program.nodes[number].operator = Operator::Matmul(Matmul {
         a: sum.results[0],
@@ -119,10 +118,9 @@ fn transform_first(program: &mut Program, number: usize) -> Result<(), Error> {
         ..product
     });
     let product = program.node(product)?;
-    program.nodes[number].operator = Operator::Aggregate(Aggregate {
-        x: product.results[0],
-        ..sum
-    });
+    let (from, mut sum) = (sum.x, Operator::Aggregate(sum));
+    sum.rename(from, product.results[0]);
+    program.nodes[number].operator = sum;
     program.nodes[before] = product;
     Ok(())
 }

@@ -4,12 +4,13 @@ use super::Machine;
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Parameter, Propagation, glorot_uniform};
-use crate::ops::RandomState;
+use crate::ops::{AdditiveAttention, Attention, QuantizedMatrix, RandomState, RowGroups};
 use crate::program::list::{Program, refuse};
+use crate::program::operator::Operator;
 use crate::program::plan::{Place, Plan, Slot};
-use crate::program::value::{Format, Initial, Origin, Value};
-use crate::tensor::{Element, Matrix};
-use std::collections::HashMap;
+use crate::program::value::{Buffer, Edges, Format, HeadValues, Initial, Origin, Value};
+use crate::tensor::{Array, Element, Matrix};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,13 +23,26 @@ pub(super) struct Typed<B: Backend, E: Element> {
     pub(super) random: RandomState<B>,
     pub(super) places: Vec<Place>,
     parameters: HashMap<Value, Parameter<B, E>>,
-    /// Inputs and constants.
+    /// Inputs and constants in elements.
     elements: HashMap<Value, Matrix<B, E>>,
-    floats: HashMap<Value, Matrix<B, f32>>,
+    /// Constants and buffers.
+    pub(super) floats: HashMap<Value, Matrix<B, f32>>,
     element_slots: HashMap<usize, Matrix<B, E>>,
     float_slots: HashMap<usize, Matrix<B, f32>>,
-    /// In the place of gradients that are being written: an operator writes two at most.
+    /// In the place of gradients that are being written: an operator writes three at most.
     spares: Vec<Matrix<B, f32>>,
+    item_slots: HashMap<usize, Array<B, E>>,
+    number_slots: HashMap<usize, Array<B, f32>>,
+    word_slots: HashMap<usize, Array<B, u32>>,
+    /// Scales of quantized values, which have rows while they are written and read.
+    quantized: HashMap<Value, QuantizedMatrix<B>>,
+    /// Those whose scales follow a step.
+    pub(super) has_scales: HashSet<Value>,
+    /// What attention keeps between its passes, by the first result of its forward pass.
+    pub(super) attentions: HashMap<Value, Attention<B>>,
+    pub(super) additive: HashMap<Value, AdditiveAttention<B>>,
+    /// All rows of a matrix as one group, by their number.
+    pub(super) wholes: HashMap<usize, RowGroups<B>>,
 }
 
 impl<B: Backend, E: Element> Typed<B, E> {
@@ -53,7 +67,15 @@ impl<B: Backend, E: Element> Typed<B, E> {
             floats: HashMap::new(),
             element_slots: HashMap::new(),
             float_slots: HashMap::new(),
-            spares: vec![spare()?, spare()?],
+            spares: vec![spare()?, spare()?, spare()?],
+            item_slots: HashMap::new(),
+            number_slots: HashMap::new(),
+            word_slots: HashMap::new(),
+            quantized: HashMap::new(),
+            has_scales: HashSet::new(),
+            attentions: HashMap::new(),
+            additive: HashMap::new(),
+            wholes: HashMap::new(),
         };
         for (number, slot) in plan.slots().iter().enumerate() {
             match slot.format {
@@ -65,12 +87,142 @@ impl<B: Backend, E: Element> Typed<B, E> {
                     let matrix = allocate(backend, slot)?;
                     machine.float_slots.insert(number, matrix);
                 }
+                Format::Items => {
+                    let array = Array::uninit(backend, slot.rows * slot.columns, ACTIVATIONS)?;
+                    machine.item_slots.insert(number, array);
+                }
+                Format::Codes => {
+                    let words = QuantizedMatrix::<B>::words(slot.rows, slot.columns)?;
+                    let array = Array::uninit(backend, words, ACTIVATIONS)?;
+                    machine.word_slots.insert(number, array);
+                }
+                Format::Numbers => {
+                    let array = Array::uninit(backend, slot.rows * slot.columns, ACTIVATIONS)?;
+                    machine.number_slots.insert(number, array);
+                }
             }
+        }
+        for number in 0..program.nodes.len() {
+            machine.allocate_state(number)?;
         }
         for number in 0..program.values.len() {
             machine.allocate_outside(Value(number), seed)?;
         }
         Ok(machine)
+    }
+
+    /// Allocates what attention keeps between its passes.
+    fn allocate_state(&mut self, number: usize) -> Result<(), Error> {
+        let (backend, node) = (&self.backend, &self.program.nodes[number]);
+        let ends = |edges: Edges| {
+            let edges = &self.edges[edges.0];
+            (edges.destinations(), edges.sources())
+        };
+        if let Some((coding, codes)) = node.coded() {
+            let columns = self.program.values[codes.0].shape.columns;
+            let none = QuantizedMatrix::zeros(backend, (0, columns), coding.format, ACTIVATIONS)?;
+            self.quantized.insert(codes, none);
+        }
+        match &node.operator {
+            Operator::Attention(op) => {
+                let state = Attention::between(backend, ends(op.edges), op.heads, op.slope)?;
+                self.attentions.insert(node.results[0], state);
+            }
+            Operator::AdditiveAttention(op) => {
+                let state = AdditiveAttention::new(backend, ends(op.edges), op.heads, op.slope)?;
+                self.additive.insert(node.results[0], state);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Has `work` write or read quantized values, which have their memory for its length.
+    pub(super) fn with_codes(
+        &mut self,
+        value: Value,
+        work: impl FnOnce(&mut Self, &mut QuantizedMatrix<B>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (Place::Slot(slot), rows) = (self.places[value.0], self.program.rows(value)) else {
+            return absent(value);
+        };
+        let (Some(mut codes), Some(words)) =
+            (self.quantized.remove(&value), self.word_slots.remove(&slot))
+        else {
+            return absent(value);
+        };
+        let nothing = codes.replace_codes(words, rows)?;
+        let done = work(self, &mut codes);
+        self.word_slots
+            .insert(slot, codes.replace_codes(nothing, 0)?);
+        self.quantized.insert(value, codes);
+        done
+    }
+
+    /// The array of a value: numbers of heads.
+    pub(super) fn numbers(&self, value: Value) -> Result<&Array<B, f32>, Error> {
+        let found = match self.places[value.0] {
+            Place::Slot(slot) => self.number_slots.get(&slot),
+            _ => None,
+        };
+        found.map_or_else(|| absent(value), Ok)
+    }
+
+    /// Has `work` write what lies behind values, which is put back in any case.
+    pub(super) fn with_taken(
+        &mut self,
+        values: &[Value],
+        work: impl FnOnce(&Self, &mut Taken<B, E>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut taken = Taken {
+            elements: Vec::new(),
+            floats: Vec::new(),
+            items: Vec::new(),
+            numbers: Vec::new(),
+        };
+        for &value in values {
+            match (self.program.format(value), self.places[value.0]) {
+                (Format::Element, _) => taken.elements.push(Elements::take(self, value)?),
+                (Format::Float, _) => taken.floats.push(Floats::take(self, value)?),
+                (Format::Items, Place::Slot(slot)) => {
+                    let array = self.item_slots.remove(&slot);
+                    taken.items.push(array.map_or_else(|| absent(value), Ok)?);
+                }
+                (Format::Numbers, Place::Slot(slot)) => {
+                    let array = self.number_slots.remove(&slot);
+                    taken.numbers.push(array.map_or_else(|| absent(value), Ok)?);
+                }
+                _ => return absent(value),
+            }
+        }
+        let done = work(self, &mut taken);
+        let (mut elements, mut floats) = (taken.elements.into_iter(), taken.floats.into_iter());
+        let (mut items, mut numbers) = (taken.items.into_iter(), taken.numbers.into_iter());
+        for &value in values {
+            match (self.program.format(value), self.places[value.0]) {
+                (Format::Element, _) => {
+                    elements
+                        .next()
+                        .into_iter()
+                        .for_each(|it| Elements::put(self, value, it));
+                }
+                (Format::Float, _) => {
+                    floats
+                        .next()
+                        .into_iter()
+                        .for_each(|it| Floats::put(self, value, it));
+                }
+                (Format::Items, Place::Slot(slot)) => {
+                    self.item_slots.extend(items.next().map(|it| (slot, it)));
+                }
+                (Format::Numbers, Place::Slot(slot)) => {
+                    self.number_slots
+                        .extend(numbers.next().map(|it| (slot, it)));
+                }
+                _ => {}
+            }
+        }
+        done
     }
 
     fn allocate_outside(&mut self, value: Value, seed: u64) -> Result<(), Error> {
@@ -83,6 +235,12 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 let matrix = Matrix::zeros(backend, rows, columns, MemoryKind::Features)?;
                 self.elements.insert(value, matrix);
             }
+            Origin::Buffer(Buffer::RunningStatistics) => {
+                let kind = MemoryKind::Weights;
+                let values = [vec![0.0; columns], vec![1.0; columns]].concat();
+                let matrix = Matrix::from_f32(backend, rows, columns, &values, kind)?;
+                self.floats.insert(value, matrix);
+            }
             Origin::Constant(constant) => {
                 let (values, kind) = (constant.values(), MemoryKind::Weights);
                 match description.format {
@@ -90,7 +248,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
                         let matrix = Matrix::from_f32(backend, rows, columns, &values, kind)?;
                         self.elements.insert(value, matrix);
                     }
-                    Format::Float => {
+                    _ => {
                         let matrix = Matrix::from_f32(backend, rows, columns, &values, kind)?;
                         self.floats.insert(value, matrix);
                     }
@@ -101,7 +259,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 let init = || initial_values(initial, (rows, columns), seed);
                 let parameter = match description.format {
                     Format::Element => Parameter::weights(backend, name, (rows, columns), init)?,
-                    Format::Float => Parameter::in_float(backend, name, (rows, columns), init)?,
+                    _ => Parameter::in_float(backend, name, (rows, columns), init)?,
                 };
                 self.parameters.insert(value, parameter);
             }
@@ -127,7 +285,7 @@ fn absent<T>(value: Value) -> Result<T, Error> {
 }
 
 fn allocate<B: Backend, X: Element>(backend: &B, slot: &Slot) -> Result<Matrix<B, X>, Error> {
-    let kind = MemoryKind::Activations;
+    let kind = ACTIVATIONS;
     match slot.gathered {
         true => Matrix::uninit_gathered(backend, (slot.rows, slot.columns), kind),
         false => Matrix::uninit(backend, slot.rows, slot.columns, kind),
@@ -137,6 +295,11 @@ fn allocate<B: Backend, X: Element>(backend: &B, slot: &Slot) -> Result<Matrix<B
 fn initial_values(initial: Initial, (rows, columns): (usize, usize), seed: u64) -> Vec<f32> {
     match initial {
         Initial::Constant(value) => vec![value; rows * columns],
+        Initial::Heads(of) => of_heads(of, (rows, columns), seed),
+        Initial::GlorotRows { number, all, first } => {
+            let values = glorot_uniform(all, columns, seed, number);
+            values[first * columns..(first + rows) * columns].to_vec()
+        }
         Initial::Glorot(number) => glorot_uniform(rows, columns, seed, number),
         // Each block is a linear map of its own; blocks of one map draw on, one after the other.
         Initial::GlorotBlocks {
@@ -151,6 +314,36 @@ fn initial_values(initial: Initial, (rows, columns): (usize, usize), seed: u64) 
         }
     }
 }
+
+fn of_heads(of: HeadValues, (rows, width): (usize, usize), seed: u64) -> Vec<f32> {
+    let (all, distance) = (of.heads * of.columns, width / of.heads);
+    let values = match of.are_vectors {
+        true => {
+            let number = |row| of.number + ((row as u32) << 16);
+            let row = |row| glorot_uniform(of.heads, of.columns, seed, number(row));
+            (0..of.rows).flat_map(row).collect()
+        }
+        false => glorot_uniform(of.rows, all, seed, of.number),
+    };
+    let mut spread = vec![0.0; rows * width];
+    for (index, value) in values.into_iter().enumerate() {
+        let (row, column) = (index / all, index % all);
+        let place = column / of.columns * distance + column % of.columns;
+        spread[row * width + place] = value;
+    }
+    spread
+}
+
+/// What was taken out to be written, by format, each in the order of its values.
+#[derive(Debug)]
+pub(super) struct Taken<B: Backend, E: Element> {
+    pub(super) elements: Vec<Matrix<B, E>>,
+    pub(super) floats: Vec<Matrix<B, f32>>,
+    pub(super) items: Vec<Array<B, E>>,
+    pub(super) numbers: Vec<Array<B, f32>>,
+}
+
+const ACTIVATIONS: MemoryKind = MemoryKind::Activations;
 
 /// Values of one format: of elements or of floats, which are two even where elements are floats.
 pub(super) trait Bank<B: Backend, E: Element> {
@@ -263,6 +456,9 @@ impl<B: Backend, E: Element> Machine for Typed<B, E> {
         if let Some(matrix) = self.elements.get_mut(&value) {
             return matrix.write_f32(&backend, values);
         }
+        if let Some(matrix) = self.floats.get_mut(&value) {
+            return matrix.write_f32(&backend, values);
+        }
         let mut matrix = Elements::take(self, value)?;
         let done = matrix.write_f32(&backend, values);
         Elements::put(self, value, matrix);
@@ -276,6 +472,9 @@ impl<B: Backend, E: Element> Machine for Typed<B, E> {
             }
             Format::Element => Elements::matrix(self, value)?.to_f32(&self.backend),
             Format::Float => Floats::matrix(self, value)?.to_f32(&self.backend),
+            Format::Items | Format::Numbers | Format::Codes => refuse(format!(
+                "{value} is an array that an operator computes in, and not a matrix"
+            )),
         }
     }
 

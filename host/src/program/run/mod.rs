@@ -9,7 +9,7 @@ mod machine;
 use super::list::{Program, refuse};
 use super::operator::{Node, Operator};
 use super::plan::Plan;
-use super::value::{Format, Origin, Value};
+use super::value::{Edges, Format, Origin, Value};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::Propagation;
@@ -88,7 +88,7 @@ impl Runner {
     /// [`Error::Driver`] where there is not enough memory.
     pub fn new<B: Backend>(
         backend: &B,
-        program: Program,
+        mut program: Program,
         edges: Vec<Arc<Propagation<B>>>,
         seed: u64,
     ) -> Result<Self, Error> {
@@ -111,6 +111,8 @@ impl Runner {
             }
             let reads_own_rows = |node: &Node| match &node.operator {
                 Operator::OwnRows { edges, .. } => edges.0 == number,
+                Operator::Attention(op) => op.edges.0 == number,
+                Operator::Aggregate(op) => op.edges.0 == number && op.own().is_some(),
                 Operator::Matmul(op) => {
                     let own = op.reads_own.into_iter().chain([op.adds_to_own]);
                     own.flatten().any(|edges| edges.0 == number)
@@ -123,11 +125,36 @@ impl Runner {
                     set.name
                 ));
             }
-            let reads_first_rows =
-                |node: &Node| reads_own_rows(node) && matches!(node.operator, Operator::Matmul(_));
+            let is_copy = |node: &Node| matches!(node.operator, Operator::OwnRows { .. });
+            let reads_first_rows = |node: &Node| reads_own_rows(node) && !is_copy(node);
             if edges.own().is_some() && program.nodes.iter().any(reads_first_rows) {
                 return refuse(format!(
                     "the destinations of `{}` lie anywhere among its sources, and a fused product reads the first rows; sample it with the sources that it meets, or leave the pass `fuse` out",
+                    set.name
+                ));
+            }
+            let features = edges
+                .edge_features()
+                .map_or(0, |features| features.columns());
+            let weighted = edges.is_weighted();
+            let mut reads = program
+                .nodes
+                .iter()
+                .filter_map(|node| match &node.operator {
+                    Operator::Attention(op) if op.edges.0 == number => Some((0, weighted)),
+                    Operator::AdditiveAttention(op) if op.edges.0 == number => Some((0, weighted)),
+                    Operator::EdgeTerms(op) if op.edges.0 == number => Some((op.features, false)),
+                    _ => None,
+                });
+            if reads.clone().any(|(_, weighted)| weighted) {
+                return refuse(format!(
+                    "the program attends over `{}`, whose edges have weights, and attention has weights of its own; give them as features of edges",
+                    set.name
+                ));
+            }
+            if let Some((read, _)) = reads.find(|(read, _)| *read != 0 && *read != features) {
+                return refuse(format!(
+                    "the program reads {read} features of each edge of `{}`, and there are {features}",
                     set.name
                 ));
             }
@@ -138,6 +165,13 @@ impl Runner {
                 ));
             }
         }
+        for (number, edges) in edges.iter().enumerate() {
+            program.set_edges(Edges(number), edges.forward().edges());
+        }
+        program.keep_scores(|of, heads| {
+            let edges = &edges[of.0];
+            backend.keeps_sums_of_scores(edges.sources(), edges.forward().edges(), heads)
+        });
         let plan = Plan::new(&program);
         let precision = program.precision;
         let machine: Box<dyn Machine> = with_element!(precision, E => {
@@ -161,14 +195,18 @@ impl Runner {
         &self.plan
     }
 
-    /// Writes an input or a parameter, row-major and without padding. Numbers are rounded to the nearest element.
+    /// Writes an input, a parameter or a buffer, row-major and without padding. Numbers are rounded to the nearest element.
     ///
     /// # Errors
     /// [`Error::Unsupported`] of any other value, [`Error::Shape`] where the length is another.
     pub fn write(&mut self, value: Value, values: &[f32]) -> Result<(), Error> {
         match self.program.values.get(value.0).map(|it| &it.origin) {
-            Some(Origin::Input | Origin::Parameter(_)) => self.machine.write(value, values),
-            _ => refuse(format!("{value} is neither an input nor a parameter")),
+            Some(Origin::Input | Origin::Parameter(_) | Origin::Buffer(_)) => {
+                self.machine.write(value, values)
+            }
+            _ => refuse(format!(
+                "{value} is neither an input nor a parameter nor a buffer"
+            )),
         }
     }
 
@@ -227,7 +265,7 @@ impl Runner {
         let outside = self.program.values.get(value.0).is_some_and(|it| {
             matches!(
                 it.origin,
-                Origin::Input | Origin::Parameter(_) | Origin::Constant(_)
+                Origin::Input | Origin::Parameter(_) | Origin::Buffer(_) | Origin::Constant(_)
             )
         });
         let is_known = value.0 < self.program.values.len();

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::nn::Norm;
 use crate::program::list::Program;
-use crate::program::operator::{ActivateGradient, Direction, Operator, RowFactors};
+use crate::program::operator::{ActivateGradient, Direction, Operator, ReadFactors, RowFactors};
 use crate::program::value::{Origin, Value};
 
 /// The rule: the factors of the rows that an aggregation reads go into the product that writes those rows for it alone. Gradients
@@ -29,13 +29,23 @@ fn rule(program: &mut Program, number: usize) -> Result<bool, Error> {
     let (edges, x, direction) = (sum.edges, sum.x, sum.direction);
     let of_edges = &program.edges[edges.0];
     let are_roots = matches!(of_edges.norm, Norm::Both | Norm::In);
-    let other_use = sum.addend.is_some_and(|(_, value)| value == x) || sum.positive == Some(x);
-    if !sum.scales_operand || !are_roots || other_use {
+    if sum.read_factors != ReadFactors::InSum {
+        return Ok(false);
+    }
+    if let Some(own) = sum.own() {
+        let is_fixed = own.epsilon.is_none() && of_edges.norm == Norm::Right;
+        if is_fixed && direction == Direction::Backward {
+            balance(program, number);
+        }
+        return Ok(false);
+    }
+    if !are_roots || sum.positive == Some(x) {
         return Ok(false);
     }
     let rows = RowFactors {
         edges,
         end: direction.read(),
+        balanced: false,
     };
     if let Some(writer) = program.writer(x)
         && program.only_reader(x) == Some(number)
@@ -60,10 +70,38 @@ fn rule(program: &mut Program, number: usize) -> Result<bool, Error> {
     Ok(true)
 }
 
+/// The gradient of a mean that adds own rows: the writer of its operand multiplies the rows by whole degrees' reciprocals, balanced by
+/// a power of two, so that the sum looks none up. What is added is divided by them again.
+fn balance(program: &mut Program, number: usize) {
+    let Operator::Aggregate(sum) = &program.nodes[number].operator else {
+        return;
+    };
+    let (x, rows) = (
+        sum.x,
+        RowFactors {
+            edges: sum.edges,
+            end: sum.direction.read(),
+            balanced: true,
+        },
+    );
+    let writer = match program.only_reader(x) == Some(number) {
+        true => program.writer(x),
+        false => None,
+    };
+    match writer.map(|writer| &mut program.nodes[writer].operator) {
+        Some(Operator::Matmul(product)) if product.is_plain() => product.rows = Some(rows),
+        Some(Operator::NormalizeGradient(op)) if op.rows.is_none() => op.rows = Some(rows),
+        _ => return,
+    }
+    if let Operator::Aggregate(sum) = &mut program.nodes[number].operator {
+        sum.read_factors = ReadFactors::Balanced;
+    }
+}
+
 fn set_scaled(program: &mut Program, number: usize, x: Value) {
     if let Operator::Aggregate(sum) = &mut program.nodes[number].operator {
         sum.x = x;
-        sum.scales_operand = false;
+        sum.read_factors = ReadFactors::InOperand;
     }
 }
 

@@ -9,12 +9,14 @@
 //! | `sums` | factors, second products, addends, gradients that are added where they are made |
 //! | `undo` | a ReLU that is undone, into the product or the aggregation that writes the gradient |
 //! | `factors` | factors of degree norms, into the rows of a product |
+//! | `norms` | a batch normalisation, into the products that read its output |
 //! | `own_rows` | the rows of a block's destinations, into the products that read them |
 //! | `column_sums` | the gradient of a bias, next to that of a weight |
 
 mod activation;
 mod column_sums;
 mod factors;
+mod norms;
 mod own_rows;
 mod sums;
 mod undo;
@@ -42,6 +44,7 @@ impl Pass for Fuse {
         activation::into_epilogues(program);
         undo::run(program);
         factors::run(program)?;
+        norms::run(program);
         column_sums::run(program);
         own_rows::run(program);
         Ok(())

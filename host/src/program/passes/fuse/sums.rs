@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::ops::Form;
 use crate::program::list::Program;
-use crate::program::operator::{Matmul, Operator};
+use crate::program::operator::{Addend, Matmul, Operator};
 use crate::program::value::{Format, Value};
 
 /// The terms of a sum.
@@ -189,7 +189,11 @@ pub(super) fn into_aggregations(program: &mut Program) -> Result<(), Error> {
             number += 1;
             continue;
         };
-        sum.addend = Some(addend);
+        sum.addend = Some(Addend {
+            factor: addend.0,
+            value: addend.1,
+            epsilon: None,
+        });
         program.nodes[at].operator = Operator::Aggregate(sum);
         program.remove(writer);
         number -= 1;

@@ -1,15 +1,21 @@
 //! What each operator calls: the only code of a program that is compiled for each backend and precision.
 
+mod attention;
+mod elementwise;
+mod norm;
+mod quantize;
+
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::DROPOUT_STREAM;
+use crate::nn::{DROPOUT_STREAM, Propagation, balancing_power};
 use crate::ops::{
-    self, Activation, Addend, Combine, EdgeWeights, Epilogue, MatmulFusion, Spmm, SpmmEpilogue,
+    self, Combine, EdgeWeights, Epilogue, MatmulFusion, QuantizedMatrix, RowGroups, Spmm,
+    SpmmEpilogue,
 };
 use crate::program::list::refuse;
 use crate::program::operator::{
-    Activate, ActivateGradient, Aggregate, Direction, Dropout, End, Matmul, Node, Operator,
+    Addend, Aggregate, Direction, Dropout, End, Matmul, Node, Normalization, Operator, ReadFactors,
     RowFactors,
 };
 use crate::program::value::{Edges, Format, Value};
@@ -22,10 +28,16 @@ impl<B: Backend, E: Element> Typed<B, E> {
         match (&node.operator, self.program.format(y)) {
             (Operator::Matmul(op), format) => match (self.program.format(op.a), format) {
                 (Format::Element, Format::Element) => self.matmul::<Elements, Elements>(op, node),
-                (Format::Element, Format::Float) => self.matmul::<Elements, Floats>(op, node),
-                (Format::Float, _) => self.matmul::<Floats, Floats>(op, node),
+                (Format::Element, _) => self.matmul::<Elements, Floats>(op, node),
+                _ => self.matmul::<Floats, Floats>(op, node),
             },
-            (Operator::Aggregate(op), _) => self.aggregate(op, y),
+            (Operator::Quantize { x, coding }, _) => self.quantize(*x, *coding, y),
+            (Operator::Aggregate(op), _) => match op.codes {
+                None => self.aggregate((op, None), y),
+                Some(codes) => self.with_codes(codes, |machine, codes| {
+                    machine.aggregate((op, Some(codes)), y)
+                }),
+            },
             (Operator::OwnRows { edges, x }, _) => {
                 let edges = self.edges[edges.0].clone();
                 self.write::<Elements>(y, |machine, rows| {
@@ -48,14 +60,60 @@ impl<B: Backend, E: Element> Typed<B, E> {
             }
             (Operator::Dot { alpha, x, y: other }, _) => match self.program.format(*x) {
                 Format::Element => self.dot::<Elements>(*alpha, [*x, *other], y),
-                Format::Float => self.dot::<Floats>(*alpha, [*x, *other], y),
+                _ => self.dot::<Floats>(*alpha, [*x, *other], y),
             },
             (Operator::ColumnSums { x }, _) => match self.program.format(*x) {
                 Format::Element => self.column_sums::<Elements>(*x, y),
-                Format::Float => self.column_sums::<Floats>(*x, y),
+                _ => self.column_sums::<Floats>(*x, y),
             },
+            (Operator::Attention(op), _) => self.attention(op, node),
+            (Operator::AttentionGradient(op), _) => self.attention_gradient(op, node),
+            (Operator::AdditiveAttention(op), _) => self.additive_attention(op, node),
+            (Operator::AdditiveGradient(op), _) => self.additive_gradient(op, node),
+            (Operator::EdgeTerms(op), _) => self.edge_terms(op, node),
+            (Operator::EdgeTermsGradient { of, zeros, d }, _) => {
+                self.edge_terms_gradient((of, *zeros, *d), node)
+            }
+            (Operator::Maximum { terms }, _) => self.maximum(terms, y),
+            (Operator::MaximumGradient { terms, y, d }, _) => {
+                self.maximum_gradient(terms, [*y, *d], node)
+            }
+            (Operator::GroupMaximum { edges, x }, _) => {
+                let edges = self.edges[edges.0].clone();
+                self.write::<Elements>(y, |machine, y| {
+                    let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
+                    ops::group_maximum(backend, groups(&edges, backend)?, x, y)
+                })
+            }
+            (Operator::GroupMaximumGradient { edges, x, y: of, d }, _) => {
+                let edges = self.edges[edges.0].clone();
+                self.write::<Elements>(y, |machine, dx| {
+                    let [x, of, d] = [x, of, d].map(|it| Elements::matrix(machine, *it));
+                    let (backend, of) = (&machine.backend, (x?, of?));
+                    ops::group_maximum_backward(backend, groups(&edges, backend)?, of, d?, dx)
+                })
+            }
+            (Operator::HeadMean { heads, x, .. }, _) => self.write::<Elements>(y, |machine, y| {
+                let x = Elements::matrix(machine, *x)?;
+                ops::head_mean(&machine.backend, *heads, x, y)
+            }),
+            (Operator::HeadMeanGradient { heads, d }, _) => {
+                self.write::<Elements>(y, |machine, dx| {
+                    let d = Elements::matrix(machine, *d)?;
+                    ops::head_mean_backward(&machine.backend, *heads, d, dx)
+                })
+            }
+            (Operator::BatchStatistics(op), _) => self.batch_statistics(op, y),
+            (Operator::NormalizeGradient(op), _) => self.normalize_gradient(op, node),
+            (
+                Operator::NormalizeRows { .. }
+                | Operator::NormalizeRowsGradient { .. }
+                | Operator::NormalizeGroups { .. }
+                | Operator::NormalizeGroupsGradient { .. },
+                _,
+            ) => self.norm(node),
             (operator, Format::Element) => self.element_wise::<Elements>(operator, y),
-            (operator, Format::Float) => self.element_wise::<Floats>(operator, y),
+            (operator, _) => self.element_wise::<Floats>(operator, y),
         }
     }
 
@@ -94,12 +152,29 @@ impl<B: Backend, E: Element> Typed<B, E> {
     }
 
     fn row_factors(&self, factors: Option<RowFactors>) -> Option<&Array<B, f32>> {
-        let RowFactors { edges, end } = factors?;
+        let RowFactors { edges, end, .. } = factors?;
         let edges = &self.edges[edges.0];
         match end {
             End::Sources => edges.column_scale(),
             End::Destinations => edges.row_scale(),
         }
+    }
+
+    /// The power of two that balanced factors are multiplied by; 1 of others.
+    fn power(&self, factors: Option<RowFactors>) -> f32 {
+        let balanced = factors.filter(|factors| factors.balanced);
+        balanced.map_or(1.0, |factors| {
+            balancing_power(self.edges[factors.edges.0].largest_degree())
+        })
+    }
+
+    fn normalization(&self, norm: Normalization) -> Result<ops::Normalization<'_, B>, Error> {
+        Ok(ops::Normalization {
+            statistics: Floats::matrix(self, norm.statistics)?,
+            weight: Floats::matrix(self, norm.weight)?,
+            bias: Floats::matrix(self, norm.bias)?,
+            relu: norm.relu,
+        })
     }
 
     fn bias(&self, bias: Option<Value>) -> Result<Option<&Matrix<B, f32>>, Error> {
@@ -119,8 +194,22 @@ impl<B: Backend, E: Element> Typed<B, E> {
         op: &Matmul,
         node: &Node,
     ) -> Result<(), Error> {
+        match node.coded() {
+            None => self.matmul_of::<A, O>((op, None), node),
+            Some(coded) => self.coded(coded, node.results[0], |machine, codes| {
+                machine.matmul_of::<A, O>((op, codes), node)
+            }),
+        }
+    }
+
+    fn matmul_of<A: Bank<B, E>, O: Bank<B, E>>(
+        &mut self,
+        (op, codes): (&Matmul, Option<&mut QuantizedMatrix<B>>),
+        node: &Node,
+    ) -> Result<(), Error> {
         let result = node.results[0];
-        let mut sums = match node.results.get(1) {
+        let of_sums = node.results.get(1).filter(|_| op.column_sums);
+        let mut sums = match of_sums {
             Some(sums) => Some(Floats::take(self, *sums)?),
             None => None,
         };
@@ -131,19 +220,23 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let of = |value: Value| O::matrix(machine, value);
             let second = op.second.map(|[a, b]| Ok::<_, Error>([of(a)?, of(b)?]));
             let epilogue = Epilogue {
-                alpha: op.alpha,
+                alpha: op.alpha * machine.power(op.rows),
                 row_scale: machine.row_factors(op.rows),
                 bias: machine.bias(op.bias)?,
                 relu: op.relu,
             };
+            let norm = op.norm.map(|norm| machine.normalization(norm));
+            let norm = norm.transpose()?;
             let own = |edges: Edges| machine.edges[edges.0].destinations();
             let fusion = MatmulFusion {
+                normalization: norm.as_ref(),
                 first_rows: op.reads_own[0].map(own),
                 second_pair: second.transpose()?,
                 positive: op.positive.map(of).transpose()?,
                 sum: op.sum.is_some(),
                 column_sums: sums.as_mut(),
                 dropout: machine.drop(op.drop),
+                coding: machine.coding(op.coding, codes),
                 ..MatmulFusion::default()
             };
             let (a, b) = (A::matrix(machine, op.a)?, A::matrix(machine, op.b)?);
@@ -151,13 +244,18 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let to = (0..rows, y);
             ops::matmul_fused_to_rows(&machine.backend, op.form, [a, b], &epilogue, fusion, to)
         });
-        if let (Some(value), Some(sums)) = (node.results.get(1), sums) {
+        if let (Some(value), Some(sums)) = (of_sums, sums) {
             Floats::put(self, *value, sums);
         }
         done
     }
 
-    fn aggregate(&mut self, op: &Aggregate, result: Value) -> Result<(), Error> {
+    /// A sum of the matrix, or of quantized values of it.
+    fn aggregate(
+        &mut self,
+        (op, codes): (&Aggregate, Option<&mut QuantizedMatrix<B>>),
+        result: Value,
+    ) -> Result<(), Error> {
         let edges = self.edges[op.edges.0].clone();
         self.write::<Elements>(result, |machine, y| {
             let backend = &machine.backend;
@@ -173,39 +271,61 @@ impl<B: Backend, E: Element> Typed<B, E> {
                     (edges.backward(backend)?, [rows, columns], against)
                 }
             };
-            let weights = match (of_edges, read.filter(|_| op.scales_operand)) {
+            let in_sum = op.read_factors == ReadFactors::InSum;
+            let weights = match (of_edges, read.filter(|_| in_sum)) {
                 (Some(factors), _) => EdgeWeights::Features(factors),
                 (None, Some(read)) => EdgeWeights::Columns(read),
                 (None, None) => EdgeWeights::Ones,
             };
-            let addend = op.addend.map(|(factor, value)| {
-                Ok::<_, Error>(Addend {
-                    matrix: Elements::matrix(machine, value)?,
-                    factor,
-                    row_scale: None,
-                    epsilon: None,
+            let (power, divisor) = match op.read_factors {
+                ReadFactors::Balanced => {
+                    let power = balancing_power(edges.largest_degree());
+                    (power, edges.row_divisor(backend)?)
+                }
+                ReadFactors::InSum | ReadFactors::InOperand => (1.0, None),
+            };
+            let addend = op.addend.map(|addend: Addend| {
+                let epsilon = addend.epsilon.map(|it| Floats::matrix(machine, it));
+                Ok::<_, Error>(ops::Addend {
+                    matrix: Elements::matrix(machine, addend.value)?,
+                    factor: addend.factor / power,
+                    row_scale: divisor,
+                    epsilon: epsilon.transpose()?,
                 })
             });
+            let addend = addend.transpose()?;
+            // Against the edges not every row of the result is one of the operand's.
+            let of_first = addend.filter(|addend| addend.matrix.rows() < y.rows());
             let positive = op.positive.map(|value| Elements::matrix(machine, value));
             let spmm = Spmm {
                 weights,
                 row_scale: written,
-                scale: op.factor * factors.as_ref().map_or(1.0, |it| it.scale),
+                scale: op.factor / power * factors.as_ref().map_or(1.0, |it| it.scale),
                 epilogue: SpmmEpilogue {
-                    addend: addend.transpose()?,
+                    addend: addend.filter(|_| of_first.is_none()),
                     bias: machine.bias(op.bias)?,
                     relu: op.relu,
                     positive: positive.transpose()?,
                 },
                 ..Spmm::default()
             };
-            ops::spmm(
-                backend,
-                adjacency,
-                &spmm,
-                Elements::matrix(machine, op.x)?,
-                y,
-            )
+            match codes {
+                Some(codes) => ops::quantized_spmm(backend, adjacency, &spmm, codes, y)?,
+                None => {
+                    let x = Elements::matrix(machine, op.x)?;
+                    ops::spmm(backend, adjacency, &spmm, x, y)?;
+                }
+            }
+            let Some(own) = of_first else {
+                return Ok(());
+            };
+            let add = Combine {
+                x_factor: own.factor,
+                epsilon: own.epsilon,
+                x_scale: own.row_scale,
+                y_factor: 1.0,
+            };
+            ops::combine_rows(backend, own.matrix.rows(), &add, own.matrix, y)
         })
     }
 
@@ -226,106 +346,18 @@ impl<B: Backend, E: Element> Typed<B, E> {
             ops::column_sums(&machine.backend, K::matrix(machine, x)?, y)
         })
     }
+}
 
-    /// Operators whose operands and result have one format.
-    fn element_wise<K: Bank<B, E>>(
-        &mut self,
-        operator: &Operator,
-        result: Value,
-    ) -> Result<(), Error> {
-        self.write::<K>(result, |machine, y| match operator {
-            Operator::Activate(op) => machine.activate::<K>(op, (result, y)),
-            Operator::ActivateGradient(op) => machine.activate_gradient::<K>(op, (result, y)),
-            Operator::Nonlinearity { function, x } => {
-                let x = K::matrix(machine, *x)?;
-                ops::nonlinearity(&machine.backend, *function, None, Some(x), y)
-            }
-            Operator::NonlinearityGradient { function, of, d } => {
-                machine.begin_with::<K>((result, &mut *y), *d)?;
-                let of = K::matrix(machine, *of)?;
-                ops::nonlinearity_backward(&machine.backend, *function, of, y)
-            }
-            Operator::Combine { terms } => machine.combine::<K>(terms, (result, y)),
-            Operator::Scale { x, factor } => {
-                let (backend, x) = (&machine.backend, K::matrix(machine, *x)?);
-                // `(1 + factor) · x − x`: the kernel multiplies by 1 plus a factor.
-                ops::combine(backend, &Combine::copy(), x, y)?;
-                let op = Combine {
-                    epsilon: Some(Floats::matrix(machine, *factor)?),
-                    y_factor: -1.0,
-                    ..Combine::sum()
-                };
-                ops::combine(backend, &op, x, y)
-            }
-            other => refuse(format!("{} writes no value of this format", other.name())),
-        })
-    }
-
-    fn activate<K: Bank<B, E>>(
-        &self,
-        op: &Activate,
-        (result, y): (Value, &mut Matrix<B, K::Item>),
-    ) -> Result<(), Error> {
-        let activation = Activation {
-            bias: self.bias(op.bias)?,
-            relu: op.relu,
-            dropout: self.drop(op.drop),
-        };
-        if let Some(add) = op.add {
-            let x = match self.overwrites(result, op.x) {
-                true => add,
-                false => {
-                    self.begin_with::<K>((result, &mut *y), add)?;
-                    op.x
-                }
-            };
-            return ops::activate_sum(&self.backend, &activation, K::matrix(self, x)?, y);
-        }
-        let x = match self.overwrites(result, op.x) {
-            true => None,
-            false => Some(K::matrix(self, op.x)?),
-        };
-        ops::activate(&self.backend, &activation, x, y)
-    }
-
-    fn activate_gradient<K: Bank<B, E>>(
-        &self,
-        op: &ActivateGradient,
-        (result, y): (Value, &mut Matrix<B, K::Item>),
-    ) -> Result<(), Error> {
-        self.begin_with::<K>((result, &mut *y), op.d)?;
-        let activation = Activation {
-            bias: None,
-            relu: op.relu.is_some(),
-            dropout: self.drop(op.drop),
-        };
-        let output = op.relu.map(|output| K::matrix(self, output)).transpose()?;
-        let rows = self.row_factors(op.rows);
-        ops::activate_backward(&self.backend, &activation, output, rows, y)
-    }
-
-    fn combine<K: Bank<B, E>>(
-        &self,
-        terms: &[(f32, Value)],
-        (result, y): (Value, &mut Matrix<B, K::Item>),
-    ) -> Result<(), Error> {
-        // What stands in the result is a term already where the plan has it written over.
-        let over = terms
-            .iter()
-            .position(|(_, value)| self.overwrites(result, *value));
-        let mut factor_of_y = over.map_or(0.0, |index| terms[index].0);
-        for (index, (factor, value)) in terms.iter().enumerate() {
-            if Some(index) == over {
-                continue;
-            }
-            let op = Combine {
-                x_factor: *factor,
-                y_factor: factor_of_y,
-                ..Combine::sum()
-            };
-            ops::combine(&self.backend, &op, K::matrix(self, *value)?, y)?;
-            factor_of_y = 1.0;
-        }
-        Ok(())
+/// Which rows are of one graph.
+fn groups<'a, B: Backend>(
+    edges: &'a Propagation<B>,
+    backend: &B,
+) -> Result<&'a RowGroups<B>, Error> {
+    match edges.row_groups(backend)? {
+        Some(groups) => Ok(groups),
+        None => refuse(
+            "the largest of the rows of graphs is taken by an adjacency of Readout::propagation"
+                .into(),
+        ),
     }
 }

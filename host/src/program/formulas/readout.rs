@@ -1,0 +1,46 @@
+//! From rows of layers and of vertices to fewer: jumping knowledge and readout.
+
+use crate::nn::Readout;
+use crate::program::builder::Builder;
+use crate::program::operator::Operator;
+use crate::program::value::{Edges, Format, Initial, Value};
+
+impl Builder {
+    /// The largest of each element of values of one shape: jumping knowledge with the mode `max` (Xu et al., ICML 2018), of the outputs of
+    /// all layers. Where several are largest, the gradient goes to the first.
+    pub fn largest(&mut self, values: &[Value]) -> Value {
+        match values {
+            [value] => *value,
+            values => {
+                let terms = values.to_vec();
+                self.push(Operator::Maximum { terms })
+            }
+        }
+    }
+
+    /// The linear map of values side by side: jumping knowledge with the mode `cat` (Xu et al., ICML 2018). It is a sum of products with
+    /// the parameters `NAME.0.weight` and so on, so that nothing is copied to lie side by side.
+    pub fn linear_of_all(&mut self, name: &str, values: &[Value], outputs: usize) -> Value {
+        let widths: Vec<usize> = values.iter().map(|value| self.columns(*value)).collect();
+        let (all, mut first) = (widths.iter().sum(), 0);
+        let number = self.number_of_weights();
+        let mut products = Vec::with_capacity(values.len());
+        for (index, (value, width)) in values.iter().zip(widths).enumerate() {
+            let initial = Initial::GlorotRows { number, all, first };
+            let name = format!("{name}.{index}.weight");
+            let weight = self.parameter(&name, (width, outputs), Format::Element, initial);
+            products.push(self.matmul(*value, weight));
+            first += width;
+        }
+        self.sum(&products)
+    }
+
+    /// A row of each graph from the rows of its vertices. `edges` lead from vertices to graphs, with the degree norm `right` for a
+    /// mean and none for a sum or a maximum.
+    pub fn pool(&mut self, readout: Readout, edges: Edges, x: Value) -> Value {
+        match readout {
+            Readout::Max => self.push(Operator::GroupMaximum { edges, x }),
+            Readout::Sum | Readout::Mean => self.aggregate(edges, x),
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! The operators of a program: what each reads, writes and may overwrite.
+//!
+//! An operator names its operands in its own fields, so that a pass says `bias: Some(b)` and counts no positions. What an
+//! operator does besides its own formula (a bias, a ReLU, row factors) is a field too: [`fuse`](super::passes::fuse) fills
+//! those in. The shape rule of each is in `shape`, its gradient in `gradient.rs`, its kernels in `run/execute`.
+
+mod activation;
+mod attention;
+mod norm;
+mod product;
+
+use super::value::{Edges, Value};
+use crate::ops::Nonlinearity;
+
+pub use activation::{Activate, ActivateGradient, Dropout};
+pub use attention::{AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, EdgeTerms};
+pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
+pub use product::{Addend, Aggregate, Coding, Direction, End, Matmul, ReadFactors, RowFactors};
+
+/// An operator with its operands. A [`Node`] lists its results.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operator {
+    /// A dense product.
+    Matmul(Matmul),
+    /// The attention of GAT.
+    Attention(Attention),
+    /// Its gradient.
+    AttentionGradient(AttentionGradient),
+    /// The attention of GATv2.
+    AdditiveAttention(AdditiveAttention),
+    /// Its gradient.
+    AdditiveGradient(AdditiveGradient),
+    /// Terms of scores that features of edges give.
+    EdgeTerms(EdgeTerms),
+    /// The gradient of weight and vector.
+    EdgeTermsGradient {
+        /// The forward pass, along the edges.
+        of: EdgeTerms,
+        /// Its second result.
+        zeros: Value,
+        /// The gradient of its first result.
+        d: Value,
+    },
+    /// The mean of the heads of each row.
+    HeadMean {
+        /// Heads of `x`.
+        heads: usize,
+        /// Columns of the mean.
+        columns: usize,
+        /// The rows.
+        x: Value,
+    },
+    /// Its gradient.
+    HeadMeanGradient {
+        /// Heads of the result.
+        heads: usize,
+        /// The gradient of the mean.
+        d: Value,
+    },
+    /// Mean and reciprocal deviation of each column.
+    BatchStatistics(BatchStatistics),
+    /// Batch normalisation with statistics that are there.
+    Normalize {
+        /// Statistics, scales and shifts.
+        norm: Normalization,
+        /// What is normalised.
+        x: Value,
+    },
+    /// The gradient of batch normalisation and of its statistics.
+    NormalizeGradient(NormalizeGradient),
+    /// Layer normalisation: each row by its own mean and deviation, which are the second result.
+    NormalizeRows {
+        /// What is normalised.
+        x: Value,
+        /// Scales of the columns.
+        weight: Value,
+        /// Shifts of the columns.
+        bias: Value,
+    },
+    /// The gradient of layer normalisation: of its input, its scales and its shifts.
+    NormalizeRowsGradient {
+        /// What was normalised.
+        x: Value,
+        /// Scales of the columns.
+        weight: Value,
+        /// Mean and reciprocal deviation of each row.
+        statistics: Value,
+        /// The gradient of the output.
+        d: Value,
+    },
+    /// PairNorm or GraphNorm of all rows as one graph. The second result is its statistics.
+    NormalizeGroups {
+        /// Which of them.
+        norm: GroupNorm,
+        /// What is normalised.
+        x: Value,
+    },
+    /// Its gradient: of its input and, of GraphNorm, of scales, shifts and multiples of the mean.
+    NormalizeGroupsGradient {
+        /// Which of them.
+        norm: GroupNorm,
+        /// What was normalised.
+        x: Value,
+        /// The statistics of the forward pass.
+        statistics: Value,
+        /// The gradient of the output.
+        d: Value,
+    },
+    /// Quantized values of a matrix.
+    Quantize {
+        /// The matrix.
+        x: Value,
+        /// How.
+        coding: Coding,
+    },
+    /// A weighted sum over the edges of each row.
+    Aggregate(Aggregate),
+    /// Bias, ReLU and dropout.
+    Activate(Activate),
+    /// The gradient of ReLU and dropout, and a factor of each row.
+    ActivateGradient(ActivateGradient),
+    /// An activation function other than a ReLU.
+    Nonlinearity {
+        /// The function.
+        function: Nonlinearity,
+        /// What it is of.
+        x: Value,
+    },
+    /// Its gradient.
+    NonlinearityGradient {
+        /// The function.
+        function: Nonlinearity,
+        /// Its output, or its input where the gradient [reads that](Nonlinearity::wants_input).
+        of: Value,
+        /// The gradient of its output.
+        d: Value,
+    },
+    /// A sum of multiples: `Σ factor · value`.
+    Combine {
+        /// The multiples, at least one.
+        terms: Vec<(f32, Value)>,
+    },
+    /// `factor · x` with a factor that is learnt, or `(1 + factor) · x`.
+    Scale {
+        /// The matrix.
+        x: Value,
+        /// A float of one row and one column.
+        factor: Value,
+        /// Whether 1 is added to the factor.
+        plus_one: bool,
+    },
+    /// `alpha · Σ x · y` over all elements: the gradient of a factor.
+    Dot {
+        /// Factor of the sum.
+        alpha: f32,
+        /// One matrix.
+        x: Value,
+        /// The other, of the same shape.
+        y: Value,
+    },
+    /// The largest of each element of several matrices.
+    Maximum {
+        /// The matrices, at least one.
+        terms: Vec<Value>,
+    },
+    /// Its gradient: of each matrix, behind what is left of `d`. Where several elements are largest, it is that of the first.
+    MaximumGradient {
+        /// The matrices.
+        terms: Vec<Value>,
+        /// Their maximum.
+        y: Value,
+        /// The gradient of that.
+        d: Value,
+    },
+    /// The largest of each column of the rows of each group: of the vertices of each graph.
+    GroupMaximum {
+        /// The adjacency that pools, from vertices to graphs.
+        edges: Edges,
+        /// A row for each vertex.
+        x: Value,
+    },
+    /// Its gradient, which is that of the first of the largest.
+    GroupMaximumGradient {
+        /// The adjacency that pools.
+        edges: Edges,
+        /// A row for each vertex.
+        x: Value,
+        /// A row for each graph: the largest.
+        y: Value,
+        /// The gradient of that.
+        d: Value,
+    },
+    /// Sums of columns in float: the gradient of a bias.
+    ColumnSums {
+        /// What is summed.
+        x: Value,
+    },
+    /// The rows of the destinations, of a matrix with a row for each source.
+    OwnRows {
+        /// The adjacency.
+        edges: Edges,
+        /// A row for each source.
+        x: Value,
+    },
+    /// Its gradient: zero in all other rows.
+    OwnRowsGradient {
+        /// The adjacency.
+        edges: Edges,
+        /// A row for each destination.
+        d: Value,
+    },
+}
+
+/// An operator and what it writes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The operator.
+    pub operator: Operator,
+    /// What it writes: the result first, then what comes with it, such as sums of columns, statistics or gradients of parameters.
+    pub results: Vec<Value>,
+    /// Memory that it computes in.
+    pub scratch: Vec<Value>,
+}
+
+impl Node {
+    /// The quantized values that it writes, and how.
+    pub(super) fn coded(&self) -> Option<(Coding, Value)> {
+        let coding = match &self.operator {
+            Operator::Quantize { coding, .. } => Some(*coding),
+            Operator::Matmul(op) => op.coding,
+            Operator::NormalizeGradient(op) => op.coding,
+            _ => None,
+        };
+        Some((coding?, *self.results.last()?))
+    }
+}
+
+impl Operator {
+    /// The name in the text of a program.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Operator::Matmul(_) => "matmul",
+            Operator::Attention(_) => "attention",
+            Operator::AttentionGradient(_) => "attention_gradient",
+            Operator::AdditiveAttention(_) => "additive_attention",
+            Operator::AdditiveGradient(_) => "additive_attention_gradient",
+            Operator::EdgeTerms(_) => "edge_terms",
+            Operator::EdgeTermsGradient { .. } => "edge_terms_gradient",
+            Operator::HeadMean { .. } => "head_mean",
+            Operator::HeadMeanGradient { .. } => "head_mean_gradient",
+            Operator::BatchStatistics(_) => "batch_statistics",
+            Operator::Normalize { .. } => "normalize",
+            Operator::NormalizeGradient(_) => "normalize_gradient",
+            Operator::NormalizeRows { .. } => "normalize_rows",
+            Operator::NormalizeRowsGradient { .. } => "normalize_rows_gradient",
+            Operator::NormalizeGroups { norm, .. } => norm.name(),
+            Operator::NormalizeGroupsGradient { norm, .. } => norm.gradient_name(),
+            Operator::Quantize { .. } => "quantize",
+            Operator::Aggregate(_) => "aggregate",
+            Operator::Activate(_) => "activate",
+            Operator::ActivateGradient(_) => "activate_gradient",
+            Operator::Nonlinearity { .. } => "nonlinearity",
+            Operator::NonlinearityGradient { .. } => "nonlinearity_gradient",
+            Operator::Combine { .. } => "combine",
+            Operator::Scale { .. } => "scale",
+            Operator::Dot { .. } => "dot",
+            Operator::Maximum { .. } => "maximum",
+            Operator::MaximumGradient { .. } => "maximum_gradient",
+            Operator::GroupMaximum { .. } => "group_maximum",
+            Operator::GroupMaximumGradient { .. } => "group_maximum_gradient",
+            Operator::ColumnSums { .. } => "column_sums",
+            Operator::OwnRows { .. } => "own_rows",
+            Operator::OwnRowsGradient { .. } => "own_rows_gradient",
+        }
+    }
+
+    /// Calls `visit` with each operand. All that reads or renames operands goes through it.
+    fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        match self {
+            Operator::Matmul(op) => {
+                visit(&mut op.a);
+                op.norm.iter_mut().for_each(|norm| norm.visit(visit));
+                visit(&mut op.b);
+                op.second.iter_mut().flatten().for_each(&mut *visit);
+                op.bias.iter_mut().for_each(&mut *visit);
+                op.positive.iter_mut().for_each(&mut *visit);
+                op.sum.iter_mut().for_each(&mut *visit);
+            }
+            Operator::Aggregate(op) => {
+                // Of a matrix whose quantized values are summed nothing but own rows is read.
+                if op.codes.is_none() || op.own().is_some() {
+                    visit(&mut op.x);
+                }
+                op.codes.iter_mut().for_each(&mut *visit);
+                if let Some(addend) = &mut op.addend {
+                    visit(&mut addend.value);
+                    addend.epsilon.iter_mut().for_each(&mut *visit);
+                }
+                op.bias.iter_mut().for_each(&mut *visit);
+                op.positive.iter_mut().for_each(&mut *visit);
+            }
+            Operator::Activate(op) => {
+                visit(&mut op.x);
+                op.add.iter_mut().for_each(&mut *visit);
+                op.bias.iter_mut().for_each(&mut *visit);
+            }
+            Operator::ActivateGradient(op) => {
+                visit(&mut op.d);
+                op.relu.iter_mut().for_each(&mut *visit);
+            }
+            Operator::Attention(op) => op.visit(visit),
+            Operator::AttentionGradient(op) => op.visit(visit),
+            Operator::AdditiveAttention(op) => op.visit(visit),
+            Operator::AdditiveGradient(op) => op.visit(visit),
+            Operator::EdgeTerms(op) => {
+                [&mut op.weight, &mut op.vector].into_iter().for_each(visit);
+            }
+            Operator::EdgeTermsGradient { of, zeros, d } => {
+                let all = [d, zeros, &mut of.weight, &mut of.vector];
+                all.into_iter().for_each(visit);
+            }
+            Operator::BatchStatistics(op) => {
+                [&mut op.x, &mut op.running].into_iter().for_each(visit)
+            }
+            Operator::Normalize { norm, x } => {
+                visit(x);
+                norm.visit(visit);
+            }
+            Operator::NormalizeGradient(op) => {
+                [&mut op.d, &mut op.x].into_iter().for_each(&mut *visit);
+                op.norm.visit(visit);
+            }
+            Operator::NormalizeRows { x, weight, bias } => {
+                [x, weight, bias].into_iter().for_each(visit);
+            }
+            Operator::NormalizeRowsGradient {
+                x,
+                weight,
+                statistics,
+                d,
+            } => [d, x, weight, statistics].into_iter().for_each(visit),
+            Operator::NormalizeGroups { norm, x } => {
+                visit(x);
+                norm.visit(visit);
+            }
+            Operator::NormalizeGroupsGradient {
+                norm,
+                x,
+                statistics,
+                d,
+            } => {
+                [d, x, statistics].into_iter().for_each(&mut *visit);
+                norm.visit(visit);
+            }
+            Operator::Maximum { terms } => terms.iter_mut().for_each(visit),
+            Operator::MaximumGradient { terms, y, d } => {
+                [d, y].into_iter().for_each(&mut *visit);
+                terms.iter_mut().for_each(visit);
+            }
+            Operator::GroupMaximumGradient { x, y, d, .. } => {
+                [d, x, y].into_iter().for_each(visit);
+            }
+            Operator::Combine { terms } => terms.iter_mut().for_each(|(_, value)| visit(value)),
+            Operator::Scale { x, factor, .. } => [x, factor].into_iter().for_each(visit),
+            Operator::Dot { x, y, .. } => [x, y].into_iter().for_each(visit),
+            Operator::NonlinearityGradient { of, d, .. } => [of, d].into_iter().for_each(visit),
+            Operator::Nonlinearity { x, .. }
+            | Operator::Quantize { x, .. }
+            | Operator::ColumnSums { x }
+            | Operator::OwnRows { x, .. }
+            | Operator::OwnRowsGradient { d: x, .. }
+            | Operator::GroupMaximum { x, .. }
+            | Operator::HeadMean { x, .. }
+            | Operator::HeadMeanGradient { d: x, .. } => visit(x),
+        }
+    }
+
+    /// The operands, in a fixed order; one that is read twice comes twice.
+    pub fn operands(&self) -> Vec<Value> {
+        let mut operands = Vec::new();
+        self.clone().visit(&mut |value| operands.push(*value));
+        operands
+    }
+
+    /// Reads `to` where it read `from`.
+    pub(super) fn rename(&mut self, from: Value, to: Value) {
+        self.visit(&mut |value| {
+            if *value == from {
+                *value = to;
+            }
+        });
+    }
+
+    /// Operands in whose memory it can write its first result, best first. The plan gives it that of one that is not read
+    /// again; else it makes a copy.
+    pub(super) fn overwrites(&self) -> Vec<Value> {
+        match self {
+            Operator::Matmul(op) => op.sum.into_iter().collect(),
+            Operator::Activate(op) => match op.add {
+                Some(add) => vec![add, op.x],
+                None => vec![op.x],
+            },
+            Operator::ActivateGradient(op) => vec![op.d],
+            Operator::NonlinearityGradient { d, .. }
+            | Operator::MaximumGradient { d, .. }
+            | Operator::NormalizeRowsGradient { d, .. }
+            | Operator::NormalizeGroupsGradient { d, .. } => vec![*d],
+            Operator::NormalizeGradient(op) => vec![op.d],
+            // The last term is the newest. One term alone has no second matrix to be computed from.
+            Operator::Combine { terms } if terms.len() > 1 => {
+                terms.iter().rev().map(|(_, value)| *value).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}

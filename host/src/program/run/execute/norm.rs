@@ -1,0 +1,214 @@
+//! What norms call.
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::ops::{
+    self, AffineGradients, BatchNorm, GroupGradients, GroupNormalization, LayerNorm,
+    NormalizationGradients, QuantizedMatrix, RowGroups,
+};
+use crate::program::list::refuse;
+use crate::program::operator::{
+    BatchStatistics, GroupNorm, Node, NormalizeGradient, Operator, Take,
+};
+use crate::program::run::machine::{Bank, Elements, Floats, Typed};
+use crate::program::value::Value;
+use crate::tensor::{Element, Matrix};
+
+/// Added to the variance of a row or a column of a graph before its root is taken.
+const EPSILON: f32 = 1e-5;
+
+impl<B: Backend, E: Element> Typed<B, E> {
+    pub(super) fn batch_statistics(
+        &mut self,
+        op: &BatchStatistics,
+        result: Value,
+    ) -> Result<(), Error> {
+        let Some(mut running) = self.floats.remove(&op.running) else {
+            return refuse(format!("{} is no buffer", op.running));
+        };
+        let default = BatchNorm::default();
+        let norm = BatchNorm {
+            epsilon: default.epsilon * op.scale * op.scale,
+            momentum: match op.take {
+                Take::Training => default.momentum,
+                Take::Batch | Take::Running => 0.0,
+            },
+        };
+        let done = self.write::<Floats>(result, |machine, statistics| {
+            let backend = &machine.backend;
+            if op.take == Take::Running {
+                return ops::running_statistics(backend, &norm, &running, statistics);
+            }
+            let x = Elements::matrix(machine, op.x)?;
+            ops::batch_statistics(backend, &norm, x, &mut running, statistics)
+        });
+        self.floats.insert(op.running, running);
+        done
+    }
+
+    pub(super) fn normalize_gradient(
+        &mut self,
+        op: &NormalizeGradient,
+        node: &Node,
+    ) -> Result<(), Error> {
+        match node.coded() {
+            None => self.normalize_gradient_of((op, None), node),
+            Some(coded) => self.coded(coded, node.results[0], |machine, codes| {
+                machine.normalize_gradient_of((op, codes), node)
+            }),
+        }
+    }
+
+    fn normalize_gradient_of(
+        &mut self,
+        (op, codes): (&NormalizeGradient, Option<&mut QuantizedMatrix<B>>),
+        node: &Node,
+    ) -> Result<(), Error> {
+        let result = node.results[0];
+        self.with_taken(&node.results[..3], |machine, taken| {
+            let ([d], [weight, bias]) = (&mut taken.elements[..], &mut taken.floats[..]) else {
+                return missing();
+            };
+            machine.begin_with::<Elements>((result, &mut *d), op.d)?;
+            let gradients = NormalizationGradients {
+                weight,
+                bias,
+                scale: machine.power(op.rows),
+                row_scale: machine.row_factors(op.rows),
+                coding: machine.coding(op.coding, codes),
+            };
+            let (norm, x) = (
+                machine.normalization(op.norm)?,
+                Elements::matrix(machine, op.x)?,
+            );
+            ops::normalize_backward(&machine.backend, &norm, x, d, gradients)
+        })
+    }
+
+    /// Norms of rows and of whole graphs, and their gradients.
+    pub(super) fn norm(&mut self, node: &Node) -> Result<(), Error> {
+        let result = node.results[0];
+        if let Operator::NormalizeGroups { x, .. } | Operator::NormalizeGroupsGradient { x, .. } =
+            node.operator
+        {
+            let rows = Elements::matrix(self, x)?.rows();
+            if !self.wholes.contains_key(&rows) {
+                let whole = RowGroups::whole(&self.backend, rows)?;
+                self.wholes.insert(rows, whole);
+            }
+        }
+        self.with_taken(&node.results, |machine, taken| {
+            let [y] = &mut taken.elements[..] else {
+                return missing();
+            };
+            machine.norm_of(&node.operator, (result, y), &mut taken.floats)
+        })
+    }
+
+    fn norm_of(
+        &self,
+        operator: &Operator,
+        (result, y): (Value, &mut Matrix<B, E>),
+        floats: &mut [Matrix<B, f32>],
+    ) -> Result<(), Error> {
+        let backend = &self.backend;
+        let float = |value: Value| Floats::matrix(self, value);
+        match (operator, floats) {
+            (Operator::NormalizeRows { x, weight, bias }, [statistics]) => {
+                let op = LayerNorm {
+                    weight: float(*weight)?,
+                    bias: float(*bias)?,
+                    epsilon: EPSILON,
+                    relu: false,
+                };
+                let x = Elements::matrix(self, *x)?;
+                ops::normalize_rows(backend, &op, x, statistics, y)
+            }
+            (
+                Operator::NormalizeRowsGradient {
+                    x,
+                    weight,
+                    statistics,
+                    d,
+                },
+                [d_weight, d_bias],
+            ) => {
+                self.begin_with::<Elements>((result, &mut *y), *d)?;
+                let gradients = AffineGradients {
+                    weight: d_weight,
+                    bias: d_bias,
+                };
+                let (x, statistics) = (Elements::matrix(self, *x)?, float(*statistics)?);
+                let weight = float(*weight)?;
+                ops::normalize_rows_backward(backend, weight, x, statistics, y, gradients)
+            }
+            (Operator::NormalizeGroups { norm, x }, [statistics]) => {
+                let x = Elements::matrix(self, *x)?;
+                let groups = self.whole(x.rows())?;
+                let (of, [weight, bias]) = self.group_norm(*norm)?;
+                ops::group_statistics(backend, &of, EPSILON, groups, x, statistics)?;
+                let op = GroupNormalization {
+                    groups,
+                    statistics,
+                    weight,
+                    bias,
+                    relu: false,
+                };
+                ops::normalize_groups(backend, &op, x, y)
+            }
+            (
+                Operator::NormalizeGroupsGradient {
+                    norm,
+                    x,
+                    statistics,
+                    d,
+                },
+                floats,
+            ) => {
+                self.begin_with::<Elements>((result, &mut *y), *d)?;
+                let x = Elements::matrix(self, *x)?;
+                let (of, [weight, bias]) = self.group_norm(*norm)?;
+                let op = GroupNormalization {
+                    groups: self.whole(x.rows())?,
+                    statistics: float(*statistics)?,
+                    weight,
+                    bias,
+                    relu: false,
+                };
+                // Of one graph its parts of the gradients are the gradients.
+                let gradients = match floats {
+                    [weight, bias, mean_scale] => Some(GroupGradients {
+                        weight,
+                        bias,
+                        mean_scale,
+                    }),
+                    _ => None,
+                };
+                ops::normalize_groups_backward(backend, &of, &op, x, y, gradients)
+            }
+            _ => missing(),
+        }
+    }
+
+    fn whole(&self, rows: usize) -> Result<&RowGroups<B>, Error> {
+        self.wholes.get(&rows).map_or_else(missing, Ok)
+    }
+
+    fn group_norm(&self, norm: GroupNorm) -> Result<NormOf<'_, B>, Error> {
+        let float = |value: Value| Floats::matrix(self, value);
+        Ok(match norm {
+            GroupNorm::Pair => (ops::GroupNorm::Pair, [None, None]),
+            GroupNorm::Graph(of) => (
+                ops::GroupNorm::Graph(float(of.mean_scale)?),
+                [Some(float(of.weight)?), Some(float(of.bias)?)],
+            ),
+        })
+    }
+}
+
+/// A norm, and its scales and shifts.
+type NormOf<'a, B> = (ops::GroupNorm<'a, B>, [Option<&'a Matrix<B, f32>>; 2]);
+
+fn missing<T>() -> Result<T, Error> {
+    refuse("a norm is without one of its results".into())
+}

@@ -1,0 +1,88 @@
+//! What quantization calls.
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::ops::{self, QuantizedMatrix, Rounding};
+use crate::program::operator::Coding;
+use crate::program::run::machine::{Bank, Elements, Typed};
+use crate::program::value::Value;
+use crate::tensor::Element;
+
+/// Scales hold this many times the largest magnitude of the step before.
+const MARGIN: f32 = 1.5;
+
+impl<B: Backend, E: Element> Typed<B, E> {
+    /// Quantized values of a matrix that is there.
+    pub(super) fn quantize(
+        &mut self,
+        x: Value,
+        coding: Coding,
+        result: Value,
+    ) -> Result<(), Error> {
+        let follows = !self.has_scales.insert(result);
+        self.with_codes(result, |machine, codes| {
+            machine.quantize_to(x, coding, (codes, follows))
+        })
+    }
+
+    fn quantize_to(
+        &self,
+        x: Value,
+        coding: Coding,
+        (codes, follows): (&mut QuantizedMatrix<B>, bool),
+    ) -> Result<(), Error> {
+        let (backend, x) = (&self.backend, Elements::matrix(self, x)?);
+        let (factors, rounding) = (self.row_factors(coding.rows), self.rounding(coding));
+        if !follows {
+            // Finds the largest magnitudes.
+            ops::quantize(backend, x, factors, rounding, codes)?;
+            codes.scales_mut().forget_counts(backend)?;
+        }
+        ops::update_scales(backend, MARGIN, codes.scales_mut())?;
+        ops::quantize(backend, x, factors, rounding, codes)
+    }
+
+    /// Has `work` write the matrix `x` and, where their scales follow a step, its quantized values. In a first step these are made behind
+    /// it.
+    pub(super) fn coded(
+        &mut self,
+        (coding, result): (Coding, Value),
+        x: Value,
+        work: impl FnOnce(&mut Self, Option<&mut QuantizedMatrix<B>>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if !self.has_scales.contains(&result) {
+            work(self, None)?;
+            return self.quantize(x, coding, result);
+        }
+        self.with_codes(result, |machine, codes| {
+            ops::update_scales(&machine.backend, MARGIN, codes.scales_mut())?;
+            work(machine, Some(codes))
+        })
+    }
+
+    /// What an operator makes quantized values by.
+    pub(super) fn coding<'a>(
+        &'a self,
+        coding: Option<Coding>,
+        codes: Option<&'a mut QuantizedMatrix<B>>,
+    ) -> Option<ops::Coding<'a, B>> {
+        let (coding, codes) = (coding?, codes?);
+        Some(ops::Coding {
+            row_scale: self.row_factors(coding.rows),
+            rounding: self.rounding(coding),
+            codes,
+            alone: coding.alone,
+        })
+    }
+
+    fn rounding(&self, coding: Coding) -> Rounding<'_, B> {
+        match coding.stream {
+            Some(stream) => Rounding::Stochastic {
+                stream,
+                random: &self.random,
+                numbers: None,
+            },
+            None => Rounding::Nearest,
+        }
+    }
+}

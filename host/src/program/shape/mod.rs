@@ -1,0 +1,469 @@
+//! The shape rule of each operator.
+
+mod attention;
+
+use super::list::{Program, refuse};
+use super::operator::{Direction, GroupNorm, Matmul, Normalization, Operator, RowFactors};
+use super::value::{Edges, Format, Rows, Shape, Value, head_distance};
+use crate::error::Error;
+use crate::ops::Form;
+use crate::tensor::padded;
+use halfgnn_contract::norms::STATISTICS_ROWS;
+
+/// Shape and format of a result.
+pub(super) type Result_ = (Shape, Format);
+
+impl Program {
+    /// What `operator` writes.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where its operands do not fit.
+    pub(super) fn results_of(&self, operator: &Operator) -> Result<Vec<Result_>, Error> {
+        if let Some(unknown) = operator
+            .operands()
+            .iter()
+            .find(|it| it.0 >= self.values.len())
+        {
+            return refuse(format!(
+                "{} reads {unknown}, which there is not",
+                operator.name()
+            ));
+        }
+        let of = |value: Value| {
+            let description = &self.values[value.0];
+            (description.shape, description.format)
+        };
+        let name = operator.name();
+        let one = |result| Ok(vec![result]);
+        match operator {
+            Operator::Matmul(op) => self.results_of_matmul(op),
+            Operator::Quantize { x, coding } => {
+                self.expect_factors(name, coding.rows, of(*x).0)?;
+                if of(*x).1 != Format::Element {
+                    return refuse(format!("quantize: {} has no elements", self.describe(*x)));
+                }
+                one((of(*x).0, Format::Codes))
+            }
+            Operator::Aggregate(op) => {
+                if let Some(codes) = op.codes {
+                    self.expect_same(name, codes, (of(op.x).0, Format::Codes))?;
+                }
+                let result = self.along((op.edges, op.direction), op.x, name)?;
+                // Own rows are among those that are summed, as `along` has seen.
+                let other = op.addend.filter(|addend| addend.value != op.x);
+                let other = other.map(|addend| addend.value);
+                for same in other.into_iter().chain(op.positive) {
+                    self.expect_same(name, same, result)?;
+                }
+                if let Some(epsilon) = op.addend.and_then(|addend| addend.epsilon) {
+                    self.expect_same(name, epsilon, SCALAR)?;
+                }
+                self.expect_bias(name, op.bias, result)?;
+                one(result)
+            }
+            Operator::Activate(op) => {
+                let result = of(op.x);
+                if let Some(same) = op.add {
+                    self.expect_same(name, same, result)?;
+                }
+                self.expect_bias(name, op.bias, result)?;
+                one(result)
+            }
+            Operator::ActivateGradient(op) => {
+                if let Some(same) = op.relu {
+                    self.expect_same(name, same, of(op.d))?;
+                }
+                self.expect_factors(name, op.rows, of(op.d).0)?;
+                one(of(op.d))
+            }
+            Operator::Nonlinearity { x, .. } => one(of(*x)),
+            Operator::NonlinearityGradient { of: output, d, .. } => {
+                self.expect_same(name, *output, of(*d))?;
+                one(of(*d))
+            }
+            Operator::Combine { terms } => {
+                let Some((_, first)) = terms.first() else {
+                    return refuse("combine sums at least one value".into());
+                };
+                for (_, value) in terms {
+                    self.expect_same(name, *value, of(*first))?;
+                }
+                one(of(*first))
+            }
+            Operator::Maximum { terms } => {
+                let Some(first) = terms.first() else {
+                    return refuse("maximum is of at least one value".into());
+                };
+                for value in terms {
+                    self.expect_same(name, *value, of(*first))?;
+                }
+                one(of(*first))
+            }
+            Operator::MaximumGradient { terms, y, d } => {
+                for value in terms.iter().chain([y]) {
+                    self.expect_same(name, *value, of(*d))?;
+                }
+                Ok(vec![of(*d); terms.len() + 1])
+            }
+            Operator::GroupMaximum { edges, x } => {
+                one(self.along((*edges, Direction::Forward), *x, name)?)
+            }
+            Operator::GroupMaximumGradient { edges, x, y, d } => {
+                self.expect_same(name, *y, of(*d))?;
+                let result = self.along((*edges, Direction::Backward), *d, name)?;
+                self.expect_same(name, *x, result)?;
+                one(result)
+            }
+            Operator::Scale { x, factor, .. } => {
+                self.expect_same(name, *factor, SCALAR)?;
+                one(of(*x))
+            }
+            Operator::Dot { x, y, .. } => {
+                self.expect_same(name, *y, of(*x))?;
+                one(SCALAR)
+            }
+            Operator::Attention(op) => self.results_of_attention(op),
+            Operator::AttentionGradient(op) => {
+                let y = self.results_of_attention(&op.of)?[0];
+                for same in [op.y, op.positive, op.d] {
+                    self.expect_same(name, same, y)?;
+                }
+                if let Some(codes) = op.codes {
+                    self.expect_same(name, codes, (y.0, Format::Codes))?;
+                }
+                let (h, biases) = (of(op.of.h), op.of.biases.map(of));
+                let mut results = vec![h, rows_of(2, h.0.columns)];
+                if let (Some(against), Some(biases)) = (op.against, biases) {
+                    self.expect_same(name, against, biases)?;
+                    results.push(biases);
+                }
+                Ok(results)
+            }
+            Operator::AdditiveAttention(op) => one(self.result_of_additive(op)?),
+            Operator::AdditiveGradient(op) => {
+                let y = self.result_of_additive(&op.of)?;
+                self.expect_same(name, op.y, y)?;
+                self.expect_same(name, op.d, y)?;
+                let (sources, destinations) = (of(op.of.sources), of(op.of.destinations));
+                Ok(vec![sources, destinations, row(sources.0.columns)])
+            }
+            Operator::EdgeTerms(op) => {
+                let weight = of(op.weight);
+                self.expect_same(name, op.vector, rows_of(2, weight.0.columns))?;
+                let rows = padded::<f32>(op.features);
+                self.expect_same(name, op.weight, rows_of(rows, weight.0.columns))?;
+                Ok(vec![
+                    numbers(Rows::Edges(op.edges), op.heads),
+                    numbers(Rows::Fixed(rows), op.heads),
+                ])
+            }
+            Operator::EdgeTermsGradient {
+                of: terms,
+                zeros,
+                d,
+            } => {
+                let rows = padded::<f32>(terms.features);
+                self.expect_same(name, *zeros, numbers(Rows::Fixed(rows), terms.heads))?;
+                self.expect_same(name, *d, numbers(Rows::Edges(terms.edges), terms.heads))?;
+                Ok(vec![of(terms.weight), of(terms.vector)])
+            }
+            Operator::HeadMean { heads, columns, x } => {
+                let (shape, format) = of(*x);
+                let distance = head_distance(self.precision, *heads, *columns);
+                if format != Format::Element || shape.columns != heads * distance {
+                    return refuse(format!(
+                        "head_mean: {} has not {heads} heads of {columns} columns",
+                        self.describe(*x)
+                    ));
+                }
+                let columns = *columns;
+                one((Shape { columns, ..shape }, format))
+            }
+            Operator::HeadMeanGradient { heads, d } => {
+                let (shape, format) = of(*d);
+                let columns = heads * head_distance(self.precision, *heads, shape.columns);
+                one((Shape { columns, ..shape }, format))
+            }
+            Operator::BatchStatistics(op) => {
+                let statistics = rows_of(2, of(op.x).0.columns);
+                self.expect_same(name, op.running, statistics)?;
+                one(statistics)
+            }
+            Operator::Normalize { norm, x } => {
+                self.expect_norm(name, *norm, of(*x))?;
+                one(of(*x))
+            }
+            Operator::NormalizeGradient(op) => {
+                self.expect_norm(name, op.norm, of(op.x))?;
+                self.expect_same(name, op.d, of(op.x))?;
+                self.expect_factors(name, op.rows, of(op.x).0)?;
+                let scales = row(of(op.x).0.columns);
+                let mut results = vec![of(op.x), scales, scales];
+                if let Some(coding) = op.coding {
+                    self.expect_factors(name, coding.rows, of(op.x).0)?;
+                    results.push((of(op.x).0, Format::Codes));
+                }
+                Ok(results)
+            }
+            Operator::NormalizeRows { x, weight, bias } => {
+                self.expect_bias(name, Some(*weight), of(*x))?;
+                self.expect_bias(name, Some(*bias), of(*x))?;
+                Ok(vec![of(*x), statistics_of_rows(of(*x))])
+            }
+            Operator::NormalizeRowsGradient {
+                x,
+                weight,
+                statistics,
+                d,
+            } => {
+                self.expect_same(name, *d, of(*x))?;
+                self.expect_bias(name, Some(*weight), of(*x))?;
+                self.expect_same(name, *statistics, statistics_of_rows(of(*x)))?;
+                let scales = row(of(*x).0.columns);
+                Ok(vec![of(*x), scales, scales])
+            }
+            Operator::NormalizeGroups { norm, x } => {
+                self.expect_group_norm(name, *norm, of(*x))?;
+                Ok(vec![of(*x), statistics_of_graph(of(*x))])
+            }
+            Operator::NormalizeGroupsGradient {
+                norm,
+                x,
+                statistics,
+                d,
+            } => {
+                self.expect_group_norm(name, *norm, of(*x))?;
+                self.expect_same(name, *d, of(*x))?;
+                self.expect_same(name, *statistics, statistics_of_graph(of(*x)))?;
+                let scales = row(of(*x).0.columns);
+                Ok(match norm {
+                    GroupNorm::Pair => vec![of(*x)],
+                    GroupNorm::Graph(_) => vec![of(*x), scales, scales, scales],
+                })
+            }
+            Operator::ColumnSums { x } => one(row(of(*x).0.columns)),
+            Operator::OwnRows { edges, x } => {
+                one(self.along((*edges, Direction::Forward), *x, name)?)
+            }
+            Operator::OwnRowsGradient { edges, d } => {
+                one(self.along((*edges, Direction::Backward), *d, name)?)
+            }
+        }
+    }
+
+    fn results_of_matmul(&self, op: &Matmul) -> Result<Vec<Result_>, Error> {
+        let a = self.own_shape(op.a, op.reads_own[0])?;
+        let format = self.values[op.a.0].format;
+        let b = self.values[op.b.0].shape;
+        let (inner, shape) = match op.form {
+            Form::NN => ((Rows::Fixed(a.columns), b.rows), (a.rows, b.columns)),
+            Form::NT => (
+                (Rows::Fixed(a.columns), Rows::Fixed(b.columns)),
+                (a.rows, self.fixed(b.rows)?),
+            ),
+            Form::TN => ((a.rows, b.rows), (Rows::Fixed(a.columns), b.columns)),
+        };
+        if inner.0 != inner.1 || self.values[op.b.0].format != format {
+            return refuse(format!(
+                "matmul of {} and {} in the form {:?}: inner sizes or formats differ",
+                self.describe(op.a),
+                self.describe(op.b),
+                op.form
+            ));
+        }
+        let (rows, columns) = shape;
+        let format = match op.form {
+            Form::TN => Format::Float,
+            _ => format,
+        };
+        let result = (Shape { rows, columns }, format);
+        if let Some([a2, b2]) = op.second {
+            let second = self.results_of_matmul(&Matmul {
+                reads_own: [op.reads_own[1], None],
+                ..Matmul::new(op.form, a2, b2)
+            })?;
+            if op.form != Form::NN || second[0] != result {
+                return refuse(
+                    "matmul adds a second product of the form NN and of its shape".into(),
+                );
+            }
+        }
+        if let Some(norm) = op.norm {
+            self.expect_norm("matmul", norm, (a, self.values[op.a.0].format))?;
+            if op.form == Form::NT || op.second.is_some() {
+                return refuse(
+                    "matmul normalizes the first operand of one product, which is not of the form NT".into(),
+                );
+            }
+        }
+        self.expect_bias("matmul", op.bias, result)?;
+        self.expect_factors("matmul", op.rows, result.0)?;
+        let result = match (op.adds_to_own, op.sum) {
+            (None, _) => result,
+            (Some(edges), Some(sum)) if self.own_shape(sum, op.adds_to_own)? == result.0 => {
+                let rows = Rows::Of(self.edges[edges.0].sources);
+                (Shape { rows, ..result.0 }, result.1)
+            }
+            _ => {
+                return refuse(
+                    "matmul adds own rows to a matrix with a row for each source".into(),
+                );
+            }
+        };
+        for same in op.positive.into_iter().chain(op.sum) {
+            self.expect_same("matmul", same, result)?;
+        }
+        let mut results = vec![result];
+        if op.column_sums {
+            results.push(row(b.columns));
+        }
+        if let Some(coding) = op.coding {
+            self.expect_factors("matmul", coding.rows, result.0)?;
+            results.push((result.0, Format::Codes));
+        }
+        Ok(results)
+    }
+
+    /// The shape of a value, or of its rows of destinations where it has a row for each source of `edges`.
+    fn own_shape(&self, value: Value, edges: Option<Edges>) -> Result<Shape, Error> {
+        let shape = self.values[value.0].shape;
+        match edges.map(|edges| &self.edges[edges.0]) {
+            None => Ok(shape),
+            Some(edges) if shape.rows == Rows::Of(edges.sources) => Ok(Shape {
+                rows: Rows::Of(edges.destinations),
+                ..shape
+            }),
+            Some(edges) => refuse(format!(
+                "{} has no row for each source of `{}`",
+                self.describe(value),
+                edges.name
+            )),
+        }
+    }
+
+    /// The result of an operator that reads the rows of one end of the edges and writes those of the other.
+    fn along(
+        &self,
+        (edges, direction): (Edges, Direction),
+        x: Value,
+        name: &str,
+    ) -> Result<Result_, Error> {
+        let Some(of_edges) = self.edges.get(edges.0) else {
+            return refuse(format!(
+                "{name} names an adjacency that the program has not"
+            ));
+        };
+        let [read, written] = match direction {
+            Direction::Forward => [of_edges.sources, of_edges.destinations],
+            Direction::Backward => [of_edges.destinations, of_edges.sources],
+        };
+        let description = &self.values[x.0];
+        if description.shape.rows != Rows::Of(read) || description.format != Format::Element {
+            return refuse(format!(
+                "{name} over `{}` reads elements with a row for each of `{}`, and {} is another value",
+                of_edges.name,
+                self.vertices[read.0].name,
+                self.describe(x)
+            ));
+        }
+        let shape = Shape {
+            rows: Rows::Of(written),
+            columns: description.shape.columns,
+        };
+        Ok((shape, Format::Element))
+    }
+
+    fn expect_same(&self, name: &str, value: Value, expected: Result_) -> Result<(), Error> {
+        let description = &self.values[value.0];
+        match (description.shape, description.format) == expected {
+            true => Ok(()),
+            false => refuse(format!(
+                "{name}: {} has another shape or format than the other operands",
+                self.describe(value)
+            )),
+        }
+    }
+
+    fn expect_bias(&self, name: &str, bias: Option<Value>, of: Result_) -> Result<(), Error> {
+        match bias {
+            Some(bias) => self.expect_same(name, bias, row(of.0.columns)),
+            None => Ok(()),
+        }
+    }
+
+    fn expect_norm(&self, name: &str, norm: Normalization, x: Result_) -> Result<(), Error> {
+        self.expect_same(name, norm.statistics, rows_of(2, x.0.columns))?;
+        self.expect_bias(name, Some(norm.weight), x)?;
+        self.expect_bias(name, Some(norm.bias), x)
+    }
+
+    fn expect_group_norm(&self, name: &str, norm: GroupNorm, x: Result_) -> Result<(), Error> {
+        let GroupNorm::Graph(of) = norm else {
+            return Ok(());
+        };
+        let mut scales = [of.weight, of.bias, of.mean_scale].into_iter();
+        scales.try_for_each(|it| self.expect_bias(name, Some(it), x))
+    }
+
+    fn expect_factors(
+        &self,
+        name: &str,
+        factors: Option<RowFactors>,
+        shape: Shape,
+    ) -> Result<(), Error> {
+        match factors {
+            Some(factors) if shape.rows != Rows::Of(self.end(factors)) => refuse(format!(
+                "{name}: the factors of the degree norm of `{}` are of other rows",
+                self.edges[factors.edges.0].name
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A number of rows that the formula fixes.
+    pub(super) fn fixed(&self, rows: Rows) -> Result<usize, Error> {
+        match rows {
+            Rows::Fixed(rows) => Ok(rows),
+            Rows::Edges(_) => refuse("a weight has a fixed number of rows".into()),
+            Rows::Of(vertices) => refuse(format!(
+                "a weight has a fixed number of rows, and not one for each of `{}`",
+                self.vertices[vertices.0].name
+            )),
+        }
+    }
+}
+
+/// One float.
+const SCALAR: Result_ = row(1);
+
+/// An array of floats: `columns` numbers for each row.
+const fn numbers(rows: Rows, columns: usize) -> Result_ {
+    (Shape { rows, columns }, Format::Numbers)
+}
+
+/// An array of elements: `columns` for each row.
+const fn items(rows: Rows, columns: usize) -> Result_ {
+    (Shape { rows, columns }, Format::Items)
+}
+
+/// A row of floats.
+pub(super) const fn row(columns: usize) -> Result_ {
+    rows_of(1, columns)
+}
+
+/// A fixed number of rows of floats.
+const fn rows_of(rows: usize, columns: usize) -> Result_ {
+    let rows = Rows::Fixed(rows);
+    (Shape { rows, columns }, Format::Float)
+}
+
+/// Mean and reciprocal deviation of each row.
+const fn statistics_of_rows(of: Result_) -> Result_ {
+    let rows = of.0.rows;
+    (Shape { rows, columns: 2 }, Format::Float)
+}
+
+/// Of one graph of all rows: what is subtracted from each column, the reciprocal of what it is divided by, and its mean.
+const fn statistics_of_graph(of: Result_) -> Result_ {
+    rows_of(STATISTICS_ROWS as usize, of.0.columns)
+}

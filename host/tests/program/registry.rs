@@ -1,0 +1,189 @@
+//! The layers by name: on the command line, and their parameters in other frameworks.
+
+use halfgnn::nn::{
+    ConvolutionConfig, Gat as GatConfig, GatV2 as GatV2Config, Gin as GinConfig, Norm,
+};
+use halfgnn::program::layers::{
+    ALL, Appnp, Decomposition, Gat, GatV2, Gcn, Gcnii, Gin, Layer, LayerKind, Relation, Rgcn, Sage,
+};
+use halfgnn::program::{Builder, Edges, Program, Value};
+use halfgnn::tensor::Precision;
+use halfgnn::train::Checkpoint;
+use halfgnn::train::state_dict::{Framework, ImportOptions};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn kind(name: &str) -> &'static LayerKind {
+    let mut all = ALL.iter();
+    all.find(|kind| kind.name == name).expect("a layer")
+}
+
+/// A layer with every option that gives it a parameter, and the bias of a network where that has one.
+fn built(name: &str) -> Program {
+    let mut g = Builder::new(Precision::Float);
+    let vertices = g.vertices("vertices", 10);
+    let edges = g.edges("edges", vertices, vertices, Norm::None);
+    let x = g.input("x", vertices, 8);
+    let y = layer(&mut g, name, edges, x);
+    let has_bias = !matches!(name, "appnp" | "gcnii" | "rgcn");
+    let y = match has_bias {
+        true => super::setup::last(&mut g, y),
+        false => y,
+    };
+    g.finish(y).expect("operands fit")
+}
+
+fn layer(g: &mut Builder, name: &str, edges: Edges, x: Value) -> Value {
+    match name {
+        "gcn" => Gcn { edges, outputs: 8 }.build(g, x),
+        "sage" => Sage { edges, outputs: 8 }.build(g, x),
+        "gin" => {
+            let layer = Gin {
+                edges,
+                hidden: 8,
+                outputs: 8,
+                options: GinConfig {
+                    learn_epsilon: true,
+                    ..GinConfig::default()
+                },
+                largest_degree: 3,
+            };
+            layer.build(g, x)
+        }
+        "gat" => {
+            let layer = Gat {
+                edges,
+                outputs: 8,
+                averaged: false,
+                options: GatConfig {
+                    edge_features: 2,
+                    ..GatConfig::default()
+                },
+            };
+            layer.build(g, x)
+        }
+        "gatv2" => {
+            let layer = GatV2 {
+                edges,
+                outputs: 8,
+                averaged: false,
+                options: GatV2Config::default(),
+            };
+            layer.build(g, x)
+        }
+        "appnp" => {
+            let layer = Appnp {
+                edges,
+                steps: 2,
+                alpha: 0.1,
+                dropout: 0.0,
+            };
+            layer.build(g, x)
+        }
+        "gcnii" => {
+            let layer = Gcnii {
+                edges,
+                initial: x,
+                alpha: 0.1,
+                beta: 0.5,
+            };
+            layer.build(g, x)
+        }
+        "rgcn" => {
+            let relation = Relation {
+                name: "cites".into(),
+                edges,
+                source: 0,
+                destination: 0,
+            };
+            let layer = |decomposition| Rgcn {
+                relations: vec![relation.clone()],
+                decomposition,
+                outputs: 8,
+            };
+            let y = layer(Decomposition::None).build(g, &[x]);
+            g.layer(1, |g| layer(Decomposition::Basis(1)).build(g, &y))[0]
+        }
+        other => panic!("no layer {other} is built here"),
+    }
+}
+
+/// The name of a parameter, without its layer's number and with the parts that a relation or a number gives it left open.
+fn open(name: &str) -> String {
+    let name = name.strip_prefix("layers.1.").unwrap_or(name);
+    match name.split_once('.') {
+        Some((first @ ("basis" | "comp"), _)) => format!("{first}.*"),
+        Some(("weight", _)) => "weight.*".into(),
+        _ => name.into(),
+    }
+}
+
+#[test]
+fn each_layer_names_its_parameters_and_no_others() {
+    for kind in &ALL {
+        let program = built(kind.name);
+        let values = [program.parameters(), program.buffers()].concat();
+        let found: BTreeSet<String> = values
+            .iter()
+            .map(|value| open(&program.description(*value).name))
+            .collect();
+        let named: BTreeSet<String> = kind.parameters.iter().map(|it| it.here.into()).collect();
+        assert_eq!(named, found, "{}", kind.name);
+        assert_eq!(named.len(), kind.parameters.len(), "{}", kind.name);
+    }
+}
+
+#[test]
+fn each_model_of_the_command_line_is_a_layer_with_its_options() {
+    for model in ConvolutionConfig::kinds() {
+        let kind = kind(model.name);
+        assert_eq!(kind.title, model.title);
+        let names = |options: &[halfgnn::nn::ModelOption]| -> Vec<&str> {
+            options.iter().map(|option| option.name).collect()
+        };
+        assert_eq!(
+            names(&(kind.options)()),
+            names(&model.options),
+            "{}",
+            model.name
+        );
+    }
+    let names: BTreeSet<&str> = ALL.iter().map(|kind| kind.name).collect();
+    assert_eq!(names.len(), ALL.len(), "two layers have one name");
+}
+
+/// The names are those that models are exported under, for a layer that PyG has made.
+#[test]
+fn names_of_other_frameworks_are_those_of_exported_models() {
+    for name in ["gcn", "sage", "gat", "gin"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+        let options = ImportOptions {
+            from: Framework::Pyg,
+            precision: Precision::Float,
+            edge_weights: false,
+        };
+        let path = folder.join(format!("pyg-{name}.safetensors"));
+        let checkpoint = Checkpoint::import(&path, &options).expect("PyG's model");
+        for (framework, prefix) in [(Framework::Pyg, "convs.0."), (Framework::Dgl, "layers.0.")] {
+            let (exported, _) = checkpoint.state_dict(framework).expect("its layers");
+            let exported: BTreeSet<&str> = exported
+                .keys()
+                .filter_map(|key| key.strip_prefix(prefix))
+                // What only the other side has: a bias that a normalisation takes out again, and a count.
+                .filter(|key| !key.ends_with("0.bias") && !key.ends_with("num_batches_tracked"))
+                .collect();
+            let named = kind(name)
+                .parameters
+                .iter()
+                .filter(|it| !it.here.starts_with("edge."));
+            let named: BTreeSet<&str> = named
+                .flat_map(|it| match framework {
+                    Framework::Pyg => it.pyg.names,
+                    Framework::Dgl => it.dgl.names,
+                })
+                .copied()
+                .collect();
+            assert_eq!(named, exported, "{name} of {framework:?}");
+        }
+    }
+}
