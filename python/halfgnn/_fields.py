@@ -22,7 +22,7 @@ SPLITS = (
     ("test_mask", "test", "test_idx"),
 )
 _EDGES = ("edge_index", "graph", "adj_t")
-_OTHERS = ("edge_weight", "num_nodes", "name")
+_OTHERS = ("edge_weight", "edge_attr", "num_nodes", "name")
 _NAMES = (*FEATURES, *TARGETS, *_EDGES, *_OTHERS, *(name for names in SPLITS for name in names))
 
 
@@ -99,7 +99,19 @@ def on_host(values: Any) -> Any:
     """A NumPy array of what is given."""
     import numpy as np
 
-    return values.detach().cpu().numpy() if is_tensor(values) else np.asarray(values)
+    if is_tensor(values):
+        values = values.detach().cpu()
+        if str(values.layout) != "torch.strided":
+            values = values.to_dense()
+        # NumPy has no such numbers.
+        return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
+    if hasattr(values, "toarray"):
+        # One of SciPy's.
+        values = values.toarray()
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{type(values).__name__}: should be an array, or lists of the same length") from None
 
 
 def selected(name: str, values: Any, vertices: int) -> Any:
