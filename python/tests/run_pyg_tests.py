@@ -2,7 +2,7 @@
 
 PyG's tests are in no package, only in its repository::
 
-    git clone --depth 1 --branch 2.8.0 https://github.com/pyg-team/pytorch_geometric
+    git clone --depth 1 --branch 2.8.0.post1 https://github.com/pyg-team/pytorch_geometric
     python run_pyg_tests.py pytorch_geometric [--full] [FILE ...]
 
 A test that fails is run once more with PyG's layers: what fails there as well is PyG's own. The others are listed; one that is not in
@@ -116,7 +116,8 @@ def main() -> int:
     parser.add_argument("clone", type=Path, help="a clone of PyG's repository, of the version that is installed")
     parser.add_argument("files", nargs="*", default=FILES, metavar="FILE", help="files and folders under test/")
     parser.add_argument("--full", action="store_true", help="with PyG's slow tests (FULL_TEST)")
-    options = parser.parse_args()
+    # With options between the clone and the files.
+    options = parser.parse_intermixed_args()
     tests = options.clone / "test"
     if not tests.is_dir():
         parser.error(f"{tests}: no such folder; give a clone of PyG's repository")

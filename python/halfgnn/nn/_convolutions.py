@@ -23,6 +23,7 @@ from ._traced import Edges
 
 _SUMS = ("add", "sum")
 _LINEARS = (*LINEARS, pyg.Linear)
+_ATTENTION = (pyg.GATConv, pyg.GATv2Conv)
 
 
 class _Layer:
@@ -87,7 +88,7 @@ def _template(kind: Any) -> None:
 @functools.lru_cache(maxsize=None)
 def _compiles(kind: Any) -> bool:
     """Whether PyG's own layers of attention compile in TorchScript, which depends on the versions of PyG and torch."""
-    if kind not in (pyg.GATConv, pyg.GATv2Conv):
+    if kind not in _ATTENTION:
         return True
     try:
         with warnings.catch_warnings():
