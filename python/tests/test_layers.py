@@ -462,6 +462,13 @@ def test_message_passing_itself_may_be_overridden(kind, name, how):
     assert torch.allclose(got, theirs(x, index), atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["GCNConv", "SAGEConv", "GATConv", "GATv2Conv"])
+def test_features_in_an_array_are_refused_in_one_line(kind):
+    x, index = given()
+    with pytest.raises(TypeError, match=r"x is an array of NumPy, .* torch\.from_numpy"):
+        getattr(nn, kind)(IN, OUT)(x.numpy(), index)
+
+
 def test_weights_of_edges_may_be_an_array_or_a_list():
     x, index = given()
     ours, theirs = both("GCNConv")

@@ -158,6 +158,8 @@ def refused(adjacency: Any, *features: Any, sparse: bool = False) -> str | None:
     for x in features:
         if x is None:
             continue
+        if type(x).__module__ == "numpy":
+            raise TypeError("x is an array of NumPy, and layers take tensors; give torch.from_numpy(x)")
         if not isinstance(x, Tensor) or (not is_compiling() and type(x) not in (Tensor, torch.nn.Parameter)):
             return f"features are a {type(x).__name__}"
         if x.layout != torch.strided and not (sparse and is_torch_sparse_tensor(x)):
