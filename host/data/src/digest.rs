@@ -306,7 +306,9 @@ mod tests {
             }),
             (&[IDS], |it| {
                 let ids = it.ids.insert(VertexIds::default());
-                ["a", "b", "c", "d"].map(|id| ids.push(id).expect("memory"));
+                for id in ["a", "b", "c", "d"] {
+                    ids.push(id).expect("memory");
+                }
             }),
             (&["training split"], |it| it.train.clear()),
             (&["training split"], |it| it.train.reverse()),
