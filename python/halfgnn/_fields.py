@@ -22,7 +22,7 @@ SPLITS = (
     ("test_mask", "test", "test_idx"),
 )
 _EDGES = ("edge_index", "graph", "adj_t")
-_OTHERS = ("edge_weight", "edge_attr", "num_nodes", "name")
+_OTHERS = ("edge_weight", "num_nodes", "name")
 _NAMES = (*FEATURES, *TARGETS, *_EDGES, *_OTHERS, *(name for names in SPLITS for name in names))
 
 

@@ -222,13 +222,6 @@ def test_tensors_of_any_layout_and_format_are_read():
         assert losses({**data, "x": other}) == expected
 
 
-def test_features_of_edges_are_named_in_every_kind_of_data():
-    data = dataset()
-    edges = {**data, "edge_attr": np.ones((data["edge_index"].shape[1], 2))}
-    with pytest.warns(UserWarning, match="edge_attr"):
-        assert losses(edges) == losses(data)
-
-
 def test_unknown_entries_of_labels_are_left_out_as_ogb_leaves_them_out():
     data = dataset()
     y = np.eye(3)[data["y"]]

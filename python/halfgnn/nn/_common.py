@@ -120,7 +120,14 @@ def _overridden(layer: Any, kind: type) -> str | None:
             return f"its {name}() is the user's own"
     # PyG writes these for each class.
     for name in WRITTEN:
-        if getattr(layer, "_own_passing", None) == name or name in layer.__dict__:
+        own = layer.__dict__.get(name)
+        # What PyG's explanations leave on a layer is PyG's.
+        if own is not None and getattr(own, "__func__", None) in (
+            getattr(type(layer), f"_orig_{name}", None),
+            getattr(type(layer), f"_jinja_{name}", None),
+        ):
+            own = None
+        if getattr(layer, "_own_passing", None) == name or own is not None:
             return f"its {name}() is the user's own"
     return None
 
