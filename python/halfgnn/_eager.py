@@ -350,7 +350,7 @@ def _function(name: str, run: _Operator, setup: Any, gradients: Any, twice: bool
             return found
         # What is differentiated again is refused then, and not before.
         error = f"halfgnn's {name} has no second derivative; PyG's layers have one: halfgnn.nn.restore(model)"
-        refusing: Any = torch._C._functions.DelayedError(error.encode(), len(found))  # type: ignore[attr-defined]
+        refusing: Any = torch._C._functions.DelayedError(error.encode(), len(found))
         return refusing(*(None if each is None else each.detach().requires_grad_() for each in found))
 
     parts = {"forward": staticmethod(forward), "backward": staticmethod(backward if twice else backward_once)}
