@@ -164,6 +164,9 @@ pub(crate) fn compile(
     Ok((Bitcode { path, exports }, messages))
 }
 
+/// The edition that the root of the entries is written in.
+const EDITION: &str = "2024";
+
 /// A compiled library of kernels, which the root of its entries is compiled with.
 #[derive(Debug)]
 pub(crate) struct Library {
@@ -173,7 +176,6 @@ pub(crate) struct Library {
     deps: PathBuf,
     /// The root of the entries.
     root: PathBuf,
-    edition: &'static str,
 }
 
 /// Compiles a library of kernels.
@@ -211,7 +213,6 @@ pub(crate) fn library(
         externs,
         deps,
         root: root.to_path_buf(),
-        edition: "2024",
     };
     Ok((library, messages))
 }
@@ -236,7 +237,7 @@ impl Library {
         rustc.current_dir(output.parent().unwrap_or(Path::new(".")));
         rustc
             .args(["--crate-name", &name, "--crate-type", "lib"])
-            .args(["--edition", self.edition, "--target", TARGET])
+            .args(["--edition", EDITION, "--target", TARGET])
             .args(["--color", if color { "always" } else { "never" }])
             // The same words for each module otherwise; what is wrong with the root is an error.
             .args(["--cap-lints", "allow", "-Zunstable-options"])
@@ -330,7 +331,7 @@ exec {llvm_link} --ignore-non-bitcode -o "$output" "$@"
     if fs::read_to_string(&path).is_ok_and(|old| old == script) {
         return Ok(path);
     }
-    files::write_script(&path, &script)?;
+    files::write_executable(&path, script.as_bytes())?;
     Ok(path)
 }
 

@@ -9,21 +9,27 @@ use halfgnn_manifest::Fingerprint;
 
 use crate::error::BuildError;
 
-/// Writes beside the file and renames, so that a reader never sees half of it.
-pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<(), BuildError> {
+/// Writes a temporary file next to `path` and renames it, so that a reader never sees half of it.
+///
+/// # Errors
+/// [`BuildError`] with the path that cannot be written.
+pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), BuildError> {
     write(path, content, |_| Ok(()))
 }
 
-/// As [`write_atomically`], and the file can be run from the moment that it is there.
-pub(crate) fn write_script(path: &Path, content: &str) -> Result<(), BuildError> {
+/// The same of a file that can be run from the moment that it is there. A program that runs can be replaced so.
+///
+/// # Errors
+/// Those of [`write_atomically`].
+pub fn write_executable(path: &Path, content: &[u8]) -> Result<(), BuildError> {
     #[cfg(unix)]
-    let prepare = |beside: &Path| {
+    let prepare = |temporary: &Path| {
         use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(beside, fs::Permissions::from_mode(0o755))
+        fs::set_permissions(temporary, fs::Permissions::from_mode(0o755))
     };
     #[cfg(not(unix))]
     let prepare = |_: &Path| Ok(());
-    write(path, content.as_bytes(), prepare)
+    write(path, content, prepare)
 }
 
 fn write(
@@ -33,14 +39,14 @@ fn write(
 ) -> Result<(), BuildError> {
     /// Tells apart the threads of one process that write the same file.
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let mut beside = path.as_os_str().to_owned();
+    let mut temporary = path.as_os_str().to_owned();
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    beside.push(format!(".{}.{count}.tmp", std::process::id()));
-    let beside = PathBuf::from(beside);
-    fs::write(&beside, content)
-        .and_then(|()| prepare(&beside))
-        .map_err(BuildError::io(&beside))?;
-    fs::rename(&beside, path).map_err(BuildError::io(path))
+    temporary.push(format!(".{}.{count}.tmp", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    fs::write(&temporary, content)
+        .and_then(|()| prepare(&temporary))
+        .map_err(BuildError::io(&temporary))?;
+    fs::rename(&temporary, path).map_err(BuildError::io(path))
 }
 
 /// The fingerprint of a file's content; `None` if it cannot be read.

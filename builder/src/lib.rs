@@ -51,4 +51,5 @@ mod twins;
 
 pub use builder::{Built, PtxBuilder, PtxFile};
 pub use error::BuildError;
+pub use files::{write_atomically, write_executable};
 pub use package::{LaunchBounds, Metadata};

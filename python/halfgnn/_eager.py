@@ -343,8 +343,17 @@ def _function(name: str, run: _Operator, setup: Any, gradients: Any, twice: bool
         # One number everywhere, which a sum's is, has no memory for each.
         return gradients(ctx, gradient.contiguous() if 0 in gradient.stride() else gradient)
 
-    once: Any = torch.autograd.function.once_differentiable
-    parts = {"forward": staticmethod(forward), "backward": staticmethod(backward if twice else once(backward))}
+    def backward_once(ctx: Any, gradient: Tensor) -> Any:
+        with torch.no_grad():
+            found = backward(ctx, gradient)
+        if not _grad_enabled():
+            return found
+        # What is differentiated again is refused then, and not before.
+        error = f"halfgnn's {name} has no second derivative; PyG's layers have one: halfgnn.nn.restore(model)"
+        refusing: Any = torch._C._functions.DelayedError(error.encode(), len(found))
+        return refusing(*(None if each is None else each.detach().requires_grad_() for each in found))
+
+    parts = {"forward": staticmethod(forward), "backward": staticmethod(backward if twice else backward_once)}
     return type(name, (torch.autograd.Function,), parts)
 
 
@@ -383,7 +392,7 @@ def _attended(learning: Any, operator: _Operator, operands: tuple[Any, ...]) -> 
 
 
 _Spmm = _function(
-    "Spmm", _product, _library._spmm_setup, lambda ctx, dy: _library._spmm_gradients(ctx, dy, spmm, sddmm), twice=True
+    "Spmm", _product, _library._spmm_setup, lambda ctx, dy: _library._spmm_gradients(ctx, dy, spmm, sddmm, _library._max_backward), twice=True
 )
 _Sddmm = _function(
     "Sddmm", _sddmm, _library._sddmm_setup, lambda ctx, de: _library._sddmm_gradients(ctx, de, spmm), twice=True

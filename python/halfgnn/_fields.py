@@ -99,7 +99,19 @@ def on_host(values: Any) -> Any:
     """A NumPy array of what is given."""
     import numpy as np
 
-    return values.detach().cpu().numpy() if is_tensor(values) else np.asarray(values)
+    if is_tensor(values):
+        values = values.detach().cpu()
+        if str(values.layout) != "torch.strided":
+            values = values.to_dense()
+        # NumPy has no such numbers.
+        return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
+    if hasattr(values, "toarray"):
+        # One of SciPy's.
+        values = values.toarray()
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{type(values).__name__}: should be an array, or lists of the same length") from None
 
 
 def selected(name: str, values: Any, vertices: int) -> Any:

@@ -241,10 +241,10 @@ def _spmm_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
 
 
 def _spmm_backward(ctx: Any, dy: Tensor) -> Any:
-    return _spmm_gradients(ctx, dy, _ops.spmm, _ops.sddmm)
+    return _spmm_gradients(ctx, dy, _ops.spmm, _ops.sddmm, _ops.spmm_max_backward)
 
 
-def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any) -> Any:
+def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any, max_backward: Any) -> Any:
     """The gradients, by these operators, each in the format of its operand."""
     a, t, map, x, weight, row_scale, column_scale, epsilon, y = ctx.saved_tensors
     sizes, turned, heads = ctx.sizes, ctx.turned, ctx.heads
@@ -256,7 +256,7 @@ def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any) -> Any:
         dbias = dy.sum(0, dtype=torch.float32)
     if ctx.maximum:
         if wants_x or wants_weight:
-            dx, dweight = _ops.spmm_max_backward(a, sizes, x, weight, row_scale, column_scale, dy, heads)
+            dx, dweight = max_backward(a, sizes, x, weight, row_scale, column_scale, dy, heads)
             if epsilon is not None:
                 dx = dx + (1 + epsilon[0]) * dy.float()
             dx = dx.to(ctx.format)
@@ -348,14 +348,13 @@ def _max_backward(
     dweight = x.new_zeros((heads, plane(edges)) if weight is not None else (0, 0))
     for begin in range(0, edges, step):
         row, column, hits, spread = products(begin)
-        hits *= share.index_select(0, row)
+        # Not in place: a second derivative reads what a product was made of.
+        shared = hits * share.index_select(0, row)
         if weight is not None:
-            part = hits * x.index_select(0, column)
+            part = shared * x.index_select(0, column)
             sums = part.view(len(row), heads, width // heads).sum(2)
             dweight[:, begin : begin + len(row)] = sums.t()
-        if spread is not None:
-            hits *= spread
-        dx.index_add_(0, column, hits)
+        dx.index_add_(0, column, shared if spread is None else shared * spread)
     return dx, dweight if factors is None else dweight * factors
 
 

@@ -54,8 +54,8 @@ def isomorphism(
 def _with_own(sums: Any, source: Tensor, bias: Tensor | None, own: Tensor | None, eps: Tensor, linear: bool) -> Tensor:
     if own is source and linear:
         return sums(source, bias, eps)  # type: ignore[no-any-return]
-    heard: Tensor = sums(source, bias, None)
-    return heard if own is None else (heard + (1 + eps.float()) * own).to(heard.dtype)
+    aggregated: Tensor = sums(source, bias, None)
+    return aggregated if own is None else (aggregated + (1 + eps.float()) * own).to(aggregated.dtype)
 
 
 def _first_product(network: Any, linears: tuple[type, ...], mlp: type | None) -> tuple[Any, Callable[[Tensor], Any]] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +74,7 @@ class Loader:
             a path instead of an array: of a folder of parts, which ``halfgnn dataset partition`` writes, with the graph's vertices
             in their order, or of a ``.npy``.
         sampler: ``neighbor:15,10,5``, of each vertex so many neighbours in each layer, that of the batch's own vertices first, -1 for
-            all; ``neighbor-replace:15,10,5``, with replacement; ``saint-node:6000``, ``saint-edge:4000``, ``saint-rw:2000,4`` and
+            all, or ``[15, 10, 5]``; ``neighbor-replace:15,10,5``, with replacement; ``saint-node:6000``, ``saint-edge:4000``, ``saint-rw:2000,4`` and
             ``saint-mrw:1000,8000``, GraphSAINT's subgraphs; ``cluster:1500``, clusters by Louvain's method.
         batch_size: vertices of a batch, by default 1,024, or clusters, by default 20. GraphSAINT's subgraphs say it themselves.
         input_nodes: the vertices to learn from, by default all: a mask, one truth or one 0 or 1 a vertex, of any type; or a list of
@@ -106,7 +106,7 @@ class Loader:
     def __init__(
         self,
         data: Any,
-        sampler: str,
+        sampler: str | Sequence[int],
         batch_size: int | None = None,
         *,
         input_nodes: Any = None,
@@ -122,6 +122,9 @@ class Loader:
         check_keywords(Loader, others)
         check_names(data)
         check_counts(batch_size=batch_size, coverage=coverage, cached=cached)
+        if not isinstance(sampler, str):
+            # As PyG's NeighborLoader takes it.
+            sampler = "neighbor:" + ",".join(str(count) for count in sampler)
         x, self._y = given(data, *FEATURES), given(data, *TARGETS)
         is_path = isinstance(x, (str, os.PathLike))
         graph = graph_of(data, None if x is None or is_path else len(x))

@@ -23,8 +23,8 @@ use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::checkpoint::TaskIdentity;
 use halfgnn::train::state_dict::{Framework, ImportOptions, StateDict, StateTensor};
 use halfgnn::train::{
-    Batches, Checkpoint, EpochReport, Footprint, Goal, Loss, Objective, Status, TrainConfig, Work,
-    host_memory, load_weights,
+    Batches, Checkpoint, EpochReport, Footprint, Goal, Learning, Loss, Objective, Status,
+    TrainConfig, Work, host_memory, load_weights,
 };
 use halfgnn::with_element;
 use pyo3::exceptions::{PyIndexError, PyOSError, PyUserWarning, PyValueError};
@@ -192,6 +192,7 @@ impl<B: Backend, E: Element> Run<B, E> {
         let (graph, weights) = model.prepare_weighted(&data.graph, of_edges)?;
         let counts = GraphCounts::of(&graph).weighted(weights.is_some());
         let how = (model, train, Work::of_run(sampling.is_some()));
+        let how = Learning::from(how).of_targets(&data.targets);
         let footprint = Footprint::check_work::<E>(&counts, how, multiprocessors, memory)?;
         backend.prefetch(footprint.kernels());
         let goal = Goal {
@@ -357,7 +358,7 @@ pub struct Options {
     early_stopping: Option<u32>,
     metric: Option<String>,
     loss: Option<String>,
-    /// The names that Python takes beside `own`.
+    /// The names that Python takes in addition to `own`.
     keywords: Vec<String>,
     class_weights: Option<Vec<f32>>,
     seed: u64,
@@ -659,8 +660,7 @@ impl Trainer {
             .map_err(with_checkpoint_error)?;
         if checkpoint.task.digest.is_none() {
             let message = format!(
-                "{}: an earlier release wrote it, without a digest of the data; whether features and edges are those that it was trained on \
-                 is not checked",
+                "{}: an earlier release wrote it, without digests of the data, so features, edges, labels and splits are not compared",
                 path.display()
             );
             let category = py.get_type::<PyUserWarning>();

@@ -13,6 +13,9 @@ try:
     import torch
 except ImportError:
     torch = None  # type: ignore[assignment]
+else:
+    # Tensors of tests are small: threads of torch's would wait for one another, and take a third more of the processor.
+    torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -180,7 +180,7 @@ def spmm_case(seed: int, numpy: bool = False) -> None:
 
     (before, leaves), bound = reference(False), reference(True)
     expected = before.relu() if relu else before
-    # A sum of float has so many terms at most; factors and the epilogue are a few more roundings.
+    # A sum of float has at most this number of terms; factors and the epilogue are a few more roundings.
     error = (max(graph.num_edges, width * max(case.size)) + 16) * 2.0**-24
     if numpy:
         with torch.no_grad():
@@ -308,7 +308,7 @@ def attention_case(seed: int, second: bool) -> None:
     error = (64 + graph.num_edges + width) * 2.0**-24 * (1 + 4 * score)
     check("result", case, y.detach(), expected.detach(), dtype, torch.full_like(expected, 2 * error * most))
     if inner < 1e-3 * both:
-        # Beside the kink of the LeakyReLU its slope is either.
+        # At the kink of the LeakyReLU its slope is either.
         return
     dy = torch.randn(*y.shape, generator=case.generator).to(dtype)
     names = [name for name, operand in operands.items() if operand is not None]
@@ -462,7 +462,7 @@ def test_the_gradient_of_features_in_a_mean_of_many_has_the_factor_in_float():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_factor_of_degrees_is_never_rounded_to_half(weighted):
     leaves = 2_000_000
-    # One source of so many edges, of which each destination but the first has one.
+    # One source of this number of edges, of which each destination but the first has one.
     graph = Graph((torch.zeros(leaves, dtype=torch.long), torch.arange(leaves)), size=(1, leaves))
     weight = torch.full((leaves,), 1000.0) if weighted else None
     x = torch.full((1, 1), 1.0 if weighted else 1000.0, dtype=HALF)

@@ -435,6 +435,49 @@ def test_a_method_of_one_layer_is_used():
     assert torch.equal(got, theirs(x, index))
 
 
+@pytest.mark.parametrize("how", ["class", "between", "instance"])
+@pytest.mark.parametrize("kind, name", [("GCNConv", "propagate"), ("GATConv", "propagate"), ("GATConv", "edge_updater")])
+def test_message_passing_itself_may_be_overridden(kind, name, how):
+    def made(base):
+        def passing(self, *args, **named):
+            return 2 * getattr(base, name)(self, *args, **named)
+
+        if how == "instance":
+            layer = base(IN, OUT)
+            inner = getattr(layer, name)
+            setattr(layer, name, lambda *args, **named: 2 * inner(*args, **named))
+            return layer
+        if how == "class":
+            return type("Doubled", (base,), {name: passing, "__module__": __name__})(IN, OUT)
+        mixin = type("Mixin", (), {name: passing, "__module__": __name__})
+        return type("Doubled", (mixin, base), {"__module__": __name__})(IN, OUT)
+
+    x, index = given()
+    ours, theirs = made(getattr(nn, kind)), getattr(pyg, kind)(IN, OUT)
+    ours.load_state_dict(theirs.state_dict())
+    with pytest.warns(halfgnn.FallbackWarning, match=rf"its {name}\(\) is the user's own"):
+        got = ours(x, index)
+    inner = getattr(theirs, name)
+    setattr(theirs, name, lambda *args, **named: 2 * inner(*args, **named))
+    assert torch.allclose(got, theirs(x, index), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["GCNConv", "SAGEConv", "GATConv", "GATv2Conv"])
+def test_features_in_an_array_are_refused_in_one_line(kind):
+    x, index = given()
+    with pytest.raises(TypeError, match=r"x is an array of NumPy, .* torch\.from_numpy"):
+        getattr(nn, kind)(IN, OUT)(x.numpy(), index)
+
+
+def test_weights_of_edges_may_be_an_array_or_a_list():
+    x, index = given()
+    ours, theirs = both("GCNConv")
+    weight = torch.rand(index.shape[1])
+    expected = theirs(x, index, weight)
+    for given_weight in (weight.numpy(), weight.tolist()):
+        assert torch.allclose(ours(x, index, given_weight), expected, atol=1e-6)
+
+
 def test_a_subclass_that_overrides_nothing_of_message_passing_is_fast():
     class Deep(nn.GCNConv):
         def forward(self, x, edge_index):

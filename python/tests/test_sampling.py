@@ -163,6 +163,14 @@ def test_vertices_that_are_there_twice_weights_and_misfits():
         Loader(Graph(([0], [1]), size=(3, 2)), "neighbor:5")
 
 
+def test_a_list_of_numbers_is_a_number_of_neighbours_a_layer():
+    lists, words = (Loader(graph(), sampler, 16, shuffle=False) for sampler in ([5, -1], "neighbor:5,-1"))
+    for one, other in zip(lists, words, strict=True):
+        assert np.array_equal(one.n_id, other.n_id)
+    with pytest.raises(ValueError, match="list: should be an array, or lists of the same length"):
+        Loader(graph(), [5], 16, input_nodes=[[1, 2], [3]])
+
+
 def test_zeros_and_ones_for_each_vertex_are_a_mask():
     mask = np.arange(VERTICES) % 3 == 1
     seeds = {"input_nodes": mask, "shuffle": False}

@@ -7,6 +7,7 @@ import copy
 import io
 import multiprocessing
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -369,6 +370,30 @@ def test_inputs_that_are_not_contiguous(device, make):
     v, u = make(base), random(23, 17, device=device)
     expected = (u[index[1]] * v[index[0]]).sum(1)
     assert torch.allclose(halfgnn.sddmm(graph, u, v), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_maximum_has_a_second_derivative(weighted):
+    torch.manual_seed(0)
+    index = torch.randint(10, (2, 40))
+    graph = Graph(index, 10)
+    x, weight = torch.randn(10, 6), torch.rand(40) + 0.5
+
+    def twice(function):
+        operands = [each.clone().requires_grad_() for each in ((x, weight) if weighted else (x,))]
+        firsts = torch.autograd.grad(function(*operands).pow(2).sum(), operands, create_graph=True)
+        return torch.autograd.grad(sum(first.pow(2).sum() for first in firsts), operands)
+
+    def reference(x, weight=None):
+        rows = x[index[0]] if weight is None else weight[:, None] * x[index[0]]
+        largest = torch.full((10, 6), -torch.inf).index_reduce(0, index[1], rows, "amax")
+        return largest.masked_fill(largest.isinf(), 0.0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours = twice(lambda x, weight=None: halfgnn.spmm(graph, x, weight=weight, reduce="max"))
+    for one, other in zip(ours, twice(reference), strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_second_derivatives():

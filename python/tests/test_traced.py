@@ -243,6 +243,23 @@ def test_a_scripted_model_leaves_the_layers_halfgnns():
     assert set(model.state_dict()) == set(theirs.state_dict())
 
 
+@pytest.mark.parametrize("kind", ["GATConv", "GATv2Conv"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_attention_that_pyg_cannot_script_is_refused_in_a_line(kind, inside):
+    layer = getattr(nn, kind)(6, 4)
+    model = torch.nn.Sequential(layer) if inside else layer
+    try:
+        torch.jit.script(getattr(pyg, kind)(6, 4))
+    except RuntimeError:
+        with pytest.raises(NotImplementedError, match=f"^{kind}: PyG's layer does not compile.*torch.export.*$"):
+            torch.jit.script(model)
+    else:
+        with pytest.warns(halfgnn.FallbackWarning, match="TorchScript"):
+            torch.jit.script(layer)
+    x, index = given()
+    assert layer(x, index).shape == (len(x), 4)
+
+
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_a_traced_layer_takes_other_edges(name):
     layer, theirs = made(name).eval(), made(name, pyg).eval()

@@ -209,6 +209,19 @@ def test_whole_numbers_of_every_type_are_classes():
         Trainer(data, device="cpu", loss="mse")
 
 
+def test_tensors_of_any_layout_and_format_are_read():
+    torch = pytest.importorskip("torch")
+    sparse = pytest.importorskip("scipy.sparse")
+    data = dataset()
+    x = data["x"].round(1)
+    expected = losses({**data, "x": torch.from_numpy(x).bfloat16().float()})
+    assert losses({**data, "x": torch.from_numpy(x).bfloat16(), "y": torch.from_numpy(data["y"]).bfloat16()}) == expected
+    x = np.where(x > 0, x, 0)
+    expected = losses({**data, "x": x})
+    for other in (torch.from_numpy(x).to_sparse(), torch.from_numpy(x).to_sparse_csr(), sparse.csr_matrix(x)):
+        assert losses({**data, "x": other}) == expected
+
+
 def test_unknown_entries_of_labels_are_left_out_as_ogb_leaves_them_out():
     data = dataset()
     y = np.eye(3)[data["y"]]

@@ -100,7 +100,7 @@ pub fn archive(options: &Options, machine_code: MachineCode) -> Result<(String, 
     Ok((format!("{NAME}{ARCHIVE_SUFFIX}"), archive))
 }
 
-/// What an archive has beside PTX.
+/// What an archive has in addition to PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineCode {
     /// Nothing.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
+use halfgnn_builder::{write_atomically, write_executable};
 
 use crate::build_ptx::{self, MachineCode};
 use crate::{Failure, notices, workspace};
@@ -124,22 +125,13 @@ fn put(
     let from = workspace::target_dir().join(profile.name()).join(&name);
     let program = bin.join(&name);
     fs::create_dir_all(bin)?;
-    replace(&program, &fs::read(&from)?)?;
-    fs::set_permissions(&program, fs::metadata(&from)?.permissions())?;
+    write_executable(&program, &fs::read(&from)?)?;
     if let Some((name, archive)) = archive {
         let folder = bin.join("ptx");
         fs::create_dir_all(&folder)?;
-        replace(&folder.join(name), &archive)?;
+        write_atomically(&folder.join(name), &archive)?;
     }
     Ok(program)
-}
-
-/// Writes next to a file and renames: a program that runs can be replaced, and half of one is never there.
-fn replace(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    fs::write(&beside, content)?;
-    Ok(fs::rename(&beside, path)?)
 }
 
 /// cargo's folder, as rustup and cargo find it.

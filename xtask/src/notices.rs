@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use crate::{Failure, workspace};
 
-/// The file's name, beside what it is about.
+/// The file's name, next to what it is about.
 pub const FILE: &str = "THIRD-PARTY-NOTICES.md";
 
 /// What texts of licences are called in packages of crates.
 const TEXTS: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"];
 
-/// A crate, as `cargo metadata` tells of it.
+/// A crate, as `cargo metadata` describes it.
 struct Package<'a> {
     name: &'a str,
     version: &'a str,
@@ -67,8 +67,8 @@ pub fn of(package: &str, features: &[&str]) -> Result<String, Failure> {
     }
     let output = cargo.output()?;
     if !output.status.success() {
-        let told = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("`cargo metadata` failed: {}", told.trim()).into());
+        let reported = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("`cargo metadata` failed: {}", reported.trim()).into());
     }
     written(&serde_json::from_slice(&output.stdout)?, package)
 }

@@ -18,7 +18,7 @@ pub struct Outputs {
     outputs: Vec<(String, Identity)>,
 }
 
-/// What tells a file from others, under whatever name.
+/// What identifies a file, under whatever name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Identity {
     /// A file that is there.

@@ -62,8 +62,7 @@ impl CheckpointArgs {
         checkpoint.check_task(path, &task)?;
         if checkpoint.task.digest.is_none() {
             tracing::warn!(
-                "--resume {}: an earlier release wrote it, without a digest of the data; whether features and edges of {} are those that it was \
-                 trained on is not checked",
+                "--resume {}: an earlier release wrote it, without digests of the data, so features, edges, labels and splits of {} are not compared",
                 path.display(),
                 dataset.name
             );

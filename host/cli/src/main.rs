@@ -145,7 +145,7 @@ fn stop_on_interrupt(ends_itself: bool) -> Result<Arc<AtomicBool>, Failure> {
         if flag.swap(true, Ordering::Relaxed) || !ends_itself || ends_now {
             halfgnn::file::exit_discarding(interrupt::INTERRUPTED);
         }
-        // At once, however long the step under way takes. Where nobody reads it, nothing is lost.
+        // At once, however long the step under way takes. If the line cannot be written, nothing is lost.
         let _ = writeln!(
             io::stderr(),
             "halfgnn: stopping after the step under way; a second signal ends the program at once"

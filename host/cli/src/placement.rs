@@ -9,10 +9,10 @@ use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::{GraphIndex, StoredFeatures};
 use halfgnn::device::Device;
-use halfgnn::nn::{ModelConfig, Pieces, PreparedGraph};
+use halfgnn::nn::{Pieces, PreparedGraph};
 use halfgnn::sample::LayerSources;
 use halfgnn::tensor::{Element, padded};
-use halfgnn::train::{BatchSizes, FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
+use halfgnn::train::{BatchSizes, FeaturesIn, Footprint, Learning, Room, Work, host_memory};
 use halfgnn_bench::names::FeaturesName;
 use halfgnn_bench::source::{OpenArgs, SourceName};
 use std::num::NonZeroU32;
@@ -176,11 +176,11 @@ impl Placement {
         &self,
         device: &Device<B>,
         (sizes, drawn_from): (BatchSizes, u64),
-        (config, train): (&ModelConfig, &TrainConfig),
+        (learning, records): (Learning<'_>, bool),
     ) -> Made<BatchMemory> {
-        let batch = Footprint::of_batch::<E>(&sizes, (config, train), device.multiprocessors)?;
+        let batch = Footprint::of_batch::<E>(&sizes, learning, device.multiprocessors)?;
         device.backend.prefetch(batch.kernels());
-        let keeps = sizes.in_place.is_some() && train.record && !self.on_disk;
+        let keeps = sizes.in_place.is_some() && records && !self.on_disk;
         let kinds = [
             MemoryKind::Graph,
             MemoryKind::Features,
@@ -384,7 +384,7 @@ pub fn has_no_room(bytes: u64, memory: Option<(u64, u64)>) -> bool {
 /// With what it takes and what is free; where the model, or its work, is on whole graphs and pieces are asked for.
 pub fn place<B: Backend, E: Element>(
     of: WorkOn<'_>,
-    (config, train, work): (&ModelConfig, &TrainConfig, Work),
+    learning: Learning<'_>,
     device: &Device<B>,
     asked: PlacementArgs,
 ) -> Result<(Placement, Option<Pieces<E>>), Failure> {
@@ -394,6 +394,7 @@ pub fn place<B: Backend, E: Element>(
         fetched,
         asked_for,
     } = of;
+    let (config, work) = (learning.model(), learning.work());
     let vertices = prepared.graph.vertices();
     // Of edges on disk no more than a piece is in memory.
     let edges_on_disk = prepared.graph.csr().is_on_disk();
@@ -417,7 +418,7 @@ pub fn place<B: Backend, E: Element>(
     let whole = || {
         let graphs = graphs.map_or(0, GraphIndex::graphs);
         let counts = prepared.counts().with_graphs(graphs);
-        Footprint::check_work::<E>(&counts, (config, train, work), multiprocessors, room)
+        Footprint::check_work::<E>(&counts, learning, multiprocessors, room)
     };
     let in_pieces = |count: usize| -> Result<(Footprint, Option<Pieces<E>>), Error> {
         let mut pieces = Pieces::new(prepared, config, count)?;
@@ -427,7 +428,7 @@ pub fn place<B: Backend, E: Element>(
         if let Some(Fetched::Disk(OnDisk { between, .. })) = fetched {
             pieces = pieces.on_disk(between);
         }
-        let footprint = Footprint::check_pieces(&pieces, (config, train), multiprocessors, room)?;
+        let footprint = Footprint::check_pieces(&pieces, learning, multiprocessors, room)?;
         Ok((footprint, Some(pieces)))
     };
     if let (true, Some(why)) = (takes_pieces, config.wants_all_vertices()) {
@@ -512,8 +513,9 @@ pub mod tests {
     use halfgnn::backend::cpu::Cpu;
     use halfgnn::device::Cache;
     use halfgnn::graph::generate::Rmat;
-    use halfgnn::nn::EdgeData;
+    use halfgnn::nn::{EdgeData, ModelConfig};
     use halfgnn::tensor::Precision;
+    use halfgnn::train::TrainConfig;
 
     /// What counts as a card that has so many bytes.
     pub fn card_of(bytes: u64) -> Device<Cpu> {
@@ -549,7 +551,7 @@ pub mod tests {
             fetched: None,
             asked_for: None,
         };
-        let placed = place::<_, f32>(of, (config, train, work), &device, asked);
+        let placed = place::<_, f32>(of, (config, train, work).into(), &device, asked);
         let placed = placed.map_err(|failure| failure.to_string());
         placed.map(|(placement, pieces)| {
             assert_eq!(pieces.map_or(1, |pieces| pieces.count()), placement.pieces);
@@ -647,7 +649,10 @@ pub mod tests {
         let train = &TrainConfig::new(Precision::Half);
         let of_card = |bytes: u64| {
             let of = (sizes.clone(), 1 << 20);
-            let made = placement.with_batches::<_, f32>(&card_of(bytes), of, (&sage, train));
+            let made = {
+                let how = ((&sage, train).into(), train.record);
+                placement.with_batches::<_, f32>(&card_of(bytes), of, how)
+            };
             made.expect("it is counted")
         };
         let told = of_card(1 << 30).expect("room");

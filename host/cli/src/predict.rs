@@ -518,7 +518,7 @@ impl Prediction<'_> {
             _ => Work::of_prediction::<E>(config, &self.dataset.features)?,
         };
         let how = (config, &self.checkpoint.train, work);
-        let (placement, pieces) = place::<B, E>(of, how, device, self.placement)?;
+        let (placement, pieces) = place::<B, E>(of, how.into(), device, self.placement)?;
 
         let mut model = Network::<B, E>::new(backend, config, 0)?;
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;

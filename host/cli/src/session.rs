@@ -338,7 +338,13 @@ impl<'a> Whole<'a> {
             fetched,
             asked_for: self.evaluated(),
         };
-        place::<B, E>(of, (&plan.model, &plan.train, work), device, asked)
+        let learning = (&plan.model, &plan.train, work).into();
+        place::<B, E>(
+            of,
+            plan.goal.counting(learning, self.dataset),
+            device,
+            asked,
+        )
     }
 
     /// The vertices that evaluations are about, those of all splits; none of links.
@@ -511,7 +517,9 @@ impl<'a, E: Element> Placed<'a, E> {
         let Some(sizes) = sizes else {
             return Ok(Ok((batches, None)));
         };
-        let (of, how) = ((sizes, drawn_from), (&plan.model, &plan.train));
+        let learning = (&plan.model, &plan.train).into();
+        let learning = plan.goal.counting(learning, self.dataset);
+        let (of, how) = ((sizes, drawn_from), (learning, plan.train.record));
         Ok(
             match self.placement.with_batches::<B, E>(device, of, how)? {
                 Err(no_room) => Err(no_room),

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use halfgnn::data::{Dataset, LabelSets, Origin, Preparation, Targets, UNLABELLED, Values};
 use halfgnn::metrics::Metric;
 use halfgnn::nn::LinkDecoder;
-use halfgnn::train::{Few, HeldOut, LinkSplit, Loss, TrainConfig};
+use halfgnn::train::{Few, HeldOut, Learning, LinkSplit, Loss, TrainConfig};
 
 /// What a model is to tell, and how well it does is measured.
 #[derive(Args)]
@@ -168,6 +168,16 @@ pub enum Goal {
     },
 }
 
+impl Goal {
+    /// What memory is counted of, with the targets that are learnt from. Links have none.
+    pub fn counting<'a>(&self, learning: Learning<'a>, dataset: &Dataset) -> Learning<'a> {
+        match self {
+            Self::Vertices { .. } => learning.of_targets(&dataset.targets),
+            Self::Links { .. } => learning,
+        }
+    }
+}
+
 impl Default for Goal {
     fn default() -> Self {
         Self::Vertices {
@@ -213,6 +223,7 @@ pub fn take_targets_of(loss: &Loss, dataset: &mut Dataset) -> Result<(), Failure
         _ => TaskName::SingleLabel,
     };
     if task != TaskName::of(&dataset.targets) {
+        has_numbers(dataset, task)?;
         dataset.targets = converted(&dataset.targets, task, &dataset.name)?;
         dataset.outputs = dataset.targets.outputs();
     }
@@ -306,9 +317,19 @@ impl TaskArgs {
         }
         if task != found {
             let before = dataset.targets.description();
+            has_numbers(dataset, task)?;
             dataset.targets = converted(&dataset.targets, task, &dataset.name)?;
             dataset.outputs = dataset.targets.outputs();
-            let what = format!("{before} taken as {}", dataset.targets.description());
+            let mut what = format!("{before} taken as {}", dataset.targets.description());
+            let vertices = 0..dataset.targets.vertices();
+            let unknown = vertices.filter(|&vertex| !dataset.targets.is_labelled(vertex));
+            match unknown.count() {
+                0 => {}
+                // Of whole numbers -1 is none; of others it is a value.
+                count => what.push_str(&format!(
+                    "; {count} of them are unknown (-1 of whole numbers, or missing), and in no split"
+                )),
+            }
             dataset
                 .preparations
                 .push(Preparation::new("labels", what, Origin::Option));
@@ -385,6 +406,18 @@ pub fn hold_out(dataset: &mut Dataset, held_out: HeldOut, width: usize) -> Resul
         split: Box::new(split),
         width,
     })
+}
+
+/// Refuses a regression on classes that have names: the number of a class is its place in the alphabet, and no value.
+fn has_numbers(dataset: &Dataset, task: TaskName) -> Result<(), Failure> {
+    match &dataset.class_names {
+        Some(names) if task == TaskName::Regression => Err(Failure::Input(format!(
+            "{}: --task regression learns numbers, and its labels are names, such as '{}'; write numbers, or leave --task out",
+            dataset.name,
+            names.first().map_or("", String::as_str)
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Targets as those of another task.

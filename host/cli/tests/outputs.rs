@@ -70,7 +70,7 @@ fn an_input_is_never_overwritten_under_any_of_its_names() {
     );
     for name in ["ring.npz", "link.npz", "hard.npz", "./ring.npz", &round] {
         for flag in ["--json", "--csv", "--save"] {
-            // So many epochs that only a refusal comes back.
+            // More epochs than the test waits for, so only a refusal comes back.
             let output = place.train(&["--epochs", "4000000000", flag, name]);
             refused(&output, 2, &[flag, name, "it is an input"]);
         }
@@ -389,7 +389,7 @@ fn a_run_does_not_go_on_with_other_data() {
     let output = resume(&|ring| ring.labels[20] = 0);
     refused(&output, 2, &["other labels than"]);
     let output = resume(&|ring| ring.train[0] = 3);
-    refused(&output, 2, &["other splits than"]);
+    refused(&output, 2, &["other training split than"]);
 }
 
 #[test]

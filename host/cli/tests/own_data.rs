@@ -625,6 +625,38 @@ fn labels_that_are_partly_unknown_are_learnt_from_and_counted() {
 }
 
 #[test]
+fn a_regression_on_classes_names_what_it_leaves_out_and_refuses_names() {
+    let nodes = |label: &dyn Fn(usize) -> String| {
+        let rows = (0..40).map(|v| format!("{v},{},{}\n", v % 2, label(v)));
+        "id,f,y\n".to_owned() + &rows.collect::<String>()
+    };
+    let arguments = ["--task", "regression", "--split", "fractions:0.5,0.2"];
+    let whole = nodes(&|v| (v as i32 % 4 - 1).to_string());
+    let output = train_on(&whole, &ring(40), &arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown = text(&output.stderr);
+    assert!(
+        shown.contains("taken as numbers of each vertex; 10 of them are unknown"),
+        "{shown}"
+    );
+    // Of numbers with a fraction -1 is a value.
+    let output = train_on(
+        &nodes(&|v| (v as f32 % 4.0 - 1.0 + 0.5 * (v % 2) as f32).to_string()),
+        &ring(40),
+        &arguments,
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        !text(&output.stderr).contains("unknown"),
+        "{}",
+        text(&output.stderr)
+    );
+    let named = nodes(&|v| ["low", "high"][v % 2].to_owned());
+    let output = train_on(&named, &ring(40), &arguments);
+    refused(&output, 2, &["--task regression learns numbers", "'high'"]);
+}
+
+#[test]
 fn a_table_of_vertices_without_names_is_refused() {
     let output = train_on("0,0.5,1\n1,0.25,0\n2,1,1\n", &ring(3), &[]);
     refused(&output, 2, &["nodes.csv: line 1: the names are numbers"]);

@@ -305,7 +305,7 @@ impl Place {
         }
     }
 
-    /// Looks at a path. A format that is `forced` is believed of a file; a folder tells its own by the names in it, and must be among
+    /// Looks at a path. A format that is `forced` is believed of a file; a folder's is that of the names in it, and must be among
     /// them.
     pub fn of(path: &Path, forced: Option<Format>) -> Result<Self, DataProblem> {
         forced.map_or(Ok(()), Format::check_built)?;

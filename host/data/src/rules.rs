@@ -99,7 +99,7 @@ pub fn targets(
             "y",
             at as u64,
             -1,
-            "beside 1 and without a 0; write 0 where a label is not, and -1 or NaN where it is unknown",
+            "next to 1 and without a 0; write 0 where a label is not, and -1 or NaN where it is unknown",
         ));
     }
     if !are_labels {

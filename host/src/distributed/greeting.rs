@@ -289,7 +289,7 @@ pub(super) struct Arrival {
     listener: [u8; NONCE],
     /// Of who has sent the first bytes.
     session: Option<Session>,
-    heard: Vec<u8>,
+    received: Vec<u8>,
     /// How many bytes come next, and whether they are a greeting.
     expected: usize,
     is_greeting: bool,
@@ -297,13 +297,13 @@ pub(super) struct Arrival {
 
 /// How far a connection has come.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum Received {
     /// More is to come.
-    Part(Arrival),
+    Incomplete(Arrival),
     /// It knows the key.
     Greeting(TcpStream, Session, Greeting),
     /// It is dropped, and why.
-    Nothing(&'static str),
+    Dropped(&'static str),
 }
 
 impl Arrival {
@@ -316,38 +316,38 @@ impl Arrival {
             by,
             listener: random_bytes()?,
             session: None,
-            heard: Vec::new(),
+            received: Vec::new(),
             expected: MAGIC.len() + NONCE,
             is_greeting: false,
         })
     }
 
     /// Reads what has come, and no more than is expected next.
-    pub fn hear(mut self, key: &Key) -> Heard {
+    pub fn receive(mut self, key: &Key) -> Received {
         loop {
-            let begin = self.heard.len().min(MAGIC.len());
-            if self.session.is_none() && self.heard[..begin] != MAGIC[..begin] {
-                return Heard::Nothing("it is not halfgnn, or another version of it");
+            let begin = self.received.len().min(MAGIC.len());
+            if self.session.is_none() && self.received[..begin] != MAGIC[..begin] {
+                return Received::Dropped("it is not halfgnn, or another version of it");
             }
-            if self.heard.len() == self.expected {
+            if self.received.len() == self.expected {
                 match self.next(key) {
                     Ok(true) => continue,
                     Ok(false) => return self.opened(),
-                    Err(reason) => return Heard::Nothing(reason),
+                    Err(reason) => return Received::Dropped(reason),
                 }
             }
             let mut bytes = [0; 4096];
-            let most = (self.expected - self.heard.len()).min(bytes.len());
+            let most = (self.expected - self.received.len()).min(bytes.len());
             match self.stream.read(&mut bytes[..most]) {
-                Ok(0) => return Heard::Nothing("it ended before it had greeted"),
-                Ok(read) => self.heard.extend(&bytes[..read]),
+                Ok(0) => return Received::Dropped("it ended before it had greeted"),
+                Ok(read) => self.received.extend(&bytes[..read]),
                 Err(error) if is_pause(&error) => {
                     return match left(self.by) {
-                        Ok(_) => Heard::Part(self),
-                        Err(_) => Heard::Nothing("it did not greet in time"),
+                        Ok(_) => Received::Incomplete(self),
+                        Err(_) => Received::Dropped("it did not greet in time"),
                     };
                 }
-                Err(_) => return Heard::Nothing("it ended before it had greeted"),
+                Err(_) => return Received::Dropped("it ended before it had greeted"),
             }
         }
     }
@@ -357,9 +357,9 @@ impl Arrival {
         if self.is_greeting {
             return Ok(false);
         }
-        let heard = std::mem::take(&mut self.heard);
+        let received = std::mem::take(&mut self.received);
         if self.session.is_some() {
-            let length = heard
+            let length = received
                 .try_into()
                 .map_or(usize::MAX, |head| u32::from_le_bytes(head) as usize);
             if length > MOST_BYTES {
@@ -369,7 +369,7 @@ impl Arrival {
             self.is_greeting = true;
             return Ok(true);
         }
-        let caller = heard[MAGIC.len()..].try_into();
+        let caller = received[MAGIC.len()..].try_into();
         self.session = Some(Session {
             key: key.clone(),
             caller: caller.map_err(|_| "it is not halfgnn")?,
@@ -384,14 +384,14 @@ impl Arrival {
     }
 
     /// The greeting that has come.
-    fn opened(self) -> Heard {
+    fn opened(self) -> Received {
         let greeting = self.session.and_then(|session| {
-            let greeting = session.opened(Step::Greeting, &self.heard)?;
+            let greeting = session.opened(Step::Greeting, &self.received)?;
             Some((session, greeting))
         });
         match greeting {
-            Some((session, greeting)) => Heard::Greeting(self.stream, session, greeting),
-            None => Heard::Nothing("it has another HALFGNN_RENDEZVOUS_KEY"),
+            Some((session, greeting)) => Received::Greeting(self.stream, session, greeting),
+            None => Received::Dropped("it has another HALFGNN_RENDEZVOUS_KEY"),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Ranks at work: what they agree on, whatever moves it.
 
+use super::Digest;
 use super::communicator::Counting;
-use super::digest::{Compared, Digest, differences};
+use super::digest::{Compared, differences};
 use super::{Communicator, Member, Place, Rendezvous, Tcp};
 use crate::backend::{Backend, Floats, Rows, Transfer};
 use crate::driver::{LinkPlace, Watch};

@@ -6,7 +6,7 @@
 use super::Compared;
 use super::digest::{differences, ranks_of};
 use super::greeting::{
-    Answer, Arrival, Call, GREETING_TIME, Greeting, Heard, Session, Silence, Step, Unanswered,
+    Answer, Arrival, Call, GREETING_TIME, Greeting, Received, Session, Silence, Step, Unanswered,
     Verdict, call, left, short_name,
 };
 use super::rendezvous::{Directions, Door, Key, Rendezvous, host_name, with_port};
@@ -292,10 +292,10 @@ impl Own<'_> {
             }
             for arrival in std::mem::take(&mut arrivals) {
                 let from = arrival.from;
-                match arrival.hear(key) {
-                    Heard::Part(arrival) => arrivals.push(arrival),
-                    Heard::Nothing(why) => turned.away(from, why),
-                    Heard::Greeting(stream, session, greeting) => {
+                match arrival.receive(key) {
+                    Received::Incomplete(arrival) => arrivals.push(arrival),
+                    Received::Dropped(why) => turned.away(from, why),
+                    Received::Greeting(stream, session, greeting) => {
                         let mut guest = Guest {
                             stream,
                             session,

@@ -45,10 +45,11 @@ mod tcp;
 #[cfg(test)]
 mod tests;
 
+pub use crate::data::digest::Digest;
 pub use communicator::{Communicator, Place};
 #[cfg(feature = "parts")]
 pub use deal::{DealtEdges, SomeEdges};
-pub use digest::{Compared, Digest};
+pub use digest::Compared;
 pub use fault::{Fault, FaultKind};
 pub use gather::Gather;
 pub use group::Group;

@@ -1,7 +1,7 @@
 //! Meetings that strangers come to, and ranks that do not: all over loopback.
 
 use super::greeting::testing::{opened, opening, sealed};
-use super::greeting::{Arrival, Greeting, Heard};
+use super::greeting::{Arrival, Greeting, Received};
 use super::rendezvous::Key;
 use super::{Compared, Digest, Group, Member, Rendezvous, Tcp};
 use std::io::{Read, Write};
@@ -250,47 +250,47 @@ fn ranks_meet_though_all_strangers_come_at_once() {
 fn a_greeting_has_one_deadline_and_a_bound() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let arrival = |by| {
+    let connected = |by| {
         let caller = TcpStream::connect(address).unwrap();
         caller.set_read_timeout(Some(SOON)).unwrap();
         let (stream, from) = listener.accept().unwrap();
         let by = Instant::now() + by;
         (caller, Arrival::new(stream, from, by).unwrap())
     };
-    let (mut caller, mut heard) = arrival(Duration::from_millis(400));
+    let (mut caller, mut arrival) = connected(Duration::from_millis(400));
     let begin = Instant::now();
     let mut bytes = opening().into_iter();
     let why = loop {
         caller.write_all(&[bytes.next().unwrap()]).unwrap();
         thread::sleep(Duration::from_millis(50));
-        heard = match heard.hear(&key()) {
-            Heard::Part(heard) => heard,
-            Heard::Nothing(why) => break why,
-            Heard::Greeting(..) => unreachable!("it never greets"),
+        arrival = match arrival.receive(&key()) {
+            Received::Incomplete(arrival) => arrival,
+            Received::Dropped(why) => break why,
+            Received::Greeting(..) => unreachable!("it never greets"),
         };
     };
     assert_eq!(why, "it did not greet in time");
     assert!(begin.elapsed() >= Duration::from_millis(400));
     // The length is refused before anything behind it is read.
-    let (mut caller, mut heard) = arrival(SOON);
-    let hear = |heard: Arrival| match heard.hear(&key()) {
-        Heard::Part(heard) => Ok(heard),
-        Heard::Nothing(why) => Err(why),
-        Heard::Greeting(..) => unreachable!("it never greets"),
+    let (mut caller, mut arrival) = connected(SOON);
+    let receive = |arrival: Arrival| match arrival.receive(&key()) {
+        Received::Incomplete(arrival) => Ok(arrival),
+        Received::Dropped(why) => Err(why),
+        Received::Greeting(..) => unreachable!("it never greets"),
     };
     caller.write_all(&opening()).unwrap();
     let begin = Instant::now();
     caller.set_nonblocking(true).unwrap();
     while caller.peek(&mut [0]).is_err() {
         assert!(begin.elapsed() < SOON);
-        heard = hear(heard).unwrap();
+        arrival = receive(arrival).unwrap();
     }
     caller.set_nonblocking(false).unwrap();
     caller.write_all(&(1_u32 << 20).to_le_bytes()).unwrap();
     let why = loop {
         assert!(begin.elapsed() < SOON);
-        match hear(heard) {
-            Ok(more) => heard = more,
+        match receive(arrival) {
+            Ok(more) => arrival = more,
             Err(why) => break why,
         }
     };

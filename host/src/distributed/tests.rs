@@ -437,9 +437,9 @@ fn a_process_that_ends_or_stays_away_ends_all() {
     }
     if cfg!(not(feature = "mpi")) {
         let member = Member::new(0, 2, "CPU", Duration::from_millis(200));
-        let told = Group::meet(&Rendezvous::Mpi, &member);
-        let told = told.unwrap_err().to_string();
-        assert!(told.contains("built without MPI"), "{told}");
+        let refused = Group::meet(&Rendezvous::Mpi, &member);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("built without MPI"), "{refused}");
     }
 }
 

@@ -13,8 +13,8 @@
 mod packed;
 
 use super::{HeldOut, Loss, Progress, Snapshot, Tensor, Tensors, TrainConfig};
-use crate::data::digest::{Digest, DigestPart};
-use crate::data::{Dataset, GraphIndex, Targets};
+use crate::data::Dataset;
+use crate::data::digest;
 use crate::file;
 use crate::message::{escaped, shortened};
 use crate::nn::{ConvolutionConfig, ModelConfig};
@@ -23,8 +23,8 @@ use crate::sample::Sampling;
 use crate::tensor::Precision;
 use packed::Packed;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -82,15 +82,14 @@ pub struct TaskIdentity {
     pub features: usize,
     /// Classes.
     pub classes: usize,
-    /// A hash of labels and splits, in hexadecimal.
-    pub labels: String,
-    /// A digest of all that the dataset holds; none in files of earlier releases, whose features and edges are not compared.
+    /// Digests of what the dataset holds, in hexadecimal, by the names of its parts; none in files of earlier releases, whose data are not
+    /// compared.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        with = "digest_words"
+        deserialize_with = "digests_by_name"
     )]
-    pub digest: Option<Digest>,
+    pub digest: Option<BTreeMap<String, String>>,
     /// What the classes are called, where the dataset has names of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_names: Option<Vec<String>>,
@@ -99,45 +98,36 @@ pub struct TaskIdentity {
     pub edge_weights: bool,
 }
 
-/// A digest in JSON: its words.
-mod digest_words {
-    use super::Digest;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub fn serialize<S: Serializer>(digest: &Option<Digest>, to: S) -> Result<S::Ok, S::Error> {
-        digest.map(|digest| digest.words()).serialize(to)
+/// Digests by name. What other releases wrote there is none.
+fn digests_by_name<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<BTreeMap<String, String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        ByName(BTreeMap<String, String>),
+        Otherwise(IgnoredAny),
     }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Digest>, D::Error> {
-        let words = Option::<[Option<u64>; 5]>::deserialize(from)?;
-        Ok(words.map(Digest::from_words))
-    }
+    Ok(match Written::deserialize(from)? {
+        Written::ByName(digests) => Some(digests),
+        Written::Otherwise(_) => None,
+    })
 }
 
 impl TaskIdentity {
     /// Of a dataset, all of which is read once: of one whose features are not scaled yet.
     pub fn of(dataset: &Dataset) -> Self {
-        // Of classes as they are, so that the hash is that of checkpoints of before; of others their words and bits.
-        let targets: Cow<'_, [u32]> = match &dataset.targets {
-            Targets::Labels(labels) => labels.words().into(),
-            Targets::Values(values) => values.values().iter().map(|x| x.to_bits()).collect(),
-            classes => classes.classes().unwrap_or_default().into(),
-        };
-        let starts = dataset.graphs.as_ref().map(GraphIndex::starts);
-        let lists = [&targets[..], &dataset.train, &dataset.val, &dataset.test];
-        let lists = lists.into_iter().chain(starts);
-        // The length parts a list from the next.
-        let words = lists.flat_map(|list| {
-            std::iter::once(list.len() as u64).chain(list.iter().map(|&x| x.into()))
-        });
+        let parts = digest::in_memory(dataset).into_iter();
+        // Names of classes are compared as they are, and a vertex may be renamed.
+        let parts = parts.filter(|(what, _)| ![digest::IDS, digest::CLASS_NAMES].contains(what));
+        let parts = parts.map(|(what, digest)| (what.to_owned(), digest.to_string()));
         Self {
             name: dataset.name.clone(),
             vertices: dataset.graph.vertices(),
             edges: dataset.edges(),
             features: dataset.feature_len(),
             classes: dataset.outputs,
-            labels: hash(words),
-            digest: Some(Digest::of(dataset)),
+            digest: Some(parts.collect()),
             edge_weights: dataset.edge_weights.is_some(),
             class_names: dataset.class_names.clone(),
         }
@@ -175,21 +165,28 @@ impl TaskIdentity {
                         self.name, other.name
                     )
                 };
-                let differing = match (self.digest, &other.digest) {
-                    (Some(mine), Some(its)) => mine.differences(its),
+                let names = match (&self.digest, &other.digest) {
+                    (Some(mine), Some(its)) => differing_parts(mine, its),
                     _ => Vec::new(),
                 };
-                let names: Vec<_> = differing.into_iter().map(DigestPart::name).collect();
-                match names.is_empty() {
-                    false => Some(with(&names.join(" and "))),
-                    true if self.labels != other.labels => Some(with("labels or splits")),
-                    true => {
-                        (self.class_names != other.class_names).then(|| with("names of classes"))
-                    }
+                if !names.is_empty() {
+                    return Some(with(&names.join(" and ")));
                 }
+                (self.class_names != other.class_names).then(|| with("names of classes"))
             }
         }
     }
+}
+
+/// The parts that both have and in which they differ.
+fn differing_parts<'a>(
+    mine: &'a BTreeMap<String, String>,
+    its: &BTreeMap<String, String>,
+) -> Vec<&'a str> {
+    let differs =
+        |(what, digest): &(&String, &String)| its.get(*what).is_some_and(|other| other != *digest);
+    let differing = mine.iter().filter(differs);
+    differing.map(|(what, _)| what.as_str()).collect()
 }
 
 /// FNV-1a of words, in hexadecimal: its values do not change from one release to the next, and no two lists that differ in
@@ -604,6 +601,13 @@ mod tests {
     use crate::sample::EdgesIn;
     use crate::train::{Clipping, Decay, EpochReport, Few, Part, Plateau, Schedule, Score};
 
+    fn digests(parts: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let parts = parts.iter();
+        parts
+            .map(|(what, digest)| ((*what).into(), (*digest).into()))
+            .collect()
+    }
+
     fn checkpoint() -> Checkpoint {
         let report = |epoch, loss| EpochReport {
             epoch,
@@ -632,14 +636,7 @@ mod tests {
                 edges: 4,
                 features: 2,
                 classes: 2,
-                labels: "00".into(),
-                digest: Some(Digest::from_words([
-                    Some(u64::MAX),
-                    Some(2),
-                    None,
-                    Some(4),
-                    Some(5),
-                ])),
+                digest: Some(digests(&[("edges", "01"), ("labels", "02")])),
                 class_names: None,
                 edge_weights: false,
             },
@@ -881,37 +878,50 @@ mod tests {
             task.difference(&other).as_deref(),
             Some("it was trained on toy with 4 edges, and other has 5")
         );
-        let relabelled = TaskIdentity {
-            labels: "01".into(),
-            class_names: None,
-            ..task.clone()
-        };
-        assert!(
-            task.difference(&relabelled)
-                .is_some_and(|text| text.contains("other labels"))
-        );
         let weighted = TaskIdentity {
             edge_weights: true,
             ..task.clone()
         };
-        let told = |from: &TaskIdentity, to| from.difference(to).unwrap_or_default();
-        assert!(told(&task, &weighted).contains("--ignore-edge-weights"));
-        assert!(told(&weighted, &task).contains("trained with the edge weights"));
+        let difference = |from: &TaskIdentity, to| from.difference(to).unwrap_or_default();
+        assert!(difference(&task, &weighted).contains("--ignore-edge-weights"));
+        assert!(difference(&weighted, &task).contains("trained with the edge weights"));
         let renamed = TaskIdentity {
             name: "renamed".into(),
             ..task.clone()
         };
         assert_eq!(task.difference(&renamed), None);
-        let with = |words| TaskIdentity {
-            digest: words,
+        let with = |digest| TaskIdentity {
+            digest,
             ..task.clone()
         };
-        let words = [Some(1), Some(3), Some(3), Some(4), Some(5)].map(|word: Option<u64>| word);
-        let other = with(Some(Digest::from_words(words)));
-        assert!(told(&task, &other).contains("with other features and edges than toy"));
+        let other = with(Some(digests(&[("edges", "03"), ("labels", "04")])));
+        assert!(difference(&task, &other).contains("with other edges and labels than toy"));
         // A file of an earlier release has no digest, and features on disk have none.
         assert_eq!(with(None).difference(&other), None);
-        let unread = Digest::from_words([None, Some(2), Some(9), Some(4), Some(5)]);
+        let unread = digests(&[("labels", "02"), ("features", "05")]);
         assert_eq!(task.difference(&with(Some(unread))), None);
+        let unnamed = TaskIdentity {
+            class_names: Some(vec!["a".into()]),
+            ..task.clone()
+        };
+        assert!(difference(&unnamed, &task).contains("other names of classes"));
+    }
+
+    /// Files of before have a hash of labels, and some have words for digests: they are read, and nothing is compared.
+    #[test]
+    fn identities_of_earlier_releases_have_no_digest() {
+        let read = |rest: &str| {
+            let text = format!(
+                r#"{{"name":"toy","vertices":3,"edges":4,"features":2,"classes":2{rest}}}"#
+            );
+            serde_json::from_str::<TaskIdentity>(&text).map(|task| task.digest)
+        };
+        assert_eq!(read(r#","labels":"00""#).unwrap(), None);
+        assert_eq!(
+            read(r#","labels":"00","digest":[1,2,null,4,5]"#).unwrap(),
+            None
+        );
+        let written = read(r#","digest":{"edges":"01"}"#).unwrap();
+        assert_eq!(written, Some(digests(&[("edges", "01")])));
     }
 }

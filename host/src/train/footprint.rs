@@ -1,10 +1,11 @@
 //! How much memory a run will take, before any of it is asked for.
 
+use super::objective::TargetKind;
 use super::{BatchSizes, Few, Objective, TrainConfig, Trainer};
 use crate::backend::gpu::Gpu;
 use crate::backend::gpu::KernelSet;
 use crate::backend::{Backend, MemoryKind, MemoryReport, Storage};
-use crate::data::{DataProblem, FeatureRows, Features, GraphIndex};
+use crate::data::{DataProblem, FeatureRows, Features, GraphIndex, Targets};
 use crate::distributed::{Group, Shard};
 use crate::driver::DriverError;
 use crate::driver::dry::Dry;
@@ -75,6 +76,58 @@ impl From<Option<(u64, u64)>> for Room {
             device,
             ..Self::default()
         }
+    }
+}
+
+/// A model, how it is trained, and on targets of which kind: what memory is counted of, apart from the graph.
+///
+/// A pair of the configurations counts a training on classes; a third element is the [`Work`].
+#[derive(Clone, Copy, Debug)]
+pub struct Learning<'a> {
+    model: &'a ModelConfig,
+    train: &'a TrainConfig,
+    work: Work,
+    targets: TargetKind,
+}
+
+impl<'a> From<(&'a ModelConfig, &'a TrainConfig)> for Learning<'a> {
+    fn from((model, train): (&'a ModelConfig, &'a TrainConfig)) -> Self {
+        Self {
+            model,
+            train,
+            work: Work::Training,
+            targets: TargetKind::Classes,
+        }
+    }
+}
+
+impl<'a> From<(&'a ModelConfig, &'a TrainConfig, Work)> for Learning<'a> {
+    fn from((model, train, work): (&'a ModelConfig, &'a TrainConfig, Work)) -> Self {
+        Self {
+            work,
+            ..(model, train).into()
+        }
+    }
+}
+
+impl<'a> Learning<'a> {
+    /// The same on such targets: labels and values are rows of numbers, and unknown entries of theirs take buffers of their own.
+    #[must_use]
+    pub fn of_targets(self, targets: &Targets) -> Self {
+        Self {
+            targets: TargetKind::of(targets),
+            ..self
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &'a ModelConfig {
+        self.model
+    }
+
+    /// What is done on a whole graph.
+    pub fn work(&self) -> Work {
+        self.work
     }
 }
 
@@ -199,7 +252,7 @@ impl From<MemoryReport> for Footprint {
 }
 
 impl Footprint {
-    /// All that training a model of `config` takes, and evaluating it, on a graph of `counts` as [`ModelConfig::prepare`] makes
+    /// All that training a model of `config` on classes takes, and evaluating it, on a graph of `counts` as [`ModelConfig::prepare`] makes
     /// it, by `train`: the graph, features and labels, the activations, the parameters, and on a card of so many multiprocessors the
     /// workspace that operators share. `None` is the CPU, which has no such workspace.
     ///
@@ -215,7 +268,8 @@ impl Footprint {
     ) -> Result<Self, Error> {
         let mut seen = Self::default();
         let what = Counted::Whole(counts, Work::Training);
-        Self::of_config::<E>(what, config, train, multiprocessors, &mut seen).map(|()| seen)
+        let learning = (config, train).into();
+        Self::of_config::<E>(what, learning, multiprocessors, &mut seen).map(|()| seen)
     }
 
     /// That the `work` of a training as [`Footprint::of_training`] has it fits the `room` on the device. Where
@@ -224,14 +278,16 @@ impl Footprint {
     /// # Errors
     /// [`DriverError::OutOfMemory`] with all that it takes or, where it could not be counted to its end, what it takes at
     /// least; else those of [`Footprint::of_training`].
-    pub fn check_work<E: Element>(
+    pub fn check_work<'a, E: Element>(
         counts: &GraphCounts,
-        (config, train, work): (&ModelConfig, &TrainConfig, Work),
+        learning: impl Into<Learning<'a>>,
         multiprocessors: Option<u32>,
         room: impl Into<Room>,
     ) -> Result<Self, Error> {
         let mut seen = Self::default();
         let mut room = room.into();
+        let learning = learning.into();
+        let (config, work) = (learning.model, learning.work);
         let done = match work {
             Work::EvaluationOfSigns => {
                 // None of them would lie elsewhere.
@@ -240,7 +296,7 @@ impl Footprint {
             }
             Work::Training | Work::Evaluation => {
                 let what = Counted::Whole(counts, work);
-                Self::of_config::<E>(what, config, train, multiprocessors, &mut seen)
+                Self::of_config::<E>(what, learning, multiprocessors, &mut seen)
             }
         };
         let features = (counts.vertices(), config.features);
@@ -277,9 +333,9 @@ impl Footprint {
     ///
     /// # Errors
     /// Those of [`Footprint::check_work`].
-    pub fn check_pieces<E: Element>(
+    pub fn check_pieces<'a, E: Element>(
         pieces: &Pieces<E>,
-        (config, train): (&ModelConfig, &TrainConfig),
+        learning: impl Into<Learning<'a>>,
         multiprocessors: Option<u32>,
         room: impl Into<Room>,
     ) -> Result<Self, Error> {
@@ -290,8 +346,9 @@ impl Footprint {
             _ => None,
         };
         let what = Counted::InPieces(pieces, ranks);
-        let done = Self::of_config::<E>(what, config, train, multiprocessors, &mut seen);
-        let features = (pieces.vertices(), config.features);
+        let learning = learning.into();
+        let done = Self::of_config::<E>(what, learning, multiprocessors, &mut seen);
+        let features = (pieces.vertices(), learning.model.features);
         let seen = seen.placed::<E>(features, multiprocessors, room)?;
         done.map(|()| seen)
     }
@@ -305,11 +362,13 @@ impl Footprint {
     ///
     /// # Errors
     /// Those of [`Footprint::of_training`].
-    pub fn of_shard<E: Element>(
+    pub fn of_shard<'a, E: Element>(
         (shard, edges): (&Shard, (bool, usize)),
-        (config, train): (&ModelConfig, &TrainConfig),
+        learning: impl Into<Learning<'a>>,
         multiprocessors: Option<u32>,
     ) -> Result<Self, Error> {
+        let learning = learning.into();
+        let config = learning.model;
         config.check()?;
         let (weighted, features) = edges;
         let counts = shard.counts_of_block().weighted(weighted);
@@ -322,26 +381,27 @@ impl Footprint {
         };
         let mut seen = Self::default();
         let what = Counted::<E>::OfRank(&of);
-        Self::of_config(what, config, train, multiprocessors, &mut seen).map(|()| seen)
+        Self::of_config(what, learning, multiprocessors, &mut seen).map(|()| seen)
     }
 
     /// What a step on a batch of such `sizes` takes by itself: its graphs, features, activations, and the model.
     ///
     /// # Errors
     /// Those of [`Footprint::of_training`].
-    pub fn of_batch<E: Element>(
+    pub fn of_batch<'a, E: Element>(
         sizes: &BatchSizes,
-        (config, train): (&ModelConfig, &TrainConfig),
+        learning: impl Into<Learning<'a>>,
         multiprocessors: Option<u32>,
     ) -> Result<Self, Error> {
         let mut seen = Self::default();
         let what = Counted::Batch(sizes);
-        Self::of_config::<E>(what, config, train, multiprocessors, &mut seen)?;
+        let learning = learning.into();
+        Self::of_config::<E>(what, learning, multiprocessors, &mut seen)?;
         Ok(match sizes.sources {
             LayerSources::Met => seen,
             // They are those of the whole graph, which are counted there.
             LayerSources::All => {
-                let features = (sizes.inputs(), config.features);
+                let features = (sizes.inputs(), learning.model.features);
                 seen.without_features::<E>(features).0
             }
         })
@@ -453,11 +513,11 @@ impl Footprint {
 
     fn of_config<E: Element>(
         what: Counted<'_, E>,
-        config: &ModelConfig,
-        train: &TrainConfig,
+        learning: Learning<'_>,
         multiprocessors: Option<u32>,
         seen: &mut Self,
     ) -> Result<(), Error> {
+        let (config, train) = (learning.model, learning.train);
         config.check()?;
         let shape = [config.features, config.classes];
         // The targets that are counted are of vertices, whose models have no decoder: its parameters are counted beside.
@@ -475,6 +535,7 @@ impl Footprint {
             Network::<_, E>::new(backend, config, 0)
         };
         let of = (config.norm(), shape, config.readout);
+        let train = (train, learning.targets);
         Self::count(what, of, train, multiprocessors, model, seen)
     }
 
@@ -495,7 +556,7 @@ impl Footprint {
         Self::count(
             Counted::<E>::Whole(counts, Work::Training),
             (norm, shape, None),
-            train,
+            (train, TargetKind::Classes),
             multiprocessors,
             model,
             &mut seen,
@@ -507,7 +568,7 @@ impl Footprint {
     fn count<E: Element, M: Model<Gpu<Dry>, E>>(
         what: Counted<'_, E>,
         (norm, shape, readout): (Norm, [usize; 2], Option<Readout>),
-        train: &TrainConfig,
+        (train, targets): (&TrainConfig, TargetKind),
         multiprocessors: Option<u32>,
         model: impl FnOnce(&Gpu<Dry>) -> Result<M, Error>,
         seen: &mut Self,
@@ -528,7 +589,7 @@ impl Footprint {
                 }
                 _ => Matrix::zeros(backend, vertices, columns, MemoryKind::Features)?.into(),
             });
-            let of = [members, classes];
+            let of = ([members, classes], targets);
             let objective = Objective::counted(backend, graphs, Arc::clone(&rows), of, group)?;
             let mut drawn_ahead = Vec::new();
             if let Counted::Batch(sizes) = what {
@@ -553,7 +614,7 @@ impl Footprint {
             let _of_all = match what {
                 Counted::InPieces(pieces, _) if pieces.asked().is_some() => {
                     let rows = Arc::new(FeatureRows::counted(backend, (vertices, columns))?);
-                    let of = [vertices, classes];
+                    let of = ([vertices, classes], targets);
                     Some(Objective::<_, E>::counted(
                         backend,
                         Vec::new(),
@@ -566,7 +627,7 @@ impl Footprint {
             };
             let train = TrainConfig {
                 record: false,
-                // Of classes, as the targets that are counted; others keep a few words.
+                // The customary one of the targets that are counted; others keep a few words.
                 metric: None,
                 others: Few::default(),
                 ..*train

@@ -38,7 +38,7 @@ pub use batches::Batches;
 #[cfg(feature = "checkpoints")]
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use clipping::Clipping;
-pub use footprint::{FeaturesIn, Footprint, Room, Work, host_memory};
+pub use footprint::{FeaturesIn, Footprint, Learning, Room, Work, host_memory};
 pub use graph_batches::GraphBatches;
 pub use links::{HeldOut, LinkSplit};
 pub use loss::Loss;

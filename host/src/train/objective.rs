@@ -4,7 +4,7 @@ use super::Loss;
 use super::links::{LinkSplit, Links};
 use super::unknown::Unknown;
 use crate::backend::{Backend, MemoryKind};
-use crate::data::{FeatureRows, Targets};
+use crate::data::{DataProblem, FeatureRows, LabelSets, Targets, Values};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::nn::{Inputs, LinkOperands, Propagation};
@@ -39,6 +39,50 @@ impl fmt::Display for Split {
             Split::Train => "training",
             Split::Validation => "validation",
             Split::Test => "test",
+        })
+    }
+}
+
+/// Of which kind the targets are, as far as memory depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum TargetKind {
+    /// A class of each vertex.
+    #[default]
+    Classes,
+    /// Labels, and whether some vertices have both known and unknown ones.
+    Labels { partial: bool },
+    /// Values, likewise.
+    Values { partial: bool },
+}
+
+impl TargetKind {
+    pub(super) fn of(targets: &Targets) -> Self {
+        let partial = targets.is_partial();
+        match targets {
+            Targets::Labels(_) => Self::Labels { partial },
+            Targets::Values(_) => Self::Values { partial },
+            _ => Self::Classes,
+        }
+    }
+
+    /// One vertex of this kind, of whose entries the first is known.
+    fn example(self, columns: usize) -> Result<Targets, Error> {
+        let refused = |problem: DataProblem| Error::Unsupported {
+            operator: NAME,
+            reason: problem.to_string(),
+        };
+        let is_known = |partial: bool| (0..columns).map(move |column| column == 0 || !partial);
+        Ok(match self {
+            Self::Classes => Targets::Classes(Vec::new()),
+            Self::Labels { partial } => {
+                let labels = is_known(partial).map(|known| known.then_some(true));
+                Targets::Labels(LabelSets::new(columns, labels).map_err(refused)?)
+            }
+            Self::Values { partial } => {
+                let values = is_known(partial).map(|known| if known { 0.0 } else { f32::NAN });
+                let values = Values::new(columns, values.collect());
+                Targets::Values(values.map_err(refused)?)
+            }
         })
     }
 }
@@ -460,26 +504,38 @@ impl<B: Backend, E: Element> Objective<B, E> {
         backend: &B,
         graphs: Vec<Propagation<B>>,
         features: Arc<FeatureRows<B, E>>,
-        [members, classes]: [usize; 2],
+        ([members, outputs], targets): ([usize; 2], TargetKind),
         group: Option<Group>,
     ) -> Result<Self, Error> {
         let kind = MemoryKind::Features;
         let numbers = || Array::zeros(backend, members, kind);
+        let elements = |kind| {
+            Ok::<_, Error>(Answers::Elements {
+                targets: Matrix::zeros(backend, members, outputs, MemoryKind::Features)?,
+                kind,
+            })
+        };
+        let answers = match targets {
+            TargetKind::Classes => Answers::Classes {
+                labels: numbers()?,
+                weights: None,
+            },
+            TargetKind::Labels { .. } => elements(ElementKind::Binary(None))?,
+            TargetKind::Values { .. } => elements(ElementKind::Squared)?,
+        };
+        let targets = targets.example(outputs)?;
         Ok(Self(Arc::new(Task {
             graphs,
             features,
             dropped: false,
-            answers: Answers::Classes {
-                labels: numbers()?,
-                weights: None,
-            },
-            unknown: None,
+            answers,
+            unknown: Unknown::counted(backend, &targets, (members, outputs))?,
             splits: numbers()?,
             selected: numbers()?,
             lists: [vec![0], Vec::new(), Vec::new()],
-            targets: Targets::Classes(Vec::new()),
+            targets,
             vertices: members,
-            outputs: classes,
+            outputs,
             row_weights: None,
             ranks: group.map(|group| Ranks {
                 group,

@@ -55,6 +55,29 @@ impl<B: Backend, E: Element> Unknown<B, E> {
         }))
     }
 
+    /// The buffers of such targets with nothing in them, for a backend that only counts memory.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub(super) fn counted(
+        backend: &B,
+        targets: &Targets,
+        (rows, columns): (usize, usize),
+    ) -> Result<Option<Self>, Error> {
+        if !targets.is_partial() {
+            return Ok(None);
+        }
+        let matrix = |kind| Matrix::zeros(backend, rows, columns, kind);
+        let is_of_labels = matches!(targets, Targets::Labels(_));
+        Ok(Some(Self {
+            known: matrix(MemoryKind::Features)?,
+            shift: is_of_labels
+                .then(|| matrix(MemoryKind::Features))
+                .transpose()?,
+            replaced: Mutex::new(matrix(MemoryKind::Workspace)?),
+        }))
+    }
+
     /// The same buffers for the first rows of other targets of the same task.
     ///
     /// # Errors

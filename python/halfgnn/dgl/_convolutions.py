@@ -162,8 +162,8 @@ class SAGEConv(nn.Module):
         source = dropped
         if self._aggre_type == "mean":
             narrow = self._in_src_feats > self._out_feats
-            heard = spmm(graph, self.fc_neigh(source) if narrow else source, edge_weight, reduce="mean")
-            out = self.fc_self(destination) + (heard if narrow else self.fc_neigh(heard))
+            aggregated = spmm(graph, self.fc_neigh(source) if narrow else source, edge_weight, reduce="mean")
+            out = self.fc_self(destination) + (aggregated if narrow else self.fc_neigh(aggregated))
         elif self._aggre_type == "gcn":
             narrow = self._in_src_feats > self._out_feats
             source, own = (self.fc_neigh(source), self.fc_neigh(destination)) if narrow else (source, destination)
@@ -171,13 +171,13 @@ class SAGEConv(nn.Module):
             graph = _on(graph, source)
             factors = 1 / (graph.in_degrees() + 1).float()
             weight = graph.weight if edge_weight is None else edge_weight
-            heard = scaled_spmm(graph, source, weight, (factors, None))
-            out = (heard + factors[:, None] * own).to(heard.dtype)
+            aggregated = scaled_spmm(graph, source, weight, (factors, None))
+            out = (aggregated + factors[:, None] * own).to(aggregated.dtype)
             out = out if narrow else self.fc_neigh(out)
             out = out if self.bias is None else (out + self.bias).to(out.dtype)
         else:
-            heard = spmm(graph, self.fc_pool(source).relu(), edge_weight, reduce="max")
-            out = self.fc_self(destination) + self.fc_neigh(heard)
+            aggregated = spmm(graph, self.fc_pool(source).relu(), edge_weight, reduce="max")
+            out = self.fc_self(destination) + self.fc_neigh(aggregated)
         out = out if self.activation is None else self.activation(out)
         return out if self.norm is None else self.norm(out)
 

@@ -27,6 +27,9 @@ _LIBRARIES = ("halfgnn", "torch", "torch_geometric")
 #: Methods of message passing that a class of the user's may have in place of PyG's.
 _METHODS = ("message", "aggregate", "update", "edge_update", "message_and_aggregate", "explain_message")
 
+#: Methods that PyG writes for each class of layers, unless the class has its own.
+WRITTEN = ("propagate", "edge_updater")
+
 #: PyG's methods as they were when halfgnn was imported.
 _ORIGINAL = {
     kind: {name: getattr(kind, name) for name in _METHODS}
@@ -115,6 +118,29 @@ def _overridden(layer: Any, kind: type) -> str | None:
     for name in _METHODS:
         if getattr(type(layer), name) is not original[name] or name in layer.__dict__:
             return f"its {name}() is the user's own"
+    # PyG writes these for each class.
+    for name in WRITTEN:
+        own = layer.__dict__.get(name)
+        # What PyG's explanations leave on a layer is PyG's.
+        if own is not None and getattr(own, "__func__", None) in (
+            getattr(type(layer), f"_orig_{name}", None),
+            getattr(type(layer), f"_jinja_{name}", None),
+        ):
+            own = None
+        if getattr(layer, "_own_passing", None) == name or own is not None:
+            return f"its {name}() is the user's own"
+    return None
+
+
+def own_passing(kind: type) -> str | None:
+    """Which of :data:`WRITTEN` a class of the user's, or a class between it and halfgnn's, has itself."""
+    for each in kind.__mro__:
+        if each.__module__.partition(".")[0] == "halfgnn":
+            return None
+        for name in WRITTEN:
+            own = each.__dict__.get(name)
+            if own is not None and getattr(own, "__module__", None) != f"{each.__module__}_{each.__name__}_{name}":
+                return name
     return None
 
 
@@ -139,6 +165,8 @@ def refused(adjacency: Any, *features: Any, sparse: bool = False) -> str | None:
     for x in features:
         if x is None:
             continue
+        if type(x).__module__ == "numpy":
+            raise TypeError("x is an array of NumPy, and layers take tensors; give torch.from_numpy(x)")
         if not isinstance(x, Tensor) or (not is_compiling() and type(x) not in (Tensor, torch.nn.Parameter)):
             return f"features are a {type(x).__name__}"
         if x.layout != torch.strided and not (sparse and is_torch_sparse_tensor(x)):

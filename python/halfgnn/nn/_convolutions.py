@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from typing import Any
 
 import torch
@@ -17,11 +18,12 @@ from .._networks import LINEARS, isomorphism, plain_linear
 from .._tensors import neutral
 from ..graph import Graph
 from ..ops import gat_attention, gatv2_attention, scaled_spmm, spmm
-from ._common import Matrix, fall_back, graph_of, is_compiling, is_matrix, refused, sizes, to_pyg, unsupported
+from ._common import Matrix, fall_back, graph_of, is_compiling, is_matrix, own_passing, refused, sizes, to_pyg, unsupported
 from ._traced import Edges
 
 _SUMS = ("add", "sum")
 _LINEARS = (*LINEARS, pyg.Linear)
+_ATTENTION = (pyg.GATConv, pyg.GATv2Conv)
 
 
 class _Layer:
@@ -31,6 +33,13 @@ class _Layer:
     _pyg: Any
     #: Aggregators that halfgnn has for the layer.
     _aggregators: tuple[str, ...] = (*_SUMS, "mean", "max")
+
+    # Typed by a comment: TorchScript reads annotations of classes.
+    _own_passing = None  # type: str | None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls._own_passing = own_passing(cls)
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
         # PyG writes a `propagate` for each class of layers, from comments in its forward pass. A user's class needs its own.
@@ -51,8 +60,12 @@ class _Layer:
 
     def __prepare_scriptable__(self) -> Any:
         """The layer as TorchScript compiles it: with PyG's forward pass, and the same parameters."""
-        fall_back(self, "TorchScript has torch's own operators")
         kind: Any = type(self)
+        if not _compiles(self._pyg):
+            raise NotImplementedError(
+                f"{kind.__name__}: PyG's layer does not compile in TorchScript here; take torch.export.export, or torch.jit.trace"
+            )
+        fall_back(self, "TorchScript has torch's own operators")
         scripted: Any = object.__new__(_scriptable(kind))
         scripted.__dict__ = self.__dict__
         return scripted
@@ -70,6 +83,20 @@ def _template(kind: Any) -> None:
     inspector.inspect_signature(kind.edge_update)
     layer.__dict__.update(inspector=inspector, fuse=inspector.implements("message_and_aggregate"))
     layer._set_jittable_templates()
+
+
+@functools.lru_cache(maxsize=None)
+def _compiles(kind: Any) -> bool:
+    """Whether PyG's own layers of attention compile in TorchScript, which depends on the versions of PyG and torch."""
+    if kind not in _ATTENTION:
+        return True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.jit.script(kind(1, 1))
+    except RuntimeError:
+        return False
+    return True
 
 
 def _is_users(kind: type) -> bool:
@@ -146,6 +173,8 @@ class GCNConv(_Layer, pyg.GCNConv):  # type: ignore[misc]
         """As PyG's. A graph's own weights are used unless others are given."""
         if isinstance(x, (tuple, list)):
             return super().forward(x, edge_index, edge_weight)
+        if edge_weight is not None and not isinstance(edge_weight, Tensor):
+            edge_weight = torch.as_tensor(edge_weight, device=x.device)
         reason = self._refused(edge_index, x, sparse=True) or self._not_this(edge_index, edge_weight)
         if reason is not None:
             fall_back(self, reason)

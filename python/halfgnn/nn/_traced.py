@@ -204,7 +204,7 @@ def _maximum_backward(
     graph = _graph(index, sources, destinations, loops)
     context, none = _Context(), (None, None, None, None, None)
     _library._spmm_setup(context, (*graph._a, None, None, None, x, *none, False, True, 1), y)
-    dx: Tensor = _library._spmm_gradients(context, dy, None, None)[5]
+    dx: Tensor = _library._spmm_gradients(context, dy, None, None, _library._max_backward)[5]
     return dx.contiguous()
 
 

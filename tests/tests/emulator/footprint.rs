@@ -4,7 +4,7 @@ use half::f16;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Backend, MemoryKind, Storage};
-use halfgnn::data::{BitFeatures, Features, Targets};
+use halfgnn::data::{BitFeatures, Features, LabelSets, Targets, Values};
 use halfgnn::distributed::{Gather, Group, InProcess, Partition, Shard, in_process};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
@@ -18,7 +18,8 @@ use halfgnn::nn::{
 use halfgnn::ops::{Accumulate, CodeFormat, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
-    Clipping, FeaturesIn, Footprint, Goal, Loss, Objective, Room, TrainConfig, Trainer, Work,
+    Clipping, FeaturesIn, Footprint, Goal, Learning, Loss, Objective, Room, TrainConfig, Trainer,
+    Work,
 };
 use halfgnn::with_element;
 use halfgnn_tests::task;
@@ -34,35 +35,51 @@ fn card(multiprocessors: u32) -> Gpu<Emulated> {
     Gpu::new(driver, kernels).expect("the kernels fit this program")
 }
 
-/// That every kind and the whole are within a hundredth. What was foretold of the workspace, over what it is.
+/// Checks that every kind and the whole are estimated within a hundredth, of a training on classes.
 fn check<E: Element>(
     backend: &Gpu<Emulated>,
     graph: &Graph,
     config: &ModelConfig,
     train: &TrainConfig,
 ) {
+    let labels = 0..graph.vertices() as u32;
+    let labels: Vec<u32> = labels.map(|v| v % config.classes as u32).collect();
+    check_targets::<E>(backend, graph, (config, train), &labels.into());
+}
+
+/// The same of a training on these targets.
+fn check_targets<E: Element>(
+    backend: &Gpu<Emulated>,
+    graph: &Graph,
+    (config, train): (&ModelConfig, &TrainConfig),
+    targets: &Targets,
+) {
     let (vertices, features) = (graph.vertices(), config.features);
     let graph = &*config.prepare(graph).expect("room");
     let multiprocessors = backend.driver().info().multiprocessors;
     let counts = GraphCounts::of(graph);
-    let foretold = Footprint::of_training::<E>(&counts, config, train, Some(multiprocessors));
+    let how = Learning::from((config, train)).of_targets(targets);
+    let foretold = Footprint::check_work::<E>(&counts, how, Some(multiprocessors), None);
     let foretold = foretold.expect("a model");
     backend.reset_peak();
     let values: Vec<f32> = (0..vertices * features)
         .map(|k| (k % 7) as f32 / 7.0)
         .collect();
-    let labels: Vec<u32> = (0..vertices as u32)
-        .map(|v| v % config.classes as u32)
+    let all: Vec<u32> = (0..vertices as u32)
+        .filter(|&vertex| targets.is_labelled(vertex as usize))
         .collect();
-    let all: Vec<u32> = (0..vertices as u32).collect();
-    let objective = Objective::new(
+    let goal = Goal {
+        targets,
+        outputs: config.classes,
+        loss: &Loss::of(targets),
+        splits: [&all, &[], &[]],
+    };
+    let objective = Objective::of(
         backend,
-        Propagation::new(backend, graph, config.norm()).expect("room"),
+        vec![Propagation::new(backend, graph, config.norm()).expect("room")],
         Matrix::<_, E>::from_f32(backend, vertices, features, &values, MemoryKind::Features)
             .expect("room"),
-        &labels,
-        config.classes,
-        [&all, &[], &[]],
+        &goal,
     )
     .expect("a task");
     let mut trainer = task::trainer(backend, &objective, config.clone(), *train);
@@ -80,10 +97,45 @@ fn check<E: Element>(
         let ratio = foretold as f64 / used as f64;
         assert!(
             (0.99..1.01).contains(&ratio),
-            "{} in {}: {kinds:?} were foretold and used",
+            "{} in {}, {}: {kinds:?} were estimated and used",
             config.convolution,
             E::PRECISION,
+            targets.description()
         );
+    }
+}
+
+/// Labels and values are rows of numbers, and unknown entries of theirs take masks and a copy of the logits.
+#[test]
+fn targets_of_every_kind_are_estimated() {
+    let graph = &Rmat::graph500(9).generate(1).expect("a small graph");
+    let (vertices, columns) = (graph.vertices(), 24);
+    let config = &ModelConfig {
+        hidden: 16,
+        layers: 2,
+        ..ModelConfig::gcn(8, columns)
+    };
+    for partial in [false, true] {
+        let is_known = |at: usize| !partial || at % 5 != 0;
+        let entries = 0..vertices * columns;
+        let labels = entries
+            .clone()
+            .map(|at| is_known(at).then_some(at % 3 == 0));
+        let values = entries.map(|at| match is_known(at) {
+            true => (at % 7) as f32,
+            false => f32::NAN,
+        });
+        let all = [
+            Targets::Labels(LabelSets::new(columns, labels).expect("labels")),
+            Targets::Values(Values::new(columns, values.collect()).expect("values")),
+        ];
+        for targets in &all {
+            assert_eq!(targets.is_partial(), partial);
+            let train = TrainConfig::new(Precision::Half);
+            check_targets::<f16>(&card(4), graph, (config, &train), targets);
+            let train = TrainConfig::new(Precision::Float);
+            check_targets::<f32>(&card(4), graph, (config, &train), targets);
+        }
     }
 }
 

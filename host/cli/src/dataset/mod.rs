@@ -26,7 +26,7 @@ Examples:
   halfgnn dataset generate reddit-like:0.1 small-reddit.npz
   halfgnn dataset download --print
 
-A dataset is a file or folder whose content tells its format (--format forces one), or, of a bare name, what lies below
+A dataset is a file or folder whose content decides its format (--format forces one), or, of a bare name, what lies below
 HALFGNN_DATA by that name:
   labelled   gnn-benchmark .npz, PyG's arrays .npz, torch's .pt of a Data object, tables nodes.csv,edges.csv (or their folder), Planetoid's ind.NAME.* files, OGB's folder (raw/, split/), DGL's Reddit, a folder of `dataset partition`
   graphs     scipy's sparse .npz, Matrix Market .mtx[.gz], edge lists .txt[.gz] (SNAP), raw CSR .csr, BitGNN's tiles of bits (FRDC) .frdc

@@ -10,7 +10,7 @@ use halfgnn::data::parts::RowFeatures;
 use halfgnn::distributed::{Group, Shard};
 use halfgnn::nn::{EdgeData, Network, PreparedGraph, PreparedRows, Propagation};
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::{self, Footprint, Objective, Trainer};
+use halfgnn::train::{self, Footprint, Learning, Objective, Trainer};
 
 /// A run on what this rank has of a graph that is dealt out.
 pub(super) fn train_shard<B: Backend, E: Element>(
@@ -45,7 +45,8 @@ pub(super) fn train_shard<B: Backend, E: Element>(
     };
     if common.tells_memory {
         let of = (rows.shard(), rows.of_edges());
-        let own = Footprint::of_shard::<E>(of, (config, train), device.multiprocessors)?;
+        let how = Learning::from((config, train)).of_targets(&dataset.targets);
+        let own = Footprint::of_shard::<E>(of, how, device.multiprocessors)?;
         let gather = rows.shard().gather();
         common.agree_on_memory(group, &own, Some(gather), &mut observer)?;
     }

@@ -73,10 +73,10 @@ fn ranks_of_mpi_that_are_unlike_end_all() {
         return;
     };
     assert!(!output.status.success());
-    let told = text(&output.stderr);
+    let error = text(&output.stderr);
     assert!(
-        told.contains("rank 2 differs from ranks 0 and 1 in model"),
-        "{told}"
+        error.contains("rank 2 differs from ranks 0 and 1 in model"),
+        "{error}"
     );
 }
 

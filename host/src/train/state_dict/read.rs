@@ -292,7 +292,6 @@ pub(super) fn checkpoint(
             edges: 0,
             features: model.features,
             classes: model.classes,
-            labels: String::new(),
             edge_weights: options.edge_weights,
             class_names: None,
         },
