@@ -247,6 +247,17 @@ def test_layers_are_saved_and_loaded():
         assert type(loaded) is type(ours) and torch.equal(loaded(x, index), ours(x, index))
 
 
+def test_a_model_in_a_package_of_torchs(tmp_path):
+    x, index = given()
+    model = pyg.GraphSAGE(IN, OUT, num_layers=2)
+    nn.replace(model)
+    with torch.package.PackageExporter(tmp_path / "model.pt") as exporter:
+        exporter.extern(["torch_geometric.**", "halfgnn.**", "_operator"])
+        exporter.save_pickle("models", "model.pkl", model)
+    loaded = torch.package.PackageImporter(tmp_path / "model.pt").load_pickle("models", "model.pkl")
+    assert torch.equal(loaded(x, index), model(x, index))
+
+
 # Models
 
 

@@ -116,11 +116,11 @@ fn targets_of_every_kind_are_estimated() {
         ..ModelConfig::gcn(8, columns)
     };
     for partial in [false, true] {
-        let is_known = |at: usize| !partial || at % 5 != 0;
+        let is_known = |at: usize| !partial || !at.is_multiple_of(5);
         let entries = 0..vertices * columns;
         let labels = entries
             .clone()
-            .map(|at| is_known(at).then_some(at % 3 == 0));
+            .map(|at| is_known(at).then_some(at.is_multiple_of(3)));
         let values = entries.map(|at| match is_known(at) {
             true => (at % 7) as f32,
             false => f32::NAN,
