@@ -101,7 +101,10 @@ unsafe fn random<B: Lend>(
 }
 
 /// Dropout by what [`random`] gives.
-fn dropout<B: Storage>(probability: f32, random: Option<&RandomState<B>>) -> Option<Dropout<'_, B>> {
+fn dropout<B: Storage>(
+    probability: f32,
+    random: Option<&RandomState<B>>,
+) -> Option<Dropout<'_, B>> {
     random.map(|random| Dropout {
         probability,
         stream: STREAM,

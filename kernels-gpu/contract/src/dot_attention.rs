@@ -35,17 +35,17 @@ pub const CHUNK_LOG2: [u32; 2] = [5, 8];
 /// Rows without edges that one CTA clears.
 pub const EMPTY_ROWS_PER_CTA: u32 = 128;
 
-/// Vectors of a head that one lane has in the entries for wide heads.
-pub const WIDE: u32 = 4;
+/// Vectors of a head that one lane has. With one, each edge had twice as many lanes that compute its exponentials.
+pub const VECTORS: u32 = 2;
 
 /// The most 16-byte vectors of a head.
-pub const HEAD_VECTORS_MAX: u32 = WARP * WIDE;
+pub const HEAD_VECTORS_MAX: u32 = WARP * VECTORS;
 
 /// Lanes of a group that has all heads: two lines of memory.
-const LANES_OF_ALL: u32 = 16;
+const LANES_OF_ALL: u32 = 8;
 
 /// Lanes of a group that has some of the heads: one line of memory.
-const LANES_OF_SOME: u32 = 8;
+const LANES_OF_SOME: u32 = 4;
 
 /// Slot of a chunk for the row that began before it and ends in it.
 pub const STAGED_END: u32 = 0;
@@ -76,7 +76,7 @@ impl HeadLanes {
     /// The lanes of rows of `heads` heads of `head_vectors` vectors, `stride` vectors apart.
     #[inline]
     pub const fn new(heads: u32, head_vectors: u32, stride: u32) -> Self {
-        let head_lanes_log2 = lanes_log2(head_vectors);
+        let head_lanes_log2 = lanes_log2(head_vectors.div_ceil(VECTORS));
         let head_lanes = 1 << head_lanes_log2;
         // Without an overflow for any number of heads.
         let all = heads as u64 * head_lanes as u64;
@@ -95,12 +95,6 @@ impl HeadLanes {
             lanes_log2,
             tiles: heads.div_ceil(1 << (lanes_log2 - head_lanes_log2)),
         }
-    }
-
-    /// Whether a lane has several vectors of its head.
-    #[inline]
-    pub const fn is_wide(&self) -> bool {
-        self.head_vectors > WARP
     }
 }
 
@@ -184,11 +178,11 @@ pub const fn staged_row(lanes: &HeadLanes, floats: u32) -> u64 {
     (lanes.tiles as u64 * floats as u64) << lanes.lanes_log2
 }
 
-/// Floats of a lane's part of a row: of a pass with so many matrices as output, in vectors of `width` elements, `loads` of them; `softmax` tells whether there is a
-/// running softmax.
+/// Floats of a lane's part of a row: of a pass with so many matrices as output, in vectors of `width` elements; `softmax` tells whether
+/// there is a running softmax.
 #[inline]
-pub const fn part_floats(outputs: u32, width: u32, loads: u32, softmax: bool) -> u32 {
-    outputs * width * loads + if softmax { 2 } else { 0 }
+pub const fn part_floats(outputs: u32, width: u32, softmax: bool) -> u32 {
+    outputs * width * VECTORS + if softmax { 2 } else { 0 }
 }
 
 /// Calls `$with!` with the entries of this family: see [`crate::format`].
@@ -209,18 +203,6 @@ macro_rules! dot_attention_entries {
                 dot_attention_columns(DotAttentionParams): F16 = dot_attention_columns_f16, F32 = dot_attention_columns_f32, BF16 = dot_attention_columns_bf16;
                 /// Completes its rows of several chunks.
                 dot_attention_columns_follow_up(DotAttentionParams): F16 = dot_attention_columns_follow_up_f16, F32 = dot_attention_columns_follow_up_f32, BF16 = dot_attention_columns_follow_up_bf16;
-                /// Attention by dot products of wide heads.
-                dot_attention_wide(DotAttentionParams): F16 = dot_attention_wide_f16, F32 = dot_attention_wide_f32, BF16 = dot_attention_wide_bf16;
-                /// Completes its rows of several chunks.
-                dot_attention_wide_follow_up(DotAttentionParams): F16 = dot_attention_wide_follow_up_f16, F32 = dot_attention_wide_follow_up_f32, BF16 = dot_attention_wide_follow_up_bf16;
-                /// Its gradient by the queries.
-                dot_attention_rows_wide(DotAttentionParams): F16 = dot_attention_rows_wide_f16, F32 = dot_attention_rows_wide_f32, BF16 = dot_attention_rows_wide_bf16;
-                /// Completes its rows of several chunks.
-                dot_attention_rows_wide_follow_up(DotAttentionParams): F16 = dot_attention_rows_wide_follow_up_f16, F32 = dot_attention_rows_wide_follow_up_f32, BF16 = dot_attention_rows_wide_follow_up_bf16;
-                /// Its gradient by keys and values.
-                dot_attention_columns_wide(DotAttentionParams): F16 = dot_attention_columns_wide_f16, F32 = dot_attention_columns_wide_f32, BF16 = dot_attention_columns_wide_bf16;
-                /// Completes its rows of several chunks.
-                dot_attention_columns_wide_follow_up(DotAttentionParams): F16 = dot_attention_columns_wide_follow_up_f16, F32 = dot_attention_columns_wide_follow_up_f32, BF16 = dot_attention_columns_wide_follow_up_bf16;
             }
             plain {
             }
@@ -240,16 +222,17 @@ mod tests {
         // (heads, vectors of a head) -> (lanes of a head, of a group, tiles)
         for ((heads, vectors), expected) in [
             ((1, 1), (1, 1, 1)),
-            ((1, 8), (8, 8, 1)),
-            ((4, 2), (2, 8, 1)),
-            ((3, 2), (2, 8, 1)),
-            ((2, 8), (8, 16, 1)),
-            ((3, 8), (8, 8, 3)),
-            ((8, 8), (8, 8, 8)),
-            ((20, 1), (1, 8, 3)),
-            ((1, 32), (32, 32, 1)),
-            ((2, 100), (32, 32, 2)),
-            ((65_535, 32), (32, 32, 65_535)),
+            ((1, 8), (4, 4, 1)),
+            ((4, 2), (1, 4, 1)),
+            ((3, 2), (1, 4, 1)),
+            ((2, 8), (4, 8, 1)),
+            ((3, 8), (4, 4, 3)),
+            ((8, 8), (4, 4, 8)),
+            ((20, 1), (1, 4, 5)),
+            ((1, 5), (4, 4, 1)),
+            ((1, 64), (32, 32, 1)),
+            ((2, 50), (32, 32, 2)),
+            ((65_535, 64), (32, 32, 65_535)),
         ] {
             let lanes = HeadLanes::new(heads, vectors, heads * vectors);
             let found = (
@@ -258,7 +241,6 @@ mod tests {
                 lanes.tiles,
             );
             assert_eq!(found, expected, "{heads} heads of {vectors} vectors");
-            assert_eq!(lanes.is_wide(), vectors > WARP);
         }
     }
 
@@ -275,8 +257,8 @@ mod tests {
 
     #[test]
     fn staging_of_the_largest_does_not_wrap() {
-        let lanes = HeadLanes::new(65_535, 128, 65_535 * 128);
-        let floats = staging_floats(1 << 27, &lanes, part_floats(2, 8, 4, false));
-        assert_eq!(floats, (1u64 << 28) * 65_535 * 64 * 32);
+        let lanes = HeadLanes::new(65_535, 64, 65_535 * 64);
+        let floats = staging_floats(1 << 27, &lanes, part_floats(2, 8, false));
+        assert_eq!(floats, (1u64 << 28) * 65_535 * 32 * 32);
     }
 }

@@ -6,7 +6,7 @@ use crate::device::thread::block_idx_y;
 use crate::device::vector::Vector;
 use crate::device::warp::{lane_id, shuffle_xor};
 use halfgnn_contract::dot_attention::DotAttentionParams;
-use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES, WARP};
+use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
 
 /// A lane of a group, which has `R` vectors of one head.
 #[derive(Clone, Copy)]
@@ -17,8 +17,10 @@ pub struct Lane<const R: usize> {
     pub place: u32,
     /// The head.
     pub head: u32,
-    /// The lane's first vector of a row. The others are a warp apart.
+    /// The lane's first vector of a row.
     vector: u32,
+    /// How far its vectors are apart: as many as the head has lanes.
+    apart: u32,
     /// How many vectors of the head follow from the first on; none of a lane without a head.
     left: u32,
 }
@@ -42,6 +44,7 @@ impl<const R: usize> Lane<R> {
             place,
             head,
             vector: head * of.head_vectors + in_head,
+            apart: 1 << of.head_lanes_log2,
             left,
         }
     }
@@ -54,7 +57,7 @@ impl<const R: usize> Lane<R> {
 
     #[inline(always)]
     fn has(&self, load: usize) -> bool {
-        load as u32 * WARP < self.left
+        load as u32 * self.apart < self.left
     }
 
     /// The lane's vectors of row `row` of a matrix, where `present`; zeros elsewhere.
@@ -74,7 +77,7 @@ impl<const R: usize> Lane<R> {
         let mut vectors = [V::zero(); R];
         unroll!(load in 0..R => {
             // SAFETY: the caller's promise; the lane has this vector of each row.
-            let bits = unsafe { first.at(load as u64 * WARP as u64).load_if(present && self.has(load)) };
+            let bits = unsafe { first.at((load as u32 * self.apart) as u64).load_if(present && self.has(load)) };
             vectors[load] = V::from_bits(bits);
         });
         vectors
@@ -96,11 +99,11 @@ impl<const R: usize> Lane<R> {
         let first = Global::<V::Bits>::cast(first.row(row, params.lanes.stride * VECTOR_BYTES));
         unroll!(load in 0..R => {
             if self.has(load) {
-                let column = (self.vector + load as u32 * WARP) * V::WIDTH;
+                let column = (self.vector + load as u32 * self.apart) * V::WIDTH;
                 let columns = params.features.saturating_sub(column);
                 let value = V::narrow(values[load]).first(columns);
                 // SAFETY: the caller's promise; the lane has this vector of each row.
-                unsafe { first.at(load as u64 * WARP as u64).store(value.to_bits()) }
+                unsafe { first.at((load as u32 * self.apart) as u64).store(value.to_bits()) }
             }
         });
     }

@@ -23,18 +23,18 @@ pub mod family {
     use super::pass::{Columns, Forward, Rows};
     use super::walk::{follow_up, walk};
     use crate::device::vector::Vector;
-    use halfgnn_contract::dot_attention::{DotAttentionParams, WIDE};
+    use halfgnn_contract::dot_attention::{DotAttentionParams, VECTORS};
 
-    const WIDE_LOADS: usize = WIDE as usize;
+    const LOADS: usize = VECTORS as usize;
 
     macro_rules! passes {
-        ($($pass:ident, $loads:tt: $first:ident, $second:ident;)*) => {$(
+        ($($pass:ident: $first:ident, $second:ident;)*) => {$(
             /// # Safety
             /// The launch contract of [`DotAttentionParams`].
             #[inline(always)]
             pub unsafe fn $first<V: Vector>(params: &DotAttentionParams) {
                 // SAFETY: the caller's promise.
-                unsafe { walk::<V, $pass, { $loads }>(params) }
+                unsafe { walk::<V, $pass, LOADS>(params) }
             }
 
             /// # Safety
@@ -42,17 +42,14 @@ pub mod family {
             #[inline(always)]
             pub unsafe fn $second<V: Vector>(params: &DotAttentionParams) {
                 // SAFETY: the caller's promise.
-                unsafe { follow_up::<V, $pass, { $loads }>(params) }
+                unsafe { follow_up::<V, $pass, LOADS>(params) }
             }
         )*};
     }
 
     passes! {
-        Forward, 1: dot_attention, dot_attention_follow_up;
-        Rows, 1: dot_attention_rows, dot_attention_rows_follow_up;
-        Columns, 1: dot_attention_columns, dot_attention_columns_follow_up;
-        Forward, WIDE_LOADS: dot_attention_wide, dot_attention_wide_follow_up;
-        Rows, WIDE_LOADS: dot_attention_rows_wide, dot_attention_rows_wide_follow_up;
-        Columns, WIDE_LOADS: dot_attention_columns_wide, dot_attention_columns_wide_follow_up;
+        Forward: dot_attention, dot_attention_follow_up;
+        Rows: dot_attention_rows, dot_attention_rows_follow_up;
+        Columns: dot_attention_columns, dot_attention_columns_follow_up;
     }
 }

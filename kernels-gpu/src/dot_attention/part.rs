@@ -24,6 +24,16 @@ pub fn widen<V: Vector, const R: usize>(vectors: [V; R], factor: f32) -> Sum<V, 
     floats
 }
 
+/// The lane's part of a dot product of elements.
+#[inline(always)]
+pub fn dot_of_elements<V: Vector, const R: usize>(a: &[V; R], b: &[V; R]) -> f32 {
+    let mut sum = 0.0;
+    unroll!(load in 0..R => {
+        sum = dot_of_one::<V>(sum, a[load].widen(), b[load].widen());
+    });
+    sum
+}
+
 /// The lane's part of a dot product.
 #[inline(always)]
 pub fn dot<V: Vector, const R: usize>(a: &Sum<V, R>, b: &[V; R]) -> f32 {

@@ -1,7 +1,7 @@
 //! The three passes: what a row has, what an edge adds, and what is written.
 
 use super::lanes::Lane;
-use super::part::{Part, Softmax, Sum, Sums, add, dot, exp, scaled, widen};
+use super::part::{Part, Softmax, Sum, Sums, add, dot, dot_of_elements, exp, scaled, widen};
 use crate::attention::weight::Ends;
 use crate::device::global::Global;
 use crate::device::registers::unroll;
@@ -10,7 +10,7 @@ use halfgnn_contract::dot_attention::DotAttentionParams;
 use halfgnn_contract::math::ln;
 
 /// Edges that a group has in flight at once.
-pub const IN_FLIGHT: usize = 2;
+pub const IN_FLIGHT: usize = 1;
 
 /// An edge as a lane has it.
 #[derive(Clone, Copy)]
@@ -163,10 +163,9 @@ pub struct Rows;
 /// What a lane keeps of a row in [`Rows`].
 #[derive(Clone, Copy)]
 pub struct OfDestination<V: Vector, const R: usize> {
-    /// The query, multiplied by the scale.
-    query: Sum<V, R>,
+    query: [V; R],
     /// The gradient of the output.
-    gradient: Sum<V, R>,
+    gradient: [V; R],
     /// `ln Σ exp(s)`.
     normalizer: f32,
     delta: f32,
@@ -183,8 +182,7 @@ impl<V: Vector, const R: usize> Pass<V, R> for Rows {
             let query = lane.load::<V>(params, params.of_rows[0], row, true);
             let gradient = lane.load::<V>(params, params.of_rows[1], row, true);
             let output = lane.load::<V>(params, params.of_rows[2], row, true);
-            let gradient = widen::<V, R>(gradient, 1.0);
-            let [delta] = lane.sum(params, [dot::<V, R>(&gradient, &output)]);
+            let [delta] = lane.sum(params, [dot_of_elements::<V, R>(&gradient, &output)]);
             // Of a lane without a head it is that of the first.
             let head = if lane.head < params.lanes.heads { lane.head } else { 0 };
             let statistics = Global::<f32>::cast(statistics_at(params, row, head));
@@ -192,7 +190,7 @@ impl<V: Vector, const R: usize> Pass<V, R> for Rows {
                 statistics.at(1).store(delta);
             }
             OfDestination {
-                query: widen::<V, R>(query, params.scale),
+                query,
                 gradient,
                 normalizer: statistics.load(),
                 delta,
@@ -210,8 +208,8 @@ impl<V: Vector, const R: usize> Pass<V, R> for Rows {
     ) -> Self::Part {
         let mut dots = [0.0; 2 * IN_FLIGHT];
         unroll!(i in 0..IN_FLIGHT => {
-            dots[2 * i] = dot::<V, R>(&of.query, &edges[i].of_column[0]);
-            dots[2 * i + 1] = dot::<V, R>(&of.gradient, &edges[i].of_column[1]);
+            dots[2 * i] = dot_of_elements::<V, R>(&of.query, &edges[i].of_column[0]) * params.scale;
+            dots[2 * i + 1] = dot_of_elements::<V, R>(&of.gradient, &edges[i].of_column[1]);
         });
         // SAFETY: the caller's promise.
         let dots = unsafe { lane.sum(params, dots) };
@@ -238,9 +236,8 @@ pub struct Columns;
 /// What a lane keeps of a row in [`Columns`].
 #[derive(Clone, Copy)]
 pub struct OfSource<V: Vector, const R: usize> {
-    /// The key, multiplied by the scale.
-    key: Sum<V, R>,
-    value: Sum<V, R>,
+    key: [V; R],
+    value: [V; R],
 }
 
 impl<V: Vector, const R: usize> Pass<V, R> for Columns {
@@ -251,11 +248,9 @@ impl<V: Vector, const R: usize> Pass<V, R> for Columns {
     unsafe fn row(params: &DotAttentionParams, lane: Lane<R>, row: u32, _: bool) -> Self::Row {
         // SAFETY: the caller's promise.
         unsafe {
-            let key = lane.load::<V>(params, params.of_rows[0], row, true);
-            let value = lane.load::<V>(params, params.of_rows[1], row, true);
             OfSource {
-                key: widen::<V, R>(key, params.scale),
-                value: widen::<V, R>(value, 1.0),
+                key: lane.load::<V>(params, params.of_rows[0], row, true),
+                value: lane.load::<V>(params, params.of_rows[1], row, true),
             }
         }
     }
@@ -278,8 +273,8 @@ impl<V: Vector, const R: usize> Pass<V, R> for Columns {
         });
         let mut dots = [0.0; 2 * IN_FLIGHT];
         unroll!(i in 0..IN_FLIGHT => {
-            dots[2 * i] = dot::<V, R>(&of.key, &edges[i].of_column[0]);
-            dots[2 * i + 1] = dot::<V, R>(&of.value, &edges[i].of_column[1]);
+            dots[2 * i] = dot_of_elements::<V, R>(&of.key, &edges[i].of_column[0]) * params.scale;
+            dots[2 * i + 1] = dot_of_elements::<V, R>(&of.value, &edges[i].of_column[1]);
         });
         // SAFETY: the caller's promise.
         let dots = unsafe { lane.sum(params, dots) };

@@ -55,10 +55,7 @@ impl Inputs {
         }
     }
 
-    fn operator<'a, B: Storage, E: Element>(
-        &self,
-        lent: &'a Lent<B, E>,
-    ) -> DotAttention<'a, B, E> {
+    fn operator<'a, B: Storage, E: Element>(&self, lent: &'a Lent<B, E>) -> DotAttention<'a, B, E> {
         DotAttention {
             heads: self.heads,
             scale: self.scale,

@@ -4,8 +4,8 @@
 use super::sparse::graph;
 use super::{OperatorCase, Results};
 use crate::additive;
-use crate::dot_attention;
 use crate::attention::Case;
+use crate::dot_attention;
 use crate::input::{matrix, read, unwritten};
 use crate::reference::roundoff;
 use half::{bf16, f16};
@@ -106,7 +106,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                 .and(Results::rows(&outcome.of_vector, columns))
         }));
     }
-    for (heads, width, dropout) in [(1, 40, 0.0), (4, 16, 0.3), (1, 300, 0.0)] {
+    for (heads, width, dropout) in [(1, 40, 0.0), (4, 16, 0.3), (1, 256, 0.0)] {
         let name = format!("dot attention {precision} {heads} x {width} dropout {dropout}");
         let columns = heads * width;
         cases.push(OperatorCase::new(name, move |backend: &B, operands| {

@@ -17,45 +17,30 @@ use halfgnn_contract::{DevicePtr, HalfBits};
 
 const NAME: &str = "dot_attention";
 
-/// The entries of a pass: of heads of up to a warp's vectors, and of wider ones.
+/// A pass: its walk, and what completes rows of several chunks.
 struct Pass {
-    entries: [[&'static str; 2]; 2],
+    entries: [&'static str; 2],
     outputs: u32,
     softmax: bool,
     transposed: bool,
 }
 
 const FORWARD: Pass = Pass {
-    entries: [
-        ["dot_attention", "dot_attention_follow_up"],
-        ["dot_attention_wide", "dot_attention_wide_follow_up"],
-    ],
+    entries: ["dot_attention", "dot_attention_follow_up"],
     outputs: 1,
     softmax: true,
     transposed: false,
 };
 
 const ROWS: Pass = Pass {
-    entries: [
-        ["dot_attention_rows", "dot_attention_rows_follow_up"],
-        [
-            "dot_attention_rows_wide",
-            "dot_attention_rows_wide_follow_up",
-        ],
-    ],
+    entries: ["dot_attention_rows", "dot_attention_rows_follow_up"],
     outputs: 1,
     softmax: false,
     transposed: false,
 };
 
 const COLUMNS: Pass = Pass {
-    entries: [
-        ["dot_attention_columns", "dot_attention_columns_follow_up"],
-        [
-            "dot_attention_columns_wide",
-            "dot_attention_columns_wide_follow_up",
-        ],
-    ],
+    entries: ["dot_attention_columns", "dot_attention_columns_follow_up"],
     outputs: 2,
     softmax: false,
     transposed: true,
@@ -139,9 +124,8 @@ impl<D: Driver> Gpu<D> {
         let lanes = HeadLanes::new(heads, head_vectors, stride_vectors(NAME, op.q)?);
         let chunk_log2 = contract::chunk_log2(edges, self.driver().info().multiprocessors);
         let chunks = contract::chunks(edges, chunk_log2);
-        let loads = if lanes.is_wide() { contract::WIDE } else { 1 };
         let width = narrow(NAME, "elements of a vector", E::LANES)?;
-        let floats = contract::part_floats(pass.outputs, width, loads, pass.softmax);
+        let floats = contract::part_floats(pass.outputs, width, pass.softmax);
         let workspace = self.lend(contract::staging_floats(chunks, &lanes, floats))?;
         let dropout = EdgeAttention {
             flags: if pass.transposed { TRANSPOSED } else { 0 },
@@ -175,7 +159,7 @@ impl<D: Driver> Gpu<D> {
             shared_bytes: 0,
         };
         let clearing = empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA);
-        let [first, second] = pass.entries[usize::from(lanes.is_wide())];
+        let [first, second] = pass.entries;
         // SAFETY: the operator checked that all matrices and the statistics fit the graph, whose arrays were checked when it was made;
         // the staging buffer has `staging_floats`.
         unsafe {

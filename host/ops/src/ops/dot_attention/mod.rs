@@ -24,7 +24,7 @@ use crate::tensor::{Array, Element, Matrix};
 /// The inputs of attention by dot products.
 ///
 /// `q` is rows × (heads · D), `k` and `v` are columns × (heads · D). With more than one head, D fills whole 16-byte vectors (8
-/// halves, 4 floats). A head has at most 128 vectors: 1,024 halves, 512 floats. Several may be one matrix.
+/// halves, 4 floats). A head has at most 64 vectors: 512 halves, 256 floats. Several may be one matrix.
 #[derive(Debug)]
 pub struct DotAttention<'a, B: Storage, E: Element> {
     /// Heads, next to each other in the columns.
