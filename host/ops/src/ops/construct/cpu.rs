@@ -14,15 +14,25 @@ use bytemuck::Pod;
 use halfgnn_contract::construct::degree_factor;
 use halfgnn_graph::parallel;
 
+/// Edges whose rows are found one after the other.
+const CHUNK_EDGES: usize = 1 << 12;
+
 impl ConstructOperators for Cpu {
     const WALKS_ROWS: bool = true;
 
     fn row_ids(&self, operands: Checked<RowIdsOperands<'_, Self>>) -> Result<(), Error> {
         let RowIdsOperands { offsets, ids } = operands.into_inner();
         let offsets = offsets.buffer.read();
-        let ends = &offsets[1..];
-        parallel::for_each(ids.buffer.get_mut(), |edge, id| {
-            *id = ends.partition_point(|&end| end <= edge as u64) as u32;
+        let chunks = parallel::chunks_mut(ids.buffer.get_mut(), CHUNK_EDGES);
+        parallel::for_each(chunks, |chunk, ids| {
+            let first = chunk * CHUNK_EDGES;
+            let mut row = offsets[1..].partition_point(|&end| end <= first as u64);
+            for (edge, id) in (first as u64..).zip(ids) {
+                while offsets[row + 1] <= edge {
+                    row += 1;
+                }
+                *id = row as u32;
+            }
         });
         Ok(())
     }
