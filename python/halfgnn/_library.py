@@ -947,7 +947,7 @@ def _dot_inputs(
     return inputs, [seed, q, k, v, statistics]
 
 
-def _dot(
+def _dot_attention(
     a: Tensor,
     sizes: Sequence[int],
     t: Tensor | None,
@@ -969,7 +969,7 @@ def _dot(
     return y, statistics
 
 
-def _dot_fake(
+def _dot_attention_fake(
     a: Any, sizes: Any, t: Any, turned: Any, q: Any, k: Any, v: Any, heads: Any, *_others: Any
 ) -> tuple[Tensor, Tensor]:
     return _fake_output(q, sizes[0], q.shape[1]), q.new_empty(2 * heads * sizes[0], dtype=torch.float32)
@@ -978,8 +978,8 @@ def _dot_fake(
 _define(
     "dot_attention(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor q, Tensor k, Tensor v, int heads, float scale, "
     "float dropout, Tensor? seed) -> (Tensor, Tensor)",
-    _dot,
-    _dot_fake,
+    _dot_attention,
+    _dot_attention_fake,
 )
 
 
