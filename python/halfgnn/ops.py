@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: :func:`halfgnn._eager.quick_spmm`, once torch is there.
 _quick: Any = None
 
+#: Vectors of 16 bytes of the widest head that attention by dot products takes in one operator.
+_WIDEST_VECTORS = 64
+
 Reduce = Literal["sum", "mean", "max"]
 Norm = Literal["none", "left", "right", "both"]
 
@@ -296,7 +299,8 @@ def attention(
     """Attention by dot products: the sum over each destination's edges of the sources' values, weighted by the softmax of
     ``scale · q[i] · k[j]``, head by head. Nothing is stored for an edge, in the forward and in the backward pass.
 
-    Torch tensors only. Scores, weights and their softmax are float.
+    Torch tensors only. Scores, weights and their softmax are float. Heads of more than 512 columns, in float32 256, are computed by
+    :func:`sddmm`, :func:`edge_softmax` and :func:`spmm` in float, which store numbers for each edge.
 
     Args:
         graph: as of :func:`spmm`; it must have no weights.
@@ -358,9 +362,13 @@ def attention(
     learns = _gradients(*flat)
     lanes = FORMATS[flat[0].dtype][1]
     width = columns // heads
+    scale = width**-0.5 if scale is None else float(scale)
+    if width > _WIDEST_VECTORS * lanes:
+        operands = flat[0].float(), flat[1].float(), flat[2].float()
+        y = _attention_step_by_step(graph, operands, heads, scale, dropout).to(result)
+        return y if shape is None else y.reshape(len(y), *shape)
     if heads > 1:
         flat = [_widened(value, heads, lanes)[0] for value in flat]
-    scale = width**-0.5 if scale is None else float(scale)
     seed = None
     if dropout > 0.0:
         seed = torch.randint(-(2**31), 2**31 - 1, (1,), dtype=torch.int32, device=q.device)
@@ -368,6 +376,19 @@ def attention(
     run = _torch_operator("dot_attention", flat[0])
     y = _narrowed(run(*both, *flat, heads, scale, dropout, seed)[0], heads, width).to(result)
     return y if shape is None else y.reshape(len(y), *shape)
+
+
+def _attention_step_by_step(
+    graph: Graph, operands: tuple[torch.Tensor, torch.Tensor, torch.Tensor], heads: int, scale: float, dropout: float
+) -> torch.Tensor:
+    """Attention whose heads are too wide for the fused operator, in float."""
+    import torch
+
+    q, k, v = operands
+    weights = edge_softmax(graph, sddmm(graph, q, k, heads=heads) * scale)
+    if dropout > 0.0:
+        weights = torch.nn.functional.dropout(weights, dropout)
+    return cast("torch.Tensor", spmm(graph, v, weights))
 
 
 def _attended(
