@@ -58,6 +58,7 @@ families! {
     bits: bits_entries;
     communities: communities_entries;
     construct: construct_entries;
+    dot_attention: dot_attention_entries;
     elementwise: elementwise_entries;
     frdc: frdc_entries;
     heads: heads_entries;

@@ -7,6 +7,7 @@
 //! - [`edges`]: the edges of a warp, cached in shared memory.
 //! - [`elementwise`]: bias, ReLU and dropout, and sums of columns.
 //! - [`frdc`]: sums of bits over neighbours in a graph of tiles of bits.
+//! - [`dot_attention`]: attention by dot products, fused.
 //! - [`heads`]: what attention does to heads of features.
 //! - [`loss`]: cross-entropy with its gradient, and the count of right answers.
 //! - [`matmul`]: matrix products for the linear layers, on tensor cores or in float.
@@ -40,6 +41,7 @@ pub mod bits;
 pub mod communities;
 pub mod construct;
 pub mod device;
+pub mod dot_attention;
 pub mod edges;
 pub mod elementwise;
 pub mod frdc;

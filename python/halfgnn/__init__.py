@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .config import show_config
     from .device import emulated
     from .graph import Graph
-    from .ops import edge_softmax, gat_attention, gatv2_attention, sddmm, spmm
+    from .ops import attention, edge_softmax, gat_attention, gatv2_attention, sddmm, spmm
     from .sampling import Batch, Loader
     from .training import Epoch, Run, Trainer, train
 
@@ -32,6 +32,7 @@ __all__ = [
     "Run",
     "Trainer",
     "__version__",
+    "attention",
     "dgl",
     "edge_softmax",
     "emulated",
@@ -74,6 +75,7 @@ _PLACES = {
     "Loader": "sampling",
     "Run": "training",
     "Trainer": "training",
+    "attention": "ops",
     "dgl": "",
     "edge_softmax": "ops",
     "emulated": "device",

@@ -20,6 +20,8 @@ __all__ = [
     "Vertices",
     "__version__",
     "adjacency",
+    "dot_backward",
+    "dot_forward",
     "edge_softmax",
     "edge_softmax_backward",
     "emulate",
@@ -201,6 +203,23 @@ def gat_backward(
     format: int,
     transposed: _Adjacency,
     layer: Any,
+    gradients: Any,
+) -> None: ...
+def dot_forward(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    inputs: Any,
+    y: _Matrix,
+) -> None: ...
+def dot_backward(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    transposed: _Adjacency,
+    inputs: Any,
     gradients: Any,
 ) -> None: ...
 def gatv2_forward(

@@ -270,12 +270,14 @@ _attention_backward = _Operator(
 )
 _additive = _Operator("gatv2_attention")
 _additive_backward = _Operator("gatv2_attention_backward")
+_dot = _Operator("dot_attention")
+_dot_backward = _Operator("dot_attention_backward")
 _plain: Any = _direct("spmm_direct.plain", _fake_spmm)
 
 
 def called() -> list[str]:
     """How operators are called, each with a name that people know."""
-    operators = {"spmm": _product, "sddmm": _sddmm, "edge_softmax": _softmax, "gat_attention": _attention, "gatv2_attention": _additive}
+    operators = {"spmm": _product, "sddmm": _sddmm, "edge_softmax": _softmax, "gat_attention": _attention, "gatv2_attention": _additive, "attention": _dot}
     if reason is not None:
         return [f"operators are called through Python: {reason}"]
     ways: dict[bool, list[str]] = {True: [], False: []}
@@ -385,6 +387,11 @@ def gatv2_attention(*operands: Any) -> Any:
     return _attended(_Additive, _additive, operands)
 
 
+def dot_attention(*operands: Any) -> Any:
+    """As ``torch.ops.halfgnn.dot_attention``, likewise."""
+    return _attended(_Dot, _dot, operands)
+
+
 def _attended(learning: Any, operator: _Operator, operands: tuple[Any, ...]) -> Any:
     if _learns(operands[4], operands[5], operands[6]):
         return (learning.apply(*operands),)
@@ -411,4 +418,10 @@ _Additive = _function(
     _additive,
     _library._additive_setup,
     lambda ctx, dy: _library._additive_gradients(ctx, dy, _additive_backward),
+)
+_Dot = _function(
+    "DotAttention",
+    _dot,
+    _library._dot_setup,
+    lambda ctx, dy: _library._dot_gradients(ctx, dy, _dot_backward),
 )

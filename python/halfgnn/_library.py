@@ -908,3 +908,138 @@ def _additive_gradients(ctx: Any, dy: Tensor, backward: Any) -> Any:
 torch.library.register_autograd(
     "halfgnn::gatv2_attention", _additive_gradient, setup_context=_additive_setup, lib=_library
 )
+
+
+class _DotInputs:
+    """The inputs of both passes of attention by dot products, as the extension module reads them."""
+
+    heads: int
+    scale: float
+    dropout: float
+    seed: _Array | None
+    q: _Matrix
+    k: _Matrix
+    v: _Matrix
+    statistics: _Array
+
+
+class _DotGradients:
+    """What the backward pass reads besides, and writes."""
+
+    y: _Matrix
+    dy: _Matrix
+    dq: _Matrix
+    dk: _Matrix
+    dv: _Matrix
+
+
+def _dot_inputs(
+    q: Tensor, k: Tensor, v: Tensor, statistics: Tensor, heads: int, scale: float, dropout: float, seed: Tensor | None
+) -> tuple[_DotInputs, list[Any]]:
+    """The inputs, and what must live until they were used."""
+    inputs = _DotInputs()
+    inputs.heads, inputs.scale, inputs.dropout = heads, scale, dropout
+    seed = _aligned(seed)
+    inputs.seed = _optional(seed)
+    (q, inputs.q), (k, inputs.k), (v, inputs.v) = (_rows(x, clean=True) for x in (q, k, v))
+    inputs.statistics = _raw(statistics)
+    return inputs, [seed, q, k, v, statistics]
+
+
+def _dot_attention(
+    a: Tensor,
+    sizes: Sequence[int],
+    t: Tensor | None,
+    turned: Sequence[int] | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    heads: int,
+    scale: float,
+    dropout: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    y = _output(q, sizes[0], q.shape[1])
+    statistics = q.new_empty(2 * heads * sizes[0], dtype=torch.float32)
+    inputs, kept = _dot_inputs(q, k, v, statistics, heads, scale, dropout, seed)
+    graph = raw_adjacency(a, sizes, address)
+    _call(_core.dot_forward, q.device, FORMATS[q.dtype][0], graph, inputs, _matrix(y))
+    del kept
+    return y, statistics
+
+
+def _dot_attention_fake(
+    a: Any, sizes: Any, t: Any, turned: Any, q: Any, k: Any, v: Any, heads: Any, *_others: Any
+) -> tuple[Tensor, Tensor]:
+    return _fake_output(q, sizes[0], q.shape[1]), q.new_empty(2 * heads * sizes[0], dtype=torch.float32)
+
+
+_define(
+    "dot_attention(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor q, Tensor k, Tensor v, int heads, float scale, "
+    "float dropout, Tensor? seed) -> (Tensor, Tensor)",
+    _dot_attention,
+    _dot_attention_fake,
+)
+
+
+def _dot_backward(
+    a: Tensor,
+    sizes: Sequence[int],
+    t: Tensor,
+    turned: Sequence[int],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    y: Tensor,
+    statistics: Tensor,
+    dy: Tensor,
+    heads: int,
+    scale: float,
+    dropout: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    # The operator writes to them, and operators of torch's change no operand.
+    statistics = statistics.clone()
+    inputs, kept = _dot_inputs(q, k, v, statistics, heads, scale, dropout, seed)
+    of = _DotGradients()
+    (y, of.y), (dy, of.dy) = _rows(y, clean=True), _rows(dy, clean=True)
+    gradients = tuple(_output(x, *x.shape) for x in (q, k, v))
+    of.dq, of.dk, of.dv = map(_matrix, gradients)
+    graphs = raw_adjacency(a, sizes, address), raw_adjacency(t, turned, address)
+    _call(_core.dot_backward, q.device, FORMATS[q.dtype][0], *graphs, inputs, of)
+    del kept
+    return gradients[0], gradients[1], gradients[2]
+
+
+def _dot_backward_fake(
+    a: Any, sizes: Any, t: Any, turned: Any, q: Any, k: Any, v: Any, *_others: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _fake_output(q, *q.shape), _fake_output(k, *k.shape), _fake_output(v, *v.shape)
+
+
+_define(
+    "dot_attention_backward(Tensor a, SymInt[] sizes, Tensor t, SymInt[] turned, Tensor q, Tensor k, Tensor v, Tensor y, "
+    "Tensor statistics, Tensor dy, int heads, float scale, float dropout, Tensor? seed) -> (Tensor, Tensor, Tensor)",
+    _dot_backward,
+    _dot_backward_fake,
+)
+
+
+def _dot_setup(ctx: Any, inputs: Any, output: Any) -> None:
+    a, sizes, t, turned, q, k, v, heads, scale, dropout, seed = inputs
+    ctx.options, ctx.sizes, ctx.turned = (heads, scale, dropout), sizes, turned
+    ctx.save_for_backward(a, t, q, k, v, seed, *output)
+
+
+def _dot_gradient(ctx: Any, dy: Tensor, *_others: Any) -> Any:
+    return _dot_gradients(ctx, dy, _ops.dot_attention_backward)
+
+
+def _dot_gradients(ctx: Any, dy: Tensor, backward: Any) -> Any:
+    """The gradients, by this operator."""
+    a, t, q, k, v, seed, y, statistics = ctx.saved_tensors
+    gradients = backward(a, ctx.sizes, t, ctx.turned, q, k, v, y, statistics, dy, *ctx.options, seed)
+    return None, None, None, None, *gradients, None, None, None, None
+
+
+torch.library.register_autograd("halfgnn::dot_attention", _dot_gradient, setup_context=_dot_setup, lib=_library)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: :func:`halfgnn._eager.quick_spmm`, once torch is there.
 _quick: Any = None
 
+#: Vectors of 16 bytes of the widest head that attention by dot products takes in one operator.
+_WIDEST_VECTORS = 64
+
 Reduce = Literal["sum", "mean", "max"]
 Norm = Literal["none", "left", "right", "both"]
 
@@ -281,6 +284,111 @@ def gatv2_attention(
     run = _torch_operator(name, of.h)
     y = run(*both, of.h, of.h_dst, of.vectors, heads, negative_slope, dropout, of.seed)[0]
     return _narrowed(y, heads, of.width).to(of.format)
+
+
+def attention(
+    graph: Any,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    heads: int = 1,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> torch.Tensor:
+    """Attention by dot products: the sum over each destination's edges of the sources' values, weighted by the softmax of
+    ``scale · q[i] · k[j]``, head by head. Nothing is stored for an edge, in the forward and in the backward pass.
+
+    Torch tensors only. Scores, weights and their softmax are float. Heads of more than 512 columns, in float32 256, are computed by
+    :func:`sddmm`, :func:`edge_softmax` and :func:`spmm` in float, which store numbers for each edge.
+
+    Args:
+        graph: as of :func:`spmm`; it must have no weights.
+        q: queries of the destinations, destinations × (heads · D), or destinations × heads × D.
+        k: keys of the sources, likewise.
+        v: values of the sources, likewise.
+        heads: number of heads, where ``q`` has two dimensions.
+        scale: factor of the scores; by default ``1 / sqrt(D)``.
+        dropout: probability of a weight to be dropped, in [0, 1); the others are divided by its complement.
+
+    Returns:
+        In the shape and format of ``q``. A destination without edges has zeros.
+
+    Raises:
+        ValueError: shapes do not fit, or a number is out of range.
+
+    >>> import torch, halfgnn
+    >>> graph = halfgnn.Graph(torch.tensor([[0, 1, 2], [1, 1, 0]]))  # 0 → 1, 1 → 1, 2 → 0
+    >>> x = torch.eye(3)
+    >>> halfgnn.attention(graph, torch.zeros(3, 3), x, x)  # equal scores: the means of the sources
+    tensor([[0.0000, 0.0000, 1.0000],
+            [0.5000, 0.5000, 0.0000],
+            [0.0000, 0.0000, 0.0000]])
+    """
+    import torch
+
+    from ._tensors import FORMATS
+
+    name = "attention"
+    graph = graph if isinstance(graph, Graph) else Graph.of(graph)
+    for what, value in (("q", q), ("k", k), ("v", v)):
+        if not is_tensor(value):
+            raise ValueError(f"{name}: {what} is no torch tensor; make one with torch.from_numpy")
+        if value.device != q.device:
+            raise ValueError(f"{name}: {what} is on {value.device} and q on {q.device}; move one of them")
+    graph = _on(graph, q)
+    if graph.weight is not None:
+        raise ValueError(f"{name}: the graph has weights, which attention does not read; pass graph.unweighted()")
+    flat = []
+    shape = None
+    for what, value, rows in (("q", q, graph.num_dst), ("k", k, graph.num_src), ("v", v, graph.num_src)):
+        value, found, of_rows = _heads(name, what, value, rows)
+        flat.append(value)
+        if what == "q":
+            shape, heads = of_rows, found or heads
+        if value.shape[1] != flat[0].shape[1]:
+            raise ValueError(f"{name}: {what} has {value.shape[1]} columns and q has {flat[0].shape[1]}; they should be as many")
+        if found not in (None, heads):
+            raise ValueError(f"{name}: {what} has {found} heads and q has {heads}; they should be as many")
+    columns = flat[0].shape[1]
+    if heads < 1 or columns % heads or columns == 0:
+        raise ValueError(f"{name}: {columns} columns cannot be cut into {heads} heads")
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"{name}: dropout should be in [0, 1), is {dropout}")
+    flat = [_format(name, value) for value in flat]
+    result = flat[0].dtype
+    if any(value.dtype != result for value in flat):
+        flat = [value.float() for value in flat]
+    learns = _gradients(*flat)
+    lanes = FORMATS[flat[0].dtype][1]
+    width = columns // heads
+    scale = width**-0.5 if scale is None else float(scale)
+    if width > _WIDEST_VECTORS * lanes:
+        operands = flat[0].float(), flat[1].float(), flat[2].float()
+        y = _attention_step_by_step(graph, operands, heads, scale, dropout).to(result)
+        return y if shape is None else y.reshape(len(y), *shape)
+    if heads > 1:
+        flat = [_widened(value, heads, lanes)[0] for value in flat]
+    seed = None
+    if dropout > 0.0:
+        seed = torch.randint(-(2**31), 2**31 - 1, (1,), dtype=torch.int32, device=q.device)
+    *both, _ = _both(graph, learns)
+    run = _torch_operator("dot_attention", flat[0])
+    y = _narrowed(run(*both, *flat, heads, scale, dropout, seed)[0], heads, width).to(result)
+    return y if shape is None else y.reshape(len(y), *shape)
+
+
+def _attention_step_by_step(
+    graph: Graph, operands: tuple[torch.Tensor, torch.Tensor, torch.Tensor], heads: int, scale: float, dropout: float
+) -> torch.Tensor:
+    """Attention whose heads are too wide for the fused operator, in float."""
+    import torch
+
+    q, k, v = operands
+    weights = edge_softmax(graph, sddmm(graph, q, k, heads=heads) * scale)
+    if dropout > 0.0:
+        weights = torch.nn.functional.dropout(weights, dropout)
+    return cast("torch.Tensor", spmm(graph, v, weights))
 
 
 def _attended(

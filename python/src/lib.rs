@@ -27,8 +27,8 @@ mod _core {
     use super::errors::DeviceOutOfMemoryError;
     #[pymodule_export]
     use super::operators::{
-        edge_softmax, edge_softmax_backward, gat_backward, gat_forward, gathered_stride,
-        gatv2_backward, gatv2_forward, sddmm, spmm,
+        dot_backward, dot_forward, edge_softmax, edge_softmax_backward, gat_backward, gat_forward,
+        gathered_stride, gatv2_backward, gatv2_forward, sddmm, spmm,
     };
     #[pymodule_export]
     use super::place::{emulate, kernels, kernels_in, load, survey};

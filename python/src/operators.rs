@@ -2,13 +2,16 @@
 
 mod additive;
 pub mod attention;
+mod dot;
 
 pub use additive::{gatv2_backward, gatv2_forward};
 pub use attention::{gat_backward, gat_forward};
+pub use dot::{dot_backward, dot_forward};
 
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
 use crate::place::{Operation, Place, Shape, perform, precision};
 use halfgnn::Error;
+use halfgnn::backend::Storage;
 use halfgnn::ops::{
     self, Addend, Aggregation, Dropout, EdgeWeights, RandomState, Sddmm, Spmm, SpmmEpilogue,
 };
@@ -98,7 +101,10 @@ unsafe fn random<B: Lend>(
 }
 
 /// Dropout by what [`random`] gives.
-fn dropout<B: Lend>(probability: f32, random: Option<&RandomState<B>>) -> Option<Dropout<'_, B>> {
+fn dropout<B: Storage>(
+    probability: f32,
+    random: Option<&RandomState<B>>,
+) -> Option<Dropout<'_, B>> {
     random.map(|random| Dropout {
         probability,
         stream: STREAM,

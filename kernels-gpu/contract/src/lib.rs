@@ -16,6 +16,7 @@ pub mod baselines;
 pub mod bits;
 pub mod communities;
 pub mod construct;
+pub mod dot_attention;
 pub mod elementwise;
 pub mod format;
 pub mod frdc;
@@ -168,6 +169,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         segment::ENTRIES,
         heads::ENTRIES,
         attention::ENTRIES,
+        dot_attention::ENTRIES,
         shadow::ENTRIES,
         bits::ENTRIES,
         frdc::ENTRIES,

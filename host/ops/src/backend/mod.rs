@@ -19,16 +19,18 @@ pub use row_share::RowShare;
 use crate::driver::Driver;
 use crate::ops::{
     AdditiveOperators, AttentionOperators, BitsOperators, CommunityOperators, ConstructOperators,
-    ElementwiseOperators, FrdcOperators, HeadOperators, LossOperators, MatmulOperators,
-    MaximumOperators, MetricsOperators, NonlinearityOperators, NormalizeOperators, NormsOperators,
-    OptimizerOperators, QuantizeOperators, SamplingOperators, SddmmOperators, SegmentOperators,
-    ShadowOperators, SortOperators, SpmmOperators, SpmvOperators, SubgraphOperators,
+    DotAttentionOperators, ElementwiseOperators, FrdcOperators, HeadOperators, LossOperators,
+    MatmulOperators, MaximumOperators, MetricsOperators, NonlinearityOperators, NormalizeOperators,
+    NormsOperators, OptimizerOperators, QuantizeOperators, SamplingOperators, SddmmOperators,
+    SegmentOperators, ShadowOperators, SortOperators, SpmmOperators, SpmvOperators,
+    SubgraphOperators,
 };
 
 /// A device with all operators, of every family.
 pub trait Backend:
     Storage
     + AdditiveOperators
+    + DotAttentionOperators
     + AttentionOperators
     + BitsOperators
     + CommunityOperators

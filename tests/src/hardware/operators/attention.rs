@@ -1,10 +1,11 @@
 //! A layer of attention, forward and backward: fused, with biases of edges, and of operators on arrays of edges; additive attention's
-//! scores and their gradients; means of heads.
+//! scores and their gradients; means of heads; attention by dot products.
 
 use super::sparse::graph;
 use super::{OperatorCase, Results};
 use crate::additive;
 use crate::attention::Case;
+use crate::dot_attention;
 use crate::input::{matrix, read, unwritten};
 use crate::reference::roundoff;
 use half::{bf16, f16};
@@ -103,6 +104,24 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
             Results::rows(&outcome.scores, 64)
                 .and(Results::rows(&outcome.du, columns))
                 .and(Results::rows(&outcome.of_vector, columns))
+        }));
+    }
+    for (heads, width, dropout) in [(1, 40, 0.0), (4, 16, 0.3), (1, 256, 0.0)] {
+        let name = format!("dot attention {precision} {heads} x {width} dropout {dropout}");
+        let columns = heads * width;
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let graph = graph(operands);
+            let vertices = graph.vertices();
+            let mut case = dot_attention::Case::random::<E>(&graph, (heads, width), dropout);
+            case.q = operands.mild::<E>(vertices * columns);
+            case.k = operands.mild::<E>(vertices * columns);
+            case.v = operands.mild::<E>(vertices * columns);
+            case.dy = operands.mild::<E>(vertices * columns);
+            let outcome = case.run::<B, E>(backend);
+            Results::rows(&outcome.y, columns)
+                .and(Results::rows(&outcome.dq, columns))
+                .and(Results::rows(&outcome.dk, columns))
+                .and(Results::rows(&outcome.dv, columns))
         }));
     }
     let name = format!("means of heads {precision}");

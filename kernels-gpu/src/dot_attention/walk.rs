@@ -1,0 +1,298 @@
+//! The walk over the rows of a chunk of edges, and the follow-up that completes rows of several chunks.
+
+use super::lanes::Lane;
+use super::part::Part;
+use super::pass::{Edge, IN_FLIGHT, Pass};
+use crate::device::global::Global;
+use crate::device::registers::unroll;
+use crate::device::thread::{block_idx_x, block_idx_y};
+use crate::device::vector::Vector;
+use crate::device::warp::{lane_id, shuffle_idx, shuffle_xor, warp_id};
+use halfgnn_contract::dot_attention::{
+    DotAttentionParams, EMPTY_ROWS_PER_CTA, STAGED_END, STAGED_SLOTS, STAGED_TAIL, WARPS_PER_CTA,
+    staged_row,
+};
+use halfgnn_contract::{VECTOR_BYTES, WARP};
+
+/// The row of a chunk's first edge.
+struct First {
+    row: u32,
+    /// Number of the next row among those with edges.
+    next: u32,
+    /// Whether it began before the chunk.
+    began_before: bool,
+}
+
+/// # Safety
+/// The launch contract; `edge` is the first edge of a chunk.
+#[inline(always)]
+unsafe fn first_row(params: &DotAttentionParams, edge: u32) -> First {
+    // SAFETY: there is a word for each 32 edges, of which this is one, and a row for each start.
+    unsafe {
+        let [bits, before] = Global::<[u32; 2]>::new(params.starts).at((edge / WARP) as u64).read();
+        let began_before = bits >> (edge % WARP) & 1 == 0;
+        let next = before + (bits & (2u32 << (edge % WARP)).wrapping_sub(1)).count_ones();
+        let row = Global::<u32>::new(params.filled_rows).at(next as u64 - 1).read();
+        First {
+            row,
+            next,
+            began_before,
+        }
+    }
+}
+
+/// The edge behind the last of row `row`.
+///
+/// # Safety
+/// The launch contract; it is a row.
+#[inline(always)]
+unsafe fn end_of(params: &DotAttentionParams, row: u32) -> u32 {
+    // SAFETY: the caller's promise. There are no more edges than 32 bits count.
+    unsafe { Global::<u64>::new(params.offsets).at(row as u64 + 1).read() as u32 }
+}
+
+/// # Safety
+/// The launch contract of [`DotAttentionParams`].
+#[inline(always)]
+pub unsafe fn walk<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAttentionParams) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if block_idx_x() >= params.ctas {
+            clear::<V, P, R>(params, (block_idx_x() - params.ctas) * EMPTY_ROWS_PER_CTA);
+            return;
+        }
+        let chunk = block_idx_x() * WARPS_PER_CTA + warp_id();
+        let begin = chunk << params.chunk_log2;
+        // The last CTA may have warps without edges; the shift of a chunk past 2³² edges has no bits left.
+        if begin >= params.edges || begin >> params.chunk_log2 != chunk {
+            return;
+        }
+        let end = begin + (params.edges - begin).min(1 << params.chunk_log2);
+        walk_chunk::<V, P, R>(params, chunk, begin, end);
+    }
+}
+
+/// # Safety
+/// The launch contract; all lanes of the warp come together, and the chunk has these edges.
+#[inline(always)]
+unsafe fn walk_chunk<V: Vector, P: Pass<V, R>, const R: usize>(
+    params: &DotAttentionParams,
+    chunk: u32,
+    begin: u32,
+    end: u32,
+) {
+    let lane = Lane::<R>::new(params);
+    let groups = WARP >> params.lanes.lanes_log2;
+    let ids = Global::<u32>::new(params.columns);
+    let filled = Global::<u32>::new(params.filled_rows);
+    // SAFETY: the caller's promise. Behind the last row with edges there are two numbers more, which are rows.
+    unsafe {
+        let first = first_row(params, begin);
+        let (mut row, mut began_before) = (first.row, first.began_before);
+        let mut next = first.next;
+        let mut row_end = end_of(params, row);
+        let mut next_row = filled.at(next as u64).read();
+        // Columns of 32 edges from `window` on, a lane each, and of the 32 behind them.
+        let columns_from = |edge: u32| {
+            let edge = edge + lane_id();
+            ids.at(edge as u64).load_once_if(edge < end)
+        };
+        let mut window = begin;
+        let mut columns = columns_from(window);
+        let mut further = columns_from(window + WARP);
+        let mut edge = begin;
+        loop {
+            let end_of_next = end_of(params, next_row);
+            next += 1;
+            let row_after_next = filled.at(next as u64).read();
+            let stop = row_end.min(end);
+            let of_row = P::row(params, lane, row, !began_before);
+            let mut part = P::Part::EMPTY;
+            while edge < stop {
+                let until = stop.min(window + WARP);
+                while edge < until {
+                    part = step::<V, P, R>(params, lane, (row, &of_row), part, |i| {
+                        let edge = edge + i as u32 * groups + lane.group;
+                        let column = shuffle_idx(columns, (edge - window) % WARP);
+                        (column, edge < until)
+                    });
+                    edge += IN_FLIGHT as u32 * groups;
+                }
+                edge = until;
+                if edge == window + WARP {
+                    window = edge;
+                    columns = further;
+                    further = columns_from(window + WARP);
+                }
+            }
+            let part = of_groups(params, part);
+            let goes_on = row_end > end;
+            if began_before || goes_on {
+                let slot = if goes_on { STAGED_TAIL } else { STAGED_END };
+                stage(params, lane, (chunk, slot), part);
+            } else if lane.group == 0 {
+                P::write(params, lane, row, part);
+            }
+            if stop == end {
+                return;
+            }
+            (row, row_end, next_row) = (next_row, end_of_next, row_after_next);
+            began_before = false;
+        }
+    }
+}
+
+/// Adds some edges, of which `edge` tells columns and whether they are there.
+///
+/// # Safety
+/// As [`Pass::add`].
+#[inline(always)]
+unsafe fn step<V: Vector, P: Pass<V, R>, const R: usize>(
+    params: &DotAttentionParams,
+    lane: Lane<R>,
+    row: (u32, &P::Row),
+    part: P::Part,
+    edge: impl Fn(usize) -> (u32, bool),
+) -> P::Part {
+    let none = Edge {
+        column: 0,
+        there: false,
+        of_column: [[V::zero(); R]; 2],
+    };
+    let mut edges = [none; IN_FLIGHT];
+    // SAFETY: the caller's promise: columns of edges are rows of the matrices of columns.
+    unsafe {
+        unroll!(i in 0..IN_FLIGHT => {
+            let (column, there) = edge(i);
+            edges[i] = Edge {
+                column,
+                there,
+                of_column: [
+                    lane.load::<V>(params, params.of_columns[0], column, there),
+                    lane.load::<V>(params, params.of_columns[1], column, there),
+                ],
+            };
+        });
+        P::add(params, lane, row, part, edges)
+    }
+}
+
+/// Merges the parts of all groups of the warp, in every one of them.
+///
+/// # Safety
+/// All lanes of the warp come together.
+#[inline(always)]
+unsafe fn of_groups<T: Part>(params: &DotAttentionParams, mut part: T) -> T {
+    let mut distance = 1 << params.lanes.lanes_log2;
+    while distance < WARP {
+        // SAFETY: the caller's promise; the loop is the same for all lanes.
+        let other = part.map(|_, value| unsafe { shuffle_xor(value, distance) });
+        part = part.merge(other);
+        distance *= 2;
+    }
+    part
+}
+
+/// Where the lane's first float of a slot lies; the others are a group's lanes apart.
+#[inline(always)]
+fn staged<T: Part, const R: usize>(
+    params: &DotAttentionParams,
+    lane: Lane<R>,
+    (chunk, slot): (u32, u32),
+) -> Global<f32> {
+    let slot = chunk as u64 * STAGED_SLOTS + slot as u64;
+    let row = slot * staged_row(&params.lanes, T::FLOATS as u32);
+    let of_tile = (block_idx_y() as u64 * T::FLOATS as u64) << params.lanes.lanes_log2;
+    Global::new(params.staging).at(row + of_tile + lane.place as u64)
+}
+
+/// Puts a part into the staging buffer.
+///
+/// # Safety
+/// The launch contract; each slot has one part.
+#[inline(always)]
+unsafe fn stage<T: Part, const R: usize>(
+    params: &DotAttentionParams,
+    lane: Lane<R>,
+    slot: (u32, u32),
+    part: T,
+) {
+    let place = staged::<T, R>(params, lane, slot);
+    if lane.group == 0 {
+        part.map(|i, value| {
+            // SAFETY: the caller's promise; a slot has so many floats for each lane.
+            unsafe { place.at((i as u64) << params.lanes.lanes_log2).store(value) };
+            value
+        });
+    }
+}
+
+/// Completes the row that began before a chunk and ends in it, where there is one.
+///
+/// # Safety
+/// The launch contract of [`DotAttentionParams`], after [`walk`].
+#[inline(always)]
+pub unsafe fn follow_up<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAttentionParams) {
+    let chunk = block_idx_x() * WARPS_PER_CTA + warp_id();
+    let begin = chunk << params.chunk_log2;
+    if begin >= params.edges || begin >> params.chunk_log2 != chunk {
+        return;
+    }
+    let end = begin + (params.edges - begin).min(1 << params.chunk_log2);
+    // SAFETY: the caller's promise: of a row that crosses chunks each has its part in a slot.
+    unsafe {
+        let First {
+            row, began_before, ..
+        } = first_row(params, begin);
+        if !began_before || end_of(params, row) > end {
+            return;
+        }
+        let lane = Lane::<R>::new(params);
+        let groups = WARP >> params.lanes.lanes_log2;
+        let row_begin = Global::<u64>::new(params.offsets).at(row as u64).read() as u32;
+        let mut of = (row_begin >> params.chunk_log2) + lane.group;
+        let mut part = P::Part::EMPTY;
+        while of <= chunk {
+            let slot = if of == chunk { STAGED_END } else { STAGED_TAIL };
+            let place = staged::<P::Part, R>(params, lane, (of, slot));
+            let other = P::Part::EMPTY
+                .map(|i, _| place.at((i as u64) << params.lanes.lanes_log2).load());
+            part = part.merge(other);
+            of += groups;
+        }
+        let part = of_groups(params, part);
+        if lane.group == 0 {
+            P::write(params, lane, row, part);
+        }
+    }
+}
+
+/// Clears the rows without edges from the `first`-th on.
+///
+/// # Safety
+/// The launch contract.
+#[inline(always)]
+unsafe fn clear<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAttentionParams, first: u32) {
+    if block_idx_y() > 0 {
+        return;
+    }
+    let end = params.empty_count.min(first.saturating_add(EMPTY_ROWS_PER_CTA));
+    let mut at = first + warp_id();
+    while at < end {
+        // SAFETY: the caller's promise; it is a row, which has so many vectors.
+        unsafe {
+            let row = Global::<u32>::new(params.empty_rows).at(at as u64).read();
+            unroll!(output in 0..2 => {
+                let matrix = Global::<[u32; 4]>::new(params.outputs[output]);
+                let mut vector = lane_id();
+                while !matrix.is_null() && vector < params.lanes.stride {
+                    let place = matrix.row(row, params.lanes.stride * VECTOR_BYTES);
+                    place.at(vector as u64).store([0; 4]);
+                    vector += WARP;
+                }
+            });
+            P::clear(params, row, lane_id());
+        }
+        at += WARPS_PER_CTA;
+    }
+}
