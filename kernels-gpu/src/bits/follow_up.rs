@@ -118,7 +118,10 @@ unsafe fn load_words<const W: usize, const FACTORED: bool>(
 
 /// Adds staged words to sums.
 #[inline(always)]
-fn add_words<const W: usize, const FACTORED: bool>(sums: &mut [[u32; 2]; W], words: &[[u32; 2]; W]) {
+fn add_words<const W: usize, const FACTORED: bool>(
+    sums: &mut [[u32; 2]; W],
+    words: &[[u32; 2]; W],
+) {
     unroll!(word in 0..W => {
         let ([a, b], [c, d]) = (sums[word], words[word]);
         let [c, d] = match FACTORED {

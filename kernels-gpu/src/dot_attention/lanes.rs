@@ -113,7 +113,11 @@ impl<const R: usize> Lane<R> {
     /// # Safety
     /// All lanes of the warp come together.
     #[inline(always)]
-    pub unsafe fn sum<const N: usize>(&self, params: &DotAttentionParams, mut values: [f32; N]) -> [f32; N] {
+    pub unsafe fn sum<const N: usize>(
+        &self,
+        params: &DotAttentionParams,
+        mut values: [f32; N],
+    ) -> [f32; N] {
         let lanes = 1 << params.lanes.head_lanes_log2;
         let mut distance = 1;
         while distance < lanes {

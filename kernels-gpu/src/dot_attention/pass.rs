@@ -184,7 +184,11 @@ impl<V: Vector, const R: usize> Pass<V, R> for Rows {
             let output = lane.load::<V>(params, params.of_rows[2], row, true);
             let [delta] = lane.sum(params, [dot_of_elements::<V, R>(&gradient, &output)]);
             // Of a lane without a head it is that of the first.
-            let head = if lane.head < params.lanes.heads { lane.head } else { 0 };
+            let head = if lane.head < params.lanes.heads {
+                lane.head
+            } else {
+                0
+            };
             let statistics = Global::<f32>::cast(statistics_at(params, row, head));
             if begins && lane.group == 0 && lane.leads_head(params) {
                 statistics.at(1).store(delta);

@@ -29,10 +29,14 @@ struct First {
 unsafe fn first_row(params: &DotAttentionParams, edge: u32) -> First {
     // SAFETY: there is a word for each 32 edges, of which this is one, and a row for each start.
     unsafe {
-        let [bits, before] = Global::<[u32; 2]>::new(params.starts).at((edge / WARP) as u64).read();
+        let [bits, before] = Global::<[u32; 2]>::new(params.starts)
+            .at((edge / WARP) as u64)
+            .read();
         let began_before = bits >> (edge % WARP) & 1 == 0;
         let next = before + (bits & (2u32 << (edge % WARP)).wrapping_sub(1)).count_ones();
-        let row = Global::<u32>::new(params.filled_rows).at(next as u64 - 1).read();
+        let row = Global::<u32>::new(params.filled_rows)
+            .at(next as u64 - 1)
+            .read();
         First {
             row,
             next,
@@ -255,8 +259,8 @@ pub unsafe fn follow_up<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAt
         while of <= chunk {
             let slot = if of == chunk { STAGED_END } else { STAGED_TAIL };
             let place = staged::<P::Part, R>(params, lane, (of, slot));
-            let other = P::Part::EMPTY
-                .map(|i, _| place.at((i as u64) << params.lanes.lanes_log2).load());
+            let other =
+                P::Part::EMPTY.map(|i, _| place.at((i as u64) << params.lanes.lanes_log2).load());
             part = part.merge(other);
             of += groups;
         }
@@ -276,7 +280,9 @@ unsafe fn clear<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAttentionP
     if block_idx_y() > 0 {
         return;
     }
-    let end = params.empty_count.min(first.saturating_add(EMPTY_ROWS_PER_CTA));
+    let end = params
+        .empty_count
+        .min(first.saturating_add(EMPTY_ROWS_PER_CTA));
     let mut at = first + warp_id();
     while at < end {
         // SAFETY: the caller's promise; it is a row, which has so many vectors.
