@@ -1,4 +1,4 @@
-"""Attention by dot products on a GPU, milliseconds and extra GiB of one call: the fused operator beside ``sddmm``, ``edge_softmax`` and ``spmm``.
+"""Attention by dot products on a GPU, milliseconds and extra GiB of one call: the fused operator and ``sddmm``, ``edge_softmax`` and ``spmm``.
 
     python python/benches/attention.py                                  # 232,965 vertices, 20 M edges of R-MAT
     python python/benches/attention.py --edges 114615892 --heads 1x64,4x16

@@ -178,7 +178,7 @@ pub const fn staged_row(lanes: &HeadLanes, floats: u32) -> u64 {
     (lanes.tiles as u64 * floats as u64) << lanes.lanes_log2
 }
 
-/// Floats of a lane's part of a row: of a pass with so many matrices as output, in vectors of `width` elements; `softmax` tells whether
+/// Floats of a lane's part of a row: of a pass with so many matrices as output, in vectors of `width` elements; `softmax` says whether
 /// there is a running softmax.
 #[inline]
 pub const fn part_floats(outputs: u32, width: u32, softmax: bool) -> u32 {

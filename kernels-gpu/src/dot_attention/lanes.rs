@@ -86,7 +86,7 @@ impl<const R: usize> Lane<R> {
     /// Writes the lane's vectors of row `row` of an output, rounded, without what lies past the last column.
     ///
     /// # Safety
-    /// The launch contract; nobody else writes them.
+    /// The launch contract; no other thread writes them.
     #[inline(always)]
     pub unsafe fn store<V: Vector>(
         &self,

@@ -30,7 +30,7 @@ pub trait Pass<V: Vector, const R: usize> {
     /// What it has of the row's sums.
     type Part: Part;
 
-    /// Loads what belongs to row `row`; `begins` tells whether its first edge is in the chunk.
+    /// Loads what belongs to row `row`; `begins` says whether its first edge is in the chunk.
     ///
     /// # Safety
     /// The launch contract; all lanes of the warp come together, and the row has edges.
@@ -51,7 +51,7 @@ pub trait Pass<V: Vector, const R: usize> {
     /// Writes a row.
     ///
     /// # Safety
-    /// The launch contract; nobody else writes the row, and the part is that of all its edges.
+    /// The launch contract; no other warp writes the row, and the part is that of all its edges.
     unsafe fn write(params: &DotAttentionParams, lane: Lane<R>, row: u32, part: Self::Part);
 
     /// Writes what belongs to a row without edges, apart from the outputs: for each head from `first` on, every 32nd.

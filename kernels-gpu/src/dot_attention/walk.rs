@@ -146,7 +146,7 @@ unsafe fn walk_chunk<V: Vector, P: Pass<V, R>, const R: usize>(
     }
 }
 
-/// Adds some edges, of which `edge` tells columns and whether they are there.
+/// Adds some edges, with columns from `edge`, which also says whether there is an edge.
 ///
 /// # Safety
 /// As [`Pass::add`].
