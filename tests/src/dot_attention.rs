@@ -234,7 +234,7 @@ pub fn every_width<B: Backend>(backend: &B, scale: Scale) {
     for width in [1, 2, 7, 8, 33, 127, 256] {
         on_all(backend, &graph, (1, width), 0.0, "power law");
     }
-    for heads in [(2, 8), (3, 8), (4, 16), (5, 24), (3, 64), (20, 8), (2, 272)] {
+    for heads in [(2, 8), (3, 8), (4, 16), (5, 24), (3, 64), (20, 8), (2, 256)] {
         on_all(backend, &graph, heads, 0.0, "power law");
     }
 }
