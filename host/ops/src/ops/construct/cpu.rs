@@ -28,7 +28,7 @@ impl ConstructOperators for Cpu {
             let first = chunk * CHUNK_EDGES;
             let mut row = offsets[1..].partition_point(|&end| end <= first as u64);
             for (edge, id) in (first as u64..).zip(ids) {
-                while offsets[row + 1] <= edge {
+                while offsets.get(row + 1).is_some_and(|&end| end <= edge) {
                     row += 1;
                 }
                 *id = row as u32;

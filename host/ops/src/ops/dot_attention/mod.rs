@@ -55,7 +55,7 @@ impl<B: Storage, E: Element> Copy for DotAttention<'_, B, E> {}
 /// `statistics` becomes what the gradient reads: two floats for each row and head, heads of a row next to each other.
 ///
 /// # Errors
-/// [`Error::Shape`] where an operand does not fit the graph or another, [`Error::Unsupported`] where the columns are not so many
+/// [`Error::Shape`] where an operand does not fit the graph or another, [`Error::Unsupported`] where the columns are not as many
 /// heads, a head is too wide, or the scale is not finite.
 pub fn dot_attention<B: DotAttentionOperators, E: Element>(
     backend: &B,
