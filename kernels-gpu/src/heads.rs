@@ -5,7 +5,7 @@ use crate::device::global::Global;
 use crate::device::integer::divide;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x};
-use crate::device::vector::{Floats, Vector, without_padding};
+use crate::device::vector::{Floats, Vector, dot, without_padding};
 use crate::device::warp;
 use halfgnn_contract::elementwise::row_in_cta;
 use halfgnn_contract::heads::{
@@ -142,16 +142,6 @@ pub fn for_items(heads: &Heads, mut f: impl FnMut(Item)) {
 unsafe fn read<V: Vector>(matrix: DevicePtr<HalfBits>, at: u64) -> V::Floats {
     // SAFETY: the caller's promise.
     V::from_bits(unsafe { Global::<V::Bits>::new(matrix).at(at).read() }).widen()
-}
-
-#[inline(always)]
-fn dot<V: Vector>(mut sum: f32, a: V::Floats, b: V::Floats) -> f32 {
-    let mut i = 0;
-    while i < V::WIDTH as usize {
-        sum = mul_add(a.get(i), b.get(i), sum);
-        i += 1;
-    }
-    sum
 }
 
 /// # Safety

@@ -47,6 +47,9 @@ const LANES_OF_ALL: u32 = 8;
 /// Lanes of a group that has some of the heads: one line of memory.
 const LANES_OF_SOME: u32 = 4;
 
+/// The most edges: a warp looks up to two of its windows past an edge, in 32 bits.
+pub const EDGES_MAX: u32 = u32::MAX - 2 * WARP;
+
 /// Slot of a chunk for the row that began before it and ends in it.
 pub const STAGED_END: u32 = 0;
 /// Slot for the row that goes on behind the chunk.
@@ -129,7 +132,7 @@ param_struct! {
         pub statistics: DevicePtr<[f32; 2]>,
         /// Parts of rows: [`staging_floats`] long.
         pub staging: DevicePtr<f32>,
-        /// Number of edges.
+        /// Number of edges, at most [`EDGES_MAX`].
         pub edges: u32,
         /// Rows without edges.
         pub empty_count: u32,
@@ -154,7 +157,8 @@ pub const fn chunks(edges: u32, chunk_log2: u32) -> u32 {
     edges.div_ceil(1 << chunk_log2)
 }
 
-/// Base-2 logarithm of the edges of a warp, for so many edges and multiprocessors: fewer where else some multiprocessors had few warps.
+/// Base-2 logarithm of the edges of a warp, for a graph of `edges` on a GPU of `multiprocessors`. A small graph has fewer edges a warp, so that
+/// every multiprocessor has enough warps.
 #[inline]
 pub const fn chunk_log2(edges: u32, multiprocessors: u32) -> u32 {
     let [least, most] = CHUNK_LOG2;
@@ -178,8 +182,8 @@ pub const fn staged_row(lanes: &HeadLanes, floats: u32) -> u64 {
     (lanes.tiles as u64 * floats as u64) << lanes.lanes_log2
 }
 
-/// Floats of a lane's part of a row: of a pass with so many matrices as output, in vectors of `width` elements; `softmax` says whether
-/// there is a running softmax.
+/// Floats of a lane's part of a row, of a pass with `outputs` matrices as output, in vectors of `width` elements. `softmax` says whether
+/// it has a running softmax.
 #[inline]
 pub const fn part_floats(outputs: u32, width: u32, softmax: bool) -> u32 {
     outputs * width * VECTORS + if softmax { 2 } else { 0 }

@@ -44,6 +44,17 @@ pub unsafe fn load<V: Vector>(matrix: DevicePtr<HalfBits>, at: u64) -> V::Floats
     V::from_bits(unsafe { Global::<V::Bits>::new(matrix).at(at).load() }).widen()
 }
 
+/// `sum` and the products of the elements of two vectors, one after the other.
+#[inline(always)]
+pub fn dot<V: Vector>(mut sum: f32, a: V::Floats, b: V::Floats) -> f32 {
+    let mut i = 0;
+    while i < V::WIDTH as usize {
+        sum = float::mul_add(a.get(i), b.get(i), sum);
+        i += 1;
+    }
+    sum
+}
+
 /// Makes these vector `at` of a matrix, each rounded.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 
 use crate::device::float::mul_add;
 use crate::device::registers::unroll;
-use crate::device::vector::{Floats, Vector};
+use crate::device::vector::{self, Floats, Vector};
 use halfgnn_contract::math::exp_nonpositive_by;
 
 /// Sums of one output: the lane's vectors of a row.
@@ -29,7 +29,7 @@ pub fn widen<V: Vector, const R: usize>(vectors: [V; R], factor: f32) -> Sum<V, 
 pub fn dot_of_elements<V: Vector, const R: usize>(a: &[V; R], b: &[V; R]) -> f32 {
     let mut sum = 0.0;
     unroll!(load in 0..R => {
-        sum = dot_of_one::<V>(sum, a[load].widen(), b[load].widen());
+        sum = vector::dot::<V>(sum, a[load].widen(), b[load].widen());
     });
     sum
 }
@@ -39,18 +39,8 @@ pub fn dot_of_elements<V: Vector, const R: usize>(a: &[V; R], b: &[V; R]) -> f32
 pub fn dot<V: Vector, const R: usize>(a: &Sum<V, R>, b: &[V; R]) -> f32 {
     let mut sum = 0.0;
     unroll!(load in 0..R => {
-        sum = dot_of_one::<V>(sum, a[load], b[load].widen());
+        sum = vector::dot::<V>(sum, a[load], b[load].widen());
     });
-    sum
-}
-
-#[inline(always)]
-fn dot_of_one<V: Vector>(mut sum: f32, a: V::Floats, b: V::Floats) -> f32 {
-    let mut i = 0;
-    while i < V::WIDTH as usize {
-        sum = mul_add(a.get(i), b.get(i), sum);
-        i += 1;
-    }
     sum
 }
 

@@ -224,7 +224,7 @@ unsafe fn stage<T: Part, const R: usize>(
     let place = staged::<T, R>(params, lane, slot);
     if lane.group == 0 {
         part.map(|i, value| {
-            // SAFETY: the caller's promise; a slot has so many floats for each lane.
+            // SAFETY: the caller's promise; a slot has these floats for each lane.
             unsafe { place.at((i as u64) << params.lanes.lanes_log2).store(value) };
             value
         });
@@ -285,7 +285,7 @@ unsafe fn clear<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAttentionP
         .min(first.saturating_add(EMPTY_ROWS_PER_CTA));
     let mut at = first + warp_id();
     while at < end {
-        // SAFETY: the caller's promise; it is a row, which has so many vectors.
+        // SAFETY: the caller's promise; it is a row, and each row has `stride` vectors.
         unsafe {
             let row = Global::<u32>::new(params.empty_rows).at(at as u64).read();
             unroll!(output in 0..2 => {

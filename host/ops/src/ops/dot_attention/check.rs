@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::ops::Operator;
 use crate::ops::check::{expect_shape, expect_vertices, expect_width};
 use crate::tensor::Element;
-use halfgnn_contract::dot_attention::HEAD_VECTORS_MAX;
+use halfgnn_contract::dot_attention::{EDGES_MAX, HEAD_VECTORS_MAX};
 
 impl<B: Storage, E: Element> Operator for DotAttentionOperands<'_, B, E> {
     const NAME: &'static str = "dot_attention";
@@ -83,6 +83,12 @@ impl<B: Storage, E: Element> DotAttention<'_, B, E> {
                 "heads of {} columns; at most {widest} are possible in {}",
                 columns / self.heads,
                 E::PRECISION
+            ));
+        }
+        if a.edges() > EDGES_MAX as usize {
+            return refuse(format!(
+                "{} edges; at most {EDGES_MAX} are possible",
+                a.edges()
             ));
         }
         if !self.scale.is_finite() {

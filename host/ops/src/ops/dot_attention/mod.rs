@@ -55,8 +55,8 @@ impl<B: Storage, E: Element> Copy for DotAttention<'_, B, E> {}
 /// `statistics` becomes what the gradient reads: two floats for each row and head, heads of a row next to each other.
 ///
 /// # Errors
-/// [`Error::Shape`] where an operand does not fit the graph or another, [`Error::Unsupported`] where the columns are not as many
-/// heads, a head is too wide, or the scale is not finite.
+/// [`Error::Shape`] where an operand does not fit the graph or another, [`Error::Unsupported`] where the columns cannot be cut into
+/// the heads, a head is too wide, there are more than 2³² − 65 edges, or the scale is not finite.
 pub fn dot_attention<B: DotAttentionOperators, E: Element>(
     backend: &B,
     a: &Adjacency<B>,
