@@ -13,6 +13,7 @@ use super::sage::Sage;
 use super::{Layer, ModelConfig, Norm, Place, Stage};
 use crate::backend::Backend;
 use crate::error::Error;
+use crate::program::{Edges, layers::Layer as Formula};
 use crate::tensor::Element;
 use serde::de::{DeserializeOwned, MapAccess, Visitor, value::UnitDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -89,16 +90,32 @@ pub trait Architecture:
         Ok(())
     }
 
-    /// The model's stages, with the weights of `seed`.
+    /// Layer `number` of `model` as a formula over `edges`, without the bias, the norm and the activation that the network puts behind
+    /// it. A kind that has one is trained as a [program](crate::program) of operators and has no stages.
+    fn formula(
+        &self,
+        _model: &ModelConfig,
+        _number: usize,
+        _edges: Edges,
+    ) -> Option<Box<dyn Formula>> {
+        None
+    }
+
+    /// The model's stages, with the weights of `seed`, of a kind that has no [formula](Architecture::formula).
     ///
     /// # Errors
     /// Those of [`Parameter::weights`](super::Parameter::weights).
     fn stages<B: Backend, E: Element>(
         &self,
-        backend: &B,
-        model: &ModelConfig,
-        seed: u64,
-    ) -> Result<Vec<Stage<B, E>>, Error>;
+        _backend: &B,
+        _model: &ModelConfig,
+        _seed: u64,
+    ) -> Result<Vec<Stage<B, E>>, Error> {
+        Err(Error::Unsupported {
+            operator: "Network",
+            reason: format!("{} is a formula and has no stages", Self::NAME),
+        })
+    }
 }
 
 /// The stages of a model that is [`ModelConfig::layers`] layers of one kind: each has a bias and drops its input, all but
@@ -407,6 +424,19 @@ macro_rules! models {
                 match self {
                     $(Self::$kind(config) => config.check(model),)*
                     Self::Other(other) => Err(other.refusal()),
+                }
+            }
+
+            /// Layer `number` of `model` as a formula: see [`Architecture::formula`].
+            pub(crate) fn formula(
+                &self,
+                model: &ModelConfig,
+                number: usize,
+                edges: Edges,
+            ) -> Option<Box<dyn Formula>> {
+                match self {
+                    $(Self::$kind(config) => config.formula(model, number, edges),)*
+                    Self::Other(_) => None,
                 }
             }
 
