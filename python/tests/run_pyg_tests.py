@@ -73,13 +73,13 @@ def pytest_configure() -> None:
     import torch_geometric.nn
     import torch_geometric.nn.models  # noqa: F401
 
-    from halfgnn.nn._replace import _CLASSES
+    from halfgnn.nn._layer import LAYERS
 
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "torch_geometric" and module is not None:
             for attribute, value in list(vars(module).items()):
-                if isinstance(value, type) and value in _CLASSES:
-                    setattr(module, attribute, _CLASSES[value])
+                if isinstance(value, type) and value in LAYERS:
+                    setattr(module, attribute, LAYERS[value])
 
 
 def pytest_runtest_setup(item: object) -> None:

@@ -1,0 +1,427 @@
+"""Every layer next to PyG's own: outputs, gradients, keys, formats, and what it takes for a graph."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pyg = pytest.importorskip("torch_geometric.nn")
+
+from torch_geometric.utils import to_torch_csr_tensor  # noqa: E402
+
+import halfgnn  # noqa: E402
+from halfgnn import Graph, nn  # noqa: E402
+from halfgnn.nn import _common  # noqa: E402
+from halfgnn.nn._layer import LAYERS  # noqa: E402
+
+N, M, OUT, TYPES = 34, 21, 6, 3
+WIDTHS = [1, 7, 64, 300]
+
+
+@dataclass
+class Case:
+    """A layer with options.
+
+    Args:
+        kind: its name.
+        make: its arguments and options for rows of a width.
+        width: of the rows, of tests of one width.
+        weighted: whether it takes ``edge_weight``.
+        bipartite: whether it takes a pair of features.
+        matrix: whether it takes a sparse matrix.
+        extra: further arguments by their names, from the features and the edges.
+        call: what is called; the layer, the features, the edges and further arguments by default.
+        largest: whether the largest numbers of half stay in its range, with products by a fourth.
+    """
+
+    kind: str
+    make: Callable[[int], tuple[tuple[Any, ...], dict[str, Any]]]
+    width: int = 8
+    weighted: bool = False
+    bipartite: bool = False
+    matrix: bool = True
+    extra: Callable[[Any, Any], dict[str, Any]] = lambda x, index: {}
+    call: Callable[..., Any] = lambda layer, x, index, **extra: layer(x, index, **extra)
+    largest: bool = False
+    widths: list[int] = field(default_factory=lambda: WIDTHS)
+
+
+def sized(*options_of: Any, **options: Any) -> Any:
+    """Arguments ``(width, OUT, ...)``."""
+    return lambda width: ((width, OUT, *options_of), dict(options))
+
+
+def plain(*arguments: Any, **options: Any) -> Any:
+    """Arguments that do not depend on the width."""
+    return lambda width: (arguments, dict(options))
+
+
+def first_features(x: Any, index: Any) -> dict[str, Any]:
+    return {"x_0": 0.5 * x.detach().flip(0)}
+
+
+def of_features(layer: Any, x: Any, index: Any, **extra: Any) -> Any:
+    return layer(x, extra.pop("x_0"), index, **extra)
+
+
+def signed(layer: Any, x: Any, index: Any) -> Any:
+    if isinstance(index, Graph):
+        given = index.edge_index
+        return layer(x, Graph(given[:, ::2], N), Graph(given[:, 1::2], N))
+    return layer(x, index[:, ::2], index[:, 1::2])
+
+
+def hyper(layer: Any, x: Any, index: Any, **extra: Any) -> Any:
+    """Every vertex's number modulo 7 is a hyperedge."""
+    source, destination = index.edge_index if isinstance(index, Graph) else index
+    return layer(x, torch.stack([source, destination % 7]), num_edges=9, **extra)
+
+
+def stacked_features(layer: Any, x: Any, index: Any, **extra: Any) -> Any:
+    return layer(torch.stack([x, x.flip(1), 0.5 * x], dim=1), index, **extra)
+
+
+CASES = {
+    "gcn": Case("GCNConv", sized(), weighted=True, largest=True),
+    "sage": Case("SAGEConv", sized(), bipartite=True),
+    "sage min": Case("SAGEConv", sized(aggr="min", normalize=True), bipartite=True),
+    "gin": Case("GINConv", lambda width: ((torch.nn.Linear(width, OUT),), {"train_eps": True}), bipartite=True),
+    "gat": Case("GATConv", sized(heads=2), bipartite=True),
+    "gatv2": Case("GATv2Conv", sized(heads=2), bipartite=True),
+    "graph": Case("GraphConv", sized(), weighted=True, bipartite=True),
+    "graph wider": Case("GraphConv", lambda width: ((width, width + 3), {}), weighted=True, bipartite=True),
+    "graph mean": Case("GraphConv", sized(aggr="mean", bias=False), weighted=True, bipartite=True, matrix=False, largest=True),
+    "graph max": Case("GraphConv", sized(aggr="max"), weighted=True, bipartite=True, matrix=False),
+    "graph min": Case("GraphConv", sized(aggr="min"), weighted=True, bipartite=True, matrix=False),
+    "simple": Case("SimpleConv", plain(), weighted=True, bipartite=True),
+    "simple mean": Case("SimpleConv", plain(aggr="mean", combine_root="sum"), weighted=True, bipartite=True, matrix=False),
+    "simple max": Case("SimpleConv", plain(aggr="max", combine_root="cat"), weighted=True, bipartite=True, matrix=False),
+    "simple loops": Case("SimpleConv", plain(aggr="mean", combine_root="self_loop"), weighted=True, matrix=False, largest=True),
+    "wl": Case("WLConvContinuous", plain(), weighted=True, bipartite=True, matrix=False, largest=True),
+    "le": Case("LEConv", sized(), weighted=True, bipartite=True),
+    "lg": Case("LGConv", plain(), weighted=True, largest=True),
+    "lg without norm": Case("LGConv", plain(normalize=False), weighted=True),
+    "sg": Case("SGConv", sized(K=2), weighted=True, largest=True),
+    "sg without loops": Case("SGConv", lambda width: ((width, width + 2), {"add_self_loops": False, "bias": False}), weighted=True),
+    "ssg": Case("SSGConv", sized(0.2, K=3), weighted=True, largest=True),
+    "ssg wider": Case("SSGConv", lambda width: ((width, width + 2, 0.1), {"K": 2}), weighted=True),
+    "tag": Case("TAGConv", sized(), weighted=True, largest=True),
+    "tag wider": Case("TAGConv", lambda width: ((width, width + 2), {"K": 2}), weighted=True, largest=True),
+    "tag without norm": Case("TAGConv", sized(K=1, normalize=False, bias=False), weighted=True),
+    "mixhop": Case("MixHopConv", sized(powers=[0, 2, 3]), weighted=True, largest=True),
+    "cheb": Case("ChebConv", sized(3), weighted=True, matrix=False),
+    "cheb rw": Case("ChebConv", sized(2, normalization="rw"), weighted=True, matrix=False, largest=True),
+    "cheb none": Case(
+        "ChebConv", sized(4, normalization=None, bias=False), weighted=True, matrix=False, extra=lambda x, index: {"lambda_max": 90.0}
+    ),
+    "cheb one": Case("ChebConv", sized(1), weighted=True, matrix=False),
+    "arma": Case("ARMAConv", sized(num_stacks=3, num_layers=2), weighted=True, matrix=False, largest=True),
+    "arma shared": Case(
+        "ARMAConv", sized(num_layers=3, shared_weights=True, act=None, bias=False), weighted=True, matrix=False
+    ),
+    "appnp": Case("APPNP", plain(5, 0.1), weighted=True, largest=True),
+    "appnp without loops": Case("APPNP", plain(2, 0.5, add_self_loops=False), weighted=True),
+    "appnp without norm": Case("APPNP", plain(2, 0.5, normalize=False), weighted=True),
+    "gcn2": Case("GCN2Conv", lambda width: ((width, 0.3), {"theta": 0.5, "layer": 2}), weighted=True, extra=first_features, call=of_features),
+    "gcn2 apart": Case(
+        "GCN2Conv", lambda width: ((width, 0.3), {"shared_weights": False}), weighted=True, extra=first_features, call=of_features
+    ),
+    "gated": Case("GatedGraphConv", lambda width: ((width + 2, 2), {}), weighted=True),
+    "gated mean": Case("GatedGraphConv", lambda width: ((width, 2), {"aggr": "mean"}), weighted=True, matrix=False),
+    "signed": Case("SignedConv", sized(True), call=signed, matrix=False),
+    "signed second": Case(
+        "SignedConv", lambda width: ((width // 2, OUT, False), {"bias": False}), call=signed, matrix=False, widths=[2, 8, 64]
+    ),
+    "cluster": Case("ClusterGCNConv", sized(), largest=True),
+    "cluster lambda": Case("ClusterGCNConv", sized(diag_lambda=0.7)),
+    "fa": Case("FAConv", lambda width: ((width,), {}), extra=first_features, call=of_features, matrix=False, largest=True),
+    "hypergraph": Case("HypergraphConv", sized(), call=hyper, matrix=False, largest=True),
+    "hypergraph weights": Case(
+        "HypergraphConv", sized(), call=hyper, matrix=False, extra=lambda x, index: {"hyperedge_weight": torch.linspace(0.2, 2, 9)}
+    ),
+    "hypergraph attention": Case(
+        "HypergraphConv",
+        sized(use_attention=True, heads=2),
+        call=hyper,
+        matrix=False,
+        extra=lambda x, index: {"hyperedge_attr": x.detach()[:9].clone(), "hyperedge_weight": torch.linspace(0.2, 2, 9)},
+    ),
+    "hypergraph edges": Case(
+        "HypergraphConv",
+        sized(use_attention=True, heads=2, concat=False, attention_mode="edge", bias=False),
+        call=hyper,
+        matrix=False,
+        extra=lambda x, index: {"hyperedge_attr": x.detach()[:9].clone()},
+    ),
+    "labels": Case("LabelPropagation", plain(3, 0.8), weighted=True),
+    "pdn": Case("PDNConv", sized(4, 5), matrix=False, extra=lambda x, index: {"edge_attr": edge_features(index, 4)}),
+    "pdn without norm": Case(
+        "PDNConv", sized(4, 5, normalize=False, add_self_loops=False), matrix=False, extra=lambda x, index: {"edge_attr": edge_features(index, 4)}
+    ),
+    "mf": Case("MFConv", sized(max_degree=4), bipartite=True, matrix=False),
+    "mf max": Case("MFConv", sized(max_degree=2, aggr="max", bias=False), bipartite=True, matrix=False),
+    "feast": Case("FeaStConv", sized(heads=3), bipartite=True),
+    "feast sum": Case("FeaStConv", sized(heads=2, add_self_loops=False, aggr="add"), bipartite=True),
+    "eg": Case("EGConv", lambda width: ((width, 8), {"num_heads": 4, "num_bases": 3})),
+    "eg many": Case(
+        "EGConv",
+        lambda width: ((width, 8), {"num_heads": 2, "aggregators": ["symnorm", "mean", "max", "min", "var", "std", "sum"]}),
+        matrix=False,
+    ),
+    "eg without symnorm": Case("EGConv", lambda width: ((width, 8), {"num_heads": 2, "aggregators": ["mean", "max"]}), matrix=False),
+    "gmm": Case("GMMConv", sized(2, 3), bipartite=True, matrix=False, extra=lambda x, index: {"edge_attr": edge_features(index, 2)}),
+    "dna": Case("DNAConv", lambda width: ((width,), {}), weighted=True, call=stacked_features, matrix=False),
+    "dna heads": Case(
+        "DNAConv", lambda width: ((width,), {"heads": 4, "groups": 2}), weighted=True, call=stacked_features, matrix=False, widths=[8, 64]
+    ),
+}
+
+
+def edge_features(index: Any, width: int) -> Any:
+    generator = torch.Generator().manual_seed(6)
+    count = index.num_edges if isinstance(index, Graph) else index.shape[1]
+    return torch.randn(count, width, generator=generator)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    _common._told.clear()
+
+
+def edges(sources: int = N, destinations: int = N) -> Any:
+    """Rows of no, one and many edges, edges that occur again, self-loops, and vertices without any."""
+    generator = torch.Generator().manual_seed(4)
+    many = torch.stack([torch.randint(0, sources - 2, (90,), generator=generator), torch.full((90,), 2)])
+    others = torch.stack([torch.randint(0, sources - 3, (70,), generator=generator), torch.randint(4, destinations - 3, (70,), generator=generator)])
+    one = torch.tensor([[3, 5], [0, 3]])
+    loops = torch.tensor([[1, 6, 6], [1, 6, 6]])
+    index = torch.cat([others, one, many, loops], dim=1)
+    return index[:, torch.randperm(index.shape[1], generator=generator)]
+
+
+def distinct() -> Any:
+    """Edges without self-loops and without those that occur again, which PyG's sparse matrices take otherwise than its edges."""
+    index = edges()
+    return torch.unique(index[:, index[0] != index[1]], dim=1)
+
+
+def features(rows: int, width: int, seed: int = 5) -> Any:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed))
+
+
+def both(case: Case, width: int) -> Any:
+    """PyG's layer and ours with the same parameters, by a strict ``load_state_dict`` in either direction."""
+    made = []
+    for of in (pyg, nn):
+        torch.manual_seed(3)
+        arguments, options = case.make(width)
+        made.append(getattr(of, case.kind)(*arguments, **options).eval())
+    theirs, ours = made
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            if parameter.ndim == 1:
+                parameter.uniform_(-0.5, 0.5)
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    return theirs, ours
+
+
+def tensors(result: Any) -> list[Any]:
+    if isinstance(result, dict):
+        return [value for value in result.values() if value is not None]
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def run(layer: Any, case: Case, x: Any, index: Any, **extra: Any) -> list[Any]:
+    """Outputs, and the gradients of features, of further arguments and of parameters."""
+    layer.zero_grad()
+    leaves = []
+
+    def leaf(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        leaves.append(value.clone().requires_grad_())
+        return leaves[-1]
+
+    given = tuple(leaf(each) for each in x) if isinstance(x, tuple) else leaf(x)
+    outputs = tensors(case.call(layer, given, index, **{name: leaf(value) for name, value in extra.items()}))
+    generator = torch.Generator().manual_seed(9)
+    total = sum((out * torch.randn(out.shape, generator=generator).to(out)).sum() for out in outputs)
+    if total.requires_grad:
+        total.backward()
+    return [*(out.detach() for out in outputs), *(value.grad for value in [*leaves, *layer.parameters()])]
+
+
+def assert_close(got: list[Any], expected: list[Any], tolerance: float) -> None:
+    for one, other in zip(got, expected, strict=True):
+        if one is None or other is None:
+            # Operators give no gradient where PyG's give zeros, and the reverse.
+            assert all(value is None or not value.any() for value in (one, other))
+            continue
+        assert one.shape == other.shape
+        scale = max(1.0, other.double().abs().max().item() if other.numel() else 0.0)
+        assert one.isfinite().all()
+        assert (one.double() - other.double()).abs().max().item() <= tolerance * scale if one.numel() else True
+
+
+@pytest.mark.parametrize("as_graph", [False, True], ids=["edge_index", "Graph"])
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_and_gradients(name, as_graph):
+    case = CASES[name]
+    index = edges()
+    for width in case.widths if not as_graph else [case.width]:
+        theirs, ours = both(case, width)
+        x = features(N, width)
+        extra = case.extra(x, index)
+        expected = run(theirs, case, x, index, **extra)
+        adjacency = Graph(index, N) if as_graph else index
+        # Twice: what the first call keeps serves the second.
+        for _ in range(2):
+            assert_close(run(ours, case, x, adjacency, **extra), expected, 1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.weighted])
+def test_edge_weights_and_their_gradients(name):
+    case = CASES[name]
+    index = edges()
+    theirs, ours = both(case, case.width)
+    x = features(N, case.width)
+    weight = 0.1 + torch.rand(index.shape[1], generator=torch.Generator().manual_seed(2))
+    extra = case.extra(x, index)
+    expected = run(theirs, case, x, index, edge_weight=weight, **extra)
+    assert_close(run(ours, case, x, index, edge_weight=weight, **extra), expected, 1e-5)
+    of_graph = tensors(case.call(ours, x, Graph(index, N, weight=weight), **extra))
+    assert_close([out.detach() for out in of_graph], expected[: len(of_graph)], 1e-5)
+    with pytest.raises(ValueError, match="should be"):
+        case.call(ours, x, index, edge_weight=weight[:-1], **extra)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.bipartite])
+def test_pairs_of_features(name):
+    case = CASES[name]
+    index = edges(N, M)
+    theirs, ours = both(case, case.width)
+    x = features(N, case.width), features(M, case.width, 6)
+    extra = case.extra(x[0], index)
+    expected = run(theirs, case, x, index, **extra)
+    assert_close(run(ours, case, x, index, **extra), expected, 1e-5)
+    assert_close(run(ours, case, x, Graph(index, size=(N, M)), **extra), expected, 1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.matrix])
+def test_a_sparse_adjacency(name):
+    case = CASES[name]
+    index = distinct()
+    theirs, ours = both(case, case.width)
+    x = features(N, case.width)
+    extra = case.extra(x, index)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", halfgnn.FallbackWarning)
+        adjacency = to_torch_csr_tensor(index.flip(0), size=(N, N))
+        assert_close(run(ours, case, x, adjacency, **extra), run(theirs, case, x, adjacency, **extra), 1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_graph_without_edges(name):
+    case = CASES[name]
+    index = torch.zeros((2, 0), dtype=torch.long)
+    theirs, ours = both(case, case.width)
+    x = features(N, case.width)
+    extra = case.extra(x, index)
+    try:
+        expected = run(theirs, case, x, index, **extra)
+    except (RuntimeError, IndexError):
+        # PyG's own does not take it.
+        return
+    assert_close(run(ours, case, x, index, **extra), expected, 1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_half_is_within_its_rounding_of_float64(name):
+    case = CASES[name]
+    index = edges()
+    theirs, ours = both(case, case.width)
+    x = features(N, case.width).half()
+    extra = {key: value.half() if torch.is_tensor(value) and value.is_floating_point() else value for key, value in case.extra(x.float(), index).items()}
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(parameter.half())
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    exact = {key: value.double() if torch.is_tensor(value) and value.is_floating_point() else value for key, value in extra.items()}
+    expected = run(theirs.double(), case, x.double(), index, **exact)
+    got = run(ours.half(), case, x, index, **extra)
+    assert all(value is None or value.dtype == torch.float16 for value in got)
+    assert_close(got, expected, 8e-3)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.largest])
+def test_the_largest_numbers_of_half(name):
+    case = CASES[name]
+    # Six edges arrive at each vertex, so that a sum over the roots of degrees is a mean.
+    vertices = torch.arange(N)
+    index = torch.cat([torch.stack([vertices, (vertices + step) % N]) for step in range(1, 7)], dim=1)
+    theirs, ours = both(case, case.width)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.zero_()
+            if parameter.ndim >= 2:
+                short = min(parameter.shape[-2:])
+                parameter[..., range(short), range(short)] = 0.25
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    x = torch.where(features(N, case.width) > -0.5, 65504.0, -65504.0).half()
+    extra = case.extra(x, index)
+    with torch.no_grad():
+        expected = tensors(case.call(theirs.double(), x.double(), index, **{k: v.double() for k, v in extra.items()}))
+        got = tensors(case.call(ours.half(), x, index, **extra))
+    for one, other in zip(got, expected, strict=True):
+        fits = other.abs() < 65504
+        assert fits.float().mean() > 0.5
+        assert not one.isnan().any() and one[fits].isfinite().all()
+        assert ((one.double() - other)[fits].abs() <= 4e-3 * 65504).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replace_and_restore(name):
+    case = CASES[name]
+    index = edges()
+    theirs, ours = both(case, case.width)
+    model = torch.nn.ModuleDict({"layer": copy.deepcopy(theirs)})
+    x = features(N, case.width)
+    extra = case.extra(x, index)
+    done = nn.replace(model)
+    assert done.replaced == ["layer"] and type(model["layer"]) is type(ours)
+    assert list(model["layer"].state_dict()) == list(theirs.state_dict())
+    expected = run(theirs, case, x, index, **extra)
+    assert_close(run(model["layer"], case, x, index, **extra), expected, 1e-5)
+    assert nn.restore(model) == ["layer"] and type(model["layer"]) is type(theirs)
+    assert_close(run(model["layer"], case, x, index, **extra), expected, 1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_another_flow_is_pygs(name):
+    case = CASES[name]
+    if case.kind in ("HypergraphConv", "LabelPropagation"):
+        return
+    index = edges()
+    made = []
+    for of in (pyg, nn):
+        torch.manual_seed(3)
+        arguments, options = case.make(case.width)
+        made.append(getattr(of, case.kind)(*arguments, **options, flow="target_to_source").eval())
+    x = features(N, case.width)
+    extra = case.extra(x, index)
+    expected = run(made[0], case, x, index, **extra)
+    with pytest.warns(halfgnn.FallbackWarning, match="flow is target_to_source"):
+        assert_close(run(made[1], case, x, index, **extra), expected, 1e-6)
+
+
+def test_every_layer_is_in_the_table_and_is_exported():
+    assert {case.kind for case in CASES.values()} == {kind.__name__ for kind in LAYERS}
+    assert {kind.__name__ for kind in LAYERS} == set(nn.__all__) - {"Replaced", "replace", "restore"}
