@@ -19,6 +19,7 @@ except ImportError as error:
         "halfgnn.nn has PyG's layers and wants torch_geometric: pip install 'halfgnn[pyg]', or take halfgnn.dgl or the operators"
     ) from error
 
+from ._attentions import AGNNConv, GeneralConv, HANConv, HGTConv, SuperGATConv, TransformerConv
 from ._convolutions import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv
 from ._propagations import (
     APPNP,
@@ -47,9 +48,11 @@ from ._propagations import (
     TAGConv,
     WLConvContinuous,
 )
+from ._relations import FastRGCNConv, RGATConv, RGCNConv
 from ._replace import Replaced, replace, restore
 
 __all__ = [
+    "AGNNConv",
     "APPNP",
     "ARMAConv",
     "ChebConv",
@@ -57,6 +60,7 @@ __all__ = [
     "DNAConv",
     "EGConv",
     "FAConv",
+    "FastRGCNConv",
     "FeaStConv",
     "GATConv",
     "GATv2Conv",
@@ -65,7 +69,10 @@ __all__ = [
     "GINConv",
     "GMMConv",
     "GatedGraphConv",
+    "GeneralConv",
     "GraphConv",
+    "HANConv",
+    "HGTConv",
     "HypergraphConv",
     "LEConv",
     "LGConv",
@@ -73,13 +80,17 @@ __all__ = [
     "MFConv",
     "MixHopConv",
     "PDNConv",
+    "RGATConv",
+    "RGCNConv",
     "Replaced",
     "SAGEConv",
     "SGConv",
     "SSGConv",
     "SignedConv",
     "SimpleConv",
+    "SuperGATConv",
     "TAGConv",
+    "TransformerConv",
     "WLConvContinuous",
     "replace",
     "restore",

@@ -257,11 +257,10 @@ def edge_sums(graph: Graph, destination: Tensor, source: Tensor) -> Tensor:
     Returns:
         E × heads.
     """
-    heads = destination.shape[1]
     u = torch.stack([destination.float(), torch.ones_like(destination, dtype=torch.float32)], dim=-1)
     v = torch.stack([torch.ones_like(source, dtype=torch.float32), source.float()], dim=-1)
     with torch.autocast(source.device.type, enabled=False):
-        return sddmm(graph, u, v).view(-1, heads)  # type: ignore[no-any-return]
+        return sddmm(graph, u, v)  # type: ignore[no-any-return]
 
 
 def edge_dots(graph: Graph, destination: Tensor, source: Tensor) -> Tensor:
@@ -279,7 +278,7 @@ def edge_dots(graph: Graph, destination: Tensor, source: Tensor) -> Tensor:
         # Products of 16-bit rows may exceed their format: one operand in float gives floats.
         destination = destination.float()
     with torch.autocast(source.device.type, enabled=False):
-        return sddmm(graph, destination, source).view(-1, destination.shape[1])  # type: ignore[no-any-return]
+        return sddmm(graph, destination, source)  # type: ignore[no-any-return]
 
 
 def unit_rows(x: Tensor) -> Tensor:

@@ -123,18 +123,16 @@ class Layer:
         return None
 
     def _features_of(self, given: dict[str, Any]) -> list[Any]:
-        found: list[Any] = []
-        for name in self._features:
-            value = given.get(name)
-            found += value if isinstance(value, (tuple, list)) else [value]
-        return found
+        return [x for name in self._features for x in _each(given.get(name))]
 
     def _why_not(self, given: dict[str, Any]) -> str | None:
         """Why PyG's operators are used for these arguments; None where halfgnn's are."""
         reason = self._unsupported(self)
         features = self._features_of(given)
         for name in self._adjacencies:
-            reason = reason or refused(given.get(name), *features, sparse=self._sparse) or self._no_adjacency(given.get(name), given)
+            value = given.get(name)
+            for adjacency in value.values() if isinstance(value, dict) else [value]:
+                reason = reason or refused(adjacency, *features, sparse=self._sparse) or self._no_adjacency(adjacency, given)
         if reason is None and not self._one_sided and any(x is None for x in features):
             return "destinations have no features"
         return reason or self._not_these(**given)
@@ -164,6 +162,9 @@ class Layer:
         given = dict(given)
         for name in self._adjacencies:
             adjacency = given.get(name)
+            if isinstance(adjacency, dict):
+                given[name] = {kind: to_pyg(each)[0] for kind, each in adjacency.items()}
+                continue
             given[name], weight = to_pyg(adjacency, given.get("edge_weight"))
             if weight is not None and "edge_weight" in inspect.signature(self._pyg.forward).parameters:
                 given["edge_weight"] = weight
@@ -191,6 +192,13 @@ class Layer:
         scripted: Any = object.__new__(_scriptable(kind))
         scripted.__dict__ = self.__dict__
         return scripted
+
+
+def _each(value: Any) -> list[Any]:
+    """The parts of a pair or of a dictionary, or the value alone."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
 @functools.lru_cache(maxsize=None)
