@@ -1,8 +1,8 @@
 """PyG's layers over halfgnn's operators: the same signatures, the same ``state_dict``, the same results.
 
-Each class derives from PyG's of the same name. What halfgnn has no operator for (edge features, other aggregators, hooks of message
-passing and explanations, the reverse flow, methods that a subclass overrides) is done by PyG's own forward pass, with one
-:class:`halfgnn.FallbackWarning` that names the caller's line. ``torch.jit``, ``torch.func`` and ONNX get PyG's operators too.
+Each class derives from PyG's of the same name, and is a formula over halfgnn's operators. What halfgnn has no operator for (edge features,
+other aggregators, hooks of message passing and explanations, the reverse flow, methods that a subclass overrides) is done by PyG's own
+forward pass, with one :class:`halfgnn.FallbackWarning` that names the caller's line. ``torch.jit``, ``torch.func`` and ONNX get PyG's operators too.
 
 ``edge_index`` may be what PyG takes, a pair, a NumPy array, or a :class:`halfgnn.Graph`. Of a tensor or a sparse matrix a graph is made at
 its first use. It is kept while the tensor lives, and made again where the tensor's contents are others: they are compared at each call,
@@ -41,6 +41,7 @@ from ._propagations import (
     MFConv,
     MixHopConv,
     PDNConv,
+    PNAConv,
     SGConv,
     SignedConv,
     SimpleConv,
@@ -80,6 +81,7 @@ __all__ = [
     "MFConv",
     "MixHopConv",
     "PDNConv",
+    "PNAConv",
     "RGATConv",
     "RGCNConv",
     "Replaced",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from .._networks import LINEARS, plain_linear
 from .._tensors import neutral
 from ..graph import Graph
 from ..ops import scaled_spmm, sddmm, spmm
-from ._common import Matrix, graph_of, is_compiling, is_matrix, sizes
+from ._common import Matrix, graph_of, is_compiling, is_matrix, reduction_of, sizes
 from ._traced import Edges
 
 #: Classes that are a product and a bias.
@@ -41,12 +42,14 @@ class Adjacency(NamedTuple):
 
         Args:
             x: sources × F.
-            reduce: ``sum``, ``add``, ``mean``, ``max`` or ``min``. A destination without edges has zeros.
+            reduce: ``sum``, ``add``, ``mean``, ``max``, ``min``, ``var`` or ``std``. A destination without edges has zeros.
             weight: in place of the adjacency's own.
             bias: added to each row.
             epsilon: ``1 + epsilon`` times a vertex's own row is added, of sums and means.
         """
         weight = self.weight if weight is None else weight
+        if reduce in ("var", "std"):
+            return self._spread(x, reduce, weight)
         reduce = "sum" if reduce == "add" else reduce
         if reduce == "min":
             out = -self(-x, "max", weight)
@@ -68,6 +71,29 @@ class Adjacency(NamedTuple):
         if isinstance(self.graph, Edges):
             return self.graph.spmm(x, **options)
         return spmm(self.graph, x, **options)  # type: ignore[no-any-return]
+
+    def _spread(self, x: Tensor, reduce: str, weight: Tensor | None) -> Tensor:
+        """The variance or its root, from means and squares in float: squares of 16-bit rows may exceed their format."""
+        variance = self.variance(x, weight)
+        if reduce == "var":
+            return variance.to(x.dtype)
+        root = variance.clamp(min=1e-5).sqrt()
+        return root.masked_fill(root <= math.sqrt(1e-5), 0.0).to(x.dtype)
+
+    def variance(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The variance of the products, in float."""
+        weight = self.weight if weight is None else weight
+        with torch.autocast(x.device.type, enabled=False):
+            rows = x.float()
+            mean = self(rows, "mean", weight)
+            return self(rows.square(), "mean", None if weight is None else weight.float().square()) - mean.square()
+
+    def aggregate(self, x: Tensor, layer: Any, bias: Tensor | None = None, epsilon: Tensor | None = None) -> Tensor:
+        """Aggregates the rows of the sources by the aggregator of a layer, which may be several."""
+        module = layer.aggr_module
+        if isinstance(module, pyg.MultiAggregation):
+            return module.combine([self(x, reduction_of(each)) for each in module.aggrs])  # type: ignore[no-any-return]
+        return self(x, layer.aggr, bias=bias, epsilon=epsilon)
 
     def degrees(self) -> Tensor:
         """The sum of the weights of each destination's edges, or their number, as floats."""

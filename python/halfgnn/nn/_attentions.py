@@ -15,7 +15,7 @@ from ..graph import Graph
 from ..ops import attention, edge_softmax, gat_attention
 from ._adjacency import Adjacency, edge_dots, edge_sums, pair, structure, unit_rows
 from ._common import is_matrix
-from ._layer import SUMS, Layer, by_operators
+from ._layer import LINEAR, SUMS, Layer, by_operators
 
 
 class TransformerConv(Layer, pyg.TransformerConv):  # type: ignore[misc]
@@ -114,6 +114,7 @@ class GeneralConv(Layer, pyg.GeneralConv):  # type: ignore[misc]
 
     _pairs = True
     _one_sided = False
+    _aggregators = (*LINEAR, "max", "min")
     _traces = False
     _replaces = ("message_basic",)
 
@@ -123,7 +124,7 @@ class GeneralConv(Layer, pyg.GeneralConv):  # type: ignore[misc]
             return "edges have features (in_edge_channels)"
         return f"the aggregator is {layer.aggr}, of attention" if layer.attention and layer.aggr not in SUMS else None
 
-    def _not_these(self, *, edge_attr: Any = None, edge_index: Any, **given: Any) -> str | None:
+    def _not_these(self, *, edge_attr: Any = None, **given: Any) -> str | None:
         return None if edge_attr is None else "edges have features"
 
     @by_operators
@@ -181,7 +182,7 @@ class HANConv(Layer, pyg.HANConv):  # type: ignore[misc]
     def forward(self, x_dict: Any, edge_index_dict: Any, return_semantic_attention_weights: bool = False) -> Any:
         """As PyG's."""
         rows = {kind: self.proj[kind](x) for kind, x in x_dict.items()}
-        heard: dict[str, list[Tensor]] = {kind: [] for kind in x_dict}
+        received: dict[str, list[Tensor]] = {kind: [] for kind in x_dict}
         for (source, relation, destination), edge_index in edge_index_dict.items():
             name = f"{source}__{relation}__{destination}"
             graph = structure(self, edge_index, (rows[source], rows[destination]))
@@ -195,8 +196,8 @@ class HANConv(Layer, pyg.HANConv):  # type: ignore[misc]
                 dropout=self.dropout if self.training else 0.0,
                 h_dst=rows[destination],
             )
-            heard[destination].append(out.relu())
-        grouped = {kind: _semantic(outs, self.q, self.k_lin) for kind, outs in heard.items()}
+            received[destination].append(out.relu())
+        grouped = {kind: _semantic(outs, self.q, self.k_lin) for kind, outs in received.items()}
         result = {kind: out for kind, (out, _) in grouped.items()}
         if return_semantic_attention_weights:
             return result, {kind: weights for kind, (_, weights) in grouped.items()}
@@ -236,9 +237,9 @@ class HGTConv(Layer, pyg.HGTConv):  # type: ignore[misc]
         factors = [self.p_rel["__".join(kind)].expand(len(keys[kind[0]]), -1) for kind in edge_index_dict]
         key = key * torch.cat(factors)[:, :, None]
         graph = self._graph(edge_index_dict, keys, first, len(key), len(query))
-        heard = attention(graph, query, key, value)
+        received = attention(graph, query, key, value)
         outs = {
-            kind: heard[start : start + len(queries[kind])].flatten(1)
+            kind: received[start : start + len(queries[kind])].flatten(1)
             for kind, start in first.items()
             if kind in self.dst_node_types
         }

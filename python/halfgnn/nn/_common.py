@@ -39,6 +39,8 @@ _AGGREGATORS: dict[str, type] = {
     "mean": pyg.MeanAggregation,
     "max": pyg.MaxAggregation,
     "min": pyg.MinAggregation,
+    "var": pyg.VarAggregation,
+    "std": pyg.StdAggregation,
 }
 
 _HOOKS = (
@@ -111,16 +113,33 @@ def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...]) -> str | N
 
 
 def _other_aggregator(layer: Any, aggregators: tuple[str, ...]) -> str | None:
-    """Why halfgnn has no such aggregator."""
-    if not isinstance(layer.aggr, str) or layer.aggr not in aggregators:
-        return f"the aggregator is {layer.aggr}"
-    module: Any = layer.aggr_module
-    wanted: Any = _AGGREGATORS[layer.aggr]
-    # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.
-    of: Any = type(module)
-    if not isinstance(module, wanted) or (not is_compiling() and (of is not wanted or is_observed(module))):
-        return "the aggregator's module is the user's own or has hooks"
-    return None
+    """Why halfgnn has no such aggregator. Several may be combined where a layer has all of them."""
+    several = isinstance(layer.aggr, list) and type(layer.aggr_module) is pyg.MultiAggregation and "std" in aggregators
+    for name in layer.aggr if several else [layer.aggr]:
+        if not isinstance(name, str) or name not in aggregators:
+            return f"the aggregator is {layer.aggr}"
+    return other_modules(layer.aggr_module, layer.aggr if several else [layer.aggr])
+
+
+def other_modules(module: Any, names: list[str]) -> str | None:
+    """Why a module of PyG's, or one of several, does not do what its name says."""
+    modules = list(module.aggrs) if isinstance(module, pyg.MultiAggregation) else [module]
+    for each, name in zip(modules, names):
+        wanted: Any = _AGGREGATORS.get(name)
+        if wanted is None:
+            return f"the aggregator is {name}"
+        # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.
+        of: Any = type(each)
+        if not isinstance(each, wanted) or (not is_compiling() and (of is not wanted or is_observed(each))):
+            return "the aggregator's module is the user's own or has hooks"
+        if getattr(getattr(each, "var_aggr", each), "semi_grad", False):
+            return "the aggregator has half a gradient (semi_grad)"
+    return None if module is modules[0] or is_compiling() or not is_observed(module) else "the aggregator's module has hooks"
+
+
+def reduction_of(module: Any) -> str:
+    """The name of what a module of PyG's reduces by."""
+    return next(name for name, kind in _AGGREGATORS.items() if isinstance(module, kind))
 
 
 def _overridden(layer: Any, kind: type) -> str | None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from .._networks import isomorphism
 from ..ops import gat_attention, gatv2_attention
 from ._adjacency import PRODUCTS, is_product, normalized, pair, structure, unit_rows, unweighted, weighted
-from ._layer import SUMS, Layer, by_operators
+from ._layer import LINEAR, SUMS, Layer, by_operators
 from ._traced import Edges
 
 
@@ -38,7 +38,7 @@ class GCNConv(Layer, pyg.GCNConv):  # type: ignore[misc]
 
 
 class SAGEConv(Layer, pyg.SAGEConv):  # type: ignore[misc]
-    """PyG's ``SAGEConv`` with the aggregators ``mean``, ``sum``, ``max`` and ``min``."""
+    """PyG's ``SAGEConv``. A sum or mean of narrower rows comes behind their product."""
 
     _pairs = True
 
@@ -49,11 +49,11 @@ class SAGEConv(Layer, pyg.SAGEConv):  # type: ignore[misc]
         adjacency = unweighted(self, edge_index, x, size)
         if self.project and hasattr(self, "lin"):
             source = self.lin(source).relu()
-        if self.aggr not in ("max", "min") and self.out_channels < source.shape[1] and is_product(self.lin_l):
+        if self.aggr in LINEAR and self.out_channels < source.shape[1] and is_product(self.lin_l):
             # Its weight alone: a bias is added to what was summed up.
             out = adjacency(F.linear(source, self.lin_l.weight), self.aggr, bias=self.lin_l.bias)
         else:
-            out = self.lin_l(adjacency(source, self.aggr))
+            out = self.lin_l(adjacency.aggregate(source, self))
         if self.root_weight and destination is not None:
             out = out + self.lin_r(destination)
         return unit_rows(out) if self.normalize else out
@@ -71,11 +71,11 @@ class GINConv(Layer, pyg.GINConv):  # type: ignore[misc]
         adjacency = unweighted(self, edge_index, x, size)
         return isomorphism(  # type: ignore[no-any-return]
             self.nn,
-            lambda rows, bias, own: adjacency(rows, self.aggr, bias=bias, epsilon=own),
+            lambda rows, bias, own: adjacency.aggregate(rows, self, bias, own),
             source,
             destination,
             self.eps,
-            linear=self.aggr not in ("max", "min"),
+            linear=self.aggr in LINEAR,
             linears=PRODUCTS,
             mlp=pyg.MLP,
         )

@@ -32,6 +32,9 @@ from ._common import fall_back, is_compiling, is_matrix, own_passing, refused, r
 #: Aggregators of layers that sum.
 SUMS = ("add", "sum")
 
+#: Aggregators that are linear maps.
+LINEAR = (*SUMS, "mean")
+
 #: halfgnn's layers, by the class of PyG's that they derive from.
 LAYERS: dict[type, type] = {}
 
@@ -69,8 +72,8 @@ class Layer:
 
     #: PyG's class: the one that a layer names after this class.
     _pyg: Any
-    #: Aggregators that halfgnn has for the layer.
-    _aggregators: tuple[str, ...] = (*SUMS, "mean", "max", "min")
+    #: Aggregators that halfgnn has for the layer; with "std" several of them at once.
+    _aggregators: tuple[str, ...] = (*LINEAR, "max", "min", "var", "std")
     #: Arguments that are adjacencies.
     _adjacencies: tuple[str, ...] = ("edge_index",)
     #: Arguments that are rows of features.

@@ -25,8 +25,8 @@ from ._adjacency import (
     unweighted,
     weighted,
 )
-from ._common import Matrix, graph_of, is_matrix
-from ._layer import SUMS, Layer, by_operators
+from ._common import Matrix, graph_of, is_matrix, other_modules, reduction_of
+from ._layer import LINEAR, SUMS, Layer, by_operators
 
 
 def _with_bias(out: Tensor, bias: Tensor | None) -> Tensor:
@@ -43,20 +43,25 @@ class GraphConv(Layer, pyg.GraphConv):  # type: ignore[misc]
         """As PyG's."""
         source, destination = pair(x)
         adjacency = weighted(self, edge_index, edge_weight, x, size)
-        if self.aggr not in ("max", "min") and self.out_channels < source.shape[1] and is_product(self.lin_rel):
+        if self.aggr in LINEAR and self.out_channels < source.shape[1] and is_product(self.lin_rel):
             out = adjacency(F.linear(source, self.lin_rel.weight), self.aggr, bias=self.lin_rel.bias)
         else:
-            out = self.lin_rel(adjacency(source, self.aggr))
+            out = self.lin_rel(adjacency.aggregate(source, self))
         return out if destination is None else out + self.lin_root(destination)
 
 
 class SimpleConv(Layer, pyg.SimpleConv):  # type: ignore[misc]
-    """PyG's ``SimpleConv`` with the aggregators ``mean``, ``sum``, ``max`` and ``min``."""
+    """PyG's ``SimpleConv``."""
 
     _pairs = True
 
-    def _not_these(self, **given: Any) -> str | None:
-        return "self-loops are added in a trace" if self.combine_root == "self_loop" and torch.compiler.is_compiling() else None
+    def _not_these(self, *, edge_index: Any = None, **given: Any) -> str | None:
+        if self.combine_root != "self_loop":
+            return None
+        if torch.compiler.is_compiling():
+            return "self-loops are added in a trace"
+        # PyG's adds the values of loops that are there, and counts them as one edge.
+        return "loops are added to a sparse matrix of no sum" if is_matrix(edge_index) and self.aggr not in SUMS else None
 
     @by_operators
     def forward(self, x: Any, edge_index: Any, edge_weight: Tensor | None = None, size: Any = None) -> Tensor:
@@ -64,9 +69,9 @@ class SimpleConv(Layer, pyg.SimpleConv):  # type: ignore[misc]
         if self.combine_root == "self_loop":
             if not isinstance(x, Tensor) or (size is not None and size[0] != size[1]):
                 raise ValueError("Cannot use `combine_root='self_loop'` for bipartite message passing")
-            return _with_more_loops(self, edge_index, edge_weight, x)(x, self.aggr)
+            return _with_more_loops(self, edge_index, edge_weight, x).aggregate(x, self)
         source, destination = pair(x)
-        out = weighted(self, edge_index, edge_weight, x, size)(source, self.aggr)
+        out = weighted(self, edge_index, edge_weight, x, size).aggregate(source, self)
         if destination is None or self.combine_root is None:
             return out
         return out + destination if self.combine_root == "sum" else torch.cat([destination, out], dim=-1)
@@ -292,7 +297,7 @@ class APPNP(Layer, pyg.APPNP):  # type: ignore[misc]
 
     _aggregators = SUMS
 
-    def _not_these(self, *, edge_index: Any, edge_weight: Tensor | None = None, **given: Any) -> str | None:
+    def _not_these(self, *, edge_index: Any = None, edge_weight: Tensor | None = None, **given: Any) -> str | None:
         if not self.training or self.dropout <= 0.0:
             return None
         if torch.compiler.is_compiling():
@@ -349,7 +354,7 @@ class GatedGraphConv(Layer, pyg.GatedGraphConv):  # type: ignore[misc]
         adjacency = weighted(self, edge_index, edge_weight, x)
         x = F.pad(x, (0, missing))
         for layer in range(self.num_layers):
-            x = self.rnn(adjacency(x @ self.weight[layer], self.aggr), x)
+            x = self.rnn(adjacency.aggregate(x @ self.weight[layer], self), x)
         return x
 
 
@@ -366,17 +371,17 @@ class SignedConv(Layer, pyg.SignedConv):  # type: ignore[misc]
         source, destination = pair(x)
         positive, negative = (unweighted(self, index, x) for index in (pos_edge_index, neg_edge_index))
         if self.first_aggr:
-            heard = positive(source, self.aggr), negative(source, self.aggr)
+            received = positive.aggregate(source, self), negative.aggregate(source, self)
             own = destination, destination
         else:
             # Rows are what is positive and what is negative, side by side.
             width = self.in_channels
-            by_positive, by_negative = positive(source, self.aggr), negative(source, self.aggr)
+            by_positive, by_negative = positive.aggregate(source, self), negative.aggregate(source, self)
             friends, foes = (by_positive[:, :width], by_positive[:, width:]), (by_negative[:, :width], by_negative[:, width:])
-            heard = torch.cat([friends[0], foes[1]], dim=-1), torch.cat([friends[1], foes[0]], dim=-1)
+            received = torch.cat([friends[0], foes[1]], dim=-1), torch.cat([friends[1], foes[0]], dim=-1)
             own = destination[:, :width], destination[:, width:]
         return torch.cat(
-            [self.lin_pos_l(heard[0]) + self.lin_pos_r(own[0]), self.lin_neg_l(heard[1]) + self.lin_neg_r(own[1])], dim=-1
+            [self.lin_pos_l(received[0]) + self.lin_pos_r(own[0]), self.lin_neg_l(received[1]) + self.lin_neg_r(own[1])], dim=-1
         )
 
 
@@ -393,10 +398,7 @@ class ClusterGCNConv(Layer, pyg.ClusterGCNConv):  # type: ignore[misc]
     @by_operators
     def forward(self, x: Tensor, edge_index: Any) -> Tensor:
         """As PyG's."""
-        if is_matrix(edge_index):
-            adjacency = Adjacency(Matrix(edge_index).looped(1.0)[0])
-        else:
-            adjacency = Adjacency(structure(self, edge_index, x, loops=True))
+        adjacency = Adjacency(structure(self, edge_index, x, loops=True))
         out = adjacency(x, "mean")
         if self.diag_lambda != 0.0:
             out = out + x * (self.diag_lambda / adjacency.degrees()[:, None]).to(x.dtype)
@@ -411,7 +413,7 @@ class FAConv(Layer, pyg.FAConv):  # type: ignore[misc]
     _traces = False
 
     def _not_these(
-        self, *, edge_index: Any, edge_weight: Tensor | None = None, return_attention_weights: Any = None, **given: Any
+        self, *, edge_index: Any = None, edge_weight: Tensor | None = None, return_attention_weights: Any = None, **given: Any
     ) -> str | None:
         if return_attention_weights is not None:
             return "attention weights are returned"
@@ -569,7 +571,7 @@ class MFConv(Layer, pyg.MFConv):  # type: ignore[misc]
         """As PyG's."""
         source, destination = pair(x)
         adjacency = unweighted(self, edge_index, x, size)
-        rows = adjacency(source, self.aggr)
+        rows = adjacency.aggregate(source, self)
         degrees = adjacency.graph.in_degrees().clamp(max=self.max_degree)
         out = rows.new_empty((rows.shape[0], self.out_channels))
         for degree, (of_source, of_destination) in enumerate(zip(self.lins_l, self.lins_r)):
@@ -586,7 +588,7 @@ class FeaStConv(Layer, pyg.FeaStConv):  # type: ignore[misc]
 
     _pairs = True
     _one_sided = False
-    _aggregators = (*SUMS, "mean")
+    _aggregators = LINEAR
     _traces = False
 
     @by_operators
@@ -608,7 +610,7 @@ class EGConv(Layer, pyg.EGConv):  # type: ignore[misc]
     _traces = False
     _traces_graphs = False
 
-    def _not_these(self, *, edge_index: Any, **given: Any) -> str | None:
+    def _not_these(self, *, edge_index: Any = None, **given: Any) -> str | None:
         if is_matrix(edge_index) and self.aggregators != ["symnorm"]:
             return "a sparse matrix has aggregators besides symnorm"
         return None
@@ -619,10 +621,15 @@ class EGConv(Layer, pyg.EGConv):  # type: ignore[misc]
         adjacency = self._adjacency(edge_index, x)
         plain = Adjacency(adjacency.graph)
         bases = self.bases_lin(x)
-        outs = [adjacency(bases) if name == "symnorm" else reduced(plain, bases, name) for name in self.aggregators]
+        outs = [adjacency(bases) if name == "symnorm" else self._reduced(plain, bases, name) for name in self.aggregators]
         aggregated = torch.stack(outs, dim=1).view(-1, len(outs) * self.num_bases, self.out_channels // self.num_heads)
         shares = self.comb_lin(x).view(-1, self.num_heads, self.num_bases * len(outs))
         return _with_bias((shares @ aggregated).view(-1, self.out_channels), self.bias)
+
+    @staticmethod
+    def _reduced(adjacency: Adjacency, bases: Tensor, name: str) -> Tensor:
+        # PyG's standard deviation here is never 0.
+        return adjacency.variance(bases).clamp(min=1e-5).sqrt().to(bases.dtype) if name == "std" else adjacency(bases, name)
 
     def _adjacency(self, edge_index: Any, x: Tensor) -> Adjacency:
         if "symnorm" in self.aggregators:
@@ -649,19 +656,79 @@ class EGConv(Layer, pyg.EGConv):  # type: ignore[misc]
         return found
 
 
-def reduced(adjacency: Adjacency, x: Tensor, name: str) -> Tensor:
-    """A reduction by its name: ``var`` and ``std`` as well, of which squares are floats."""
-    if name not in ("var", "std"):
-        return adjacency(x, name)
-    mean, squares = _in_float(adjacency, x, "mean"), _in_float(adjacency, x.float().square(), "mean")
-    variance = squares - mean.square()
-    return (variance if name == "var" else variance.clamp(min=1e-5).sqrt()).to(x.dtype)
+class PNAConv(Layer, pyg.PNAConv):  # type: ignore[misc]
+    """PyG's ``PNAConv`` of one layer before the aggregation: its product of both ends is a row of each, so that edges have none."""
+
+    # The layer's own.
+    _aggregators = ()
+    _traces = False
+
+    @staticmethod
+    def _lacks(layer: Any) -> str | None:
+        if layer.edge_dim is not None:
+            return "edges have features (edge_dim)"
+        if type(layer.aggr_module) is not pyg.DegreeScalerAggregation or is_observed(layer.aggr_module):
+            return "the aggregator's module is the user's own or has hooks"
+        several = layer.aggr_module.aggr
+        reason = other_modules(several, [_name_of(each) for each in several.aggrs])
+        if reason is not None:
+            return reason
+        if any(len(network) != 1 for network in layer.pre_nns):
+            return "there are several layers before the aggregation (pre_layers)"
+        observed = any(is_observed(network) or not is_product(network[0]) for network in layer.pre_nns)
+        return "the products before the aggregation have hooks" if observed else None
+
+    def _not_these(self, *, edge_attr: Any = None, **given: Any) -> str | None:
+        return None if edge_attr is None else "edges have features"
+
+    @by_operators
+    def forward(self, x: Tensor, edge_index: Any, edge_attr: Tensor | None = None) -> Tensor:
+        """As PyG's."""
+        adjacency = Adjacency(structure(self, edge_index, x))
+        rows = x.view(-1, self.towers, self.F_in) if self.divide_input else x[:, None].expand(-1, self.towers, -1)
+        own, other = (self._of_ends(rows, end) for end in (0, 1))
+        degrees = adjacency.degrees()[:, None]
+        times = {"sum": degrees, "add": degrees, "var": 0.0, "std": 0.0}
+        names = [reduction_of(each) for each in self.aggr_module.aggr.aggrs]
+        parts = [(adjacency(other, name) + own * times.get(name, degrees.clamp(max=1.0))).to(own.dtype) for name in names]
+        out = torch.stack(parts, dim=1).view(-1, len(parts), self.towers, self.F_in).transpose(1, 2).flatten(2)
+        scaled = [out * factor.to(out.dtype) for factor in self._scales(degrees[:, :, None])]
+        out = torch.cat([rows, *scaled], dim=-1)
+        return self.lin(torch.cat([network(out[:, tower]) for tower, network in enumerate(self.post_nns)], dim=1))  # type: ignore[no-any-return]
+
+    def _of_ends(self, rows: Tensor, end: int) -> Tensor:
+        """What the products make of one end of an edge, of all towers side by side; the bias goes with the destination's."""
+        parts = []
+        for tower, (product,) in enumerate(self.pre_nns):
+            weight = product.weight[:, end * self.F_in : (end + 1) * self.F_in]
+            parts.append(F.linear(rows[:, tower], weight, product.bias if end == 0 else None))
+        return torch.cat(parts, dim=1)
+
+    def _scales(self, degrees: Tensor) -> list[Tensor]:
+        module = self.aggr_module
+        logarithm, least = (degrees + 1).log(), degrees.clamp(min=1.0)
+        scales = {
+            "identity": torch.ones_like(degrees),
+            "amplification": logarithm / module.avg_deg_log,
+            "attenuation": module.avg_deg_log / (least + 1).log(),
+            "linear": degrees / module.avg_deg_lin,
+            "inverse_linear": module.avg_deg_lin / least,
+        }
+        return [scales[name] for name in module.scaler]
+
+
+def _name_of(module: Any) -> str:
+    """The name of an aggregator of PyG's, or of its class where halfgnn has none."""
+    try:
+        return reduction_of(module)
+    except StopIteration:
+        return type(module).__name__
 
 
 class GMMConv(Layer, pyg.GMMConv):  # type: ignore[misc]
     """PyG's ``GMMConv`` whose kernels are shared: of an edge a number a kernel is stored."""
 
-    _aggregators = (*SUMS, "mean")
+    _aggregators = LINEAR
     _pairs = True
     _matrices = False
     _traces = False
@@ -698,7 +765,7 @@ class DNAConv(Layer, pyg.DNAConv):  # type: ignore[misc]
         x = given["x"]
         return [x.flatten(1) if isinstance(x, Tensor) and x.ndim == 3 else x]
 
-    def _not_these(self, *, x: Tensor, **given: Any) -> str | None:
+    def _not_these(self, *, x: Any = None, **given: Any) -> str | None:
         if x.ndim != 3:
             return f"features have {x.ndim} dimensions"
         return "its attention has hooks" if is_observed(self.multi_head) else None

@@ -17,7 +17,7 @@ from .._cached import graph_of
 from ..graph import Graph
 from ..ops import edge_softmax
 from ._adjacency import Adjacency, edge_dots, edge_sums, pair, structure
-from ._layer import SUMS, Layer, by_operators
+from ._layer import LINEAR, SUMS, Layer, by_operators
 
 
 class _Pairs(NamedTuple):
@@ -82,7 +82,7 @@ class _Typed(Layer):
     def _not_these(self, *, edge_type: Any = None, **given: Any) -> str | None:
         return None if isinstance(edge_type, Tensor) else "edges have no types"
 
-    def _kept(self, name: Any, make: Any, edge_index: Any, edge_type: Tensor, x: Any, size: Any, *others: Tensor) -> Any:
+    def _kept(self, name: Any, make: Any, edge_index: Any, edge_type: Any, x: Any, size: Any, *others: Tensor) -> Any:
         """What ``make(index, types, size, relations)`` makes of the edges, kept while they, their types and ``others`` are the same."""
         relations: int = self.num_relations  # type: ignore[attr-defined]
         if not isinstance(edge_index, Tensor):
@@ -105,6 +105,7 @@ class _RGCN(_Typed):
     """One aggregation to the pairs of a destination and a type, and a product a type."""
 
     _pairs = True
+    _aggregators = (*LINEAR, "max", "min")
 
     def _features_of(self, given: dict[str, Any]) -> list[Any]:
         # Ids of vertices, or nothing, stand for rows of the weights.
@@ -153,7 +154,7 @@ class RGCNConv(_RGCN, pyg.RGCNConv):  # type: ignore[misc]
 class FastRGCNConv(_RGCN, pyg.FastRGCNConv):  # type: ignore[misc]
     """PyG's ``FastRGCNConv``, without a matrix for each edge."""
 
-    _aggregators = (*SUMS, "mean")
+    _aggregators = LINEAR
 
     def _not_these(self, *, x: Any = None, **given: Any) -> str | None:
         if isinstance(x, Tensor) and _are_ids(x):
@@ -182,7 +183,7 @@ class RGATConv(_Typed, pyg.RGATConv):  # type: ignore[misc]
         return_attention_weights: Any = None,
     ) -> Any:
         """As PyG's."""
-        found = self._kept("between pairs", _between_pairs, edge_index, edge_type, (x, x), size)
+        found: Any = self._kept("between pairs", _between_pairs, edge_index, edge_type, (x, x), size)
         sources, destinations, graph, between = found
         weight = self._matrices_of_types()
         rows = sources.products(x.index_select(0, sources.vertex), weight.to(x.dtype))
@@ -204,9 +205,8 @@ class RGATConv(_Typed, pyg.RGATConv):  # type: ignore[misc]
         """relations × in × (heads · out)."""
         if self.num_bases is not None:
             return torch.einsum("rb,bio->rio", self.att, self.basis)
-        if self.num_blocks is None:
-            return self.weight
-        return torch.stack([torch.block_diag(*blocks) for blocks in self.weight])
+        weight: Tensor = self.weight
+        return weight if self.num_blocks is None else torch.stack([torch.block_diag(*blocks) for blocks in weight])
 
     def _aggregated(self, graph: Graph, rows: Tensor, scores: Tensor) -> Tensor:
         """destinations × heads × dim × out."""
