@@ -63,7 +63,7 @@ class Adjacency(NamedTuple):
             out = (self._replace(own=None)(rows, reduce, weight) + self.own[:, None] * rows).to(x.dtype)
             return out if bias is None else out + bias.to(out.dtype)
         options: dict[str, Any] = {"bias": bias}
-        if any(scale is not None for scale in self.scales):
+        if self.scales[0] is not None or self.scales[1] is not None:
             if isinstance(self.graph, Edges):
                 return self.graph.scaled_spmm(x, weight, self.scales, **options)
             return scaled_spmm(self.graph, x, weight, self.scales, **options)  # type: ignore[no-any-return]

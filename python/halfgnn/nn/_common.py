@@ -114,27 +114,32 @@ def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...]) -> str | N
 
 def _other_aggregator(layer: Any, aggregators: tuple[str, ...]) -> str | None:
     """Why halfgnn has no such aggregator. Several may be combined where a layer has all of them."""
-    several = isinstance(layer.aggr, list) and type(layer.aggr_module) is pyg.MultiAggregation and "std" in aggregators
-    for name in layer.aggr if several else [layer.aggr]:
-        if not isinstance(name, str) or name not in aggregators:
-            return f"the aggregator is {layer.aggr}"
-    return other_modules(layer.aggr_module, layer.aggr if several else [layer.aggr])
+    names, module = layer.aggr, layer.aggr_module
+    if isinstance(names, str) and names in aggregators:
+        return _other_module(module, names)
+    if type(module) is pyg.MultiAggregation and "std" in aggregators and all(name in aggregators for name in names):
+        return other_modules(module, names)
+    return f"the aggregator is {names}"
 
 
 def other_modules(module: Any, names: list[str]) -> str | None:
-    """Why a module of PyG's, or one of several, does not do what its name says."""
-    modules = list(module.aggrs) if isinstance(module, pyg.MultiAggregation) else [module]
-    for each, name in zip(modules, names):
-        wanted: Any = _AGGREGATORS.get(name)
-        if wanted is None:
-            return f"the aggregator is {name}"
-        # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.
-        of: Any = type(each)
-        if not isinstance(each, wanted) or (not is_compiling() and (of is not wanted or is_observed(each))):
-            return "the aggregator's module is the user's own or has hooks"
-        if getattr(getattr(each, "var_aggr", each), "semi_grad", False):
-            return "the aggregator has half a gradient (semi_grad)"
-    return None if module is modules[0] or is_compiling() or not is_observed(module) else "the aggregator's module has hooks"
+    """Why several aggregators of PyG's do not do what their names say."""
+    if not is_compiling() and is_observed(module):
+        return "the aggregator's module has hooks"
+    return next(filter(None, map(_other_module, module.aggrs, names)), None)
+
+
+def _other_module(module: Any, name: str) -> str | None:
+    wanted: Any = _AGGREGATORS.get(name)
+    if wanted is None:
+        return f"the aggregator is {name}"
+    # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.
+    own = not isinstance(module, wanted) if is_compiling() else type(module) is not wanted or is_observed(module)
+    if own:
+        return "the aggregator's module is the user's own or has hooks"
+    if name in ("var", "std") and getattr(module, "var_aggr", module).semi_grad:
+        return "the aggregator has half a gradient (semi_grad)"
+    return None
 
 
 def reduction_of(module: Any) -> str:

@@ -131,27 +131,34 @@ class Layer:
     def _why_not(self, given: dict[str, Any]) -> str | None:
         """Why PyG's operators are used for these arguments; None where halfgnn's are."""
         reason = self._unsupported(self)
+        if reason is not None:
+            return reason
         features = self._features_of(given)
         for name in self._adjacencies:
             value = given.get(name)
-            for adjacency in value.values() if isinstance(value, dict) else [value]:
-                reason = reason or refused(adjacency, *features, sparse=self._sparse) or self._no_adjacency(adjacency, given)
-        if reason is None and not self._one_sided and any(x is None for x in features):
+            for adjacency in value.values() if isinstance(value, dict) else (value,):
+                reason = refused(adjacency, *features, sparse=self._sparse) or self._no_adjacency(adjacency, given)
+                if reason is not None:
+                    return reason
+        if not self._one_sided and any(x is None for x in features):
             return "destinations have no features"
-        return reason or self._not_these(**given)
+        return self._not_these(**given)
 
     def _no_adjacency(self, adjacency: Any, given: dict[str, Any]) -> str | None:
         weight = given.get("edge_weight")
-        if is_matrix(adjacency):
+        if weight is not None and weight.dtype == torch.float64:
+            return "edge_weight is torch.float64"
+        is_graph = isinstance(adjacency, Graph)
+        if not is_graph and is_matrix(adjacency):
             if not self._matrices:
                 return "the adjacency is a sparse matrix"
             if weight is not None:
                 return "edge_weight is given as well as a sparse matrix"
-        if weight is not None and weight.dtype == torch.float64:
-            return "edge_weight is torch.float64"
-        if is_compiling() and not self._traces_graphs:
+        if not is_compiling():
+            return None
+        if not self._traces_graphs:
             return "it is traced"
-        if is_compiling() and not isinstance(adjacency, Graph):
+        if not is_graph:
             if getattr(self, "cached", False) and getattr(self, "normalize", True):
                 return "cached=True keeps a graph, and edge_index is traced"
             if not self._traces:

@@ -688,9 +688,13 @@ class PNAConv(Layer, pyg.PNAConv):  # type: ignore[misc]
         rows = x.view(-1, self.towers, self.F_in) if self.divide_input else x[:, None].expand(-1, self.towers, -1)
         own, other = (self._of_ends(rows, end) for end in (0, 1))
         degrees = adjacency.degrees()[:, None]
-        times = {"sum": degrees, "add": degrees, "var": 0.0, "std": 0.0}
-        names = [reduction_of(each) for each in self.aggr_module.aggr.aggrs]
-        parts = [(adjacency(other, name) + own * times.get(name, degrees.clamp(max=1.0))).to(own.dtype) for name in names]
+        parts = []
+        for name in [reduction_of(each) for each in self.aggr_module.aggr.aggrs]:
+            part = adjacency(other, name)
+            if name not in ("var", "std"):
+                # The destination's own part: of every edge in a sum, once in a mean or an extreme, and of no edge nothing.
+                part = (part + own * (degrees if name in SUMS else degrees.clamp(max=1.0))).to(own.dtype)
+            parts.append(part)
         out = torch.stack(parts, dim=1).view(-1, len(parts), self.towers, self.F_in).transpose(1, 2).flatten(2)
         scaled = [out * factor.to(out.dtype) for factor in self._scales(degrees[:, :, None])]
         out = torch.cat([rows, *scaled], dim=-1)

@@ -105,7 +105,7 @@ class _RGCN(_Typed):
     """One aggregation to the pairs of a destination and a type, and a product a type."""
 
     _pairs = True
-    _aggregators = (*LINEAR, "max", "min")
+    _aggregators: tuple[str, ...] = (*LINEAR, "max", "min")
 
     def _features_of(self, given: dict[str, Any]) -> list[Any]:
         # Ids of vertices, or nothing, stand for rows of the weights.
