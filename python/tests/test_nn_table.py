@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -542,6 +544,12 @@ def test_another_flow_is_pygs(name):
         assert_close(run(ours, case, x, index, **extra), expected, 1e-6)
 
 
+def test_the_readme_lists_every_layer():
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    section = readme.partition("### Layers")[2].partition("- Aggregators")[0]
+    assert set(re.findall(r"`(\w+)`", section)) >= {kind.__name__ for kind in LAYERS}
+
+
 def test_every_layer_is_in_the_table_and_is_exported():
     assert {case.kind for case in CASES.values()} == {kind.__name__ for kind in LAYERS}
     assert {kind.__name__ for kind in LAYERS} == set(nn.__all__) - {"Replaced", "replace", "restore"}
@@ -668,6 +676,32 @@ def test_a_chebyshev_filter_takes_eigenvalues_of_graphs():
     for given in ({"lambda_max": 1.8}, {"lambda_max": torch.tensor(1.8)}, {"lambda_max": largest, "batch": batch}):
         for _ in range(2):
             assert torch.allclose(ours(x, index, **given), theirs(x, index, **given), atol=1e-5)
+
+
+#: Layers whose results at a vertex of very many edges fit half.
+MANY = ["graph mean", "wl", "lg", "sg", "ssg", "appnp", "arma", "cheb", "cluster lambda", "mf", "eg", "feast", "general mean", "general additive ends"]
+MANY += ["agnn", "transformer", "supergat", "hypergraph", "rgcn", "fast rgcn", "rgat", "han", "hgt", "gatv2", "fa", "dna", "pdn", "gated mean"]
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_vertex_of_70000_edges_in_half(name):
+    case = CASES[name]
+    many = torch.stack([torch.arange(70_000) % (N - 3), torch.full((70_000,), 2)])
+    index = torch.cat([edges(), many], dim=1)
+    theirs, ours = both(case, case.width)
+    x = features(N, case.width).half()
+    extra = case.extra(x.float(), index)
+    halves, doubles = (
+        {key: value.to(kind) if torch.is_tensor(value) and value.is_floating_point() else value for key, value in extra.items()}
+        for kind in (torch.float16, torch.float64)
+    )
+    with torch.no_grad():
+        for key, parameter in theirs.named_parameters():
+            parameter.copy_(parameter.half())
+        ours.load_state_dict(theirs.state_dict(), strict=True)
+        expected = tensors(case.call(theirs.double(), x.double(), index, **doubles))
+        got = tensors(case.call(ours.half(), x, index, **halves))
+    assert_close(got, expected, 8e-3)
 
 
 @pytest.mark.parametrize("name, largest", [("agnn", 65504.0), ("sage min", 9000.0)])
