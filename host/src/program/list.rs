@@ -424,9 +424,7 @@ impl Program {
         if let Some(number) = self.values.iter().position(is) {
             return Value(number);
         }
-        let (rows, columns) = constant.shape();
-        let rows = Rows::Fixed(rows);
-        self.add_value(String::new(), (Shape { rows, columns }, format), origin)
+        self.add_value(String::new(), (constant.shape(), format), origin)
     }
 
     /// `value` in a format: itself, or of a constant its twin.

@@ -157,12 +157,28 @@ pub enum Constant {
         /// Columns of a block.
         columns: usize,
     },
+    /// An identity with zeros on both sides: a product with it puts a matrix among more columns.
+    Placing {
+        /// Rows and columns of the identity.
+        width: usize,
+        /// The first of its columns.
+        first: usize,
+        /// All columns.
+        columns: usize,
+    },
+    /// A one for each of these vertices.
+    Ones(Vertices),
 }
 
 impl Constant {
     /// Rows and columns.
-    pub(super) fn shape(self) -> (usize, usize) {
-        match self {
+    pub(super) fn shape(self) -> Shape {
+        let (rows, columns) = match self {
+            Constant::Ones(vertices) => {
+                let (rows, columns) = (Rows::Of(vertices), 1);
+                return Shape { rows, columns };
+            }
+            Constant::Placing { width, columns, .. } => (width, columns),
             Constant::Repeat { width, times } => (width, width * times),
             Constant::Packing {
                 heads,
@@ -174,13 +190,16 @@ impl Constant {
                 rows,
                 columns,
             } => (blocks * rows, blocks * columns),
-        }
+        };
+        let rows = Rows::Fixed(rows);
+        Shape { rows, columns }
     }
 
-    /// The values, row-major.
-    pub(super) fn values(self) -> Vec<f32> {
-        let (rows, columns) = self.shape();
+    /// The values of `rows` rows and `columns` columns, row-major.
+    pub(super) fn values(self, (rows, columns): (usize, usize)) -> Vec<f32> {
         let is_one = |row: usize, column: usize| match self {
+            Constant::Ones(_) => true,
+            Constant::Placing { first, .. } => column == first + row,
             Constant::Repeat { width, .. } => column % width == row,
             Constant::Packing {
                 columns: width,

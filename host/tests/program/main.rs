@@ -2,6 +2,7 @@
 //! and next to formulas in double.
 
 mod attention;
+mod formulas;
 mod launches;
 mod memory;
 mod messages;

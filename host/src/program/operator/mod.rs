@@ -13,7 +13,10 @@ use super::value::{Edges, Value};
 use crate::ops::Nonlinearity;
 
 pub use activation::{Activate, ActivateGradient, Dropout};
-pub use attention::{AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, EdgeTerms};
+pub use attention::{
+    AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, DotAttention,
+    DotAttentionGradient, EdgeTerms,
+};
 pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
 pub use product::{Addend, Aggregate, Coding, Direction, End, Matmul, ReadFactors, RowFactors};
 
@@ -30,6 +33,10 @@ pub enum Operator {
     AdditiveAttention(AdditiveAttention),
     /// Its gradient.
     AdditiveGradient(AdditiveGradient),
+    /// Attention by dot products.
+    DotAttention(DotAttention),
+    /// Its gradient.
+    DotAttentionGradient(DotAttentionGradient),
     /// Terms of scores that features of edges give.
     EdgeTerms(EdgeTerms),
     /// The gradient of weight and vector.
@@ -140,6 +147,13 @@ pub enum Operator {
         /// The multiples, at least one.
         terms: Vec<(f32, Value)>,
     },
+    /// `x ⊙ y`: the product element by element.
+    Multiply {
+        /// One matrix.
+        x: Value,
+        /// The other, which may be the same.
+        y: Value,
+    },
     /// `factor · x` with a factor that is learnt, or `(1 + factor) · x`.
     Scale {
         /// The matrix.
@@ -244,6 +258,8 @@ impl Operator {
             Operator::AttentionGradient(_) => "attention_gradient",
             Operator::AdditiveAttention(_) => "additive_attention",
             Operator::AdditiveGradient(_) => "additive_attention_gradient",
+            Operator::DotAttention(_) => "dot_attention",
+            Operator::DotAttentionGradient(_) => "dot_attention_gradient",
             Operator::EdgeTerms(_) => "edge_terms",
             Operator::EdgeTermsGradient { .. } => "edge_terms_gradient",
             Operator::HeadMean { .. } => "head_mean",
@@ -262,6 +278,7 @@ impl Operator {
             Operator::Nonlinearity { .. } => "nonlinearity",
             Operator::NonlinearityGradient { .. } => "nonlinearity_gradient",
             Operator::Combine { .. } => "combine",
+            Operator::Multiply { .. } => "multiply",
             Operator::Scale { .. } => "scale",
             Operator::Dot { .. } => "dot",
             Operator::Maximum { .. } => "maximum",
@@ -312,6 +329,8 @@ impl Operator {
             Operator::AttentionGradient(op) => op.visit(visit),
             Operator::AdditiveAttention(op) => op.visit(visit),
             Operator::AdditiveGradient(op) => op.visit(visit),
+            Operator::DotAttention(op) => op.visit(visit),
+            Operator::DotAttentionGradient(op) => op.visit(visit),
             Operator::EdgeTerms(op) => {
                 [&mut op.weight, &mut op.vector].into_iter().for_each(visit);
             }
@@ -362,7 +381,9 @@ impl Operator {
             }
             Operator::Combine { terms } => terms.iter_mut().for_each(|(_, value)| visit(value)),
             Operator::Scale { x, factor, .. } => [x, factor].into_iter().for_each(visit),
-            Operator::Dot { x, y, .. } => [x, y].into_iter().for_each(visit),
+            Operator::Multiply { x, y } | Operator::Dot { x, y, .. } => {
+                [x, y].into_iter().for_each(visit)
+            }
             Operator::NonlinearityGradient { of, d, .. } => [of, d].into_iter().for_each(visit),
             Operator::Nonlinearity { x, .. }
             | Operator::Quantize { x, .. }
@@ -406,6 +427,7 @@ impl Operator {
             | Operator::NormalizeRowsGradient { d, .. }
             | Operator::NormalizeGroupsGradient { d, .. } => vec![*d],
             Operator::NormalizeGradient(op) => vec![op.d],
+            Operator::Multiply { x, y } => vec![*x, *y],
             // The last term is the newest. One term alone has no second matrix to be computed from.
             Operator::Combine { terms } if terms.len() > 1 => {
                 terms.iter().rev().map(|(_, value)| *value).collect()

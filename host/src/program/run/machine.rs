@@ -41,6 +41,8 @@ pub(super) struct Typed<B: Backend, E: Element> {
     /// What attention keeps between its passes, by the first result of its forward pass.
     pub(super) attentions: HashMap<Value, Attention<B>>,
     pub(super) additive: HashMap<Value, AdditiveAttention<B>>,
+    /// The sums of the softmax of attention by dot products, likewise.
+    pub(super) softmaxes: HashMap<Value, Array<B, [f32; 2]>>,
     /// All rows of a matrix as one group, by their number.
     pub(super) wholes: HashMap<usize, RowGroups<B>>,
 }
@@ -75,6 +77,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             has_scales: HashSet::new(),
             attentions: HashMap::new(),
             additive: HashMap::new(),
+            softmaxes: HashMap::new(),
             wholes: HashMap::new(),
         };
         for (number, slot) in plan.slots().iter().enumerate() {
@@ -131,6 +134,11 @@ impl<B: Backend, E: Element> Typed<B, E> {
             Operator::AdditiveAttention(op) => {
                 let state = AdditiveAttention::new(backend, ends(op.edges), op.heads, op.slope)?;
                 self.additive.insert(node.results[0], state);
+            }
+            Operator::DotAttention(op) => {
+                let sums = op.heads * ends(op.edges).0;
+                let sums = Array::uninit(backend, sums, ACTIVATIONS)?;
+                self.softmaxes.insert(node.results[0], sums);
             }
             _ => {}
         }
@@ -242,7 +250,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 self.floats.insert(value, matrix);
             }
             Origin::Constant(constant) => {
-                let (values, kind) = (constant.values(), MemoryKind::Weights);
+                let (values, kind) = (constant.values((rows, columns)), MemoryKind::Weights);
                 match description.format {
                     Format::Element => {
                         let matrix = Matrix::from_f32(backend, rows, columns, &values, kind)?;

@@ -63,6 +63,15 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 let of = K::matrix(machine, *of)?;
                 ops::nonlinearity_backward(&machine.backend, *function, of, y)
             }
+            Operator::Multiply { x, y: by } => {
+                let (x, by) = match machine.overwrites(result, *by) {
+                    true => (*by, *x),
+                    false => (*x, *by),
+                };
+                let over = machine.overwrites(result, x);
+                let x = (!over).then(|| K::matrix(machine, x)).transpose()?;
+                ops::multiply(&machine.backend, x, K::matrix(machine, by)?, y)
+            }
             Operator::Combine { terms } => machine.combine::<K>(terms, (result, y)),
             Operator::Normalize { norm, x } => {
                 let (norm, x) = (machine.normalization(*norm)?, K::matrix(machine, *x)?);
