@@ -130,7 +130,7 @@ pub struct HeadValues {
 }
 
 /// Matrices that a formula fixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Constant {
     /// Identities next to one another: `width` rows, `width · times` columns. A product with it repeats a matrix to the right.
     Repeat {

@@ -15,7 +15,7 @@ use crate::program::run::machine::{Bank, Elements, Floats, Taken, Typed};
 use crate::program::value::Value;
 use crate::tensor::{Array, Element, Matrix};
 
-impl<B: Backend, E: Element> Typed<B, E> {
+impl<B: Backend, E: Element> Typed<'_, B, E> {
     pub(super) fn attention(&mut self, op: &Attention, node: &Node) -> Result<(), Error> {
         match op.codes {
             None => self.attention_of((op, None), node),
@@ -31,7 +31,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         node: &Node,
     ) -> Result<(), Error> {
         let key = node.results[0];
-        let Some(mut state) = self.attentions.remove(&key) else {
+        let Some(mut state) = self.memory.attentions.remove(&key) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -53,7 +53,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let edges = &machine.edges[op.edges.0];
             state.forward(&machine.backend, edges.forward(), of)
         });
-        self.attentions.insert(key, state);
+        self.memory.attentions.insert(key, state);
         done
     }
 
@@ -75,7 +75,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         (op, codes): (&AttentionGradient, Option<&QuantizedMatrix<B>>),
         node: &Node,
     ) -> Result<(), Error> {
-        let Some(mut state) = self.attentions.remove(&op.y) else {
+        let Some(mut state) = self.memory.attentions.remove(&op.y) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -123,7 +123,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let backend = &machine.backend;
             state.backward(backend, edges.backward(backend)?, of)
         });
-        self.attentions.insert(op.y, state);
+        self.memory.attentions.insert(op.y, state);
         done
     }
 
@@ -133,7 +133,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         node: &Node,
     ) -> Result<(), Error> {
         let key = node.results[0];
-        let Some(mut state) = self.additive.remove(&key) else {
+        let Some(mut state) = self.memory.additive.remove(&key) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -144,7 +144,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let features = machine.additive_features(op)?;
             state.forward(&machine.backend, edges.forward(), features, scores, y)
         });
-        self.additive.insert(key, state);
+        self.memory.additive.insert(key, state);
         done
     }
 
@@ -153,7 +153,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         op: &AdditiveGradient,
         node: &Node,
     ) -> Result<(), Error> {
-        let Some(mut state) = self.additive.remove(&op.y) else {
+        let Some(mut state) = self.memory.additive.remove(&op.y) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -186,7 +186,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let features = machine.additive_features(&op.of)?;
             state.backward(backend, orders, features, of)
         });
-        self.additive.insert(op.y, state);
+        self.memory.additive.insert(op.y, state);
         done
     }
 

@@ -9,7 +9,7 @@ use crate::program::run::machine::{Bank, Elements, Floats, Typed};
 use crate::program::value::Value;
 use crate::tensor::{Element, Matrix};
 
-impl<B: Backend, E: Element> Typed<B, E> {
+impl<B: Backend, E: Element> Typed<'_, B, E> {
     /// The last matrix first, then the larger of it and each other one.
     pub(super) fn maximum(&mut self, terms: &[Value], result: Value) -> Result<(), Error> {
         self.write::<Elements>(result, |machine, y| {

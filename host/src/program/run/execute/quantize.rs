@@ -11,7 +11,7 @@ use crate::tensor::Element;
 /// Scales hold this many times the largest magnitude of the step before.
 const MARGIN: f32 = 1.5;
 
-impl<B: Backend, E: Element> Typed<B, E> {
+impl<B: Backend, E: Element> Typed<'_, B, E> {
     /// Quantized values of a matrix that is there.
     pub(super) fn quantize(
         &mut self,
@@ -19,7 +19,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         coding: Coding,
         result: Value,
     ) -> Result<(), Error> {
-        let follows = !self.has_scales.insert(result);
+        let follows = !self.memory.has_scales.insert(result);
         self.with_codes(result, |machine, codes| {
             machine.quantize_to(x, coding, (codes, follows))
         })
@@ -50,7 +50,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         x: Value,
         work: impl FnOnce(&mut Self, Option<&mut QuantizedMatrix<B>>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if !self.has_scales.contains(&result) {
+        if !self.memory.has_scales.contains(&result) {
             work(self, None)?;
             return self.quantize(x, coding, result);
         }
