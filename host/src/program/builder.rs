@@ -4,7 +4,7 @@ use super::list::{EdgeSet, Program, VertexSet, refuse};
 use super::operator::{Activate, Addend, Aggregate, Direction, Dropout, Matmul, Operator};
 use super::value::{Constant, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices};
 use crate::error::Error;
-use crate::nn::Norm;
+use crate::nn::{HiddenActivation, Norm};
 use crate::ops::{Form, Nonlinearity};
 use crate::tensor::Precision;
 
@@ -223,6 +223,15 @@ impl Builder {
     /// Another activation function than a ReLU.
     pub fn nonlinearity(&mut self, function: Nonlinearity, x: Value) -> Value {
         self.push(Operator::Nonlinearity { function, x })
+    }
+
+    /// The activation function of a hidden layer.
+    pub fn hidden_activation(&mut self, function: HiddenActivation, x: Value) -> Value {
+        match function.nonlinearity() {
+            Some(function) => self.nonlinearity(function, x),
+            None if function == HiddenActivation::Relu => self.relu(x),
+            None => x,
+        }
     }
 
     /// `x + y`.

@@ -14,3 +14,4 @@ mod refused;
 mod registry;
 mod relations;
 mod setup;
+mod trained;

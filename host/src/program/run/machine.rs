@@ -13,21 +13,21 @@ use std::ops::Range;
 
 /// A program that runs: what it reads, and the memory that it writes.
 #[derive(Debug)]
-pub(super) struct Typed<'a, B: Backend, E: Element> {
-    pub(super) backend: B,
-    pub(super) program: &'a Program,
+pub(in crate::program) struct Typed<'a, B: Backend, E: Element> {
+    pub(in crate::program) backend: B,
+    pub(in crate::program) program: &'a Program,
     /// Where each value lies in `memory`.
-    pub(super) places: &'a [Place],
-    pub(super) edges: &'a [&'a Propagation<B>],
-    pub(super) inputs: &'a [(Value, &'a Matrix<B, E>)],
-    pub(super) random: RandomState<B>,
-    pub(super) parameters: &'a mut Parameters<B, E>,
-    pub(super) memory: &'a mut Memory<B, E>,
+    pub(in crate::program) places: &'a [Place],
+    pub(in crate::program) edges: &'a [&'a Propagation<B>],
+    pub(in crate::program) inputs: &'a [(Value, &'a Matrix<B, E>)],
+    pub(in crate::program) random: RandomState<B>,
+    pub(in crate::program) parameters: &'a mut Parameters<B, E>,
+    pub(in crate::program) memory: &'a mut Memory<B, E>,
 }
 
 impl<B: Backend, E: Element> Typed<'_, B, E> {
     /// Runs operators in their order.
-    pub(super) fn run(&mut self, operators: Range<usize>) -> Result<(), Error> {
+    pub(in crate::program) fn run(&mut self, operators: Range<usize>) -> Result<(), Error> {
         let program = self.program;
         let mut nodes = program.nodes[operators].iter();
         nodes.try_for_each(|node| self.execute(node))

@@ -18,12 +18,13 @@ use crate::nn::Propagation;
 use crate::ops::RandomState;
 use crate::tensor::{Element, Matrix};
 use crate::with_element;
-use machine::{Bank, Elements, Typed, absent};
+use machine::{Bank, Elements, absent};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(super) use machine::Typed;
 pub(super) use memory::{Memory, Parameters};
 
 /// What a program runs on, of any backend and precision.
