@@ -73,7 +73,7 @@ impl Builder {
             sources,
             destinations,
             norm,
-            plane: 0,
+            count: 0,
         });
         Edges(self.program.edges.len() - 1)
     }

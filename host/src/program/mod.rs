@@ -30,13 +30,14 @@ mod plan;
 mod run;
 mod shape;
 mod text;
+mod traffic;
 mod value;
 
 pub use builder::Builder;
 pub use formulas::{BatchNorm, Heads, Scores};
 pub use gradient::differentiate;
 pub use list::Program;
-pub use network::Network;
+pub use network::{Explanation, Network};
 pub use operator::{
     Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate, Attention,
     AttentionGradient, BatchStatistics, Coding, Direction, Dropout, EdgeTerms, End, GroupNorm,
@@ -45,6 +46,7 @@ pub use operator::{
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;
+pub use traffic::Traffic;
 pub use value::{
     Buffer, Constant, Description, Edges, Format, HeadValues, Initial, Origin, Rows, Shape, Value,
     Vertices,

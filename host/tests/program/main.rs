@@ -2,6 +2,7 @@
 //! and next to formulas in double.
 
 mod attention;
+mod explain;
 mod launches;
 mod memory;
 mod messages;

@@ -1,6 +1,7 @@
 //! A network that a [`Trainer`](crate::train::Trainer) trains: programs for training and for evaluation that share parameters and
 //! memory.
 
+mod explain;
 mod formula;
 mod topology;
 
@@ -19,6 +20,8 @@ use crate::nn::{
 use crate::ops::RandomState;
 use crate::tensor::{Element, Matrix, Precision};
 use topology::{Sizes, Topology};
+
+pub use explain::Explanation;
 
 /// A model whose layers are [formulas](super::layers).
 ///
