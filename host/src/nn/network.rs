@@ -75,7 +75,7 @@ impl<B: Backend, E: Element> Network<B, E> {
     pub fn new(backend: &B, config: &ModelConfig, seed: u64) -> Result<Self, Error> {
         config.check()?;
         if config.convolution.is_program() {
-            return Self::of_program(backend, program::Network::new(backend, config, seed)?);
+            return Self::of_formulas(backend, config, seed);
         }
         let stages = match (config.binary, config.readout) {
             (Some(_), _) => binary::stages(backend, config, seed)?,
@@ -112,8 +112,14 @@ impl<B: Backend, E: Element> Network<B, E> {
         self
     }
 
-    /// A network of formulas.
-    fn of_program(backend: &B, program: program::Network<B, E>) -> Result<Self, Error> {
+    /// The model of a configuration as a [program](program::Network) of operators, also of a kind whose layers are written by hand as
+    /// well.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a configuration that makes no model or asks for what programs do not do, and those of the device.
+    pub fn of_formulas(backend: &B, config: &ModelConfig, seed: u64) -> Result<Self, Error> {
+        config.check()?;
+        let program = program::Network::new(backend, config, seed)?;
         Ok(Self {
             steps: Vec::new(),
             initial: None,
