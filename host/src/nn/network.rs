@@ -258,6 +258,9 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// # Errors
     /// Those of the device.
     pub fn saturated_messages(&self, backend: &B) -> Result<Option<u64>, Error> {
+        if let Some(program) = &self.program {
+            return program.saturated_messages(backend);
+        }
         let messages = self.steps.iter().flat_map(|step| &step.messages);
         let counts: Vec<u64> = messages
             .map(|messages| messages.saturated(backend))
@@ -663,22 +666,34 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn shared_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        if let Some(program) = &mut self.program {
+            return program.shared_mut();
+        }
         let messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
         messages.flat_map(Messages::state_mut).collect()
     }
 
     fn sends_nothing(&mut self, backend: &B) -> Result<(), Error> {
+        if let Some(program) = &mut self.program {
+            return program.sends_nothing(backend);
+        }
         let mut messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
         messages.try_for_each(|messages| messages.send_nothing(backend))
     }
 
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
+        if let Some(program) = &self.program {
+            return program.watched();
+        }
         let messages = self.steps.iter().flat_map(|step| &step.messages);
         let stored = self.stored().map(StoredCodes::largest);
         messages.flat_map(Messages::largest).chain(stored).collect()
     }
 
     fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        if let Some(program) = &mut self.program {
+            return program.watched_mut();
+        }
         let messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
         messages.flat_map(Messages::largest_mut).collect()
     }

@@ -13,6 +13,7 @@ use halfgnn::nn::{
     Gat as GatConfig, GatV2 as GatV2Config, HiddenActivation, HiddenNorm, Jumping, Model,
     ModelConfig, Network, Propagation,
 };
+use halfgnn::ops::CodeFormat;
 use halfgnn::program;
 use halfgnn::sample::{Fanout, Loader, NeighborSampler, Sampler};
 use halfgnn::tensor::{Element, Matrix, Precision};
@@ -182,6 +183,11 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
     };
     models.extend([("residual gcn", residual), ("gcn with elu", elu)]);
     models.push(("gcn with the largest of its layers", largest));
+    let quantized = ModelConfig {
+        messages: Some(CodeFormat::Int8),
+        ..gcn()
+    };
+    models.push(("gcn with messages of 8 bits", quantized));
     for norm in HiddenNorm::ALL {
         let normed = ModelConfig {
             hidden_norm: norm,
@@ -195,7 +201,8 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
 
 fn both<B: Backend, E: Element>(backend: &B, blocks: bool) {
     for (name, config) in models() {
-        if blocks && config.jumping.is_some() {
+        let is_float = E::PRECISION == Precision::Float;
+        if (blocks && config.jumping.is_some()) || (is_float && config.messages.is_some()) {
             continue;
         }
         let new = || Network::<B, E>::new(backend, &config, SEED).expect("a model");
@@ -272,10 +279,10 @@ fn training_and_evaluation_share_memory() {
         let of_formulas = peak(&config, |backend| {
             program::Network::<_, f16>::new(backend, &config, SEED).expect("a model")
         });
-        // The gradient that is left of a maximum is not written over that of the maximum.
-        let more = match config.jumping {
-            Some(_) => (graph().vertices() * config.hidden * size_of::<f16>()) as u64,
-            None => 0,
+        // The gradient that is left of a maximum is not written over that of the maximum, and a sum of quantized gradients over none.
+        let more = match (config.jumping, config.messages) {
+            (None, None) => 0,
+            _ => (graph().vertices() * config.hidden * size_of::<f16>()) as u64,
         };
         assert!(
             of_formulas <= of_layers + more,

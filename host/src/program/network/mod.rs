@@ -8,16 +8,16 @@ mod topology;
 use super::differentiate;
 use super::list::{Program, refuse};
 use super::passes::fuse::Fuse;
-use super::passes::{Evaluate, Pass, Recompute, Reorder, apply};
+use super::passes::{Evaluate, Pass, Quantize, Recompute, Reorder, apply};
 use super::plan::{Place, Plan};
-use super::run::{Memory, Parameters, Typed};
+use super::run::{MARGIN, Memory, Parameters, Typed};
 use super::value::Value;
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{
     Decoder, HiddenNorm, Inputs, LinkOperands, Mode, Model, ModelConfig, Parameter, Propagation,
 };
-use crate::ops::RandomState;
+use crate::ops::{self, RandomState};
 use crate::tensor::{Element, Matrix, Precision};
 use topology::{Sizes, Topology};
 
@@ -99,11 +99,13 @@ fn for_training(
     apply(&mut program, &[&Reorder], &mut *seen)?;
     differentiate(&mut program)?;
     seen("differentiate", &program);
-    let passes: &[&dyn Pass] = match model.recompute {
-        true => &[&Fuse, &Recompute],
-        false => &[&Fuse],
-    };
-    apply(&mut program, passes, seen)?;
+    let quantize = model.messages.map(|format| Quantize { format });
+    let mut passes: Vec<&dyn Pass> = vec![&Fuse];
+    if model.recompute {
+        passes.push(&Recompute);
+    }
+    passes.extend(quantize.as_ref().map(|pass| pass as &dyn Pass));
+    apply(&mut program, &passes, seen)?;
     Ok(program)
 }
 
@@ -162,7 +164,6 @@ impl<B: Backend, E: Element> Network<B, E> {
     pub fn new(backend: &B, model: &ModelConfig, seed: u64) -> Result<Self, Error> {
         let name = model.convolution.name();
         let refused = [
-            (model.messages.is_some(), "messages of 8 bits"),
             (model.store.is_some(), "activations of 8 bits"),
             (model.binary.is_some(), "one bit"),
             (
@@ -180,9 +181,11 @@ impl<B: Backend, E: Element> Network<B, E> {
         let compiled = Compiled::new(model, E::PRECISION, (topology, false))?;
         let program = &compiled.training.program;
         let nothing = || Matrix::zeros(backend, 0, model.classes, MemoryKind::Activations);
+        let mut memory = Memory::new(backend)?;
+        memory.allocate_scales(backend, program)?;
         Ok(Self {
             parameters: Parameters::new(backend, program, seed)?,
-            memory: Memory::new(backend)?,
+            memory,
             decoder: Decoder::new(backend, model.decoder, model.classes, seed)?,
             compiled,
             sizes: Vec::new(),
@@ -229,6 +232,17 @@ impl<B: Backend, E: Element> Network<B, E> {
         self.decoder = Some(decoder);
     }
 
+    /// Messages that were larger than their scales hold, so far: see [`nn::Network`](crate::nn::Network::saturated_messages).
+    pub(crate) fn saturated_messages(&self, backend: &B) -> Result<Option<u64>, Error> {
+        if self.model.messages.is_none() {
+            return Ok(None);
+        }
+        let counts = self.memory.quantized();
+        let counts = counts.map(|codes| codes.scales().unrepresented(backend));
+        let saturated = counts.map(|count| Ok(u64::from(count?.saturated)));
+        saturated.sum::<Result<u64, Error>>().map(Some)
+    }
+
     /// Makes the lists and the memory fit the adjacencies of a pass.
     fn fit(
         &mut self,
@@ -242,6 +256,8 @@ impl<B: Backend, E: Element> Network<B, E> {
         if topology != self.compiled.topology || keeps {
             let of = (topology, self.keeps_activations);
             self.compiled = Compiled::new(&self.model, E::PRECISION, of)?;
+            let program = &self.compiled.training.program;
+            self.memory.allocate_scales(backend, program)?;
             self.forget();
         }
         if sizes != self.sizes {
@@ -388,16 +404,46 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
 
     fn buffers(&self) -> Vec<(String, &Matrix<B, f32>)> {
         let buffers = self.parameters.buffers().iter();
+        let buffers = buffers.map(|(name, matrix)| (name.clone(), matrix));
+        let messages = self.memory.messages();
         buffers
-            .map(|(name, matrix)| (name.clone(), matrix))
+            .chain(messages.map(|(name, matrix)| (name.to_owned(), matrix)))
             .collect()
     }
 
     fn buffers_mut(&mut self) -> Vec<(String, &mut Matrix<B, f32>)> {
+        self.memory.forget_scales();
         let buffers = self.parameters.buffers_mut().iter_mut();
+        let buffers = buffers.map(|(name, matrix)| (name.clone(), matrix));
+        let messages = self.memory.messages_mut();
         buffers
-            .map(|(name, matrix)| (name.clone(), matrix))
+            .chain(messages.map(|(name, matrix)| (name.to_owned(), matrix)))
             .collect()
+    }
+
+    fn statistics_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        let buffers = self.parameters.buffers_mut().iter_mut();
+        buffers.map(|(_, matrix)| matrix).collect()
+    }
+
+    fn shared_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        let messages = self.memory.messages_mut();
+        messages.map(|(_, matrix)| matrix).collect()
+    }
+
+    fn watched(&self) -> Vec<&Matrix<B, f32>> {
+        let largest = self.memory.messages().skip(1).step_by(2);
+        largest.map(|(_, matrix)| matrix).collect()
+    }
+
+    fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        let largest = self.memory.messages_mut().skip(1).step_by(2);
+        largest.map(|(_, matrix)| matrix).collect()
+    }
+
+    fn sends_nothing(&mut self, backend: &B) -> Result<(), Error> {
+        let mut codes = self.memory.quantized_mut();
+        codes.try_for_each(|codes| ops::update_scales(backend, MARGIN, codes.scales_mut()))
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

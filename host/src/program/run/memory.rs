@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::nn::{Parameter, Propagation, glorot_uniform};
 use crate::ops::{AdditiveAttention, Attention, QuantizedMatrix, RowGroups};
 use crate::program::list::Program;
-use crate::program::operator::{Node, Operator};
+use crate::program::operator::{Coding, Node, Operator};
 use crate::program::plan::{Place, Plan, Slot};
 use crate::program::value::{Buffer, Constant, Edges, Format, HeadValues, Initial, Origin, Value};
 use crate::tensor::{Array, Element, Matrix};
@@ -143,6 +143,8 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     pub(super) quantized: HashMap<Value, QuantizedMatrix<B>>,
     /// Those whose scales follow a step.
     pub(super) has_scales: HashSet<Value>,
+    /// What a checkpoint calls the scales of each and the largest magnitudes that the next ones are made of, in the order of the list.
+    messages: Vec<(Value, [String; 2])>,
     /// What attention keeps between its passes, by the first result of its forward pass.
     pub(super) attentions: HashMap<Value, Attention<B>>,
     pub(super) additive: HashMap<Value, AdditiveAttention<B>>,
@@ -168,6 +170,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
             float_constants: HashMap::new(),
             quantized: HashMap::new(),
             has_scales: HashSet::new(),
+            messages: Vec::new(),
             attentions: HashMap::new(),
             additive: HashMap::new(),
             wholes: HashMap::new(),
@@ -214,8 +217,9 @@ impl<B: Backend, E: Element> Memory<B, E> {
             taken[place] = true;
             place_of[number] = place;
         }
+        self.allocate_scales(backend, program)?;
         for node in &program.nodes {
-            self.allocate_state(backend, (program, node), edges)?;
+            self.allocate_state(backend, node, edges)?;
         }
         for description in &program.values {
             if let Origin::Constant(constant) = description.origin {
@@ -256,21 +260,115 @@ impl<B: Backend, E: Element> Memory<B, E> {
         Ok(place)
     }
 
-    /// Allocates what an operator keeps between passes or steps.
+    /// Allocates the scales of quantized values. Those of another list of the same formula go on as this one's.
+    pub(in crate::program) fn allocate_scales(
+        &mut self,
+        backend: &B,
+        program: &Program,
+    ) -> Result<(), Error> {
+        let coded: Vec<_> = program.nodes.iter().filter_map(Node::coded).collect();
+        let is_there = |value: &Value| self.quantized.contains_key(value);
+        if coded.is_empty() || coded.iter().all(|(_, value)| is_there(value)) {
+            return Ok(());
+        }
+        let before = std::mem::take(&mut self.messages);
+        let has_scales = std::mem::take(&mut self.has_scales);
+        let mut quantized = std::mem::take(&mut self.quantized);
+        let mut before = before.into_iter();
+        for (coding, value) in coded {
+            let of_before = before.next().map(|(of, _)| of);
+            let found = of_before.and_then(|of| quantized.remove(&of));
+            let columns = program.values[value.0].shape.columns;
+            let codes = match found {
+                Some(codes) => codes,
+                None => QuantizedMatrix::zeros(backend, (0, columns), coding.format, ACTIVATIONS)?,
+            };
+            if of_before.is_some_and(|of| has_scales.contains(&of)) {
+                self.has_scales.insert(value);
+            }
+            self.quantized.insert(value, codes);
+            let names = self.names_of(coding);
+            self.messages.push((value, names));
+        }
+        Ok(())
+    }
+
+    /// Names that no quantized values before have: a layer may sum over neighbours several times.
+    fn names_of(&self, coding: Coding) -> [String; 2] {
+        let gradient = if coding.stream.is_some() {
+            "gradient_"
+        } else {
+            ""
+        };
+        let name = |number: usize| {
+            let number = match number {
+                0 => String::new(),
+                number => format!("{number}."),
+            };
+            let prefix = format!("layers.{}.messages.{number}{gradient}", coding.layer);
+            [format!("{prefix}scales"), format!("{prefix}largest")]
+        };
+        let is_free = |names: &[String; 2]| self.messages.iter().all(|(_, of)| of != names);
+        (0..)
+            .map(name)
+            .find(is_free)
+            .expect("there are more numbers than messages")
+    }
+
+    /// The scales of quantized values and the largest magnitudes, by name.
+    pub(in crate::program) fn messages(&self) -> impl Iterator<Item = (&str, &Matrix<B, f32>)> {
+        self.messages.iter().flat_map(|(value, names)| {
+            let state = self
+                .quantized
+                .get(value)
+                .map(|codes| codes.scales().state());
+            let names = names.each_ref().map(String::as_str);
+            names.into_iter().zip(state.into_iter().flatten())
+        })
+    }
+
+    /// The same, in the same order.
+    pub(in crate::program) fn messages_mut(
+        &mut self,
+    ) -> impl Iterator<Item = (&str, &mut Matrix<B, f32>)> {
+        let mut all: HashMap<Value, _> = self
+            .quantized
+            .iter_mut()
+            .map(|(of, it)| (*of, it))
+            .collect();
+        self.messages.iter().flat_map(move |(value, names)| {
+            let codes = all.remove(value);
+            let state = codes.map(|codes| codes.scales_mut().state_mut());
+            let names = names.each_ref().map(String::as_str);
+            names.into_iter().zip(state.into_iter().flatten())
+        })
+    }
+
+    /// Has scales be looked at before the next step: they were restored from a checkpoint.
+    pub(in crate::program) fn forget_scales(&mut self) {
+        self.has_scales.clear();
+    }
+
+    /// Quantized values.
+    pub(in crate::program) fn quantized_mut(
+        &mut self,
+    ) -> impl Iterator<Item = &mut QuantizedMatrix<B>> {
+        self.quantized.values_mut()
+    }
+
+    /// Quantized values.
+    pub(in crate::program) fn quantized(&self) -> impl Iterator<Item = &QuantizedMatrix<B>> {
+        self.quantized.values()
+    }
+
+    /// Allocates what an operator keeps between its passes.
     fn allocate_state(
         &mut self,
         backend: &B,
-        (program, node): (&Program, &Node),
+        node: &Node,
         edges: &[&Propagation<B>],
     ) -> Result<(), Error> {
         let ends = |of: Edges| (edges[of.0].destinations(), edges[of.0].sources());
-        if let Some((coding, codes)) = node.coded()
-            && !self.quantized.contains_key(&codes)
-        {
-            let columns = program.values[codes.0].shape.columns;
-            let none = QuantizedMatrix::zeros(backend, (0, columns), coding.format, ACTIVATIONS)?;
-            self.quantized.insert(codes, none);
-        }
         let key = node.results[0];
         match &node.operator {
             Operator::Attention(op) if !self.attentions.contains_key(&key) => {

@@ -24,6 +24,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(super) use execute::MARGIN;
 pub(super) use machine::Typed;
 pub(super) use memory::{Memory, Parameters};
 

@@ -5,6 +5,8 @@ mod elementwise;
 mod norm;
 mod quantize;
 
+pub(in crate::program) use quantize::MARGIN;
+
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
 use crate::error::Error;
