@@ -37,6 +37,9 @@ pub trait Architecture:
     /// Whether [`ModelConfig::policy`] has a meaning, or why not.
     const POLICY: Result<(), &'static str> = Ok(());
 
+    /// Whether its network is a [program](crate::program::Network) of operators, of layers that all are [formulas](Architecture::formula).
+    const IS_PROGRAM: bool = false;
+
     /// Whether edges may have weights, or why not.
     const EDGE_WEIGHTS: Result<(), &'static str> = Ok(());
 
@@ -95,7 +98,7 @@ pub trait Architecture:
     }
 
     /// Layer `number` of `model` as a formula over `edges`, without the bias, the norm and the activation that the network puts behind
-    /// it. A kind that has one is trained as a [program](crate::program) of operators and has no stages.
+    /// it.
     fn formula(
         &self,
         _model: &ModelConfig,
@@ -105,7 +108,7 @@ pub trait Architecture:
         None
     }
 
-    /// The model's stages, with the weights of `seed`, of a kind that has no [formula](Architecture::formula).
+    /// The model's stages, with the weights of `seed`, of a kind that is no [program](Architecture::IS_PROGRAM).
     ///
     /// # Errors
     /// Those of [`Parameter::weights`](super::Parameter::weights).
@@ -437,6 +440,14 @@ macro_rules! models {
                 match self {
                     $(Self::$kind(config) => config.check(model),)*
                     Self::Other(other) => Err(other.refusal()),
+                }
+            }
+
+            /// Whether its network is a program: see [`Architecture::IS_PROGRAM`].
+            pub(super) fn is_program(&self) -> bool {
+                match self {
+                    $(Self::$kind(_) => $kind::IS_PROGRAM,)*
+                    Self::Other(_) => false,
                 }
             }
 

@@ -7,7 +7,7 @@ use super::operator::{
 };
 use super::value::{Constant, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices};
 use crate::error::Error;
-use crate::nn::Norm;
+use crate::nn::{HiddenActivation, Norm};
 use crate::ops::{Form, Nonlinearity};
 use crate::tensor::Precision;
 
@@ -76,7 +76,7 @@ impl Builder {
             sources,
             destinations,
             norm,
-            plane: 0,
+            count: 0,
         });
         Edges(self.program.edges.len() - 1)
     }
@@ -228,6 +228,15 @@ impl Builder {
         self.push(Operator::Nonlinearity { function, x })
     }
 
+    /// The activation function of a hidden layer.
+    pub fn hidden_activation(&mut self, function: HiddenActivation, x: Value) -> Value {
+        match function.nonlinearity() {
+            Some(function) => self.nonlinearity(function, x),
+            None if function == HiddenActivation::Relu => self.relu(x),
+            None => x,
+        }
+    }
+
     /// `x + y`.
     pub fn add(&mut self, x: Value, y: Value) -> Value {
         self.combine(&[(1.0, x), (1.0, y)])
@@ -307,8 +316,8 @@ impl Builder {
         let Some(set) = self.program.edges.get(edges.0) else {
             return self.fail("degrees names an adjacency that the program has not".into());
         };
-        let ones = Constant::Ones(set.sources);
-        let ones = self.constant(ones);
+        let vertices = set.sources;
+        let ones = self.push(Operator::Ones { vertices });
         self.aggregate(edges, ones)
     }
 

@@ -47,8 +47,8 @@ pub(super) struct EdgeSet {
     pub(super) sources: Vertices,
     pub(super) destinations: Vertices,
     pub(super) norm: Norm,
-    /// Edges of a plane, once the number of edges is known.
-    pub(super) plane: usize,
+    /// Edges, once their number is known.
+    pub(super) count: usize,
 }
 
 impl EdgeSet {
@@ -169,13 +169,18 @@ impl Program {
         match self.values[value.0].shape.rows {
             Rows::Fixed(rows) => rows,
             Rows::Of(vertices) => self.vertices[vertices.0].rows,
-            Rows::Edges(edges) => self.edges[edges.0].plane,
+            Rows::Edges(edges) => edge_plane(self.edges[edges.0].count),
         }
     }
 
     /// Sets the number of edges of an adjacency, which arrays of a number for each edge are as long as.
     pub fn set_edges(&mut self, edges: Edges, count: usize) {
-        self.edges[edges.0].plane = edge_plane(count);
+        self.edges[edges.0].count = count;
+    }
+
+    /// Edges of an adjacency.
+    pub(super) fn edge_count(&self, edges: Edges) -> u64 {
+        self.edges[edges.0].count as u64
     }
 
     /// Bytes of a value, padding included.
@@ -424,7 +429,9 @@ impl Program {
         if let Some(number) = self.values.iter().position(is) {
             return Value(number);
         }
-        self.add_value(String::new(), (constant.shape(), format), origin)
+        let (rows, columns) = constant.shape();
+        let rows = Rows::Fixed(rows);
+        self.add_value(String::new(), (Shape { rows, columns }, format), origin)
     }
 
     /// `value` in a format: itself, or of a constant its twin.

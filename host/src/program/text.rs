@@ -3,7 +3,7 @@
 use super::list::Program;
 use super::operator::{
     Addend, AdditiveAttention, Attention, Coding, Direction, DotAttention, Dropout, EdgeTerms, End,
-    Normalization, Operator, ReadFactors, RowFactors, Take,
+    Node, Normalization, Operator, ReadFactors, RowFactors, Take,
 };
 use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::ops::Form;
@@ -244,6 +244,9 @@ impl Program {
                 let of = self.dot_text(&op.of);
                 text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
             }
+            Operator::Ones { vertices } => {
+                text = format!("{text} {}", self.vertices[vertices.0].name);
+            }
             Operator::EdgeTerms(op) => text = format!("{text} {}", self.terms_text(op)),
             Operator::EdgeTermsGradient { of, d, .. } => {
                 text = format!("{text} {} of {}", name(*d), self.terms_text(of));
@@ -310,6 +313,12 @@ impl Program {
             && read
     }
 
+    /// The first operator of the backward pass that reads a value.
+    fn first_backward_reader(&self, value: Value) -> Option<&Node> {
+        let mut readers = self.readers(value).filter(|number| *number >= self.forward);
+        readers.next().map(|number| &self.nodes[number])
+    }
+
     /// The operators alone, without shapes and bytes: what tests of passes compare.
     pub fn listing(&self) -> String {
         let mut text = String::new();
@@ -345,8 +354,8 @@ fn dropout(drop: Dropout) -> String {
 }
 
 impl fmt::Display for Program {
-    /// A line for each value from outside, then a line for each operator: result, operator, shape, bytes, and `kept` where the
-    /// backward pass reads it.
+    /// A line for each value from outside, then a line for each operator: result, operator, shape, bytes of the results, the least
+    /// [bytes](Program::traffic) that it moves, and what it is kept for where the backward pass reads it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, description) in self.values.iter().enumerate() {
             let value = Value(number);
@@ -367,15 +376,19 @@ impl fmt::Display for Program {
             }
             let results: Vec<String> = node.results.iter().map(|it| self.name_of(*it)).collect();
             let bytes: u64 = node.results.iter().map(|it| self.bytes(*it)).sum();
-            let kept = node.results.iter().any(|value| self.is_kept(*value));
-            writeln!(
+            let moved = self.traffic(node).bytes();
+            write!(
                 f,
-                "{} = {}: {}, {bytes} B{}",
+                "{} = {}: {}, {bytes} B, moves {moved} B",
                 results.join(", "),
                 self.operator_text(&node.operator),
                 self.shape_text(node.results[0]),
-                if kept { ", kept" } else { "" }
             )?;
+            let mut kept = node.results.iter().filter(|value| self.is_kept(**value));
+            match kept.find_map(|value| self.first_backward_reader(*value)) {
+                Some(reader) => writeln!(f, ", kept for {}", self.name_of(reader.results[0]))?,
+                None => writeln!(f)?,
+            }
         }
         for (parameter, gradient) in &self.gradients {
             writeln!(f, "gradient of {}: {gradient}", self.name_of(*parameter))?;

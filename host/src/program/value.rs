@@ -130,7 +130,7 @@ pub struct HeadValues {
 }
 
 /// Matrices that a formula fixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Constant {
     /// Identities next to one another: `width` rows, `width · times` columns. A product with it repeats a matrix to the right.
     Repeat {
@@ -166,18 +166,12 @@ pub enum Constant {
         /// All columns.
         columns: usize,
     },
-    /// A one for each of these vertices.
-    Ones(Vertices),
 }
 
 impl Constant {
     /// Rows and columns.
-    pub(super) fn shape(self) -> Shape {
-        let (rows, columns) = match self {
-            Constant::Ones(vertices) => {
-                let (rows, columns) = (Rows::Of(vertices), 1);
-                return Shape { rows, columns };
-            }
+    pub(super) fn shape(self) -> (usize, usize) {
+        match self {
             Constant::Placing { width, columns, .. } => (width, columns),
             Constant::Repeat { width, times } => (width, width * times),
             Constant::Packing {
@@ -190,15 +184,13 @@ impl Constant {
                 rows,
                 columns,
             } => (blocks * rows, blocks * columns),
-        };
-        let rows = Rows::Fixed(rows);
-        Shape { rows, columns }
+        }
     }
 
-    /// The values of `rows` rows and `columns` columns, row-major.
-    pub(super) fn values(self, (rows, columns): (usize, usize)) -> Vec<f32> {
+    /// The values, row-major.
+    pub(super) fn values(self) -> Vec<f32> {
+        let (rows, columns) = self.shape();
         let is_one = |row: usize, column: usize| match self {
-            Constant::Ones(_) => true,
             Constant::Placing { first, .. } => column == first + row,
             Constant::Repeat { width, .. } => column % width == row,
             Constant::Packing {

@@ -2,6 +2,7 @@
 //! and next to formulas in double.
 
 mod attention;
+mod explain;
 mod formulas;
 mod launches;
 mod memory;
@@ -15,3 +16,4 @@ mod refused;
 mod registry;
 mod relations;
 mod setup;
+mod trained;

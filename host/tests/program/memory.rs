@@ -136,7 +136,7 @@ fn gates(g: &mut Builder, edges: Edges, x: Value) -> Value {
     layer.build(g, x)
 }
 
-/// Ones of all vertices are a constant.
+/// Degrees are sums of ones.
 fn leconv(g: &mut Builder, edges: Edges, x: Value) -> Value {
     LeLayer { edges, outputs: 3 }.build(g, x)
 }

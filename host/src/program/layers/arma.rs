@@ -43,6 +43,7 @@ impl Default for Arma {
 impl Architecture for Arma {
     const NAME: &'static str = "arma";
     const TITLE: &'static str = "Auto-regressive moving average filters (Bianchi et al.)";
+    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
         LayerOption {

@@ -35,6 +35,7 @@ impl Architecture for Cheb {
     const NAME: &'static str = "cheb";
     const TITLE: &'static str =
         "Convolution by Chebyshev polynomials of the Laplacian (Defferrard et al.)";
+    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
         LayerOption {

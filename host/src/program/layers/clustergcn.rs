@@ -24,6 +24,7 @@ pub struct ClusterGcn {
 impl Architecture for ClusterGcn {
     const NAME: &'static str = "clustergcn";
     const TITLE: &'static str = "Convolution of Cluster-GCN (Chiang et al.)";
+    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const EDGE_WEIGHTS: Result<(), &'static str> =
         Err("the convolution of Cluster-GCN is the mean of neighbours and has no weights of edges");

@@ -38,6 +38,7 @@ impl Default for GatedGraph {
 impl Architecture for GatedGraph {
     const NAME: &'static str = "gatedgraph";
     const TITLE: &'static str = "Gated graph convolution (Li et al.)";
+    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
         name: "steps",

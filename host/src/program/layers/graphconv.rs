@@ -33,6 +33,7 @@ impl Architecture for GraphConv {
     const NAME: &'static str = "graphconv";
     const TITLE: &'static str =
         "Graph convolution with a weight for the vertex itself (Morris et al.)";
+    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
         name: "aggregate",

@@ -22,6 +22,7 @@ pub struct Le;
 impl Architecture for Le {
     const NAME: &'static str = "leconv";
     const TITLE: &'static str = "Convolution by local extrema (Ranjan et al.)";
+    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
 
     fn norm(&self) -> Norm {

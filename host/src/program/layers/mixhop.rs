@@ -38,6 +38,7 @@ fn powers(text: &str) -> Result<Vec<usize>, String> {
 impl Architecture for MixHop {
     const NAME: &'static str = "mixhop";
     const TITLE: &'static str = "Powers of the adjacency side by side (Abu-El-Haija et al.)";
+    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
         name: "powers",

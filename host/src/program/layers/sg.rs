@@ -29,6 +29,7 @@ impl Default for Sg {
 impl Architecture for Sg {
     const NAME: &'static str = "sg";
     const TITLE: &'static str = "Simplified graph convolution (Wu et al.)";
+    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
         name: "hops",

@@ -34,6 +34,7 @@ impl Default for Ssg {
 impl Architecture for Ssg {
     const NAME: &'static str = "ssg";
     const TITLE: &'static str = "Simple spectral graph convolution (Zhu and Koniusz)";
+    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
         LayerOption {

@@ -29,6 +29,7 @@ impl Default for Tag {
 impl Architecture for Tag {
     const NAME: &'static str = "tag";
     const TITLE: &'static str = "Topology adaptive graph convolution (Du et al.)";
+    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
         name: "hops",

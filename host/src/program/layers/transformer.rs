@@ -50,6 +50,7 @@ impl Default for Transformer {
 impl Architecture for Transformer {
     const NAME: &'static str = "transformer";
     const TITLE: &'static str = "Graph transformer, attention by dot products (Shi et al.)";
+    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> =
         Err("attention by dot products is always summed up in float");
     const EDGE_WEIGHTS: Result<(), &'static str> =

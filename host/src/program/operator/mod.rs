@@ -9,7 +9,7 @@ mod attention;
 mod norm;
 mod product;
 
-use super::value::{Edges, Value};
+use super::value::{Edges, Value, Vertices};
 use crate::ops::Nonlinearity;
 
 pub use activation::{Activate, ActivateGradient, Dropout};
@@ -147,6 +147,11 @@ pub enum Operator {
         /// The multiples, at least one.
         terms: Vec<(f32, Value)>,
     },
+    /// A one for each vertex of a set: a matrix of one column.
+    Ones {
+        /// The vertices.
+        vertices: Vertices,
+    },
     /// `x ⊙ y`: the product element by element.
     Multiply {
         /// One matrix.
@@ -278,6 +283,7 @@ impl Operator {
             Operator::Nonlinearity { .. } => "nonlinearity",
             Operator::NonlinearityGradient { .. } => "nonlinearity_gradient",
             Operator::Combine { .. } => "combine",
+            Operator::Ones { .. } => "ones",
             Operator::Multiply { .. } => "multiply",
             Operator::Scale { .. } => "scale",
             Operator::Dot { .. } => "dot",
@@ -381,6 +387,7 @@ impl Operator {
             }
             Operator::Combine { terms } => terms.iter_mut().for_each(|(_, value)| visit(value)),
             Operator::Scale { x, factor, .. } => [x, factor].into_iter().for_each(visit),
+            Operator::Ones { .. } => {}
             Operator::Multiply { x, y } | Operator::Dot { x, y, .. } => {
                 [x, y].into_iter().for_each(visit)
             }

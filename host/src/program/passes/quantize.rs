@@ -79,6 +79,7 @@ impl Quantize {
         let mut coding = Coding {
             rows,
             format: self.format,
+            layer,
             stream: is_gradient.then(|| STREAM.wrapping_add(layer)),
             alone: false,
         };

@@ -16,7 +16,7 @@ use crate::program::run::machine::{Bank, Elements, Floats, Taken, Typed};
 use crate::program::value::Value;
 use crate::tensor::{Array, Element, Matrix};
 
-impl<B: Backend, E: Element> Typed<B, E> {
+impl<B: Backend, E: Element> Typed<'_, B, E> {
     pub(super) fn attention(&mut self, op: &Attention, node: &Node) -> Result<(), Error> {
         match op.codes {
             None => self.attention_of((op, None), node),
@@ -32,7 +32,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         node: &Node,
     ) -> Result<(), Error> {
         let key = node.results[0];
-        let Some(mut state) = self.attentions.remove(&key) else {
+        let Some(mut state) = self.memory.attentions.remove(&key) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -54,7 +54,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let edges = &machine.edges[op.edges.0];
             state.forward(&machine.backend, edges.forward(), of)
         });
-        self.attentions.insert(key, state);
+        self.memory.attentions.insert(key, state);
         done
     }
 
@@ -76,7 +76,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         (op, codes): (&AttentionGradient, Option<&QuantizedMatrix<B>>),
         node: &Node,
     ) -> Result<(), Error> {
-        let Some(mut state) = self.attentions.remove(&op.y) else {
+        let Some(mut state) = self.memory.attentions.remove(&op.y) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -124,7 +124,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let backend = &machine.backend;
             state.backward(backend, edges.backward(backend)?, of)
         });
-        self.attentions.insert(op.y, state);
+        self.memory.attentions.insert(op.y, state);
         done
     }
 
@@ -134,7 +134,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         node: &Node,
     ) -> Result<(), Error> {
         let key = node.results[0];
-        let Some(mut state) = self.additive.remove(&key) else {
+        let Some(mut state) = self.memory.additive.remove(&key) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -145,7 +145,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let features = machine.additive_features(op)?;
             state.forward(&machine.backend, edges.forward(), features, scores, y)
         });
-        self.additive.insert(key, state);
+        self.memory.additive.insert(key, state);
         done
     }
 
@@ -154,7 +154,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         op: &AdditiveGradient,
         node: &Node,
     ) -> Result<(), Error> {
-        let Some(mut state) = self.additive.remove(&op.y) else {
+        let Some(mut state) = self.memory.additive.remove(&op.y) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -187,7 +187,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let features = machine.additive_features(&op.of)?;
             state.backward(backend, orders, features, of)
         });
-        self.additive.insert(op.y, state);
+        self.memory.additive.insert(op.y, state);
         done
     }
 
@@ -205,7 +205,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
 
     pub(super) fn dot_attention(&mut self, op: &DotAttention, node: &Node) -> Result<(), Error> {
         let key = node.results[0];
-        let Some(mut softmax) = self.softmaxes.remove(&key) else {
+        let Some(mut softmax) = self.memory.softmaxes.remove(&key) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -216,7 +216,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let of = machine.dot_operands(op)?;
             ops::dot_attention(&machine.backend, edges, of, y, &mut softmax)
         });
-        self.softmaxes.insert(key, softmax);
+        self.memory.softmaxes.insert(key, softmax);
         done
     }
 
@@ -225,7 +225,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         op: &DotAttentionGradient,
         node: &Node,
     ) -> Result<(), Error> {
-        let Some(mut statistics) = self.softmaxes.remove(&op.y) else {
+        let Some(mut statistics) = self.memory.softmaxes.remove(&op.y) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -246,7 +246,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             };
             ops::dot_attention_backward(backend, of)
         });
-        self.softmaxes.insert(op.y, statistics);
+        self.memory.softmaxes.insert(op.y, statistics);
         done
     }
 

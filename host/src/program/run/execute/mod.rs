@@ -5,6 +5,8 @@ mod elementwise;
 mod norm;
 mod quantize;
 
+pub(in crate::program) use quantize::MARGIN;
+
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
 use crate::error::Error;
@@ -21,7 +23,7 @@ use crate::program::operator::{
 use crate::program::value::{Edges, Format, Value};
 use crate::tensor::{Array, Element, Matrix};
 
-impl<B: Backend, E: Element> Typed<B, E> {
+impl<B: Backend, E: Element> Typed<'_, B, E> {
     /// Runs one operator.
     pub(super) fn execute(&mut self, node: &Node) -> Result<(), Error> {
         let y = node.results[0];
@@ -39,7 +41,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 }),
             },
             (Operator::OwnRows { edges, x }, _) => {
-                let edges = self.edges[edges.0].clone();
+                let edges = self.edges[edges.0];
                 self.write::<Elements>(y, |machine, rows| {
                     let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
                     match edges.own() {
@@ -81,14 +83,14 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 self.maximum_gradient(terms, [*y, *d], node)
             }
             (Operator::GroupMaximum { edges, x }, _) => {
-                let edges = self.edges[edges.0].clone();
+                let edges = self.edges[edges.0];
                 self.write::<Elements>(y, |machine, y| {
                     let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
                     ops::group_maximum(backend, groups(&edges, backend)?, x, y)
                 })
             }
             (Operator::GroupMaximumGradient { edges, x, y: of, d }, _) => {
-                let edges = self.edges[edges.0].clone();
+                let edges = self.edges[edges.0];
                 self.write::<Elements>(y, |machine, dx| {
                     let [x, of, d] = [x, of, d].map(|it| Elements::matrix(machine, *it));
                     let (backend, of) = (&machine.backend, (x?, of?));
@@ -258,7 +260,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         (op, codes): (&Aggregate, Option<&mut QuantizedMatrix<B>>),
         result: Value,
     ) -> Result<(), Error> {
-        let edges = self.edges[op.edges.0].clone();
+        let edges = self.edges[op.edges.0];
         self.write::<Elements>(result, |machine, y| {
             let backend = &machine.backend;
             let factors = edges.edge_factors::<E>()?;
