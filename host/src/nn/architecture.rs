@@ -200,6 +200,36 @@ fn parsed<T: std::str::FromStr>(
     value.ok_or_else(|| format!("it must be {wanted}"))
 }
 
+/// The option of a degree norm.
+pub const fn norm_option<C>(set: fn(&mut C, &str) -> Result<(), String>) -> LayerOption<C> {
+    LayerOption {
+        name: "norm",
+        value: "NORM",
+        choices: &[
+            ("both", "The roots of in-degrees and out-degrees, symmetric"),
+            (
+                "in",
+                "The roots of in-degrees at both ends, as PyG has it for directed graphs",
+            ),
+            ("right", "The mean of the neighbours"),
+            ("left", "Divided by the sender's out-degree"),
+            ("none", "The sum"),
+        ],
+        help: "which degrees scale what is summed up [default: both]",
+        set,
+    }
+}
+
+/// A degree norm by its name.
+///
+/// # Errors
+/// What is wanted.
+pub fn norm(text: &str) -> Result<Norm, String> {
+    let all = [Norm::Both, Norm::In, Norm::Right, Norm::Left, Norm::None];
+    let named = all.into_iter().find(|norm| norm.to_string() == text);
+    named.ok_or_else(|| "it must be the name of a norm".to_owned())
+}
+
 /// A whole number in `range`.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 //! Both maps are linear, so a layer does first what makes its rows narrower ([`Order`]).
 
 use super::aggregation::{Aggregation, Order, Sending};
-use super::architecture::{Architecture, LayerOption, stack, store};
+use super::architecture::{Architecture, LayerOption, norm, norm_option, stack, store};
 use super::codes::LayerInput;
 use super::messages::Direction;
 use super::{
@@ -27,29 +27,8 @@ pub struct Gcn {
 impl Architecture for Gcn {
     const NAME: &'static str = "gcn";
     const TITLE: &'static str = "Graph convolutional network (Kipf and Welling)";
-    const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
-        name: "norm",
-        value: "NORM",
-        choices: &[
-            ("both", "The roots of in-degrees and out-degrees, symmetric"),
-            (
-                "in",
-                "The roots of in-degrees at both ends, as PyG has it for directed graphs",
-            ),
-            ("right", "The mean of the neighbours"),
-            ("left", "Divided by the sender's out-degree"),
-            ("none", "The sum"),
-        ],
-        help: "which degrees scale what is summed up [default: both]",
-        set: |gcn, text| {
-            let all = [Norm::Both, Norm::In, Norm::Right, Norm::Left, Norm::None];
-            let named = all.into_iter().find(|norm| norm.to_string() == text);
-            store(
-                &mut gcn.norm,
-                named.ok_or_else(|| "the name of a norm".to_owned()),
-            )
-        },
-    }];
+    const OPTIONS: &'static [LayerOption<Self>] =
+        &[norm_option(|gcn, text| store(&mut gcn.norm, norm(text)))];
 
     fn norm(&self) -> Norm {
         self.norm

@@ -277,7 +277,11 @@ fn copies() -> Vec<Case> {
                 move |edges| SsgLayer {
                     edges,
                     outputs,
-                    options: Ssg { hops, alpha },
+                    options: Ssg {
+                        hops,
+                        alpha,
+                        ..Ssg::default()
+                    },
                 },
                 move |values, a, x| {
                     let alpha = f64::from(alpha);
@@ -315,6 +319,7 @@ fn copies() -> Vec<Case> {
         ] {
             let options = MixHop {
                 powers: powers.clone(),
+                ..MixHop::default()
             };
             all.push(case(
                 ("mixhop", Norm::In),
@@ -385,7 +390,11 @@ fn filters() -> Vec<Case> {
                 move |edges| ChebLayer {
                     edges,
                     outputs,
-                    options: Cheb { terms, lambda_max },
+                    options: Cheb {
+                        terms,
+                        lambda_max,
+                        ..Cheb::default()
+                    },
                 },
                 move |values, a, x| {
                     // L̂ · x = 2 / λ · (x − Â · x) − x
@@ -415,6 +424,7 @@ fn filters() -> Vec<Case> {
                 steps,
                 share_weights,
                 root_dropout: 0.0,
+                ..Arma::default()
             };
             all.push(case(
                 ("arma", Norm::In),
@@ -1021,6 +1031,7 @@ fn a_product_has_a_product_for_each_factor_as_its_gradient() {
             %3 = matmul x a (kept)
             %4 = matmul x b (kept)
             %5 = multiply %3 %4
+            %6 = ones vertices
             %7 = aggregate edges %6
             %9 = matmul %7 %8 (kept)
             %10 = multiply %9 %5 (kept)

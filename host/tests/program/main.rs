@@ -4,6 +4,7 @@
 mod attention;
 mod explain;
 mod formulas;
+mod kinds;
 mod launches;
 mod memory;
 mod messages;

@@ -138,9 +138,8 @@ fn reorder_aggregates_what_is_narrower() {
             %8 = activate %6, bias layers.0.bias
             %9 = activate %8, relu
             %12 = matmul %9 layers.1.neighbours.weight
-            %13 = aggregate edges %12
             %14 = matmul %9 layers.1.self.weight
-            %15 = combine %13 + %14
+            %15 = aggregate edges %12, plus %14
             "
         )
     );
@@ -280,8 +279,7 @@ fn several_sums_over_neighbours_add_up_one_to_the_next() {
             %2 = matmul x root
             %6 = matmul w %4, where positive %5
             %7 = matmul x %6
-            %8 = aggregate edges %7
-            %24 = combine %2 + %8
+            %24 = aggregate edges %7, plus %2
             %13 = aggregate edges x, plus %24, bias bias, relu (kept)
             backward
             %15 = activate_gradient seed, where positive %13
@@ -416,9 +414,8 @@ fn on_a_block_own_rows_are_read_where_they_lie() {
             "
             %3 = matmul x w, relu (kept)
             %6 = matmul %3 neighbours.weight
-            %7 = aggregate block %6
             %9 = matmul own[block] %3 self.weight
-            %10 = combine %7 + %9
+            %10 = aggregate block %6, plus %9
             backward
             %13 = matmul own[block] %3ᵀ seed
             %15 = aggregate blockᵀ seed

@@ -34,7 +34,7 @@ fn features<B: Backend, E: Element>(backend: &B) -> Matrix<B, E> {
     Matrix::from_f32(backend, rows, FEATURES, &values, kind).expect("memory")
 }
 
-fn objective<B: Backend, E: Element>(backend: &B, config: &ModelConfig) -> Objective<B, E> {
+pub fn objective<B: Backend, E: Element>(backend: &B, config: &ModelConfig) -> Objective<B, E> {
     let (whole, labels) = (graph(), labels());
     let prepared = config.prepare(&whole).expect("memory");
     let edges = Propagation::new(backend, &prepared, config.norm()).expect("memory");
@@ -44,7 +44,7 @@ fn objective<B: Backend, E: Element>(backend: &B, config: &ModelConfig) -> Objec
 }
 
 /// Losses, logits of evaluations, and weights at the end by name.
-type Trace = Vec<(String, Vec<f32>)>;
+pub type Trace = Vec<(String, Vec<f32>)>;
 
 /// Asserts that numbers differ by no more than this share of the largest of them; 0 of those that have the same bits.
 fn assert_same(what: &str, expected: &Trace, found: &Trace, share: f32) {
@@ -83,7 +83,7 @@ fn add_loss<B: Backend, E: Element, M: Model<B, E>>(
 }
 
 /// A few steps with an evaluation behind each.
-fn whole<B: Backend, E: Element>(
+pub fn whole<B: Backend, E: Element>(
     backend: &B,
     config: &ModelConfig,
     model: impl Model<B, E>,
@@ -104,7 +104,7 @@ fn whole<B: Backend, E: Element>(
 }
 
 /// Steps on sampled blocks, and an evaluation of the whole graph between them.
-fn sampled<B: Backend, E: Element>(
+pub fn sampled<B: Backend, E: Element>(
     backend: &B,
     config: &ModelConfig,
     model: impl Model<B, E>,

@@ -1,7 +1,9 @@
 //! The convolution by auto-regressive moving average filters (Bianchi et al., IEEE TPAMI 2021).
 
 use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
-use crate::nn::architecture::{Architecture, LayerOption, number, probability, store};
+use crate::nn::architecture::{
+    Architecture, LayerOption, norm, norm_option, number, probability, store,
+};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,8 @@ pub(super) const KIND: LayerKind = LayerKind::of::<Arma>(&[
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Arma {
+    /// The degree norm of the edges. PyG's is `in`, which is `both` on graphs whose edges go both ways.
+    pub norm: Norm,
     /// Filters whose mean is the output, PyG's `num_stacks`.
     pub stacks: usize,
     /// Sums over neighbours of a filter, PyG's `num_layers`.
@@ -32,6 +36,7 @@ pub struct Arma {
 impl Default for Arma {
     fn default() -> Self {
         Self {
+            norm: Norm::Both,
             stacks: 1,
             steps: 1,
             share_weights: false,
@@ -46,6 +51,7 @@ impl Architecture for Arma {
     const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
+        norm_option(|arma, text| store(&mut arma.norm, norm(text))),
         LayerOption {
             name: "stacks",
             value: "N",
@@ -79,7 +85,7 @@ impl Architecture for Arma {
     ];
 
     fn norm(&self) -> Norm {
-        Norm::In
+        self.norm
     }
 
     fn check(&self, _model: &ModelConfig) -> Result<(), String> {

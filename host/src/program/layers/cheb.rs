@@ -1,7 +1,7 @@
 //! The convolution by Chebyshev polynomials of the Laplacian (Defferrard, Bresson and Vandergheynst, NIPS 2016).
 
 use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
-use crate::nn::architecture::{Architecture, LayerOption, number, positive, store};
+use crate::nn::architecture::{Architecture, LayerOption, norm, number, positive, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,8 @@ pub(super) const KIND: LayerKind = LayerKind::of::<Cheb>(&[
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cheb {
+    /// The degree norm of the edges: `both` for the symmetric Laplacian, `right` for that of random walks.
+    pub norm: Norm,
     /// Terms of the polynomial, PyG's `K`.
     pub terms: usize,
     /// The largest eigenvalue of the Laplacian, which scales it. Above zero.
@@ -25,6 +27,7 @@ pub struct Cheb {
 impl Default for Cheb {
     fn default() -> Self {
         Self {
+            norm: Norm::Both,
             terms: 3,
             lambda_max: 2.0,
         }
@@ -38,6 +41,16 @@ impl Architecture for Cheb {
     const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
+        LayerOption {
+            name: "norm",
+            value: "NORM",
+            choices: &[
+                ("both", "Of the symmetric Laplacian"),
+                ("right", "Of the Laplacian of random walks"),
+            ],
+            help: "which degrees normalise the Laplacian [default: both]",
+            set: |cheb, text| store(&mut cheb.norm, norm(text)),
+        },
         LayerOption {
             name: "terms",
             value: "N",
@@ -55,11 +68,17 @@ impl Architecture for Cheb {
     ];
 
     fn norm(&self) -> Norm {
-        Norm::Both
+        self.norm
     }
 
     fn check(&self, _model: &ModelConfig) -> Result<(), String> {
         check_hops(self.terms, 1)?;
+        if !matches!(self.norm, Norm::Both | Norm::Right) {
+            return Err(format!(
+                "a Laplacian has the degree norm both or right here, and not {}",
+                self.norm
+            ));
+        }
         match self.lambda_max.is_finite() && self.lambda_max > 0.0 {
             true => Ok(()),
             false => Err(format!(

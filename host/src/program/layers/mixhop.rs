@@ -1,7 +1,7 @@
 //! The convolution that mixes powers of the adjacency (Abu-El-Haija et al., ICML 2019).
 
 use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
-use crate::nn::architecture::{Architecture, LayerOption, number, store};
+use crate::nn::architecture::{Architecture, LayerOption, norm, norm_option, number, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,8 @@ pub(super) const KIND: LayerKind = LayerKind::of::<MixHop>(&[
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MixHop {
+    /// The degree norm of the edges. PyG's is `in`, which is `both` on graphs whose edges go both ways.
+    pub norm: Norm,
     /// The powers, each once.
     pub powers: Vec<usize>,
 }
@@ -24,6 +26,7 @@ pub struct MixHop {
 impl Default for MixHop {
     fn default() -> Self {
         Self {
+            norm: Norm::Both,
             powers: vec![0, 1, 2],
         }
     }
@@ -40,16 +43,19 @@ impl Architecture for MixHop {
     const TITLE: &'static str = "Powers of the adjacency side by side (Abu-El-Haija et al.)";
     const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
-    const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
-        name: "powers",
-        value: "N,N,…",
-        help: "powers of the adjacency [default: 0,1,2]",
-        set: |mixhop, text| store(&mut mixhop.powers, powers(text)),
-        ..LayerOption::NONE
-    }];
+    const OPTIONS: &'static [LayerOption<Self>] = &[
+        norm_option(|mixhop, text| store(&mut mixhop.norm, norm(text))),
+        LayerOption {
+            name: "powers",
+            value: "N,N,…",
+            help: "powers of the adjacency [default: 0,1,2]",
+            set: |mixhop, text| store(&mut mixhop.powers, powers(text)),
+            ..LayerOption::NONE
+        },
+    ];
 
     fn norm(&self) -> Norm {
-        Norm::In
+        self.norm
     }
 
     fn wants_self_loops(&self) -> bool {

@@ -74,7 +74,7 @@ pub const ALL: [LayerKind; 20] = [
 ];
 
 /// Why there is no policy of sums for layers that are formulas alone.
-const IN_FLOAT: Result<(), &str> = Err("its neighbours are always summed up in float");
+const IN_FLOAT: Result<(), &str> = Err("the sums of a model of formulas are always in float");
 
 /// The most sums over neighbours of a layer: some bound keeps a mistyped number from a program of endless length.
 const MOST_HOPS: usize = 1000;

@@ -1,7 +1,7 @@
 //! Simplified graph convolution (Wu et al., ICML 2019).
 
 use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
-use crate::nn::architecture::{Architecture, LayerOption, number, store};
+use crate::nn::architecture::{Architecture, LayerOption, norm, norm_option, number, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,18 @@ pub(super) const KIND: LayerKind = LayerKind::of::<Sg>(&[
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sg {
+    /// The degree norm of the edges. PyG's is `in`, which is `both` on graphs whose edges go both ways.
+    pub norm: Norm,
     /// Sums over neighbours, PyG's `K`.
     pub hops: usize,
 }
 
 impl Default for Sg {
     fn default() -> Self {
-        Self { hops: 1 }
+        Self {
+            norm: Norm::Both,
+            hops: 1,
+        }
     }
 }
 
@@ -31,16 +36,19 @@ impl Architecture for Sg {
     const TITLE: &'static str = "Simplified graph convolution (Wu et al.)";
     const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
-    const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
-        name: "hops",
-        value: "N",
-        help: "hops that a layer aggregates over [default: 1]",
-        set: |sg, text| store(&mut sg.hops, number(text, 1..=MOST_HOPS)),
-        ..LayerOption::NONE
-    }];
+    const OPTIONS: &'static [LayerOption<Self>] = &[
+        norm_option(|sg, text| store(&mut sg.norm, norm(text))),
+        LayerOption {
+            name: "hops",
+            value: "N",
+            help: "hops that a layer aggregates over [default: 1]",
+            set: |sg, text| store(&mut sg.hops, number(text, 1..=MOST_HOPS)),
+            ..LayerOption::NONE
+        },
+    ];
 
     fn norm(&self) -> Norm {
-        Norm::In
+        self.norm
     }
 
     fn wants_self_loops(&self) -> bool {

@@ -1,7 +1,9 @@
 //! Simple spectral graph convolution (Zhu and Koniusz, ICLR 2021).
 
 use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
-use crate::nn::architecture::{Architecture, LayerOption, number, probability, store};
+use crate::nn::architecture::{
+    Architecture, LayerOption, norm, norm_option, number, probability, store,
+};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,8 @@ pub(super) const KIND: LayerKind = LayerKind::of::<Ssg>(&[
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ssg {
+    /// The degree norm of the edges. PyG's is `in`, which is `both` on graphs whose edges go both ways.
+    pub norm: Norm,
     /// Sums over neighbours, PyG's `K`.
     pub hops: usize,
     /// Share of a vertex's own row, in [0, 1).
@@ -25,6 +29,7 @@ pub struct Ssg {
 impl Default for Ssg {
     fn default() -> Self {
         Self {
+            norm: Norm::Both,
             hops: 1,
             alpha: 0.1,
         }
@@ -37,6 +42,7 @@ impl Architecture for Ssg {
     const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
+        norm_option(|ssg, text| store(&mut ssg.norm, norm(text))),
         LayerOption {
             name: "hops",
             value: "N",
@@ -54,7 +60,7 @@ impl Architecture for Ssg {
     ];
 
     fn norm(&self) -> Norm {
-        Norm::In
+        self.norm
     }
 
     fn wants_self_loops(&self) -> bool {
@@ -92,7 +98,7 @@ pub struct SsgLayer {
 
 impl Layer for SsgLayer {
     fn build(&self, g: &mut Builder, x: Value) -> Value {
-        let Ssg { hops, alpha } = self.options;
+        let Ssg { hops, alpha, .. } = self.options;
         if hops > 1 && !g.expect_square(Ssg::NAME, self.edges) {
             return x;
         }

@@ -1,7 +1,7 @@
 //! The topology adaptive graph convolution (Du et al., 2017).
 
 use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
-use crate::nn::architecture::{Architecture, LayerOption, number, store};
+use crate::nn::architecture::{Architecture, LayerOption, norm, norm_option, number, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,18 @@ pub(super) const KIND: LayerKind = LayerKind::of::<Tag>(&[
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tag {
+    /// The degree norm of the edges. PyG's is `in`, which is `both` on graphs whose edges go both ways.
+    pub norm: Norm,
     /// The farthest hop, PyG's `K`.
     pub hops: usize,
 }
 
 impl Default for Tag {
     fn default() -> Self {
-        Self { hops: 3 }
+        Self {
+            norm: Norm::Both,
+            hops: 3,
+        }
     }
 }
 
@@ -31,16 +36,19 @@ impl Architecture for Tag {
     const TITLE: &'static str = "Topology adaptive graph convolution (Du et al.)";
     const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
-    const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
-        name: "hops",
-        value: "N",
-        help: "the farthest hop that a layer aggregates [default: 3]",
-        set: |tag, text| store(&mut tag.hops, number(text, 0..=MOST_HOPS)),
-        ..LayerOption::NONE
-    }];
+    const OPTIONS: &'static [LayerOption<Self>] = &[
+        norm_option(|tag, text| store(&mut tag.norm, norm(text))),
+        LayerOption {
+            name: "hops",
+            value: "N",
+            help: "the farthest hop that a layer aggregates [default: 3]",
+            set: |tag, text| store(&mut tag.hops, number(text, 0..=MOST_HOPS)),
+            ..LayerOption::NONE
+        },
+    ];
 
     fn norm(&self) -> Norm {
-        Norm::In
+        self.norm
     }
 
     fn check(&self, _model: &ModelConfig) -> Result<(), String> {
