@@ -47,6 +47,8 @@ pub(super) struct EdgeSet {
     pub(super) sources: Vertices,
     pub(super) destinations: Vertices,
     pub(super) norm: Norm,
+    /// Whether it is a rank's part of a graph.
+    pub(super) of_rank: bool,
     /// Edges, once their number is known.
     pub(super) count: usize,
 }

@@ -39,7 +39,12 @@ pub(super) fn of_model(
             return refuse(format!("the layers of {name} have no formula"));
         };
         x = g.layer(number as u32, |g| {
-            let read = g.dropout(x, model.dropout_of(number));
+            let own = g.dropout(x, model.dropout_of(number));
+            // Features are those of all sources.
+            let read = match topology {
+                Topology::Ranks if number > 0 => g.extend(*edges, own),
+                _ => own,
+            };
             let y = layer.build(g, read);
             behind(g, model, number, (*edges, read), y)
         });
@@ -60,9 +65,14 @@ fn adjacencies(
     (topology, mut vertices): (Topology, Vertices),
 ) -> (Vec<Edges>, Option<Edges>) {
     let norm = model.norm();
-    let edges = match topology.blocks {
-        false => vec![g.edges("edges", vertices, vertices, norm); model.layers],
-        true => {
+    let edges = match topology {
+        Topology::Whole => vec![g.edges("edges", vertices, vertices, norm); model.layers],
+        Topology::Ranks => {
+            let sources = vertices;
+            vertices = g.vertices("own vertices", 0);
+            vec![g.edges_of_rank("edges", sources, vertices, norm); model.layers]
+        }
+        Topology::Blocks => {
             let mut blocks = Vec::with_capacity(model.layers);
             for number in 0..model.layers {
                 let sources = vertices;

@@ -7,8 +7,9 @@ mod topology;
 
 use super::differentiate;
 use super::list::{Program, refuse};
+use super::operator::{Node, Operator};
 use super::passes::fuse::Fuse;
-use super::passes::{Evaluate, Pass, Quantize, Recompute, Reorder, apply};
+use super::passes::{Evaluate, Exchange, Pass, Quantize, Recompute, Reorder, apply};
 use super::plan::{Place, Plan};
 use super::run::{MARGIN, Memory, Parameters, Typed};
 use super::value::Value;
@@ -87,6 +88,14 @@ impl List {
 /// Shows the list after each pass, with the name of the pass.
 type Seen<'a> = &'a mut dyn FnMut(&str, &Program);
 
+/// The passes that change what is computed.
+fn before(topology: Topology) -> &'static [&'static dyn Pass] {
+    match topology {
+        Topology::Ranks => &[&Reorder, &Exchange],
+        Topology::Whole | Topology::Blocks => &[&Reorder],
+    }
+}
+
 /// The list for training: forward and backward.
 fn for_training(
     model: &ModelConfig,
@@ -96,7 +105,7 @@ fn for_training(
 ) -> Result<Program, Error> {
     let (mut program, _) = formula::of_model(model, precision, topology)?;
     seen("formula", &program);
-    apply(&mut program, &[&Reorder], &mut *seen)?;
+    apply(&mut program, before(topology), &mut *seen)?;
     differentiate(&mut program)?;
     seen("differentiate", &program);
     let quantize = model.messages.map(|format| Quantize { format });
@@ -120,7 +129,8 @@ fn for_evaluation(
     if keeps {
         outputs.iter().for_each(|output| program.keep(*output));
     }
-    apply(&mut program, &[&Reorder, &Evaluate, &Fuse], seen)?;
+    apply(&mut program, before(topology), &mut *seen)?;
+    apply(&mut program, &[&Evaluate, &Fuse], seen)?;
     Ok((program, outputs))
 }
 
@@ -177,7 +187,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 "{name} is not trained with {what} yet; leave it out"
             ));
         }
-        let topology = Topology { blocks: false };
+        let topology = Topology::Whole;
         let compiled = Compiled::new(model, E::PRECISION, (topology, false))?;
         let program = &compiled.training.program;
         let nothing = || Matrix::zeros(backend, 0, model.classes, MemoryKind::Activations);
@@ -252,6 +262,9 @@ impl<B: Backend, E: Element> Network<B, E> {
         features: &Matrix<B, E>,
     ) -> Result<(), Error> {
         let (topology, sizes) = topology::of(&self.model, graphs)?;
+        if topology == Topology::Ranks {
+            self.check_ranks()?;
+        }
         let keeps = self.keeps_activations && self.compiled.evaluation.program.kept.is_empty();
         if topology != self.compiled.topology || keeps {
             let of = (topology, self.keeps_activations);
@@ -286,6 +299,30 @@ impl<B: Backend, E: Element> Network<B, E> {
         Error::expect("Network", "rows of the features", rows, features.rows())?;
         let columns = features.columns();
         Error::expect("Network", "features", self.model.features, columns)
+    }
+
+    /// That ranks can share the model.
+    fn check_ranks(&self) -> Result<(), Error> {
+        let of_graph = matches!(self.model.hidden_norm, HiddenNorm::None | HiddenNorm::Layer);
+        let drops = |node: &Node| match &node.operator {
+            Operator::Attention(op) => op.drop.is_some(),
+            Operator::AdditiveAttention(op) => op.drop.is_some(),
+            _ => false,
+        };
+        let mut nodes = self.compiled.training.program.nodes.iter();
+        let refused = [
+            (!of_graph, "a norm of all vertices"),
+            (self.model.messages.is_some(), "messages of 8 bits"),
+            (self.model.jumping.is_some(), "jumping knowledge"),
+            (nodes.any(drops), "dropout of edges"),
+        ];
+        match refused.iter().find(|(is_so, _)| *is_so) {
+            Some((_, what)) => refuse(format!(
+                "{what} of {} is not trained by several ranks yet; leave it out, or train with one",
+                self.model.convolution.name()
+            )),
+            None => Ok(()),
+        }
     }
 
     fn forget(&mut self) {

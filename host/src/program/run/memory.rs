@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::nn::{Parameter, Propagation, glorot_uniform};
+use crate::nn::{Parameter, Pool, Propagation, glorot_uniform};
 use crate::ops::{AdditiveAttention, Attention, QuantizedMatrix, RowGroups};
 use crate::program::list::Program;
 use crate::program::operator::{Coding, Node, Operator};
@@ -150,6 +150,8 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     pub(super) additive: HashMap<Value, AdditiveAttention<B>>,
     /// All rows of a matrix as one group, by their number.
     pub(super) wholes: HashMap<usize, RowGroups<B>>,
+    /// What ranks send is packed there.
+    pub(super) packed: Pool<B, E>,
 }
 
 const ACTIVATIONS: MemoryKind = MemoryKind::Activations;
@@ -174,6 +176,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
             attentions: HashMap::new(),
             additive: HashMap::new(),
             wholes: HashMap::new(),
+            packed: Pool::new(),
         })
     }
 
@@ -188,6 +191,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
         self.attentions.clear();
         self.additive.clear();
         self.wholes.clear();
+        self.packed = Pool::new();
     }
 
     /// Allocates what a program needs besides what is there, and returns where each of its values lies.
