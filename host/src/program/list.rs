@@ -166,6 +166,17 @@ impl Program {
         self.vertices[vertices.0].rows = rows;
     }
 
+    /// Sets sources and destinations of each adjacency.
+    pub(super) fn set_sizes(&mut self, sizes: &[[usize; 2]]) {
+        for (number, rows) in sizes.iter().enumerate() {
+            let ends = self.edges.get(number);
+            let ends = ends.map(|edges| [edges.sources, edges.destinations]);
+            for (vertices, rows) in ends.into_iter().flatten().zip(rows) {
+                self.set_rows(vertices, *rows);
+            }
+        }
+    }
+
     /// Rows of a value.
     pub fn rows(&self, value: Value) -> usize {
         match self.values[value.0].shape.rows {

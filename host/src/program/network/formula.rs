@@ -58,6 +58,30 @@ pub(super) fn of_model(
     Ok((g.finish(x)?, outputs))
 }
 
+/// The forward list of layer `number` alone, with what is behind it, from the rows of its sources to those of its destinations.
+///
+/// # Errors
+/// [`Error::Unsupported`] of a layer that has no formula, and where widths do not fit.
+pub(super) fn of_layer(
+    model: &ModelConfig,
+    precision: Precision,
+    number: usize,
+) -> Result<Program, Error> {
+    let mut g = Builder::new(precision);
+    let [sources, destinations] = ["vertices", "own vertices"].map(|name| g.vertices(name, 0));
+    let x = g.input(FEATURES, sources, model.layer(number).0);
+    let edges = g.edges("edges", sources, destinations, model.norm());
+    let Some(layer) = model.convolution.formula(model, number, edges) else {
+        let name = model.convolution.name();
+        return refuse(format!("the layers of {name} have no formula"));
+    };
+    let y = g.layer(number as u32, |g| {
+        let y = layer.build(g, x);
+        behind(g, model, number, (edges, x), y)
+    });
+    g.finish(y)
+}
+
 /// The adjacency of each layer, and the one that pools.
 fn adjacencies(
     g: &mut Builder,

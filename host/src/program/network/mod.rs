@@ -3,6 +3,7 @@
 
 mod explain;
 mod formula;
+mod pieces;
 mod topology;
 
 use super::differentiate;
@@ -14,9 +15,11 @@ use super::plan::{Place, Plan};
 use super::run::{MARGIN, Memory, Parameters, Typed};
 use super::value::Value;
 use crate::backend::{Backend, MemoryKind};
+use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::{
-    Decoder, HiddenNorm, Inputs, LinkOperands, Mode, Model, ModelConfig, Parameter, Propagation,
+    Decoder, HiddenNorm, Inputs, LinkOperands, Mode, Model, ModelConfig, Parameter, Pieces,
+    Propagation,
 };
 use crate::ops::{self, RandomState};
 use crate::tensor::{Element, Matrix, Precision};
@@ -38,6 +41,8 @@ pub struct Network<B: Backend, E: Element> {
     sizes: Sizes,
     /// Whether evaluations keep what each layer writes.
     keeps_activations: bool,
+    /// What layers gave, where the last pass was in pieces.
+    in_pieces: pieces::Outputs<B, E>,
     /// The list that ran last.
     last: Option<Kind>,
     /// Of a pass that draws nothing.
@@ -200,6 +205,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             compiled,
             sizes: Vec::new(),
             keeps_activations: false,
+            in_pieces: Vec::new(),
             last: None,
             no_random: RandomState::new(backend, seed, 0)?,
             nothing: [nothing()?, nothing()?],
@@ -219,6 +225,14 @@ impl<B: Backend, E: Element> Network<B, E> {
 
     /// What layer `number` wrote in the last evaluation; of the last layer the logits, whatever ran last.
     pub(crate) fn activations(&self, number: usize) -> Result<&Matrix<B, E>, Error> {
+        if let Some(output) = self.in_pieces.get(number) {
+            return match output {
+                Some(matrix) => Ok(matrix),
+                None => refuse(format!(
+                    "the output of layer {number} was not kept of a pass in pieces; name it among those to be kept"
+                )),
+            };
+        }
         if self.last.is_none() {
             return refuse("there are no activations before a forward pass".into());
         }
@@ -281,14 +295,11 @@ impl<B: Backend, E: Element> Network<B, E> {
         let list = self.compiled.list_mut(kind);
         if list.places.is_none() {
             let program = &mut list.program;
-            for number in 0..program.edges.len() {
-                let [sources, destinations, _] = self.sizes[number];
-                let set = &program.edges[number];
-                let ends = [(set.sources, sources), (set.destinations, destinations)];
-                for (vertices, rows) in ends {
-                    program.set_rows(vertices, rows);
-                }
-            }
+            let ends = self
+                .sizes
+                .iter()
+                .map(|[sources, destinations, _]| [*sources, *destinations]);
+            program.set_sizes(&ends.collect::<Vec<_>>());
             program.check_edges(&edges)?;
             program.size_edges(backend, &edges);
             let plan = Plan::new(program);
@@ -328,6 +339,7 @@ impl<B: Backend, E: Element> Network<B, E> {
     fn forget(&mut self) {
         self.memory.forget_rows();
         self.sizes.clear();
+        self.in_pieces.clear();
         self.compiled.training.places = None;
         self.compiled.evaluation.places = None;
         self.last = None;
@@ -384,11 +396,24 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         self.run(inputs, (kind, random), false)
     }
 
+    fn forward_in_pieces(
+        &mut self,
+        backend: &B,
+        features: &FeatureRows<B, E>,
+        pieces: &Pieces<E>,
+        keep: &[usize],
+    ) -> Result<(), Error> {
+        self.pass_in_pieces(backend, features, pieces, keep)
+    }
+
     fn classes(&self) -> usize {
         self.model.classes
     }
 
     fn logits(&self) -> &Matrix<B, E> {
+        if let Some(Some(logits)) = self.in_pieces.last() {
+            return logits;
+        }
         let place = self.logits_place();
         let logits = place.and_then(|place| self.memory.at(place));
         logits.unwrap_or(&self.nothing[0])

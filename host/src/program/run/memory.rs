@@ -424,6 +424,14 @@ impl<B: Backend, E: Element> Memory<B, E> {
         }
     }
 
+    /// The matrix of elements at a place, which is given away.
+    pub(in crate::program) fn take_at(&mut self, place: Place) -> Option<Matrix<B, E>> {
+        match place {
+            Place::Slot(slot) => self.elements.remove(&slot),
+            _ => None,
+        }
+    }
+
     /// The matrices of elements at two places, of which the second is written.
     pub(in crate::program) fn at_both(
         &mut self,
