@@ -13,7 +13,11 @@ use super::sage::Sage;
 use super::{Layer, ModelConfig, Norm, Place, Stage};
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::program::{Edges, layers::Layer as Formula};
+use crate::program::Edges;
+use crate::program::layers::{
+    Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Layer as Formula, Le, MixHop, Sg, Ssg, Tag,
+    Transformer,
+};
 use crate::tensor::Element;
 use serde::de::{DeserializeOwned, MapAccess, Visitor, value::UnitDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -220,6 +224,15 @@ pub fn finite(text: &str) -> Result<f32, String> {
 pub fn not_negative(text: &str) -> Result<f32, String> {
     let valid = |value: &f32| value.is_finite() && *value >= 0.0;
     parsed(text, valid, "0 or a number above it")
+}
+
+/// A number above 0.
+///
+/// # Errors
+/// What is wanted.
+pub fn positive(text: &str) -> Result<f32, String> {
+    let valid = |value: &f32| value.is_finite() && *value > 0.0;
+    parsed(text, valid, "a number above 0")
 }
 
 /// A number in [0, 1).
@@ -527,6 +540,28 @@ models! {
     Appnp,
     /// A deep graph convolutional network.
     Gcnii,
+    /// Graph convolutions with a weight for the vertex itself.
+    GraphConv,
+    /// Simplified graph convolutions.
+    Sg,
+    /// Simple spectral graph convolutions.
+    Ssg,
+    /// Topology adaptive graph convolutions.
+    Tag,
+    /// Chebyshev polynomials of the Laplacian.
+    Cheb,
+    /// Auto-regressive moving average filters.
+    Arma,
+    /// Powers of the adjacency side by side.
+    MixHop,
+    /// Convolutions of Cluster-GCN.
+    ClusterGcn,
+    /// Convolutions by local extrema.
+    Le,
+    /// Gated graph convolutions.
+    GatedGraph,
+    /// A graph transformer.
+    Transformer,
 }
 
 impl OtherLayers {

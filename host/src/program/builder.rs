@@ -1,7 +1,10 @@
 //! Formulas written down: each call adds an operator to the list.
 
 use super::list::{EdgeSet, Program, VertexSet, refuse};
-use super::operator::{Activate, Addend, Aggregate, Direction, Dropout, Matmul, Operator};
+use super::operator::{
+    Activate, ActivateGradient, Addend, Aggregate, Direction, Dropout, End, Matmul, Operator,
+    RowFactors,
+};
 use super::value::{Constant, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices};
 use crate::error::Error;
 use crate::nn::{HiddenActivation, Norm};
@@ -287,6 +290,11 @@ impl Builder {
         self.push(Operator::Combine { terms })
     }
 
+    /// `x ⊙ y`: the product element by element.
+    pub fn multiply(&mut self, x: Value, y: Value) -> Value {
+        self.push(Operator::Multiply { x, y })
+    }
+
     /// `factor · x` with a [scalar](Builder::scalar).
     pub fn scale(&mut self, x: Value, factor: Value) -> Value {
         self.push(Operator::Scale {
@@ -317,12 +325,65 @@ impl Builder {
         }))
     }
 
+    /// Each row of a value with a row for each destination of `edges`, times the factor that the degree norm of `edges` has for it: of
+    /// the norm `right` a row is divided by its degree.
+    pub fn scale_rows(&mut self, edges: Edges, x: Value) -> Value {
+        let (end, balanced) = (End::Destinations, false);
+        let rows = RowFactors {
+            edges,
+            end,
+            balanced,
+        };
+        self.push(Operator::ActivateGradient(ActivateGradient {
+            d: x,
+            relu: None,
+            drop: None,
+            rows: Some(rows),
+        }))
+    }
+
+    /// The sum of the weights of the edges of each destination, with the degree norm of the edges: one column.
+    pub fn degrees(&mut self, edges: Edges) -> Value {
+        let Some(set) = self.program.edges.get(edges.0) else {
+            return self.fail("degrees names an adjacency that the program has not".into());
+        };
+        let vertices = set.sources;
+        let ones = self.push(Operator::Ones { vertices });
+        self.aggregate(edges, ones)
+    }
+
+    /// A value of one column, `times` times side by side.
+    pub fn repeat(&mut self, x: Value, times: usize) -> Value {
+        let width = self.columns(x);
+        let repeat = self.constant(Constant::Repeat { width, times });
+        self.matmul(x, repeat)
+    }
+
+    /// The columns of `x` among `columns` columns, from `first` on. The others are zero.
+    pub fn place(&mut self, x: Value, first: usize, columns: usize) -> Value {
+        let width = self.columns(x);
+        if first + width > columns {
+            return self.fail(format!(
+                "{width} columns from column {first} on do not fit among {columns}"
+            ));
+        }
+        if width == columns {
+            return x;
+        }
+        let placing = self.constant(Constant::Placing {
+            width,
+            first,
+            columns,
+        });
+        self.matmul(x, placing)
+    }
+
     /// The rows of the destinations of `edges`, of a value with a row for each source: itself where those are the same
     /// vertices.
     pub fn own_rows(&mut self, edges: Edges, x: Value) -> Value {
-        match self.program.edges.get(edges.0) {
-            Some(_) if self.program.is_square(edges) => x,
-            _ => self.push(Operator::OwnRows { edges, x }),
+        match self.is_square(edges) {
+            true => x,
+            false => self.push(Operator::OwnRows { edges, x }),
         }
     }
 
@@ -330,6 +391,18 @@ impl Builder {
     pub fn extend(&mut self, edges: Edges, x: Value) -> Value {
         let layer = self.layer;
         self.push(Operator::Extend { edges, layer, x })
+    }
+
+    /// Whether an adjacency leads from vertices to the same vertices.
+    pub fn is_square(&self, edges: Edges) -> bool {
+        edges.0 < self.program.edges.len() && self.program.is_square(edges)
+    }
+
+    /// The names of the vertices at both ends of an adjacency, and of the adjacency.
+    pub(super) fn ends_of(&self, edges: Edges) -> Option<[&str; 3]> {
+        let set = self.program.edges.get(edges.0)?;
+        let name = |of: Vertices| self.program.vertices[of.0].name.as_str();
+        Some([name(set.sources), name(set.destinations), &set.name])
     }
 
     /// Columns of a value.

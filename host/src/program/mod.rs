@@ -6,8 +6,8 @@
 //!              list                    backward list     lists                           each way
 //! ```
 //!
-//! - [`Builder`] writes formulas down. [`layers`] has those of GCN, GraphSAGE, GIN, GAT, GATv2, APPNP, GCNII and R-GCN, with the names of
-//!   their parameters in other frameworks.
+//! - [`Builder`] writes formulas down. [`layers`] has those of many layers, a file each, with the names of their parameters in other
+//!   frameworks.
 //! - [`Program`] is the list, as data: neither a backend nor an element type. Its `Display` is a line for each operator.
 //! - [`differentiate`] adds the backward list.
 //! - [`passes`] change the list, a file each.
@@ -34,15 +34,15 @@ mod traffic;
 mod value;
 
 pub use builder::Builder;
-pub use formulas::{BatchNorm, Heads, Scores};
+pub use formulas::{BatchNorm, GruCell, Heads, Scores};
 pub use gradient::differentiate;
 pub use list::Program;
 pub use network::{Explanation, Network};
 pub use operator::{
     Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate, Attention,
-    AttentionGradient, BatchStatistics, Coding, Direction, Dropout, EdgeTerms, End, GroupNorm,
-    GroupScales, Matmul, Node, Normalization, NormalizeGradient, Operator, ReadFactors, RowFactors,
-    Take,
+    AttentionGradient, BatchStatistics, Coding, Direction, DotAttention, DotAttentionGradient,
+    Dropout, EdgeTerms, End, GroupNorm, GroupScales, Matmul, Node, Normalization,
+    NormalizeGradient, Operator, ReadFactors, RowFactors, Take,
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;

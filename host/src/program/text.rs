@@ -2,8 +2,8 @@
 
 use super::list::Program;
 use super::operator::{
-    Addend, AdditiveAttention, Attention, Coding, Direction, Dropout, EdgeTerms, End, Node,
-    Normalization, Operator, ReadFactors, RowFactors, Take,
+    Addend, AdditiveAttention, Attention, Coding, Direction, DotAttention, Dropout, EdgeTerms, End,
+    Node, Normalization, Operator, ReadFactors, RowFactors, Take,
 };
 use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::ops::Form;
@@ -68,6 +68,14 @@ impl Program {
         let drop = op.drop.map(|drop| format!(", {}", dropout(drop)));
         let (heads, drop) = (op.heads, drop.unwrap_or_default());
         format!("{edges} {sources}, scores {vector} of {destinations}, {heads} heads{drop}")
+    }
+
+    fn dot_text(&self, op: &DotAttention) -> String {
+        let edges = &self.edges[op.edges.0].name;
+        let [queries, keys, values] = [op.queries, op.keys, op.values].map(|it| self.name_of(it));
+        let drop = op.drop.map(|drop| format!(", {}", dropout(drop)));
+        let (scale, heads, drop) = (op.scale, op.heads, drop.unwrap_or_default());
+        format!("{edges} {values}, scores {scale} {queries} {keys}ᵀ, {heads} heads{drop}")
     }
 
     fn terms_text(&self, op: &EdgeTerms) -> String {
@@ -238,6 +246,14 @@ impl Program {
                 let of = self.additive_text(&op.of);
                 text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
             }
+            Operator::DotAttention(op) => text = format!("{text} {}", self.dot_text(op)),
+            Operator::DotAttentionGradient(op) => {
+                let of = self.dot_text(&op.of);
+                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+            }
+            Operator::Ones { vertices } => {
+                text = format!("{text} {}", self.vertices[vertices.0].name);
+            }
             Operator::EdgeTerms(op) => text = format!("{text} {}", self.terms_text(op)),
             Operator::EdgeTermsGradient { of, d, .. } => {
                 text = format!("{text} {} of {}", name(*d), self.terms_text(of));
@@ -270,7 +286,8 @@ impl Program {
                         .map(|coding| format!("quantized {}", self.coding_text(coding))),
                 );
             }
-            Operator::Maximum { .. }
+            Operator::Multiply { .. }
+            | Operator::Maximum { .. }
             | Operator::MaximumGradient { .. }
             | Operator::NormalizeRows { .. }
             | Operator::NormalizeRowsGradient { .. }

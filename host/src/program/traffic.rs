@@ -58,6 +58,12 @@ impl Program {
             Operator::AdditiveGradient(op) => {
                 vec![(op.of.edges, op.of.sources), (op.of.edges, op.d)]
             }
+            Operator::DotAttention(op) => vec![(op.edges, op.keys), (op.edges, op.values)],
+            Operator::DotAttentionGradient(op) => {
+                let of = &op.of;
+                let rows = [of.keys, of.values, of.queries, op.d];
+                rows.map(|rows| (of.edges, rows)).to_vec()
+            }
             _ => Vec::new(),
         }
     }

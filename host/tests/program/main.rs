@@ -3,6 +3,7 @@
 
 mod attention;
 mod explain;
+mod formulas;
 mod launches;
 mod memory;
 mod messages;

@@ -26,6 +26,7 @@ impl Pass for Evaluate {
                 Operator::Matmul(op) => op.drop = None,
                 Operator::Activate(op) => op.drop = None,
                 Operator::AdditiveAttention(op) => op.drop = None,
+                Operator::DotAttention(op) => op.drop = None,
                 Operator::Attention(op) => {
                     (op.drop, op.trains) = (None, false);
                     program.nodes[number].results.truncate(1);

@@ -148,6 +148,8 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     /// What attention keeps between its passes, by the first result of its forward pass.
     pub(super) attentions: HashMap<Value, Attention<B>>,
     pub(super) additive: HashMap<Value, AdditiveAttention<B>>,
+    /// The sums of the softmax of attention by dot products, likewise.
+    pub(super) softmaxes: HashMap<Value, Array<B, [f32; 2]>>,
     /// All rows of a matrix as one group, by their number.
     pub(super) wholes: HashMap<usize, RowGroups<B>>,
     /// What ranks send is packed there.
@@ -175,6 +177,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
             messages: Vec::new(),
             attentions: HashMap::new(),
             additive: HashMap::new(),
+            softmaxes: HashMap::new(),
             wholes: HashMap::new(),
             packed: Pool::new(),
         })
@@ -190,6 +193,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
         self.words.clear();
         self.attentions.clear();
         self.additive.clear();
+        self.softmaxes.clear();
         self.wholes.clear();
         self.packed = Pool::new();
     }
@@ -382,6 +386,11 @@ impl<B: Backend, E: Element> Memory<B, E> {
             Operator::AdditiveAttention(op) if !self.additive.contains_key(&key) => {
                 let state = AdditiveAttention::new(backend, ends(op.edges), op.heads, op.slope)?;
                 self.additive.insert(key, state);
+            }
+            Operator::DotAttention(op) if !self.softmaxes.contains_key(&key) => {
+                let sums = op.heads * ends(op.edges).0;
+                let sums = Array::uninit(backend, sums, ACTIVATIONS)?;
+                self.softmaxes.insert(key, sums);
             }
             _ => {}
         }

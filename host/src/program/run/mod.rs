@@ -277,6 +277,7 @@ impl Program {
             let mut reads = self.nodes.iter().filter_map(|node| match &node.operator {
                 Operator::Attention(op) if op.edges.0 == number => Some((0, weighted)),
                 Operator::AdditiveAttention(op) if op.edges.0 == number => Some((0, weighted)),
+                Operator::DotAttention(op) if op.edges.0 == number => Some((0, weighted)),
                 Operator::EdgeTerms(op) if op.edges.0 == number => Some((op.features, false)),
                 _ => None,
             });

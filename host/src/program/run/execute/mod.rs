@@ -76,6 +76,8 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             (Operator::AttentionGradient(op), _) => self.attention_gradient(op, node),
             (Operator::AdditiveAttention(op), _) => self.additive_attention(op, node),
             (Operator::AdditiveGradient(op), _) => self.additive_gradient(op, node),
+            (Operator::DotAttention(op), _) => self.dot_attention(op, node),
+            (Operator::DotAttentionGradient(op), _) => self.dot_attention_gradient(op, node),
             (Operator::EdgeTerms(op), _) => self.edge_terms(op, node),
             (Operator::EdgeTermsGradient { of, zeros, d }, _) => {
                 self.edge_terms_gradient((of, *zeros, *d), node)
