@@ -21,7 +21,7 @@ use crate::nn::{
     Decoder, HiddenNorm, Inputs, LinkOperands, Mode, Model, ModelConfig, Parameter, Pieces,
     Propagation,
 };
-use crate::ops::{self, RandomState};
+use crate::ops::{self, RandomState, SpmmPolicy};
 use crate::tensor::{Element, Matrix, Precision};
 use topology::{Sizes, Topology};
 
@@ -180,6 +180,10 @@ impl<B: Backend, E: Element> Network<B, E> {
         let name = model.convolution.name();
         let refused = [
             (model.store.is_some(), "activations of 8 bits"),
+            (
+                model.policy != SpmmPolicy::default(),
+                "another policy of sums",
+            ),
             (model.binary.is_some(), "one bit"),
             (
                 model.readout.is_some()
