@@ -558,7 +558,10 @@ fn products_of<B: Backend, E: Element>(backend: &B, shape: (usize, usize)) {
     let values = [211, 212].map(|stream| {
         let mut values = Random(stream).uniform::<E>(shape.0 * shape.1);
         let odd = [f32::INFINITY, -0.0, f32::NAN, 60_000.0];
-        values.iter_mut().zip(odd).for_each(|(at, odd)| *at = rounded::<E>(odd));
+        values
+            .iter_mut()
+            .zip(odd)
+            .for_each(|(at, odd)| *at = rounded::<E>(odd));
         values.rotate_left(stream as usize % 3 % (values.len().max(1)));
         values
     });
@@ -566,7 +569,9 @@ fn products_of<B: Backend, E: Element>(backend: &B, shape: (usize, usize)) {
         let products = left.iter().zip(right).map(|(left, right)| left * right);
         products.map(rounded::<E>).collect()
     };
-    let [x, by] = values.each_ref().map(|of| matrix::<B, E>(backend, shape, of));
+    let [x, by] = values
+        .each_ref()
+        .map(|of| matrix::<B, E>(backend, shape, of));
     let mut y = unwritten::<B, E>(backend, shape);
     ops::multiply(backend, Some(&x), &by, &mut y).expect("legal");
     let product = expected(&values[0], &values[1]);
@@ -576,7 +581,11 @@ fn products_of<B: Backend, E: Element>(backend: &B, shape: (usize, usize)) {
     assert_eq!(bits(&read(backend, &y)), bits(&square), "{shape:?}");
     let mut x = x;
     ops::multiply(backend, None, &by, &mut x).expect("legal");
-    assert_eq!(bits(&read(backend, &x)), bits(&product), "in place, {shape:?}");
+    assert_eq!(
+        bits(&read(backend, &x)),
+        bits(&product),
+        "in place, {shape:?}"
+    );
     let mut narrow = unwritten::<B, E>(backend, (shape.0, shape.1 + 1));
     let refused = ops::multiply(backend, None, &by, &mut narrow);
     assert!(refused.is_err(), "{shape:?}");

@@ -76,6 +76,7 @@ pub use init::glorot_uniform;
 pub use jumping::Jumping;
 pub(crate) use layer::DROPOUT_STREAM;
 pub use layer::{Context, Kept, Layer, OwnRows, Place, SentBack, SignsOrElements};
+pub(crate) use network::pieces::{RowsOfPieces, take_rows};
 pub use network::{Network, Stage};
 pub use parameter::Parameter;
 pub use pieces::Pieces;

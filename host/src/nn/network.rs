@@ -9,7 +9,7 @@
 
 mod backward;
 mod build;
-mod pieces;
+pub(crate) mod pieces;
 mod signs;
 mod stage;
 mod step;
@@ -527,11 +527,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         pieces: &Pieces<E>,
         keep: &[usize],
     ) -> Result<(), Error> {
-        match &self.program {
-            Some(program) => refuse(format!(
-                "{} is not evaluated in pieces yet; evaluate the whole graph, or sampled subgraphs",
-                program.model().convolution.name()
-            )),
+        match &mut self.program {
+            Some(program) => program.forward_in_pieces(backend, features, pieces, keep),
             None => self.pass_in_pieces(backend, features, pieces, keep),
         }
     }

@@ -41,6 +41,8 @@ pub struct Builder {
     /// Weights and dropouts of the layer so far.
     weights: u32,
     dropouts: u32,
+    /// The adjacency of a rank's part, where there are several ranks.
+    of_rank: Option<Edges>,
 }
 
 impl Builder {
@@ -53,6 +55,7 @@ impl Builder {
             layer: 0,
             weights: 0,
             dropouts: 0,
+            of_rank: None,
         }
     }
 
@@ -71,11 +74,36 @@ impl Builder {
         destinations: Vertices,
         norm: Norm,
     ) -> Edges {
+        self.adjacency(name, [sources, destinations], norm, false)
+    }
+
+    /// The adjacency of a rank's part of a graph, to its own vertices from those and others. Dropouts are from now on by the vertices of the
+    /// whole graph. A layer but the first reads [extended](Builder::extend) rows.
+    pub fn edges_of_rank(
+        &mut self,
+        name: &str,
+        sources: Vertices,
+        destinations: Vertices,
+        norm: Norm,
+    ) -> Edges {
+        let edges = self.adjacency(name, [sources, destinations], norm, true);
+        self.of_rank = Some(edges);
+        edges
+    }
+
+    fn adjacency(
+        &mut self,
+        name: &str,
+        [sources, destinations]: [Vertices; 2],
+        norm: Norm,
+        of_rank: bool,
+    ) -> Edges {
         self.program.edges.push(EdgeSet {
             name: name.to_owned(),
             sources,
             destinations,
             norm,
+            of_rank,
             count: 0,
         });
         Edges(self.program.edges.len() - 1)
@@ -187,6 +215,9 @@ impl Builder {
     /// dropout and its further ones draw different numbers.
     pub fn dropout(&mut self, x: Value, probability: f32) -> Value {
         match self.drop_with(probability) {
+            Some(drop) if let Some(edges) = self.of_rank => {
+                self.push(Operator::DropRows { edges, drop, x })
+            }
             Some(drop) => self.activate(x, None, false, Some(drop)),
             None => x,
         }
@@ -354,6 +385,12 @@ impl Builder {
             true => x,
             false => self.push(Operator::OwnRows { edges, x }),
         }
+    }
+
+    /// The rows of all sources of a rank's part, of its own rows.
+    pub fn extend(&mut self, edges: Edges, x: Value) -> Value {
+        let layer = self.layer;
+        self.push(Operator::Extend { edges, layer, x })
     }
 
     /// Whether an adjacency leads from vertices to the same vertices.

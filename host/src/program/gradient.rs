@@ -243,6 +243,24 @@ impl Pass<'_> {
                 })?;
                 self.add(*x, (factor, d))
             }
+            Operator::Extend { edges, layer, x } => {
+                if !self.depends.contains(x) {
+                    return Ok(());
+                }
+                let (edges, layer) = (*edges, *layer);
+                let d = self.program.push(Operator::Fold { edges, layer, d })?;
+                self.add(*x, (factor, d))
+            }
+            Operator::DropRows { edges, drop, x } => {
+                if !self.depends.contains(x) {
+                    return Ok(());
+                }
+                let (edges, drop) = (*edges, *drop);
+                let d = self
+                    .program
+                    .push(Operator::DropRows { edges, drop, x: d })?;
+                self.add(*x, (factor, d))
+            }
             Operator::OwnRows { edges, x } => {
                 if !self.depends.contains(x) {
                     return Ok(());

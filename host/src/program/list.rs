@@ -47,6 +47,8 @@ pub(super) struct EdgeSet {
     pub(super) sources: Vertices,
     pub(super) destinations: Vertices,
     pub(super) norm: Norm,
+    /// Whether it is a rank's part of a graph.
+    pub(super) of_rank: bool,
     /// Edges, once their number is known.
     pub(super) count: usize,
 }
@@ -162,6 +164,17 @@ impl Program {
     /// Sets the number of vertices of a set: of a whole graph, or the most that a batch has.
     pub fn set_rows(&mut self, vertices: Vertices, rows: usize) {
         self.vertices[vertices.0].rows = rows;
+    }
+
+    /// Sets sources and destinations of each adjacency.
+    pub(super) fn set_sizes(&mut self, sizes: &[[usize; 2]]) {
+        for (number, rows) in sizes.iter().enumerate() {
+            let ends = self.edges.get(number);
+            let ends = ends.map(|edges| [edges.sources, edges.destinations]);
+            for (vertices, rows) in ends.into_iter().flatten().zip(rows) {
+                self.set_rows(vertices, *rows);
+            }
+        }
     }
 
     /// Rows of a value.

@@ -214,7 +214,14 @@ impl Program {
                 text = format!("dot {} {}", name(*x), name(*y));
                 parts.extend((*alpha != 1.0).then(|| format!("alpha {alpha}")));
             }
-            Operator::OwnRows { edges, x } | Operator::OwnRowsGradient { edges, d: x } => {
+            Operator::DropRows { edges, drop, x } => {
+                text = format!("{text} {} {}", self.edges[edges.0].name, name(*x));
+                parts.push(dropout(*drop));
+            }
+            Operator::OwnRows { edges, x }
+            | Operator::OwnRowsGradient { edges, d: x }
+            | Operator::Extend { edges, x, .. }
+            | Operator::Fold { edges, d: x, .. } => {
                 text = format!("{text} {} {}", self.edges[edges.0].name, name(*x));
             }
             Operator::Scale {

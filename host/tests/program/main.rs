@@ -11,6 +11,7 @@ mod messages;
 mod network;
 mod norms;
 mod passes;
+mod ranks;
 mod readout;
 mod reference;
 mod refused;

@@ -10,8 +10,8 @@ use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::Emulated;
 use halfgnn::kernels::Kernels;
 use halfgnn::nn::{
-    Gat as GatConfig, GatV2 as GatV2Config, HiddenActivation, HiddenNorm, Jumping, Model,
-    ModelConfig, Network, Propagation,
+    EdgeData, Gat as GatConfig, GatV2 as GatV2Config, HiddenActivation, HiddenNorm, Jumping, Model,
+    ModelConfig, Network, Pieces, Propagation,
 };
 use halfgnn::ops::CodeFormat;
 use halfgnn::program;
@@ -289,4 +289,60 @@ fn training_and_evaluation_share_memory() {
             "{name}: {of_formulas} bytes, and {of_layers} of the network of layers"
         );
     }
+}
+
+/// Logits, and the activations of the first layer.
+fn in_pieces<E: Element>(config: &ModelConfig, mut model: impl Model<Cpu, E>) -> Vec<Vec<f32>> {
+    let (backend, graph) = (Cpu::new(), graph());
+    let edges = EdgeData::default();
+    let prepared = config.prepare_edges(&graph, edges).expect("edges");
+    let pieces = Pieces::new(&prepared, config, 3).expect("a cut");
+    let rows = features::<_, E>(&backend).into();
+    let read = |model: &dyn Model<Cpu, E>| model.logits().to_f32(&backend).expect("logits");
+    model
+        .forward_in_pieces(&backend, &rows, &pieces, &[])
+        .expect("a pass");
+    let all = read(&model);
+    let pieces = pieces.asked_for(vec![3, 20, 4]);
+    model
+        .forward_in_pieces(&backend, &rows, &pieces, &[0])
+        .expect("a pass");
+    vec![all, read(&model)]
+}
+
+#[test]
+fn a_network_of_formulas_is_evaluated_in_pieces_as_the_network_of_layers() {
+    fn of<E: Element>() {
+        let backend = Cpu::new();
+        for (name, config) in models() {
+            let is_float = E::PRECISION == Precision::Float;
+            let left_out = (is_float && config.messages.is_some()) || config.jumping.is_some();
+            if left_out || config.wants_all_vertices().is_some() {
+                continue;
+            }
+            let (layers, formulas) = (
+                Network::<_, E>::new(&backend, &config, SEED).expect("a model"),
+                Network::<_, E>::of_formulas(&backend, &config, SEED).expect("a model"),
+            );
+            let [expected, found] = [layers, formulas].map(|model| in_pieces(&config, model));
+            assert_eq!(expected[0].len(), graph().vertices() * CLASSES, "{name}");
+            assert_eq!(expected[1].len(), 3 * CLASSES, "{name}");
+            // A piece has fewer destinations than sources, so a sum comes before a product of as many columns.
+            let share = match E::PRECISION {
+                Precision::Float => 1e-6,
+                _ => 0.01,
+            };
+            for (expected, found) in expected.iter().zip(&found) {
+                let pairs = expected.iter().zip(found);
+                let largest = expected.iter().fold(0.0_f32, |most, it| most.max(it.abs()));
+                assert!(largest > 0.0, "{name}");
+                for (expected, found) in pairs {
+                    let off = (expected - found).abs();
+                    assert!(off <= share * largest, "{name}: {expected} and {found}");
+                }
+            }
+        }
+    }
+    of::<f32>();
+    of::<f16>();
 }

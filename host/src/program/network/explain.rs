@@ -37,7 +37,7 @@ impl Explanation {
         size: (usize, usize),
     ) -> Result<Self, Error> {
         model.check()?;
-        let topology = Topology { blocks: false };
+        let topology = Topology::Whole;
         let (mut training, mut evaluation) = (Vec::new(), Vec::new());
         let mut keep = |name: &str, program: &Program| {
             training.push((name.to_owned(), sized(program, size)));

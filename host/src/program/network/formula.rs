@@ -39,7 +39,12 @@ pub(super) fn of_model(
             return refuse(format!("the layers of {name} have no formula"));
         };
         x = g.layer(number as u32, |g| {
-            let read = g.dropout(x, model.dropout_of(number));
+            let own = g.dropout(x, model.dropout_of(number));
+            // Features are those of all sources.
+            let read = match topology {
+                Topology::Ranks if number > 0 => g.extend(*edges, own),
+                _ => own,
+            };
             let y = layer.build(g, read);
             behind(g, model, number, (*edges, read), y)
         });
@@ -53,6 +58,30 @@ pub(super) fn of_model(
     Ok((g.finish(x)?, outputs))
 }
 
+/// The forward list of layer `number` alone, with what is behind it, from the rows of its sources to those of its destinations.
+///
+/// # Errors
+/// [`Error::Unsupported`] of a layer that has no formula, and where widths do not fit.
+pub(super) fn of_layer(
+    model: &ModelConfig,
+    precision: Precision,
+    number: usize,
+) -> Result<Program, Error> {
+    let mut g = Builder::new(precision);
+    let [sources, destinations] = ["vertices", "own vertices"].map(|name| g.vertices(name, 0));
+    let x = g.input(FEATURES, sources, model.layer(number).0);
+    let edges = g.edges("edges", sources, destinations, model.norm());
+    let Some(layer) = model.convolution.formula(model, number, edges) else {
+        let name = model.convolution.name();
+        return refuse(format!("the layers of {name} have no formula"));
+    };
+    let y = g.layer(number as u32, |g| {
+        let y = layer.build(g, x);
+        behind(g, model, number, (edges, x), y)
+    });
+    g.finish(y)
+}
+
 /// The adjacency of each layer, and the one that pools.
 fn adjacencies(
     g: &mut Builder,
@@ -60,9 +89,14 @@ fn adjacencies(
     (topology, mut vertices): (Topology, Vertices),
 ) -> (Vec<Edges>, Option<Edges>) {
     let norm = model.norm();
-    let edges = match topology.blocks {
-        false => vec![g.edges("edges", vertices, vertices, norm); model.layers],
-        true => {
+    let edges = match topology {
+        Topology::Whole => vec![g.edges("edges", vertices, vertices, norm); model.layers],
+        Topology::Ranks => {
+            let sources = vertices;
+            vertices = g.vertices("own vertices", 0);
+            vec![g.edges_of_rank("edges", sources, vertices, norm); model.layers]
+        }
+        Topology::Blocks => {
             let mut blocks = Vec::with_capacity(model.layers);
             for number in 0..model.layers {
                 let sources = vertices;

@@ -3,21 +3,25 @@
 
 mod explain;
 mod formula;
+mod pieces;
 mod topology;
 
 use super::differentiate;
 use super::list::{Program, refuse};
+use super::operator::{Node, Operator};
 use super::passes::fuse::Fuse;
-use super::passes::{Evaluate, Pass, Quantize, Recompute, Reorder, apply};
+use super::passes::{Evaluate, Exchange, Pass, Quantize, Recompute, Reorder, apply};
 use super::plan::{Place, Plan};
 use super::run::{MARGIN, Memory, Parameters, Typed};
 use super::value::Value;
 use crate::backend::{Backend, MemoryKind};
+use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::{
-    Decoder, HiddenNorm, Inputs, LinkOperands, Mode, Model, ModelConfig, Parameter, Propagation,
+    Decoder, HiddenNorm, Inputs, LinkOperands, Mode, Model, ModelConfig, Parameter, Pieces,
+    Propagation,
 };
-use crate::ops::{self, RandomState};
+use crate::ops::{self, RandomState, SpmmPolicy};
 use crate::tensor::{Element, Matrix, Precision};
 use topology::{Sizes, Topology};
 
@@ -37,6 +41,8 @@ pub struct Network<B: Backend, E: Element> {
     sizes: Sizes,
     /// Whether evaluations keep what each layer writes.
     keeps_activations: bool,
+    /// What layers gave, where the last pass was in pieces.
+    in_pieces: pieces::Outputs<B, E>,
     /// The list that ran last.
     last: Option<Kind>,
     /// Of a pass that draws nothing.
@@ -87,6 +93,14 @@ impl List {
 /// Shows the list after each pass, with the name of the pass.
 type Seen<'a> = &'a mut dyn FnMut(&str, &Program);
 
+/// The passes that change what is computed.
+fn before(topology: Topology) -> &'static [&'static dyn Pass] {
+    match topology {
+        Topology::Ranks => &[&Reorder, &Exchange],
+        Topology::Whole | Topology::Blocks => &[&Reorder],
+    }
+}
+
 /// The list for training: forward and backward.
 fn for_training(
     model: &ModelConfig,
@@ -96,7 +110,7 @@ fn for_training(
 ) -> Result<Program, Error> {
     let (mut program, _) = formula::of_model(model, precision, topology)?;
     seen("formula", &program);
-    apply(&mut program, &[&Reorder], &mut *seen)?;
+    apply(&mut program, before(topology), &mut *seen)?;
     differentiate(&mut program)?;
     seen("differentiate", &program);
     let quantize = model.messages.map(|format| Quantize { format });
@@ -120,7 +134,8 @@ fn for_evaluation(
     if keeps {
         outputs.iter().for_each(|output| program.keep(*output));
     }
-    apply(&mut program, &[&Reorder, &Evaluate, &Fuse], seen)?;
+    apply(&mut program, before(topology), &mut *seen)?;
+    apply(&mut program, &[&Evaluate, &Fuse], seen)?;
     Ok((program, outputs))
 }
 
@@ -165,6 +180,10 @@ impl<B: Backend, E: Element> Network<B, E> {
         let name = model.convolution.name();
         let refused = [
             (model.store.is_some(), "activations of 8 bits"),
+            (
+                model.policy != SpmmPolicy::default(),
+                "another policy of sums",
+            ),
             (model.binary.is_some(), "one bit"),
             (
                 model.readout.is_some()
@@ -177,7 +196,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 "{name} is not trained with {what} yet; leave it out"
             ));
         }
-        let topology = Topology { blocks: false };
+        let topology = Topology::Whole;
         let compiled = Compiled::new(model, E::PRECISION, (topology, false))?;
         let program = &compiled.training.program;
         let nothing = || Matrix::zeros(backend, 0, model.classes, MemoryKind::Activations);
@@ -190,6 +209,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             compiled,
             sizes: Vec::new(),
             keeps_activations: false,
+            in_pieces: Vec::new(),
             last: None,
             no_random: RandomState::new(backend, seed, 0)?,
             nothing: [nothing()?, nothing()?],
@@ -209,6 +229,14 @@ impl<B: Backend, E: Element> Network<B, E> {
 
     /// What layer `number` wrote in the last evaluation; of the last layer the logits, whatever ran last.
     pub(crate) fn activations(&self, number: usize) -> Result<&Matrix<B, E>, Error> {
+        if let Some(output) = self.in_pieces.get(number) {
+            return match output {
+                Some(matrix) => Ok(matrix),
+                None => refuse(format!(
+                    "the output of layer {number} was not kept of a pass in pieces; name it among those to be kept"
+                )),
+            };
+        }
         if self.last.is_none() {
             return refuse("there are no activations before a forward pass".into());
         }
@@ -252,6 +280,9 @@ impl<B: Backend, E: Element> Network<B, E> {
         features: &Matrix<B, E>,
     ) -> Result<(), Error> {
         let (topology, sizes) = topology::of(&self.model, graphs)?;
+        if topology == Topology::Ranks {
+            self.check_ranks()?;
+        }
         let keeps = self.keeps_activations && self.compiled.evaluation.program.kept.is_empty();
         if topology != self.compiled.topology || keeps {
             let of = (topology, self.keeps_activations);
@@ -268,14 +299,11 @@ impl<B: Backend, E: Element> Network<B, E> {
         let list = self.compiled.list_mut(kind);
         if list.places.is_none() {
             let program = &mut list.program;
-            for number in 0..program.edges.len() {
-                let [sources, destinations, _] = self.sizes[number];
-                let set = &program.edges[number];
-                let ends = [(set.sources, sources), (set.destinations, destinations)];
-                for (vertices, rows) in ends {
-                    program.set_rows(vertices, rows);
-                }
-            }
+            let ends = self
+                .sizes
+                .iter()
+                .map(|[sources, destinations, _]| [*sources, *destinations]);
+            program.set_sizes(&ends.collect::<Vec<_>>());
             program.check_edges(&edges)?;
             program.size_edges(backend, &edges);
             let plan = Plan::new(program);
@@ -288,9 +316,34 @@ impl<B: Backend, E: Element> Network<B, E> {
         Error::expect("Network", "features", self.model.features, columns)
     }
 
+    /// That ranks can share the model.
+    fn check_ranks(&self) -> Result<(), Error> {
+        let of_graph = matches!(self.model.hidden_norm, HiddenNorm::None | HiddenNorm::Layer);
+        let drops = |node: &Node| match &node.operator {
+            Operator::Attention(op) => op.drop.is_some(),
+            Operator::AdditiveAttention(op) => op.drop.is_some(),
+            _ => false,
+        };
+        let mut nodes = self.compiled.training.program.nodes.iter();
+        let refused = [
+            (!of_graph, "a norm of all vertices"),
+            (self.model.messages.is_some(), "messages of 8 bits"),
+            (self.model.jumping.is_some(), "jumping knowledge"),
+            (nodes.any(drops), "dropout of edges"),
+        ];
+        match refused.iter().find(|(is_so, _)| *is_so) {
+            Some((_, what)) => refuse(format!(
+                "{what} of {} is not trained by several ranks yet; leave it out, or train with one",
+                self.model.convolution.name()
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn forget(&mut self) {
         self.memory.forget_rows();
         self.sizes.clear();
+        self.in_pieces.clear();
         self.compiled.training.places = None;
         self.compiled.evaluation.places = None;
         self.last = None;
@@ -347,11 +400,24 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         self.run(inputs, (kind, random), false)
     }
 
+    fn forward_in_pieces(
+        &mut self,
+        backend: &B,
+        features: &FeatureRows<B, E>,
+        pieces: &Pieces<E>,
+        keep: &[usize],
+    ) -> Result<(), Error> {
+        self.pass_in_pieces(backend, features, pieces, keep)
+    }
+
     fn classes(&self) -> usize {
         self.model.classes
     }
 
     fn logits(&self) -> &Matrix<B, E> {
+        if let Some(Some(logits)) = self.in_pieces.last() {
+            return logits;
+        }
         let place = self.logits_place();
         let logits = place.and_then(|place| self.memory.at(place));
         logits.unwrap_or(&self.nothing[0])

@@ -7,9 +7,13 @@ use crate::program::list::refuse;
 
 /// Which adjacencies there are. A program is made for one topology and sized anew for each size of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Topology {
-    /// Whether each layer has an adjacency of its own, from more vertices to fewer. Else one over the same vertices is that of all.
-    pub(super) blocks: bool,
+pub(super) enum Topology {
+    /// One over the same vertices, which is that of all layers.
+    Whole,
+    /// One for each layer, from more vertices to fewer.
+    Blocks,
+    /// A rank's part of a graph, which is that of all layers, with the vertices of other ranks among its sources.
+    Ranks,
 }
 
 /// Sources, destinations and edges of each adjacency.
@@ -30,10 +34,13 @@ pub(super) fn of<B: Backend>(
     };
     let layers = graphs.len().saturating_sub(pools);
     let is_square = |graph: &Propagation<B>| graph.sources() == graph.destinations();
-    let blocks = match layers {
-        1 if model.layers == 1 => !is_square(&graphs[0]) || graphs[0].own().is_some(),
-        1 => false,
-        count if count == model.layers => true,
+    let topology = match layers {
+        1 if graphs[0].halo().is_some() => Topology::Ranks,
+        1 if model.layers == 1 && (!is_square(&graphs[0]) || graphs[0].own().is_some()) => {
+            Topology::Blocks
+        }
+        1 => Topology::Whole,
+        count if count == model.layers => Topology::Blocks,
         count => {
             return refuse(format!(
                 "the model has {} layers that aggregate, and there are {count} graphs; give one for each, or one for all",
@@ -41,7 +48,7 @@ pub(super) fn of<B: Backend>(
             ));
         }
     };
-    if !blocks && !is_square(&graphs[0]) {
+    if topology == Topology::Whole && !is_square(&graphs[0]) {
         return refuse(format!(
             "one graph for all {} layers leads from its vertices to themselves, and this one has {} sources and {} destinations",
             model.layers,
@@ -49,5 +56,5 @@ pub(super) fn of<B: Backend>(
             graphs[0].destinations()
         ));
     }
-    Ok((Topology { blocks }, graphs.iter().map(size).collect()))
+    Ok((topology, graphs.iter().map(size).collect()))
 }

@@ -228,6 +228,33 @@ pub enum Operator {
         /// A row for each destination.
         d: Value,
     },
+    /// The rows of all sources of a rank's part: its own, and behind them those that other ranks send.
+    Extend {
+        /// The adjacency of the part.
+        edges: Edges,
+        /// The layer that reads them, which errors name.
+        layer: u32,
+        /// The own rows: those of the destinations.
+        x: Value,
+    },
+    /// Its gradient: that of the own rows, with what other ranks have of theirs added.
+    Fold {
+        /// The adjacency of the part.
+        edges: Edges,
+        /// The layer.
+        layer: u32,
+        /// A row for each source.
+        d: Value,
+    },
+    /// Dropout of a rank's rows by the vertices of the whole graph that they are of, so that it drops what one rank would drop.
+    DropRows {
+        /// The adjacency of the part.
+        edges: Edges,
+        /// The dropout.
+        drop: Dropout,
+        /// A row for each destination or source.
+        x: Value,
+    },
 }
 
 /// An operator and what it writes.
@@ -294,6 +321,9 @@ impl Operator {
             Operator::ColumnSums { .. } => "column_sums",
             Operator::OwnRows { .. } => "own_rows",
             Operator::OwnRowsGradient { .. } => "own_rows_gradient",
+            Operator::Extend { .. } => "extend",
+            Operator::Fold { .. } => "fold",
+            Operator::DropRows { .. } => "drop_rows",
         }
     }
 
@@ -397,6 +427,9 @@ impl Operator {
             | Operator::ColumnSums { x }
             | Operator::OwnRows { x, .. }
             | Operator::OwnRowsGradient { d: x, .. }
+            | Operator::Extend { x, .. }
+            | Operator::Fold { d: x, .. }
+            | Operator::DropRows { x, .. }
             | Operator::GroupMaximum { x, .. }
             | Operator::HeadMean { x, .. }
             | Operator::HeadMeanGradient { d: x, .. } => visit(x),
@@ -434,6 +467,7 @@ impl Operator {
             | Operator::NormalizeRowsGradient { d, .. }
             | Operator::NormalizeGroupsGradient { d, .. } => vec![*d],
             Operator::NormalizeGradient(op) => vec![op.d],
+            Operator::DropRows { x, .. } => vec![*x],
             Operator::Multiply { x, y } => vec![*x, *y],
             // The last term is the newest. One term alone has no second matrix to be computed from.
             Operator::Combine { terms } if terms.len() > 1 => {

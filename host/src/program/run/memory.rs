@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::nn::{Parameter, Propagation, glorot_uniform};
+use crate::nn::{Parameter, Pool, Propagation, glorot_uniform};
 use crate::ops::{AdditiveAttention, Attention, QuantizedMatrix, RowGroups};
 use crate::program::list::Program;
 use crate::program::operator::{Coding, Node, Operator};
@@ -152,6 +152,8 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     pub(super) softmaxes: HashMap<Value, Array<B, [f32; 2]>>,
     /// All rows of a matrix as one group, by their number.
     pub(super) wholes: HashMap<usize, RowGroups<B>>,
+    /// What ranks send is packed there.
+    pub(super) packed: Pool<B, E>,
 }
 
 const ACTIVATIONS: MemoryKind = MemoryKind::Activations;
@@ -177,6 +179,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
             additive: HashMap::new(),
             softmaxes: HashMap::new(),
             wholes: HashMap::new(),
+            packed: Pool::new(),
         })
     }
 
@@ -192,6 +195,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
         self.additive.clear();
         self.softmaxes.clear();
         self.wholes.clear();
+        self.packed = Pool::new();
     }
 
     /// Allocates what a program needs besides what is there, and returns where each of its values lies.
@@ -425,6 +429,14 @@ impl<B: Backend, E: Element> Memory<B, E> {
     pub(in crate::program) fn at(&self, place: Place) -> Option<&Matrix<B, E>> {
         match place {
             Place::Slot(slot) => self.elements.get(&slot),
+            _ => None,
+        }
+    }
+
+    /// The matrix of elements at a place, which is given away.
+    pub(in crate::program) fn take_at(&mut self, place: Place) -> Option<Matrix<B, E>> {
+        match place {
+            Place::Slot(slot) => self.elements.remove(&slot),
             _ => None,
         }
     }

@@ -293,10 +293,11 @@ impl Program {
                     set.name
                 ));
             }
-            if edges.halo().is_some() {
+            if edges.halo().is_some() != set.of_rank {
                 return refuse(format!(
-                    "`{}` is the part of a rank, and programs run on one device so far",
-                    set.name
+                    "`{}` is {} the part of a rank, and is declared otherwise",
+                    set.name,
+                    if set.of_rank { "not" } else { "as given" }
                 ));
             }
         }

@@ -263,6 +263,13 @@ impl Program {
             Operator::OwnRowsGradient { edges, d } => {
                 one(self.along((*edges, Direction::Backward), *d, name)?)
             }
+            Operator::Extend { edges, x, .. } => {
+                one(self.along((*edges, Direction::Backward), *x, name)?)
+            }
+            Operator::Fold { edges, d, .. } => {
+                one(self.along((*edges, Direction::Forward), *d, name)?)
+            }
+            Operator::DropRows { x, .. } => one(of(*x)),
         }
     }
 

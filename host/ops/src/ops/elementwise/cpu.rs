@@ -146,7 +146,10 @@ impl ElementwiseOperators for Cpu {
         let products = |y: &mut [E], x: Option<&[E]>, by: &[E]| {
             let mut floats = widened(x.unwrap_or(&*y)).into_owned();
             let factors = widened(by);
-            floats.iter_mut().zip(&*factors).for_each(|(x, by)| *x *= by);
+            floats
+                .iter_mut()
+                .zip(&*factors)
+                .for_each(|(x, by)| *x *= by);
             round(&floats, y);
         };
         let pieces = parallel::chunks_mut(y.buffer.get_mut(), PRODUCTS);
@@ -154,7 +157,9 @@ impl ElementwiseOperators for Cpu {
         match &x {
             Some(x) => {
                 let factors = (parallel::chunks(x, PRODUCTS), by);
-                parallel::for_each((pieces, factors), |_, (y, (x, by))| products(y, Some(x), by));
+                parallel::for_each((pieces, factors), |_, (y, (x, by))| {
+                    products(y, Some(x), by)
+                });
             }
             None => parallel::for_each((pieces, by), |_, (y, by)| products(y, None, by)),
         }

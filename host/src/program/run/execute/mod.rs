@@ -4,6 +4,7 @@ mod attention;
 mod elementwise;
 mod norm;
 mod quantize;
+mod ranks;
 
 pub(in crate::program) use quantize::MARGIN;
 
@@ -59,6 +60,9 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                     rows.clear(backend)?;
                     ops::combine_rows(backend, d.rows(), &Combine::copy(), d, rows)
                 })
+            }
+            (Operator::Extend { .. } | Operator::Fold { .. } | Operator::DropRows { .. }, _) => {
+                self.ranks(&node.operator, y)
             }
             (Operator::Dot { alpha, x, y: other }, _) => match self.program.format(*x) {
                 Format::Element => self.dot::<Elements>(*alpha, [*x, *other], y),
