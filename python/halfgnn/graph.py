@@ -325,8 +325,8 @@ class Graph:
         graphs all must be there before.
 
         Args:
-            self_loops: whether the graph with self-loops is made as well, which takes as much memory as the graph. ``GCNConv``,
-                ``GATConv`` and ``GATv2Conv`` need it.
+            self_loops: whether the graph with self-loops is made as well, which takes as much memory as the graph. Layers that
+                add self-loops need it, such as ``GCNConv`` and ``GATConv``.
 
         Returns:
             The graph itself.

@@ -456,7 +456,8 @@ def _heads(operator: str, name: str, x: Any, rows: int) -> tuple[Any, int | None
     heads, shape = None, None
     if x.ndim == 3:
         heads, shape = x.shape[1], x.shape[1:]
-        x = x.reshape(x.shape[0], -1)
+        # Without rows, reshape(0, -1) is ambiguous.
+        x = x.reshape(x.shape[0], x.shape[1] * x.shape[2])
     if x.ndim != 2:
         raise ValueError(f"{operator}: {name} should have rows and columns, is {tuple(x.shape)}")
     if x.shape[0] != rows:

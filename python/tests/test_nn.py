@@ -152,7 +152,7 @@ def test_products_of_gin_go_first_where_they_make_rows_narrower(name, aggr, monk
     summed = []
     spmm = halfgnn.spmm
     monkeypatch.setattr(
-        "halfgnn.nn._convolutions.spmm",
+        "halfgnn.nn._adjacency.spmm",
         lambda graph, rows, **options: summed.append((rows.shape[1], options["epsilon"])) or spmm(graph, rows, **options),
     )
     torch.manual_seed(3)

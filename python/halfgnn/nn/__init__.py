@@ -1,8 +1,8 @@
 """PyG's layers over halfgnn's operators: the same signatures, the same ``state_dict``, the same results.
 
-Each class derives from PyG's of the same name. What halfgnn has no operator for (edge features, other aggregators, hooks of message
-passing and explanations, the reverse flow, methods that a subclass overrides) is done by PyG's own forward pass, with one
-:class:`halfgnn.FallbackWarning` that names the caller's line. ``torch.jit``, ``torch.func`` and ONNX get PyG's operators too.
+Each class derives from PyG's of the same name, and is a formula over halfgnn's operators. What halfgnn has no operator for (edge features,
+other aggregators, hooks of message passing and explanations, the reverse flow, methods that a subclass overrides) is done by PyG's own
+forward pass, with one :class:`halfgnn.FallbackWarning` that names the caller's line. ``torch.jit``, ``torch.func`` and ONNX get PyG's operators too.
 
 ``edge_index`` may be what PyG takes, a pair, a NumPy array, or a :class:`halfgnn.Graph`. Of a tensor or a sparse matrix a graph is made at
 its first use. It is kept while the tensor lives, and made again where the tensor's contents are others: they are compared at each call,
@@ -19,7 +19,81 @@ except ImportError as error:
         "halfgnn.nn has PyG's layers and wants torch_geometric: pip install 'halfgnn[pyg]', or take halfgnn.dgl or the operators"
     ) from error
 
+from ._attentions import AGNNConv, GeneralConv, HANConv, HGTConv, SuperGATConv, TransformerConv
 from ._convolutions import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv
+from ._propagations import (
+    APPNP,
+    ARMAConv,
+    ChebConv,
+    ClusterGCNConv,
+    DNAConv,
+    EGConv,
+    FAConv,
+    FeaStConv,
+    GatedGraphConv,
+    GCN2Conv,
+    GMMConv,
+    GraphConv,
+    HypergraphConv,
+    LabelPropagation,
+    LEConv,
+    LGConv,
+    MFConv,
+    MixHopConv,
+    PDNConv,
+    PNAConv,
+    SGConv,
+    SignedConv,
+    SimpleConv,
+    SSGConv,
+    TAGConv,
+    WLConvContinuous,
+)
+from ._relations import FastRGCNConv, RGATConv, RGCNConv
 from ._replace import Replaced, replace, restore
 
-__all__ = ["GATConv", "GATv2Conv", "GCNConv", "GINConv", "Replaced", "SAGEConv", "replace", "restore"]
+__all__ = [
+    "AGNNConv",
+    "APPNP",
+    "ARMAConv",
+    "ChebConv",
+    "ClusterGCNConv",
+    "DNAConv",
+    "EGConv",
+    "FAConv",
+    "FastRGCNConv",
+    "FeaStConv",
+    "GATConv",
+    "GATv2Conv",
+    "GCN2Conv",
+    "GCNConv",
+    "GINConv",
+    "GMMConv",
+    "GatedGraphConv",
+    "GeneralConv",
+    "GraphConv",
+    "HANConv",
+    "HGTConv",
+    "HypergraphConv",
+    "LEConv",
+    "LGConv",
+    "LabelPropagation",
+    "MFConv",
+    "MixHopConv",
+    "PDNConv",
+    "PNAConv",
+    "RGATConv",
+    "RGCNConv",
+    "Replaced",
+    "SAGEConv",
+    "SGConv",
+    "SSGConv",
+    "SignedConv",
+    "SimpleConv",
+    "SuperGATConv",
+    "TAGConv",
+    "TransformerConv",
+    "WLConvContinuous",
+    "replace",
+    "restore",
+]

@@ -30,17 +30,17 @@ _METHODS = ("message", "aggregate", "update", "edge_update", "message_and_aggreg
 #: Methods that PyG writes for each class of layers, unless the class has its own.
 WRITTEN = ("propagate", "edge_updater")
 
-#: PyG's methods as they were when halfgnn was imported.
-_ORIGINAL = {
-    kind: {name: getattr(kind, name) for name in _METHODS}
-    for kind in (pyg.GCNConv, pyg.SAGEConv, pyg.GINConv, pyg.GATConv, pyg.GATv2Conv)
-}
+#: PyG's methods as they were when halfgnn was imported, by their class.
+_ORIGINAL: dict[type, dict[str, Any]] = {}
 
 _AGGREGATORS: dict[str, type] = {
     "add": pyg.SumAggregation,
     "sum": pyg.SumAggregation,
     "mean": pyg.MeanAggregation,
     "max": pyg.MaxAggregation,
+    "min": pyg.MinAggregation,
+    "var": pyg.VarAggregation,
+    "std": pyg.StdAggregation,
 }
 
 _HOOKS = (
@@ -55,6 +55,11 @@ _HOOKS = (
     "_edge_update_forward_pre_hooks",
     "_edge_update_forward_hooks",
 )
+
+
+def remember(kind: type, replaces: tuple[str, ...]) -> None:
+    """Keeps the methods of a class of PyG's that a layer's formula replaces: those of message passing, and others by name."""
+    _ORIGINAL[kind] = {name: getattr(kind, name) for name in (*_METHODS, *replaces)}
 
 
 def fall_back(layer: object, reason: str) -> None:
@@ -88,18 +93,13 @@ def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...]) -> str | N
     Args:
         layer: PyG's or halfgnn's.
         kind: PyG's class of the layer.
-        aggregators: those that halfgnn has for this layer.
+        aggregators: those that halfgnn has for this layer; none where it aggregates by other means than its module.
     """
     if layer.flow != "source_to_target":
         return f"the flow is {layer.flow}"
-    if layer.aggr not in aggregators:
-        return f"the aggregator is {layer.aggr}"
-    module: Any = layer.aggr_module
-    wanted: Any = _AGGREGATORS[layer.aggr]
-    # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.
-    of: Any = type(module)
-    if not isinstance(module, wanted) or (not is_compiling() and (of is not wanted or is_observed(module))):
-        return "the aggregator's module is the user's own or has hooks"
+    reason = _other_aggregator(layer, aggregators) if aggregators else None
+    if reason is not None:
+        return reason
     if layer.node_dim not in (0, -2):
         return f"node_dim is {layer.node_dim}"
     if getattr(layer, "lin_edge", None) is not None:
@@ -112,11 +112,45 @@ def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...]) -> str | N
     return _overridden(layer, kind)
 
 
+def _other_aggregator(layer: Any, aggregators: tuple[str, ...]) -> str | None:
+    """Why halfgnn has no such aggregator. Several may be combined where a layer has all of them."""
+    names, module = layer.aggr, layer.aggr_module
+    if isinstance(names, str) and names in aggregators:
+        return _other_module(module, names)
+    if type(module) is pyg.MultiAggregation and "std" in aggregators and all(name in aggregators for name in names):
+        return other_modules(module, names)
+    return f"the aggregator is {names}"
+
+
+def other_modules(module: Any, names: list[str]) -> str | None:
+    """Why several aggregators of PyG's do not do what their names say."""
+    if not is_compiling() and is_observed(module):
+        return "the aggregator's module has hooks"
+    return next(filter(None, map(_other_module, module.aggrs, names)), None)
+
+
+def _other_module(module: Any, name: str) -> str | None:
+    wanted: Any = _AGGREGATORS.get(name)
+    if wanted is None:
+        return f"the aggregator is {name}"
+    # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.
+    own = not isinstance(module, wanted) if is_compiling() else type(module) is not wanted or is_observed(module)
+    if own:
+        return "the aggregator's module is the user's own or has hooks"
+    if name in ("var", "std") and getattr(module, "var_aggr", module).semi_grad:
+        return "the aggregator has half a gradient (semi_grad)"
+    return None
+
+
+def reduction_of(module: Any) -> str:
+    """The name of what a module of PyG's reduces by."""
+    return next(name for name, kind in _AGGREGATORS.items() if isinstance(module, kind))
+
+
 def _overridden(layer: Any, kind: type) -> str | None:
-    """Which method of message passing is the user's own."""
-    original = _ORIGINAL[kind]
-    for name in _METHODS:
-        if getattr(type(layer), name) is not original[name] or name in layer.__dict__:
+    """Which method that the formula replaces is the user's own."""
+    for name, original in _ORIGINAL[kind].items():
+        if getattr(type(layer), name) is not original or name in layer.__dict__:
             return f"its {name}() is the user's own"
     # PyG writes these for each class.
     for name in WRITTEN:

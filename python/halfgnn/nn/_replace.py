@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch_geometric.nn as pyg
 
-from . import _convolutions as ours
-from ._common import unsupported
-
-_CLASSES: dict[type, type] = {
-    pyg.GCNConv: ours.GCNConv,
-    pyg.SAGEConv: ours.SAGEConv,
-    pyg.GINConv: ours.GINConv,
-    pyg.GATConv: ours.GATConv,
-    pyg.GATv2Conv: ours.GATv2Conv,
-}
+from ._layer import LAYERS
 
 #: What a replaced layer has in its ``__dict__``, so that copies and files of it know.
 _MARK = "_halfgnn_replaced"
@@ -40,7 +32,7 @@ class Replaced:
 
 
 def replace(model: torch.nn.Module) -> Replaced:
-    """Makes PyG's ``GCNConv``, ``SAGEConv``, ``GINConv``, ``GATConv`` and ``GATv2Conv`` in a model halfgnn's, in place.
+    """Makes PyG's layers in a model halfgnn's of the same name, in place, where :mod:`halfgnn.nn` has one.
 
     Parameters, buffers, hooks, optimizers and the keys of the ``state_dict`` stay what they are. A layer whose configuration halfgnn
     has no operator for is left: edge features (``edge_dim``), another aggregator, the reverse flow, a class of the user's own.
@@ -57,13 +49,13 @@ def replace(model: torch.nn.Module) -> Replaced:
         if not isinstance(module, pyg.MessagePassing):
             continue
         kind = type(module)
-        base = next((base for base in _CLASSES if isinstance(module, base)), None)
+        base = _base(kind)
         if base is None:
             done.left[name] = f"halfgnn has no {kind.__name__}"
             continue
-        replacement = _CLASSES[base]
+        replacement: Any = LAYERS[base]
         known = kind is base or isinstance(module, replacement)
-        reason = unsupported(module, base, replacement._aggregators)  # type: ignore[attr-defined]
+        reason = replacement._unsupported(module)
         if known and reason is None:
             if kind is base:
                 module.__class__ = replacement
@@ -84,7 +76,12 @@ def restore(model: torch.nn.Module) -> list[str]:
     restored = []
     for name, module in model.named_modules():
         if module.__dict__.pop(_MARK, False):
-            module.__class__ = next(base for base in _CLASSES if isinstance(module, base))
+            module.__class__ = type(module)._pyg
             module.__dict__.pop("_cached_graph", None)
             restored.append(name)
     return restored
+
+
+def _base(kind: type) -> type | None:
+    """The class of PyG's of which halfgnn has a layer: the nearest that a class derives from."""
+    return next((each for each in kind.__mro__ if each in LAYERS), None)
