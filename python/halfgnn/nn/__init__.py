@@ -8,6 +8,9 @@ passing and explanations, the reverse flow, methods that a subclass overrides) i
 its first use. It is kept while the tensor lives, and made again where the tensor's contents are others: they are compared at each call,
 which a :class:`halfgnn.Graph` saves. For captured graphs pass a :class:`halfgnn.Graph` that is :meth:`prepared <halfgnn.Graph.prepare>`;
 ``torch.compile`` takes either.
+
+:func:`replace` makes a model's layers of these classes halfgnn's. :func:`accelerate` does that as well, and puts halfgnn's operators behind
+the aggregators, softmaxes and sums of every other layer of message passing. :func:`restore` undoes both.
 """
 
 from __future__ import annotations
@@ -19,7 +22,19 @@ except ImportError as error:
         "halfgnn.nn has PyG's layers and wants torch_geometric: pip install 'halfgnn[pyg]', or take halfgnn.dgl or the operators"
     ) from error
 
+from ._accelerate import Accelerated, accelerate, restore
 from ._convolutions import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv
-from ._replace import Replaced, replace, restore
+from ._replace import Replaced, replace
 
-__all__ = ["GATConv", "GATv2Conv", "GCNConv", "GINConv", "Replaced", "SAGEConv", "replace", "restore"]
+__all__ = [
+    "Accelerated",
+    "GATConv",
+    "GATv2Conv",
+    "GCNConv",
+    "GINConv",
+    "Replaced",
+    "SAGEConv",
+    "accelerate",
+    "replace",
+    "restore",
+]
