@@ -27,7 +27,7 @@ from .._cached import Recent
 from . import _replace
 from ._common import fall_back, is_compiling, refused
 from ._reductions import METHODS, calling, is_active
-from ._rewritten import copied, refusal, used
+from ._rewritten import copied, named, refusal, used
 from ._replace import replace
 
 #: What an accelerated layer or aggregator has in its ``__dict__``: what its operators keep from call to call.
@@ -164,7 +164,7 @@ def _covers(aggregator: Any) -> bool:
     if any(each.__dict__.get("forward") in METHODS for each in kind.__mro__ if "forward" in each.__dict__):
         return True
     names = set().union(*(function.__code__.co_names for _, _, function in _functions(kind)))
-    return "reduce" in names or bool(_functions_used(kind))
+    return "reduce" in names or any(named(function) for _, _, function in _functions(kind))
 
 
 def _functions(kind: Any) -> Iterator[tuple[Any, str, types.FunctionType]]:
@@ -178,14 +178,13 @@ def _functions(kind: Any) -> Iterator[tuple[Any, str, types.FunctionType]]:
                 yield each, name, function
 
 
-def _functions_used(kind: Any) -> set[str]:
-    return set().union(*(used(function) for _, _, function in _functions(kind)))
-
-
 def _operators(layer: Any) -> list[str]:
     """Names of a layer's operators that are halfgnn's."""
     kind = _kind(layer)
-    names = _functions_used(kind)
+    names: set[str] = set()
+    for _, name, function in _functions(kind):
+        if name != "message_and_aggregate" or layer.fuse:
+            names |= named(function)
     if _aggregates_by_module(kind):
         for _, aggregator in _aggregators(layer):
             if _covers(aggregator) and not isinstance(aggregator, _CONTAINERS):

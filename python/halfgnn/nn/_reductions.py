@@ -81,9 +81,9 @@ class Incidence:
         if x.shape[1] == 0:
             return x.new_zeros((self.rows, 0))
         if x.shape[1] < _NARROW and x.device.type == "cpu":
-            # Torch adds up narrow rows in order, on the CPU, and needs no whole vectors.
-            y = x.new_zeros((self.rows, x.shape[1]), dtype=torch.float32)
-            y.scatter_add_(0, self._spread(x), x.float())
+            # Torch's sums need no whole vectors. On the CPU they are made in order, of one term after the other, hence in double.
+            y = x.new_zeros((self.rows, x.shape[1]), dtype=torch.float64)
+            y.scatter_add_(0, self._spread(x), x.double())
             return (y if scale is None else y * scale[:, None]).to(x.dtype)
         y = _eager._product(*self.graph._a, None, None, None, x, None, scale, None, None, None, False, False, 1)
         return y.contiguous()  # type: ignore[no-any-return]
@@ -591,9 +591,13 @@ def _quantiles(self: Any, x: Tensor, index: Any = None, ptr: Any = None, dim_siz
             places = (first + place.long()).clamp(max=len(rows) - 1)
             return rows.gather(0, order.index_select(0, places)).float()
 
-        if self.interpolation in ("lower", "higher", "nearest"):
-            place = {"lower": at.floor, "higher": at.ceil, "nearest": at.round}[self.interpolation]()
-            return value(place)
+        if self.interpolation == "lower":
+            return value(at.floor())
+        if self.interpolation == "higher":
+            return value(at.ceil())
+        if self.interpolation == "nearest":
+            # PyG rounds places among all messages, and half to even.
+            return value(at.floor() + torch.where(at.frac() == 0.5, (first + at.long()) % 2, at.frac() > 0.5))
         low, high = value(at.floor()), value(at.ceil())
         return low + (high - low) * at.frac()[:, None] if self.interpolation == "linear" else 0.5 * low + 0.5 * high
 

@@ -60,31 +60,46 @@ def substitute(value: Any) -> Any:
 
 def used(function: types.FunctionType) -> frozenset[str]:
     """Names of PyG's functions that a function uses, itself or in functions that it calls by name."""
-    return _search(function, frozenset())
+    return _search(function, frozenset())[0]
 
 
-def _search(function: types.FunctionType, above: frozenset[Any]) -> frozenset[str]:
-    if function.__module__ is not None and function.__module__.partition(".")[0] in _OTHERS:
-        return frozenset()
+def named(function: types.FunctionType) -> frozenset[str]:
+    """As :func:`used`, without those that only PyG's utilities of graphs use, such as ``add_self_loops``, which mostly do not."""
+    return _search(function, frozenset())[1]
+
+
+def _search(function: types.FunctionType, above: frozenset[Any]) -> tuple[frozenset[str], frozenset[str]]:
+    """What :func:`used` and :func:`named` are."""
+    module = function.__module__ or ""
+    if module.partition(".")[0] in _OTHERS:
+        return frozenset(), frozenset()
     found = _used.get(function)
     if found is not None:
         return found  # type: ignore[no-any-return]
     names = _names(function.__code__)
     above = above | {function}
     values = [function.__globals__[name] for name in names if name in function.__globals__]
-    result: set[str] = set()
+    everything: set[str] = set()
+    apparent: set[str] = set()
     for value in [*values, *_contents(function)]:
+        of: tuple[Any, Any] = ((), ())
         if isinstance(value, types.FunctionType):
             if value in FUNCTIONS:
-                result.add(value.__name__)
+                of = {value.__name__}, {value.__name__}
             elif value not in above:
-                result |= _search(value, above)
+                of = _search(value, above)
         elif isinstance(value, types.ModuleType) and _leads(value):
-            result |= {ours.__name__ for theirs, ours in FUNCTIONS.items() if theirs.__name__ in names}
+            reached = {theirs.__name__ for theirs in FUNCTIONS if theirs.__name__ in names}
+            of = reached, reached
+        everything.update(of[0])
+        apparent.update(of[1])
+    if module.startswith("torch_geometric.utils"):
+        apparent = set()
+    result = frozenset(everything), frozenset(apparent)
     if len(above) == 1:
         # Of functions that call one another only the outermost search is whole.
-        _used[function] = frozenset(result)
-    return frozenset(result)
+        _used[function] = result
+    return result
 
 
 def _leads(module: types.ModuleType) -> bool:
