@@ -479,6 +479,29 @@ def test_the_gradient_of_a_product_with_zeros():
     assert torch.equal(*found)
 
 
+def nodes(tensor):
+    """Names of all steps of a gradient."""
+    found, waiting = set(), [tensor.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            waiting.extend(before for before, _ in node.next_functions)
+    return {node.name() for node in found}
+
+
+@pytest.mark.parametrize("name", ["TransformerConv", "PNAConv", "GINEConv", "NNConv", "GATConv", "PointTransformerConv"])
+def test_gradients_have_no_sums_of_torchs_over_edges(name):
+    ours, theirs, call = pair(name)
+    data = Data()
+    data.x.requires_grad_(), data.pos.requires_grad_()
+    sums = {"IndexSelectBackward0", "GatherBackward0", "IndexBackward0"}
+    assert nodes(call(theirs, data)) & sums
+    # A median takes each message once.
+    expected = {"GatherBackward0"} if name == "PNAConv" else set()
+    assert nodes(call(ours, data)) & sums == expected
+
+
 def test_errors_are_pygs():
     layer = tnn.Sequential(pyg.EdgeConv(mlp(2 * F, 5)))
     nn.accelerate(layer)

@@ -628,23 +628,23 @@ METHODS[pyg.aggr.QuantileAggregation.forward] = _quantiles
 # Rows of vertices for each edge, whose gradients are sums
 
 
+def _index_select(self: Any, src: Tensor, index: Any) -> Tensor:
+    found = _lifted(self, src, _plain(index))
+    return pyg.MessagePassing._index_select(self, src, index) if found is None else found  # type: ignore[no-any-return]
+
+
 def _lift(self: Any, src: Tensor, edge_index: Any, dim: int) -> Tensor:
-    if src.requires_grad and torch.is_grad_enabled() and is_active():
-        if is_matrix(edge_index):
-            edges = Matrix(edge_index)
-            index = edges._columns if dim == 0 else edges._rows
-        else:
-            index = edge_index[dim]
-        found = _lifted(self, src, _plain(index))
-        if found is not None:
-            return found
-    return pyg.MessagePassing._lift(self, src, edge_index, dim)  # type: ignore[no-any-return]
+    found = None
+    if is_active() and is_matrix(edge_index):
+        edges = Matrix(edge_index)
+        found = _lifted(self, src, edges._columns if dim == 0 else edges._rows)
+    return pyg.MessagePassing._lift(self, src, edge_index, dim) if found is None else found  # type: ignore[no-any-return]
 
 
 def _lifted(layer: Any, src: Tensor, index: Tensor) -> Tensor | None:
     """Rows of ``src``; None where PyG's own function is to do it."""
     dim = layer.node_dim
-    if index.ndim != 1 or not -src.ndim <= dim < src.ndim:
+    if not src.requires_grad or not torch.is_grad_enabled() or index.ndim != 1 or not -src.ndim <= dim < src.ndim:
         return None
     call = _call_for(src, index, dim, src.shape[dim])
     if call is None:
@@ -656,4 +656,5 @@ def _lifted(layer: Any, src: Tensor, index: Tensor) -> Tensor | None:
     return _along(src, dim, len(index), lambda x: _apply(_Gather, x, incidence, None))
 
 
+METHODS[pyg.MessagePassing._index_select] = _index_select
 METHODS[pyg.MessagePassing._lift] = _lift
