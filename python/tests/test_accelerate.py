@@ -867,3 +867,99 @@ def test_what_functions_use_is_found():
     assert _rewritten.used(outer) == {"softmax"} and _rewritten.used(none) == frozenset()
     assert _rewritten.used(Own.aggregate) == {"scatter", "segment"}
     assert _rewritten.used(pyg.conv.gcn_conv.gcn_norm) >= {"scatter"}
+
+
+def test_more_rows_than_a_graph_has_are_pygs():
+    src, index = torch.ones(2, 4), torch.tensor([0, 17_000_000])
+    with pytest.warns(halfgnn.FallbackWarning, match="17000001 rows have 2 messages"):
+        out = Around()(_reductions.scatter, src, index, 0, None, "sum")
+    assert len(out) == 17_000_001 and torch.equal(out[index], src)
+
+
+def test_layers_that_derive_from_halfgnns():
+    class Scored(nn.GATConv):
+        def message(self, x_j, alpha):
+            return 2 * super().message(x_j, alpha)
+
+    torch.manual_seed(0)
+    theirs = Scored(F, 5)
+    ours = copy.deepcopy(theirs)
+    assert nn.accelerate(ours).accelerated == {"": ["softmax", "sum"]}
+    data = Data()
+    with pytest.warns(halfgnn.FallbackWarning, match="message"):
+        assert torch.allclose(ours(data.x, data.index), theirs(data.x, data.index), atol=1e-5)
+    assert nn.restore(ours) == [""] and type(ours) is Scored
+
+
+def test_a_class_that_no_class_derives_from_is_left():
+    class Closed(pyg.EdgeConv):
+        def __init_subclass__(cls, password, **options):
+            super().__init_subclass__(**options)
+
+    layer = Closed(mlp(2 * F, 5))
+    report = nn.accelerate(layer)
+    assert not report.accelerated and "no class derives from Closed" in report.left[""]
+    assert type(layer) is Closed and nn.restore(layer) == []
+
+
+def test_methods_that_are_set_on_a_layer_stay():
+    layer = pyg.TransformerConv(F, 5)
+    layer.message = lambda **given: given["value_j"]
+    theirs = copy.copy(layer)
+    assert nn.accelerate(layer).left == {"": "its message() is set on the layer itself"}
+    data = Data()
+    assert torch.equal(layer(data.x, data.index), theirs(data.x, data.index))
+
+
+def test_an_aggregator_that_a_replaced_layer_shares_does_not_disturb_it():
+    model = tnn.ModuleList([pyg.SAGEConv(F, F), pyg.SimpleConv(aggr="mean")])
+    model[1].aggr_module = model[0].aggr_module
+    theirs = copy.deepcopy(model)
+    report = nn.accelerate(model)
+    assert report.replaced == ["0"] and list(report.accelerated) == ["1"]
+    data = Data()
+    # Without a warning: the replaced layer does not fall back.
+    for ours, each in zip(model, theirs):
+        assert torch.allclose(ours(data.x, data.index), each(data.x, data.index), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_models_of_several_types_of_vertices(dtype):
+    metadata = ["a", "b"], [("a", "to", "b"), ("b", "back", "a"), ("a", "self", "a")]
+    data = Data(dtype)
+    xs = {"a": data.x, "b": data.x0}
+    index = {kind: data.index[:, at * 90 : at * 90 + 90] for at, kind in enumerate(metadata[1])}
+    models = {
+        "HGTConv": lambda: pyg.HGTConv(F, 8, metadata, heads=2),
+        "HANConv": lambda: pyg.HANConv(F, 8, metadata, heads=2),
+        "HeteroConv": lambda: pyg.HeteroConv({kind: pyg.TransformerConv((F, F), 8, aggr="max") for kind in metadata[1]}, aggr="sum"),
+    }
+    for name, make in models.items():
+        torch.manual_seed(1)
+        theirs = make().to(dtype)
+        ours = copy.deepcopy(theirs)
+        assert nn.accelerate(ours).accelerated, name
+        theirs = theirs.double()
+        expected = theirs({kind: x.double() for kind, x in xs.items()}, index)
+        for kind, out in ours(xs, index).items():
+            assert out.dtype == dtype
+            assert torch.allclose(out.double(), expected[kind], atol=1e-5 if dtype == torch.float32 else 1e-2), (name, kind)
+
+
+def test_whole_models_learn_as_pygs():
+    data = Data()
+    torch.manual_seed(0)
+    theirs = pyg.models.PNA(F, 8, 2, 4, aggregators=["mean", "std", "max"], scalers=["identity", "linear"], deg=DEGREES)
+    ours = copy.deepcopy(theirs)
+    report = nn.accelerate(ours)
+    assert list(report.accelerated) == ["convs.0", "convs.1"] and not report.left
+    losses = []
+    for model in (ours, theirs):
+        optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(data.x, data.index), data.vertex_kind)
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)

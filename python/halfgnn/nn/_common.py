@@ -97,7 +97,7 @@ def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...]) -> str | N
     module: Any = layer.aggr_module
     wanted: Any = _AGGREGATORS[layer.aggr]
     # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.
-    of: Any = type(module)
+    of: Any = getattr(type(module), "_halfgnn_kind", type(module))
     if not isinstance(module, wanted) or (not is_compiling() and (of is not wanted or is_observed(module))):
         return "the aggregator's module is the user's own or has hooks"
     if layer.node_dim not in (0, -2):

@@ -26,7 +26,7 @@ from torch_geometric.utils.num_nodes import maybe_num_nodes
 from .. import _eager, ops
 from .._cached import Recent
 from .._tensors import FORMATS, extremes, neutral
-from ..graph import Graph
+from ..graph import Graph, most_vertices
 from ._common import Matrix, fall_back, is_compiling, is_matrix
 
 #: Columns from which on rows of the SpMM are whole vectors of 16 bytes.
@@ -265,13 +265,20 @@ class Call:
         # Each holds the tensor that it is of, so that no other one takes its address.
         self._found: dict[Any, tuple[Tensor, Incidence]] = {} if outer is None else outer._found
 
-    def incidence(self, index: Tensor, rows: int) -> Incidence:
-        """The incidence of an index, as of :class:`Incidence`."""
-        return self._of(index, rows, Incidence)
+    def incidence(self, index: Tensor, rows: int) -> Incidence | None:
+        """The incidence of an index, as of :class:`Incidence`; None where there are more rows than a graph has."""
+        return self._of(index, rows, Incidence) if self.takes(rows, len(index)) else None
 
-    def segments(self, ptr: Tensor) -> Incidence:
-        """The incidence of messages in order, of which row ``i`` has those from ``ptr[i]`` to ``ptr[i + 1]``."""
-        return self._of(ptr, -1, _of_segments)
+    def segments(self, ptr: Tensor, messages: int) -> Incidence | None:
+        """The incidence of messages in order, of which row ``i`` has those from ``ptr[i]`` to ``ptr[i + 1]``; None likewise."""
+        return self._of(ptr, -1, _of_segments) if self.takes(len(ptr) - 1, messages) else None
+
+    def takes(self, rows: int, messages: int) -> bool:
+        """Whether a graph may have these numbers of vertices and edges."""
+        if rows <= most_vertices(messages):
+            return True
+        fall_back(self.layer, f"{rows} rows have {messages} messages")
+        return False
 
     def _of(self, index: Tensor, rows: int, make: Callable[..., Incidence]) -> Incidence:
         key: Any = None
@@ -356,6 +363,8 @@ def scatter(src: Tensor, index: Tensor, dim: int = 0, dim_size: int | None = Non
     if call is None or kind is None:
         return utils.scatter(src, index, dim, dim_size, reduce)  # type: ignore[no-any-return]
     incidence = call.incidence(index, _rows(index, dim_size))
+    if incidence is None:
+        return utils.scatter(src, index, dim, dim_size, reduce)  # type: ignore[no-any-return]
     return _along(src, dim, incidence.rows, lambda x: _reduced(x, incidence, kind))
 
 
@@ -367,12 +376,11 @@ def _rows(index: Tensor, rows: int | None) -> int:
 
 def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     """As ``torch_geometric.utils.segment``."""
-    if reduce not in ("sum", "mean", "min", "max") or ptr.ndim != 1 or not is_active():
+    incidence = None
+    if reduce in ("sum", "mean", "min", "max"):
+        incidence = _incidence(src, None, ptr, None, 0)
+    if incidence is None:
         return utils.segment(src, ptr, reduce)  # type: ignore[no-any-return]
-    call = _call_for(src, ptr, 0, int(ptr[-1]))
-    if call is None:
-        return utils.segment(src, ptr, reduce)  # type: ignore[no-any-return]
-    incidence = call.segments(ptr)
     return _along(src, 0, incidence.rows, lambda x: _reduced(x, incidence, reduce))
 
 
@@ -404,6 +412,8 @@ def spmm(src: Any, other: Tensor, reduce: str = "sum") -> Tensor:
     columns, rows, values, size = parts
     call = _call_for(other, columns, 0, size[0])
     if call is None or (values is not None and (values.ndim != 1 or values.dtype not in FORMATS)):
+        return utils.spmm(src, other, reduce)  # type: ignore[no-any-return]
+    if not call.takes(max(size), len(rows)):
         return utils.spmm(src, other, reduce)  # type: ignore[no-any-return]
     graph = call.recent.get((columns, rows), ("matrix", *size), lambda *ends: Graph(ends, size=size))
     # A product of a sparse matrix is in the format of its operands, whatever autocast's is.
@@ -450,7 +460,7 @@ def _incidence(
     if ptr is None or ptr.ndim != 1 or not is_active():
         return None
     call = _call_for(x, ptr, dim, int(ptr[-1]))
-    return None if call is None else call.segments(ptr)
+    return None if call is None else call.segments(ptr, x.shape[dim])
 
 
 def _reduce(
@@ -630,7 +640,7 @@ METHODS[pyg.aggr.QuantileAggregation.forward] = _quantiles
 
 def _index_select(self: Any, src: Tensor, index: Any) -> Tensor:
     found = _lifted(self, src, _plain(index))
-    return pyg.MessagePassing._index_select(self, src, index) if found is None else found  # type: ignore[no-any-return]
+    return pyg.MessagePassing._index_select(self, src, index) if found is None else found
 
 
 def _lift(self: Any, src: Tensor, edge_index: Any, dim: int) -> Tensor:
@@ -638,7 +648,7 @@ def _lift(self: Any, src: Tensor, edge_index: Any, dim: int) -> Tensor:
     if is_active() and is_matrix(edge_index):
         edges = Matrix(edge_index)
         found = _lifted(self, src, edges._columns if dim == 0 else edges._rows)
-    return pyg.MessagePassing._lift(self, src, edge_index, dim) if found is None else found  # type: ignore[no-any-return]
+    return pyg.MessagePassing._lift(self, src, edge_index, dim) if found is None else found
 
 
 def _lifted(layer: Any, src: Tensor, index: Tensor) -> Tensor | None:
@@ -651,7 +661,7 @@ def _lifted(layer: Any, src: Tensor, index: Tensor) -> Tensor | None:
         return None
     incidence = call.incidence(index, src.shape[dim])
     # PyG has the errors for ids that do not exist.
-    if not incidence.is_valid:
+    if incidence is None or not incidence.is_valid:
         return None
     return _along(src, dim, len(index), lambda x: _apply(_Gather, x, incidence, None))
 
