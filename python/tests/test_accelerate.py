@@ -240,7 +240,7 @@ def pair(name):
             parameter.data += 0.1 * torch.randn_like(parameter)
     ours = copy.deepcopy(theirs)
     report = nn.accelerate(ours)
-    assert report.accelerated, report
+    assert report.accelerated or report.replaced, report
     return ours[0], theirs[0], call
 
 
