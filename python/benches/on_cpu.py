@@ -2,11 +2,13 @@
 
     python python/benches/on_cpu.py                          # 2 threads
     python python/benches/on_cpu.py --threads 8 --rounds 30
+    python python/benches/on_cpu.py --only layers           # one part of it
 
 Graphs are of the sizes and degrees of squirrel (5,201 vertices, 397,000 edges), of an eighth of amazon, and uniformly random with a
 million edges. SciPy's product runs on one thread. The GCN is PyG's example of Cora, 16 hidden columns, a training step with Adam's, on a
 graph of Cora's size whose features have as many non-zero values: PyG's model, the same after ``halfgnn.nn.replace``, and
-``halfgnn.Trainer``. Wants PyG and SciPy.
+``halfgnn.Trainer``. Layers without a replacement are forward and backward passes of PyG's and of the same after
+``halfgnn.nn.accelerate``, with 200,000 random edges. Wants PyG and SciPy.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse
 import torch
+import torch_geometric.nn as pyg
 from torch_geometric.nn.models import GCN
 
 import halfgnn
@@ -130,16 +133,59 @@ def gcn(rounds: int) -> None:
         print(f"  {label:20} {milliseconds:9.3f} ms, PyG's / this {taken['PyG'] / milliseconds:.2f}", flush=True)
 
 
+def layers(features: int, rounds: int) -> None:
+    vertices, count = 20_000, 200_000
+    torch.manual_seed(0)
+    index = torch.from_numpy(edges(vertices, count, 0.5))
+    x = torch.randn(vertices, features, requires_grad=True)
+    attributes = torch.randn(count, features)
+    degrees = torch.bincount(torch.bincount(index[1], minlength=vertices))
+
+    def mlp(width: int) -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Linear(width, features), torch.nn.ReLU(), torch.nn.Linear(features, features))
+
+    table = {
+        "TransformerConv, 4 heads": (pyg.TransformerConv(features, features // 4, heads=4), ()),
+        "GINEConv": (pyg.GINEConv(mlp(features)), (attributes,)),
+        "EdgeConv, MLP of 2": (pyg.EdgeConv(mlp(2 * features)), ()),
+        "PNAConv, 4 aggregators": (
+            pyg.PNAConv(features, features, ["mean", "max", "min", "std"], ["identity", "amplification", "attenuation"], degrees),
+            (),
+        ),
+        "GENConv, softmax": (pyg.GENConv(features, features), ()),
+        "ResGatedGraphConv": (pyg.ResGatedGraphConv(features, features), ()),
+    }
+    print(f"forward and backward of layers: {vertices} vertices, {count} edges, F = {features}")
+    for name, (theirs, others) in table.items():
+        ours = copy.deepcopy(theirs)
+        report = halfgnn.nn.accelerate(ours)
+
+        def step(layer: torch.nn.Module, others: tuple[torch.Tensor, ...] = others) -> None:
+            layer(x, index, *others).square().mean().backward()
+
+        difference = (ours(x, index, *others) - theirs(x, index, *others)).abs().max().item()
+        assert difference < 1e-3, f"{name}: {difference} from PyG's"
+        taken = least({"PyG": lambda: step(theirs), "ours": lambda: step(ours)}, rounds)
+        how = "replaced" if report.replaced else ", ".join(*report.accelerated.values())
+        print(
+            f"  {name:26} PyG {taken['PyG']:9.1f} ms, ours {taken['ours']:9.1f} ms, PyG's / ours {taken['PyG'] / taken['ours']:.2f} ({how})",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("threads", 2), ("rounds", 15), ("features", 64)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--only", nargs="*", choices=("products", "gcn", "layers"), help="these parts alone")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     halfgnn.set_num_threads(options.threads)
     print(f"{options.threads} threads, torch {torch.__version__}")
-    products(options.features, options.rounds)
-    gcn(options.rounds)
+    parts = {"products": lambda: products(options.features, options.rounds), "gcn": lambda: gcn(options.rounds)}
+    parts["layers"] = lambda: layers(options.features, options.rounds)
+    for part in options.only or parts:
+        parts[part]()
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ._tensors import neutral
 from .graph import Graph
+
+_Made = TypeVar("_Made")
 
 
 class _Kept:
@@ -53,3 +56,45 @@ def graph_of(owner: Any, parts: tuple[Tensor, ...], key: Hashable, make: Callabl
     if graph is None:
         graph = found.graphs[key] = make()
     return graph  # type: ignore[no-any-return]
+
+
+class Recent:
+    """What was made of arrays, by their contents: the entries that were used last.
+
+    It serves callers whose arrays are new objects with the contents of earlier ones. Copies and files of it are empty.
+
+    Args:
+        capacity: number of entries.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._entries: list[tuple[Hashable, _Kept, Any]] = []
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return Recent, (self.capacity,)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, parts: tuple[Tensor, ...], key: Hashable, make: Callable[..., _Made]) -> _Made:
+        """What ``make`` made, given copies of ``parts``."""
+        found: _Made = _recent(self, parts, key, make)
+        return found
+
+
+@neutral
+def _recent(recent: Recent, parts: tuple[Tensor, ...], key: Hashable, make: Callable[..., Any]) -> Any:
+    parts = tuple(part.detach().as_subclass(Tensor) for part in parts)
+    with recent._lock:
+        entries = recent._entries
+        for at in reversed(range(len(entries))):
+            if entries[at][0] == key and entries[at][1].is_of(parts):
+                entries.append(entries.pop(at))
+                return entries[-1][2]
+        kept = _Kept(parts)
+        made = make(*kept.copies)
+        entries.append((key, kept, made))
+        del entries[: max(len(entries) - recent.capacity, 0)]
+        return made

@@ -111,7 +111,7 @@ class Graph:
         if size is None:
             size = (max(ends[0][1], ends[1][1]) + 1,) * 2
         size = _count("sources", size[0]), _count("destinations", size[1])
-        possible = min(max(_FEW, _FOR_EACH_EDGE * len(source)), _MOST)
+        possible = most_vertices(len(source))
         for (least, most), count, what in zip(ends, size, ("source", "destination"), strict=True):
             if not 0 <= count <= _MOST:
                 raise ValueError(f"{count} vertices; 0 to {_MOST} are possible")
@@ -521,6 +521,11 @@ class Graph:
         size = str(self.num_nodes) if self.num_src == self.num_dst else f"{self.num_src} -> {self.num_dst}"
         weighted = "" if self.weight is None else ", weighted"
         return f"Graph({size}, {self.num_edges} edges{weighted}, {where})"
+
+
+def most_vertices(edges: int) -> int:
+    """How many vertices of a side a graph of a number of edges may have."""
+    return min(max(_FEW, _FOR_EACH_EDGE * edges), _MOST)
 
 
 def _count(what: str, value: Any) -> int:

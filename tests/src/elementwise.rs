@@ -542,3 +542,51 @@ pub fn padding_stays_zero<B: Backend>(backend: &B, _: Scale) {
     check::<B, bf16>(backend);
     check::<B, f32>(backend);
 }
+
+/// Products of matrices, out of place, in place and of a matrix with itself: each is rounded once.
+pub fn products<B: Backend>(backend: &B, scale: Scale) {
+    for columns in COLUMNS {
+        for rows in [0, 1, 5, scale.pick(33, 700)] {
+            products_of::<B, f16>(backend, (rows, columns));
+            products_of::<B, bf16>(backend, (rows, columns));
+            products_of::<B, f32>(backend, (rows, columns));
+        }
+    }
+}
+
+fn products_of<B: Backend, E: Element>(backend: &B, shape: (usize, usize)) {
+    let values = [211, 212].map(|stream| {
+        let mut values = Random(stream).uniform::<E>(shape.0 * shape.1);
+        let odd = [f32::INFINITY, -0.0, f32::NAN, 60_000.0];
+        values
+            .iter_mut()
+            .zip(odd)
+            .for_each(|(at, odd)| *at = rounded::<E>(odd));
+        values.rotate_left(stream as usize % 3 % (values.len().max(1)));
+        values
+    });
+    let expected = |left: &[f32], right: &[f32]| -> Vec<f32> {
+        let products = left.iter().zip(right).map(|(left, right)| left * right);
+        products.map(rounded::<E>).collect()
+    };
+    let [x, by] = values
+        .each_ref()
+        .map(|of| matrix::<B, E>(backend, shape, of));
+    let mut y = unwritten::<B, E>(backend, shape);
+    ops::multiply(backend, Some(&x), &by, &mut y).expect("legal");
+    let product = expected(&values[0], &values[1]);
+    assert_eq!(bits(&read(backend, &y)), bits(&product), "{shape:?}");
+    ops::multiply(backend, Some(&x), &x, &mut y).expect("legal");
+    let square = expected(&values[0], &values[0]);
+    assert_eq!(bits(&read(backend, &y)), bits(&square), "{shape:?}");
+    let mut x = x;
+    ops::multiply(backend, None, &by, &mut x).expect("legal");
+    assert_eq!(
+        bits(&read(backend, &x)),
+        bits(&product),
+        "in place, {shape:?}"
+    );
+    let mut narrow = unwritten::<B, E>(backend, (shape.0, shape.1 + 1));
+    let refused = ops::multiply(backend, None, &by, &mut narrow);
+    assert!(refused.is_err(), "{shape:?}");
+}

@@ -119,7 +119,7 @@ macro_rules! conformance {
             matmul: every_shape, integers_are_exact, epilogues, beside_the_product, of_a_normalized_operand, of_two_pairs,
                 nan_passes_through_relu, repeatable, padding_stays_zero;
             elementwise: dropout_follows_the_counter, dropout_follows_its_random_state, masks_are_known, bias_and_relu, in_place_is_out_of_place, sums_of_two, rows_that_are_picked, gradients,
-                column_sums, padding_stays_zero;
+                column_sums, products, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;
             losses: weighted_cross_entropy, weights_of_rows, losses_of_elements, torchs_numbers, far_logits, outcomes, misfits_are_refused;
             metrics: errors, errors_stay_where_they_are, ranks, ranks_of_extremes, scores_of_pairs, misfits_are_refused;

@@ -28,7 +28,7 @@ pub struct Options {
 /// How a program is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Profile {
-    /// Quick to build; what takes the time of a run is optimised all the same.
+    /// Quick to build: what launches kernels is not optimised.
     Quick,
     /// As packages have it.
     Release,
@@ -54,7 +54,12 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         true => None,
         false => Some((&options.build, MachineCode::None)),
     };
-    let program = put(&bin, Profile::Quick, kernels)?;
+    // Without a GPU the program itself computes.
+    let profile = match options.cpu {
+        true => Profile::Release,
+        false => Profile::Quick,
+    };
+    let program = put(&bin, profile, kernels)?;
     println!("{}", program.display());
     let on_path =
         env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder == bin));

@@ -115,9 +115,18 @@ impl OwnOptions {
             let own = kind.options.iter().find(|option| option.name == name);
             own.expect("the models were found by their options")
         };
-        let help: Vec<String> = of
-            .iter()
-            .map(|kind| format!("{}: {}", kind.name.to_uppercase(), option(kind).help))
+        // Models whose option is the same share a line.
+        let mut lines: Vec<(String, &str)> = Vec::new();
+        for kind in &of {
+            let (kind_name, help) = (kind.name.to_uppercase(), option(kind).help);
+            match lines.iter_mut().find(|(_, of)| *of == help) {
+                Some((names, _)) => names.push_str(&format!(", {kind_name}")),
+                None => lines.push((kind_name, help)),
+            }
+        }
+        let help: Vec<String> = lines
+            .into_iter()
+            .map(|(names, help)| format!("{names}: {help}"))
             .collect();
         let arg = Arg::new(name).long(name).help(help.join("; "));
         let first = option(of[0]);

@@ -249,6 +249,9 @@ pub struct TrainArgs {
     /// Runs, with the seeds from --seed on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub seeds: u32,
+    /// Print the operators of a step after each pass over their list, with shapes and bytes, and train nothing
+    #[arg(long, conflicts_with_all = ["json", "plot", "save", "resume", "devices", "csv", "tensorboard", "watch"])]
+    pub explain: bool,
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,

@@ -13,7 +13,7 @@ use crate::placement::{PieceCount, may_be_sharded, stays_on_disk, whole_from_dis
 use crate::ranks::InParts;
 use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::sampling;
-use crate::screen::{bytes, count};
+use crate::screen::{Page, bytes, count};
 use crate::session::{Outcome, Plan, Session};
 use crate::structure::{check_on_disk, may_be_reordered};
 use crate::task::{Goal, TaskName};
@@ -24,6 +24,7 @@ use halfgnn::device;
 use halfgnn::message::escaped;
 use halfgnn::metrics::Metric;
 use halfgnn::nn::{HiddenNorm, Jumping, LinkDecoder, ModelConfig};
+use halfgnn::program::Explanation;
 use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Precision;
 use halfgnn::train::checkpoint::TaskIdentity;
@@ -34,6 +35,16 @@ use halfgnn_bench::room;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// Prints the operators of a step over the whole graph.
+fn explain(plan: &Plan, dataset: &Dataset) -> Result<(), Failure> {
+    let prepared = plan.model.prepare(&dataset.graph)?;
+    let size = (prepared.vertices(), prepared.edges());
+    let explanation = Explanation::new(&plan.model, plan.precision, size)?;
+    let mut page = Page::new(false);
+    page.line(&explanation);
+    Ok(())
+}
 
 /// Trains, and tells how it went.
 pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
@@ -153,6 +164,9 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         dataset.scale_features(divisors, by);
     }
     tell_use(&plan.model, &mut dataset);
+    if args.explain {
+        return explain(&plan, &dataset);
+    }
     // What is there is overwritten from here on, and all that is read has been.
     let watch = match follows {
         true => Watch::default(),

@@ -13,7 +13,11 @@ use super::sage::Sage;
 use super::{Layer, ModelConfig, Norm, Place, Stage};
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::program::{Edges, layers::Layer as Formula};
+use crate::program::Edges;
+use crate::program::layers::{
+    Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Layer as Formula, Le, MixHop, Sg, Ssg, Tag,
+    Transformer,
+};
 use crate::tensor::Element;
 use serde::de::{DeserializeOwned, MapAccess, Visitor, value::UnitDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -32,6 +36,9 @@ pub trait Architecture:
     const OPTIONS: &'static [LayerOption<Self>] = &[];
     /// Whether [`ModelConfig::policy`] has a meaning, or why not.
     const POLICY: Result<(), &'static str> = Ok(());
+
+    /// Whether its network is a [program](crate::program::Network) of operators, of layers that all are [formulas](Architecture::formula).
+    const IS_PROGRAM: bool = false;
 
     /// Whether edges may have weights, or why not.
     const EDGE_WEIGHTS: Result<(), &'static str> = Ok(());
@@ -91,7 +98,7 @@ pub trait Architecture:
     }
 
     /// Layer `number` of `model` as a formula over `edges`, without the bias, the norm and the activation that the network puts behind
-    /// it. A kind that has one is trained as a [program](crate::program) of operators and has no stages.
+    /// it.
     fn formula(
         &self,
         _model: &ModelConfig,
@@ -101,7 +108,7 @@ pub trait Architecture:
         None
     }
 
-    /// The model's stages, with the weights of `seed`, of a kind that has no [formula](Architecture::formula).
+    /// The model's stages, with the weights of `seed`, of a kind that is no [program](Architecture::IS_PROGRAM).
     ///
     /// # Errors
     /// Those of [`Parameter::weights`](super::Parameter::weights).
@@ -193,6 +200,36 @@ fn parsed<T: std::str::FromStr>(
     value.ok_or_else(|| format!("it must be {wanted}"))
 }
 
+/// The option of a degree norm.
+pub const fn norm_option<C>(set: fn(&mut C, &str) -> Result<(), String>) -> LayerOption<C> {
+    LayerOption {
+        name: "norm",
+        value: "NORM",
+        choices: &[
+            ("both", "The roots of in-degrees and out-degrees, symmetric"),
+            (
+                "in",
+                "The roots of in-degrees at both ends, as PyG has it for directed graphs",
+            ),
+            ("right", "The mean of the neighbours"),
+            ("left", "Divided by the sender's out-degree"),
+            ("none", "The sum"),
+        ],
+        help: "which degrees scale what is summed up [default: both]",
+        set,
+    }
+}
+
+/// A degree norm by its name.
+///
+/// # Errors
+/// What is wanted.
+pub fn norm(text: &str) -> Result<Norm, String> {
+    let all = [Norm::Both, Norm::In, Norm::Right, Norm::Left, Norm::None];
+    let named = all.into_iter().find(|norm| norm.to_string() == text);
+    named.ok_or_else(|| "it must be the name of a norm".to_owned())
+}
+
 /// A whole number in `range`.
 ///
 /// # Errors
@@ -217,6 +254,15 @@ pub fn finite(text: &str) -> Result<f32, String> {
 pub fn not_negative(text: &str) -> Result<f32, String> {
     let valid = |value: &f32| value.is_finite() && *value >= 0.0;
     parsed(text, valid, "0 or a number above it")
+}
+
+/// A number above 0.
+///
+/// # Errors
+/// What is wanted.
+pub fn positive(text: &str) -> Result<f32, String> {
+    let valid = |value: &f32| value.is_finite() && *value > 0.0;
+    parsed(text, valid, "a number above 0")
 }
 
 /// A number in [0, 1).
@@ -427,6 +473,14 @@ macro_rules! models {
                 }
             }
 
+            /// Whether its network is a program: see [`Architecture::IS_PROGRAM`].
+            pub(super) fn is_program(&self) -> bool {
+                match self {
+                    $(Self::$kind(_) => $kind::IS_PROGRAM,)*
+                    Self::Other(_) => false,
+                }
+            }
+
             /// Layer `number` of `model` as a formula: see [`Architecture::formula`].
             pub(crate) fn formula(
                 &self,
@@ -516,6 +570,28 @@ models! {
     Appnp,
     /// A deep graph convolutional network.
     Gcnii,
+    /// Graph convolutions with a weight for the vertex itself.
+    GraphConv,
+    /// Simplified graph convolutions.
+    Sg,
+    /// Simple spectral graph convolutions.
+    Ssg,
+    /// Topology adaptive graph convolutions.
+    Tag,
+    /// Chebyshev polynomials of the Laplacian.
+    Cheb,
+    /// Auto-regressive moving average filters.
+    Arma,
+    /// Powers of the adjacency side by side.
+    MixHop,
+    /// Convolutions of Cluster-GCN.
+    ClusterGcn,
+    /// Convolutions by local extrema.
+    Le,
+    /// Gated graph convolutions.
+    GatedGraph,
+    /// A graph transformer.
+    Transformer,
 }
 
 impl OtherLayers {

@@ -104,7 +104,7 @@ impl<B: Backend, E: Element> Decoder<B, E> {
         }
     }
 
-    pub(super) fn parameters(&self) -> Vec<&Parameter<B, E>> {
+    pub(crate) fn parameters(&self) -> Vec<&Parameter<B, E>> {
         match self {
             Self::Bilinear(Bilinear { weight }) => vec![weight],
             Self::Mlp(mlp) => vec![&mlp.first, &mlp.second, &mlp.bias, &mlp.vector, &mlp.offset],

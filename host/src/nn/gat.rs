@@ -26,6 +26,7 @@ use crate::ops::{
     self, Attention, AttentionBackward, AttentionForward, EdgeBiases, Epilogue, Form,
     QuantizedMatrix, SpmmPolicy,
 };
+use crate::program::{Edges, layers as formulas, layers::Layer as Formula};
 use crate::tensor::{Array, Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +119,20 @@ impl Architecture for Gat {
             ));
         }
         Ok(())
+    }
+
+    fn formula(
+        &self,
+        model: &ModelConfig,
+        number: usize,
+        edges: Edges,
+    ) -> Option<Box<dyn Formula>> {
+        Some(Box::new(formulas::Gat {
+            edges,
+            outputs: model.layer(number).1,
+            averaged: model.is_last(number),
+            options: self.clone(),
+        }))
     }
 
     fn stages<B: Backend, E: Element>(

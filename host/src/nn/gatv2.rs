@@ -19,6 +19,7 @@ use crate::ops::{
     self, AdditiveAttention, AdditiveBackward, AdditiveFeatures, AdditiveRoom, Combine, Epilogue,
     Form, SpmmPolicy, edge_values,
 };
+use crate::program::{Edges, layers as formulas, layers::Layer as Formula};
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +100,20 @@ impl Architecture for GatV2 {
 
     fn check(&self, model: &ModelConfig) -> Result<(), String> {
         heads::refusal(model, self.heads, self.attention_dropout, self.slope)
+    }
+
+    fn formula(
+        &self,
+        model: &ModelConfig,
+        number: usize,
+        edges: Edges,
+    ) -> Option<Box<dyn Formula>> {
+        Some(Box::new(formulas::GatV2 {
+            edges,
+            outputs: model.layer(number).1,
+            averaged: model.is_last(number),
+            options: self.clone(),
+        }))
     }
 
     fn stages<B: Backend, E: Element>(

@@ -3,7 +3,7 @@
 //! Both maps are linear, so a layer does first what makes its rows narrower ([`Order`]).
 
 use super::aggregation::{Aggregation, Order, Sending};
-use super::architecture::{Architecture, LayerOption, stack, store};
+use super::architecture::{Architecture, LayerOption, norm, norm_option, stack, store};
 use super::codes::LayerInput;
 use super::messages::Direction;
 use super::{
@@ -13,6 +13,7 @@ use super::{
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{self, Activation, Epilogue, Form, QuantizedMatrix, SpmmEpilogue, SpmmPolicy};
+use crate::program::{Edges, layers as formulas, layers::Layer as Formula};
 use crate::tensor::{Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
@@ -26,29 +27,8 @@ pub struct Gcn {
 impl Architecture for Gcn {
     const NAME: &'static str = "gcn";
     const TITLE: &'static str = "Graph convolutional network (Kipf and Welling)";
-    const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
-        name: "norm",
-        value: "NORM",
-        choices: &[
-            ("both", "The roots of in-degrees and out-degrees, symmetric"),
-            (
-                "in",
-                "The roots of in-degrees at both ends, as PyG has it for directed graphs",
-            ),
-            ("right", "The mean of the neighbours"),
-            ("left", "Divided by the sender's out-degree"),
-            ("none", "The sum"),
-        ],
-        help: "which degrees scale what is summed up [default: both]",
-        set: |gcn, text| {
-            let all = [Norm::Both, Norm::In, Norm::Right, Norm::Left, Norm::None];
-            let named = all.into_iter().find(|norm| norm.to_string() == text);
-            store(
-                &mut gcn.norm,
-                named.ok_or_else(|| "the name of a norm".to_owned()),
-            )
-        },
-    }];
+    const OPTIONS: &'static [LayerOption<Self>] =
+        &[norm_option(|gcn, text| store(&mut gcn.norm, norm(text)))];
 
     fn norm(&self) -> Norm {
         self.norm
@@ -61,6 +41,16 @@ impl Architecture for Gcn {
     fn reads_in_place(&self, model: &ModelConfig) -> bool {
         let (inputs, outputs) = model.layer(0);
         Order::choose(inputs, outputs, model.policy) == Order::AggregateFirst
+    }
+
+    fn formula(
+        &self,
+        model: &ModelConfig,
+        number: usize,
+        edges: Edges,
+    ) -> Option<Box<dyn Formula>> {
+        let outputs = model.layer(number).1;
+        Some(Box::new(formulas::Gcn { edges, outputs }))
     }
 
     fn stages<B: Backend, E: Element>(

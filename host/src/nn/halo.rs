@@ -237,7 +237,7 @@ impl<B: Backend> Halo<B> {
     ///
     /// # Errors
     /// [`Error::Shape`] where `all` has not the own rows and those of others, and those of [`Group::begin_rows`].
-    pub(super) fn begin_fold<E: Element>(
+    pub(crate) fn begin_fold<E: Element>(
         &self,
         backend: &B,
         what: &str,
@@ -274,7 +274,7 @@ impl<B: Backend> Halo<B> {
     ///
     /// # Errors
     /// Those of [`Group::end_rows`] and of the device.
-    pub(super) fn end_fold<E: Element>(
+    pub(crate) fn end_fold<E: Element>(
         &self,
         backend: &B,
         pool: &mut Pool<B, E>,

@@ -130,7 +130,7 @@ impl<B: Backend, E: Element> Joining<B, E> {
 }
 
 /// What attention is asked for that no layer of `model` can have, if anything.
-pub(super) fn refusal(
+pub(crate) fn refusal(
     model: &ModelConfig,
     heads: usize,
     attention_dropout: f32,

@@ -53,7 +53,7 @@ impl HiddenActivation {
     }
 
     /// The function, of one that is neither a ReLU nor nothing.
-    pub(super) fn nonlinearity(self) -> Option<Nonlinearity> {
+    pub(crate) fn nonlinearity(self) -> Option<Nonlinearity> {
         match self {
             Self::Relu | Self::None => None,
             Self::Elu => Some(Nonlinearity::Elu),

@@ -45,6 +45,9 @@ mod rows;
 mod sage;
 mod weights;
 
+pub use crate::program::layers::{
+    Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Le, MixHop, Sg, Ssg, Tag, Transformer,
+};
 pub use aggregation::Aggregation;
 pub use appnp::{Appnp, AppnpLayer};
 pub use architecture::{Architecture, ConvolutionConfig, ModelKind, ModelOption, OtherLayers};
@@ -66,12 +69,14 @@ pub use gcnii::{Gcnii, GcniiLayer};
 pub(crate) use gin::balancing_power;
 pub use gin::{Aggregate, Gin, GinLayer};
 pub use halo::Halo;
+pub(crate) use heads::refusal as check_heads;
 pub use hidden_activation::HiddenActivation;
 pub use hidden_norm::HiddenNorm;
 pub use init::glorot_uniform;
 pub use jumping::Jumping;
 pub(crate) use layer::DROPOUT_STREAM;
 pub use layer::{Context, Kept, Layer, OwnRows, Place, SentBack, SignsOrElements};
+pub(crate) use network::pieces::{RowsOfPieces, take_rows};
 pub use network::{Network, Stage};
 pub use parameter::Parameter;
 pub use pieces::Pieces;

@@ -9,7 +9,7 @@
 
 mod backward;
 mod build;
-mod pieces;
+pub(crate) mod pieces;
 mod signs;
 mod stage;
 mod step;
@@ -28,6 +28,7 @@ use crate::backend::{Backend, MemoryKind};
 use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::ops::{self, Activation, Dropout};
+use crate::program;
 use crate::tensor::{Element, Matrix};
 use signs::Source;
 use step::{Level, Pass, Step, earlier, input_dropout, ranks};
@@ -39,6 +40,8 @@ use step::{Level, Pass, Step, earlier, input_dropout, ranks};
 /// changes.
 #[derive(Debug)]
 pub struct Network<B: Backend, E: Element> {
+    /// Of a kind whose layers are formulas; then there are no steps.
+    program: Option<program::Network<B, E>>,
     steps: Vec<Step<B, E>>,
     /// The number of the initial stage.
     initial: Option<usize>,
@@ -71,6 +74,9 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// there is not enough memory.
     pub fn new(backend: &B, config: &ModelConfig, seed: u64) -> Result<Self, Error> {
         config.check()?;
+        if config.convolution.is_program() {
+            return Self::of_formulas(backend, config, seed);
+        }
         let stages = match (config.binary, config.readout) {
             (Some(_), _) => binary::stages(backend, config, seed)?,
             (None, Some(readout)) if config.jumping.is_none() => {
@@ -99,8 +105,33 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// vertex.
     #[must_use]
     pub fn with_decoder(mut self, decoder: Decoder<B, E>) -> Self {
-        self.decoder = Some(decoder);
+        match &mut self.program {
+            Some(program) => program.set_decoder(decoder),
+            None => self.decoder = Some(decoder),
+        }
         self
+    }
+
+    /// The model of a configuration as a [program](program::Network) of operators, also of a kind whose layers are written by hand as
+    /// well.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a configuration that makes no model or asks for what programs do not do, and those of the device.
+    pub fn of_formulas(backend: &B, config: &ModelConfig, seed: u64) -> Result<Self, Error> {
+        config.check()?;
+        let program = program::Network::new(backend, config, seed)?;
+        Ok(Self {
+            steps: Vec::new(),
+            initial: None,
+            jumps: Vec::new(),
+            decoder: None,
+            gradient: Matrix::zeros(backend, 0, 1, MemoryKind::Activations)?,
+            pool: Pool::new(),
+            rows: Vec::new(),
+            in_pieces: false,
+            keeps_activations: false,
+            program: Some(program),
+        })
     }
 
     /// The score of each of `pairs`, by the embeddings of the last forward pass: the mean of the two orders of a pair. The probability of a
@@ -116,7 +147,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 "a pair names vertex {vertex}, and there are embeddings of {rows}"
             ));
         }
-        match &self.decoder {
+        match self.decoder() {
             Some(decoder) => decoder.score_on_host(backend, embeddings, pairs),
             None => decoder::dots_on_host(backend, embeddings, pairs),
         }
@@ -162,7 +193,10 @@ impl<B: Backend, E: Element> Network<B, E> {
 
     /// Number of stages.
     pub fn depth(&self) -> usize {
-        self.steps.len()
+        match &self.program {
+            Some(program) => program.model().layers,
+            None => self.steps.len(),
+        }
     }
 
     /// What stage `number` wrote in the last forward pass, a row for each vertex that it computes: hidden activations, behind bias,
@@ -172,12 +206,16 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// [`Error::Unsupported`] where there is no such stage, no forward pass has been, or the output is [made
     /// again](Stage::recompute) instead of stored.
     pub fn activations(&self, number: usize) -> Result<&Matrix<B, E>, Error> {
-        let Some(step) = self.steps.get(number) else {
+        if number >= self.depth() {
             return refuse(format!(
                 "it has the layers 0 to {}, and the activations of layer {number} are asked for",
-                self.steps.len() - 1
+                self.depth() - 1
             ));
-        };
+        }
+        if let Some(program) = &self.program {
+            return program.activations(number);
+        }
+        let step = &self.steps[number];
         if self.rows.is_empty() {
             return refuse("there are no activations before a forward pass".into());
         }
@@ -209,6 +247,9 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// [reads](crate::nn::Layer::reads_signs) nothing but signs, which take a sixteenth of the memory and less time.
     pub fn keep_activations(&mut self) {
         self.keeps_activations = true;
+        if let Some(program) = &mut self.program {
+            program.keep_activations();
+        }
     }
 
     /// Messages that were larger than their scales had room for, so far: each became the largest that there is a code of. None where
@@ -217,6 +258,9 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// # Errors
     /// Those of the device.
     pub fn saturated_messages(&self, backend: &B) -> Result<Option<u64>, Error> {
+        if let Some(program) = &self.program {
+            return program.saturated_messages(backend);
+        }
         let messages = self.steps.iter().flat_map(|step| &step.messages);
         let counts: Vec<u64> = messages
             .map(|messages| messages.saturated(backend))
@@ -232,6 +276,9 @@ impl<B: Backend, E: Element> Network<B, E> {
 
     /// Layers that hear from neighbours: graphs of [`Inputs::graphs`], and hops of a sampled batch.
     pub fn hops(&self) -> usize {
+        if let Some(program) = &self.program {
+            return program.model().layers;
+        }
         let hops = self.steps.iter().filter(|step| step.layer.aggregates());
         hops.count()
     }
@@ -244,7 +291,7 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// Whether its first layer hears from neighbours: then features are those of all sources, on a rank as well, which has its own
     /// rows alone else.
     pub fn first_hears(&self) -> bool {
-        self.steps[0].layer.aggregates()
+        self.program.is_some() || self.steps[0].layer.aggregates()
     }
 
     /// The graph and the rows of each stage.
@@ -447,6 +494,9 @@ impl<B: Backend, E: Element> Network<B, E> {
 
 impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
+        if let Some(program) = &mut self.program {
+            return program.forward(inputs, mode);
+        }
         let Inputs {
             backend,
             graphs,
@@ -458,11 +508,15 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn see_features(&mut self, backend: &B, features: &FeatureRows<B, E>) -> Result<(), Error> {
-        self.steps[0].layer.see_features(backend, features)
+        match self.steps.first_mut() {
+            Some(step) => step.layer.see_features(backend, features),
+            None => Ok(()),
+        }
     }
 
     fn dropout_of_features<'a>(&self, mode: Mode<'a, B>) -> Option<Dropout<'a, B>> {
-        let dropping = input_dropout(&self.steps[0], 0, mode).filter(|_| !self.reads_features());
+        let dropping = input_dropout(self.steps.first()?, 0, mode);
+        let dropping = dropping.filter(|_| !self.reads_features());
         dropping.and_then(|op| op.dropout)
     }
 
@@ -473,31 +527,51 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         pieces: &Pieces<E>,
         keep: &[usize],
     ) -> Result<(), Error> {
-        self.pass_in_pieces(backend, features, pieces, keep)
+        match &mut self.program {
+            Some(program) => program.forward_in_pieces(backend, features, pieces, keep),
+            None => self.pass_in_pieces(backend, features, pieces, keep),
+        }
     }
 
     fn classes(&self) -> usize {
-        self.gradient.columns()
+        match &self.program {
+            Some(program) => program.classes(),
+            None => self.gradient.columns(),
+        }
     }
 
     fn logits(&self) -> &Matrix<B, E> {
-        self.steps[self.steps.len() - 1].output.get()
+        match &self.program {
+            Some(program) => program.logits(),
+            None => self.steps[self.steps.len() - 1].output.get(),
+        }
     }
 
     fn loss_operands(&mut self) -> (&Matrix<B, E>, &mut Matrix<B, E>) {
-        let last = &self.steps[self.steps.len() - 1];
-        (last.output.get(), &mut self.gradient)
+        let LinkOperands {
+            logits, gradient, ..
+        } = self.link_operands();
+        (logits, gradient)
     }
 
     fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
-        self.pass_back(inputs, mode)
+        match &mut self.program {
+            Some(program) => program.backward(inputs, mode),
+            None => self.pass_back(inputs, mode),
+        }
     }
 
     fn decoder(&self) -> Option<&Decoder<B, E>> {
-        self.decoder.as_ref()
+        match &self.program {
+            Some(program) => program.decoder(),
+            None => self.decoder.as_ref(),
+        }
     }
 
     fn link_operands(&mut self) -> LinkOperands<'_, B, E> {
+        if let Some(program) = &mut self.program {
+            return program.link_operands();
+        }
         let last = self.steps.last().expect("a network has a stage at least");
         LinkOperands {
             logits: last.output.get(),
@@ -507,6 +581,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn first_non_finite(&self, backend: &B) -> Result<Option<String>, Error> {
+        if let Some(program) = &self.program {
+            return program.first_non_finite(backend);
+        }
         let spoilt = |matrix: &Matrix<B, E>| {
             // An infinity or a NaN stays one in its column's sum, in float.
             let mut sums = Matrix::zeros(backend, 1, matrix.columns(), MemoryKind::Workspace)?;
@@ -541,6 +618,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn buffers(&self) -> Vec<(String, &Matrix<B, f32>)> {
+        if let Some(program) = &self.program {
+            return program.buffers();
+        }
         let steps = self.steps.iter().enumerate();
         steps
             .flat_map(|(number, step)| {
@@ -553,6 +633,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn buffers_mut(&mut self) -> Vec<(String, &mut Matrix<B, f32>)> {
+        if let Some(program) = &mut self.program {
+            return program.buffers_mut();
+        }
         let steps = self.steps.iter_mut().enumerate();
         steps
             .flat_map(|(number, step)| {
@@ -566,6 +649,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn statistics_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        if let Some(program) = &mut self.program {
+            return program.statistics_mut();
+        }
         let steps = self.steps.iter_mut();
         steps
             .flat_map(|step| {
@@ -577,27 +663,42 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn shared_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        if let Some(program) = &mut self.program {
+            return program.shared_mut();
+        }
         let messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
         messages.flat_map(Messages::state_mut).collect()
     }
 
     fn sends_nothing(&mut self, backend: &B) -> Result<(), Error> {
+        if let Some(program) = &mut self.program {
+            return program.sends_nothing(backend);
+        }
         let mut messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
         messages.try_for_each(|messages| messages.send_nothing(backend))
     }
 
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
+        if let Some(program) = &self.program {
+            return program.watched();
+        }
         let messages = self.steps.iter().flat_map(|step| &step.messages);
         let stored = self.stored().map(StoredCodes::largest);
         messages.flat_map(Messages::largest).chain(stored).collect()
     }
 
     fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        if let Some(program) = &mut self.program {
+            return program.watched_mut();
+        }
         let messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
         messages.flat_map(Messages::largest_mut).collect()
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {
+        if let Some(program) = &self.program {
+            return program.parameters();
+        }
         let steps = self.steps.iter();
         steps
             .flat_map(|step| {
@@ -611,6 +712,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
+        if let Some(program) = &mut self.program {
+            return program.parameters_mut();
+        }
         let steps = self.steps.iter_mut();
         steps
             .flat_map(|step| {

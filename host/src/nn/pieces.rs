@@ -33,7 +33,7 @@ pub struct Pieces<E: Element> {
 
 /// Where what layers give lies until the next has read it.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Between {
+pub(crate) enum Between {
     /// In the host's memory. The edges of all pieces are there as well, once they were made.
     #[default]
     Memory,
@@ -163,12 +163,12 @@ impl<E: Element> Pieces<E> {
         }
     }
 
-    pub(super) fn between(&self) -> &Between {
+    pub(crate) fn between(&self) -> &Between {
         &self.between
     }
 
     /// The vertices of a piece that a layer is computed of, the `last` or another.
-    pub(super) fn own(&self, piece: usize, last: bool) -> Vec<u32> {
+    pub(crate) fn own(&self, piece: usize, last: bool) -> Vec<u32> {
         let range = self.cut.ranges[piece].clone();
         match &self.asked {
             Some(asked) if last => {
@@ -180,7 +180,7 @@ impl<E: Element> Pieces<E> {
     }
 
     /// Those, and the edges that lead to them.
-    pub(super) fn part(&self, piece: usize, last: bool) -> Result<Cow<'_, Part>, Error> {
+    pub(crate) fn part(&self, piece: usize, last: bool) -> Result<Cow<'_, Part>, Error> {
         let Cut {
             graph,
             ranges,
@@ -203,7 +203,7 @@ impl<E: Element> Pieces<E> {
     }
 
     /// A piece on the backend, to be evaluated.
-    pub(super) fn propagation<B: Backend>(
+    pub(crate) fn propagation<B: Backend>(
         &self,
         backend: &B,
         part: &Part,

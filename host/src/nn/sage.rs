@@ -13,6 +13,7 @@ use super::{
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{self, Epilogue, Form, MatmulFusion, QuantizedMatrix, SpmmEpilogue, SpmmPolicy};
+use crate::program::{Edges, layers as formulas, layers::Layer as Formula};
 use crate::tensor::{Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,16 @@ impl Architecture for Sage {
     fn reads_in_place(&self, model: &ModelConfig) -> bool {
         let (inputs, outputs) = model.layer(0);
         Order::choose_on_block(inputs, outputs, model.policy) == Order::AggregateFirst
+    }
+
+    fn formula(
+        &self,
+        model: &ModelConfig,
+        number: usize,
+        edges: Edges,
+    ) -> Option<Box<dyn Formula>> {
+        let outputs = model.layer(number).1;
+        Some(Box::new(formulas::Sage { edges, outputs }))
     }
 
     fn stages<B: Backend, E: Element>(

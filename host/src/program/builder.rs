@@ -1,10 +1,13 @@
 //! Formulas written down: each call adds an operator to the list.
 
 use super::list::{EdgeSet, Program, VertexSet, refuse};
-use super::operator::{Activate, Addend, Aggregate, Direction, Dropout, Matmul, Operator};
+use super::operator::{
+    Activate, ActivateGradient, Addend, Aggregate, Direction, Dropout, End, Matmul, Operator,
+    RowFactors,
+};
 use super::value::{Constant, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices};
 use crate::error::Error;
-use crate::nn::Norm;
+use crate::nn::{HiddenActivation, Norm};
 use crate::ops::{Form, Nonlinearity};
 use crate::tensor::Precision;
 
@@ -38,6 +41,8 @@ pub struct Builder {
     /// Weights and dropouts of the layer so far.
     weights: u32,
     dropouts: u32,
+    /// The adjacency of a rank's part, where there are several ranks.
+    of_rank: Option<Edges>,
 }
 
 impl Builder {
@@ -50,6 +55,7 @@ impl Builder {
             layer: 0,
             weights: 0,
             dropouts: 0,
+            of_rank: None,
         }
     }
 
@@ -68,12 +74,37 @@ impl Builder {
         destinations: Vertices,
         norm: Norm,
     ) -> Edges {
+        self.adjacency(name, [sources, destinations], norm, false)
+    }
+
+    /// The adjacency of a rank's part of a graph, to its own vertices from those and others. Dropouts are from now on by the vertices of the
+    /// whole graph. A layer but the first reads [extended](Builder::extend) rows.
+    pub fn edges_of_rank(
+        &mut self,
+        name: &str,
+        sources: Vertices,
+        destinations: Vertices,
+        norm: Norm,
+    ) -> Edges {
+        let edges = self.adjacency(name, [sources, destinations], norm, true);
+        self.of_rank = Some(edges);
+        edges
+    }
+
+    fn adjacency(
+        &mut self,
+        name: &str,
+        [sources, destinations]: [Vertices; 2],
+        norm: Norm,
+        of_rank: bool,
+    ) -> Edges {
         self.program.edges.push(EdgeSet {
             name: name.to_owned(),
             sources,
             destinations,
             norm,
-            plane: 0,
+            of_rank,
+            count: 0,
         });
         Edges(self.program.edges.len() - 1)
     }
@@ -184,6 +215,9 @@ impl Builder {
     /// dropout and its further ones draw different numbers.
     pub fn dropout(&mut self, x: Value, probability: f32) -> Value {
         match self.drop_with(probability) {
+            Some(drop) if let Some(edges) = self.of_rank => {
+                self.push(Operator::DropRows { edges, drop, x })
+            }
             Some(drop) => self.activate(x, None, false, Some(drop)),
             None => x,
         }
@@ -225,6 +259,15 @@ impl Builder {
         self.push(Operator::Nonlinearity { function, x })
     }
 
+    /// The activation function of a hidden layer.
+    pub fn hidden_activation(&mut self, function: HiddenActivation, x: Value) -> Value {
+        match function.nonlinearity() {
+            Some(function) => self.nonlinearity(function, x),
+            None if function == HiddenActivation::Relu => self.relu(x),
+            None => x,
+        }
+    }
+
     /// `x + y`.
     pub fn add(&mut self, x: Value, y: Value) -> Value {
         self.combine(&[(1.0, x), (1.0, y)])
@@ -245,6 +288,11 @@ impl Builder {
     pub fn combine(&mut self, terms: &[(f32, Value)]) -> Value {
         let terms = terms.to_vec();
         self.push(Operator::Combine { terms })
+    }
+
+    /// `x ⊙ y`: the product element by element.
+    pub fn multiply(&mut self, x: Value, y: Value) -> Value {
+        self.push(Operator::Multiply { x, y })
     }
 
     /// `factor · x` with a [scalar](Builder::scalar).
@@ -277,13 +325,84 @@ impl Builder {
         }))
     }
 
+    /// Each row of a value with a row for each destination of `edges`, times the factor that the degree norm of `edges` has for it: of
+    /// the norm `right` a row is divided by its degree.
+    pub fn scale_rows(&mut self, edges: Edges, x: Value) -> Value {
+        let (end, balanced) = (End::Destinations, false);
+        let rows = RowFactors {
+            edges,
+            end,
+            balanced,
+        };
+        self.push(Operator::ActivateGradient(ActivateGradient {
+            d: x,
+            relu: None,
+            drop: None,
+            rows: Some(rows),
+        }))
+    }
+
+    /// The sum of the weights of the edges of each destination, with the degree norm of the edges: one column.
+    pub fn degrees(&mut self, edges: Edges) -> Value {
+        let Some(set) = self.program.edges.get(edges.0) else {
+            return self.fail("degrees names an adjacency that the program has not".into());
+        };
+        let vertices = set.sources;
+        let ones = self.push(Operator::Ones { vertices });
+        self.aggregate(edges, ones)
+    }
+
+    /// A value of one column, `times` times side by side.
+    pub fn repeat(&mut self, x: Value, times: usize) -> Value {
+        let width = self.columns(x);
+        let repeat = self.constant(Constant::Repeat { width, times });
+        self.matmul(x, repeat)
+    }
+
+    /// The columns of `x` among `columns` columns, from `first` on. The others are zero.
+    pub fn place(&mut self, x: Value, first: usize, columns: usize) -> Value {
+        let width = self.columns(x);
+        if first + width > columns {
+            return self.fail(format!(
+                "{width} columns from column {first} on do not fit among {columns}"
+            ));
+        }
+        if width == columns {
+            return x;
+        }
+        let placing = self.constant(Constant::Placing {
+            width,
+            first,
+            columns,
+        });
+        self.matmul(x, placing)
+    }
+
     /// The rows of the destinations of `edges`, of a value with a row for each source: itself where those are the same
     /// vertices.
     pub fn own_rows(&mut self, edges: Edges, x: Value) -> Value {
-        match self.program.edges.get(edges.0) {
-            Some(_) if self.program.is_square(edges) => x,
-            _ => self.push(Operator::OwnRows { edges, x }),
+        match self.is_square(edges) {
+            true => x,
+            false => self.push(Operator::OwnRows { edges, x }),
         }
+    }
+
+    /// The rows of all sources of a rank's part, of its own rows.
+    pub fn extend(&mut self, edges: Edges, x: Value) -> Value {
+        let layer = self.layer;
+        self.push(Operator::Extend { edges, layer, x })
+    }
+
+    /// Whether an adjacency leads from vertices to the same vertices.
+    pub fn is_square(&self, edges: Edges) -> bool {
+        edges.0 < self.program.edges.len() && self.program.is_square(edges)
+    }
+
+    /// The names of the vertices at both ends of an adjacency, and of the adjacency.
+    pub(super) fn ends_of(&self, edges: Edges) -> Option<[&str; 3]> {
+        let set = self.program.edges.get(edges.0)?;
+        let name = |of: Vertices| self.program.vertices[of.0].name.as_str();
+        Some([name(set.sources), name(set.destinations), &set.name])
     }
 
     /// Columns of a value.

@@ -6,8 +6,8 @@
 
 use super::list::{Program, refuse};
 use super::operator::{
-    ActivateGradient, Addend, AdditiveGradient, Aggregate, Attention, AttentionGradient, EdgeTerms,
-    GroupNorm, Matmul, Node, NormalizeGradient, Operator,
+    ActivateGradient, Addend, AdditiveGradient, Aggregate, Attention, AttentionGradient,
+    DotAttentionGradient, EdgeTerms, GroupNorm, Matmul, Node, NormalizeGradient, Operator,
 };
 use super::value::{Format, Origin, Value};
 use crate::error::Error;
@@ -136,6 +136,16 @@ impl Pass<'_> {
                 }
                 self.add(op.x, (factor, d))
             }
+            // Factors of rows alone, by which its gradient is multiplied as well.
+            Operator::ActivateGradient(op) if op.relu.is_none() && op.drop.is_none() => {
+                if !self.depends.contains(&op.d) {
+                    return Ok(());
+                }
+                let of = op.d;
+                let operator = Operator::ActivateGradient(ActivateGradient { d, ..*op });
+                let d = self.program.push(operator)?;
+                self.add(of, (factor, d))
+            }
             Operator::Nonlinearity { function, x } => {
                 if !self.depends.contains(x) {
                     return Ok(());
@@ -177,6 +187,12 @@ impl Pass<'_> {
                 let operands = [op.sources, op.destinations, op.vector];
                 self.add_all(&operands, &results, factor)
             }
+            Operator::DotAttention(op) => {
+                let gradient = DotAttentionGradient { of: *op, y, d };
+                let operator = Operator::DotAttentionGradient(gradient);
+                let results = self.program.push_all(operator)?;
+                self.add_all(&[op.queries, op.keys, op.values], &results, factor)
+            }
             Operator::EdgeTerms(op) => {
                 let gradient = Operator::EdgeTermsGradient {
                     of: *op,
@@ -194,6 +210,15 @@ impl Pass<'_> {
             Operator::Combine { terms } => {
                 for (term, value) in terms {
                     self.add(*value, (factor * term, d))?;
+                }
+                Ok(())
+            }
+            Operator::Multiply { x, y: other } => {
+                for (of, by) in [(*x, *other), (*other, *x)] {
+                    if self.depends.contains(&of) {
+                        let d = self.program.push(Operator::Multiply { x: d, y: by })?;
+                        self.add(of, (factor, d))?;
+                    }
                 }
                 Ok(())
             }
@@ -216,6 +241,24 @@ impl Pass<'_> {
                     factor: *by,
                     plus_one: *plus_one,
                 })?;
+                self.add(*x, (factor, d))
+            }
+            Operator::Extend { edges, layer, x } => {
+                if !self.depends.contains(x) {
+                    return Ok(());
+                }
+                let (edges, layer) = (*edges, *layer);
+                let d = self.program.push(Operator::Fold { edges, layer, d })?;
+                self.add(*x, (factor, d))
+            }
+            Operator::DropRows { edges, drop, x } => {
+                if !self.depends.contains(x) {
+                    return Ok(());
+                }
+                let (edges, drop) = (*edges, *drop);
+                let d = self
+                    .program
+                    .push(Operator::DropRows { edges, drop, x: d })?;
                 self.add(*x, (factor, d))
             }
             Operator::OwnRows { edges, x } => {

@@ -47,8 +47,10 @@ pub(super) struct EdgeSet {
     pub(super) sources: Vertices,
     pub(super) destinations: Vertices,
     pub(super) norm: Norm,
-    /// Edges of a plane, once the number of edges is known.
-    pub(super) plane: usize,
+    /// Whether it is a rank's part of a graph.
+    pub(super) of_rank: bool,
+    /// Edges, once their number is known.
+    pub(super) count: usize,
 }
 
 impl EdgeSet {
@@ -164,18 +166,34 @@ impl Program {
         self.vertices[vertices.0].rows = rows;
     }
 
+    /// Sets sources and destinations of each adjacency.
+    pub(super) fn set_sizes(&mut self, sizes: &[[usize; 2]]) {
+        for (number, rows) in sizes.iter().enumerate() {
+            let ends = self.edges.get(number);
+            let ends = ends.map(|edges| [edges.sources, edges.destinations]);
+            for (vertices, rows) in ends.into_iter().flatten().zip(rows) {
+                self.set_rows(vertices, *rows);
+            }
+        }
+    }
+
     /// Rows of a value.
     pub fn rows(&self, value: Value) -> usize {
         match self.values[value.0].shape.rows {
             Rows::Fixed(rows) => rows,
             Rows::Of(vertices) => self.vertices[vertices.0].rows,
-            Rows::Edges(edges) => self.edges[edges.0].plane,
+            Rows::Edges(edges) => edge_plane(self.edges[edges.0].count),
         }
     }
 
     /// Sets the number of edges of an adjacency, which arrays of a number for each edge are as long as.
     pub fn set_edges(&mut self, edges: Edges, count: usize) {
-        self.edges[edges.0].plane = edge_plane(count);
+        self.edges[edges.0].count = count;
+    }
+
+    /// Edges of an adjacency.
+    pub(super) fn edge_count(&self, edges: Edges) -> u64 {
+        self.edges[edges.0].count as u64
     }
 
     /// Bytes of a value, padding included.

@@ -6,12 +6,13 @@
 //!              list                    backward list     lists                           each way
 //! ```
 //!
-//! - [`Builder`] writes formulas down. [`layers`] has those of GCN, GraphSAGE, GIN, GAT, GATv2, APPNP, GCNII and R-GCN, with the names of
-//!   their parameters in other frameworks.
+//! - [`Builder`] writes formulas down. [`layers`] has those of many layers, a file each, with the names of their parameters in other
+//!   frameworks.
 //! - [`Program`] is the list, as data: neither a backend nor an element type. Its `Display` is a line for each operator.
 //! - [`differentiate`] adds the backward list.
 //! - [`passes`] change the list, a file each.
 //! - [`Plan`] is the memory of the list, to the byte.
+//! - [`Network`] is a model that a [`Trainer`](crate::train::Trainer) trains: the lists of its layers for training and for evaluation.
 //! - [`Runner`] runs it on any [`Backend`](crate::backend::Backend), in any precision.
 //!
 //! An operator names the adjacency that it sums over, so several edge types, or the same vertices under two graphs, are written
@@ -22,26 +23,30 @@ mod formulas;
 mod gradient;
 pub mod layers;
 mod list;
+mod network;
 mod operator;
 pub mod passes;
 mod plan;
 mod run;
 mod shape;
 mod text;
+mod traffic;
 mod value;
 
 pub use builder::Builder;
-pub use formulas::{BatchNorm, Heads, Scores};
+pub use formulas::{BatchNorm, GruCell, Heads, Scores};
 pub use gradient::differentiate;
 pub use list::Program;
+pub use network::{Explanation, Network};
 pub use operator::{
     Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate, Attention,
-    AttentionGradient, BatchStatistics, Coding, Direction, Dropout, EdgeTerms, End, GroupNorm,
-    GroupScales, Matmul, Node, Normalization, NormalizeGradient, Operator, ReadFactors, RowFactors,
-    Take,
+    AttentionGradient, BatchStatistics, Coding, Direction, DotAttention, DotAttentionGradient,
+    Dropout, EdgeTerms, End, GroupNorm, GroupScales, Matmul, Node, Normalization,
+    NormalizeGradient, Operator, ReadFactors, RowFactors, Take,
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;
+pub use traffic::Traffic;
 pub use value::{
     Buffer, Constant, Description, Edges, Format, HeadValues, Initial, Origin, Rows, Shape, Value,
     Vertices,

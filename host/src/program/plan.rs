@@ -240,6 +240,7 @@ fn plan_states(program: &Program) -> u64 {
         let (edges, heads, [of_destinations, of_sources]) = match &node.operator {
             Operator::Attention(op) => (op.edges, op.heads, [4, 1]),
             Operator::AdditiveAttention(op) => (op.edges, op.heads, [3, 1]),
+            Operator::DotAttention(op) => (op.edges, op.heads, [2, 0]),
             _ => return 0,
         };
         let rows = |of: Vertices| program.vertices[of.0].rows;

@@ -2,8 +2,8 @@
 
 use super::list::Program;
 use super::operator::{
-    Addend, AdditiveAttention, Attention, Coding, Direction, Dropout, EdgeTerms, End,
-    Normalization, Operator, ReadFactors, RowFactors, Take,
+    Addend, AdditiveAttention, Attention, Coding, Direction, DotAttention, Dropout, EdgeTerms, End,
+    Node, Normalization, Operator, ReadFactors, RowFactors, Take,
 };
 use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::ops::Form;
@@ -68,6 +68,14 @@ impl Program {
         let drop = op.drop.map(|drop| format!(", {}", dropout(drop)));
         let (heads, drop) = (op.heads, drop.unwrap_or_default());
         format!("{edges} {sources}, scores {vector} of {destinations}, {heads} heads{drop}")
+    }
+
+    fn dot_text(&self, op: &DotAttention) -> String {
+        let edges = &self.edges[op.edges.0].name;
+        let [queries, keys, values] = [op.queries, op.keys, op.values].map(|it| self.name_of(it));
+        let drop = op.drop.map(|drop| format!(", {}", dropout(drop)));
+        let (scale, heads, drop) = (op.scale, op.heads, drop.unwrap_or_default());
+        format!("{edges} {values}, scores {scale} {queries} {keys}ᵀ, {heads} heads{drop}")
     }
 
     fn terms_text(&self, op: &EdgeTerms) -> String {
@@ -206,7 +214,14 @@ impl Program {
                 text = format!("dot {} {}", name(*x), name(*y));
                 parts.extend((*alpha != 1.0).then(|| format!("alpha {alpha}")));
             }
-            Operator::OwnRows { edges, x } | Operator::OwnRowsGradient { edges, d: x } => {
+            Operator::DropRows { edges, drop, x } => {
+                text = format!("{text} {} {}", self.edges[edges.0].name, name(*x));
+                parts.push(dropout(*drop));
+            }
+            Operator::OwnRows { edges, x }
+            | Operator::OwnRowsGradient { edges, d: x }
+            | Operator::Extend { edges, x, .. }
+            | Operator::Fold { edges, d: x, .. } => {
                 text = format!("{text} {} {}", self.edges[edges.0].name, name(*x));
             }
             Operator::Scale {
@@ -230,6 +245,14 @@ impl Program {
             Operator::AdditiveGradient(op) => {
                 let of = self.additive_text(&op.of);
                 text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+            }
+            Operator::DotAttention(op) => text = format!("{text} {}", self.dot_text(op)),
+            Operator::DotAttentionGradient(op) => {
+                let of = self.dot_text(&op.of);
+                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+            }
+            Operator::Ones { vertices } => {
+                text = format!("{text} {}", self.vertices[vertices.0].name);
             }
             Operator::EdgeTerms(op) => text = format!("{text} {}", self.terms_text(op)),
             Operator::EdgeTermsGradient { of, d, .. } => {
@@ -263,7 +286,8 @@ impl Program {
                         .map(|coding| format!("quantized {}", self.coding_text(coding))),
                 );
             }
-            Operator::Maximum { .. }
+            Operator::Multiply { .. }
+            | Operator::Maximum { .. }
             | Operator::MaximumGradient { .. }
             | Operator::NormalizeRows { .. }
             | Operator::NormalizeRowsGradient { .. }
@@ -294,6 +318,12 @@ impl Program {
         self.writer(value)
             .is_some_and(|number| number < self.forward)
             && read
+    }
+
+    /// The first operator of the backward pass that reads a value.
+    fn first_backward_reader(&self, value: Value) -> Option<&Node> {
+        let mut readers = self.readers(value).filter(|number| *number >= self.forward);
+        readers.next().map(|number| &self.nodes[number])
     }
 
     /// The operators alone, without shapes and bytes: what tests of passes compare.
@@ -331,8 +361,8 @@ fn dropout(drop: Dropout) -> String {
 }
 
 impl fmt::Display for Program {
-    /// A line for each value from outside, then a line for each operator: result, operator, shape, bytes, and `kept` where the
-    /// backward pass reads it.
+    /// A line for each value from outside, then a line for each operator: result, operator, shape, bytes of the results, the least
+    /// [bytes](Program::traffic) that it moves, and what it is kept for where the backward pass reads it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, description) in self.values.iter().enumerate() {
             let value = Value(number);
@@ -353,15 +383,19 @@ impl fmt::Display for Program {
             }
             let results: Vec<String> = node.results.iter().map(|it| self.name_of(*it)).collect();
             let bytes: u64 = node.results.iter().map(|it| self.bytes(*it)).sum();
-            let kept = node.results.iter().any(|value| self.is_kept(*value));
-            writeln!(
+            let moved = self.traffic(node).bytes();
+            write!(
                 f,
-                "{} = {}: {}, {bytes} B{}",
+                "{} = {}: {}, {bytes} B, moves {moved} B",
                 results.join(", "),
                 self.operator_text(&node.operator),
                 self.shape_text(node.results[0]),
-                if kept { ", kept" } else { "" }
             )?;
+            let mut kept = node.results.iter().filter(|value| self.is_kept(**value));
+            match kept.find_map(|value| self.first_backward_reader(*value)) {
+                Some(reader) => writeln!(f, ", kept for {}", self.name_of(reader.results[0]))?,
+                None => writeln!(f)?,
+            }
         }
         for (parameter, gradient) in &self.gradients {
             writeln!(f, "gradient of {}: {gradient}", self.name_of(*parameter))?;

@@ -130,7 +130,7 @@ pub struct HeadValues {
 }
 
 /// Matrices that a formula fixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Constant {
     /// Identities next to one another: `width` rows, `width · times` columns. A product with it repeats a matrix to the right.
     Repeat {
@@ -157,12 +157,22 @@ pub enum Constant {
         /// Columns of a block.
         columns: usize,
     },
+    /// An identity with zeros on both sides: a product with it puts a matrix among more columns.
+    Placing {
+        /// Rows and columns of the identity.
+        width: usize,
+        /// The first of its columns.
+        first: usize,
+        /// All columns.
+        columns: usize,
+    },
 }
 
 impl Constant {
     /// Rows and columns.
     pub(super) fn shape(self) -> (usize, usize) {
         match self {
+            Constant::Placing { width, columns, .. } => (width, columns),
             Constant::Repeat { width, times } => (width, width * times),
             Constant::Packing {
                 heads,
@@ -181,6 +191,7 @@ impl Constant {
     pub(super) fn values(self) -> Vec<f32> {
         let (rows, columns) = self.shape();
         let is_one = |row: usize, column: usize| match self {
+            Constant::Placing { first, .. } => column == first + row,
             Constant::Repeat { width, .. } => column % width == row,
             Constant::Packing {
                 columns: width,

@@ -2,15 +2,20 @@
 //! and next to formulas in double.
 
 mod attention;
+mod explain;
+mod formulas;
+mod kinds;
 mod launches;
 mod memory;
 mod messages;
 mod network;
 mod norms;
 mod passes;
+mod ranks;
 mod readout;
 mod reference;
 mod refused;
 mod registry;
 mod relations;
 mod setup;
+mod trained;

@@ -5,7 +5,9 @@ use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::{MemoryKind, Storage};
 use halfgnn::nn::{Gat as GatConfig, GatV2 as GatV2Config, Gin as GinConfig, HiddenNorm, Norm};
 use halfgnn::ops::CodeFormat;
-use halfgnn::program::layers::{Gat, GatV2, Gcn, Gin, Layer, Sage};
+use halfgnn::program::layers::{
+    Gat, GatV2, GatedGraphLayer, Gcn, Gin, Layer, LeLayer, Sage, Transformer, TransformerLayer,
+};
 use halfgnn::program::passes::{Pass, Quantize};
 use halfgnn::program::{Builder, Edges, Plan, Program, Value};
 use halfgnn::tensor::Precision;
@@ -92,13 +94,52 @@ fn norms(g: &mut Builder, edges: Edges, x: Value) -> Value {
     y
 }
 
-const FORMULAS: [(&str, Norm, Formula); 5] = [
+const FORMULAS: [(&str, Norm, Formula); 8] = [
     ("attention", Norm::None, attention),
     ("norms", Norm::Both, norms),
     ("sage", Norm::Right, sage),
     ("gin", Norm::None, gin),
     ("gcn", Norm::Both, gcn),
+    ("transformer", Norm::None, transformer),
+    ("gates", Norm::None, gates),
+    ("leconv", Norm::None, leconv),
 ];
+
+/// Attention by dot products, whose sums of the softmax are kept between the passes, and a gate.
+fn transformer(g: &mut Builder, edges: Edges, x: Value) -> Value {
+    let layer = |outputs, averaged, beta| TransformerLayer {
+        edges,
+        outputs,
+        averaged,
+        options: Transformer {
+            heads: 3,
+            beta,
+            ..Transformer::default()
+        },
+    };
+    let y = g.layer(0, |g| {
+        let y = layer(9, false, true).build(g, x);
+        hidden(g, y)
+    });
+    g.layer(1, |g| {
+        let y = layer(5, true, false).build(g, y);
+        last(g, y)
+    })
+}
+
+fn gates(g: &mut Builder, edges: Edges, x: Value) -> Value {
+    let layer = GatedGraphLayer {
+        edges,
+        outputs: 11,
+        steps: 2,
+    };
+    layer.build(g, x)
+}
+
+/// Degrees are sums of ones.
+fn leconv(g: &mut Builder, edges: Edges, x: Value) -> Value {
+    LeLayer { edges, outputs: 3 }.build(g, x)
+}
 
 /// With quantized messages, where there are some.
 fn quantized(mut program: Program) -> Option<Program> {

@@ -89,22 +89,22 @@ fn fuse_joins_activations_and_has_factors_and_masks_in_epilogues() {
             parameter layers.0.bias: 1 x 4 float, 16 B
             parameter layers.1.weight: 4 x 2 half, 64 B
             parameter layers.1.bias: 1 x 2 float, 16 B
-            %1 = activate x, dropout 0.5 #0: vertices x 8 half, 160 B, kept
-            %3 = matmul %1 layers.0.weight, rows C[edges]: vertices x 4 half, 160 B
-            %4 = aggregate edges %3, operand is scaled: vertices x 4 half, 160 B
-            %8 = activate %4, bias layers.0.bias, relu, dropout 0.5 #1: vertices x 4 half, 160 B, kept
-            %10 = matmul %8 layers.1.weight, rows C[edges]: vertices x 2 half, 160 B
-            %13 = aggregate edges %10, operand is scaled, bias layers.1.bias: vertices x 2 half, 160 B
+            %1 = activate x, dropout 0.5 #0: vertices x 8 half, 160 B, moves 320 B, kept for %23
+            %3 = matmul %1 layers.0.weight, rows C[edges]: vertices x 4 half, 160 B, moves 448 B
+            %4 = aggregate edges %3, operand is scaled: vertices x 4 half, 160 B, moves 160 B
+            %8 = activate %4, bias layers.0.bias, relu, dropout 0.5 #1: vertices x 4 half, 160 B, moves 336 B, kept for %20
+            %10 = matmul %8 layers.1.weight, rows C[edges]: vertices x 2 half, 160 B, moves 384 B
+            %13 = aggregate edges %10, operand is scaled, bias layers.1.bias: vertices x 2 half, 160 B, moves 176 B
             backward
-            %15 = column_sums seed: 1 x 2 float, 16 B
-            %24 = activate_gradient seed, rows R[edges]: vertices x 2 half, 160 B
-            %16 = aggregate edgesᵀ %24, operand is scaled: vertices x 2 half, 160 B
-            %20 = matmul %16 layers.1.weightᵀ, alpha 2, where positive %8: vertices x 4 half, 160 B
-            %18 = matmul %8ᵀ %16: 4 x 2 float, 64 B
-            %21 = column_sums %20: 1 x 4 float, 16 B
-            %25 = activate_gradient %20, rows R[edges]: vertices x 4 half, 160 B
-            %22 = aggregate edgesᵀ %25, operand is scaled: vertices x 4 half, 160 B
-            %23 = matmul %1ᵀ %22: 8 x 4 float, 128 B
+            %15 = column_sums seed: 1 x 2 float, 16 B, moves 176 B
+            %24 = activate_gradient seed, rows R[edges]: vertices x 2 half, 160 B, moves 320 B
+            %16 = aggregate edgesᵀ %24, operand is scaled: vertices x 2 half, 160 B, moves 160 B
+            %20 = matmul %16 layers.1.weightᵀ, alpha 2, where positive %8: vertices x 4 half, 160 B, moves 544 B
+            %18 = matmul %8ᵀ %16: 4 x 2 float, 64 B, moves 384 B
+            %21 = column_sums %20: 1 x 4 float, 16 B, moves 176 B
+            %25 = activate_gradient %20, rows R[edges]: vertices x 4 half, 160 B, moves 320 B
+            %22 = aggregate edgesᵀ %25, operand is scaled: vertices x 4 half, 160 B, moves 160 B
+            %23 = matmul %1ᵀ %22: 8 x 4 float, 128 B, moves 448 B
             gradient of layers.0.weight: %23
             gradient of layers.0.bias: %21
             gradient of layers.1.weight: %18
@@ -138,9 +138,8 @@ fn reorder_aggregates_what_is_narrower() {
             %8 = activate %6, bias layers.0.bias
             %9 = activate %8, relu
             %12 = matmul %9 layers.1.neighbours.weight
-            %13 = aggregate edges %12
             %14 = matmul %9 layers.1.self.weight
-            %15 = combine %13 + %14
+            %15 = aggregate edges %12, plus %14
             "
         )
     );
@@ -280,8 +279,7 @@ fn several_sums_over_neighbours_add_up_one_to_the_next() {
             %2 = matmul x root
             %6 = matmul w %4, where positive %5
             %7 = matmul x %6
-            %8 = aggregate edges %7
-            %24 = combine %2 + %8
+            %24 = aggregate edges %7, plus %2
             %13 = aggregate edges x, plus %24, bias bias, relu (kept)
             backward
             %15 = activate_gradient seed, where positive %13
@@ -416,9 +414,8 @@ fn on_a_block_own_rows_are_read_where_they_lie() {
             "
             %3 = matmul x w, relu (kept)
             %6 = matmul %3 neighbours.weight
-            %7 = aggregate block %6
             %9 = matmul own[block] %3 self.weight
-            %10 = combine %7 + %9
+            %10 = aggregate block %6, plus %9
             backward
             %13 = matmul own[block] %3ᵀ seed
             %15 = aggregate blockᵀ seed

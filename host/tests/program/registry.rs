@@ -4,7 +4,10 @@ use halfgnn::nn::{
     ConvolutionConfig, Gat as GatConfig, GatV2 as GatV2Config, Gin as GinConfig, Norm,
 };
 use halfgnn::program::layers::{
-    ALL, Appnp, Decomposition, Gat, GatV2, Gcn, Gcnii, Gin, Layer, LayerKind, Relation, Rgcn, Sage,
+    ALL, Appnp, Arma, ArmaLayer, Cheb, ChebLayer, ClusterGcnLayer, Decomposition, Gat, GatV2,
+    GatedGraphLayer, Gcn, Gcnii, Gin, GraphConvLayer, Layer, LayerKind, LeLayer, LgLayer, MixHop,
+    MixHopLayer, Relation, Rgcn, Sage, SgLayer, Ssg, SsgLayer, TagLayer, Transformer,
+    TransformerLayer,
 };
 use halfgnn::program::{Builder, Edges, Program, Value};
 use halfgnn::tensor::Precision;
@@ -25,7 +28,7 @@ fn built(name: &str) -> Program {
     let edges = g.edges("edges", vertices, vertices, Norm::None);
     let x = g.input("x", vertices, 8);
     let y = layer(&mut g, name, edges, x);
-    let has_bias = !matches!(name, "appnp" | "gcnii" | "rgcn");
+    let has_bias = kind(name).parameters.iter().any(|it| it.here == "bias");
     let y = match has_bias {
         true => super::setup::last(&mut g, y),
         false => y,
@@ -104,18 +107,85 @@ fn layer(g: &mut Builder, name: &str, edges: Edges, x: Value) -> Value {
             let y = layer(Decomposition::None).build(g, &[x]);
             g.layer(1, |g| layer(Decomposition::Basis(1)).build(g, &y))[0]
         }
+        other => formula(other, edges).build(g, x),
+    }
+}
+
+/// A layer that is a formula alone.
+fn formula(name: &str, edges: Edges) -> Box<dyn Layer> {
+    let (outputs, hops) = (4, 2);
+    match name {
+        "graphconv" => Box::new(GraphConvLayer { edges, outputs }),
+        "sg" => Box::new(SgLayer {
+            edges,
+            outputs,
+            hops,
+        }),
+        "ssg" => Box::new(SsgLayer {
+            edges,
+            outputs,
+            options: Ssg::default(),
+        }),
+        "tag" => Box::new(TagLayer {
+            edges,
+            outputs,
+            hops,
+        }),
+        "cheb" => Box::new(ChebLayer {
+            edges,
+            outputs,
+            options: Cheb::default(),
+        }),
+        "arma" => Box::new(ArmaLayer {
+            edges,
+            outputs,
+            is_last: false,
+            options: Arma {
+                steps: 2,
+                ..Arma::default()
+            },
+        }),
+        "mixhop" => Box::new(MixHopLayer {
+            edges,
+            outputs,
+            averaged: false,
+            options: MixHop::default(),
+        }),
+        "clustergcn" => Box::new(ClusterGcnLayer {
+            edges,
+            outputs,
+            diag_lambda: 0.5,
+        }),
+        "leconv" => Box::new(LeLayer { edges, outputs }),
+        "gatedgraph" => Box::new(GatedGraphLayer {
+            edges,
+            outputs,
+            steps: 2,
+        }),
+        "transformer" => Box::new(TransformerLayer {
+            edges,
+            outputs,
+            averaged: false,
+            options: Transformer {
+                beta: true,
+                ..Transformer::default()
+            },
+        }),
+        "lg" => Box::new(LgLayer { edges }),
         other => panic!("no layer {other} is built here"),
     }
 }
 
-/// The name of a parameter, without its layer's number and with the parts that a relation or a number gives it left open.
-fn open(name: &str) -> String {
+/// The name of a parameter, without its layer's number and with the parts that a relation or a number gives it left open: the first of
+/// the layer's names that stands for it.
+fn open(kind: &LayerKind, name: &str) -> String {
     let name = name.strip_prefix("layers.1.").unwrap_or(name);
-    match name.split_once('.') {
-        Some((first @ ("basis" | "comp"), _)) => format!("{first}.*"),
-        Some(("weight", _)) => "weight.*".into(),
-        _ => name.into(),
-    }
+    let stands_for = |of: &str| match of.split_once('*') {
+        None => of == name,
+        Some((before, after)) => name.starts_with(before) && name.ends_with(after),
+    };
+    let mut names = kind.parameters.iter().map(|it| it.here);
+    names.find(|of| stands_for(of)).unwrap_or(name).into()
 }
 
 #[test]
@@ -125,7 +195,7 @@ fn each_layer_names_its_parameters_and_no_others() {
         let values = [program.parameters(), program.buffers()].concat();
         let found: BTreeSet<String> = values
             .iter()
-            .map(|value| open(&program.description(*value).name))
+            .map(|value| open(kind, &program.description(*value).name))
             .collect();
         let named: BTreeSet<String> = kind.parameters.iter().map(|it| it.here.into()).collect();
         assert_eq!(named, found, "{}", kind.name);

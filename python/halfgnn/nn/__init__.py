@@ -8,6 +8,9 @@ forward pass, with one :class:`halfgnn.FallbackWarning` that names the caller's 
 its first use. It is kept while the tensor lives, and made again where the tensor's contents are others: they are compared at each call,
 which a :class:`halfgnn.Graph` saves. For captured graphs pass a :class:`halfgnn.Graph` that is :meth:`prepared <halfgnn.Graph.prepare>`;
 ``torch.compile`` takes either.
+
+:func:`replace` makes a model's layers of these classes halfgnn's. :func:`accelerate` does that as well, and puts halfgnn's operators behind
+the aggregators, softmaxes and sums of every other layer of message passing. :func:`restore` undoes both.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ except ImportError as error:
         "halfgnn.nn has PyG's layers and wants torch_geometric: pip install 'halfgnn[pyg]', or take halfgnn.dgl or the operators"
     ) from error
 
+from ._accelerate import Accelerated, accelerate, restore
 from ._attentions import AGNNConv, GeneralConv, HANConv, HGTConv, SuperGATConv, TransformerConv
 from ._convolutions import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv
 from ._propagations import (
@@ -50,12 +54,13 @@ from ._propagations import (
     WLConvContinuous,
 )
 from ._relations import FastRGCNConv, RGATConv, RGCNConv
-from ._replace import Replaced, replace, restore
+from ._replace import Replaced, replace
 
 __all__ = [
     "AGNNConv",
     "APPNP",
     "ARMAConv",
+    "Accelerated",
     "ChebConv",
     "ClusterGCNConv",
     "DNAConv",
@@ -94,6 +99,7 @@ __all__ = [
     "TAGConv",
     "TransformerConv",
     "WLConvContinuous",
+    "accelerate",
     "replace",
     "restore",
 ]

@@ -134,7 +134,8 @@ def _other_module(module: Any, name: str) -> str | None:
     if wanted is None:
         return f"the aggregator is {name}"
     # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.
-    own = not isinstance(module, wanted) if is_compiling() else type(module) is not wanted or is_observed(module)
+    of: Any = getattr(type(module), "_halfgnn_kind", type(module))
+    own = not isinstance(module, wanted) if is_compiling() else of is not wanted or is_observed(module)
     if own:
         return "the aggregator's module is the user's own or has hooks"
     if name in ("var", "std") and getattr(module, "var_aggr", module).semi_grad:

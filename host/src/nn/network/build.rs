@@ -159,6 +159,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             });
         }
         let network = Self {
+            program: None,
             steps,
             initial,
             jumps,

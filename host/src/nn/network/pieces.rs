@@ -86,8 +86,8 @@ impl<B: Backend, E: Element> Network<B, E> {
         };
         let shape = (rows, self.steps[number].output.columns);
         let mut written = match whole {
-            true => Written::in_memory(backend, shape)?,
-            false => Written::between(backend, shape, pieces.between())?,
+            true => RowsOfPieces::in_memory(backend, shape)?,
+            false => RowsOfPieces::between(backend, shape, pieces.between())?,
         };
         for piece in 0..pieces.count() {
             // What was lent had the rows of another piece.
@@ -105,7 +105,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             if own.is_empty() {
                 continue;
             }
-            let of_own = |rows: &FeatureRows<B, E>| take(backend, rows, &own);
+            let of_own = |rows: &FeatureRows<B, E>| take_rows(backend, rows, &own);
             let of_stage = |stage: &usize| outputs.get(*stage).and_then(Option::as_ref);
             let features = reads_features.then(|| of_own(all_features)).transpose()?;
             let initial = self.initial.as_ref().and_then(of_stage);
@@ -117,7 +117,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 .map(|part| pieces.propagation(backend, part));
             let graph = graph.transpose()?;
             let heard = part.as_deref().map_or(&*own, Part::vertices);
-            let source = take(backend, source, heard)?;
+            let source = take_rows(backend, source, heard)?;
             let pass = Pass {
                 backend,
                 mode: Mode::Evaluate,
@@ -148,7 +148,7 @@ impl<B: Backend, E: Element> Network<B, E> {
 }
 
 /// Rows that a stage gives, those of one piece behind those of the other.
-enum Written<B: Backend, E: Element> {
+pub(crate) enum RowsOfPieces<B: Backend, E: Element> {
     /// In the host's memory, so many by now.
     Memory(Matrix<B, E>, usize),
     #[cfg(feature = "parts")]
@@ -157,8 +157,9 @@ enum Written<B: Backend, E: Element> {
     Counted((usize, usize)),
 }
 
-impl<B: Backend, E: Element> Written<B, E> {
-    fn in_memory(backend: &B, (rows, columns): (usize, usize)) -> Result<Self, Error> {
+impl<B: Backend, E: Element> RowsOfPieces<B, E> {
+    /// No rows yet of so many, in the host's memory.
+    pub(crate) fn in_memory(backend: &B, (rows, columns): (usize, usize)) -> Result<Self, Error> {
         let kind = MemoryKind::HostFeatures;
         Ok(Self::Memory(
             Matrix::zeros(backend, rows, columns, kind)?,
@@ -166,7 +167,12 @@ impl<B: Backend, E: Element> Written<B, E> {
         ))
     }
 
-    fn between(backend: &B, shape: (usize, usize), between: &Between) -> Result<Self, Error> {
+    /// No rows yet of so many, where they lie until the next layer has read them.
+    pub(crate) fn between(
+        backend: &B,
+        shape: (usize, usize),
+        between: &Between,
+    ) -> Result<Self, Error> {
         match between {
             Between::Memory => Self::in_memory(backend, shape),
             #[cfg(feature = "parts")]
@@ -181,7 +187,8 @@ impl<B: Backend, E: Element> Written<B, E> {
         }
     }
 
-    fn write(&mut self, backend: &B, of_piece: &Matrix<B, E>) -> Result<(), Error> {
+    /// Adds the rows of the next piece.
+    pub(crate) fn write(&mut self, backend: &B, of_piece: &Matrix<B, E>) -> Result<(), Error> {
         let rows = of_piece.rows();
         match self {
             Self::Memory(all, written) => {
@@ -218,7 +225,8 @@ impl<B: Backend, E: Element> Written<B, E> {
         Ok(())
     }
 
-    fn finish(self, backend: &B) -> Result<FeatureRows<B, E>, Error> {
+    /// All rows.
+    pub(crate) fn finish(self, backend: &B) -> Result<FeatureRows<B, E>, Error> {
         match self {
             Self::Memory(rows, _) => Ok(rows.into()),
             #[cfg(feature = "parts")]
@@ -243,7 +251,7 @@ fn on_disk(error: DataError) -> Error {
 }
 
 /// The rows of some vertices.
-fn take<B: Backend, E: Element>(
+pub(crate) fn take_rows<B: Backend, E: Element>(
     backend: &B,
     rows: &FeatureRows<B, E>,
     vertices: &[u32],

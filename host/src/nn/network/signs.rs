@@ -67,7 +67,9 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// [`Network::evaluate_signs`] computes what a forward pass does.
     pub fn reads_signs(&self) -> bool {
         let mut layers = self.steps.iter().map(|step| &step.layer);
-        self.reads_signs_at(0) && !layers.any(|layer| layer.reads_features())
+        !self.steps.is_empty()
+            && self.reads_signs_at(0)
+            && !layers.any(|layer| layer.reads_features())
     }
 
     /// What an evaluation reads of features, a row a vertex: [`Network::evaluate_signs`] takes it, and the features need not be on the

@@ -3,7 +3,7 @@
 use crate::ops::MOST_HEADS;
 use crate::program::builder::Builder;
 use crate::program::operator::{
-    AdditiveAttention, Attention, Direction, Dropout, EdgeTerms, Operator,
+    AdditiveAttention, Attention, Direction, DotAttention, Dropout, EdgeTerms, Operator,
 };
 use crate::program::value::{Constant, Edges, Format, HeadValues, Initial, Value, head_distance};
 use crate::tensor::padded;
@@ -67,6 +67,14 @@ impl Builder {
         self.bias(name, self.width(heads))
     }
 
+    /// A linear map to all heads, with the parameters `NAME.weight` and `NAME.bias`.
+    pub fn heads_map(&mut self, name: &str, heads: Heads, x: Value) -> Value {
+        let weight = self.heads_weight(&format!("{name}.weight"), self.columns(x), heads);
+        let bias = self.heads_bias(&format!("{name}.bias"), heads);
+        let product = self.matmul(x, weight);
+        self.add_bias(product, bias)
+    }
+
     /// The attention of GAT over `h`, which has the columns of all heads, with a row of `vectors` for destinations and one for sources.
     /// With features of edges it has the parameters `edge.weight` and `edge.attention`.
     pub fn attention(
@@ -116,6 +124,27 @@ impl Builder {
             sources,
             destinations,
             vector,
+            drop,
+        }))
+    }
+
+    /// Attention by dot products, from the rows of `keys` and `values` to those of `queries`, with the scores divided by the root of the
+    /// columns of a head.
+    pub fn dot_attention(
+        &mut self,
+        edges: Edges,
+        [queries, keys, values]: [Value; 3],
+        heads: Heads,
+        dropout: f32,
+    ) -> Value {
+        let drop = self.edge_dropout(dropout);
+        self.push(Operator::DotAttention(DotAttention {
+            edges,
+            heads: heads.count,
+            scale: (1.0 / (heads.columns as f64).sqrt()) as f32,
+            queries,
+            keys,
+            values,
             drop,
         }))
     }

@@ -1,8 +1,11 @@
 //! Formulas of several operators and parameters that many layers have.
 
 mod attention;
+mod gate;
 mod norm;
+mod polynomial;
 mod readout;
 
 pub use attention::{Heads, Scores};
+pub use gate::GruCell;
 pub use norm::BatchNorm;

@@ -2,7 +2,7 @@
 
 use super::{Layer, LayerKind, ParameterNames};
 use crate::nn;
-use crate::program::{Builder, Edges, Heads, Scores, Value};
+use crate::program::{Builder, Edges, Scores, Value};
 
 /// Its names.
 pub(super) const KIND: LayerKind = LayerKind::of::<nn::GatV2>(&[
@@ -31,13 +31,13 @@ pub struct GatV2 {
 impl Layer for GatV2 {
     fn build(&self, g: &mut Builder, x: Value) -> Value {
         let heads = g.heads(self.options.heads, self.outputs, self.averaged);
-        let sources = map(g, "source", heads, x);
+        let sources = g.heads_map("source", heads, x);
         let vector = g.heads_vectors("attention", 1, heads);
         let destinations = match self.options.share_weights {
             true => g.own_rows(self.edges, sources),
             false => {
                 let own = g.own_rows(self.edges, x);
-                map(g, "destination", heads, own)
+                g.heads_map("destination", heads, own)
             }
         };
         let scores = Scores {
@@ -49,11 +49,4 @@ impl Layer for GatV2 {
         let y = g.additive_attention(self.edges, ends, vector, heads, scores);
         g.join_heads(heads, y)
     }
-}
-
-fn map(g: &mut Builder, name: &str, heads: Heads, x: Value) -> Value {
-    let weight = g.heads_weight(&format!("{name}.weight"), g.columns(x), heads);
-    let bias = g.heads_bias(&format!("{name}.bias"), heads);
-    let product = g.matmul(x, weight);
-    g.add_bias(product, bias)
 }

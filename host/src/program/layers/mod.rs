@@ -3,30 +3,54 @@
 //! Bias, activation and dropout around a layer are the network's, as they are for [`nn`](crate::nn).
 
 mod appnp;
+mod arma;
+mod cheb;
+mod clustergcn;
 mod gat;
+mod gatedgraph;
 mod gatv2;
 mod gcn;
 mod gcnii;
 mod gin;
+mod graphconv;
 mod kind;
+mod leconv;
+mod lg;
+mod mixhop;
 mod rgcn;
 mod sage;
+mod sg;
+mod ssg;
+mod tag;
+mod transformer;
 
 pub use appnp::Appnp;
+pub use arma::{Arma, ArmaLayer};
+pub use cheb::{Cheb, ChebLayer};
+pub use clustergcn::{ClusterGcn, ClusterGcnLayer};
 pub use gat::Gat;
+pub use gatedgraph::{GatedGraph, GatedGraphLayer};
 pub use gatv2::GatV2;
 pub use gcn::Gcn;
 pub use gcnii::Gcnii;
 pub use gin::Gin;
+pub use graphconv::{GraphConv, GraphConvLayer};
 pub use kind::{LayerKind, Names, ParameterNames};
+pub use leconv::{Le, LeLayer};
+pub use lg::LgLayer;
+pub use mixhop::{MixHop, MixHopLayer};
 pub use rgcn::{Decomposition, Relation, Rgcn};
 pub use sage::Sage;
+pub use sg::{Sg, SgLayer};
+pub use ssg::{Ssg, SsgLayer};
+pub use tag::{Tag, TagLayer};
+pub use transformer::{Transformer, TransformerLayer};
 
 use super::{Builder, Value};
 use std::fmt;
 
 /// Every layer, a line each.
-pub const ALL: [LayerKind; 8] = [
+pub const ALL: [LayerKind; 20] = [
     gcn::KIND,
     sage::KIND,
     gin::KIND,
@@ -35,7 +59,38 @@ pub const ALL: [LayerKind; 8] = [
     appnp::KIND,
     gcnii::KIND,
     rgcn::KIND,
+    graphconv::KIND,
+    sg::KIND,
+    ssg::KIND,
+    tag::KIND,
+    cheb::KIND,
+    arma::KIND,
+    mixhop::KIND,
+    clustergcn::KIND,
+    leconv::KIND,
+    gatedgraph::KIND,
+    transformer::KIND,
+    lg::KIND,
 ];
+
+/// Why there is no policy of sums for layers that are formulas alone.
+const IN_FLOAT: Result<(), &str> = Err("the sums of a model of formulas are always in float");
+
+/// The most sums over neighbours of a layer: some bound keeps a mistyped number from a program of endless length.
+const MOST_HOPS: usize = 1000;
+
+/// That a number of hops, steps or terms is from `least` to [`MOST_HOPS`].
+///
+/// # Errors
+/// What is wrong.
+fn check_hops(count: usize, least: usize) -> Result<(), String> {
+    match (least..=MOST_HOPS).contains(&count) {
+        true => Ok(()),
+        false => Err(format!(
+            "{count} hops, steps or terms of a layer; there can be {least} to {MOST_HOPS}"
+        )),
+    }
+}
 
 /// A layer from one value to another. Anyone can write one:
 ///

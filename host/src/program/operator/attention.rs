@@ -80,6 +80,38 @@ pub struct AdditiveGradient {
     pub d: Value,
 }
 
+/// Attention by dot products (Vaswani et al., NeurIPS 2017): `y_i = Σ_j α(i,j) · v_j`, where `α(i, ·)` is the softmax of
+/// `scale · q_i · k_j`. Several of queries, keys and values may be one value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DotAttention {
+    /// The adjacency.
+    pub edges: Edges,
+    /// Heads, whose columns are side by side.
+    pub heads: usize,
+    /// Factor of the scores.
+    pub scale: f32,
+    /// `q`: a row for each destination.
+    pub queries: Value,
+    /// `k`: a row for each source.
+    pub keys: Value,
+    /// `v`: a row for each source.
+    pub values: Value,
+    /// Dropout of the weights.
+    pub drop: Option<Dropout>,
+}
+
+/// The gradient of [`DotAttention`]: of queries, of keys and of values. The sums of its softmax are kept between the passes: two floats
+/// for each destination and head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DotAttentionGradient {
+    /// The forward pass.
+    pub of: DotAttention,
+    /// Its result.
+    pub y: Value,
+    /// The gradient of that.
+    pub d: Value,
+}
+
 /// Terms of the scores of edges: `a · (W · f)` of the features `f` of each edge, one for each head. The second result is zeros, which
 /// kernels for two ends of an edge read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,6 +158,20 @@ impl AdditiveAttention {
 }
 
 impl AdditiveGradient {
+    pub(super) fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        [&mut self.d, &mut self.y].into_iter().for_each(&mut *visit);
+        self.of.visit(visit);
+    }
+}
+
+impl DotAttention {
+    pub(super) fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        let all = [&mut self.queries, &mut self.keys, &mut self.values];
+        all.into_iter().for_each(visit);
+    }
+}
+
+impl DotAttentionGradient {
     pub(super) fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
         [&mut self.d, &mut self.y].into_iter().for_each(&mut *visit);
         self.of.visit(visit);

@@ -9,11 +9,14 @@ mod attention;
 mod norm;
 mod product;
 
-use super::value::{Edges, Value};
+use super::value::{Edges, Value, Vertices};
 use crate::ops::Nonlinearity;
 
 pub use activation::{Activate, ActivateGradient, Dropout};
-pub use attention::{AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, EdgeTerms};
+pub use attention::{
+    AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, DotAttention,
+    DotAttentionGradient, EdgeTerms,
+};
 pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
 pub use product::{Addend, Aggregate, Coding, Direction, End, Matmul, ReadFactors, RowFactors};
 
@@ -30,6 +33,10 @@ pub enum Operator {
     AdditiveAttention(AdditiveAttention),
     /// Its gradient.
     AdditiveGradient(AdditiveGradient),
+    /// Attention by dot products.
+    DotAttention(DotAttention),
+    /// Its gradient.
+    DotAttentionGradient(DotAttentionGradient),
     /// Terms of scores that features of edges give.
     EdgeTerms(EdgeTerms),
     /// The gradient of weight and vector.
@@ -140,6 +147,18 @@ pub enum Operator {
         /// The multiples, at least one.
         terms: Vec<(f32, Value)>,
     },
+    /// A one for each vertex of a set: a matrix of one column.
+    Ones {
+        /// The vertices.
+        vertices: Vertices,
+    },
+    /// `x ⊙ y`: the product element by element.
+    Multiply {
+        /// One matrix.
+        x: Value,
+        /// The other, which may be the same.
+        y: Value,
+    },
     /// `factor · x` with a factor that is learnt, or `(1 + factor) · x`.
     Scale {
         /// The matrix.
@@ -209,6 +228,33 @@ pub enum Operator {
         /// A row for each destination.
         d: Value,
     },
+    /// The rows of all sources of a rank's part: its own, and behind them those that other ranks send.
+    Extend {
+        /// The adjacency of the part.
+        edges: Edges,
+        /// The layer that reads them, which errors name.
+        layer: u32,
+        /// The own rows: those of the destinations.
+        x: Value,
+    },
+    /// Its gradient: that of the own rows, with what other ranks have of theirs added.
+    Fold {
+        /// The adjacency of the part.
+        edges: Edges,
+        /// The layer.
+        layer: u32,
+        /// A row for each source.
+        d: Value,
+    },
+    /// Dropout of a rank's rows by the vertices of the whole graph that they are of, so that it drops what one rank would drop.
+    DropRows {
+        /// The adjacency of the part.
+        edges: Edges,
+        /// The dropout.
+        drop: Dropout,
+        /// A row for each destination or source.
+        x: Value,
+    },
 }
 
 /// An operator and what it writes.
@@ -244,6 +290,8 @@ impl Operator {
             Operator::AttentionGradient(_) => "attention_gradient",
             Operator::AdditiveAttention(_) => "additive_attention",
             Operator::AdditiveGradient(_) => "additive_attention_gradient",
+            Operator::DotAttention(_) => "dot_attention",
+            Operator::DotAttentionGradient(_) => "dot_attention_gradient",
             Operator::EdgeTerms(_) => "edge_terms",
             Operator::EdgeTermsGradient { .. } => "edge_terms_gradient",
             Operator::HeadMean { .. } => "head_mean",
@@ -262,6 +310,8 @@ impl Operator {
             Operator::Nonlinearity { .. } => "nonlinearity",
             Operator::NonlinearityGradient { .. } => "nonlinearity_gradient",
             Operator::Combine { .. } => "combine",
+            Operator::Ones { .. } => "ones",
+            Operator::Multiply { .. } => "multiply",
             Operator::Scale { .. } => "scale",
             Operator::Dot { .. } => "dot",
             Operator::Maximum { .. } => "maximum",
@@ -271,6 +321,9 @@ impl Operator {
             Operator::ColumnSums { .. } => "column_sums",
             Operator::OwnRows { .. } => "own_rows",
             Operator::OwnRowsGradient { .. } => "own_rows_gradient",
+            Operator::Extend { .. } => "extend",
+            Operator::Fold { .. } => "fold",
+            Operator::DropRows { .. } => "drop_rows",
         }
     }
 
@@ -312,6 +365,8 @@ impl Operator {
             Operator::AttentionGradient(op) => op.visit(visit),
             Operator::AdditiveAttention(op) => op.visit(visit),
             Operator::AdditiveGradient(op) => op.visit(visit),
+            Operator::DotAttention(op) => op.visit(visit),
+            Operator::DotAttentionGradient(op) => op.visit(visit),
             Operator::EdgeTerms(op) => {
                 [&mut op.weight, &mut op.vector].into_iter().for_each(visit);
             }
@@ -362,13 +417,19 @@ impl Operator {
             }
             Operator::Combine { terms } => terms.iter_mut().for_each(|(_, value)| visit(value)),
             Operator::Scale { x, factor, .. } => [x, factor].into_iter().for_each(visit),
-            Operator::Dot { x, y, .. } => [x, y].into_iter().for_each(visit),
+            Operator::Ones { .. } => {}
+            Operator::Multiply { x, y } | Operator::Dot { x, y, .. } => {
+                [x, y].into_iter().for_each(visit)
+            }
             Operator::NonlinearityGradient { of, d, .. } => [of, d].into_iter().for_each(visit),
             Operator::Nonlinearity { x, .. }
             | Operator::Quantize { x, .. }
             | Operator::ColumnSums { x }
             | Operator::OwnRows { x, .. }
             | Operator::OwnRowsGradient { d: x, .. }
+            | Operator::Extend { x, .. }
+            | Operator::Fold { d: x, .. }
+            | Operator::DropRows { x, .. }
             | Operator::GroupMaximum { x, .. }
             | Operator::HeadMean { x, .. }
             | Operator::HeadMeanGradient { d: x, .. } => visit(x),
@@ -406,6 +467,8 @@ impl Operator {
             | Operator::NormalizeRowsGradient { d, .. }
             | Operator::NormalizeGroupsGradient { d, .. } => vec![*d],
             Operator::NormalizeGradient(op) => vec![op.d],
+            Operator::DropRows { x, .. } => vec![*x],
+            Operator::Multiply { x, y } => vec![*x, *y],
             // The last term is the newest. One term alone has no second matrix to be computed from.
             Operator::Combine { terms } if terms.len() > 1 => {
                 terms.iter().rev().map(|(_, value)| *value).collect()

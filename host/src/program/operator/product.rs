@@ -218,6 +218,8 @@ pub struct Coding {
     pub rows: Option<RowFactors>,
     /// The format of a value.
     pub format: CodeFormat,
+    /// The layer that they are the messages of.
+    pub layer: u32,
     /// The stream of random numbers that values are rounded by; none where each is rounded to the nearest.
     pub stream: Option<u32>,
     /// Whether no operator reads the matrix itself, so that its writer need not store it.

@@ -26,6 +26,7 @@ impl Pass for Evaluate {
                 Operator::Matmul(op) => op.drop = None,
                 Operator::Activate(op) => op.drop = None,
                 Operator::AdditiveAttention(op) => op.drop = None,
+                Operator::DotAttention(op) => op.drop = None,
                 Operator::Attention(op) => {
                     (op.drop, op.trains) = (None, false);
                     program.nodes[number].results.truncate(1);
@@ -49,15 +50,16 @@ impl Pass for Evaluate {
 
 /// Leaves an activation out that does nothing any more.
 fn leave_out(program: &mut Program, number: usize) -> bool {
-    let Operator::Activate(Activate {
-        x,
-        add: None,
-        bias: None,
-        relu: false,
-        drop: None,
-    }) = program.nodes[number].operator
-    else {
-        return false;
+    let x = match program.nodes[number].operator {
+        Operator::Activate(Activate {
+            x,
+            add: None,
+            bias: None,
+            relu: false,
+            drop: None,
+        })
+        | Operator::DropRows { x, .. } => x,
+        _ => return false,
     };
     let result = program.nodes[number].results[0];
     if program.kept.contains(&result) {

@@ -4,7 +4,7 @@ use super::Pass;
 use crate::error::Error;
 use crate::ops::{CodeFormat, Form};
 use crate::program::list::{Program, refuse};
-use crate::program::operator::{ActivateGradient, Coding, Operator, ReadFactors, RowFactors};
+use crate::program::operator::{ActivateGradient, Coding, Node, Operator, ReadFactors, RowFactors};
 use crate::program::value::Value;
 use crate::tensor::Precision;
 
@@ -33,9 +33,15 @@ impl Pass for Quantize {
         if program.precision == Precision::Float {
             return refuse("messages of 8 bits are summed in half or bfloat16, and this program computes in float; take one of those, or leave them as they are".into());
         }
-        let additive = |operator: &Operator| matches!(operator, Operator::AdditiveAttention(_));
-        if program.nodes.iter().any(|node| additive(&node.operator)) {
-            return refuse("the attention of GATv2 weighs messages by more than degrees, and has no sums of 8-bit values; leave them as they are".into());
+        let attends = |node: &Node| match &node.operator {
+            Operator::AdditiveAttention(_) => Some("the attention of GATv2"),
+            Operator::DotAttention(_) => Some("attention by dot products"),
+            _ => None,
+        };
+        if let Some(attention) = program.nodes.iter().find_map(attends) {
+            return refuse(format!(
+                "{attention} weighs messages by more than degrees, and has no sums of 8-bit values; leave them as they are"
+            ));
         }
         let mut number = 0;
         while number < program.nodes.len() {
@@ -73,6 +79,7 @@ impl Quantize {
         let mut coding = Coding {
             rows,
             format: self.format,
+            layer,
             stream: is_gradient.then(|| STREAM.wrapping_add(layer)),
             alone: false,
         };

@@ -81,6 +81,7 @@ fn is_cheap(operator: &Operator) -> bool {
         Operator::Matmul(_)
             | Operator::Activate(_)
             | Operator::Combine { .. }
+            | Operator::Multiply { .. }
             | Operator::Scale { .. }
             | Operator::Nonlinearity { .. }
     )

@@ -39,7 +39,7 @@ impl Pass for Reorder {
 
 /// Whether an aggregation over the edges of `sum` is better made of `inputs` columns than of `outputs`.
 fn pays(program: &Program, sum: &Aggregate, inputs: usize, outputs: usize) -> bool {
-    match program.is_square(sum.edges) {
+    match program.is_square(sum.edges) || program.edges[sum.edges.0].of_rank {
         true => inputs < outputs,
         false => inputs <= outputs,
     }

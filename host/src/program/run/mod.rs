@@ -5,19 +5,28 @@
 
 mod execute;
 mod machine;
+mod memory;
 
 use super::list::{Program, refuse};
 use super::operator::{Node, Operator};
-use super::plan::Plan;
+use super::plan::{Place, Plan};
 use super::value::{Edges, Format, Origin, Value};
 use crate::backend::Backend;
+use crate::backend::MemoryKind;
 use crate::error::Error;
 use crate::nn::Propagation;
+use crate::ops::RandomState;
+use crate::tensor::{Element, Matrix};
 use crate::with_element;
-use machine::Typed;
+use machine::{Bank, Elements, absent};
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+
+pub(super) use execute::MARGIN;
+pub(super) use machine::Typed;
+pub(super) use memory::{Memory, Parameters};
 
 /// What a program runs on, of any backend and precision.
 trait Machine: fmt::Debug + Send {
@@ -100,82 +109,13 @@ impl Runner {
                 edges.len()
             ));
         }
-        for (number, (set, edges)) in program.edges.iter().zip(&edges).enumerate() {
-            let declared = [set.sources, set.destinations].map(|it| program.vertices[it.0].rows);
-            let given = [edges.sources(), edges.destinations()];
-            if declared != given {
-                return refuse(format!(
-                    "`{}` is declared from {} to {} vertices, and given from {} to {}",
-                    set.name, declared[0], declared[1], given[0], given[1]
-                ));
-            }
-            let reads_own_rows = |node: &Node| match &node.operator {
-                Operator::OwnRows { edges, .. } => edges.0 == number,
-                Operator::Attention(op) => op.edges.0 == number,
-                Operator::Aggregate(op) => op.edges.0 == number && op.own().is_some(),
-                Operator::Matmul(op) => {
-                    let own = op.reads_own.into_iter().chain([op.adds_to_own]);
-                    own.flatten().any(|edges| edges.0 == number)
-                }
-                _ => false,
-            };
-            if !edges.has_own_rows() && program.nodes.iter().any(reads_own_rows) {
-                return refuse(format!(
-                    "the program reads the own rows of destinations of `{}`, which are no sources; give those rows as a value",
-                    set.name
-                ));
-            }
-            let is_copy = |node: &Node| matches!(node.operator, Operator::OwnRows { .. });
-            let reads_first_rows = |node: &Node| reads_own_rows(node) && !is_copy(node);
-            if edges.own().is_some() && program.nodes.iter().any(reads_first_rows) {
-                return refuse(format!(
-                    "the destinations of `{}` lie anywhere among its sources, and a fused product reads the first rows; sample it with the sources that it meets, or leave the pass `fuse` out",
-                    set.name
-                ));
-            }
-            let features = edges
-                .edge_features()
-                .map_or(0, |features| features.columns());
-            let weighted = edges.is_weighted();
-            let mut reads = program
-                .nodes
-                .iter()
-                .filter_map(|node| match &node.operator {
-                    Operator::Attention(op) if op.edges.0 == number => Some((0, weighted)),
-                    Operator::AdditiveAttention(op) if op.edges.0 == number => Some((0, weighted)),
-                    Operator::EdgeTerms(op) if op.edges.0 == number => Some((op.features, false)),
-                    _ => None,
-                });
-            if reads.clone().any(|(_, weighted)| weighted) {
-                return refuse(format!(
-                    "the program attends over `{}`, whose edges have weights, and attention has weights of its own; give them as features of edges",
-                    set.name
-                ));
-            }
-            if let Some((read, _)) = reads.find(|(read, _)| *read != 0 && *read != features) {
-                return refuse(format!(
-                    "the program reads {read} features of each edge of `{}`, and there are {features}",
-                    set.name
-                ));
-            }
-            if edges.halo().is_some() {
-                return refuse(format!(
-                    "`{}` is the part of a rank, and programs run on one device so far",
-                    set.name
-                ));
-            }
-        }
-        for (number, edges) in edges.iter().enumerate() {
-            program.set_edges(Edges(number), edges.forward().edges());
-        }
-        program.keep_scores(|of, heads| {
-            let edges = &edges[of.0];
-            backend.keeps_sums_of_scores(edges.sources(), edges.forward().edges(), heads)
-        });
+        let all: Vec<&Propagation<B>> = edges.iter().map(Arc::as_ref).collect();
+        program.check_edges(&all)?;
+        program.size_edges(backend, &all);
         let plan = Plan::new(&program);
         let precision = program.precision;
         let machine: Box<dyn Machine> = with_element!(precision, E => {
-            Box::new(Typed::<B, E>::new(backend, &program, &plan, edges, seed)?)
+            Box::new(Owned::<B, E>::new(backend, &program, &plan, edges, seed)?)
         });
         Ok(Self {
             program,
@@ -292,6 +232,89 @@ impl Runner {
 }
 
 impl Program {
+    /// That adjacencies are what the program declares and reads.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the first that is not.
+    pub(super) fn check_edges<B: Backend>(&self, edges: &[&Propagation<B>]) -> Result<(), Error> {
+        for (number, (set, edges)) in self.edges.iter().zip(edges).enumerate() {
+            let declared = [set.sources, set.destinations].map(|it| self.vertices[it.0].rows);
+            let given = [edges.sources(), edges.destinations()];
+            if declared != given {
+                return refuse(format!(
+                    "`{}` is declared from {} to {} vertices, and given from {} to {}",
+                    set.name, declared[0], declared[1], given[0], given[1]
+                ));
+            }
+            let reads_own_rows = |node: &Node| match &node.operator {
+                Operator::OwnRows { edges, .. } => edges.0 == number,
+                Operator::Attention(op) => op.edges.0 == number,
+                Operator::Aggregate(op) => op.edges.0 == number && op.own().is_some(),
+                Operator::Matmul(op) => {
+                    let own = op.reads_own.into_iter().chain([op.adds_to_own]);
+                    own.flatten().any(|edges| edges.0 == number)
+                }
+                _ => false,
+            };
+            if !edges.has_own_rows() && self.nodes.iter().any(reads_own_rows) {
+                return refuse(format!(
+                    "the program reads the own rows of destinations of `{}`, which are no sources; give those rows as a value",
+                    set.name
+                ));
+            }
+            let is_copy = |node: &Node| matches!(node.operator, Operator::OwnRows { .. });
+            let reads_first_rows = |node: &Node| reads_own_rows(node) && !is_copy(node);
+            if edges.own().is_some() && self.nodes.iter().any(reads_first_rows) {
+                return refuse(format!(
+                    "the destinations of `{}` lie anywhere among its sources, and a fused product reads the first rows; sample it with the sources that it meets, or leave the pass `fuse` out",
+                    set.name
+                ));
+            }
+            let features = edges
+                .edge_features()
+                .map_or(0, |features| features.columns());
+            let weighted = edges.is_weighted();
+            let mut reads = self.nodes.iter().filter_map(|node| match &node.operator {
+                Operator::Attention(op) if op.edges.0 == number => Some((0, weighted)),
+                Operator::AdditiveAttention(op) if op.edges.0 == number => Some((0, weighted)),
+                Operator::DotAttention(op) if op.edges.0 == number => Some((0, weighted)),
+                Operator::EdgeTerms(op) if op.edges.0 == number => Some((op.features, false)),
+                _ => None,
+            });
+            if reads.clone().any(|(_, weighted)| weighted) {
+                return refuse(format!(
+                    "the program attends over `{}`, whose edges have weights, and attention has weights of its own; give them as features of edges",
+                    set.name
+                ));
+            }
+            if let Some((read, _)) = reads.find(|(read, _)| *read != 0 && *read != features) {
+                return refuse(format!(
+                    "the program reads {read} features of each edge of `{}`, and there are {features}",
+                    set.name
+                ));
+            }
+            if edges.halo().is_some() != set.of_rank {
+                return refuse(format!(
+                    "`{}` is {} the part of a rank, and is declared otherwise",
+                    set.name,
+                    if set.of_rank { "not" } else { "as given" }
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sizes what has a number for each edge.
+    pub(super) fn size_edges<B: Backend>(&mut self, backend: &B, edges: &[&Propagation<B>]) {
+        for (number, edges) in edges.iter().enumerate() {
+            self.set_edges(Edges(number), edges.forward().edges());
+        }
+        self.keep_scores(|of, heads| {
+            let edges = edges[of.0];
+            backend.keeps_sums_of_scores(edges.sources(), edges.forward().edges(), heads)
+        });
+    }
+
     /// Rows and columns of a value in numbers.
     fn size(&self, value: Value) -> (usize, usize) {
         (self.rows(value), self.values[value.0].shape.columns)
@@ -299,5 +322,127 @@ impl Program {
 
     fn format(&self, value: Value) -> Format {
         self.values[value.0].format
+    }
+}
+
+/// A program with all that it reads.
+#[derive(Debug)]
+struct Owned<B: Backend, E: Element> {
+    backend: B,
+    program: Program,
+    places: Vec<Place>,
+    edges: Vec<Arc<Propagation<B>>>,
+    inputs: HashMap<Value, Matrix<B, E>>,
+    random: RandomState<B>,
+    parameters: Parameters<B, E>,
+    memory: Memory<B, E>,
+}
+
+impl<B: Backend, E: Element> Owned<B, E> {
+    fn new(
+        backend: &B,
+        program: &Program,
+        plan: &Plan,
+        edges: Vec<Arc<Propagation<B>>>,
+        seed: u64,
+    ) -> Result<Self, Error> {
+        let mut memory = Memory::new(backend)?;
+        let all: Vec<&Propagation<B>> = edges.iter().map(Arc::as_ref).collect();
+        let places = memory.fit(backend, (program, plan), &all)?;
+        let inputs = program.inputs().into_iter().map(|input| {
+            let (rows, columns) = program.size(input);
+            let matrix = Matrix::zeros(backend, rows, columns, MemoryKind::Features)?;
+            Ok((input, matrix))
+        });
+        Ok(Self {
+            backend: backend.clone(),
+            program: program.clone(),
+            places,
+            inputs: inputs.collect::<Result<_, Error>>()?,
+            edges,
+            random: RandomState::new(backend, seed, 0)?,
+            parameters: Parameters::new(backend, program, seed)?,
+            memory,
+        })
+    }
+
+    /// Has `work` done with the program as it runs.
+    fn with<T>(&mut self, work: impl FnOnce(&mut Typed<'_, B, E>) -> T) -> T {
+        let edges: Vec<&Propagation<B>> = self.edges.iter().map(Arc::as_ref).collect();
+        let inputs: Vec<_> = self.inputs.iter().map(|(value, it)| (*value, it)).collect();
+        let mut typed = Typed {
+            backend: self.backend.clone(),
+            program: &self.program,
+            places: &self.places,
+            edges: &edges,
+            inputs: &inputs,
+            random: self.random.clone(),
+            parameters: &mut self.parameters,
+            memory: &mut self.memory,
+        };
+        work(&mut typed)
+    }
+}
+
+impl<B: Backend, E: Element> Machine for Owned<B, E> {
+    fn run(&mut self, operators: Range<usize>) -> Result<(), Error> {
+        self.with(|typed| typed.run(operators))
+    }
+
+    fn write(&mut self, value: Value, values: &[f32]) -> Result<(), Error> {
+        let backend = self.backend.clone();
+        if let Some(matrix) = self.inputs.get_mut(&value) {
+            return matrix.write_f32(&backend, values);
+        }
+        if let Some(parameter) = self.parameters.of_mut(&self.program, value) {
+            return parameter.write(&backend, values);
+        }
+        if let Some(buffer) = self.parameters.buffer_mut(&self.program, value) {
+            return buffer.write_f32(&backend, values);
+        }
+        self.with(|typed| {
+            let mut matrix = Elements::take(typed, value)?;
+            let done = matrix.write_f32(&backend, values);
+            Elements::put(typed, value, matrix);
+            done
+        })
+    }
+
+    fn read(&self, value: Value) -> Result<Vec<f32>, Error> {
+        let (backend, program, memory) = (&self.backend, &self.program, &self.memory);
+        if let Some(matrix) = self.inputs.get(&value) {
+            return matrix.to_f32(backend);
+        }
+        if let Some(parameter) = self.parameters.of(program, value) {
+            return parameter.master().to_f32(backend);
+        }
+        if let Some(buffer) = self.parameters.buffer(program, value) {
+            return buffer.to_f32(backend);
+        }
+        if let Origin::Constant(constant) = program.values[value.0].origin {
+            return Ok(constant.values());
+        }
+        match (program.format(value), self.places[value.0]) {
+            (_, Place::Gradient(of)) => match self.parameters.of(program, of) {
+                Some(parameter) => parameter.gradient().to_f32(backend),
+                None => absent(value),
+            },
+            (Format::Element, place) => match memory.at(place) {
+                Some(matrix) => matrix.to_f32(backend),
+                None => absent(value),
+            },
+            (Format::Float, Place::Slot(slot)) => match memory.floats.get(&slot) {
+                Some(matrix) => matrix.to_f32(backend),
+                None => absent(value),
+            },
+            (Format::Float, _) => absent(value),
+            (Format::Items | Format::Numbers | Format::Codes, _) => refuse(format!(
+                "{value} is an array that an operator computes in, and not a matrix"
+            )),
+        }
+    }
+
+    fn set_step(&mut self, step: u32) -> Result<(), Error> {
+        self.random.set_step(&self.backend, step)
     }
 }

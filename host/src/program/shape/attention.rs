@@ -4,10 +4,13 @@ use super::{Result_, items, numbers};
 use crate::error::Error;
 use crate::program::list::{Program, refuse};
 use crate::program::operator::{
-    AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, Direction, Operator,
+    AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, Direction, DotAttention,
+    Operator,
 };
-use crate::program::value::{Edges, Format, Rows, Shape, Value};
+use crate::program::value::{Edges, Format, Rows, Shape, Value, head_distance};
 use crate::tensor::padded;
+use crate::with_element;
+use halfgnn_contract::dot_attention::HEAD_VECTORS_MAX;
 
 impl Program {
     /// What `operator` computes in: memory for its length.
@@ -92,6 +95,30 @@ impl Program {
         self.expect_same(name, op.vector, vector)?;
         self.expect_heads(name, op.heads, y.0.columns)?;
         Ok(y)
+    }
+
+    pub(super) fn result_of_dot(&self, op: &DotAttention) -> Result<Result_, Error> {
+        let name = "dot_attention";
+        let y = self.along((op.edges, Direction::Forward), op.keys, name)?;
+        self.expect_same(name, op.queries, y)?;
+        let keys = self.values[op.keys.0].shape;
+        self.expect_same(name, op.values, (keys, Format::Element))?;
+        self.expect_heads(name, op.heads, keys.columns)?;
+        let head = keys.columns / op.heads;
+        if head != head_distance(self.precision, op.heads, head) {
+            return refuse(format!(
+                "{name}: a head of {head} columns among {} does not fill whole vectors; make it by Builder::heads_weight",
+                op.heads
+            ));
+        }
+        let most = with_element!(self.precision, E => HEAD_VECTORS_MAX as usize * padded::<E>(1));
+        match head <= most && op.scale.is_finite() {
+            true => Ok(y),
+            false => refuse(format!(
+                "{name}: heads of {head} columns with the factor {}; take at most {most} columns a head, and a finite factor",
+                op.scale
+            )),
+        }
     }
 
     fn expect_heads(&self, name: &str, heads: usize, columns: usize) -> Result<(), Error> {

@@ -114,6 +114,14 @@ impl Program {
                 self.expect_same(name, *x, result)?;
                 one(result)
             }
+            Operator::Ones { vertices } => {
+                let (rows, columns) = (Rows::Of(*vertices), 1);
+                one((Shape { rows, columns }, Format::Element))
+            }
+            Operator::Multiply { x, y } => {
+                self.expect_same(name, *y, of(*x))?;
+                one(of(*x))
+            }
             Operator::Scale { x, factor, .. } => {
                 self.expect_same(name, *factor, SCALAR)?;
                 one(of(*x))
@@ -146,6 +154,13 @@ impl Program {
                 self.expect_same(name, op.d, y)?;
                 let (sources, destinations) = (of(op.of.sources), of(op.of.destinations));
                 Ok(vec![sources, destinations, row(sources.0.columns)])
+            }
+            Operator::DotAttention(op) => one(self.result_of_dot(op)?),
+            Operator::DotAttentionGradient(op) => {
+                let y = self.result_of_dot(&op.of)?;
+                self.expect_same(name, op.y, y)?;
+                self.expect_same(name, op.d, y)?;
+                Ok([op.of.queries, op.of.keys, op.of.values].map(of).to_vec())
             }
             Operator::EdgeTerms(op) => {
                 let weight = of(op.weight);
@@ -248,6 +263,13 @@ impl Program {
             Operator::OwnRowsGradient { edges, d } => {
                 one(self.along((*edges, Direction::Backward), *d, name)?)
             }
+            Operator::Extend { edges, x, .. } => {
+                one(self.along((*edges, Direction::Backward), *x, name)?)
+            }
+            Operator::Fold { edges, d, .. } => {
+                one(self.along((*edges, Direction::Forward), *d, name)?)
+            }
+            Operator::DropRows { x, .. } => one(of(*x)),
         }
     }
 

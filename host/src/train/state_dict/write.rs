@@ -356,9 +356,9 @@ pub(super) fn state_dict(
             ));
         }
         other => {
-            let kind = other.name().to_uppercase();
             return refuse(format!(
-                "{name} has no convolution that {kind}'s layers would be; gcn, sage, gin, gat and gatv2 have one"
+                "the layers of {} are not written under {name}'s names; those of gcn, sage, gin, gat and gatv2 are",
+                other.name()
             ));
         }
     }

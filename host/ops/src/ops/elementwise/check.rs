@@ -2,7 +2,7 @@
 
 use super::{
     ActivateBackwardOperands, ActivateOperands, Activation, ColumnSumsOperands, DropRowsOperands,
-    Dropout, SumPartsOperands,
+    Dropout, MultiplyOperands, SumPartsOperands,
 };
 use crate::backend::{Floats, Storage};
 use crate::error::Error;
@@ -43,6 +43,20 @@ impl<B: Storage, E: Element> Operator for ActivateOperands<'_, B, E> {
             (None, None) => {}
         }
         expect_activation(Self::NAME, self.op, self.y.columns())
+    }
+}
+
+impl<B: Storage, E: Element> Operator for MultiplyOperands<'_, B, E> {
+    const NAME: &'static str = "multiply";
+
+    fn check(&self) -> Result<(), Error> {
+        expect_shape(Self::NAME, Y, self.by.shape(), self.y)?;
+        if let Some(x) = self.x {
+            let what = ["rows of x", "columns of x"];
+            expect_shape(Self::NAME, what, self.by.shape(), x)?;
+        }
+        let mut all = self.x.into_iter().chain([self.by, &*self.y]);
+        all.try_for_each(|matrix| matrix.expect_contiguous(Self::NAME))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::{
     ActivateBackwardOperands, ActivateOperands, ColumnSumsOperands, DropRowsOperands, Dropout,
-    ElementwiseOperators, OfParts, SumPartsOperands,
+    ElementwiseOperators, MultiplyOperands, OfParts, SumPartsOperands,
 };
 use crate::backend::Floats;
 use crate::backend::cpu::Cpu;
@@ -18,6 +18,9 @@ use crate::ops::{self, Checked};
 use crate::tensor::Element;
 use halfgnn_contract::rng;
 use halfgnn_graph::parallel;
+
+/// Elements of a product that a thread takes at once.
+const PRODUCTS: usize = 1 << 14;
 
 /// Rows whose sums are added up before they are added to those of others.
 const SUM_ROWS: usize = 256;
@@ -131,6 +134,35 @@ impl ElementwiseOperators for Cpu {
             }
             round(floats, d);
         });
+        Ok(())
+    }
+
+    fn multiply<E: Element>(
+        &self,
+        operands: Checked<MultiplyOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let MultiplyOperands { x, by, y } = operands.into_inner();
+        let (x, by) = (x.map(|x| x.buffer.read()), by.buffer.read());
+        let products = |y: &mut [E], x: Option<&[E]>, by: &[E]| {
+            let mut floats = widened(x.unwrap_or(&*y)).into_owned();
+            let factors = widened(by);
+            floats
+                .iter_mut()
+                .zip(&*factors)
+                .for_each(|(x, by)| *x *= by);
+            round(&floats, y);
+        };
+        let pieces = parallel::chunks_mut(y.buffer.get_mut(), PRODUCTS);
+        let by = parallel::chunks(&by, PRODUCTS);
+        match &x {
+            Some(x) => {
+                let factors = (parallel::chunks(x, PRODUCTS), by);
+                parallel::for_each((pieces, factors), |_, (y, (x, by))| {
+                    products(y, Some(x), by)
+                });
+            }
+            None => parallel::for_each((pieces, by), |_, (y, by)| products(y, None, by)),
+        }
         Ok(())
     }
 

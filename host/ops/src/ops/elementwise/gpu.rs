@@ -2,7 +2,7 @@
 
 use super::{
     ActivateBackwardOperands, ActivateOperands, Activation, ColumnSumsOperands, DropRowsOperands,
-    Dropout, ElementwiseOperators, OfParts, SumPartsOperands,
+    Dropout, ElementwiseOperators, MultiplyOperands, OfParts, SumPartsOperands,
 };
 use crate::backend::Floats;
 use crate::backend::gpu::{Gpu, dense_config, entry, narrow, stride_vectors};
@@ -14,7 +14,11 @@ use halfgnn_contract::elementwise::{
     self as contract, ActivateParams, ColumnSumsParams, DropRowsParams, DropoutParams,
     SumPartsParams,
 };
-use halfgnn_contract::{DevicePtr, rng};
+use halfgnn_contract::sddmm::{self, CombineParams};
+use halfgnn_contract::{DevicePtr, HalfBits, rng};
+
+/// Elements that a launch multiplies at most: fewer than its kernel counts in 32 bits, and whole vectors.
+const PRODUCTS: u64 = 1 << 31;
 
 impl<D: Driver> ElementwiseOperators for Gpu<D> {
     fn activate<E: Element>(
@@ -56,6 +60,50 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         let name = entry::<E>("activate_backward")?;
         // SAFETY: the operator checked that the operands fit one another, and that `y` is there where it is read.
         unsafe { self.launch(name, config, &params) }
+    }
+
+    /// By the kernel that combines two numbers of each edge, of which all elements are the edges: their numbers lie one after the other.
+    fn multiply<E: Element>(
+        &self,
+        operands: Checked<MultiplyOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let MultiplyOperands { x, by, y } = operands.into_inner();
+        let elements = y.rows() as u64 * y.stride() as u64;
+        let all: [DevicePtr<HalfBits>; 3] = [
+            self.matrix(x.unwrap_or(y))?,
+            self.matrix(by)?,
+            self.matrix(y)?,
+        ];
+        let name = entry::<E>("sddmm_combine")?;
+        for first in (0..elements).step_by(PRODUCTS as usize) {
+            let count = PRODUCTS.min(elements - first) as u32;
+            let bytes = first * size_of::<E>() as u64;
+            let [left, right, output] = all.map(|it| DevicePtr::new(it.address() + bytes));
+            let params = CombineParams {
+                rows: DevicePtr::NULL,
+                columns: DevicePtr::NULL,
+                left,
+                right,
+                output,
+                plane: count.into(),
+                left_plane: 0,
+                edges: count,
+                operator: sddmm::MULTIPLY,
+                left_is: sddmm::OF_EDGE,
+                right_is: sddmm::OF_EDGE,
+                right_plane: 0,
+            };
+            let config = LaunchConfig {
+                grid: [count.div_ceil(sddmm::COMBINE_EDGES_PER_CTA), 1, 1],
+                block: [sddmm::THREADS_PER_CTA, 1, 1],
+                shared_bytes: 0,
+            };
+            // SAFETY: the operator checked that the matrices have one shape and lie in one piece. `count` is a multiple of the four
+            // elements of a thread, as rows are whole vectors. Numbers of edges alone are read, so that there are no ids. There is
+            // one plane, so that its distance to another is not used. A thread reads what it writes before it writes it.
+            unsafe { self.launch(name, config, &params)? };
+        }
+        Ok(())
     }
 
     fn drop_rows<E: Element>(

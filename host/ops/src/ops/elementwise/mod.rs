@@ -112,6 +112,20 @@ pub fn drop_rows<B: ElementwiseOperators, E: Element>(
     backend.drop_rows(Checked::new(operands)?)
 }
 
+/// `y = x ⊙ by`: the product of two matrices element by element, computed in float and rounded once. In place where `x` is absent.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands differ in shape, [`Error::Unsupported`] where rows of one do not
+/// [follow](Matrix::is_contiguous) one another.
+pub fn multiply<B: ElementwiseOperators, E: Element>(
+    backend: &B,
+    x: Option<&Matrix<B, E>>,
+    by: &Matrix<B, E>,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    backend.multiply(Checked::new(MultiplyOperands { x, by, y })?)
+}
+
 /// Bias, ReLU and dropout, in this order.
 #[derive(Debug)]
 pub struct Activation<'a, B: Storage> {
@@ -188,6 +202,17 @@ pub struct ActivateBackwardOperands<'a, B: Storage, E: Element> {
     pub row_scale: Option<&'a Array<B, f32>>,
     /// The gradient, in place.
     pub d: &'a mut Matrix<B, E>,
+}
+
+/// Operands of [`multiply`].
+#[derive(Debug)]
+pub struct MultiplyOperands<'a, B: Storage, E: Element> {
+    /// One factor; what stands in `y` where absent.
+    pub x: Option<&'a Matrix<B, E>>,
+    /// The other factor; may be `x`.
+    pub by: &'a Matrix<B, E>,
+    /// Becomes the product.
+    pub y: &'a mut Matrix<B, E>,
 }
 
 /// Operands of [`drop_rows`].
@@ -307,6 +332,15 @@ pub trait ElementwiseOperators: Storage {
     fn activate_backward<E: Element>(
         &self,
         operands: Checked<ActivateBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// `y = x ⊙ by`, rounded once; `x` absent means in place.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn multiply<E: Element>(
+        &self,
+        operands: Checked<MultiplyOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// Dropout of rows in place, each with its number.

@@ -156,8 +156,8 @@ fn added(program: &Program, product: &Matmul, sum: Value) -> Option<Matmul> {
 
 /// A term is added by an aggregation where that writes its rows. Of several aggregations each adds what those before it have.
 ///
-/// A sum of one aggregation and one product that it alone reads stays: the product would have to come before the aggregation and be
-/// stored for its length, and an activation behind the sum adds both.
+/// A sum of one aggregation and one product that it alone reads stays where an activation is behind it, which adds both: the product
+/// would have to come before the aggregation and be stored for its length.
 ///
 /// # Errors
 /// Those of the shape rule.
@@ -206,7 +206,11 @@ fn own_aggregation(program: &Program, number: usize) -> Option<(usize, usize)> {
     let terms = terms(program, number)?;
     let is_product = |value: Value| own_product(program, number, value).is_some();
     let is_pair = terms.len() == 2 && terms.iter().any(|(_, value)| is_product(*value));
-    if terms.len() < 2 || is_pair {
+    let result = program.nodes[number].results[0];
+    let is_activated = program
+        .only_reader(result)
+        .is_some_and(|reader| matches!(program.nodes[reader].operator, Operator::Activate(_)));
+    if terms.len() < 2 || (is_pair && is_activated) {
         return None;
     }
     let last = terms

@@ -5,17 +5,18 @@ use crate::error::Error;
 use crate::nn::{EdgeFeatures, Propagation};
 use crate::ops::{
     self, AdditiveBackward, AdditiveFeatures, AdditiveRoom, AttentionBackward, AttentionForward,
-    EdgeBiases, Epilogue, Form, QuantizedMatrix,
+    DotAttentionBackwardOperands, EdgeBiases, Epilogue, Form, QuantizedMatrix,
 };
 use crate::program::list::refuse;
 use crate::program::operator::{
-    AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, Direction, EdgeTerms, Node,
+    AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, Direction, DotAttention,
+    DotAttentionGradient, EdgeTerms, Node,
 };
 use crate::program::run::machine::{Bank, Elements, Floats, Taken, Typed};
 use crate::program::value::Value;
 use crate::tensor::{Array, Element, Matrix};
 
-impl<B: Backend, E: Element> Typed<B, E> {
+impl<B: Backend, E: Element> Typed<'_, B, E> {
     pub(super) fn attention(&mut self, op: &Attention, node: &Node) -> Result<(), Error> {
         match op.codes {
             None => self.attention_of((op, None), node),
@@ -31,7 +32,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         node: &Node,
     ) -> Result<(), Error> {
         let key = node.results[0];
-        let Some(mut state) = self.attentions.remove(&key) else {
+        let Some(mut state) = self.memory.attentions.remove(&key) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -53,7 +54,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let edges = &machine.edges[op.edges.0];
             state.forward(&machine.backend, edges.forward(), of)
         });
-        self.attentions.insert(key, state);
+        self.memory.attentions.insert(key, state);
         done
     }
 
@@ -75,7 +76,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         (op, codes): (&AttentionGradient, Option<&QuantizedMatrix<B>>),
         node: &Node,
     ) -> Result<(), Error> {
-        let Some(mut state) = self.attentions.remove(&op.y) else {
+        let Some(mut state) = self.memory.attentions.remove(&op.y) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -123,7 +124,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let backend = &machine.backend;
             state.backward(backend, edges.backward(backend)?, of)
         });
-        self.attentions.insert(op.y, state);
+        self.memory.attentions.insert(op.y, state);
         done
     }
 
@@ -133,7 +134,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         node: &Node,
     ) -> Result<(), Error> {
         let key = node.results[0];
-        let Some(mut state) = self.additive.remove(&key) else {
+        let Some(mut state) = self.memory.additive.remove(&key) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -144,7 +145,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let features = machine.additive_features(op)?;
             state.forward(&machine.backend, edges.forward(), features, scores, y)
         });
-        self.additive.insert(key, state);
+        self.memory.additive.insert(key, state);
         done
     }
 
@@ -153,7 +154,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         op: &AdditiveGradient,
         node: &Node,
     ) -> Result<(), Error> {
-        let Some(mut state) = self.additive.remove(&op.y) else {
+        let Some(mut state) = self.memory.additive.remove(&op.y) else {
             return missing();
         };
         let done = self.with_taken(&written(node), |machine, taken| {
@@ -186,7 +187,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let features = machine.additive_features(&op.of)?;
             state.backward(backend, orders, features, of)
         });
-        self.additive.insert(op.y, state);
+        self.memory.additive.insert(op.y, state);
         done
     }
 
@@ -198,6 +199,64 @@ impl<B: Backend, E: Element> Typed<B, E> {
             destinations: Elements::matrix(self, op.destinations)?,
             sources: Elements::matrix(self, op.sources)?,
             vector: Elements::matrix(self, op.vector)?,
+            dropout: self.drop(op.drop),
+        })
+    }
+
+    pub(super) fn dot_attention(&mut self, op: &DotAttention, node: &Node) -> Result<(), Error> {
+        let key = node.results[0];
+        let Some(mut softmax) = self.memory.softmaxes.remove(&key) else {
+            return missing();
+        };
+        let done = self.with_taken(&written(node), |machine, taken| {
+            let [y] = &mut taken.elements[..] else {
+                return missing();
+            };
+            let edges = machine.edges[op.edges.0].forward();
+            let of = machine.dot_operands(op)?;
+            ops::dot_attention(&machine.backend, edges, of, y, &mut softmax)
+        });
+        self.memory.softmaxes.insert(key, softmax);
+        done
+    }
+
+    pub(super) fn dot_attention_gradient(
+        &mut self,
+        op: &DotAttentionGradient,
+        node: &Node,
+    ) -> Result<(), Error> {
+        let Some(mut statistics) = self.memory.softmaxes.remove(&op.y) else {
+            return missing();
+        };
+        let done = self.with_taken(&written(node), |machine, taken| {
+            let [dq, dk, dv] = &mut taken.elements[..] else {
+                return missing();
+            };
+            let (backend, edges) = (&machine.backend, &machine.edges[op.of.edges.0]);
+            let of = DotAttentionBackwardOperands {
+                a: edges.forward(),
+                transposed: edges.backward(backend)?,
+                op: machine.dot_operands(&op.of)?,
+                y: Elements::matrix(machine, op.y)?,
+                dy: Elements::matrix(machine, op.d)?,
+                statistics: &mut statistics,
+                dq,
+                dk,
+                dv,
+            };
+            ops::dot_attention_backward(backend, of)
+        });
+        self.memory.softmaxes.insert(op.y, statistics);
+        done
+    }
+
+    fn dot_operands(&self, op: &DotAttention) -> Result<ops::DotAttention<'_, B, E>, Error> {
+        Ok(ops::DotAttention {
+            heads: op.heads,
+            scale: op.scale,
+            q: Elements::matrix(self, op.queries)?,
+            k: Elements::matrix(self, op.keys)?,
+            v: Elements::matrix(self, op.values)?,
             dropout: self.drop(op.drop),
         })
     }

@@ -2,14 +2,14 @@
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{self, Activation, Combine};
+use crate::ops::{self, Activation, Combine, Nonlinearity};
 use crate::program::list::refuse;
 use crate::program::operator::{Activate, ActivateGradient, Node, Operator};
 use crate::program::run::machine::{Bank, Elements, Floats, Typed};
 use crate::program::value::Value;
 use crate::tensor::{Element, Matrix};
 
-impl<B: Backend, E: Element> Typed<B, E> {
+impl<B: Backend, E: Element> Typed<'_, B, E> {
     /// The last matrix first, then the larger of it and each other one.
     pub(super) fn maximum(&mut self, terms: &[Value], result: Value) -> Result<(), Error> {
         self.write::<Elements>(result, |machine, y| {
@@ -62,6 +62,20 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 machine.begin_with::<K>((result, &mut *y), *d)?;
                 let of = K::matrix(machine, *of)?;
                 ops::nonlinearity_backward(&machine.backend, *function, of, y)
+            }
+            // The sign of zero counts as positive.
+            Operator::Ones { .. } => {
+                y.clear(&machine.backend)?;
+                ops::nonlinearity(&machine.backend, Nonlinearity::Sign, None, None, y)
+            }
+            Operator::Multiply { x, y: by } => {
+                let (x, by) = match machine.overwrites(result, *by) {
+                    true => (*by, *x),
+                    false => (*x, *by),
+                };
+                let over = machine.overwrites(result, x);
+                let x = (!over).then(|| K::matrix(machine, x)).transpose()?;
+                ops::multiply(&machine.backend, x, K::matrix(machine, by)?, y)
             }
             Operator::Combine { terms } => machine.combine::<K>(terms, (result, y)),
             Operator::Normalize { norm, x } => {

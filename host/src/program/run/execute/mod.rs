@@ -4,6 +4,9 @@ mod attention;
 mod elementwise;
 mod norm;
 mod quantize;
+mod ranks;
+
+pub(in crate::program) use quantize::MARGIN;
 
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
@@ -21,7 +24,7 @@ use crate::program::operator::{
 use crate::program::value::{Edges, Format, Value};
 use crate::tensor::{Array, Element, Matrix};
 
-impl<B: Backend, E: Element> Typed<B, E> {
+impl<B: Backend, E: Element> Typed<'_, B, E> {
     /// Runs one operator.
     pub(super) fn execute(&mut self, node: &Node) -> Result<(), Error> {
         let y = node.results[0];
@@ -39,7 +42,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 }),
             },
             (Operator::OwnRows { edges, x }, _) => {
-                let edges = self.edges[edges.0].clone();
+                let edges = self.edges[edges.0];
                 self.write::<Elements>(y, |machine, rows| {
                     let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
                     match edges.own() {
@@ -58,6 +61,9 @@ impl<B: Backend, E: Element> Typed<B, E> {
                     ops::combine_rows(backend, d.rows(), &Combine::copy(), d, rows)
                 })
             }
+            (Operator::Extend { .. } | Operator::Fold { .. } | Operator::DropRows { .. }, _) => {
+                self.ranks(&node.operator, y)
+            }
             (Operator::Dot { alpha, x, y: other }, _) => match self.program.format(*x) {
                 Format::Element => self.dot::<Elements>(*alpha, [*x, *other], y),
                 _ => self.dot::<Floats>(*alpha, [*x, *other], y),
@@ -70,6 +76,8 @@ impl<B: Backend, E: Element> Typed<B, E> {
             (Operator::AttentionGradient(op), _) => self.attention_gradient(op, node),
             (Operator::AdditiveAttention(op), _) => self.additive_attention(op, node),
             (Operator::AdditiveGradient(op), _) => self.additive_gradient(op, node),
+            (Operator::DotAttention(op), _) => self.dot_attention(op, node),
+            (Operator::DotAttentionGradient(op), _) => self.dot_attention_gradient(op, node),
             (Operator::EdgeTerms(op), _) => self.edge_terms(op, node),
             (Operator::EdgeTermsGradient { of, zeros, d }, _) => {
                 self.edge_terms_gradient((of, *zeros, *d), node)
@@ -79,14 +87,14 @@ impl<B: Backend, E: Element> Typed<B, E> {
                 self.maximum_gradient(terms, [*y, *d], node)
             }
             (Operator::GroupMaximum { edges, x }, _) => {
-                let edges = self.edges[edges.0].clone();
+                let edges = self.edges[edges.0];
                 self.write::<Elements>(y, |machine, y| {
                     let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
                     ops::group_maximum(backend, groups(&edges, backend)?, x, y)
                 })
             }
             (Operator::GroupMaximumGradient { edges, x, y: of, d }, _) => {
-                let edges = self.edges[edges.0].clone();
+                let edges = self.edges[edges.0];
                 self.write::<Elements>(y, |machine, dx| {
                     let [x, of, d] = [x, of, d].map(|it| Elements::matrix(machine, *it));
                     let (backend, of) = (&machine.backend, (x?, of?));
@@ -256,7 +264,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         (op, codes): (&Aggregate, Option<&mut QuantizedMatrix<B>>),
         result: Value,
     ) -> Result<(), Error> {
-        let edges = self.edges[op.edges.0].clone();
+        let edges = self.edges[op.edges.0];
         self.write::<Elements>(result, |machine, y| {
             let backend = &machine.backend;
             let factors = edges.edge_factors::<E>()?;

@@ -17,15 +17,13 @@ use crate::tensor::{Element, Matrix};
 /// Added to the variance of a row or a column of a graph before its root is taken.
 const EPSILON: f32 = 1e-5;
 
-impl<B: Backend, E: Element> Typed<B, E> {
+impl<B: Backend, E: Element> Typed<'_, B, E> {
     pub(super) fn batch_statistics(
         &mut self,
         op: &BatchStatistics,
         result: Value,
     ) -> Result<(), Error> {
-        let Some(mut running) = self.floats.remove(&op.running) else {
-            return refuse(format!("{} is no buffer", op.running));
-        };
+        let mut running = self.take_buffer(op.running)?;
         let default = BatchNorm::default();
         let norm = BatchNorm {
             epsilon: default.epsilon * op.scale * op.scale,
@@ -42,7 +40,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
             let x = Elements::matrix(machine, op.x)?;
             ops::batch_statistics(backend, &norm, x, &mut running, statistics)
         });
-        self.floats.insert(op.running, running);
+        self.put_buffer(op.running, running);
         done
     }
 
@@ -92,9 +90,9 @@ impl<B: Backend, E: Element> Typed<B, E> {
             node.operator
         {
             let rows = Elements::matrix(self, x)?.rows();
-            if !self.wholes.contains_key(&rows) {
+            if !self.memory.wholes.contains_key(&rows) {
                 let whole = RowGroups::whole(&self.backend, rows)?;
-                self.wholes.insert(rows, whole);
+                self.memory.wholes.insert(rows, whole);
             }
         }
         self.with_taken(&node.results, |machine, taken| {
@@ -191,7 +189,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
     }
 
     fn whole(&self, rows: usize) -> Result<&RowGroups<B>, Error> {
-        self.wholes.get(&rows).map_or_else(missing, Ok)
+        self.memory.wholes.get(&rows).map_or_else(missing, Ok)
     }
 
     fn group_norm(&self, norm: GroupNorm) -> Result<NormOf<'_, B>, Error> {

@@ -8,10 +8,18 @@ use crate::program::run::machine::{Bank, Elements, Typed};
 use crate::program::value::Value;
 use crate::tensor::Element;
 
-/// Scales hold this many times the largest magnitude of the step before.
-const MARGIN: f32 = 1.5;
+/// Scales of values that have followed no step.
+fn is_none<B: Backend>(backend: &B, codes: &QuantizedMatrix<B>) -> Result<bool, Error> {
+    let scales = codes.scales();
+    let [_, largest] = scales.state();
+    let has_none = scales.to_vec(backend)?.iter().all(|&scale| scale == 1.0);
+    Ok(has_none && largest.to_f32(backend)?.iter().all(|&it| it == 0.0))
+}
 
-impl<B: Backend, E: Element> Typed<B, E> {
+/// Scales hold this many times the largest magnitude of the step before.
+pub(in crate::program) const MARGIN: f32 = 1.5;
+
+impl<B: Backend, E: Element> Typed<'_, B, E> {
     /// Quantized values of a matrix that is there.
     pub(super) fn quantize(
         &mut self,
@@ -19,10 +27,26 @@ impl<B: Backend, E: Element> Typed<B, E> {
         coding: Coding,
         result: Value,
     ) -> Result<(), Error> {
-        let follows = !self.has_scales.insert(result);
+        let follows = self.follows(result)?;
+        self.memory.has_scales.insert(result);
         self.with_codes(result, |machine, codes| {
             machine.quantize_to(x, coding, (codes, follows))
         })
+    }
+
+    /// Whether scales follow a step: one of this run, or of the run that a checkpoint is of.
+    fn follows(&mut self, value: Value) -> Result<bool, Error> {
+        if self.memory.has_scales.contains(&value) {
+            return Ok(true);
+        }
+        let follows = match self.memory.quantized.get(&value) {
+            Some(codes) => self.backend.only_counts() || !is_none(&self.backend, codes)?,
+            None => false,
+        };
+        if follows {
+            self.memory.has_scales.insert(value);
+        }
+        Ok(follows)
     }
 
     fn quantize_to(
@@ -50,7 +74,7 @@ impl<B: Backend, E: Element> Typed<B, E> {
         x: Value,
         work: impl FnOnce(&mut Self, Option<&mut QuantizedMatrix<B>>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if !self.has_scales.contains(&result) {
+        if !self.follows(result)? {
             work(self, None)?;
             return self.quantize(x, coding, result);
         }

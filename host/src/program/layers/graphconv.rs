@@ -1,0 +1,86 @@
+//! The convolution with a weight of its own for each vertex itself (Morris et al., AAAI 2019).
+
+use super::{IN_FLOAT, Layer, LayerKind, ParameterNames};
+use crate::nn::architecture::{Architecture, LayerOption};
+use crate::nn::{Aggregate, ModelConfig, Norm};
+use crate::program::{Builder, Edges, Value};
+use serde::{Deserialize, Serialize};
+
+/// Its names.
+pub(super) const KIND: LayerKind = LayerKind::of::<GraphConv>(&[
+    ParameterNames::linear("self.weight", &["lin_root.weight"], &[]),
+    ParameterNames::linear("neighbours.weight", &["lin_rel.weight"], &[]),
+    ParameterNames::same("bias", &["lin_rel.bias"], &[]),
+]);
+
+/// Options of PyG's `GraphConv`. Edges may have weights.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GraphConv {
+    /// What is taken of the neighbours.
+    pub aggregate: Aggregate,
+}
+
+impl Default for GraphConv {
+    fn default() -> Self {
+        Self {
+            aggregate: Aggregate::Sum,
+        }
+    }
+}
+
+impl Architecture for GraphConv {
+    const NAME: &'static str = "graphconv";
+    const TITLE: &'static str =
+        "Graph convolution with a weight for the vertex itself (Morris et al.)";
+    const IS_PROGRAM: bool = true;
+    const POLICY: Result<(), &'static str> = IN_FLOAT;
+    const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
+        name: "aggregate",
+        value: "AGGREGATE",
+        choices: &[("mean", "Their mean"), ("sum", "Their sum")],
+        help: "what is taken of the neighbours [default: sum]",
+        set: |conv, text| {
+            conv.aggregate = match text {
+                "mean" => Aggregate::Mean,
+                _ => Aggregate::Sum,
+            };
+            Ok(())
+        },
+    }];
+
+    fn norm(&self) -> Norm {
+        match self.aggregate {
+            Aggregate::Mean => Norm::Right,
+            Aggregate::Sum => Norm::None,
+        }
+    }
+
+    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+        let (_, outputs) = model.layer(number);
+        Some(Box::new(GraphConvLayer { edges, outputs }))
+    }
+}
+
+/// `H · W_self + A · H · W`: with the sum of the neighbours where the edges have no norm, with their mean where they have the norm
+/// `right`. The mean of weighted edges is divided by the sum of the weights.
+#[derive(Clone, Copy, Debug)]
+pub struct GraphConvLayer {
+    /// The adjacency.
+    pub edges: Edges,
+    /// Columns of the output.
+    pub outputs: usize,
+}
+
+impl Layer for GraphConvLayer {
+    fn build(&self, g: &mut Builder, x: Value) -> Value {
+        let shape = (g.columns(x), self.outputs);
+        let itself = g.weight("self.weight", shape);
+        let neighbours = g.weight("neighbours.weight", shape);
+        let product = g.matmul(x, neighbours);
+        let sum = g.aggregate(self.edges, product);
+        let own = g.own_rows(self.edges, x);
+        let own = g.matmul(own, itself);
+        g.add(sum, own)
+    }
+}

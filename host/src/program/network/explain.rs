@@ -1,0 +1,89 @@
+//! The lists of a network as text: what each pass makes of them.
+
+use super::topology::Topology;
+use super::{for_evaluation, for_training};
+use crate::error::Error;
+use crate::nn::ModelConfig;
+use crate::program::value::Edges;
+use crate::program::{Plan, Program};
+use crate::tensor::Precision;
+use std::fmt;
+
+/// What a network's lists are after each pass, over a whole graph. Its `Display` has a section for each.
+///
+/// ```
+/// use halfgnn::nn::ModelConfig;
+/// use halfgnn::program::Explanation;
+/// use halfgnn::tensor::Precision;
+///
+/// let explanation = Explanation::new(&ModelConfig::gcn(1433, 7), Precision::Half, (2708, 13264))?;
+/// assert!(explanation.to_string().contains("# training, after fuse"));
+/// # Ok::<(), halfgnn::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    training: Vec<(String, Program)>,
+    evaluation: Vec<(String, Program)>,
+}
+
+impl Explanation {
+    /// The lists of a model over a graph of so many vertices and edges, self-loops that the model adds among them.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a configuration that makes no model, and of a model whose layers have no formula.
+    pub fn new(
+        model: &ModelConfig,
+        precision: Precision,
+        size: (usize, usize),
+    ) -> Result<Self, Error> {
+        model.check()?;
+        let topology = Topology::Whole;
+        let (mut training, mut evaluation) = (Vec::new(), Vec::new());
+        let mut keep = |name: &str, program: &Program| {
+            training.push((name.to_owned(), sized(program, size)));
+        };
+        for_training(model, precision, topology, &mut keep)?;
+        let mut keep = |name: &str, program: &Program| {
+            evaluation.push((name.to_owned(), sized(program, size)));
+        };
+        for_evaluation(model, precision, (topology, false), &mut keep)?;
+        Ok(Self {
+            training,
+            evaluation,
+        })
+    }
+}
+
+fn sized(program: &Program, (vertices, edges): (usize, usize)) -> Program {
+    let mut program = program.clone();
+    if let Some(set) = program.edges.first().map(|edges| edges.sources) {
+        program.set_rows(set, vertices);
+        program.set_edges(Edges(0), edges);
+    }
+    program
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |what, lists| std::iter::repeat(what).zip(lists);
+        let all =
+            of("training", self.training.iter()).chain(of("evaluation", self.evaluation.iter()));
+        for (number, (what, (name, program))) in all.enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            match name.as_str() {
+                "formula" => writeln!(f, "# {what}, the formula")?,
+                pass => writeln!(f, "# {what}, after {pass}")?,
+            }
+            write!(f, "{program}")?;
+            let plan = Plan::new(program);
+            let (activations, weights) = (plan.activations(), plan.weights());
+            writeln!(
+                f,
+                "memory: activations {activations} B, weights {weights} B"
+            )?;
+        }
+        Ok(())
+    }
+}

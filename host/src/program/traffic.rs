@@ -1,0 +1,70 @@
+//! Bytes that an operator must move, whatever its kernel does.
+
+use super::list::Program;
+use super::operator::{Node, Operator};
+use super::value::{Edges, Value};
+
+/// The least bytes that an operator moves between memory and the device's cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Rows that sums over neighbours read, a row for each edge, with the edge's index.
+    pub gathered: u64,
+    /// All else: each operand and each result once.
+    pub streamed: u64,
+}
+
+impl Traffic {
+    /// Both together.
+    pub fn bytes(self) -> u64 {
+        self.gathered + self.streamed
+    }
+}
+
+/// Bytes of the index of an edge.
+const INDEX: u64 = size_of::<u32>() as u64;
+
+impl Program {
+    /// What an operator moves, with the numbers of vertices and edges that the program has. What lies in caches is counted as well.
+    pub fn traffic(&self, node: &Node) -> Traffic {
+        let gathered = self.gathered(&node.operator);
+        let mut read = node.operator.operands();
+        read.sort_unstable();
+        read.dedup();
+        let is_gathered = |value: &Value| gathered.iter().any(|(_, of)| of == value);
+        let streamed = read.iter().filter(|value| !is_gathered(value));
+        let streamed = streamed.chain(&node.results);
+        Traffic {
+            gathered: gathered
+                .iter()
+                .map(|(edges, of)| self.gather(*edges, *of))
+                .sum(),
+            streamed: streamed.map(|value| self.bytes(*value)).sum(),
+        }
+    }
+
+    /// Bytes of a row for each edge.
+    fn gather(&self, edges: Edges, value: Value) -> u64 {
+        let rows = self.rows(value).max(1) as u64;
+        self.edge_count(edges) * (self.bytes(value) / rows + INDEX)
+    }
+
+    /// What an operator reads a row of for each edge of an adjacency.
+    fn gathered(&self, operator: &Operator) -> Vec<(Edges, Value)> {
+        match operator {
+            Operator::Aggregate(op) => vec![(op.edges, op.codes.unwrap_or(op.x))],
+            Operator::Attention(op) => vec![(op.edges, op.codes.unwrap_or(op.h))],
+            Operator::AttentionGradient(op) => vec![(op.of.edges, op.codes.unwrap_or(op.d))],
+            Operator::AdditiveAttention(op) => vec![(op.edges, op.sources)],
+            Operator::AdditiveGradient(op) => {
+                vec![(op.of.edges, op.of.sources), (op.of.edges, op.d)]
+            }
+            Operator::DotAttention(op) => vec![(op.edges, op.keys), (op.edges, op.values)],
+            Operator::DotAttentionGradient(op) => {
+                let of = &op.of;
+                let rows = [of.keys, of.values, of.queries, op.d];
+                rows.map(|rows| (of.edges, rows)).to_vec()
+            }
+            _ => Vec::new(),
+        }
+    }
+}

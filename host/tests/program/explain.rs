@@ -1,0 +1,52 @@
+//! What a person is shown of a program.
+
+use halfgnn::nn::{Gin, ModelConfig};
+use halfgnn::program::Explanation;
+use halfgnn::tensor::Precision;
+
+fn explained(config: &ModelConfig) -> Result<String, halfgnn::Error> {
+    let explanation = Explanation::new(config, Precision::Half, (10, 30))?;
+    Ok(explanation.to_string())
+}
+
+#[test]
+fn each_pass_is_a_section_with_its_memory() {
+    let text = explained(&ModelConfig::gcn(8, 2)).expect("a formula");
+    let sections: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
+    let expected = [
+        "# training, the formula",
+        "# training, after reorder",
+        "# training, after differentiate",
+        "# training, after fuse",
+        "# evaluation, after reorder",
+        "# evaluation, after evaluate",
+        "# evaluation, after fuse",
+    ];
+    assert_eq!(sections, expected);
+    let memory = text.lines().filter(|line| line.starts_with("memory: "));
+    assert_eq!(memory.count(), expected.len());
+    let config = ModelConfig {
+        recompute: true,
+        ..ModelConfig::gcn(8, 2)
+    };
+    let text = explained(&config).expect("a formula");
+    assert!(text.contains("# training, after recompute"), "{text}");
+}
+
+/// A sum over 30 edges reads a row of 64 halves and an index for each, and writes 10 rows.
+#[test]
+fn an_operator_says_what_it_moves_and_for_whom_it_is_kept() {
+    let text = explained(&ModelConfig::gcn(8, 64)).expect("a formula");
+    let sum = 30 * (64 * 2 + 4) + 10 * 64 * 2;
+    assert!(text.contains(&format!("moves {sum} B")), "{text}");
+    assert!(text.contains(", kept for %"), "{text}");
+}
+
+#[test]
+fn a_model_without_formulas_is_refused() {
+    let refused = explained(&ModelConfig::of(Gin::default(), 8, 2)).expect_err("no formula");
+    assert_eq!(
+        refused.to_string(),
+        "Program: the layers of gin have no formula"
+    );
+}
