@@ -152,6 +152,8 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     pub(super) softmaxes: HashMap<Value, Array<B, [f32; 2]>>,
     /// All rows of a matrix as one group, by their number.
     pub(super) wholes: HashMap<usize, RowGroups<B>>,
+    /// Ones for as many vertices.
+    pub(super) ones: HashMap<usize, Matrix<B, E>>,
     /// What ranks send is packed there.
     pub(super) packed: Pool<B, E>,
 }
@@ -179,6 +181,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
             additive: HashMap::new(),
             softmaxes: HashMap::new(),
             wholes: HashMap::new(),
+            ones: HashMap::new(),
             packed: Pool::new(),
         })
     }
@@ -195,6 +198,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
         self.additive.clear();
         self.softmaxes.clear();
         self.wholes.clear();
+        self.ones.clear();
         self.packed = Pool::new();
     }
 
@@ -229,9 +233,20 @@ impl<B: Backend, E: Element> Memory<B, E> {
         for node in &program.nodes {
             self.allocate_state(backend, node, edges)?;
         }
-        for description in &program.values {
-            if let Origin::Constant(constant) = description.origin {
-                self.allocate_constant(backend, constant, description.format)?;
+        for (number, description) in program.values.iter().enumerate() {
+            match description.origin {
+                Origin::Constant(constant) => {
+                    self.allocate_constant(backend, constant, description.format)?;
+                }
+                Origin::Ones => {
+                    let rows = program.rows(Value(number));
+                    if !self.ones.contains_key(&rows) {
+                        let (ones, kind) = (vec![1.0; rows], MemoryKind::Weights);
+                        let ones = Matrix::from_f32(backend, rows, 1, &ones, kind)?;
+                        self.ones.insert(rows, ones);
+                    }
+                }
+                _ => {}
             }
         }
         let places = (0..program.values.len()).map(|number| match plan.place(Value(number)) {
