@@ -226,7 +226,7 @@ class Net(torch.nn.Module):
         self.second = pyg.GCNConv(16, 8)
         self.third = pyg.SAGEConv(8, 8)
         self.fourth = pyg.GATv2Conv(8, 8)
-        self.fifth = pyg.SGConv(8, OUT)
+        self.fifth = pyg.FiLMConv(8, OUT)
 
     def forward(self, x, index):
         x = self.norm(self.first(x, index)).relu()
@@ -243,8 +243,8 @@ def test_replace_changes_layers_in_place_and_says_what_it_left():
     optimizer = torch.optim.Adam(model.parameters())
     done = nn.replace(model)
     assert done.replaced == ["first", "second", "third", "fourth"]
-    assert done.left == {"fifth": "halfgnn has no SGConv"}
-    assert str(done) == "4 layers replaced; left: fifth (halfgnn has no SGConv)"
+    assert done.left == {"fifth": "halfgnn has no FiLMConv"}
+    assert str(done) == "4 layers replaced; left: fifth (halfgnn has no FiLMConv)"
     assert isinstance(model.first, nn.GATConv) and isinstance(model.first, pyg.GATConv)
     assert list(model.state_dict()) == keys and [id(p) for p in model.parameters()] == parameters
     with warnings.catch_warnings():

@@ -136,9 +136,18 @@ def unweighted(layer: object, edge_index: Any, x: Any, size: Any = None) -> Adja
         matrix = Matrix(edge_index)
         return Adjacency(matrix.graph(), matrix.weight() if isinstance(edge_index, Tensor) else None)
     graph = graph_of(edge_index, between, both[0].device)
-    if graph.weight is not None:
-        raise ValueError(f"{type(layer).__name__}: the graph has weights, which it does not use; pass graph.unweighted()")
+    refuse_weights(layer, graph)
     return Adjacency(graph)
+
+
+def refuse_weights(layer: object, adjacency: Any) -> None:
+    """Of a graph with weights, for a layer that does not use them.
+
+    Raises:
+        ValueError: it has weights.
+    """
+    if isinstance(adjacency, Graph) and adjacency.weight is not None:
+        raise ValueError(f"{type(layer).__name__}: the graph has weights, which it does not use; pass graph.unweighted()")
 
 
 def structure(layer: object, edge_index: Any, x: Any, size: Any = None, *, loops: bool = False) -> Any:

@@ -21,6 +21,7 @@ from ._adjacency import (
     is_product,
     normalized,
     pair,
+    refuse_weights,
     structure,
     unweighted,
     weighted,
@@ -428,6 +429,7 @@ class FAConv(Layer, pyg.FAConv):  # type: ignore[misc]
     ) -> Any:
         """As PyG's."""
         if self.normalize:
+            refuse_weights(self, edge_index)
             adjacency = normalized(self, edge_index, None, x, loops=self.add_self_loops)
         else:
             adjacency = weighted(self, edge_index, edge_weight, x)
@@ -536,8 +538,7 @@ class HypergraphConv(Layer, pyg.HypergraphConv):  # type: ignore[misc]
         if num_edges is None:
             num_edges = index.num_dst if isinstance(index, Graph) else int(torch.as_tensor(index[1]).max()) + 1
         graph = graph_of(index, (x.shape[0], num_edges), x.device)
-        if graph.weight is not None:
-            raise ValueError("HypergraphConv: the graph has weights, which it does not use; pass graph.unweighted()")
+        refuse_weights(self, graph)
         return graph
 
 
@@ -551,6 +552,7 @@ class PDNConv(Layer, pyg.PDNConv):  # type: ignore[misc]
     @by_operators
     def forward(self, x: Tensor, edge_index: Any, edge_attr: Tensor | None = None) -> Tensor:
         """As PyG's."""
+        refuse_weights(self, edge_index)
         weight = None if edge_attr is None else self.mlp(edge_attr).squeeze(-1)
         if self.normalize:
             adjacency = normalized(self, edge_index, weight, x, loops=self.add_self_loops)
@@ -632,6 +634,7 @@ class EGConv(Layer, pyg.EGConv):  # type: ignore[misc]
         return adjacency.variance(bases).clamp(min=1e-5).sqrt().to(bases.dtype) if name == "std" else adjacency(bases, name)
 
     def _adjacency(self, edge_index: Any, x: Tensor) -> Adjacency:
+        refuse_weights(self, edge_index)
         if "symnorm" in self.aggregators:
             return normalized(self, edge_index, None, x, loops=self.add_self_loops)
         if self.cached and self._cached_graph is None and self._cached_edge_index is not None:  # type: ignore[has-type]
