@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.nn")
 
+import torch_geometric  # noqa: E402
 import torch_geometric.utils as pyg_utils  # noqa: E402
 from torch import nn as tnn  # noqa: E402
 from torch_geometric.nn import MessagePassing  # noqa: E402
@@ -184,6 +185,16 @@ class Own(MessagePassing):
         return inputs + x.repeat(1, 3)
 
 
+class ByModule(pyg.SimpleConv):
+    """A layer that reaches PyG's functions by modules."""
+
+    def message(self, x_j, index, size_i):
+        return x_j * pyg_utils.softmax(x_j, index, num_nodes=size_i)
+
+    def aggregate(self, inputs, index, dim_size):
+        return torch_geometric.utils.scatter(inputs, index, self.node_dim, dim_size, "sum")
+
+
 class Derived(pyg.TransformerConv):
     """A layer that derives from PyG's and calls its methods."""
 
@@ -227,6 +238,7 @@ class Sparse(MessagePassing):
 
 USERS = {
     "Own": (Own, lambda m, d: m(d.x, d.index)),
+    "ByModule": (ByModule, lambda m, d: m(d.x, d.index)),
     "Derived": (lambda: Derived(F, 5, heads=2), lambda m, d: m(d.x, d.index)),
     "Neighbours": (lambda: Neighbours(mlp(2 * F, 5)), lambda m, d: m(d.x)),
     "Halved": (lambda: pyg.SimpleConv(aggr=Halved()), lambda m, d: m(d.x, d.index)),
@@ -884,6 +896,37 @@ def test_an_edge_index_of_pyg_and_sparse_matrices():
                 out.square().sum().backward()
                 found.append((out.detach(), x.grad))
             assert all(torch.allclose(a, b, atol=1e-4, rtol=1e-4) for a, b in zip(*found)), (make, type(adjacency))
+
+
+@pytest.mark.parametrize(
+    "name, functions",
+    [
+        ("TransformerConv", {"softmax"}),
+        ("HypergraphConv", {"softmax", "scatter"}),
+        ("SGConv", {"scatter"}),
+        ("EGConv", {"scatter"}),
+        ("Own", {"softmax", "scatter", "segment"}),
+        ("ByModule", {"softmax", "scatter"}),
+        ("Derived", {"softmax"}),
+        ("Halved", {"scatter"}),
+        ("closure", {"softmax"}),
+        ("Sparse", {"spmm"}),
+    ],
+)
+def test_functions_are_halfgnns_wherever_a_layer_calls_them(name, functions, monkeypatch):
+    called = set()
+    for theirs, ours in list(_reductions.FUNCTIONS.items()):
+
+        def spy(*operands, _ours=ours, **named):
+            called.add(_ours.__name__)
+            return _ours(*operands, **named)
+
+        monkeypatch.setitem(_reductions.FUNCTIONS, theirs, spy)
+    ours, theirs, call = pair(name)
+    call(theirs, Data())
+    assert not called
+    call(ours, Data())
+    assert called == functions
 
 
 def test_what_functions_use_is_found():
