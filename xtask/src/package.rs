@@ -10,7 +10,8 @@ use crate::build_ptx::MachineCode;
 use crate::{Failure, build_ptx, install, notices, workspace};
 
 /// What is published, in the order in which one depends on the other.
-const PACKAGES: [&str; 13] = [
+const PACKAGES: [&str; 14] = [
+    "halfgnn-platform",
     "halfgnn-contract",
     "ptx-syntax",
     "ptx-emulator",
@@ -27,7 +28,8 @@ const PACKAGES: [&str; 13] = [
 ];
 
 /// Files without which a package is not whole.
-const WANTED: [(&str, &[&str]); 13] = [
+const WANTED: [(&str, &[&str]); 14] = [
+    ("halfgnn-platform", &["src/lib.rs", "LICENSE-MIT"]),
     (
         "halfgnn-contract",
         &["src/lib.rs", "build.rs", "LICENSE-MIT"],
