@@ -6,6 +6,7 @@
 //! - [`folder`]: folders as handles, to synchronize and lock.
 //! - [`permissions`]: who may read, write and run a file.
 //! - [`identity`]: whether two paths lead to one file.
+//! - [`links`]: symbolic links.
 //! - [`process`]: how a process ended, and whether one runs.
 //! - [`machine`]: memory, processor and host name.
 //! - [`terminal`]: whether a terminal takes ANSI sequences.
@@ -26,6 +27,7 @@ pub mod folder;
 pub mod identity;
 #[cfg(feature = "library")]
 pub mod library;
+pub mod links;
 pub mod machine;
 pub mod permissions;
 pub mod position;

@@ -198,7 +198,7 @@ impl OpenArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use halfgnn_platform::links::to_file as symlink;
 
     fn refusal(result: Result<&mut Outputs, Failure>) -> String {
         result.map(|_| ()).expect_err("a refusal").to_string()
