@@ -193,7 +193,7 @@ pub struct WholeFolder {
     temporary: Option<tempfile::TempDir>,
     place: PathBuf,
     /// Holds the lock of the folder in the making.
-    lock: Option<File>,
+    _lock: Option<File>,
 }
 
 impl WholeFolder {
@@ -219,7 +219,7 @@ impl WholeFolder {
         Ok(Self {
             temporary: Some(temporary),
             place: path.to_owned(),
-            lock,
+            _lock: lock,
         })
     }
 
@@ -245,8 +245,6 @@ impl WholeFolder {
         if self.place.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        // Windows moves no folder that is open.
-        self.lock = None;
         std::fs::rename(self.path(), &self.place)?;
         if let Some(temporary) = self.temporary.take() {
             // It is there no more.
@@ -301,8 +299,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Gives a file in the making its name, in the place of what has it. By the standard library, which on Windows replaces a file that
 /// readers have open too.
 fn put(temporary: NamedTempFile, place: &Path) -> io::Result<()> {
-    let (file, path) = temporary.keep()?;
-    drop(file);
+    // Locked until it has the name.
+    let (_file, path) = temporary.keep()?;
     std::fs::rename(&path, place).inspect_err(|_| {
         let _ = std::fs::remove_file(&path);
     })
@@ -406,6 +404,24 @@ mod tests {
             file.join().expect("no panic").expect("it is written");
             made.join().expect("no panic").expect("it is made");
         });
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    /// As a program that shows a file does while another writes it anew.
+    #[test]
+    fn a_file_that_is_being_read_is_replaced() {
+        use std::io::Read;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        write(&path, b"old").expect("it is written");
+        let mut reader = File::open(&path).expect("a file");
+        write(&path, b"newer").expect("it is written");
+        let mut read = String::new();
+        reader
+            .read_to_string(&mut read)
+            .expect("the file as it was");
+        assert_eq!(read, "old");
+        assert_eq!(std::fs::read(&path).expect("a file"), b"newer");
         assert_eq!(names(folder.path()), ["a"]);
     }
 
