@@ -9,6 +9,7 @@ use crate::program::operator::{Coding, Node, Operator};
 use crate::program::plan::{Place, Plan, Slot};
 use crate::program::value::{Buffer, Constant, Edges, Format, HeadValues, Initial, Origin, Value};
 use crate::tensor::{Array, Element, Matrix};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 /// Parameters and buffers. Programs find theirs by name, so all programs of one network read the same.
@@ -158,6 +159,9 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     pub(super) packed: Pool<B, E>,
 }
 
+/// A matrix that is read, and one that is written.
+type ReadAndWritten<'a, B, E> = (&'a Matrix<B, E>, &'a mut Matrix<B, E>);
+
 const ACTIVATIONS: MemoryKind = MemoryKind::Activations;
 
 impl<B: Backend, E: Element> Memory<B, E> {
@@ -240,10 +244,9 @@ impl<B: Backend, E: Element> Memory<B, E> {
                 }
                 Origin::Ones => {
                     let rows = program.rows(Value(number));
-                    if !self.ones.contains_key(&rows) {
+                    if let Entry::Vacant(entry) = self.ones.entry(rows) {
                         let (ones, kind) = (vec![1.0; rows], MemoryKind::Weights);
-                        let ones = Matrix::from_f32(backend, rows, 1, &ones, kind)?;
-                        self.ones.insert(rows, ones);
+                        entry.insert(Matrix::from_f32(backend, rows, 1, &ones, kind)?);
                     }
                 }
                 _ => {}
@@ -460,7 +463,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
     pub(in crate::program) fn at_both(
         &mut self,
         [read, written]: [Place; 2],
-    ) -> Option<(&Matrix<B, E>, &mut Matrix<B, E>)> {
+    ) -> Option<ReadAndWritten<'_, B, E>> {
         let (Place::Slot(read), Place::Slot(written)) = (read, written) else {
             return None;
         };
