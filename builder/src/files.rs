@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use halfgnn_manifest::Fingerprint;
+use halfgnn_platform::permissions;
 
 use crate::error::BuildError;
 
@@ -22,14 +23,7 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), BuildError> {
 /// # Errors
 /// Those of [`write_atomically`].
 pub fn write_executable(path: &Path, content: &[u8]) -> Result<(), BuildError> {
-    #[cfg(unix)]
-    let prepare = |temporary: &Path| {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(temporary, fs::Permissions::from_mode(0o755))
-    };
-    #[cfg(not(unix))]
-    let prepare = |_: &Path| Ok(());
-    write(path, content, prepare)
+    write(path, content, permissions::make_executable)
 }
 
 fn write(

@@ -8,13 +8,13 @@ from . import _core
 
 
 def show_config() -> None:
-    """Prints what there is: threads of the CPU, cards, kernels inside the package, and which operators torch calls
+    """Prints what there is: the CPU's architecture, vectors and threads, cards, kernels inside the package, and which operators torch calls
     directly, and which through Python, as all are where its version has no other way. Imports torch where it is installed."""
     print("\n".join(_lines()))
 
 
 def _lines() -> list[str]:
-    lines = [f"halfgnn {_core.__version__}", f"CPU: {_core.threads()} threads"]
+    lines = [f"halfgnn {_core.__version__}", f"CPU: {_core.processor()}, {_core.threads()} threads"]
     try:
         cards = _core.survey()
         lines += [f"cuda:{number}: {card}" for number, card in enumerate(cards)]

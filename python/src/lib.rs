@@ -31,7 +31,7 @@ mod _core {
         gathered_stride, gatv2_backward, gatv2_forward, sddmm, spmm,
     };
     #[pymodule_export]
-    use super::place::{emulate, kernels, kernels_in, load, survey};
+    use super::place::{emulate, kernels, kernels_in, load, processor, survey};
     #[pymodule_export]
     use super::rows::{Rows, Stored};
     #[pymodule_export]

@@ -246,6 +246,12 @@ pub fn kernels() -> Vec<String> {
     }
 }
 
+/// System, architecture and vector instructions of the processor, and what the system calls it, as a person reads them.
+#[pyfunction]
+pub fn processor() -> String {
+    halfgnn::device::Processor::survey().to_string()
+}
+
 /// What cards there are, a line each, or why there is none.
 #[pyfunction]
 pub fn survey() -> Result<Vec<String>, PyErr> {

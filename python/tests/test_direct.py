@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -445,6 +446,9 @@ def test_it_can_be_switched_off():
     off = run("python")
     assert off.returncode == 0, off.stderr
     assert off.stdout.startswith("[[2.0], [1.0]]")
+    cpu = next(line for line in off.stdout.splitlines() if line.startswith("CPU: "))
+    machine = platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
+    assert f" on {machine} with plain" in cpu and cpu.endswith(" threads"), cpu
     assert "\noperators are called through Python: HALFGNN_DISPATCH=python\n" in off.stdout
     if _eager.reason is None:
         lines = run("direct").stdout.splitlines()

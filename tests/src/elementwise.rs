@@ -562,7 +562,8 @@ fn products_of<B: Backend, E: Element>(backend: &B, shape: (usize, usize)) {
             .iter_mut()
             .zip(odd)
             .for_each(|(at, odd)| *at = rounded::<E>(odd));
-        values.rotate_left(stream as usize % 3 % (values.len().max(1)));
+        let by = stream as usize % 3 % values.len().max(1);
+        values.rotate_left(by);
         values
     });
     let expected = |left: &[f32], right: &[f32]| -> Vec<f32> {

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
+use crate::target::{self, Target};
 use crate::{Failure, fuzz, package, python, setup, supply_chain, test, verify_ptx, workspace};
 
 /// The features that a machine without a CUDA toolkit and without MPI must build as well.
@@ -36,6 +37,8 @@ enum Step {
     Format,
     Lints,
     Documentation,
+    /// Lints of macOS and Windows, and a few tests of ARM and Windows under emulators
+    Platforms,
     Ptx,
     Tests,
     Python,
@@ -56,6 +59,7 @@ impl Step {
             Step::Format => format(),
             Step::Lints => lints(),
             Step::Documentation => documentation(),
+            Step::Platforms => platforms(),
             Step::Ptx => ptx(),
             Step::Tests => test::run(&test::Options::with_ptxas()),
             Step::Python => python::run(&python::Options::default()),
@@ -79,7 +83,7 @@ impl Step {
     /// Folders below the target folder that nothing reads after it, and of which a small disk has no room for all at once.
     fn leaves(self) -> &'static [&'static str] {
         match self {
-            Step::Documentation => &[CHECKS],
+            Step::Platforms => &[CHECKS],
             Step::Python => &["python"],
             Step::Packages => &["embed", "package"],
             _ => &[],
@@ -107,6 +111,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             Step::Format,
             Step::Lints,
             Step::Documentation,
+            Step::Platforms,
         ])?;
         begin("programs of the tests");
         test::compile()?;
@@ -230,6 +235,41 @@ fn documentation() -> Result<(), Failure> {
     for features in [&[][..], &CUDA] {
         let mut doc = check(&["doc", "--locked", "--workspace", "--no-deps"]);
         workspace::run(doc.args(features).env("RUSTDOCFLAGS", "-D warnings"))?;
+    }
+    Ok(())
+}
+
+/// Set where tests under emulators must not be skipped.
+const REQUIRE_EMULATORS: &str = "HALFGNN_REQUIRE_EMULATORS";
+
+/// Lints of what this machine cannot run, and tests of what an emulator can. Windows' other C library asks the same questions: there
+/// the crates that ask are enough.
+fn platforms() -> Result<(), Failure> {
+    const MACOS: &str = "aarch64-apple-darwin";
+    const WINDOWS: &str = "x86_64-pc-windows-gnu";
+    const MSVC: &str = "x86_64-pc-windows-msvc";
+    let lowest = ["-p", "halfgnn-platform", "-p", "halfgnn-cuda-loader"];
+    let passes: [(&str, &[&str]); 3] = [
+        (MACOS, &["--workspace", "--all-targets"]),
+        (WINDOWS, &["--workspace", CUDA[0], CUDA[1]]),
+        (MSVC, &[&lowest[..], &["--all-features"]].concat()),
+    ];
+    for (triple, arguments) in passes {
+        target::install_library(triple)?;
+        let mut clippy = check(&["clippy", "--locked", "--target", triple]);
+        workspace::run(clippy.args(arguments).args(["--", "-D", "warnings"]))?;
+    }
+    let required = std::env::var_os(REQUIRE_EMULATORS);
+    let required = required.is_some_and(|value| !value.is_empty() && value != "0");
+    for triple in ["aarch64-unknown-linux-gnu", WINDOWS] {
+        let target = Target::named(triple)?;
+        match setup::cross_tools(target) {
+            Ok(()) => target.test(&target::few_tests())?,
+            Err(missing) if required => return Err(missing),
+            Err(missing) => eprintln!(
+                "SKIPPED: tests of {triple}: {missing} ({REQUIRE_EMULATORS}=1 fails without)"
+            ),
+        }
     }
     Ok(())
 }

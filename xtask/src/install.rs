@@ -9,6 +9,7 @@ use clap::Args;
 use halfgnn_builder::{write_atomically, write_executable};
 
 use crate::build_ptx::{self, MachineCode};
+use crate::target::Target;
 use crate::{Failure, notices, workspace};
 
 /// Options of `install`.
@@ -59,7 +60,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         true => Profile::Release,
         false => Profile::Quick,
     };
-    let program = put(&bin, profile, kernels)?;
+    let program = put(&bin, profile, kernels, None)?;
     println!("{}", program.display());
     let on_path =
         env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder == bin));
@@ -72,14 +73,15 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the program as packages have it, with machine code for every GPU, and packs both; returns the archive.
-pub fn pack(options: &build_ptx::Options) -> Result<PathBuf, Failure> {
-    let name = format!(
-        "halfgnn-{}-{}-{}",
-        env!("CARGO_PKG_VERSION"),
-        env::consts::ARCH,
-        env::consts::OS
-    );
+/// Builds the program as packages have it, for this machine or another, with machine code for every GPU, and packs both; returns the
+/// archive. A kernel's machine code is the same on every machine.
+pub fn pack(
+    options: &build_ptx::Options,
+    target: Option<&'static Target>,
+) -> Result<PathBuf, Failure> {
+    let own = (env::consts::ARCH, env::consts::OS);
+    let (arch, os) = target.map_or(own, Target::arch_and_os);
+    let name = format!("halfgnn-{}-{arch}-{os}", env!("CARGO_PKG_VERSION"));
     let folder = workspace::target_dir().join("package");
     let place = folder.join(&name);
     if place.exists() {
@@ -89,11 +91,13 @@ pub fn pack(options: &build_ptx::Options) -> Result<PathBuf, Failure> {
         &place.join("bin"),
         Profile::Release,
         Some((options, MachineCode::All)),
+        target,
     )?;
     for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         fs::copy(workspace::root().join(file), place.join(file))?;
     }
-    let notices = notices::of("halfgnn-cli", &["halfgnn-cli/cuda"])?;
+    let triple = target.map(|target| target.triple);
+    let notices = notices::of("halfgnn-cli", &["halfgnn-cli/cuda"], triple)?;
     fs::write(place.join(notices::FILE), notices)?;
     let archive = folder.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
@@ -111,9 +115,17 @@ fn put(
     bin: &Path,
     profile: Profile,
     kernels: Option<(&build_ptx::Options, MachineCode)>,
+    target: Option<&'static Target>,
 ) -> Result<PathBuf, Failure> {
-    let mut cargo = workspace::cargo();
-    cargo.args(["build", "--locked", "--profile", profile.name()]);
+    let mut cargo = match target {
+        Some(target) => target.build()?,
+        None => {
+            let mut cargo = workspace::cargo();
+            cargo.arg("build");
+            cargo
+        }
+    };
+    cargo.args(["--locked", "--profile", profile.name()]);
     cargo.args(["--package", "halfgnn-cli", "--bin", "halfgnn"]);
     if kernels.is_some() {
         cargo.args(["--features", "cuda"]);
@@ -126,8 +138,10 @@ fn put(
     if !built.success() {
         return Err(format!("the program does not build ({built})").into());
     }
-    let name = format!("halfgnn{}", env::consts::EXE_SUFFIX);
-    let from = workspace::target_dir().join(profile.name()).join(&name);
+    let own = || format!("halfgnn{}", env::consts::EXE_SUFFIX);
+    let name = target.map_or_else(own, |target| target.program("halfgnn"));
+    let built = workspace::target_dir().join(target.map_or("", |target| target.triple));
+    let from = built.join(profile.name()).join(&name);
     let program = bin.join(&name);
     fs::create_dir_all(bin)?;
     write_executable(&program, &fs::read(&from)?)?;

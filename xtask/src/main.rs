@@ -13,6 +13,7 @@ mod package;
 mod python;
 mod setup;
 mod supply_chain;
+mod target;
 mod test;
 mod verify_ptx;
 mod wheel;

@@ -56,12 +56,13 @@ impl<'a> Package<'a> {
     }
 }
 
-/// The notices of the crates that `package` of the workspace is made of, with these features.
-pub fn of(package: &str, features: &[&str]) -> Result<String, Failure> {
+/// The notices of the crates that `package` of the workspace is made of, with these features, on `target`; by default on Linux on x86-64.
+pub fn of(package: &str, features: &[&str], target: Option<&str>) -> Result<String, Failure> {
     let mut cargo = workspace::cargo();
     cargo.args(["metadata", "--locked", "--format-version", "1"]);
     // Where binaries run that carry them.
-    cargo.args(["--filter-platform", "x86_64-unknown-linux-gnu"]);
+    let target = target.unwrap_or("x86_64-unknown-linux-gnu");
+    cargo.args(["--filter-platform", target]);
     for feature in features {
         cargo.args(["--features", feature]);
     }
@@ -154,7 +155,8 @@ mod tests {
     /// Of the real lock file: the program has the crate with the copyleft licence and none that is for tests alone.
     #[test]
     fn the_program_s_notices_name_what_it_is_made_of_and_nothing_else() {
-        let page = of("halfgnn-cli", &["halfgnn-cli/cuda"]).expect("the crates are downloaded");
+        let page =
+            of("halfgnn-cli", &["halfgnn-cli/cuda"], None).expect("the crates are downloaded");
         assert!(page.contains("| MPL-2.0 |"), "{page}");
         assert!(page.contains("Mozilla Public License"), "its text");
         for name in ["| clap ", "| rayon ", "| cust "] {

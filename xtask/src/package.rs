@@ -7,10 +7,12 @@ use std::process::Command;
 use clap::Args;
 
 use crate::build_ptx::MachineCode;
+use crate::target::Target;
 use crate::{Failure, build_ptx, install, notices, workspace};
 
 /// What is published, in the order in which one depends on the other.
-const PACKAGES: [&str; 13] = [
+const PACKAGES: [&str; 14] = [
+    "halfgnn-platform",
     "halfgnn-contract",
     "ptx-syntax",
     "ptx-emulator",
@@ -27,7 +29,8 @@ const PACKAGES: [&str; 13] = [
 ];
 
 /// Files without which a package is not whole.
-const WANTED: [(&str, &[&str]); 13] = [
+const WANTED: [(&str, &[&str]); 14] = [
+    ("halfgnn-platform", &["src/lib.rs", "LICENSE-MIT"]),
     (
         "halfgnn-contract",
         &["src/lib.rs", "build.rs", "LICENSE-MIT"],
@@ -77,6 +80,9 @@ pub struct Options {
     /// Build the program instead, with machine code for every GPU, and pack it with its kernels for another machine
     #[arg(long, conflicts_with = "check")]
     program: bool,
+    /// The program for another system: `aarch64-unknown-linux-gnu`, linked by zig from PyPI, or `x86_64-pc-windows-gnu`, by mingw
+    #[arg(long, value_name = "TRIPLE", requires = "program")]
+    target: Option<String>,
     /// Also build and run `examples/own_kernels` from the packages, without the network
     #[arg(long)]
     check: bool,
@@ -95,7 +101,8 @@ impl Options {
 /// Builds the PTX, packs, looks at what was packed, and builds from it if asked to.
 pub fn run(options: &Options) -> Result<(), Failure> {
     if options.program {
-        let archive = install::pack(&options.build)?;
+        let target = options.target.as_deref().map(Target::named).transpose()?;
+        let archive = install::pack(&options.build, target)?;
         let bytes = fs::metadata(&archive)?.len();
         println!("{} ({} KiB)", archive.display(), bytes.div_ceil(1024));
         return Ok(());
@@ -126,7 +133,11 @@ fn pack(options: &build_ptx::Options) -> Result<(), Failure> {
     // PTX alone: with machine code the package would be larger than crates.io takes.
     let (name, archive) = build_ptx::archive(options, MachineCode::None)?;
     fs::write(copy.join("host/device/ptx").join(name), archive)?;
-    let notices = notices::of("halfgnn-cli", &["halfgnn-cli/cuda", "halfgnn-cli/parquet"])?;
+    let notices = notices::of(
+        "halfgnn-cli",
+        &["halfgnn-cli/cuda", "halfgnn-cli/parquet"],
+        None,
+    )?;
     fs::write(copy.join("host/cli").join(notices::FILE), notices)?;
     let mut cargo = workspace::cargo();
     // What is built from them is built below; no file of the copy is tracked, which is what --allow-dirty is for.

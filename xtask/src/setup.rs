@@ -7,6 +7,7 @@ use clap::Args;
 use halfgnn_builder::ptxas::{self, Ptxas};
 use halfgnn_builder::toolchain::{self, PINNED_NIGHTLY, Toolchain};
 
+use crate::target::Target;
 use crate::{Failure, workspace};
 
 /// Debian 12's packages: rustc 1.96, its cargo and its library's sources, and LLVM 22.
@@ -24,10 +25,21 @@ pub struct Options {
     /// Also install NVIDIA's assembler, which `verify-ptx` uses, from a Python wheel of 37 MB into target/ptxas
     #[arg(long)]
     ptxas: bool,
+    /// Also install what links and runs tests of another system, by apt-get: `aarch64-unknown-linux-gnu` or `x86_64-pc-windows-gnu`
+    #[arg(long, value_name = "TRIPLE")]
+    target: Option<String>,
 }
 
 /// Installs what is missing and says what is there.
 pub fn run(options: &Options) -> Result<(), Failure> {
+    if let Some(triple) = &options.target {
+        let target = Target::named(triple)?;
+        match options.check {
+            true => target.expect_tools()?,
+            false => cross_tools(target)?,
+        }
+        println!("tests of {triple}: linked and run here");
+    }
     let found = if options.check {
         toolchain::find()?
     } else {
@@ -51,6 +63,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What links and runs tests of another system, installed by apt-get where it is missing.
+pub fn cross_tools(target: &Target) -> Result<(), Failure> {
+    if target.expect_tools().is_err() {
+        by_apt(target.packages)?;
+    }
+    target.expect_tools()
+}
+
 /// Finds the device toolchain, and installs one if there is none: by rustup, else by apt, else the error holds the
 /// commands to type.
 pub fn toolchain() -> Result<Toolchain, Failure> {
@@ -63,7 +83,8 @@ pub fn toolchain() -> Result<Toolchain, Failure> {
         Err(_) => eprintln!("No toolchain for nvptx64-nvidia-cuda yet; installing one."),
     }
     let mut tried = Vec::new();
-    for install in [by_rustup, by_apt] {
+    let installs: [&dyn Fn() -> Result<(), Failure>; 2] = [&by_rustup, &|| by_apt(&APT_PACKAGES)];
+    for install in installs {
         match install().and_then(|()| Ok(toolchain::find()?)) {
             Ok(toolchain) => return Ok(toolchain),
             Err(failure) => {
@@ -76,7 +97,7 @@ pub fn toolchain() -> Result<Toolchain, Failure> {
         "no device toolchain could be installed; type one of these and try again:\n  rustup {}\n  sudo apt-get install {}   \
          (Debian 12)\ntried:\n  {}",
         rustup_arguments().join(" "),
-        apt_arguments().join(" "),
+        apt_arguments(&APT_PACKAGES).join(" "),
         tried.join("\n  ")
     )
     .into())
@@ -88,9 +109,9 @@ fn rustup_arguments() -> Vec<&'static str> {
     arguments
 }
 
-fn apt_arguments() -> Vec<&'static str> {
+fn apt_arguments<'a>(packages: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["-y", "--no-install-recommends"];
-    arguments.extend(APT_PACKAGES);
+    arguments.extend(packages);
     arguments
 }
 
@@ -98,7 +119,7 @@ fn by_rustup() -> Result<(), Failure> {
     workspace::run(Command::new("rustup").args(rustup_arguments()))
 }
 
-fn by_apt() -> Result<(), Failure> {
+fn by_apt(packages: &[&str]) -> Result<(), Failure> {
     if !succeeds(Command::new("apt-get").arg("--version")) {
         return Err("apt-get is not on this machine".into());
     }
@@ -123,7 +144,9 @@ fn by_apt() -> Result<(), Failure> {
                 .env("DEBIAN_FRONTEND", "noninteractive"),
         )
     };
-    let install: Vec<&str> = std::iter::once("install").chain(apt_arguments()).collect();
+    let install: Vec<&str> = std::iter::once("install")
+        .chain(apt_arguments(packages))
+        .collect();
     // With fresh package lists the first attempt suffices; without, it fails at once.
     apt(&install).or_else(|_| {
         apt(&["update"])?;

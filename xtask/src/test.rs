@@ -4,6 +4,7 @@ use std::fs;
 
 use clap::Args;
 
+use crate::target::Target;
 use crate::{Failure, build_ptx, setup, workspace};
 
 /// Set for the tests: what needs PTX then fails without it, where a plain `cargo test` would pass it over.
@@ -23,6 +24,10 @@ pub struct Options {
     /// Fail where ptxas is not found; by default the tests that want it are skipped
     #[arg(long)]
     require_ptxas: bool,
+    /// Tests of another system, linked by Debian's cross compiler and run by an emulator (qemu, Wine): the CPU's tests and what differs
+    /// between systems. Nothing that needs root is installed
+    #[arg(long, value_name = "TRIPLE", conflicts_with = "require_ptxas")]
+    target: Option<String>,
     /// Given to `cargo test`, such as `-p halfgnn` or a test's name
     #[arg(last = true)]
     arguments: Vec<String>,
@@ -51,8 +56,11 @@ pub fn compile() -> Result<(), Failure> {
     )
 }
 
-/// Builds the PTX, runs the tests, and shows which of them were skipped.
+/// Builds the PTX, runs the tests, and shows which of them were skipped. Of another system no PTX is built.
 pub fn run(options: &Options) -> Result<(), Failure> {
+    if let Some(triple) = &options.target {
+        return Target::named(triple)?.test(&options.arguments);
+    }
     build_ptx::run(&options.build)?;
     let skipped = workspace::target_dir().join("skipped.txt");
     fs::write(&skipped, "")?;

@@ -9,6 +9,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::build_ptx::MachineCode;
+use crate::target::{Target, install_library};
 use crate::{Failure, build_ptx, notices, workspace};
 
 /// What builds the wheel, from PyPI.
@@ -33,6 +34,14 @@ pub struct Options {
     /// Without zig and checks, for this machine's glibc or a newer one
     #[arg(long, requires = "release")]
     native: bool,
+    /// For another system, linked by zig from PyPI: `aarch64-unknown-linux-gnu`. What is in it is checked, and it is not tried
+    #[arg(
+        long,
+        value_name = "TRIPLE",
+        requires = "release",
+        conflicts_with = "native"
+    )]
+    target: Option<String>,
 }
 
 /// Builds the wheel and says where it is.
@@ -46,8 +55,19 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 /// The wheel, in `target/wheels`.
 pub fn build(options: &Options) -> Result<PathBuf, Failure> {
     let anywhere = options.release && !options.native;
+    let triple = options.target.as_deref();
+    if let Some(triple) = triple {
+        let (_, system) = Target::named(triple)?.arch_and_os();
+        if system != "linux" {
+            return Err(format!(
+                "--target {triple}: wheels are linked for Linux here; on {system} itself, `maturin build --release` in python/ makes one"
+            )
+            .into());
+        }
+        install_library(triple)?;
+    }
     let maturin = match anywhere {
-        true => linking()?,
+        true => linking(&[audit::AUDITWHEEL], "auditwheel")?.join("maturin"),
         false => maturin()?,
     };
     // What is built for tests runs on no GPU, where assembling would be a minute of nothing.
@@ -56,7 +76,7 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
         false => MachineCode::None,
     };
     let kernels = put_kernels(&options.build, code)?;
-    let notices = notices::of("halfgnn-python", &["halfgnn-python/cuda"])?;
+    let notices = notices::of("halfgnn-python", &["halfgnn-python/cuda"], triple)?;
     let package = workspace::root().join("python/halfgnn");
     fs::write(package.join(notices::FILE), notices)?;
     let wheels = workspace::target_dir().join("wheels");
@@ -77,9 +97,10 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
         command.args(["--zig", "--compatibility", TAG]);
         // Where it finds zig.
         let beside = maturin.parent().ok_or("maturin without a folder")?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::iter::once(beside.to_owned()).chain(std::env::split_paths(&path));
-        command.env("PATH", std::env::join_paths(folders)?);
+        command.env("PATH", workspace::path_with(beside)?);
+    }
+    if let Some(triple) = triple {
+        command.args(["--target", triple]);
     }
     command.env("CARGO_TARGET_DIR", workspace::target_dir());
     workspace::run(&mut command)?;
@@ -93,7 +114,7 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
         audit::check(
             &wheel,
             &folder.join("tools"),
-            &folder.join("installed"),
+            triple.is_none().then(|| folder.join("installed")),
             &kernels,
         )?;
     }
@@ -130,28 +151,31 @@ fn maturin() -> Result<PathBuf, Failure> {
     if installed.is_ok_and(|output| output.status.success()) {
         return Ok("maturin".into());
     }
-    tools("maturin", &[MATURIN])
+    Ok(tools("maturin", &[MATURIN])?.join("maturin"))
 }
 
-/// maturin with zig and auditwheel beside it.
-fn linking() -> Result<PathBuf, Failure> {
-    tools("auditwheel", &[MATURIN, ZIG, audit::AUDITWHEEL]).map_err(|failure| {
+/// A folder with maturin, zig, and a program of some more packages.
+pub fn linking(packages: &[&str], program: &str) -> Result<PathBuf, Failure> {
+    let packages = [&[MATURIN, ZIG], packages].concat();
+    tools(program, &packages).map_err(|failure| {
         format!(
-            "no zig from PyPI to link a wheel of {TAG} with ({failure}); take --native for a wheel for this machine's C library"
+            "no zig from PyPI to link with for {TAG} ({failure}); take --native for a wheel for this machine's C library"
         )
         .into()
     })
 }
 
-/// maturin in a virtual environment of its own, with a program of these packages beside it.
+/// The programs of a virtual environment of our own that has a program of these packages.
 fn tools(program: &str, packages: &[&str]) -> Result<PathBuf, Failure> {
     let place = workspace::target_dir().join("python/tools");
     let folder = place.join("bin");
-    if !folder.join(program).is_file() || !folder.join("maturin").is_file() {
+    if !folder.join("python").exists() {
         environment(&place)?;
+    }
+    if !folder.join(program).is_file() {
         pip(&place, packages)?;
     }
-    Ok(folder.join("maturin"))
+    Ok(folder)
 }
 
 /// A virtual environment in a folder, anew.

@@ -1,7 +1,7 @@
 //! Where things are, and how other programs are run.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -51,6 +51,13 @@ pub fn cargo() -> Command {
     command
 }
 
+/// `PATH` with a folder in front of all others.
+pub fn path_with(folder: &Path) -> Result<OsString, Failure> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(folder.to_owned()).chain(env::split_paths(&path));
+    Ok(env::join_paths(folders)?)
+}
+
 /// Says what it runs, runs it, and fails if it fails.
 pub fn run(command: &mut Command) -> Result<(), Failure> {
     let line = spell(command);
@@ -74,4 +81,66 @@ fn spell(command: &Command) -> String {
         .map(OsStr::to_string_lossy)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where code may ask for the system or the processor that it is built for: the lowest layers, one file a concern.
+    const LOWEST: [&str; 3] = [
+        "host/platform/src/",
+        "host/cuda-loader/src/platform/",
+        "host/ops/src/backend/cpu/simd/platform/",
+    ];
+
+    const QUESTIONS: [&str; 9] = [
+        "unix",
+        "windows",
+        "target_os",
+        "target_arch",
+        "target_family",
+        "target_env",
+        "target_endian",
+        "target_feature",
+        "target_pointer_width",
+    ];
+
+    /// Whether a line asks, and not of a kernel whether it is compiled for the GPU.
+    fn asks(line: &str) -> bool {
+        let is_cfg = line.contains("cfg(") || line.contains("cfg!(") || line.contains("cfg_attr(");
+        let of_system = |system: &str| line.contains(&format!("std::os::{system}::"));
+        let asks = is_cfg && QUESTIONS.iter().any(|question| line.contains(question));
+        (asks && !line.contains("nvptx64")) || of_system("unix") || of_system("windows")
+    }
+
+    /// Tests are excepted: what is tested is not there on every system.
+    #[test]
+    fn the_lowest_layers_alone_ask_for_the_system() {
+        let mut wrong = Vec::new();
+        for file in files().unwrap() {
+            let name = file.to_string_lossy().replace('\\', "/");
+            let is_test = name.contains("/tests/") || name.starts_with("xtask/");
+            if !name.ends_with(".rs") || is_test || LOWEST.iter().any(|of| name.starts_with(of)) {
+                continue;
+            }
+            // What is deleted and still tracked is not there.
+            let Ok(text) = std::fs::read_to_string(root().join(&file)) else {
+                continue;
+            };
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
+            let lines = code.lines().enumerate().filter(|(_, line)| asks(line));
+            wrong.extend(lines.map(|(at, line)| format!("{name}:{}: {line}", at + 1)));
+        }
+        assert!(
+            wrong.is_empty(),
+            "ask halfgnn-platform instead:\n{}",
+            wrong.join("\n")
+        );
+        assert!(asks("#[cfg(target_os = \"linux\")]") && asks("if cfg!(windows) {"));
+        assert!(asks("use std::os::unix::fs::FileExt;") && !asks("#[cfg(feature = \"cuda\")]"));
+        assert!(!asks(
+            "#[cfg_attr(not(target_arch = \"nvptx64\"), derive(A))]"
+        ));
+    }
 }

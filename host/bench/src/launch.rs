@@ -4,10 +4,10 @@ use crate::failure::Failure;
 use crate::interrupt;
 use halfgnn::device::cuda_driver;
 use halfgnn::file::exit_discarding;
+use halfgnn_platform::process;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -249,7 +249,7 @@ fn end(children: &mut [Child]) {
 
 /// Ends as the first process did, which has told why.
 fn tell(status: ExitStatus, ranks: usize) -> Result<(), Failure> {
-    match (status.code(), status.signal()) {
+    match (status.code(), process::signal(status)) {
         (Some(0), _) => Ok(()),
         (Some(code), _) => std::process::exit(code),
         (None, signal) => Err(Failure::Run(format!(

@@ -8,7 +8,7 @@
 //! - [`launch`], [`processes`], [`rank_memory`]: ranks that are processes, started for each card or by others, and what each takes.
 //! - [`failure`], [`json`], [`machine`], [`screen`]: how a command fails, and what it writes.
 
-#[cfg(all(feature = "bench", feature = "cuda", target_os = "linux"))]
+#[cfg(all(feature = "bench", feature = "cuda"))]
 pub mod baselines;
 #[cfg(feature = "bench")]
 pub mod bench;

@@ -28,9 +28,13 @@ pub struct Machine {
     pub command: String,
     /// Variables that change what a command does, where they are set, as `NAME=value`.
     pub environment: Vec<String>,
+    /// The operating system that the program was built for, such as `linux`, `macos` or `windows`.
+    pub system: &'static str,
+    /// The architecture that it was built for, such as `x86_64` or `aarch64`.
+    pub architecture: &'static str,
     /// What the system calls the CPU.
     pub cpu: Option<String>,
-    /// The vector instructions of the CPU that its operators can use.
+    /// The vector instructions of the CPU that its operators can use, narrower ones first.
     pub cpu_instructions: Vec<String>,
     /// Threads that the process may run at a time.
     pub threads: usize,
@@ -85,6 +89,8 @@ impl Machine {
             built_with_cuda: cfg!(feature = "cuda"),
             command: command_line(std::env::args_os()),
             environment: environment(|name| std::env::var_os(name)),
+            system: processor.system,
+            architecture: processor.architecture,
             cpu: processor.model,
             cpu_instructions: processor
                 .instructions
@@ -207,6 +213,8 @@ mod tests {
     #[test]
     fn a_card_is_told_with_its_driver() {
         let processor = Processor {
+            architecture: "x86_64",
+            system: "linux",
             model: None,
             instructions: vec![Instructions::Plain, Instructions::Avx2],
             threads: 2,
@@ -229,6 +237,7 @@ mod tests {
         };
         let machine = Machine::of(processor.clone(), Ok(driver));
         assert_eq!(machine.cpu_instructions, ["plain", "avx2"]);
+        assert_eq!((machine.system, machine.architecture), ("linux", "x86_64"));
         assert_eq!(machine.cuda.as_deref(), Some("13.0"));
         assert_eq!(machine.gpus[0].compute_capability, "9.0");
         assert_eq!(machine.gpus[0].memory_tb_per_s, Some(4.916_736));

@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use crate::source::{OpenArgs, SourceName};
 use halfgnn::file::WholeFile;
+use halfgnn_platform::identity::Identity as FileIdentity;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,27 +23,9 @@ pub struct Outputs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Identity {
     /// A file that is there.
-    File(Inode),
+    File(FileIdentity),
     /// One that is not: its folder, and the name that it will have.
-    New(Inode, OsString),
-}
-
-/// A device's number, and that of a file on it.
-type Inode = (u64, u64);
-
-#[cfg(unix)]
-fn inode(path: &Path) -> io::Result<Inode> {
-    use std::os::unix::fs::MetadataExt;
-    path.metadata().map(|found| (found.dev(), found.ino()))
-}
-
-/// Elsewhere a hash of the whole path stands in for the numbers, which does not see hard links.
-#[cfg(not(unix))]
-fn inode(path: &Path) -> io::Result<Inode> {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    path.canonicalize()?.hash(&mut hasher);
-    Ok((0, hasher.finish()))
+    New(FileIdentity, OsString),
 }
 
 impl Identity {
@@ -52,7 +35,7 @@ impl Identity {
         for _ in 0..MOST_LINKS {
             match path.metadata() {
                 Ok(found) if found.is_file() || found.is_dir() => {
-                    return inode(&path).map(Self::File).map(Some);
+                    return FileIdentity::of(&path).map(Self::File).map(Some);
                 }
                 Ok(_) => return Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -63,7 +46,7 @@ impl Identity {
                 Ok(target) => path = folder_of(&path).join(target),
                 Err(_) => {
                     let name = path.file_name().unwrap_or_default().to_owned();
-                    return Ok(Some(Self::New(inode(folder_of(&path))?, name)));
+                    return Ok(Some(Self::New(FileIdentity::of(folder_of(&path))?, name)));
                 }
             }
         }
@@ -215,7 +198,7 @@ impl OpenArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use halfgnn_platform::links::to_file as symlink;
 
     fn refusal(result: Result<&mut Outputs, Failure>) -> String {
         result.map(|_| ()).expect_err("a refusal").to_string()

@@ -95,8 +95,10 @@ pub fn run(args: &DeviceArgs, modules: bool) -> Result<(), Failure> {
 /// Program, CPU, driver, cards.
 fn describe(page: &mut Page, machine: &Machine) {
     page.line(&format_args!(
-        "halfgnn {}, built {} CUDA",
+        "halfgnn {}, for {} on {}, built {} CUDA",
         machine.version,
+        machine.system,
+        machine.architecture,
         if machine.built_with_cuda {
             "with"
         } else {
@@ -110,8 +112,13 @@ fn describe(page: &mut Page, machine: &Machine) {
         _ => String::new(),
     };
     page.line(&format_args!(
-        "CPU      {}, {} threads, {}{memory}",
-        machine.cpu.as_deref().unwrap_or(std::env::consts::ARCH),
+        "CPU      {}{}, {} threads, {}{memory}",
+        machine.architecture,
+        machine
+            .cpu
+            .as_ref()
+            .map(|model| format!(", {model}"))
+            .unwrap_or_default(),
         machine.threads,
         machine.cpu_instructions.join(", ")
     ));

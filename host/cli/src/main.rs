@@ -37,7 +37,7 @@ use halfgnn_bench::graphs;
 use halfgnn_bench::{
     failure, interrupt, json, launch, machine, model, outputs, processes, reorder, report, screen,
 };
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,7 +117,7 @@ fn start_logging(verbose: u8) -> Result<(), Failure> {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal() && !plain)
+        .with_ansi(halfgnn_platform::terminal::stderr_takes_ansi() && !plain)
         .without_time()
         .with_target(false);
     tracing_subscriber::registry()

@@ -15,7 +15,7 @@
 //! # To build with it
 //! - The program must call [`load`]: that is what makes the linker take the trampolines.
 //! - `cust_raw`'s build script looks for `lib64` in `$CUDA_LIBRARY_PATH` and asks for `-lcuda`. The folder `link-stub`
-//!   beside this file's crate holds a `lib64/libcuda.so` that is an empty linker script. In `.cargo/config.toml`:
+//!   beside this file's crate holds a `lib64/libcuda.so` that is an empty linker script, and empty archives for Windows. In `.cargo/config.toml`:
 //!
 //! ```toml
 //! [env]
@@ -23,27 +23,12 @@
 //! ```
 //!
 //! # Where it works
-//! Linux on x86-64 and on AArch64. Elsewhere the crate compiles, defines nothing, and [`load`] says so.
+//! Linux on x86-64 and on AArch64, Windows on x86-64. Elsewhere the crate compiles, defines nothing, and [`load`] says so.
 
-#[cfg(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-#[path = "linux/mod.rs"]
 mod platform;
-#[cfg(not(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-)))]
-mod platform {
-    /// Says that there are no trampolines here.
-    pub(crate) fn find_and_bind() -> Result<crate::CudaDriver, crate::LoadError> {
-        Err(crate::LoadError::UnsupportedPlatform)
-    }
-}
 
+use halfgnn_platform::support::Unsupported;
+use platform::USUAL_NAME;
 use std::sync::OnceLock;
 
 /// Environment variable that names the driver's library, instead of the places where [`load`] looks by itself.
@@ -76,7 +61,7 @@ pub enum LoadError {
     /// No library could be opened.
     #[error(
         "no CUDA driver: {attempts}; install NVIDIA's driver (in a container, start it with the NVIDIA Container \
-         Toolkit, as by `--gpus all`), or set {LIBRARY_VARIABLE} to the path of libcuda.so.1"
+         Toolkit, as by `--gpus all`), or set {LIBRARY_VARIABLE} to the path of {USUAL_NAME}"
     )]
     NotFound {
         /// Each library that was tried, with the dynamic linker's reason.
@@ -84,25 +69,21 @@ pub enum LoadError {
     },
     /// A library that is not the CUDA driver.
     #[error(
-        "{library} is not a CUDA driver: it exports no `cuInit`; let {LIBRARY_VARIABLE} name libcuda.so.1 or unset it"
+        "{library} is not a CUDA driver: it exports no `cuInit`; let {LIBRARY_VARIABLE} name {USUAL_NAME} or unset it"
     )]
     NotADriver {
         /// The library.
         library: String,
     },
     /// A platform for which this crate has no trampolines.
-    #[error(
-        "CUDA is supported on Linux on x86_64 and aarch64, and this program was built for {} on {}",
-        std::env::consts::OS,
-        std::env::consts::ARCH
-    )]
-    UnsupportedPlatform,
+    #[error(transparent)]
+    UnsupportedPlatform(#[from] Unsupported),
 }
 
 /// Opens the machine's CUDA driver and binds every entry point to it.
 ///
 /// Looks for the library that `HALFGNN_LIBCUDA` names, or else for `libcuda.so.1` where the dynamic linker looks, where
-/// WSL has it and where NixOS has it. May be called from any thread and any number of times: the first call decides, the
+/// WSL has it and where NixOS has it; on Windows for `nvcuda.dll`. May be called from any thread and any number of times: the first call decides, the
 /// others wait for it and return the same. The library is never closed.
 ///
 /// # Errors

@@ -1,35 +1,23 @@
 //! The trampolines, once they are bound: calls reach the library with all their arguments.
 
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::PathBuf;
-use std::process::Command;
 
 use cust::error::CudaError;
 use cust::sys::{self, cudaError_enum};
 use cust::{CudaApiVersion, CudaFlags};
 use halfgnn_cuda_loader::{LIBRARY_VARIABLE, load};
 
-/// Compiles the stand-in and returns its path.
+/// The stand-in, an example of this crate that cargo has built for the same system: that may not be the one that compiles.
 fn fake_driver() -> PathBuf {
-    let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("libfake_cuda.so.1");
-    let output = Command::new("rustc")
-        .args([
-            "--edition=2024",
-            "--crate-type=cdylib",
-            "--crate-name=fake_cuda",
-            "-Cpanic=abort",
-        ])
-        .arg("-o")
-        .arg(&library)
-        .arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/data/fake_driver.rs"
-        ))
-        .output()
-        .expect("rustc starts: it has just compiled this test");
+    let program = std::env::current_exe().expect("a test has a path");
+    let built = program.ancestors().nth(2).expect("target/debug/deps/test");
+    let name = format!("{DLL_PREFIX}fake_driver{DLL_SUFFIX}");
+    let library = built.join("examples").join(name);
     assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
+        library.exists(),
+        "{} is not built: run `cargo test -p halfgnn-cuda-loader` without --test, or with --examples",
+        library.display()
     );
     library
 }

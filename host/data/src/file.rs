@@ -4,6 +4,8 @@
 //! it there, and the next one that writes to the folder removes it: where no process has the number and none holds the lock, which
 //! processes of another container or host do, whose numbers are not seen here.
 
+use halfgnn_platform::process::is_running;
+use halfgnn_platform::{folder, permissions};
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -57,14 +59,10 @@ fn begin<T>(
     let prefix = format!("{PREFIX}{}-", std::process::id());
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix).suffix(SUFFIX);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // As any other: the umask takes away what it takes away.
-        builder.permissions(std::fs::Permissions::from_mode(mode));
+    // As any other: the umask takes away what it takes away.
+    if let Some(permissions) = permissions::of_mode(mode) {
+        builder.permissions(permissions);
     }
-    #[cfg(not(unix))]
-    let _ = mode;
     make(&builder, folder)
 }
 
@@ -100,15 +98,13 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Whether a process of this number runs; believed where that cannot be found out.
-fn is_running(number: u32) -> bool {
-    let processes = Path::new("/proc");
-    !processes.join("self").exists() || processes.join(number.to_string()).exists()
-}
-
 /// Whether no process holds the lock of what is in the making.
 fn is_free(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else {
+    let opened = match path.is_dir() {
+        true => folder::open(path),
+        false => File::open(path),
+    };
+    let Ok(file) = opened else {
         return false;
     };
     // Where there are no locks, the number alone decides.
@@ -137,7 +133,7 @@ impl WholeFile {
             Err(error) => return Err(error),
         };
         let mut unfinished = unfinished();
-        let temporary = begin(folder(&place), 0o666, |builder, folder| {
+        let temporary = begin(folder_of(&place), 0o666, |builder, folder| {
             builder.tempfile_in(folder)
         })?;
         unfinished.push(temporary.path().to_owned());
@@ -171,14 +167,12 @@ impl WholeFile {
         self.file()?.as_file().sync_all()?;
         if let Some(temporary) = self.temporary.take() {
             let path = temporary.path().to_owned();
-            let moved = temporary.persist(&self.place);
+            let moved = put(temporary, &self.place);
             forget(&path);
-            moved.map_err(|error| error.error)?;
+            moved?;
         }
         // The name as well.
-        #[cfg(unix)]
-        File::open(folder(&self.place))?.sync_all()?;
-        Ok(())
+        folder::synchronize(folder_of(&self.place))
     }
 }
 
@@ -215,12 +209,12 @@ impl WholeFolder {
             Err(error) => return Err(error),
         }
         let mut unfinished = unfinished();
-        let temporary = begin(folder(path), 0o777, |builder, folder| {
+        let temporary = begin(folder_of(path), 0o777, |builder, folder| {
             builder.tempdir_in(folder)
         })?;
         unfinished.push(temporary.path().to_owned());
         drop(unfinished);
-        let lock = File::open(temporary.path()).ok();
+        let lock = folder::open(temporary.path()).ok();
         let lock = lock.filter(|lock| lock.try_lock().is_ok());
         Ok(Self {
             temporary: Some(temporary),
@@ -247,8 +241,7 @@ impl WholeFolder {
     /// # Errors
     /// Where it cannot be moved; then nothing is left of it.
     pub fn finish(mut self) -> io::Result<()> {
-        #[cfg(unix)]
-        File::open(self.path())?.sync_all()?;
+        folder::synchronize(self.path())?;
         if self.place.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -257,9 +250,7 @@ impl WholeFolder {
             // It is there no more.
             forget(&temporary.keep());
         }
-        #[cfg(unix)]
-        File::open(folder(&self.place))?.sync_all()?;
-        Ok(())
+        folder::synchronize(folder_of(&self.place))
     }
 }
 
@@ -305,7 +296,17 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.finish()
 }
 
-fn folder(place: &Path) -> &Path {
+/// Gives a file in the making its name, in the place of what has it. By the standard library, which on Windows replaces a file that
+/// readers have open too.
+fn put(temporary: NamedTempFile, place: &Path) -> io::Result<()> {
+    // Locked until it has the name.
+    let (_file, path) = temporary.keep()?;
+    std::fs::rename(&path, place).inspect_err(|_| {
+        let _ = std::fs::remove_file(&path);
+    })
+}
+
+fn folder_of(place: &Path) -> &Path {
     place
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -319,7 +320,7 @@ fn linked(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MOST {
         match path.read_link() {
-            Ok(target) => path = folder(&path).join(target),
+            Ok(target) => path = folder_of(&path).join(target),
             Err(_) => return Ok(path),
         }
     }
@@ -403,6 +404,24 @@ mod tests {
             file.join().expect("no panic").expect("it is written");
             made.join().expect("no panic").expect("it is made");
         });
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    /// As a program that shows a file does while another writes it anew.
+    #[test]
+    fn a_file_that_is_being_read_is_replaced() {
+        use std::io::Read;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        write(&path, b"old").expect("it is written");
+        let mut reader = File::open(&path).expect("a file");
+        write(&path, b"newer").expect("it is written");
+        let mut read = String::new();
+        reader
+            .read_to_string(&mut read)
+            .expect("the file as it was");
+        assert_eq!(read, "old");
+        assert_eq!(std::fs::read(&path).expect("a file"), b"newer");
         assert_eq!(names(folder.path()), ["a"]);
     }
 

@@ -86,7 +86,7 @@ impl RowSpill {
     /// If rows are of floats.
     pub fn write_halves(&mut self, numbers: &[f16]) -> Result<(), DataError> {
         assert_eq!(self.kept, Kept::Half);
-        self.write(numbers, |number| number.to_le_bytes())
+        self.write(numbers)
     }
 
     /// The same of rows of floats.
@@ -98,19 +98,13 @@ impl RowSpill {
     /// If rows are of halves.
     pub fn write_floats(&mut self, numbers: &[f32]) -> Result<(), DataError> {
         assert_eq!(self.kept, Kept::Float);
-        self.write(numbers, |number| number.to_le_bytes())
+        self.write(numbers)
     }
 
-    fn write<T: Pod, const BYTES: usize>(
-        &mut self,
-        numbers: &[T],
-        little_endian: impl Fn(&T) -> [u8; BYTES],
-    ) -> Result<(), DataError> {
+    fn write<T: Pod>(&mut self, numbers: &[T]) -> Result<(), DataError> {
         self.numbers += numbers.len() as u64;
-        match cfg!(target_endian = "little") {
-            true => self.buffer.extend_from_slice(bytemuck::cast_slice(numbers)),
-            false => self.buffer.extend(numbers.iter().flat_map(little_endian)),
-        }
+        // Little-endian, as every machine that this is built for.
+        self.buffer.extend_from_slice(bytemuck::cast_slice(numbers));
         match self.buffer.len() < BUFFER {
             true => Ok(()),
             false => self.flush(),

@@ -10,9 +10,9 @@ use super::parts::FeaturePrecision;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use halfgnn_graph::reorder::Permutation;
+use halfgnn_platform::position::read_exact_at;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
 #[cfg(feature = "parts")]
 use std::path::Path;
 use std::path::PathBuf;
@@ -171,13 +171,12 @@ impl StoredFile {
 
 /// Bytes of a file from `at` on.
 pub(crate) fn read_at(file: &File, bytes: &mut [u8], at: u64) -> Result<(), DataProblem> {
-    file.read_exact_at(bytes, at)
-        .map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => {
-                DataProblem::changed("length", "it became shorter while it was read")
-            }
-            _ => DataProblem::Io(error),
-        })
+    read_exact_at(file, bytes, at).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => {
+            DataProblem::changed("length", "it became shorter while it was read")
+        }
+        _ => DataProblem::Io(error),
+    })
 }
 
 /// Bytes before the rows of a file that are compared whenever it is opened, at most.

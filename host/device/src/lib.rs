@@ -12,10 +12,8 @@ pub mod dry;
 #[cfg(feature = "emulator")]
 pub mod emulated;
 pub mod kernels;
-#[cfg(any(feature = "cuda", all(feature = "mpi", unix)))]
-mod library;
 pub mod link;
-#[cfg(all(feature = "mpi", unix))]
+#[cfg(feature = "mpi")]
 pub mod mpi;
 
 pub use link::{Interconnect, LinkPlace, LocalLink, Part, Watch};

@@ -5,8 +5,8 @@
 //! are addresses of variables.
 
 use crate::DriverError;
-use crate::library::words;
-use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use halfgnn_platform::library::{Library, Symbols};
+use halfgnn_platform::support::Feature;
 use std::env;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
@@ -49,11 +49,11 @@ macro_rules! functions {
         impl Functions {
             /// # Safety
             /// The library is an MPI, and is never closed while the pointers can be called.
-            unsafe fn bind(library: &Library) -> Result<Self, libloading::Error> {
+            unsafe fn bind(library: &Library) -> Result<Self, String> {
                 // SAFETY: each symbol is declared as MPI 3.1 has it, where handles are pointers; the rest is the caller's promise.
                 unsafe {
                     Ok(Self {
-                        $($field: *library.get::<unsafe extern "C" fn($($ty),*) -> c_int>(
+                        $($field: library.get::<unsafe extern "C" fn($($ty),*) -> c_int>(
                             concat!($symbol, "\0").as_bytes(),
                         )?,)*
                     })
@@ -128,13 +128,13 @@ impl Mpi {
         static BEGUN: OnceLock<Result<Mpi, String>> = OnceLock::new();
         BEGUN
             .get_or_init(|| {
+                (Feature::Mpi.expect()).map_err(|refusal| refusal.to_string())?;
                 let named = env::var_os(LIBRARY_VARIABLE).filter(|name| !name.is_empty());
                 let name = named.unwrap_or_else(|| NAME.into());
                 // SAFETY: opening a library runs its initialisers: of an MPI, or of what the user vouches for. Its own plugins look for its
                 // symbols among the global ones.
-                let library = unsafe { Library::open(Some(&name), RTLD_NOW | RTLD_GLOBAL) };
-                let library =
-                    library.map_err(|error| format!("no MPI: {}; {ADVICE}", words(&error)))?;
+                let library = unsafe { Library::open(&name, Symbols::Global) };
+                let library = library.map_err(|words| format!("no MPI: {words}; {ADVICE}"))?;
                 Self::of(library, &name.to_string_lossy())
             })
             .as_ref()
@@ -142,12 +142,9 @@ impl Mpi {
     }
 
     fn of(library: Library, name: &str) -> Result<Self, String> {
-        let none = |error: libloading::Error| {
-            format!("{name} is not Open MPI: {}; {ADVICE}", words(&error))
-        };
+        let none = |words: String| format!("{name} is not Open MPI: {words}; {ADVICE}");
         // SAFETY: these are variables of Open MPI, whose addresses are what its header has for the handles; nothing is read of them here.
-        let variable =
-            |symbol: &[u8]| unsafe { library.get::<*mut c_void>(symbol).map(|at| at.into_raw()) };
+        let variable = |symbol: &[u8]| unsafe { library.get::<*mut c_void>(symbol) };
         let handles = Handles {
             world: variable(b"ompi_mpi_comm_world\0").map_err(none)?,
             byte: variable(b"ompi_mpi_byte\0").map_err(none)?,

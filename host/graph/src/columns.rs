@@ -27,7 +27,10 @@ pub(crate) enum Columns {
 /// A file of columns as the memory that it looks like.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapped {
+    /// Goes before the handle.
     bytes: Arc<Mmap>,
+    /// The one handle: a system that deletes the file with its last handle may not while it is mapped.
+    _file: Arc<File>,
     /// Where its disk is.
     folder: Arc<Path>,
 }
@@ -177,13 +180,14 @@ impl RawColumns {
             return Ok(Columns::Memory(Vec::new()));
         }
         // SAFETY: a map must not change under whoever reads it, nor lose its end. Its file has never had a name (`tempfile_in`), or has lost it
-        // at once, so nobody else can open it; the one handle to it is this, by which nothing is written from here on, and which is closed at
-        // the end of this function, while the map keeps the file. All of it was written without an error, or this was not come to. A disk that cannot give
+        // at once, so nobody else can open it; the one handle to it is this, by which nothing is written from here on, and which is kept as
+        // long as the map. All of it was written without an error, or this was not come to. A disk that cannot give
         // a page all the same ends the process by a signal, and gives no other bytes.
         let bytes = unsafe { Mmap::map(&self.file) };
         let bytes = bytes.map_err(|error| refused(&self.folder, &error))?;
         Ok(Columns::Disk(Mapped {
             bytes: Arc::new(bytes),
+            _file: Arc::new(self.file),
             folder: self.folder,
         }))
     }

@@ -2,11 +2,16 @@
 
 use crate::backend::cpu::Instructions;
 use crate::driver::{DeviceInfo, DriverError};
-use crate::train::host_memory;
+use halfgnn_platform::machine;
+use std::fmt;
 
 /// The CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processor {
+    /// Its architecture, such as `x86_64` or `aarch64`.
+    pub architecture: &'static str,
+    /// The operating system, such as `linux`, `macos` or `windows`.
+    pub system: &'static str,
     /// What the system calls it; `None` where it does not say.
     pub model: Option<String>,
     /// The instructions that its operators can use, narrower vectors first.
@@ -21,12 +26,25 @@ impl Processor {
     /// Asks the system.
     pub fn survey() -> Self {
         Self {
-            model: std::fs::read_to_string("/proc/cpuinfo")
-                .ok()
-                .and_then(|text| cpu_model(&text)),
+            architecture: std::env::consts::ARCH,
+            system: std::env::consts::OS,
+            model: machine::processor(),
             instructions: Instructions::available().collect(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            memory: host_memory(),
+            memory: machine::memory(),
+        }
+    }
+}
+
+impl fmt::Display for Processor {
+    /// `linux on x86_64 with plain, avx2, avx512 (AMD EPYC 9554 64-Core Processor)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.instructions.iter().map(ToString::to_string).collect();
+        let (system, architecture) = (self.system, self.architecture);
+        write!(f, "{system} on {architecture} with {}", names.join(", "))?;
+        match &self.model {
+            Some(model) => write!(f, " ({model})"),
+            None => Ok(()),
         }
     }
 }
@@ -64,14 +82,6 @@ pub fn cuda_driver() -> Result<CudaDriver, DriverError> {
     Err(super::built_without_cuda())
 }
 
-/// The model in the text of `/proc/cpuinfo`. ARM's has none.
-fn cpu_model(text: &str) -> Option<String> {
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    let model = line.split_once(':')?.1;
-    let words: Vec<&str> = model.split_whitespace().collect();
-    (!words.is_empty()).then(|| words.join(" "))
-}
-
 /// The release in the text of `/proc/driver/nvidia/version`, whose first line is such as
 /// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 07:09:58 UTC 2025`.
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
@@ -89,19 +99,6 @@ fn driver_release(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_model_is_read_from_cpuinfo() {
-        let text =
-            "processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD EPYC 9554  64-Core Processor \n";
-        assert_eq!(
-            cpu_model(text).as_deref(),
-            Some("AMD EPYC 9554 64-Core Processor")
-        );
-        assert_eq!(cpu_model("CPU implementer\t: 0x41\n"), None);
-        assert_eq!(cpu_model("model name\t:\n"), None);
-        assert_eq!(cpu_model(""), None);
-    }
 
     #[test]
     fn the_release_is_read_from_either_kernel_module() {
@@ -122,7 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_has_threads() {
-        assert!(Processor::survey().threads >= 1);
+    fn a_processor_is_named_with_its_architecture_and_vectors() {
+        let processor = Processor::survey();
+        assert!(processor.threads >= 1);
+        let text = processor.to_string();
+        let (system, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
+        let start = format!("{system} on {architecture} with plain");
+        assert!(text.starts_with(&start), "{text}");
+        let widest = Instructions::widest().to_string();
+        assert!(text.contains(&widest), "{text}");
     }
 }

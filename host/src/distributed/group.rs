@@ -120,7 +120,7 @@ impl Group {
     /// Those of [`Tcp::meet`].
     pub fn meet(rendezvous: &Rendezvous, member: &Member<'_>) -> Result<Self, Error> {
         let tcp = Tcp::meet(rendezvous, member)?;
-        #[cfg(all(feature = "mpi", unix))]
+        #[cfg(feature = "mpi")]
         if *rendezvous == Rendezvous::Mpi {
             return Ok(Self::new(super::mpi::OverMpi::new(tcp)?));
         }

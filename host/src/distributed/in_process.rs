@@ -3,6 +3,7 @@
 use super::communicator::{ROLL_CALL, nobody_missing};
 use super::{Communicator, Fault, FaultKind, Place};
 use crate::error::Error;
+use halfgnn_platform::machine::host_name;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -62,9 +63,9 @@ pub fn in_process(
 ) -> Vec<InProcess> {
     let room = Arc::new(Room {
         ranks,
-        device: match std::fs::read_to_string("/proc/sys/kernel/hostname") {
-            Ok(host) => format!("host {}, {device}", host.trim()),
-            Err(_) => device.to_owned(),
+        device: match host_name() {
+            Some(host) => format!("host {host}, {device}"),
+            None => device.to_owned(),
         },
         deadline,
         faults: faults.to_vec(),

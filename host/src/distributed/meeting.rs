@@ -9,7 +9,8 @@ use super::greeting::{
     Answer, Arrival, Call, GREETING_TIME, Greeting, Received, Session, Silence, Step, Unanswered,
     Verdict, call, left, short_name,
 };
-use super::rendezvous::{Directions, Door, Key, Rendezvous, host_name, with_port};
+use super::rendezvous::{Directions, Door, Key, Rendezvous, with_port};
+use halfgnn_platform::machine::host_name;
 use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
@@ -90,9 +91,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Meets the other ranks.
 pub(super) fn meet(rendezvous: &Rendezvous, member: &Member<'_>) -> Result<Met, NotMet> {
     let Member { rank, ranks, .. } = *member;
-    let name = match &host_name()[..] {
-        "" => format!("rank {rank} of {ranks} ({})", member.device),
-        host => format!("rank {rank} of {ranks} (host {host}, {})", member.device),
+    let name = match host_name() {
+        None => format!("rank {rank} of {ranks} ({})", member.device),
+        Some(host) => format!("rank {rank} of {ranks} (host {host}, {})", member.device),
     };
     let own = Own {
         rendezvous,

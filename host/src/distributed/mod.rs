@@ -34,7 +34,7 @@ mod greeting;
 mod group;
 mod in_process;
 mod meeting;
-#[cfg(all(feature = "mpi", unix))]
+#[cfg(feature = "mpi")]
 mod mpi;
 mod partition;
 mod rendezvous;

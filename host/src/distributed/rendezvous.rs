@@ -1,8 +1,10 @@
 //! Where processes that are ranks meet, and the secret by which they know one another.
 
-#[cfg(all(feature = "mpi", unix))]
+#[cfg(feature = "mpi")]
 use super::mpi::announce;
 use crate::error::Error;
+use halfgnn_platform::machine::host_name;
+use halfgnn_platform::permissions;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -268,8 +270,7 @@ fn write_note(path: &Path, text: &str) -> io::Result<()> {
     let _ = fs::remove_file(&temporary);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    permissions::for_own_user(&mut options);
     let write = || {
         options.open(&temporary)?.write_all(text.as_bytes())?;
         fs::rename(&temporary, path)
@@ -281,16 +282,10 @@ fn write_note(path: &Path, text: &str) -> io::Result<()> {
 
 /// The address that other hosts reach this one by: its name, or where no name service knows that, loopback for ranks of this host.
 fn reachable(address: SocketAddr) -> String {
-    let host = host_name();
-    let is_known = !host.is_empty() && (&host[..], address.port()).to_socket_addrs().is_ok();
-    let host = if is_known { &host[..] } else { "127.0.0.1" };
-    format!("{host}:{}", address.port())
-}
-
-/// What this host is called, or nothing.
-pub(super) fn host_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname");
-    name.unwrap_or_default().trim().to_owned()
+    let port = address.port();
+    let is_known = |host: &String| (&host[..], port).to_socket_addrs().is_ok();
+    let host = host_name().filter(is_known);
+    format!("{}:{port}", host.as_deref().unwrap_or("127.0.0.1"))
 }
 
 /// An address with its port, as `connect` takes it.
@@ -299,7 +294,7 @@ pub(super) fn with_port(host: IpAddr, port: u16) -> String {
 }
 
 /// Where this was built without MPI.
-#[cfg(not(all(feature = "mpi", unix)))]
+#[cfg(not(feature = "mpi"))]
 fn announce(_: (usize, usize), _: Option<String>) -> io::Result<String> {
     Err(io::Error::other(
         "this program was built without MPI; build it with --features mpi, or take --rendezvous tcp://HOST:PORT",
@@ -406,12 +401,8 @@ mod tests {
             directions.address,
             door.listeners[0].local_addr().unwrap().to_string()
         );
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            let mode = fs::metadata(&path).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o600);
-        }
+        let mode = permissions::mode(&fs::metadata(&path).unwrap().permissions());
+        assert!(mode.is_none_or(|mode| mode == 0o600), "{mode:?}");
         drop(door);
         assert!(!path.exists());
         // A key that was given does not go into the file.

@@ -112,7 +112,7 @@ impl Architecture for Gcnii {
         );
         for layer in 1..last {
             let place = Place { layer, seed };
-            let beta = (f64::from(self.theta) / layer as f64).ln_1p() as f32;
+            let beta = libm::log1p(f64::from(self.theta) / layer as f64) as f32;
             let convolution = GcniiLayer::new(
                 backend,
                 place,

@@ -114,7 +114,7 @@ pub(super) fn scaled_by<E: Element>(factors: &[f32], largest: f32) -> (Vec<E>, f
 pub(super) fn scale_of<E: Element>(largest: f32) -> f32 {
     // To from 2¹⁴ to 2¹⁵: the upper end of half. Floats and bfloats are as precise anywhere.
     let power = match E::PRECISION {
-        Precision::Half if largest > 0.0 => (largest.log2().floor() as i32 - 14).max(f32::MIN_EXP),
+        Precision::Half if largest > 0.0 => (libm::ilogbf(largest) - 14).max(f32::MIN_EXP),
         _ => 0,
     };
     2.0_f32.powi(power)

@@ -348,7 +348,7 @@ impl Builder {
             return self.fail("degrees names an adjacency that the program has not".into());
         };
         let vertices = set.sources;
-        let ones = self.push(Operator::Ones { vertices });
+        let ones = self.program.ones(vertices);
         self.aggregate(edges, ones)
     }
 

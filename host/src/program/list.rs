@@ -381,7 +381,8 @@ impl Program {
                     Origin::Input
                     | Origin::Parameter(_)
                     | Origin::Buffer(_)
-                    | Origin::Constant(_) => true,
+                    | Origin::Constant(_)
+                    | Origin::Ones => true,
                     Origin::Seed => number >= self.forward,
                     Origin::Operator => written.contains_key(&operand),
                 };
@@ -445,6 +446,19 @@ impl Program {
         let (rows, columns) = constant.shape();
         let rows = Rows::Fixed(rows);
         self.add_value(String::new(), (Shape { rows, columns }, format), origin)
+    }
+
+    /// A one for each vertex of a set.
+    pub(super) fn ones(&mut self, vertices: Vertices) -> Value {
+        let shape = Shape {
+            rows: Rows::Of(vertices),
+            columns: 1,
+        };
+        let is = |it: &Description| it.origin == Origin::Ones && it.shape == shape;
+        if let Some(number) = self.values.iter().position(is) {
+            return Value(number);
+        }
+        self.add_value(String::new(), (shape, Format::Element), Origin::Ones)
     }
 
     /// `value` in a format: itself, or of a constant its twin.

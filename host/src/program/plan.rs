@@ -136,7 +136,7 @@ impl Plan {
             let bytes = program.bytes(value);
             match description.origin {
                 Origin::Input => self.inputs += bytes,
-                Origin::Constant(_) | Origin::Buffer(_) => self.weights += bytes,
+                Origin::Constant(_) | Origin::Buffer(_) | Origin::Ones => self.weights += bytes,
                 Origin::Parameter(_) => {
                     let float = program.bytes_in_float(value);
                     let rounded = description.format == Format::Element

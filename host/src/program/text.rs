@@ -14,6 +14,7 @@ impl Program {
     pub(super) fn name_of(&self, value: Value) -> String {
         let description = &self.values[value.0];
         match description.name.as_str() {
+            "" if description.origin == Origin::Ones => "ones".into(),
             "" => value.to_string(),
             name => name.to_owned(),
         }
@@ -251,9 +252,6 @@ impl Program {
                 let of = self.dot_text(&op.of);
                 text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
             }
-            Operator::Ones { vertices } => {
-                text = format!("{text} {}", self.vertices[vertices.0].name);
-            }
             Operator::EdgeTerms(op) => text = format!("{text} {}", self.terms_text(op)),
             Operator::EdgeTermsGradient { of, d, .. } => {
                 text = format!("{text} {} of {}", name(*d), self.terms_text(of));
@@ -371,6 +369,7 @@ impl fmt::Display for Program {
                 Origin::Parameter(_) => "parameter",
                 Origin::Buffer(_) => "buffer",
                 Origin::Constant(_) => "constant",
+                Origin::Ones => "ones",
                 Origin::Seed | Origin::Operator => continue,
             };
             let bytes = self.bytes(value);

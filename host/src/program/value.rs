@@ -73,6 +73,8 @@ pub enum Origin {
     Buffer(Buffer),
     /// Numbers that the formula fixes.
     Constant(Constant),
+    /// A one for each vertex of a set: a matrix of one column.
+    Ones,
     /// The loss writes it between the passes: the gradient of the program's output.
     Seed,
     /// An operator writes it.

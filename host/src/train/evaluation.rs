@@ -404,7 +404,7 @@ impl Seen<'_> {
 /// The probability of a column of a row of logits.
 fn softmax(row: &[f32], column: usize) -> f64 {
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let exponential = |logit: f32| (f64::from(logit) - f64::from(most)).exp();
+    let exponential = |logit: f32| libm::exp(f64::from(logit) - f64::from(most));
     exponential(row[column]) / row.iter().map(|&logit| exponential(logit)).sum::<f64>()
 }
 

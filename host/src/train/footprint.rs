@@ -694,90 +694,12 @@ impl Footprint {
     }
 }
 
-/// Free and total bytes of the machine's memory, of this process's control group, or of its address space (`ulimit -v`), whichever is
-/// the least; `None` where the system does not say.
-pub fn host_memory() -> Option<(u64, u64)> {
-    let machine = std::fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| meminfo(&text));
-    let read = |file: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok();
-    let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
-    let group = number("memory.max").zip(number("memory.current"));
-    // What it has of files is given back where somebody wants room, and counts as free of the machine's memory as well.
-    let of_files = read("memory.stat").map_or(0, |text| pages_of_files(&text));
-    let group =
-        group.map(|(most, used)| (most.saturating_sub(used.saturating_sub(of_files)), most));
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/self/{file}")).ok();
-    let limited = read("limits")
-        .zip(read("status"))
-        .and_then(|(limits, status)| address_space(&limits, &status));
-    [machine, group, limited].into_iter().flatten().min()
-}
-
-/// Free and total bytes of a limited address space, from the texts of `/proc/self/limits` and `/proc/self/status`; `None` of one
-/// without a limit.
-fn address_space(limits: &str, status: &str) -> Option<(u64, u64)> {
-    let limit = |line: &str| -> Option<u64> {
-        let soft = line.strip_prefix("Max address space")?;
-        soft.split_whitespace().next()?.parse().ok()
-    };
-    let most = limits.lines().find_map(limit)?;
-    let used = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmSize:"))?;
-    let used: u64 = used.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some((most.saturating_sub(used.saturating_mul(1024)), most))
-}
-
-/// Bytes that a control group has of files, from the text of its `memory.stat`.
-fn pages_of_files(text: &str) -> u64 {
-    let fields = text.lines().filter_map(|line| line.split_once(' '));
-    let of_files = fields.filter(|(field, _)| ["inactive_file", "active_file"].contains(field));
-    of_files
-        .filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok())
-        .sum()
-}
-
-/// Free and total bytes, from the text of `/proc/meminfo`.
-fn meminfo(text: &str) -> Option<(u64, u64)> {
-    let bytes = |field: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(field))?;
-        let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        kilobytes.checked_mul(1024)
-    };
-    Some((bytes("MemAvailable:")?, bytes("MemTotal:")?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::graph::Graph;
-
-    #[test]
-    fn a_limit_of_the_address_space_is_read() {
-        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
-                      Max address space         614400000            unlimited            bytes     \n";
-        let status = "Name:\thalfgnn\nVmPeak:\t  500 kB\nVmSize:\t  100000 kB\n";
-        assert_eq!(
-            address_space(limits, status),
-            Some((614_400_000 - 102_400_000, 614_400_000))
-        );
-        let unlimited = limits.replace("614400000", "unlimited");
-        assert_eq!(address_space(&unlimited, status), None);
-    }
-
     use crate::nn::EdgeData;
     use crate::tensor::Precision;
-
-    #[test]
-    fn memory_as_linux_tells_it() {
-        let text = "MemTotal:       16 kB\nMemFree:         4 kB\nMemAvailable:    8 kB\n";
-        assert_eq!(meminfo(text), Some((8 * 1024, 16 * 1024)));
-        assert_eq!(meminfo("MemTotal: 16 kB\n"), None);
-        assert_eq!(meminfo(""), None);
-        let text = "anon 4096\nfile 20\ninactive_anon 1\nactive_file 12\ninactive_file 8\n";
-        assert_eq!((pages_of_files(text), pages_of_files("")), (20, 0));
-    }
 
     #[test]
     fn features_go_to_the_host_where_the_rest_fits_the_device() {

@@ -38,8 +38,9 @@ pub use batches::Batches;
 #[cfg(feature = "checkpoints")]
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use clipping::Clipping;
-pub use footprint::{FeaturesIn, Footprint, Learning, Room, Work, host_memory};
+pub use footprint::{FeaturesIn, Footprint, Learning, Room, Work};
 pub use graph_batches::GraphBatches;
+pub use halfgnn_platform::machine::memory as host_memory;
 pub use links::{HeldOut, LinkSplit};
 pub use loss::Loss;
 pub use objective::{Goal, Objective, Split};

@@ -77,7 +77,7 @@ impl Schedule {
         let falls = |factor: f64, times: u32| factor.powi(times.min(i32::MAX as u32) as i32);
         match self.decay {
             Decay::Constant => 1.0,
-            Decay::Cosine => 0.5 * (1.0 + (PI * f64::from(done.min(of)) / f64::from(of)).cos()),
+            Decay::Cosine => 0.5 * (1.0 + libm::cos(PI * f64::from(done.min(of)) / f64::from(of))),
             Decay::Step { every, factor } => falls(factor, done / every.max(1)),
             Decay::Plateau { factor, .. } => falls(factor, plateau.falls),
         }

@@ -1031,8 +1031,7 @@ fn a_product_has_a_product_for_each_factor_as_its_gradient() {
             %3 = matmul x a (kept)
             %4 = matmul x b (kept)
             %5 = multiply %3 %4
-            %6 = ones vertices
-            %7 = aggregate edges %6
+            %7 = aggregate edges ones
             %9 = matmul %7 %8 (kept)
             %10 = multiply %9 %5 (kept)
             %11 = multiply %10 %10

@@ -138,8 +138,9 @@ fn reorder_aggregates_what_is_narrower() {
             %8 = activate %6, bias layers.0.bias
             %9 = activate %8, relu
             %12 = matmul %9 layers.1.neighbours.weight
+            %13 = aggregate edges %12
             %14 = matmul %9 layers.1.self.weight
-            %15 = aggregate edges %12, plus %14
+            %15 = combine %13 + %14
             "
         )
     );
@@ -184,9 +185,8 @@ fn fuse_adds_products_and_gradients_where_they_are_made() {
             %16 = aggregate edges x (kept)
             %9 = matmul %16 layers.0.neighbours.weight + x layers.0.self.weight, bias layers.0.bias, relu (kept)
             %12 = matmul %9 layers.1.neighbours.weight
-            %13 = aggregate edges %12
             %14 = matmul %9 layers.1.self.weight
-            %15 = combine %13 + %14
+            %15 = aggregate edges %12, plus %14
             backward
             %19 = matmul %9ᵀ seed
             %20 = aggregate edgesᵀ seed

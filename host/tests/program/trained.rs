@@ -109,7 +109,7 @@ pub fn sampled<B: Backend, E: Element>(
     config: &ModelConfig,
     model: impl Model<B, E>,
 ) -> Trace {
-    let (whole, labels, all) = (graph(), labels(), features::<B, E>(backend).into());
+    let (whole, labels, all) = (graph(), labels(), features::<B, E>(backend));
     let prepared = config.prepare(&whole).expect("memory");
     let fanouts = vec![Fanout::of(3).expect("a fanout"); config.layers];
     let mut sampler = NeighborSampler::new(backend, prepared.csr(), fanouts).expect("a graph");

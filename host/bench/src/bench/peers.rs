@@ -33,12 +33,12 @@ pub const BITS: &str = "bits";
 /// Name of cuSPARSE in rows.
 pub const CUSPARSE: &str = "cusparse";
 
-#[cfg(all(feature = "cuda", target_os = "linux"))]
+#[cfg(feature = "cuda")]
 pub use card::{Peers, is_card};
-#[cfg(not(all(feature = "cuda", target_os = "linux")))]
+#[cfg(not(feature = "cuda"))]
 pub use elsewhere::{Peers, is_card};
 
-#[cfg(all(feature = "cuda", target_os = "linux"))]
+#[cfg(feature = "cuda")]
 mod card {
     use super::{BITS, CUSPARSE, GATHER, PeerTime};
     use crate::baselines::cusparse::{Algorithm, Call, Cusparse, SparseMatrix, SpmvAlgorithm};
@@ -396,7 +396,7 @@ mod card {
     }
 }
 
-#[cfg(not(all(feature = "cuda", target_os = "linux")))]
+#[cfg(not(feature = "cuda"))]
 mod elsewhere {
     use super::PeerTime;
     use crate::bench::measure::Operand;

@@ -43,6 +43,9 @@ pub fn events(bytes: &[u8]) -> Vec<Value> {
     let machine = events.remove(0);
     assert_eq!(machine["event"], "machine", "{machine}");
     assert_eq!(machine["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(machine["system"], std::env::consts::OS);
+    assert_eq!(machine["architecture"], std::env::consts::ARCH);
+    assert_eq!(machine["cpu_instructions"][0], "plain", "{machine}");
     assert!(machine["threads"].as_u64().unwrap() > 0, "{machine}");
     let command = machine["command"].as_str().unwrap();
     assert!(command.starts_with("halfgnn "), "{command}");

@@ -1,4 +1,10 @@
-//! A stand-in for libcuda.so.1 with five entry points, compiled by `tests/fake_driver.rs`.
+//! A stand-in for libcuda.so.1 with five entry points, which `tests/fake_driver.rs` opens.
+#![allow(
+    clippy::missing_safety_doc,
+    clippy::undocumented_unsafe_blocks,
+    clippy::too_many_arguments,
+    missing_docs
+)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -15,7 +21,13 @@ pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_uint {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorString(error: c_uint, text: *mut *const c_char) -> c_uint {
-    unsafe { text.write(if error == 100 { c"words of the fake driver".as_ptr() } else { c"other".as_ptr() }) };
+    unsafe {
+        text.write(if error == 100 {
+            c"words of the fake driver".as_ptr()
+        } else {
+            c"other".as_ptr()
+        })
+    };
     0
 }
 
@@ -41,6 +53,15 @@ pub extern "C" fn cuLaunchKernel(
     extra: *mut *mut c_void,
 ) -> c_uint {
     let grid_and_block = [grid_x, grid_y, grid_z, block_x, block_y, block_z] == [1, 2, 3, 4, 5, 6];
-    let pointers = [function as usize, stream as usize, params as usize, extra as usize] == [10, 20, 30, 40];
-    if grid_and_block && pointers && shared_bytes == 7 { 0 } else { 719 }
+    let pointers = [
+        function as usize,
+        stream as usize,
+        params as usize,
+        extra as usize,
+    ] == [10, 20, 30, 40];
+    if grid_and_block && pointers && shared_bytes == 7 {
+        0
+    } else {
+        719
+    }
 }

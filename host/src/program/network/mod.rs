@@ -322,6 +322,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         let drops = |node: &Node| match &node.operator {
             Operator::Attention(op) => op.drop.is_some(),
             Operator::AdditiveAttention(op) => op.drop.is_some(),
+            Operator::DotAttention(op) => op.drop.is_some(),
             _ => false,
         };
         let mut nodes = self.compiled.training.program.nodes.iter();

@@ -9,7 +9,7 @@ mod attention;
 mod norm;
 mod product;
 
-use super::value::{Edges, Value, Vertices};
+use super::value::{Edges, Value};
 use crate::ops::Nonlinearity;
 
 pub use activation::{Activate, ActivateGradient, Dropout};
@@ -146,11 +146,6 @@ pub enum Operator {
     Combine {
         /// The multiples, at least one.
         terms: Vec<(f32, Value)>,
-    },
-    /// A one for each vertex of a set: a matrix of one column.
-    Ones {
-        /// The vertices.
-        vertices: Vertices,
     },
     /// `x ⊙ y`: the product element by element.
     Multiply {
@@ -310,7 +305,6 @@ impl Operator {
             Operator::Nonlinearity { .. } => "nonlinearity",
             Operator::NonlinearityGradient { .. } => "nonlinearity_gradient",
             Operator::Combine { .. } => "combine",
-            Operator::Ones { .. } => "ones",
             Operator::Multiply { .. } => "multiply",
             Operator::Scale { .. } => "scale",
             Operator::Dot { .. } => "dot",
@@ -417,7 +411,6 @@ impl Operator {
             }
             Operator::Combine { terms } => terms.iter_mut().for_each(|(_, value)| visit(value)),
             Operator::Scale { x, factor, .. } => [x, factor].into_iter().for_each(visit),
-            Operator::Ones { .. } => {}
             Operator::Multiply { x, y } | Operator::Dot { x, y, .. } => {
                 [x, y].into_iter().for_each(visit)
             }

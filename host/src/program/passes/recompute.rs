@@ -55,7 +55,7 @@ fn recipe(program: &Program, number: usize, dropped: &HashSet<Value>) -> Option<
         recipe.push(number);
         for operand in node.operator.operands() {
             match program.values[operand.0].origin {
-                Origin::Input | Origin::Parameter(_) | Origin::Constant(_) => {}
+                Origin::Input | Origin::Parameter(_) | Origin::Constant(_) | Origin::Ones => {}
                 // What a step has carried on is another number by now.
                 Origin::Buffer(_) => return None,
                 Origin::Seed => return None,

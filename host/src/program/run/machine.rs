@@ -213,6 +213,7 @@ impl<B: Backend, E: Element> Bank<B, E> for Elements {
                         .map(|(_, matrix)| *matrix)
                 }
                 Origin::Constant(constant) => machine.memory.constants.get(&constant),
+                Origin::Ones => machine.memory.ones.get(&machine.program.rows(value)),
                 _ => return Ok(machine.parameter(value)?.values()),
             },
         };

@@ -9,6 +9,7 @@ use crate::program::operator::{Coding, Node, Operator};
 use crate::program::plan::{Place, Plan, Slot};
 use crate::program::value::{Buffer, Constant, Edges, Format, HeadValues, Initial, Origin, Value};
 use crate::tensor::{Array, Element, Matrix};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 /// Parameters and buffers. Programs find theirs by name, so all programs of one network read the same.
@@ -152,9 +153,14 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     pub(super) softmaxes: HashMap<Value, Array<B, [f32; 2]>>,
     /// All rows of a matrix as one group, by their number.
     pub(super) wholes: HashMap<usize, RowGroups<B>>,
+    /// Ones for as many vertices.
+    pub(super) ones: HashMap<usize, Matrix<B, E>>,
     /// What ranks send is packed there.
     pub(super) packed: Pool<B, E>,
 }
+
+/// A matrix that is read, and one that is written.
+type ReadAndWritten<'a, B, E> = (&'a Matrix<B, E>, &'a mut Matrix<B, E>);
 
 const ACTIVATIONS: MemoryKind = MemoryKind::Activations;
 
@@ -179,6 +185,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
             additive: HashMap::new(),
             softmaxes: HashMap::new(),
             wholes: HashMap::new(),
+            ones: HashMap::new(),
             packed: Pool::new(),
         })
     }
@@ -195,6 +202,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
         self.additive.clear();
         self.softmaxes.clear();
         self.wholes.clear();
+        self.ones.clear();
         self.packed = Pool::new();
     }
 
@@ -229,9 +237,19 @@ impl<B: Backend, E: Element> Memory<B, E> {
         for node in &program.nodes {
             self.allocate_state(backend, node, edges)?;
         }
-        for description in &program.values {
-            if let Origin::Constant(constant) = description.origin {
-                self.allocate_constant(backend, constant, description.format)?;
+        for (number, description) in program.values.iter().enumerate() {
+            match description.origin {
+                Origin::Constant(constant) => {
+                    self.allocate_constant(backend, constant, description.format)?;
+                }
+                Origin::Ones => {
+                    let rows = program.rows(Value(number));
+                    if let Entry::Vacant(entry) = self.ones.entry(rows) {
+                        let (ones, kind) = (vec![1.0; rows], MemoryKind::Weights);
+                        entry.insert(Matrix::from_f32(backend, rows, 1, &ones, kind)?);
+                    }
+                }
+                _ => {}
             }
         }
         let places = (0..program.values.len()).map(|number| match plan.place(Value(number)) {
@@ -445,7 +463,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
     pub(in crate::program) fn at_both(
         &mut self,
         [read, written]: [Place; 2],
-    ) -> Option<(&Matrix<B, E>, &mut Matrix<B, E>)> {
+    ) -> Option<ReadAndWritten<'_, B, E>> {
         let (Place::Slot(read), Place::Slot(written)) = (read, written) else {
             return None;
         };

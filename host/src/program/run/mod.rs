@@ -205,7 +205,11 @@ impl Runner {
         let outside = self.program.values.get(value.0).is_some_and(|it| {
             matches!(
                 it.origin,
-                Origin::Input | Origin::Parameter(_) | Origin::Buffer(_) | Origin::Constant(_)
+                Origin::Input
+                    | Origin::Parameter(_)
+                    | Origin::Buffer(_)
+                    | Origin::Constant(_)
+                    | Origin::Ones
             )
         });
         let is_known = value.0 < self.program.values.len();
@@ -419,8 +423,10 @@ impl<B: Backend, E: Element> Machine for Owned<B, E> {
         if let Some(buffer) = self.parameters.buffer(program, value) {
             return buffer.to_f32(backend);
         }
-        if let Origin::Constant(constant) = program.values[value.0].origin {
-            return Ok(constant.values());
+        match program.values[value.0].origin {
+            Origin::Constant(constant) => return Ok(constant.values()),
+            Origin::Ones => return Ok(vec![1.0; program.rows(value)]),
+            _ => {}
         }
         match (program.format(value), self.places[value.0]) {
             (_, Place::Gradient(of)) => match self.parameters.of(program, of) {

@@ -114,10 +114,6 @@ impl Program {
                 self.expect_same(name, *x, result)?;
                 one(result)
             }
-            Operator::Ones { vertices } => {
-                let (rows, columns) = (Rows::Of(*vertices), 1);
-                one((Shape { rows, columns }, Format::Element))
-            }
             Operator::Multiply { x, y } => {
                 self.expect_same(name, *y, of(*x))?;
                 one(of(*x))

@@ -3,7 +3,8 @@
 
 use halfgnn::Error;
 use halfgnn::driver::DriverError;
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use halfgnn_platform::library::{Library, Symbols};
+use halfgnn_platform::support::Feature;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// `cusparseStatus_t`; 0 is success.
@@ -54,12 +55,12 @@ macro_rules! functions {
         }
 
         impl Functions {
-            fn bind(library: Library) -> Result<Self, libloading::Error> {
+            fn bind(library: Library) -> Result<Self, String> {
                 // SAFETY: each symbol is declared above as cuSPARSE's header declares it, and the library stays open as
                 // long as the pointers live.
                 unsafe {
                     Ok(Self {
-                        $($field: *library.get::<unsafe extern "C" fn($($ty),*) -> $result>($symbol)?,)*
+                        $($field: library.get::<unsafe extern "C" fn($($ty),*) -> $result>($symbol)?,)*
                         _library: library,
                     })
                 }
@@ -134,6 +135,11 @@ impl std::fmt::Debug for Functions {
 impl Functions {
     /// Opens the library: what [`LIBRARY_VARIABLE`] names, or the first of the usual names that can be opened.
     pub fn open() -> Result<Self, Error> {
+        let failed = |reason| {
+            let call = "dlopen of cuSPARSE";
+            Error::Driver(DriverError::Device { call, reason })
+        };
+        (Feature::Cusparse.expect()).map_err(|refusal| failed(refusal.to_string()))?;
         let named = std::env::var(LIBRARY_VARIABLE).ok();
         let mut tried = Vec::new();
         for name in named
@@ -144,16 +150,16 @@ impl Functions {
             .chain(named.as_deref())
         {
             // SAFETY: loading runs the library's initialisers; it is NVIDIA's, or the file that the user names.
-            let opened = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
+            let opened = unsafe { Library::open(name.as_ref(), Symbols::Local) };
             match opened.and_then(Self::bind) {
                 Ok(functions) => return Ok(functions),
                 Err(error) => tried.push(format!("{name}: {error}")),
             }
         }
-        Err(Error::Driver(DriverError::Device {
-            call: "dlopen of cuSPARSE",
-            reason: format!("{}; {LIBRARY_VARIABLE} may name its file", tried.join(", ")),
-        }))
+        let tried = tried.join(", ");
+        Err(failed(format!(
+            "{tried}; {LIBRARY_VARIABLE} may name its file"
+        )))
     }
 
     /// `Ok` for success, or else the library's words.

@@ -7,10 +7,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use halfgnn_platform::library::{Library, Symbols};
+use halfgnn_platform::support::Feature;
 
 use crate::DriverError;
-use crate::library::words;
 
 /// Environment variable that names the library's file, instead of the places where it is looked for.
 pub const LIBRARY_VARIABLE: &str = "HALFGNN_LIBNCCL";
@@ -59,12 +59,12 @@ macro_rules! functions {
         impl Functions {
             /// # Safety
             /// The library is NCCL, from 2.19 on, and is never closed while the pointers can be called.
-            unsafe fn bind(library: &Library) -> Result<Self, libloading::Error> {
+            unsafe fn bind(library: &Library) -> Result<Self, String> {
                 // SAFETY: each symbol is declared as NCCL's header has declared it since 2.14, within which names keep their
                 // meaning; the rest is the caller's promise.
                 unsafe {
                     Ok(Self {
-                        $($field: *library.get::<unsafe extern "C" fn($($ty),*) -> $result>(
+                        $($field: library.get::<unsafe extern "C" fn($($ty),*) -> $result>(
                             concat!($symbol, "\0").as_bytes(),
                         )?,)*
                     })
@@ -127,7 +127,10 @@ impl Nccl {
     pub fn load() -> Result<&'static Self, DriverError> {
         static FOUND: OnceLock<Result<Nccl, String>> = OnceLock::new();
         FOUND
-            .get_or_init(|| Self::open_first(&candidates()))
+            .get_or_init(|| {
+                (Feature::Nccl.expect()).map_err(|refusal| refusal.to_string())?;
+                Self::open_first(&candidates())
+            })
             .as_ref()
             .map_err(|reason| DriverError::Link(reason.clone()))
     }
@@ -144,19 +147,16 @@ impl Nccl {
         let mut attempts = Vec::new();
         for candidate in candidates {
             // SAFETY: opening a library runs its initialisers: of NVIDIA's library, or of one that the user vouches for.
-            match unsafe { Library::open(Some(candidate), RTLD_NOW | RTLD_LOCAL) } {
+            match unsafe { Library::open(candidate, Symbols::Local) } {
                 Ok(library) => return Self::bind(library, &candidate.to_string_lossy()),
-                Err(error) => attempts.push(words(&error)),
+                Err(words) => attempts.push(words),
             }
         }
         Err(format!("no NCCL: {}; {ADVICE}", attempts.join(", ")))
     }
 
     fn bind(library: Library, name: &str) -> Result<Self, String> {
-        let none = |error: libloading::Error| {
-            let words = words(&error);
-            format!("{name} is no NCCL from 2.19 on: {words}; {ADVICE}")
-        };
+        let none = |words: String| format!("{name} is no NCCL from 2.19 on: {words}; {ADVICE}");
         let mut version = 0;
         // SAFETY: in every NCCL the function takes a pointer to an integer, which it writes.
         let told = unsafe {

@@ -1,6 +1,6 @@
 //! Which instructions the operators use.
 
-use super::simd::{Call, Kernel, Lanes};
+use super::simd::{Kernel, Lanes, platform};
 use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
@@ -38,17 +38,7 @@ impl Instructions {
 
     /// Whether the processor has them.
     pub fn are_available(self) -> bool {
-        match self {
-            Self::Plain => true,
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => super::simd::Neon::try_new().is_some(),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => super::simd::Avx2::try_new().is_some(),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => super::simd::Avx512::try_new().is_some(),
-            #[allow(unreachable_patterns)] // of another architecture
-            _ => false,
-        }
+        platform::has(self)
     }
 
     /// Refuses those that the processor has not got.
@@ -92,24 +82,7 @@ impl Instructions {
     /// Runs a kernel with these instructions, plain where the processor has not got them.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        match self {
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => match super::simd::Neon::try_new() {
-                Some(lanes) => lanes.vectorize(Call(kernel, lanes)),
-                None => kernel.plain(),
-            },
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => match super::simd::Avx2::try_new() {
-                Some(avx2) => avx2.vectorize(Call(kernel, avx2.lanes())),
-                None => kernel.plain(),
-            },
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => match super::simd::Avx512::try_new() {
-                Some(lanes) => lanes.vectorize(Call(kernel, lanes)),
-                None => kernel.plain(),
-            },
-            _ => kernel.plain(),
-        }
+        platform::run(self, kernel)
     }
 }
 
@@ -161,10 +134,9 @@ mod tests {
             error,
             "instructions of the CPU: there are none called `mmx`; there are plain, neon, avx2, avx512"
         );
-        let foreign = if cfg!(target_arch = "aarch64") {
-            "avx2"
-        } else {
-            "neon"
+        let foreign = match std::env::consts::ARCH {
+            "aarch64" => "avx2",
+            _ => "neon",
         };
         let error = refusal(foreign);
         assert!(

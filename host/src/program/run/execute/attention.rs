@@ -268,7 +268,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
     pub(super) fn edge_terms(&mut self, op: &EdgeTerms, node: &Node) -> Result<(), Error> {
         self.with_taken(&written(node), |machine, taken| {
             let (backend, heads) = (&machine.backend, op.heads);
-            let features = features(&machine.edges[op.edges.0])?;
+            let features = features(machine.edges[op.edges.0])?;
             let features = match op.direction {
                 Direction::Forward => &*features.forward,
                 Direction::Backward => &*features.backward,
@@ -301,7 +301,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         let values = [written(node), vec![d]].concat();
         self.with_taken(&values, |machine, taken| {
             let (backend, heads) = (&machine.backend, op.heads);
-            let features = &*features(&machine.edges[op.edges.0])?.forward;
+            let features = &*features(machine.edges[op.edges.0])?.forward;
             let (numbers, [d_weight, d_vector]) = (&mut taken.numbers, &mut taken.floats[..])
             else {
                 return missing();

@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{self, Activation, Combine, Nonlinearity};
+use crate::ops::{self, Activation, Combine};
 use crate::program::list::refuse;
 use crate::program::operator::{Activate, ActivateGradient, Node, Operator};
 use crate::program::run::machine::{Bank, Elements, Floats, Typed};
@@ -62,11 +62,6 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 machine.begin_with::<K>((result, &mut *y), *d)?;
                 let of = K::matrix(machine, *of)?;
                 ops::nonlinearity_backward(&machine.backend, *function, of, y)
-            }
-            // The sign of zero counts as positive.
-            Operator::Ones { .. } => {
-                y.clear(&machine.backend)?;
-                ops::nonlinearity(&machine.backend, Nonlinearity::Sign, None, None, y)
             }
             Operator::Multiply { x, y: by } => {
                 let (x, by) = match machine.overwrites(result, *by) {

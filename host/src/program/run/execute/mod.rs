@@ -90,7 +90,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 let edges = self.edges[edges.0];
                 self.write::<Elements>(y, |machine, y| {
                     let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
-                    ops::group_maximum(backend, groups(&edges, backend)?, x, y)
+                    ops::group_maximum(backend, groups(edges, backend)?, x, y)
                 })
             }
             (Operator::GroupMaximumGradient { edges, x, y: of, d }, _) => {
@@ -98,7 +98,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 self.write::<Elements>(y, |machine, dx| {
                     let [x, of, d] = [x, of, d].map(|it| Elements::matrix(machine, *it));
                     let (backend, of) = (&machine.backend, (x?, of?));
-                    ops::group_maximum_backward(backend, groups(&edges, backend)?, of, d?, dx)
+                    ops::group_maximum_backward(backend, groups(edges, backend)?, of, d?, dx)
                 })
             }
             (Operator::HeadMean { heads, x, .. }, _) => self.write::<Elements>(y, |machine, y| {

@@ -6,19 +6,12 @@
 //!
 //! [`Instructions`]: super::Instructions
 
-#[cfg(target_arch = "aarch64")]
-mod aarch64;
+pub(crate) mod platform;
 mod sums;
-#[cfg(target_arch = "x86_64")]
-mod x86;
 
-#[cfg(target_arch = "aarch64")]
-pub(crate) use aarch64::Neon;
 pub(crate) use sums::{
     InPlace, LARGEST_FACTOR, PlainSums, RowSums, ShrunkSums, Total, WeightedSums,
 };
-#[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Avx2, Avx512};
 
 use crate::tensor::{Element, Precision};
 use bytemuck::Pod;

@@ -8,12 +8,13 @@
 //!
 //! A jump leaves registers and stack as the caller made them, so one instruction serves every signature. Slots and
 //! trampolines are one piece of assembly and hence one object file: whoever calls [`bind`] makes the linker take them
-//! all. They are hidden, so that neither the real driver nor another library in the process ever binds to them.
+//! all. No other library in the process, the real driver among them, ever binds to them.
 
 use std::arch::global_asm;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::super::{directives, jump_through};
 use super::entry_points::for_each_entry_point;
 
 /// `CUDA_ERROR_NO_DEVICE`, the answer of every entry point while no driver is bound.
@@ -22,7 +23,7 @@ const NO_DEVICE: c_uint = 100;
 const NOT_FOUND: c_uint = 500;
 
 /// Stands for every entry point while no driver is bound. Takes no arguments where its callers pass some: in the C
-/// calling conventions of x86-64 and AArch64 the caller removes them.
+/// calling conventions of x86-64 and AArch64, Windows' among them, the caller removes them.
 extern "C" fn answer_no_device() -> c_uint {
     NO_DEVICE
 }
@@ -86,50 +87,22 @@ macro_rules! first_answer {
     };
 }
 
-/// The body of a trampoline.
-#[cfg(target_arch = "x86_64")]
-macro_rules! jump_through {
-    ($slot:expr) => {
-        concat!("jmp qword ptr [rip + ", $slot, "]\n")
-    };
-}
-/// The body of a trampoline. x16 is the register that the AArch64 calling convention leaves to such veneers.
-#[cfg(target_arch = "aarch64")]
-macro_rules! jump_through {
-    ($slot:expr) => {
-        concat!(
-            "adrp x16, ",
-            $slot,
-            "\nldr x16, [x16, :lo12:",
-            $slot,
-            "]\nbr x16\n"
-        )
-    };
-}
-
 /// Emits slots and trampolines, and [`NAMES`] in the same order.
 macro_rules! define {
     ($($name:ident)+) => {
         global_asm!(
-            // Writable, and relocated when the program is loaded: the slots hold addresses of functions.
-            ".pushsection .data.rel.halfgnn_cuda_slots,\"aw\",@progbits",
+            directives!(data),
             ".balign 8",
-            ".hidden halfgnn_cuda_slots",
-            ".globl halfgnn_cuda_slots",
-            ".type halfgnn_cuda_slots,@object",
-            "halfgnn_cuda_slots:",
+            directives!(symbol "object" "halfgnn_cuda_slots"),
             $(concat!(".Lhalfgnn_slot_", stringify!($name), ": .quad ", first_answer!($name)),)+
-            ".size halfgnn_cuda_slots, . - halfgnn_cuda_slots",
+            directives!(end "halfgnn_cuda_slots"),
             ".popsection",
-            ".pushsection .text.halfgnn_cuda_trampolines,\"ax\",@progbits",
+            directives!(text),
             $(concat!(
                 ".balign 16\n",
-                ".hidden ", stringify!($name), "\n",
-                ".globl ", stringify!($name), "\n",
-                ".type ", stringify!($name), ",@function\n",
-                stringify!($name), ":\n",
+                directives!(symbol "function" stringify!($name)), "\n",
                 jump_through!(concat!(".Lhalfgnn_slot_", stringify!($name))),
-                ".size ", stringify!($name), ", . - ", stringify!($name),
+                directives!(end stringify!($name)),
             ),)+
             ".popsection",
             no_device = sym answer_no_device,

@@ -1,33 +1,21 @@
-//! Finding the driver's library and binding the entry points to it, on Linux.
+//! Finding the driver's library and binding the entry points to it.
 
 mod entry_points;
 mod table;
 
-use std::ffi::{OsString, c_void};
+use std::ffi::OsString;
 use std::iter;
 use std::path::Path;
 
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use halfgnn_platform::library::{Library, Symbols};
 
+use super::{UNUSUAL_PLACES, USUAL_NAME};
 use crate::{CudaDriver, LIBRARY_VARIABLE, LoadError};
-
-/// The library's name, for the dynamic linker to find (`ldconfig`, `LD_LIBRARY_PATH`).
-const USUAL_NAME: &str = "libcuda.so.1";
-/// Where it is on two systems that do not tell the dynamic linker: WSL and NixOS.
-const UNUSUAL_PLACES: [&str; 2] = [
-    "/usr/lib/wsl/lib/libcuda.so.1",
-    "/run/opengl-driver/lib/libcuda.so.1",
-];
 
 /// Opens the first library that there is, checks that it is a driver, and binds the entry points to it.
 pub(crate) fn find_and_bind() -> Result<CudaDriver, LoadError> {
     let (name, library) = open_first(candidates())?;
-    let symbol = |entry: &str| -> Option<*mut c_void> {
-        // SAFETY: nothing is done with the address here but to store it; `bind` says what it must be.
-        let symbol = unsafe { library.get::<*mut c_void>(entry.as_bytes()) }.ok()?;
-        let address = symbol.into_raw();
-        (!address.is_null()).then_some(address)
-    };
+    let symbol = |entry: &str| library.address(entry);
     if symbol("cuInit").is_none() {
         return Err(LoadError::NotADriver { library: name });
     }
@@ -64,9 +52,9 @@ fn open_first(candidates: Vec<OsString>) -> Result<(String, Library), LoadError>
         let name = candidate.to_string_lossy().into_owned();
         // SAFETY: opening a library runs its initialisers. The names are those of NVIDIA's driver, whose initialisers
         // any CUDA program runs at its start, or one that the user vouches for.
-        match unsafe { Library::open(Some(&candidate), RTLD_NOW | RTLD_LOCAL) } {
+        match unsafe { Library::open(&candidate, Symbols::Local) } {
             Ok(library) => return Ok((name, library)),
-            Err(error) => attempts.push(reason(&name, &error)),
+            Err(words) => attempts.push(reason(&name, words)),
         }
     }
     Err(LoadError::NotFound {
@@ -75,9 +63,7 @@ fn open_first(candidates: Vec<OsString>) -> Result<(String, Library), LoadError>
 }
 
 /// The dynamic linker's words, which begin with the library's name as a rule.
-fn reason(name: &str, error: &libloading::Error) -> String {
-    let text =
-        std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+fn reason(name: &str, text: String) -> String {
     if text.contains(name) {
         text
     } else {

@@ -1,6 +1,6 @@
 //! AArch64: NEON.
 
-use super::{Floats, Lanes};
+use crate::backend::cpu::simd::{Floats, Lanes};
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 

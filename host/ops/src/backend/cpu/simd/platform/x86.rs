@@ -3,7 +3,7 @@
 //! `pulp` has no F16C, so the four intrinsics for halves in vectors of eight and four are called here. Each is a function without
 //! any demand but the processor's, and [`F16c`] is only made where that has been asked.
 
-use super::{Floats, Lanes, read, write};
+use crate::backend::cpu::simd::{Floats, Lanes, read, write};
 use pulp::core_arch::x86::F16c;
 use pulp::x86::{V2, V3, V4};
 use std::arch::x86_64::{

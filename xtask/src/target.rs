@@ -1,0 +1,264 @@
+//! Other systems than this machine's: how programs for them are linked, run and packed here.
+//!
+//! Tests are linked by Debian's cross compilers, whose libraries the emulators of processors and systems need as well. What is packed is
+//! linked by zig from PyPI, as the wheel of this machine is: one tool for every glibc, kept by its own project, where a cross compiler's
+//! glibc is that of the distribution.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Failure, wheel, workspace};
+
+/// What links for another glibc, with zig from PyPI: by the author of maturin, which has it inside.
+const ZIGBUILD: &str = "cargo-zigbuild>=0.20,<0.24";
+
+/// The glibc that packed programs need, as the wheel does.
+const GLIBC: &str = "2.28";
+
+/// A system that is not this machine's.
+pub struct Target {
+    /// As rustc calls it.
+    pub triple: &'static str,
+    /// What links tests.
+    linker: &'static str,
+    /// What runs them, with its arguments.
+    runner: &'static [&'static str],
+    /// Debian's packages that have both.
+    pub packages: &'static [&'static str],
+    /// Whether it is a Linux, for which zig links what is packed.
+    is_linux: bool,
+}
+
+/// Those that can be built and run here.
+const TARGETS: [Target; 2] = [
+    Target {
+        triple: "aarch64-unknown-linux-gnu",
+        linker: "aarch64-linux-gnu-gcc",
+        runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
+        packages: &[
+            "gcc-aarch64-linux-gnu",
+            "libc6-dev-arm64-cross",
+            "qemu-user",
+        ],
+        is_linux: true,
+    },
+    Target {
+        triple: "x86_64-pc-windows-gnu",
+        linker: "x86_64-w64-mingw32-gcc",
+        runner: &["wine"],
+        packages: &["gcc-mingw-w64-x86-64", "wine64", "wine"],
+        is_linux: false,
+    },
+];
+
+/// The tests that run on another system where none are named: the CPU's, the emulator's smaller ones, and what differs between systems.
+/// Programs that tests start, kernels and GPUs have no part in it.
+const TESTS: [&str; 20] = [
+    "--lib",
+    "--examples",
+    "-p=halfgnn-platform",
+    "-p=halfgnn-cuda-loader",
+    "-p=halfgnn-graph",
+    "-p=halfgnn-data",
+    "-p=halfgnn-ops",
+    "-p=ptx-syntax",
+    "-p=ptx-emulator",
+    "-p=halfgnn-tests",
+    "--test=fake_driver",
+    "--test=no_driver",
+    "--test=not_a_driver",
+    "--test=not_a_library",
+    "--test=instructions",
+    "--test=malformed",
+    "--test=cpu",
+    "--test=known_answers",
+    "--test=accuracy",
+    "--test=same_bits",
+];
+
+/// As many of them as CI has the time for.
+const FEW_TESTS: [&str; 8] = [
+    "--lib",
+    "--examples",
+    "-p=halfgnn-platform",
+    "-p=halfgnn-cuda-loader",
+    "-p=halfgnn-tests",
+    "--test=fake_driver",
+    "--test=known_answers",
+    "--test=same_bits",
+];
+
+/// The arguments of cargo for the tests that CI runs.
+pub fn few_tests() -> Vec<String> {
+    FEW_TESTS.map(str::to_owned).to_vec()
+}
+
+impl Target {
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// Which there are.
+    pub fn named(triple: &str) -> Result<&'static Self, Failure> {
+        let found = TARGETS.iter().find(|target| target.triple == triple);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = TARGETS.iter().map(|target| target.triple).collect();
+            format!(
+                "--target {triple}: nothing here links and runs that; there are {}",
+                known.join(" and ")
+            )
+            .into()
+        })
+    }
+
+    /// That tests can be linked and run, without installing what needs root.
+    ///
+    /// # Errors
+    /// Which packages to install, in one line.
+    pub fn expect_tools(&self) -> Result<(), Failure> {
+        let missing: Vec<&str> = [self.linker, self.runner[0]]
+            .into_iter()
+            .filter(|program| !is_on_path(program))
+            .collect();
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "{} not found, and tests of {} need them: `sudo apt-get install {}` on Debian",
+                missing.join(" and "),
+                self.triple,
+                self.packages.join(" ")
+            )
+            .into()),
+        }
+    }
+
+    /// Runs tests; those of [`TESTS`] where none are named.
+    pub fn test(&self, arguments: &[String]) -> Result<(), Failure> {
+        self.expect_tools()?;
+        install_library(self.triple)?;
+        let mut test = workspace::cargo();
+        test.args(["test", "--locked", "--target", self.triple]);
+        let name = self.triple.to_uppercase().replace('-', "_");
+        test.env(format!("CARGO_TARGET_{name}_LINKER"), self.linker);
+        test.env(format!("CARGO_TARGET_{name}_RUNNER"), self.runner.join(" "));
+        if !self.is_linux {
+            // What Wine has to say of screens and fonts is nobody's matter.
+            test.env("WINEDEBUG", "-all");
+            test.env("WINEPATH", self.libraries()?);
+        }
+        match arguments.is_empty() {
+            true => test.args(TESTS).arg("--no-fail-fast"),
+            false => test.args(arguments),
+        };
+        workspace::run(&mut test)
+    }
+
+    /// A folder with a library that Wine has from its version 9 on and Rust's programs need: random numbers, by another of the
+    /// system's functions.
+    fn libraries(&self) -> Result<PathBuf, Failure> {
+        const SOURCE: &str = "#include <windows.h>\n#include <ntsecapi.h>\n\
+            __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T count) {\n\
+            \x20   return RtlGenRandom(bytes, (ULONG)count);\n}\n";
+        let folder = workspace::target_dir().join("wine");
+        let library = folder.join("bcryptprimitives.dll");
+        if !library.is_file() {
+            std::fs::create_dir_all(&folder)?;
+            let source = folder.join("bcryptprimitives.c");
+            std::fs::write(&source, SOURCE)?;
+            let mut compile = Command::new(self.linker);
+            compile.arg("-shared").arg("-o").arg(&library).arg(&source);
+            workspace::run(compile.arg("-ladvapi32"))?;
+        }
+        Ok(folder)
+    }
+
+    /// What builds a program to be packed: a cargo and its arguments, up to those of the build. zig comes from PyPI.
+    pub fn build(&self) -> Result<Command, Failure> {
+        install_library(self.triple)?;
+        if !self.is_linux {
+            if !is_on_path(self.linker) {
+                self.expect_tools()?;
+            }
+            let mut cargo = workspace::cargo();
+            let name = self.triple.to_uppercase().replace('-', "_");
+            cargo.env(format!("CARGO_TARGET_{name}_LINKER"), self.linker);
+            cargo.args(["build", "--target", self.triple]);
+            return Ok(cargo);
+        }
+        let place = wheel::linking(&[ZIGBUILD], "cargo-zigbuild")?;
+        let mut cargo = Command::new(place.join("cargo-zigbuild"));
+        cargo.current_dir(workspace::root());
+        cargo.env("PATH", workspace::path_with(&place)?);
+        cargo.args(["zigbuild", "--target"]);
+        cargo.arg(format!("{}.{GLIBC}", self.triple));
+        Ok(cargo)
+    }
+
+    /// The name of a program.
+    pub fn program(&self, name: &str) -> String {
+        let end = if self.is_linux { "" } else { ".exe" };
+        format!("{name}{end}")
+    }
+
+    /// Architecture and system, as archives are called.
+    pub fn arch_and_os(&self) -> (&'static str, &'static str) {
+        let arch = self.triple.split('-').next().unwrap_or(self.triple);
+        (arch, if self.is_linux { "linux" } else { "windows" })
+    }
+}
+
+/// Has rustup install the standard library for a system, where it is missing; nothing of that needs root.
+pub fn install_library(triple: &str) -> Result<(), Failure> {
+    let mut print = Command::new("rustc");
+    let found = print
+        .args(["--print", "target-libdir", "--target", triple])
+        .output()?;
+    let folder = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+    if found.status.success() && Path::new(&folder).is_dir() {
+        return Ok(());
+    }
+    workspace::run(Command::new("rustup").args(["target", "add", triple]))
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_that_nothing_runs_is_refused_with_those_that_there_are() {
+        let refusal = Target::named("sparc64-unknown-linux-gnu").err();
+        let refusal = refusal.expect("there is none").to_string();
+        assert!(
+            refusal.contains("aarch64-unknown-linux-gnu and x86_64-pc-windows-gnu"),
+            "{refusal}"
+        );
+        for target in &TARGETS {
+            assert!(Target::named(target.triple).is_ok());
+        }
+        let arm = Target::named("aarch64-unknown-linux-gnu").expect("it is there");
+        assert_eq!(arm.arch_and_os(), ("aarch64", "linux"));
+        assert_eq!(arm.program("halfgnn"), "halfgnn");
+        let windows = Target::named("x86_64-pc-windows-gnu").expect("it is there");
+        assert_eq!(windows.program("halfgnn"), "halfgnn.exe");
+    }
+
+    #[test]
+    fn missing_tools_are_named_with_their_packages() {
+        let target = Target {
+            triple: "none",
+            linker: "no-such-linker",
+            runner: &["no-such-runner", "-x"],
+            packages: &["some", "packages"],
+            is_linux: true,
+        };
+        let refusal = target.expect_tools().unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            "no-such-linker and no-such-runner not found, and tests of none need them: `sudo apt-get install some packages` on Debian"
+        );
+    }
+}
