@@ -7,8 +7,8 @@
 Graphs are of the sizes and degrees of squirrel (5,201 vertices, 397,000 edges), of an eighth of amazon, and uniformly random with a
 million edges. SciPy's product runs on one thread. The GCN is PyG's example of Cora, 16 hidden columns, a training step with Adam's, on a
 graph of Cora's size whose features have as many non-zero values: PyG's model, the same after ``halfgnn.nn.replace``, and
-``halfgnn.Trainer``. Layers without a replacement are forward and backward passes of PyG's and of the same after
-``halfgnn.nn.accelerate``, with 200,000 random edges. Wants PyG and SciPy.
+``halfgnn.Trainer``. Layers are forward and backward passes of PyG's and of the same after ``halfgnn.nn.accelerate``, which replaces
+those that halfgnn has, with 200,000 random edges. It needs PyG and SciPy.
 """
 
 from __future__ import annotations
