@@ -304,11 +304,12 @@ impl<B: Backend, E: Element> Network<B, E> {
                 .iter()
                 .map(|[sources, destinations, _]| [*sources, *destinations]);
             program.set_sizes(&ends.collect::<Vec<_>>());
-            program.check_edges(&edges)?;
             program.size_edges(backend, &edges);
             let plan = Plan::new(program);
             list.places = Some(self.memory.fit(backend, (program, &plan), &edges)?);
         }
+        // Another graph of the same size may have weights of edges, or other rows first.
+        list.program.check_edges(&edges)?;
         let first = list.program.edges[0].sources;
         let rows = list.program.vertices[first.0].rows;
         Error::expect("Network", "rows of the features", rows, features.rows())?;
