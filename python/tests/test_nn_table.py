@@ -675,6 +675,23 @@ def test_a_hetero_layer_runs_on_the_layers_inside():
         assert_close(run(ours, case, features(N, 8), adjacency), run(theirs, case, features(N, 8), edges()), 1e-5)
 
 
+@pytest.mark.parametrize(
+    "make, names",
+    [
+        (lambda: pyg.DirGNNConv(pyg.GCNConv(8, OUT)), ["conv_in", "conv_out"]),
+        (lambda: pyg.AntiSymmetricConv(8, num_iters=2), ["phi"]),
+    ],
+    ids=["DirGNNConv", "AntiSymmetricConv"],
+)
+def test_layers_of_layers_run_on_those_inside(make, names):
+    torch.manual_seed(4)
+    theirs = make().eval()
+    ours = copy.deepcopy(theirs)
+    assert nn.replace(ours).replaced == names
+    case = Case("", plain())
+    assert_close(run(ours, case, features(N, 8), edges()), run(theirs, case, features(N, 8), edges()), 1e-5)
+
+
 def test_correct_and_smooth_runs_on_the_layers_inside():
     theirs = pyg.CorrectAndSmooth(3, 0.7, 2, 0.6, autoscale=False)
     ours = copy.deepcopy(theirs)
