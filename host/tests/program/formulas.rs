@@ -176,7 +176,7 @@ fn some(x: &Dense, first: usize, count: usize) -> Dense {
 }
 
 /// Columns of all, side by side.
-fn beside(all: &[Dense]) -> Dense {
+fn side_by_side(all: &[Dense]) -> Dense {
     let columns = all.iter().map(|it| it.columns).sum();
     let of_row = |row: usize| {
         let all = all.iter();
@@ -339,7 +339,7 @@ fn copies() -> Vec<Case> {
                     let parts: Vec<Dense> = powers.iter().map(part).collect();
                     match averaged {
                         true => parts[0].plus(1.0, &parts[1]).map(|it| 0.5 * it),
-                        false => beside(&parts),
+                        false => side_by_side(&parts),
                     }
                 },
             ));
@@ -526,7 +526,7 @@ fn gates() -> Vec<Case> {
                     true => x.product(&values["input.weight"]),
                     false => {
                         let rest = widths.1 - widths.0;
-                        beside(&[
+                        side_by_side(&[
                             x.clone(),
                             Dense::new(x.rows, rest, vec![0.0; x.rows * rest]),
                         ])
@@ -582,7 +582,7 @@ fn attention() -> Vec<Case> {
                 };
                 let of_heads: Vec<Dense> = (0..heads).map(head).collect();
                 let y = match averaged {
-                    false => beside(&of_heads),
+                    false => side_by_side(&of_heads),
                     true => {
                         let mut sum = of_heads[0].clone();
                         for other in &of_heads[1..] {
@@ -608,7 +608,7 @@ fn attention() -> Vec<Case> {
                     .reduce(|sum, part| sum.plus(1.0, &part))
                     .expect("parts");
                 let shares = scores.map(sigmoid);
-                let shares = beside(&vec![shares; outputs]);
+                let shares = side_by_side(&vec![shares; outputs]);
                 let rest = shares.map(|it| 1.0 - it);
                 times(&shares, &itself).plus(1.0, &times(&rest, &y))
             },
