@@ -62,7 +62,7 @@ macro_rules! directives {
         concat!(".size ", $name, ", . - ", $name)
     };
 }
-/// Assembly of COFF, for `define!`: a symbol of a program is nobody else's unless it is exported.
+/// Assembly of COFF, for `define!`: a symbol of a program is its own unless it is exported.
 #[cfg(windows)]
 macro_rules! directives {
     (data) => {
