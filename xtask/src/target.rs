@@ -136,7 +136,7 @@ impl Target {
         test.env(format!("CARGO_TARGET_{name}_LINKER"), self.linker);
         test.env(format!("CARGO_TARGET_{name}_RUNNER"), self.runner.join(" "));
         if !self.is_linux {
-            // What Wine has to say of screens and fonts is nobody's matter.
+            // Wine warns of screens and fonts that no test needs.
             test.env("WINEDEBUG", "-all");
             test.env("WINEPATH", self.libraries()?);
         }

@@ -15,6 +15,11 @@
 //!
 //! [vector instructions]: https://docs.rs/halfgnn-ops
 
+#![allow(
+    clippy::needless_return,
+    reason = "of the arms for several systems one is left, which returns or is the last"
+)]
+
 #[cfg(not(target_endian = "little"))]
 compile_error!(
     "HalfGNN reads and writes its files as they lie in memory, little-endian: build it for a little-endian target, such as \

@@ -182,14 +182,14 @@ mod macos {
     use std::ffi::CStr;
     use std::ptr::null_mut;
 
-    /// The bytes of a variable of the kernel, at most as many as `room` has.
-    fn variable(name: &CStr, room: &mut [u8]) -> Option<usize> {
-        let mut bytes = room.len();
+    /// The bytes of a variable of the kernel, at most as many as `buffer` has.
+    fn variable(name: &CStr, buffer: &mut [u8]) -> Option<usize> {
+        let mut bytes = buffer.len();
         // SAFETY: the name ends with a zero byte; at most `bytes` are written to the slice, which has as many; nothing is set.
         let done = unsafe {
             libc::sysctlbyname(
                 name.as_ptr(),
-                room.as_mut_ptr().cast(),
+                buffer.as_mut_ptr().cast(),
                 &mut bytes,
                 null_mut(),
                 0,
@@ -199,17 +199,17 @@ mod macos {
     }
 
     pub(super) fn text(name: &CStr) -> Option<String> {
-        let mut room = [0; 256];
-        let bytes = variable(name, &mut room)?;
-        let text = CStr::from_bytes_until_nul(&room[..bytes]).ok()?;
+        let mut buffer = [0; 256];
+        let bytes = variable(name, &mut buffer)?;
+        let text = CStr::from_bytes_until_nul(&buffer[..bytes]).ok()?;
         Some(text.to_string_lossy().into_owned())
     }
 
     /// A number of four bytes or eight.
     fn number(name: &CStr) -> Option<u64> {
-        let mut room = [0; 8];
-        let bytes = variable(name, &mut room)?;
-        matches!(bytes, 4 | 8).then(|| u64::from_le_bytes(room))
+        let mut buffer = [0; 8];
+        let bytes = variable(name, &mut buffer)?;
+        matches!(bytes, 4 | 8).then(|| u64::from_le_bytes(buffer))
     }
 
     /// Pages that are free or have what files have count as free.

@@ -21,7 +21,7 @@ pub fn is_running(number: u32) -> bool {
         use windows_sys::Win32::System::Threading::{
             GetExitCodeProcess, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION,
         };
-        /// `STILL_ACTIVE`: a process that somebody holds a handle of is there still when it has ended.
+        /// `STILL_ACTIVE`: a process that has ended is there as long as one handle of it is open.
         const RUNS: u32 = 259;
         // SAFETY: takes any number; gives a handle that is closed below, or null.
         let process = unsafe { OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, 0, number) };

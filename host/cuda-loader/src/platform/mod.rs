@@ -35,6 +35,7 @@ pub(crate) fn find_and_bind() -> Result<crate::CudaDriver, crate::LoadError> {
 /// Assembly of ELF, for `define!`: a section of data that is writable and relocated when the program is loaded, as the slots hold
 /// addresses of functions; and what makes a symbol hidden, so that neither the real driver nor another library in the process binds to it.
 #[cfg(not(windows))]
+#[allow(unused_macros, reason = "elsewhere there are no trampolines")]
 macro_rules! directives {
     (data) => {
         ".pushsection .data.rel.halfgnn_cuda_slots,\"aw\",@progbits"
@@ -61,7 +62,7 @@ macro_rules! directives {
         concat!(".size ", $name, ", . - ", $name)
     };
 }
-/// Assembly of COFF, for `define!`: a symbol of a program is nobody else's unless it is exported.
+/// Assembly of COFF, for `define!`: a symbol of a program is its own unless it is exported.
 #[cfg(windows)]
 macro_rules! directives {
     (data) => {
@@ -82,6 +83,7 @@ use directives;
 
 /// The body of a trampoline.
 #[cfg(not(target_arch = "aarch64"))]
+#[allow(unused_macros, reason = "elsewhere there are no trampolines")]
 macro_rules! jump_through {
     ($slot:expr) => {
         concat!("jmp qword ptr [rip + ", $slot, "]\n")
@@ -89,6 +91,7 @@ macro_rules! jump_through {
 }
 /// The body of a trampoline. x16 is the register that the AArch64 calling convention leaves to such veneers.
 #[cfg(target_arch = "aarch64")]
+#[allow(unused_macros, reason = "elsewhere there are no trampolines")]
 macro_rules! jump_through {
     ($slot:expr) => {
         concat!(
