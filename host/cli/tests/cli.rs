@@ -5,7 +5,7 @@ mod common;
 use common::ring::{Place, Ring, VERTICES, place};
 use common::{events, halfgnn, refused, text};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 #[test]
@@ -201,6 +201,8 @@ fn a_killed_run_leaves_its_lines() {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_does_not_fit_in_memory_is_refused_in_one_line() {
+    use std::io::Write;
+
     let folder = tempfile::tempdir().unwrap();
     let small = |arguments: &[&str]| {
         Command::new("sh")
