@@ -560,7 +560,7 @@ fn what_cannot_be_carried_is_one_line() {
             .state_dict(Framework::Dgl)
             .unwrap_err()
             .to_string()
-            .contains("APPNP")
+            .contains("appnp")
     );
     let none = Checkpoint::import(
         Path::new("/none"),

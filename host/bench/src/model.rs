@@ -225,11 +225,15 @@ impl ModelArgs {
         let mut all = OwnOptions::all().into_iter();
         if let Some((option, of)) = all.find(|(name, _)| given(name) && !own(name)) {
             let of: Vec<&str> = of.iter().map(|kind| kind.name).collect();
+            let listed = match &of[..] {
+                [others @ .., last] if !others.is_empty() => {
+                    format!("{} and {last}", others.join(", "))
+                }
+                _ => of.concat(),
+            };
             return Err(Failure::Input(format!(
-                "--{option} is an option of {}, and the model is {}; add --model {}, or leave it out",
-                of.join(" and "),
-                kind.name,
-                of[0],
+                "--{option} is an option of {listed}, and the model is {}; add --model {}, or leave it out",
+                kind.name, of[0],
             )));
         }
         for option in &kind.options {
@@ -442,7 +446,7 @@ mod tests {
         assert!(message.contains("--policy"), "{message}");
         let message = config(&["--model", "gat", "--alpha", "0.2"]).unwrap_err();
         assert!(
-            message.contains("--alpha is an option of appnp and gcnii, and the model is gat"),
+            message.contains("--alpha is an option of appnp, gcnii and ssg, and the model is gat"),
             "{message}"
         );
         for wrong in [["--heads", "0"], ["--lambda", "-1"], ["--alpha", "x"]] {
