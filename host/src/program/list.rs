@@ -202,10 +202,11 @@ impl Program {
         let precision = description.format.precision(self.precision);
         let (rows, columns) = (self.rows(value), description.shape.columns);
         if matches!(description.format, Format::Items | Format::Numbers) {
-            return (rows * columns) as u64 * element_bytes(precision);
+            let elements = (rows as u64).saturating_mul(columns as u64);
+            return elements.saturating_mul(element_bytes(precision));
         }
         if description.format == Format::Codes {
-            return rows as u64 * row_codes(columns as u64);
+            return (rows as u64).saturating_mul(row_codes(columns as u64));
         }
         bytes_of(precision, rows, columns, self.is_gathered(value))
     }

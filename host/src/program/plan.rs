@@ -82,8 +82,8 @@ impl Plan {
         plan.place_outside(program);
         plan.place_slots(program, &classes);
         let states = plan_states(program);
-        plan.activations = states + plan.slots.iter().map(|slot| slot.bytes).sum::<u64>();
-        plan.peak += states;
+        plan.activations = total(plan.slots.iter().map(|slot| slot.bytes).chain([states]));
+        plan.peak = total([plan.peak, states]);
         plan
     }
 
@@ -135,13 +135,16 @@ impl Plan {
             let value = Value(number);
             let bytes = program.bytes(value);
             match description.origin {
-                Origin::Input => self.inputs += bytes,
-                Origin::Constant(_) | Origin::Buffer(_) | Origin::Ones => self.weights += bytes,
+                Origin::Input => self.inputs = total([self.inputs, bytes]),
+                Origin::Constant(_) | Origin::Buffer(_) | Origin::Ones => {
+                    self.weights = total([self.weights, bytes]);
+                }
                 Origin::Parameter(_) => {
                     let float = program.bytes_in_float(value);
                     let rounded = description.format == Format::Element
                         && program.precision != crate::tensor::Precision::MASTER;
-                    self.weights += 2 * float + if rounded { bytes } else { 0 };
+                    let rounded = if rounded { bytes } else { 0 };
+                    self.weights = total([self.weights, float, float, rounded]);
                 }
                 Origin::Seed | Origin::Operator => continue,
             }
@@ -195,11 +198,8 @@ impl Plan {
         }
         let alive = |moment: usize| {
             let is = |life: &Life| life.from <= moment && moment <= life.to;
-            sizes
-                .iter()
-                .filter(|(life, _)| is(life))
-                .map(|(_, bytes)| bytes)
-                .sum()
+            let alive = sizes.iter().filter(|(life, _)| is(life));
+            total(alive.map(|(_, bytes)| *bytes))
         };
         self.peak = sizes
             .iter()
@@ -248,7 +248,12 @@ fn plan_states(program: &Program) -> u64 {
         let numbers = of_destinations * rows(edges.destinations) + of_sources * rows(edges.sources);
         heads as u64 * numbers as u64 * size_of::<f32>() as u64
     });
-    states.sum()
+    total(states)
+}
+
+/// The sum of bytes: of sizes that no device has the most there is.
+fn total(bytes: impl IntoIterator<Item = u64>) -> u64 {
+    bytes.into_iter().fold(0, u64::saturating_add)
 }
 
 /// The moment of an operator.

@@ -252,9 +252,10 @@ pub(super) fn bytes_of(precision: Precision, rows: usize, columns: usize, gather
             true => gathered_stride::<E>(columns),
             false => padded::<E>(columns),
         };
-        stride * size_of_element::<E>()
+        stride.saturating_mul(size_of_element::<E>())
     });
-    rows as u64 * row as u64
+    // Of sizes that no device has it is the most there is.
+    (rows as u64).saturating_mul(row as u64)
 }
 
 const fn size_of_element<E: Element>() -> usize {

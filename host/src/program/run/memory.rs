@@ -46,9 +46,12 @@ impl<B: Backend, E: Element> Parameters<B, E> {
                 }
                 Origin::Buffer(Buffer::RunningStatistics) => {
                     let (rows, columns) = shape;
-                    let values = [vec![0.0; columns], vec![1.0; columns]].concat();
                     let kind = MemoryKind::Weights;
-                    let matrix = Matrix::from_f32(backend, rows, columns, &values, kind)?;
+                    let mut matrix = Matrix::zeros(backend, rows, columns, kind)?;
+                    if !backend.only_counts() {
+                        let values = [vec![0.0; columns], vec![1.0; columns]].concat();
+                        matrix.write_f32(backend, &values)?;
+                    }
                     all.numbers.insert(name.clone(), all.buffers.len());
                     all.buffers.push((name, matrix));
                 }
@@ -429,14 +432,24 @@ impl<B: Backend, E: Element> Memory<B, E> {
         if is_there {
             return Ok(());
         }
-        let values = constant.values();
+        // A device that only counts has no values.
+        let values = match backend.only_counts() {
+            true => Vec::new(),
+            false => constant.values(),
+        };
         match format {
             Format::Element => {
-                let matrix = Matrix::from_f32(backend, rows, columns, &values, kind)?;
+                let mut matrix = Matrix::zeros(backend, rows, columns, kind)?;
+                if !values.is_empty() {
+                    matrix.write_f32(backend, &values)?;
+                }
                 self.constants.insert(constant, matrix);
             }
             _ => {
-                let matrix = Matrix::from_f32(backend, rows, columns, &values, kind)?;
+                let mut matrix = Matrix::zeros(backend, rows, columns, kind)?;
+                if !values.is_empty() {
+                    matrix.write_f32(backend, &values)?;
+                }
                 self.float_constants.insert(constant, matrix);
             }
         }
