@@ -412,7 +412,9 @@ fn a_width_beyond_any_memory_is_counted() {
         let checked = Footprint::check_work::<f16>(&counts, how, Some(132), memory);
         let message = checked.expect_err("no machine has that").to_string();
         assert!(
-            message.contains("out of device memory") || message.contains("elements"),
+            ["out of device memory", "elements", "columns a head"]
+                .iter()
+                .any(|reason| message.contains(reason)),
             "{hidden}: {message}"
         );
     }
@@ -531,7 +533,10 @@ fn directed(graph: &Graph) -> (Graph, Vec<f32>) {
 fn what_ranks_take_is_foretold() {
     let graph = Rmat::graph500(9).generate(1).expect("a small graph");
     let [two, three] = [2, 3].map(|ranks| Partition::by_degree(&graph, ranks).expect("ranks"));
-    for model in models(20, 8) {
+    // Layers of several hops read rows of other ranks between them, and are refused.
+    let several = ["sg", "ssg", "tag", "cheb", "arma", "mixhop", "gatedgraph"];
+    let is_of_one = |model: &ModelConfig| !several.contains(&model.convolution.name());
+    for model in models(20, 8).into_iter().filter(is_of_one) {
         let config = &ModelConfig {
             hidden: 24,
             layers: 3,
