@@ -17,6 +17,18 @@ else:
     # Tensors of tests are small: threads of torch's would wait for one another, and take a third more of the processor.
     torch.set_num_threads(1)
 
+try:
+    import torch_geometric.nn as pyg
+except ImportError:
+    pass
+else:
+    # PyG writes the `propagate` of a class as the first layer of it needs it: without sums over sparse matrices, where that layer's aggregator
+    # has none. All later layers have it then.
+    pyg.SAGEConv(1, 1)
+    pyg.SimpleConv()
+    pyg.GraphConv(1, 1)
+    pyg.GINConv(torch.nn.Linear(1, 1))
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of torch and of cards say why they are skipped where there is none."""
