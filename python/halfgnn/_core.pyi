@@ -36,6 +36,7 @@ __all__ = [
     "limits",
     "load",
     "nearest",
+    "processor",
     "register",
     "sddmm",
     "set_threads",
