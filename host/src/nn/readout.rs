@@ -27,7 +27,7 @@ pub enum Readout {
 
 impl Readout {
     /// The degree norm of the adjacency that pools.
-    const fn norm(self) -> Norm {
+    pub(crate) const fn norm(self) -> Norm {
         match self {
             Self::Sum | Self::Max => Norm::None,
             Self::Mean => Norm::Right,

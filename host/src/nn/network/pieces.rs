@@ -158,7 +158,7 @@ pub(crate) enum RowsOfPieces<B: Backend, E: Element> {
 }
 
 impl<B: Backend, E: Element> RowsOfPieces<B, E> {
-    /// No rows yet of so many, in the host's memory.
+    /// No rows yet of a shape, in the host's memory.
     pub(crate) fn in_memory(backend: &B, (rows, columns): (usize, usize)) -> Result<Self, Error> {
         let kind = MemoryKind::HostFeatures;
         Ok(Self::Memory(
@@ -167,7 +167,7 @@ impl<B: Backend, E: Element> RowsOfPieces<B, E> {
         ))
     }
 
-    /// No rows yet of so many, where they lie until the next layer has read them.
+    /// No rows yet of a shape, where they lie until the next layer has read them.
     pub(crate) fn between(
         backend: &B,
         shape: (usize, usize),

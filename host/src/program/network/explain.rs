@@ -27,7 +27,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// The lists of a model over a graph of so many vertices and edges, self-loops that the model adds among them.
+    /// The lists of a model over a graph. `size` is its vertices and edges, those included that the model adds as self-loops.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for a configuration that makes no model, and of a model whose layers have no formula.

@@ -2,7 +2,8 @@
 
 use super::topology::Topology;
 use crate::error::Error;
-use crate::nn::{HiddenNorm, Jumping, ModelConfig, Norm, Readout};
+use crate::nn::{HiddenNorm, Jumping, ModelConfig, Readout};
+use crate::program::layers::Layer;
 use crate::program::list::refuse;
 use crate::program::{Builder, Edges, Program, Value, Vertices};
 use crate::tensor::Precision;
@@ -34,10 +35,7 @@ pub(super) fn of_model(
         false => Cow::Borrowed(model),
     };
     for (number, edges) in edges.iter().enumerate() {
-        let Some(layer) = model.convolution.formula(&of_layers, number, *edges) else {
-            let name = model.convolution.name();
-            return refuse(format!("the layers of {name} have no formula"));
-        };
+        let layer = layer_of(&of_layers, number, *edges)?;
         x = g.layer(number as u32, |g| {
             let own = g.dropout(x, model.dropout_of(number));
             // Features are those of all sources.
@@ -71,15 +69,30 @@ pub(super) fn of_layer(
     let [sources, destinations] = ["vertices", "own vertices"].map(|name| g.vertices(name, 0));
     let x = g.input(FEATURES, sources, model.layer(number).0);
     let edges = g.edges("edges", sources, destinations, model.norm());
-    let Some(layer) = model.convolution.formula(model, number, edges) else {
-        let name = model.convolution.name();
-        return refuse(format!("the layers of {name} have no formula"));
-    };
+    let layer = layer_of(model, number, edges)?;
     let y = g.layer(number as u32, |g| {
         let y = layer.build(g, x);
         behind(g, model, number, (edges, x), y)
     });
     g.finish(y)
+}
+
+fn layer_of(model: &ModelConfig, number: usize, edges: Edges) -> Result<Box<dyn Layer>, Error> {
+    match model.convolution.formula(model, number, edges) {
+        Some(layer) => Ok(layer),
+        None => refuse(format!(
+            "the layers of {} have no formula",
+            model.convolution.name()
+        )),
+    }
+}
+
+/// A linear map with its bias.
+fn dense(g: &mut Builder, x: Value, outputs: usize) -> Value {
+    let weight = g.weight("weight", (g.columns(x), outputs));
+    let y = g.matmul(x, weight);
+    let bias = g.bias("bias", outputs);
+    g.add_bias(y, bias)
 }
 
 /// The adjacency of each layer, and the one that pools.
@@ -108,11 +121,7 @@ fn adjacencies(
     };
     let pool = model.readout.map(|readout| {
         let graphs = g.vertices("graphs", 0);
-        let norm = match readout {
-            Readout::Mean => Norm::Right,
-            Readout::Sum | Readout::Max => Norm::None,
-        };
-        g.edges("members", vertices, graphs, norm)
+        g.edges("members", vertices, graphs, readout.norm())
     });
     (edges, pool)
 }
@@ -164,16 +173,10 @@ fn jump(
         rows.push(g.layer(number as u32 + 1, |g| g.dropout(output, dropout)));
     }
     let (number, outputs) = (model.layers as u32, model.classes);
-    let dense = |g: &mut Builder, x| {
-        let weight = g.weight("weight", (g.columns(x), outputs));
-        let y = g.matmul(x, weight);
-        let bias = g.bias("bias", outputs);
-        g.add_bias(y, bias)
-    };
     Ok(match jumping {
         Jumping::Max => {
             let largest = g.largest(&rows);
-            g.layer(number + 1, |g| dense(g, largest))
+            g.layer(number + 1, |g| dense(g, largest, outputs))
         }
         Jumping::Cat | Jumping::All => g.layer(number, |g| {
             let y = g.linear_of_all("jump", &rows, outputs);
@@ -192,12 +195,6 @@ fn read_out(
     x: Value,
 ) -> Value {
     let (pooled, number) = (g.pool(readout, pool, x), model.layers as u32 + 1);
-    let dense = |g: &mut Builder, x, outputs| {
-        let weight = g.weight("weight", (g.columns(x), outputs));
-        let y = g.matmul(x, weight);
-        let bias = g.bias("bias", outputs);
-        g.add_bias(y, bias)
-    };
     let width = g.columns(pooled);
     let hidden = g.layer(number, |g| {
         let y = dense(g, pooled, width);

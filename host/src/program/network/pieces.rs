@@ -1,19 +1,18 @@
 //! Evaluation in pieces of the graph, layer by layer.
 
 use super::formula::{self, FEATURES};
+use super::topology::Topology;
 use super::{Network, before};
 use crate::backend::Backend;
 use crate::data::FeatureRows;
 use crate::error::Error;
-use crate::nn::{Pieces, RowsOfPieces, take_rows};
+use crate::nn::{Pieces, Propagation, RowsOfPieces, take_rows};
 use crate::program::list::{Program, refuse};
 use crate::program::passes::fuse::Fuse;
 use crate::program::passes::{Evaluate, apply};
 use crate::program::plan::Plan;
 use crate::program::run::{Memory, Typed};
 use crate::tensor::{Element, Matrix};
-
-use super::topology::Topology;
 
 /// What layers gave in a pass in pieces, in the host's memory: those that are kept.
 pub(super) type Outputs<B, E> = Vec<Option<Matrix<B, E>>>;
@@ -91,7 +90,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         &mut self,
         backend: &B,
         program: &mut Program,
-        graph: &crate::nn::Propagation<B>,
+        graph: &Propagation<B>,
         x: &Matrix<B, E>,
     ) -> Result<Matrix<B, E>, Error> {
         program.set_sizes(&[[graph.sources(), graph.destinations()]]);

@@ -424,7 +424,6 @@ impl<B: Backend, E: Element> Memory<B, E> {
         constant: Constant,
         format: Format,
     ) -> Result<(), Error> {
-        let ((rows, columns), kind) = (constant.shape(), MemoryKind::Weights);
         let is_there = match format {
             Format::Element => self.constants.contains_key(&constant),
             _ => self.float_constants.contains_key(&constant),
@@ -432,24 +431,13 @@ impl<B: Backend, E: Element> Memory<B, E> {
         if is_there {
             return Ok(());
         }
-        // A device that only counts has no values.
-        let values = match backend.only_counts() {
-            true => Vec::new(),
-            false => constant.values(),
-        };
         match format {
             Format::Element => {
-                let mut matrix = Matrix::zeros(backend, rows, columns, kind)?;
-                if !values.is_empty() {
-                    matrix.write_f32(backend, &values)?;
-                }
-                self.constants.insert(constant, matrix);
+                self.constants
+                    .insert(constant, constant_matrix(backend, constant)?);
             }
             _ => {
-                let mut matrix = Matrix::zeros(backend, rows, columns, kind)?;
-                if !values.is_empty() {
-                    matrix.write_f32(backend, &values)?;
-                }
+                let matrix = constant_matrix(backend, constant)?;
                 self.float_constants.insert(constant, matrix);
             }
         }
@@ -535,4 +523,17 @@ fn of_heads(of: HeadValues, (rows, width): (usize, usize), seed: u64) -> Vec<f32
         spread[row * width + place] = value;
     }
     spread
+}
+
+/// The matrix of a constant. A device that only counts gets no values.
+fn constant_matrix<B: Backend, X: Element>(
+    backend: &B,
+    constant: Constant,
+) -> Result<Matrix<B, X>, Error> {
+    let (rows, columns) = constant.shape();
+    let mut matrix = Matrix::zeros(backend, rows, columns, MemoryKind::Weights)?;
+    if !backend.only_counts() {
+        matrix.write_f32(backend, &constant.values())?;
+    }
+    Ok(matrix)
 }
