@@ -149,15 +149,20 @@ impl Target {
     fn cargo(&self, command: &str) -> Result<Command, Failure> {
         let mut cargo = workspace::cargo();
         cargo.args([command, "--locked", "--target", self.triple]);
-        let name = self.triple.to_uppercase().replace('-', "_");
-        cargo.env(format!("CARGO_TARGET_{name}_LINKER"), self.linker);
-        cargo.env(format!("CARGO_TARGET_{name}_RUNNER"), self.runner.join(" "));
+        cargo.env(self.variable("LINKER"), self.linker);
+        cargo.env(self.variable("RUNNER"), self.runner.join(" "));
         if !self.is_linux {
             // Wine warns of screens and fonts that no test needs.
             cargo.env("WINEDEBUG", "-all");
             cargo.env("WINEPATH", self.libraries()?);
         }
         Ok(cargo)
+    }
+
+    /// cargo's variable of this target.
+    fn variable(&self, what: &str) -> String {
+        let name = self.triple.to_uppercase().replace('-', "_");
+        format!("CARGO_TARGET_{name}_{what}")
     }
 
     /// Runs the tests that CI has the time for.
@@ -202,8 +207,7 @@ impl Target {
                 self.expect_tools()?;
             }
             let mut cargo = workspace::cargo();
-            let name = self.triple.to_uppercase().replace('-', "_");
-            cargo.env(format!("CARGO_TARGET_{name}_LINKER"), self.linker);
+            cargo.env(self.variable("LINKER"), self.linker);
             cargo.args(["build", "--target", self.triple]);
             return Ok(cargo);
         }

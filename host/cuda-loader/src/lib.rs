@@ -14,8 +14,8 @@
 //!
 //! # To build with it
 //! - The program must call [`load`]: that is what makes the linker take the trampolines.
-//! - `cust_raw`'s build script looks for `lib64` in `$CUDA_LIBRARY_PATH` and asks for `-lcuda`. The folder `link-stub`
-//!   beside this file's crate holds a `lib64/libcuda.so` that is an empty linker script, and empty archives for Windows. In `.cargo/config.toml`:
+//! - `cust_raw`'s build script looks for `lib64` in `$CUDA_LIBRARY_PATH` and asks for `-lcuda`. The crate's folder
+//!   `link-stub` holds a `lib64/libcuda.so` that is an empty linker script, and empty archives for Windows. In `.cargo/config.toml`:
 //!
 //! ```toml
 //! [env]

@@ -180,7 +180,7 @@ impl RawColumns {
             return Ok(Columns::Memory(Vec::new()));
         }
         // SAFETY: a map must not change under whoever reads it, nor lose its end. Its file has never had a name (`tempfile_in`), or has lost it
-        // at once, so nobody else can open it; the one handle to it is this, by which nothing is written from here on, and which is kept as
+        // at once, so no one else can open it; the one handle to it is this, by which nothing is written from here on, and which is kept as
         // long as the map. All of it was written without an error, or this was not come to. A disk that cannot give
         // a page all the same ends the process by a signal, and gives no other bytes.
         let bytes = unsafe { Mmap::map(&self.file) };

@@ -641,11 +641,11 @@ fn back_through<B: Backend, E: Element>(
 }
 
 /// What errors call the exchange of rows that a layer hears.
-pub(super) fn forward_exchange(layer: usize) -> String {
+pub(crate) fn forward_exchange(layer: usize) -> String {
     format!("layers.{layer} forward")
 }
 
 /// What errors call the exchange behind the backward pass of a layer.
-pub(super) fn backward_exchange(layer: usize) -> String {
+pub(crate) fn backward_exchange(layer: usize) -> String {
     format!("layers.{layer} backward")
 }

@@ -22,7 +22,7 @@ use crate::ops::{self, CodeFormat, Coding, QuantizedMatrix, Rounding};
 use crate::tensor::{Array, Element, Matrix};
 
 /// How many times the largest magnitude of the step before there is room for.
-const ROOM: f32 = 1.5;
+pub(crate) const MARGIN: f32 = 1.5;
 
 /// Tags the random numbers of rounding, so that dropout shares none with them.
 const ROUNDING_STREAM: u32 = 0x726f_756e;
@@ -108,7 +108,7 @@ impl<B: Backend> Messages<B> {
         self.room(backend, pool, direction, (rows, ranks))?;
         let rounding = self.rounding((direction, mode), (rows, ranks));
         let codes = &mut self.codes[direction as usize];
-        ops::update_scales(backend, ROOM, codes.scales_mut())?;
+        ops::update_scales(backend, MARGIN, codes.scales_mut())?;
         Ok(Some(Coding {
             row_scale: factors,
             rounding,
@@ -146,7 +146,7 @@ impl<B: Backend> Messages<B> {
                 }
             }
             self.has_scales[at] = true;
-            ops::update_scales(backend, ROOM, codes.scales_mut())?;
+            ops::update_scales(backend, MARGIN, codes.scales_mut())?;
             ops::quantize(backend, x, factors, rounding, codes)?;
         }
         self.begin(backend, pool, direction, graph)?;
@@ -217,13 +217,9 @@ impl<B: Backend> Messages<B> {
     /// a first step has none, and looks at itself.
     fn wants_scales(&mut self, backend: &B, direction: Direction) -> Result<bool, Error> {
         let at = direction as usize;
-        if !self.has_scales[at] && !backend.only_counts() {
-            let scales = self.codes[at].scales();
-            let [_, largest] = scales.state();
-            let has_none = scales.to_vec(backend)?.iter().all(|&scale| scale == 1.0);
-            if has_none && largest.to_f32(backend)?.iter().all(|&it| it == 0.0) {
-                return Ok(true);
-            }
+        let may_lack = !self.has_scales[at] && !backend.only_counts();
+        if may_lack && self.codes[at].scales().are_unset(backend)? {
+            return Ok(true);
         }
         self.has_scales[at] = true;
         Ok(false)
@@ -311,7 +307,7 @@ impl<B: Backend> Messages<B> {
     /// Those of [`ops::update_scales`].
     pub(super) fn send_nothing(&mut self, backend: &B) -> Result<(), Error> {
         let mut codes = self.codes.iter_mut();
-        codes.try_for_each(|codes| ops::update_scales(backend, ROOM, codes.scales_mut()))
+        codes.try_for_each(|codes| ops::update_scales(backend, MARGIN, codes.scales_mut()))
     }
 
     /// [`Messages::largest`], for ranks to agree on.

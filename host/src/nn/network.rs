@@ -23,6 +23,7 @@ use super::hidden_norm::StageNorm;
 use super::jumping;
 use super::layer::dropout;
 use super::messages::Messages;
+use super::parameter::first_overflow;
 use super::{Inputs, LinkOperands, Mode, Model, ModelConfig, Parameter, Pieces, Pool, Propagation};
 use crate::backend::{Backend, MemoryKind};
 use crate::data::FeatureRows;
@@ -581,9 +582,6 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn first_non_finite(&self, backend: &B) -> Result<Option<String>, Error> {
-        if let Some(program) = &self.program {
-            return program.first_non_finite(backend);
-        }
         let spoilt = |matrix: &Matrix<B, E>| {
             // An infinity or a NaN stays one in its column's sum, in float.
             let mut sums = Matrix::zeros(backend, 1, matrix.columns(), MemoryKind::Workspace)?;
@@ -607,14 +605,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 return Ok(Some(format!("layers.{number}.output")));
             }
         }
-        // Backward, the last layer comes first.
-        for parameter in self.parameters().into_iter().rev() {
-            let gradient = parameter.gradient().to_f32(backend)?;
-            if !gradient.iter().all(|value| value.is_finite()) {
-                return Ok(Some(format!("the gradient of {}", parameter.name())));
-            }
-        }
-        Ok(None)
+        first_overflow(backend, &self.parameters())
     }
 
     fn buffers(&self) -> Vec<(String, &Matrix<B, f32>)> {

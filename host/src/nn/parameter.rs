@@ -277,3 +277,20 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         })
     }
 }
+
+/// The gradient that holds the first infinity or NaN of a backward pass, in which the last layer comes first.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) fn first_overflow<B: Backend, E: Element>(
+    backend: &B,
+    parameters: &[&Parameter<B, E>],
+) -> Result<Option<String>, Error> {
+    for parameter in parameters.iter().rev() {
+        let gradient = parameter.gradient().to_f32(backend)?;
+        if !gradient.iter().all(|value| value.is_finite()) {
+            return Ok(Some(format!("the gradient of {}", parameter.name())));
+        }
+    }
+    Ok(None)
+}

@@ -12,14 +12,14 @@ use super::operator::{Node, Operator};
 use super::passes::fuse::Fuse;
 use super::passes::{Evaluate, Exchange, Pass, Quantize, Recompute, Reorder, apply};
 use super::plan::{Place, Plan};
-use super::run::{MARGIN, Memory, Parameters, Typed};
+use super::run::{Memory, Parameters, Typed};
 use super::value::Value;
 use crate::backend::{Backend, MemoryKind};
 use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::{
-    Decoder, HiddenNorm, Inputs, LinkOperands, Mode, Model, ModelConfig, Parameter, Pieces,
-    Propagation,
+    Decoder, HiddenNorm, Inputs, LinkOperands, MARGIN, Mode, Model, ModelConfig, Parameter, Pieces,
+    Propagation, first_overflow,
 };
 use crate::ops::{self, RandomState, SpmmPolicy};
 use crate::tensor::{Element, Matrix, Precision};
@@ -365,16 +365,13 @@ impl<B: Backend, E: Element> Network<B, E> {
         let program = &list.program;
         let edges: Vec<&Propagation<B>> = inputs.graphs.iter().collect();
         let read = program.named(formula::FEATURES);
-        let read: Vec<_> = read
-            .map(|value| (value, inputs.features))
-            .into_iter()
-            .collect();
+        let read = read.map(|value| (value, inputs.features));
         let mut typed = Typed {
             backend: inputs.backend.clone(),
             program,
             places,
             edges: &edges,
-            inputs: &read,
+            inputs: read.as_slice(),
             random,
             parameters: &mut self.parameters,
             memory: &mut self.memory,
@@ -460,14 +457,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn first_non_finite(&self, backend: &B) -> Result<Option<String>, Error> {
-        let is_finite = |values: Vec<f32>| values.iter().all(|value| value.is_finite());
-        // The last layer's gradients are the first that are computed.
-        for parameter in self.parameters().into_iter().rev() {
-            if !is_finite(parameter.gradient().to_f32(backend)?) {
-                return Ok(Some(format!("the gradient of {}", parameter.name())));
-            }
-        }
-        Ok(None)
+        first_overflow(backend, &self.parameters())
     }
 
     fn buffers(&self) -> Vec<(String, &Matrix<B, f32>)> {

@@ -99,17 +99,13 @@ impl<B: Backend, E: Element> Network<B, E> {
         let plan = Plan::new(program);
         let mut memory = Memory::new(backend)?;
         let places = memory.fit(backend, (program, &plan), &[graph])?;
-        let read: Vec<_> = program
-            .named(FEATURES)
-            .map(|value| (value, x))
-            .into_iter()
-            .collect();
+        let read = program.named(FEATURES).map(|value| (value, x));
         let mut typed = Typed {
             backend: backend.clone(),
             program,
             places: &places,
             edges: &[graph],
-            inputs: &read,
+            inputs: read.as_slice(),
             random: self.no_random.clone(),
             parameters: &mut self.parameters,
             memory: &mut memory,

@@ -24,7 +24,6 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub(super) use execute::MARGIN;
 pub(super) use machine::Typed;
 pub(super) use memory::{Memory, Parameters};
 

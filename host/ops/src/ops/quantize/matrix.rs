@@ -133,6 +133,16 @@ impl<B: Storage> ColumnScales<B> {
         self.counts.write(backend, &[0; COUNTS as usize])
     }
 
+    /// Whether there are neither scales nor magnitudes that the next scales could follow: those of a matrix that was never quantized, or of
+    /// a checkpoint of such.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn are_unset(&self, backend: &B) -> Result<bool, Error> {
+        let unset = self.to_vec(backend)?.iter().all(|&scale| scale == 1.0);
+        Ok(unset && self.largest.to_f32(backend)?.iter().all(|&it| it == 0.0))
+    }
+
     /// What a checkpoint keeps, each a row of [`ColumnScales::stride`] numbers: the scales, and the largest magnitudes, which are
     /// finite unless something was not.
     pub fn state(&self) -> [&Matrix<B, f32>; 2] {

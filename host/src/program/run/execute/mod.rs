@@ -6,8 +6,6 @@ mod norm;
 mod quantize;
 mod ranks;
 
-pub(in crate::program) use quantize::MARGIN;
-
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
 use crate::error::Error;

@@ -2,22 +2,12 @@
 
 use crate::backend::Backend;
 use crate::error::Error;
+use crate::nn::MARGIN;
 use crate::ops::{self, QuantizedMatrix, Rounding};
 use crate::program::operator::Coding;
 use crate::program::run::machine::{Bank, Elements, Typed};
 use crate::program::value::Value;
 use crate::tensor::Element;
-
-/// Scales of values that have followed no step.
-fn is_none<B: Backend>(backend: &B, codes: &QuantizedMatrix<B>) -> Result<bool, Error> {
-    let scales = codes.scales();
-    let [_, largest] = scales.state();
-    let has_none = scales.to_vec(backend)?.iter().all(|&scale| scale == 1.0);
-    Ok(has_none && largest.to_f32(backend)?.iter().all(|&it| it == 0.0))
-}
-
-/// Scales hold this many times the largest magnitude of the step before.
-pub(in crate::program) const MARGIN: f32 = 1.5;
 
 impl<B: Backend, E: Element> Typed<'_, B, E> {
     /// Quantized values of a matrix that is there.
@@ -40,7 +30,9 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             return Ok(true);
         }
         let follows = match self.memory.quantized.get(&value) {
-            Some(codes) => self.backend.only_counts() || !is_none(&self.backend, codes)?,
+            Some(codes) => {
+                self.backend.only_counts() || !codes.scales().are_unset(&self.backend)?
+            }
             None => false,
         };
         if follows {

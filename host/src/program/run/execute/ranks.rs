@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::Halo;
+use crate::nn::{Halo, backward_exchange, forward_exchange};
 use crate::program::list::refuse;
 use crate::program::operator::Operator;
 use crate::program::run::machine::{Bank, Elements, Typed};
@@ -18,14 +18,14 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             match operator {
                 Operator::Extend { edges, layer, x } => {
                     let x = Elements::matrix(machine, *x)?;
-                    let what = format!("layers.{layer} forward");
+                    let what = forward_exchange(*layer as usize);
                     machine
                         .halo(*edges)?
                         .extend(backend, &what, &mut packed, x, y)
                 }
                 Operator::Fold { edges, layer, d } => {
                     let (halo, all) = (machine.halo(*edges)?, Elements::matrix(machine, *d)?);
-                    let what = format!("layers.{layer} backward");
+                    let what = backward_exchange(*layer as usize);
                     let underway = halo.begin_fold(backend, &what, &mut packed, all)?;
                     halo.end_fold(backend, &mut packed, (all, underway), y)
                 }
