@@ -56,6 +56,7 @@ pub use batch_norm::Statistics;
 pub(crate) use binary::magnitudes_of_rows;
 pub use binary::{Binary, BinaryLayer};
 pub use codes::StoredCodes;
+pub(crate) use codes::store_in_8_bits;
 pub use config::{ModelConfig, Store, WeightedGraph};
 pub(crate) use decoder::WIDTH as EDGE_WIDTH;
 pub use decoder::{Bilinear, Decoder, LinkDecoder, Mlp};

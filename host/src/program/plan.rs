@@ -228,11 +228,11 @@ impl Plan {
     }
 }
 
-/// Bytes that operators keep: attention from its forward pass to its backward pass, quantization from step to step.
+/// Bytes that operators keep: attention from its forward pass to its backward pass, scales of quantized values from step to step.
 fn plan_states(program: &Program) -> u64 {
     let states = program.nodes.iter().map(|node| {
         // Scales, the largest magnitudes, and counts of what no value stands for.
-        if let Some((_, codes)) = node.coded() {
+        if let Some(codes) = node.coded().map(|(_, codes)| codes).or(node.stored()) {
             let columns = program.values[codes.0].shape.columns;
             let numbers = 2 * row_codes(columns as u64) + u64::from(COUNTS);
             return numbers * size_of::<f32>() as u64;

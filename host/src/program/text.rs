@@ -285,6 +285,8 @@ impl Program {
                 );
             }
             Operator::Multiply { .. }
+            | Operator::Store { .. }
+            | Operator::Dequantize { .. }
             | Operator::Maximum { .. }
             | Operator::MaximumGradient { .. }
             | Operator::NormalizeRows { .. }

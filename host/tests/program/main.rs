@@ -18,4 +18,5 @@ mod refused;
 mod registry;
 mod relations;
 mod setup;
+mod store;
 mod trained;

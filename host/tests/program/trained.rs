@@ -11,7 +11,7 @@ use halfgnn::driver::emulated::Emulated;
 use halfgnn::kernels::Kernels;
 use halfgnn::nn::{
     EdgeData, Gat as GatConfig, GatV2 as GatV2Config, HiddenActivation, HiddenNorm, Jumping, Model,
-    ModelConfig, Network, Pieces, Propagation,
+    ModelConfig, Network, Pieces, Propagation, Store,
 };
 use halfgnn::ops::CodeFormat;
 use halfgnn::program;
@@ -188,6 +188,34 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
         ..gcn()
     };
     models.push(("gcn with messages of 8 bits", quantized));
+    // Narrowing layers make their products first, and the widening one its sums.
+    let widths = |config| ModelConfig {
+        layers: 4,
+        hidden_by_layer: vec![8, 5, 9],
+        ..config
+    };
+    let kinds = [
+        ("stored gcn", widths(gcn())),
+        (
+            "stored sage",
+            widths(small(ModelConfig::sage(FEATURES, CLASSES))),
+        ),
+        (
+            "stored gat",
+            widths(small(ModelConfig::of(heads(1), FEATURES, CLASSES))),
+        ),
+    ];
+    for (name, config) in kinds {
+        for messages in [None, Some(CodeFormat::Int8)] {
+            let store = Some(Store::EightBit);
+            let stored = ModelConfig {
+                messages,
+                store,
+                ..config.clone()
+            };
+            models.push((name, stored));
+        }
+    }
     for norm in HiddenNorm::ALL {
         let normed = ModelConfig {
             hidden_norm: norm,
@@ -199,10 +227,15 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
     models
 }
 
+/// Whether a model is trained in a precision: what is quantized is so of 16 bits.
+fn is_in<E: Element>(config: &ModelConfig) -> bool {
+    let is_quantized = config.messages.is_some() || config.store.is_some();
+    E::PRECISION != Precision::Float || !is_quantized
+}
+
 fn both<B: Backend, E: Element>(backend: &B, blocks: bool) {
     for (name, config) in models() {
-        let is_float = E::PRECISION == Precision::Float;
-        if (blocks && config.jumping.is_some()) || (is_float && config.messages.is_some()) {
+        if (blocks && config.jumping.is_some()) || !is_in::<E>(&config) {
             continue;
         }
         let new = || Network::<B, E>::new(backend, &config, SEED).expect("a model");
@@ -315,8 +348,7 @@ fn a_network_of_formulas_is_evaluated_in_pieces_as_the_network_of_layers() {
     fn of<E: Element>() {
         let backend = Cpu::new();
         for (name, config) in models() {
-            let is_float = E::PRECISION == Precision::Float;
-            let left_out = (is_float && config.messages.is_some()) || config.jumping.is_some();
+            let left_out = !is_in::<E>(&config) || config.jumping.is_some();
             if left_out || config.wants_all_vertices().is_some() {
                 continue;
             }

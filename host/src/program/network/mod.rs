@@ -9,8 +9,8 @@ mod topology;
 use super::differentiate;
 use super::list::{Program, refuse};
 use super::operator::{Node, Operator};
-use super::passes::fuse::Fuse;
-use super::passes::{Evaluate, Exchange, Pass, Quantize, Recompute, Reorder, apply};
+use super::passes::fuse::{Fuse, FuseBeforeStore};
+use super::passes::{Evaluate, Exchange, Pass, Quantize, Recompute, Reorder, Store, apply};
 use super::plan::{Place, Plan};
 use super::run::{Memory, Parameters, Typed};
 use super::value::Value;
@@ -19,7 +19,7 @@ use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::{
     Decoder, HiddenNorm, Inputs, LinkOperands, MARGIN, Mode, Model, ModelConfig, Parameter, Pieces,
-    Propagation, first_overflow,
+    Propagation, Store as StoreIn, first_overflow,
 };
 use crate::ops::{self, RandomState, SpmmPolicy};
 use crate::tensor::{Element, Matrix, Precision};
@@ -114,7 +114,10 @@ fn for_training(
     differentiate(&mut program)?;
     seen("differentiate", &program);
     let quantize = model.messages.map(|format| Quantize { format });
-    let mut passes: Vec<&dyn Pass> = vec![&Fuse];
+    let mut passes: Vec<&dyn Pass> = match model.store {
+        Some(StoreIn::EightBit) => vec![&FuseBeforeStore, &Store],
+        None => vec![&Fuse],
+    };
     if model.recompute {
         passes.push(&Recompute);
     }
@@ -179,7 +182,6 @@ impl<B: Backend, E: Element> Network<B, E> {
     pub fn new(backend: &B, model: &ModelConfig, seed: u64) -> Result<Self, Error> {
         let name = model.convolution.name();
         let refused = [
-            (model.store.is_some(), "activations of 8 bits"),
             (
                 model.policy != SpmmPolicy::default(),
                 "another policy of sums",
@@ -331,6 +333,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             (!of_graph, "a norm of all vertices"),
             (self.model.messages.is_some(), "messages of 8 bits"),
             (self.model.jumping.is_some(), "jumping knowledge"),
+            (self.model.store.is_some(), "storing activations in 8 bits"),
             (nodes.any(drops), "dropout of edges"),
         ];
         match refused.iter().find(|(is_so, _)| *is_so) {
@@ -491,7 +494,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
 
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
         let largest = self.memory.messages().skip(1).step_by(2);
-        largest.map(|(_, matrix)| matrix).collect()
+        let stored = self.memory.largest_stored();
+        largest.map(|(_, matrix)| matrix).chain(stored).collect()
     }
 
     fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {

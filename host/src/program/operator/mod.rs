@@ -120,6 +120,16 @@ pub enum Operator {
         /// How.
         coding: Coding,
     },
+    /// Quantized values of a matrix for the backward pass, with a scale for each column from the matrix itself. What is positive stays so.
+    Store {
+        /// The matrix.
+        x: Value,
+    },
+    /// The numbers of quantized values.
+    Dequantize {
+        /// The quantized values.
+        x: Value,
+    },
     /// A weighted sum over the edges of each row.
     Aggregate(Aggregate),
     /// Bias, ReLU and dropout.
@@ -274,6 +284,14 @@ impl Node {
         };
         Some((coding?, *self.results.last()?))
     }
+
+    /// The quantized values of a forward value that it writes for the backward pass.
+    pub(super) fn stored(&self) -> Option<Value> {
+        match self.operator {
+            Operator::Store { .. } => self.results.first().copied(),
+            _ => None,
+        }
+    }
 }
 
 impl Operator {
@@ -299,6 +317,8 @@ impl Operator {
             Operator::NormalizeGroups { norm, .. } => norm.name(),
             Operator::NormalizeGroupsGradient { norm, .. } => norm.gradient_name(),
             Operator::Quantize { .. } => "quantize",
+            Operator::Store { .. } => "store",
+            Operator::Dequantize { .. } => "dequantize",
             Operator::Aggregate(_) => "aggregate",
             Operator::Activate(_) => "activate",
             Operator::ActivateGradient(_) => "activate_gradient",
@@ -417,6 +437,8 @@ impl Operator {
             Operator::NonlinearityGradient { of, d, .. } => [of, d].into_iter().for_each(visit),
             Operator::Nonlinearity { x, .. }
             | Operator::Quantize { x, .. }
+            | Operator::Store { x }
+            | Operator::Dequantize { x }
             | Operator::ColumnSums { x }
             | Operator::OwnRows { x, .. }
             | Operator::OwnRowsGradient { d: x, .. }

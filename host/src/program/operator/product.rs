@@ -71,7 +71,7 @@ pub struct Matmul {
     pub form: Form,
     /// Factor of the product.
     pub alpha: f32,
-    /// The first operand.
+    /// The first operand. Of [`Form::TN`] it may be [stored](super::Operator::Store) in 8 bits.
     pub a: Value,
     /// The batch normalisation that `a` goes through where it is read.
     pub norm: Option<Normalization>,
@@ -87,7 +87,7 @@ pub struct Matmul {
     pub relu: bool,
     /// Dropout of the result.
     pub drop: Option<Dropout>,
-    /// The output of a ReLU that is undone.
+    /// The output of a ReLU that is undone. Of [`Form::NT`] it may be [stored](super::Operator::Store) in 8 bits.
     pub positive: Option<Value>,
     /// What the rounded product is added to, in place where that is not read again.
     pub sum: Option<Value>,

@@ -3,14 +3,15 @@
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Parameter, Pool, Propagation, glorot_uniform};
-use crate::ops::{AdditiveAttention, Attention, QuantizedMatrix, RowGroups};
+use crate::ops::{AdditiveAttention, Attention, CodeFormat, QuantizedMatrix, RowGroups};
 use crate::program::list::Program;
 use crate::program::operator::{Coding, Node, Operator};
 use crate::program::plan::{Place, Plan, Slot};
 use crate::program::value::{Buffer, Constant, Edges, Format, HeadValues, Initial, Origin, Value};
 use crate::tensor::{Array, Element, Matrix};
+use std::collections::btree_map;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Parameters and buffers. Programs find theirs by name, so all programs of one network read the same.
 #[derive(Debug)]
@@ -145,6 +146,8 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     pub(super) float_constants: HashMap<Constant, Matrix<B, f32>>,
     /// Scales of quantized values, which have rows while they are written and read.
     pub(super) quantized: HashMap<Value, QuantizedMatrix<B>>,
+    /// Scales of what is stored for the backward pass, in the order of the list. Each step finds them anew.
+    pub(super) stored: BTreeMap<Value, QuantizedMatrix<B>>,
     /// Those whose scales follow a step.
     pub(super) has_scales: HashSet<Value>,
     /// What a checkpoint calls the scales of each and the largest magnitudes that the next ones are made of, in the order of the list.
@@ -182,6 +185,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
             constants: HashMap::new(),
             float_constants: HashMap::new(),
             quantized: HashMap::new(),
+            stored: BTreeMap::new(),
             has_scales: HashSet::new(),
             messages: Vec::new(),
             attentions: HashMap::new(),
@@ -295,6 +299,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
         backend: &B,
         program: &Program,
     ) -> Result<(), Error> {
+        self.allocate_stored(backend, program)?;
         let coded: Vec<_> = program.nodes.iter().filter_map(Node::coded).collect();
         let is_there = |value: &Value| self.quantized.contains_key(value);
         if coded.is_empty() || coded.iter().all(|(_, value)| is_there(value)) {
@@ -320,6 +325,35 @@ impl<B: Backend, E: Element> Memory<B, E> {
             self.messages.push((value, names));
         }
         Ok(())
+    }
+
+    /// Allocates the scales of what is stored for the backward pass. A list that stores nothing, such as one for evaluation, leaves those
+    /// of the list for training.
+    fn allocate_stored(&mut self, backend: &B, program: &Program) -> Result<(), Error> {
+        let stored: BTreeMap<Value, usize> = program
+            .nodes
+            .iter()
+            .filter_map(Node::stored)
+            .map(|value| (value, program.values[value.0].shape.columns))
+            .collect();
+        if stored.is_empty() {
+            return Ok(());
+        }
+        self.stored
+            .retain(|value, codes| stored.get(value) == Some(&codes.columns()));
+        for (value, columns) in stored {
+            if let btree_map::Entry::Vacant(entry) = self.stored.entry(value) {
+                let (shape, format) = ((0, columns), CodeFormat::Int8);
+                entry.insert(QuantizedMatrix::zeros(backend, shape, format, ACTIVATIONS)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest magnitude of each column of what is stored for the backward pass: infinite where something was, which quantized values
+    /// do not show.
+    pub(in crate::program) fn largest_stored(&self) -> impl Iterator<Item = &Matrix<B, f32>> {
+        self.stored.values().map(|codes| codes.scales().state()[1])
     }
 
     /// Names that no quantized values before have: a layer may sum over neighbours several times.

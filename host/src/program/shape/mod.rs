@@ -44,6 +44,14 @@ impl Program {
                 }
                 one((of(*x).0, Format::Codes))
             }
+            Operator::Store { x } if of(*x).1 == Format::Element => one((of(*x).0, Format::Codes)),
+            Operator::Dequantize { x } if of(*x).1 == Format::Codes => {
+                one((of(*x).0, Format::Element))
+            }
+            Operator::Store { x } | Operator::Dequantize { x } => refuse(format!(
+                "{name}: {} has another format",
+                self.describe(*x)
+            )),
             Operator::Aggregate(op) => {
                 if let Some(codes) = op.codes {
                     self.expect_same(name, codes, (of(op.x).0, Format::Codes))?;
@@ -271,7 +279,11 @@ impl Program {
 
     fn results_of_matmul(&self, op: &Matmul) -> Result<Vec<Result_>, Error> {
         let a = self.own_shape(op.a, op.reads_own[0])?;
-        let format = self.values[op.a.0].format;
+        let reads_codes = op.form == Form::TN && op.norm.is_none() && op.second.is_none();
+        let format = match self.values[op.a.0].format {
+            Format::Codes if reads_codes => Format::Element,
+            format => format,
+        };
         let b = self.values[op.b.0].shape;
         let (inner, shape) = match op.form {
             Form::NN => ((Rows::Fixed(a.columns), b.rows), (a.rows, b.columns)),
@@ -281,7 +293,8 @@ impl Program {
             ),
             Form::TN => ((a.rows, b.rows), (Rows::Fixed(a.columns), b.columns)),
         };
-        if inner.0 != inner.1 || self.values[op.b.0].format != format {
+        let is_of_codes = format == Format::Codes;
+        if inner.0 != inner.1 || self.values[op.b.0].format != format || is_of_codes {
             return refuse(format!(
                 "matmul of {} and {} in the form {:?}: inner sizes or formats differ",
                 self.describe(op.a),
@@ -328,8 +341,14 @@ impl Program {
                 );
             }
         };
-        for same in op.positive.into_iter().chain(op.sum) {
-            self.expect_same("matmul", same, result)?;
+        if let Some(positive) = op.positive {
+            let is_stored = self.values[positive.0].format == Format::Codes;
+            let can = op.form == Form::NT && result.1 == Format::Element;
+            let format = if is_stored && can { Format::Codes } else { result.1 };
+            self.expect_same("matmul", positive, (result.0, format))?;
+        }
+        if let Some(sum) = op.sum {
+            self.expect_same("matmul", sum, result)?;
         }
         let mut results = vec![result];
         if op.column_sums {

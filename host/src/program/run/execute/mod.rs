@@ -28,11 +28,14 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         let y = node.results[0];
         match (&node.operator, self.program.format(y)) {
             (Operator::Matmul(op), format) => match (self.program.format(op.a), format) {
+                (Format::Codes, _) => self.product_of_stored(op, node),
                 (Format::Element, Format::Element) => self.matmul::<Elements, Elements>(op, node),
                 (Format::Element, _) => self.matmul::<Elements, Floats>(op, node),
                 _ => self.matmul::<Floats, Floats>(op, node),
             },
             (Operator::Quantize { x, coding }, _) => self.quantize(*x, *coding, y),
+            (Operator::Store { x }, _) => self.store(*x, y),
+            (Operator::Dequantize { x }, _) => self.dequantize(*x, y),
             (Operator::Aggregate(op), _) => match op.codes {
                 None => self.aggregate((op, None), y),
                 Some(codes) => self.with_codes(codes, |machine, codes| {
@@ -200,17 +203,37 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         op: &Matmul,
         node: &Node,
     ) -> Result<(), Error> {
+        match op.positive {
+            Some(stored) if self.program.format(stored) == Format::Codes => {
+                self.with_codes(stored, |machine, stored| {
+                    machine.matmul_masked::<A, O>((op, Some(stored)), node)
+                })
+            }
+            _ => self.matmul_masked::<A, O>((op, None), node),
+        }
+    }
+
+    /// A product, with the output of the ReLU that it undoes where that is stored in 8 bits.
+    fn matmul_masked<A: Bank<B, E>, O: Bank<B, E>>(
+        &mut self,
+        (op, stored): (&Matmul, Option<&QuantizedMatrix<B>>),
+        node: &Node,
+    ) -> Result<(), Error> {
         match node.coded() {
-            None => self.matmul_of::<A, O>((op, None), node),
+            None => self.matmul_of::<A, O>((op, stored, None), node),
             Some(coded) => self.coded(coded, node.results[0], |machine, codes| {
-                machine.matmul_of::<A, O>((op, codes), node)
+                machine.matmul_of::<A, O>((op, stored, codes), node)
             }),
         }
     }
 
     fn matmul_of<A: Bank<B, E>, O: Bank<B, E>>(
         &mut self,
-        (op, codes): (&Matmul, Option<&mut QuantizedMatrix<B>>),
+        (op, stored, codes): (
+            &Matmul,
+            Option<&QuantizedMatrix<B>>,
+            Option<&mut QuantizedMatrix<B>>,
+        ),
         node: &Node,
     ) -> Result<(), Error> {
         let result = node.results[0];
@@ -238,7 +261,11 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 normalization: norm.as_ref(),
                 first_rows: op.reads_own[0].map(own),
                 second_pair: second.transpose()?,
-                positive: op.positive.map(of).transpose()?,
+                positive: match stored {
+                    Some(_) => None,
+                    None => op.positive.map(of).transpose()?,
+                },
+                positive_codes: stored,
                 sum: op.sum.is_some(),
                 column_sums: sums.as_mut(),
                 dropout: machine.drop(op.drop),
