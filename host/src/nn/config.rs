@@ -2,7 +2,7 @@
 
 use super::{
     Binary, ConvolutionConfig, HiddenActivation, HiddenNorm, Jumping, LinkDecoder, Norm, Readout,
-    binary, jumping,
+    binary, jumping, rounds_by_default,
 };
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphError};
@@ -340,12 +340,7 @@ impl ModelConfig {
                     .into(),
             );
         }
-        let rounding = SpmmPolicy {
-            schedule: SpmmPolicy::default().schedule,
-            edges_per_warp: None,
-            ..self.policy
-        };
-        if self.messages.is_some() && rounding != SpmmPolicy::default() {
+        if self.messages.is_some() && !rounds_by_default(self.policy) {
             return refuse(
                 "messages of 8 bits are added up in one way; leave the policy's scaling, sums, write and load as they are"
                     .into(),

@@ -49,6 +49,7 @@ pub use crate::program::layers::{
     Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Le, MixHop, Sg, Ssg, Tag, Transformer,
 };
 pub use aggregation::Aggregation;
+pub(crate) use aggregation::{check_policy_of_weights, rounds_by_default};
 pub use appnp::{Appnp, AppnpLayer};
 pub use architecture::{Architecture, ConvolutionConfig, ModelKind, ModelOption, OtherLayers};
 pub use batch_norm::Statistics;

@@ -405,6 +405,12 @@ impl Builder {
         Some([name(set.sources), name(set.destinations), &set.name])
     }
 
+    /// The vertices at the ends of an adjacency: sources and destinations.
+    pub(super) fn vertices_of(&self, edges: Edges) -> [Vertices; 2] {
+        let set = &self.program.edges[edges.0];
+        [set.sources, set.destinations]
+    }
+
     /// Columns of a value.
     pub fn columns(&self, x: Value) -> usize {
         self.program.values[x.0].shape.columns

@@ -7,7 +7,7 @@ use super::value::{
 };
 use crate::error::Error;
 use crate::nn::Norm;
-use crate::ops::edge_plane;
+use crate::ops::{SpmmPolicy, edge_plane};
 use crate::tensor::Precision;
 use halfgnn_contract::quantize::row_codes;
 use std::collections::{HashMap, HashSet};
@@ -154,6 +154,18 @@ impl Program {
             .map(|(_, gradient)| *gradient)
     }
 
+    /// Has all sums over neighbours computed by `policy`. It comes before all passes.
+    pub fn set_policy(&mut self, policy: SpmmPolicy) {
+        for node in &mut self.nodes {
+            match &mut node.operator {
+                Operator::Aggregate(op) => op.policy = policy,
+                Operator::Attention(op) => op.policy = policy,
+                Operator::AdditiveAttention(op) => op.policy = policy,
+                _ => {}
+            }
+        }
+    }
+
     /// Keeps `value` readable until the next forward pass, which costs its memory for as long.
     pub fn keep(&mut self, value: Value) {
         if !self.kept.contains(&value) {
@@ -182,6 +194,7 @@ impl Program {
         match self.values[value.0].shape.rows {
             Rows::Fixed(rows) => rows,
             Rows::Of(vertices) => self.vertices[vertices.0].rows,
+            Rows::Times(vertices, times) => self.vertices[vertices.0].rows * times,
             Rows::Edges(edges) => edge_plane(self.edges[edges.0].count),
         }
     }

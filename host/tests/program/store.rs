@@ -369,8 +369,10 @@ fn every_network_is_trained_with_stored_activations() {
             if blocks && (plain.jumping.is_some() || plain.wants_all_vertices().is_some()) {
                 continue;
             }
-            let ((expected, more), (found, less)) =
-                (trained(&plain, blocks), trained(&store(plain.clone()), blocks));
+            let ((expected, more), (found, less)) = (
+                trained(&plain, blocks),
+                trained(&store(plain.clone()), blocks),
+            );
             let what = format!("{name}, blocks: {blocks}");
             assert_eq!(expected[0], found[0], "{what}: nothing is stored before it");
             assert_ne!(expected, found, "{what}: 8 bits round");
@@ -429,8 +431,11 @@ fn storing_needs_no_other_pass() {
     };
     let names = of_network::<_, f16>(&backend, &config, Norm::Both).1;
     let run = |program| of_program(&backend, program, Norm::Both, &names);
-    let [expected, found] =
-        [&[&FuseBeforeStore as &dyn Pass, &Store], &[&Fuse as &dyn Pass, &Store]].map(|passes| of(passes));
+    let [expected, found] = [
+        &[&FuseBeforeStore as &dyn Pass, &Store],
+        &[&Fuse as &dyn Pass, &Store],
+    ]
+    .map(|passes| of(passes));
     assert!(found.listing().contains("aggregate edgesᵀ"));
     assert_bits("stored behind a plain fuse", &run(expected), &run(found));
 }
@@ -446,7 +451,10 @@ fn what_is_not_stored_is_refused_in_one_line() {
         refused.to_string()
     };
     let evaluation = of(Precision::Half, false);
-    assert!(evaluation.contains("differentiate it before"), "{evaluation}");
+    assert!(
+        evaluation.contains("differentiate it before"),
+        "{evaluation}"
+    );
     let float = of(Precision::Float, true);
     assert!(float.contains("computes in float"), "{float}");
     let backend = Cpu::new();

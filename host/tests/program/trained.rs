@@ -13,7 +13,7 @@ use halfgnn::nn::{
     EdgeData, Gat as GatConfig, GatV2 as GatV2Config, HiddenActivation, HiddenNorm, Jumping, Model,
     ModelConfig, Network, Pieces, Propagation, Store,
 };
-use halfgnn::ops::CodeFormat;
+use halfgnn::ops::{Accumulate, CodeFormat, Scaling, SpmmPolicy};
 use halfgnn::program;
 use halfgnn::sample::{Fanout, Loader, NeighborSampler, Sampler};
 use halfgnn::tensor::{Element, Matrix, Precision};
@@ -188,6 +188,26 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
         ..gcn()
     };
     models.push(("gcn with messages of 8 bits", quantized));
+    let in_half = SpmmPolicy {
+        accumulate: Accumulate::Half,
+        ..SpmmPolicy::default()
+    };
+    let as_frameworks = SpmmPolicy {
+        scaling: Scaling::PostReduction,
+        ..in_half
+    };
+    // Layers that would sum first make their products first with another way of rounding.
+    for policy in [in_half, as_frameworks] {
+        for config in [gcn(), small(ModelConfig::sage(FEATURES, CLASSES))] {
+            let widening = ModelConfig {
+                policy,
+                layers: 3,
+                hidden_by_layer: vec![5, 9],
+                ..config
+            };
+            models.push(("another policy of sums", widening));
+        }
+    }
     // Narrowing layers make their products first, and the widening one its sums.
     let widths = |config| ModelConfig {
         layers: 4,
@@ -227,10 +247,15 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
     models
 }
 
-/// Whether a model is trained in a precision: what is quantized is so of 16 bits.
+/// Whether a model is trained in a precision: bfloat16 has no sums of its own, and what is quantized is so of 16 bits.
 fn is_in<E: Element>(config: &ModelConfig) -> bool {
+    let is_in_half = config.policy.accumulate == Accumulate::Half;
     let is_quantized = config.messages.is_some() || config.store.is_some();
-    E::PRECISION != Precision::Float || !is_quantized
+    match E::PRECISION {
+        Precision::Half => true,
+        Precision::BFloat16 => !is_in_half,
+        Precision::Float => !is_quantized,
+    }
 }
 
 fn both<B: Backend, E: Element>(backend: &B, blocks: bool) {

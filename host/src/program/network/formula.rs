@@ -44,7 +44,9 @@ pub(super) fn of_model(
                 _ => own,
             };
             let y = layer.build(g, read);
-            behind(g, model, number, (*edges, read), y)
+            // On sampled blocks a layer may have rows that are not of the vertices of the graphs.
+            let groups = pool.filter(|pool| g.vertices_of(*edges)[1] == g.vertices_of(*pool)[0]);
+            behind(g, (model, number, groups), (*edges, read), y)
         });
         outputs.push(x);
     }
@@ -53,7 +55,9 @@ pub(super) fn of_model(
     } else if let (Some(readout), Some(pool)) = (model.readout, pool) {
         x = read_out(&mut g, model, readout, pool, x);
     }
-    Ok((g.finish(x)?, outputs))
+    let mut program = g.finish(x)?;
+    program.set_policy(model.policy);
+    Ok((program, outputs))
 }
 
 /// The forward list of layer `number` alone, with what is behind it, from the rows of its sources to those of its destinations.
@@ -72,9 +76,11 @@ pub(super) fn of_layer(
     let layer = layer_of(model, number, edges)?;
     let y = g.layer(number as u32, |g| {
         let y = layer.build(g, x);
-        behind(g, model, number, (edges, x), y)
+        behind(g, (model, number, None), (edges, x), y)
     });
-    g.finish(y)
+    let mut program = g.finish(y)?;
+    program.set_policy(model.policy);
+    Ok(program)
 }
 
 fn layer_of(model: &ModelConfig, number: usize, edges: Edges) -> Result<Box<dyn Layer>, Error> {
@@ -126,11 +132,11 @@ fn adjacencies(
     (edges, pool)
 }
 
-/// Bias, norm, residual input and activation behind layer `number`, which has read the rows `read`.
+/// Bias, norm, residual input and activation behind layer `number`, which has read the rows `read`. `groups` pools the rows of each graph,
+/// where there are several.
 fn behind(
     g: &mut Builder,
-    model: &ModelConfig,
-    number: usize,
+    (model, number, groups): (&ModelConfig, usize, Option<Edges>),
     (edges, read): (Edges, Value),
     y: Value,
 ) -> Value {
@@ -138,7 +144,7 @@ fn behind(
     let is_last = model.is_last(number) && model.readout.is_none();
     let mut y = g.add_bias(y, bias);
     if !is_last && model.hidden_norm != HiddenNorm::None {
-        y = g.hidden_norm("hidden_norm", model.hidden_norm, y);
+        y = g.hidden_norm_of("hidden_norm", model.hidden_norm, groups, y);
     }
     if model.residual && g.columns(read) == g.columns(y) {
         let own = g.own_rows(edges, read);

@@ -21,7 +21,7 @@ use crate::nn::{
     Decoder, HiddenNorm, Inputs, LinkOperands, MARGIN, Mode, Model, ModelConfig, Parameter, Pieces,
     Propagation, Store as StoreIn, first_overflow,
 };
-use crate::ops::{self, RandomState, SpmmPolicy};
+use crate::ops::{self, RandomState};
 use crate::tensor::{Element, Matrix, Precision};
 use topology::{Sizes, Topology};
 
@@ -181,21 +181,9 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// [`Error::Unsupported`] for a configuration that makes no model or asks for what programs do not do, and those of the device.
     pub fn new(backend: &B, model: &ModelConfig, seed: u64) -> Result<Self, Error> {
         let name = model.convolution.name();
-        let refused = [
-            (
-                model.policy != SpmmPolicy::default(),
-                "another policy of sums",
-            ),
-            (model.binary.is_some(), "one bit"),
-            (
-                model.readout.is_some()
-                    && matches!(model.hidden_norm, HiddenNorm::Pair | HiddenNorm::Graph),
-                "norms of several graphs",
-            ),
-        ];
-        if let Some((_, what)) = refused.iter().find(|(is_so, _)| *is_so) {
+        if model.binary.is_some() {
             return refuse(format!(
-                "{name} is not trained with {what} yet; leave it out"
+                "{name} is not trained with one bit yet; leave it out"
             ));
         }
         let topology = Topology::Whole;

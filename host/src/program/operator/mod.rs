@@ -95,10 +95,12 @@ pub enum Operator {
         /// The gradient of the output.
         d: Value,
     },
-    /// PairNorm or GraphNorm of all rows as one graph. The second result is its statistics.
+    /// PairNorm or GraphNorm of each graph. The second result is its statistics.
     NormalizeGroups {
         /// Which of them.
         norm: GroupNorm,
+        /// The adjacency that pools, from vertices to graphs; none where all rows are one graph.
+        groups: Option<Edges>,
         /// What is normalised.
         x: Value,
     },
@@ -106,6 +108,8 @@ pub enum Operator {
     NormalizeGroupsGradient {
         /// Which of them.
         norm: GroupNorm,
+        /// The adjacency that pools, if any.
+        groups: Option<Edges>,
         /// What was normalised.
         x: Value,
         /// The statistics of the forward pass.
@@ -408,7 +412,7 @@ impl Operator {
                 statistics,
                 d,
             } => [d, x, weight, statistics].into_iter().for_each(visit),
-            Operator::NormalizeGroups { norm, x } => {
+            Operator::NormalizeGroups { norm, x, .. } => {
                 visit(x);
                 norm.visit(visit);
             }
@@ -417,6 +421,7 @@ impl Operator {
                 x,
                 statistics,
                 d,
+                ..
             } => {
                 [d, x, statistics].into_iter().for_each(&mut *visit);
                 norm.visit(visit);

@@ -66,7 +66,7 @@ pub struct NormalizeGradient {
     pub coding: Option<Coding>,
 }
 
-/// A norm of the columns of a whole graph.
+/// A norm of the columns of each graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupNorm {
     /// Each column less its mean, all divided by one number (Zhao and Akoglu, ICLR 2020).

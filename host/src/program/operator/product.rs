@@ -1,7 +1,7 @@
 //! Products and sums over edges, with what their epilogues do.
 
 use super::{Dropout, Normalization};
-use crate::ops::{CodeFormat, Form};
+use crate::ops::{CodeFormat, Form, SpmmPolicy};
 use crate::program::value::{Edges, Value};
 
 /// Which end of the edges a factor of a degree norm belongs to.
@@ -153,6 +153,8 @@ pub struct Aggregate {
     pub codes: Option<Value>,
     /// The layer whose messages it sums: rounding of gradients by chance is a function of it.
     pub layer: u32,
+    /// How it sums.
+    pub policy: SpmmPolicy,
     /// A multiple of another matrix, added before rounding.
     pub addend: Option<Addend>,
     /// A float of one row.
@@ -174,6 +176,7 @@ impl Aggregate {
             x,
             codes: None,
             layer: 0,
+            policy: SpmmPolicy::DEFAULT,
             addend: None,
             bias: None,
             relu: false,

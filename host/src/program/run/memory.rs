@@ -436,11 +436,11 @@ impl<B: Backend, E: Element> Memory<B, E> {
         match &node.operator {
             Operator::Attention(op) if !self.attentions.contains_key(&key) => {
                 let state = Attention::between(backend, ends(op.edges), op.heads, op.slope)?;
-                self.attentions.insert(key, state);
+                self.attentions.insert(key, state.with_policy(op.policy));
             }
             Operator::AdditiveAttention(op) if !self.additive.contains_key(&key) => {
                 let state = AdditiveAttention::new(backend, ends(op.edges), op.heads, op.slope)?;
-                self.additive.insert(key, state);
+                self.additive.insert(key, state.with_policy(op.policy));
             }
             Operator::DotAttention(op) if !self.softmaxes.contains_key(&key) => {
                 let sums = op.heads * ends(op.edges).0;

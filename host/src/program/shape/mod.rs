@@ -48,10 +48,9 @@ impl Program {
             Operator::Dequantize { x } if of(*x).1 == Format::Codes => {
                 one((of(*x).0, Format::Element))
             }
-            Operator::Store { x } | Operator::Dequantize { x } => refuse(format!(
-                "{name}: {} has another format",
-                self.describe(*x)
-            )),
+            Operator::Store { x } | Operator::Dequantize { x } => {
+                refuse(format!("{name}: {} has another format", self.describe(*x)))
+            }
             Operator::Aggregate(op) => {
                 if let Some(codes) = op.codes {
                     self.expect_same(name, codes, (of(op.x).0, Format::Codes))?;
@@ -241,19 +240,21 @@ impl Program {
                 let scales = row(of(*x).0.columns);
                 Ok(vec![of(*x), scales, scales])
             }
-            Operator::NormalizeGroups { norm, x } => {
+            Operator::NormalizeGroups { norm, groups, x } => {
                 self.expect_group_norm(name, *norm, of(*x))?;
-                Ok(vec![of(*x), statistics_of_graph(of(*x))])
+                Ok(vec![of(*x), self.statistics_of_graphs(name, *groups, *x)?])
             }
             Operator::NormalizeGroupsGradient {
                 norm,
+                groups,
                 x,
                 statistics,
                 d,
             } => {
                 self.expect_group_norm(name, *norm, of(*x))?;
                 self.expect_same(name, *d, of(*x))?;
-                self.expect_same(name, *statistics, statistics_of_graph(of(*x)))?;
+                let expected = self.statistics_of_graphs(name, *groups, *x)?;
+                self.expect_same(name, *statistics, expected)?;
                 let scales = row(of(*x).0.columns);
                 Ok(match norm {
                     GroupNorm::Pair => vec![of(*x)],
@@ -344,7 +345,11 @@ impl Program {
         if let Some(positive) = op.positive {
             let is_stored = self.values[positive.0].format == Format::Codes;
             let can = op.form == Form::NT && result.1 == Format::Element;
-            let format = if is_stored && can { Format::Codes } else { result.1 };
+            let format = if is_stored && can {
+                Format::Codes
+            } else {
+                result.1
+            };
             self.expect_same("matmul", positive, (result.0, format))?;
         }
         if let Some(sum) = op.sum {
@@ -434,6 +439,23 @@ impl Program {
         self.expect_bias(name, Some(norm.bias), x)
     }
 
+    /// Of each graph of `groups`, or of one of all rows: what is subtracted from each column, the reciprocal of what it is divided by, and
+    /// its mean.
+    fn statistics_of_graphs(
+        &self,
+        name: &str,
+        groups: Option<Edges>,
+        x: Value,
+    ) -> Result<Result_, Error> {
+        let (rows, columns) = (STATISTICS_ROWS as usize, self.values[x.0].shape.columns);
+        let Some(edges) = groups else {
+            return Ok(rows_of(rows, columns));
+        };
+        self.along((edges, Direction::Forward), x, name)?;
+        let rows = Rows::Times(self.edges[edges.0].destinations, rows);
+        Ok((Shape { rows, columns }, Format::Float))
+    }
+
     fn expect_group_norm(&self, name: &str, norm: GroupNorm, x: Result_) -> Result<(), Error> {
         let GroupNorm::Graph(of) = norm else {
             return Ok(());
@@ -462,7 +484,7 @@ impl Program {
         match rows {
             Rows::Fixed(rows) => Ok(rows),
             Rows::Edges(_) => refuse("a weight has a fixed number of rows".into()),
-            Rows::Of(vertices) => refuse(format!(
+            Rows::Of(vertices) | Rows::Times(vertices, _) => refuse(format!(
                 "a weight has a fixed number of rows, and not one for each of `{}`",
                 self.vertices[vertices.0].name
             )),
@@ -498,9 +520,4 @@ const fn rows_of(rows: usize, columns: usize) -> Result_ {
 const fn statistics_of_rows(of: Result_) -> Result_ {
     let rows = of.0.rows;
     (Shape { rows, columns: 2 }, Format::Float)
-}
-
-/// Of one graph of all rows: what is subtracted from each column, the reciprocal of what it is divided by, and its mean.
-const fn statistics_of_graph(of: Result_) -> Result_ {
-    rows_of(STATISTICS_ROWS as usize, of.0.columns)
 }

@@ -69,7 +69,12 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
             expect_int8(Self::NAME, codes)?;
             let rows = codes.rows().max(m);
             Error::expect(Self::NAME, "rows of the ReLU's codes", rows, codes.rows())?;
-            Error::expect(Self::NAME, "columns of the ReLU's codes", n, codes.columns())?;
+            Error::expect(
+                Self::NAME,
+                "columns of the ReLU's codes",
+                n,
+                codes.columns(),
+            )?;
             let twice = fusion.positive.is_some();
             if twice || form != Form::NT || O::PRECISION == Precision::Float {
                 return Err(Error::Unsupported {

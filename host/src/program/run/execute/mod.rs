@@ -9,7 +9,7 @@ mod ranks;
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::{DROPOUT_STREAM, Propagation, balancing_power};
+use crate::nn::{DROPOUT_STREAM, Propagation, balancing_power, check_policy_of_weights};
 use crate::ops::{
     self, Combine, EdgeWeights, Epilogue, MatmulFusion, QuantizedMatrix, RowGroups, Spmm,
     SpmmEpilogue,
@@ -204,11 +204,10 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         node: &Node,
     ) -> Result<(), Error> {
         match op.positive {
-            Some(stored) if self.program.format(stored) == Format::Codes => {
-                self.with_codes(stored, |machine, stored| {
+            Some(stored) if self.program.format(stored) == Format::Codes => self
+                .with_codes(stored, |machine, stored| {
                     machine.matmul_masked::<A, O>((op, Some(stored)), node)
-                })
-            }
+                }),
             _ => self.matmul_masked::<A, O>((op, None), node),
         }
     }
@@ -293,6 +292,9 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         self.write::<Elements>(result, |machine, y| {
             let backend = &machine.backend;
             let factors = edges.edge_factors::<E>()?;
+            if factors.is_some() {
+                check_policy_of_weights(op.policy)?;
+            }
             let ends = [edges.column_scale(), edges.row_scale()];
             let (adjacency, [read, written], of_edges) = match op.direction {
                 Direction::Forward => {
@@ -340,6 +342,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                     relu: op.relu,
                     positive: positive.transpose()?,
                 },
+                policy: op.policy,
                 ..Spmm::default()
             };
             match codes {
@@ -389,7 +392,7 @@ fn groups<'a, B: Backend>(
     match edges.row_groups(backend)? {
         Some(groups) => Ok(groups),
         None => refuse(
-            "the largest of the rows of graphs is taken by an adjacency of Readout::propagation"
+            "what is taken of the rows of each graph is taken by an adjacency of Readout::propagation"
                 .into(),
         ),
     }
