@@ -31,6 +31,8 @@ pub struct Program {
     pub(super) gradients: Vec<(Value, Value)>,
     /// Values that stay readable until the next forward pass.
     pub(super) kept: Vec<Value>,
+    /// What the weight decay of a parameter is multiplied by, where it is not 1.
+    pub(super) decays: HashMap<Value, f32>,
 }
 
 /// A set of vertices.
@@ -51,6 +53,8 @@ pub(super) struct EdgeSet {
     pub(super) of_rank: bool,
     /// Edges, once their number is known.
     pub(super) count: usize,
+    /// The largest degree of a destination, or 0 where formulas need not know it.
+    pub(super) largest_degree: u32,
 }
 
 impl EdgeSet {
@@ -86,6 +90,7 @@ impl Program {
             seed: None,
             gradients: Vec::new(),
             kept: Vec::new(),
+            decays: HashMap::new(),
         }
     }
 

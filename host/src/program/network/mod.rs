@@ -23,7 +23,7 @@ use crate::nn::{
 };
 use crate::ops::{self, RandomState, SpmmPolicy};
 use crate::tensor::{Element, Matrix, Precision};
-use topology::{Sizes, Topology};
+use topology::{Graphs, Sizes, Topology};
 
 pub use explain::Explanation;
 
@@ -37,7 +37,10 @@ pub struct Network<B: Backend, E: Element> {
     parameters: Parameters<B, E>,
     memory: Memory<B, E>,
     decoder: Option<Decoder<B, E>>,
+    /// The lists of the last pass.
     compiled: Compiled,
+    /// Those of passes before, over other adjacencies.
+    before: Vec<Compiled>,
     sizes: Sizes,
     /// Whether evaluations keep what each layer writes.
     keeps_activations: bool,
@@ -51,6 +54,9 @@ pub struct Network<B: Backend, E: Element> {
     nothing: [Matrix<B, E>; 2],
 }
 
+/// Lists over other adjacencies that are kept: of whole graphs and of blocks, with sums in a few ranges.
+const MOST_KEPT: usize = 8;
+
 /// What a list is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -58,10 +64,10 @@ enum Kind {
     Evaluation,
 }
 
-/// The lists of one topology.
+/// The lists over adjacencies of one kind.
 #[derive(Debug)]
 struct Compiled {
-    topology: Topology,
+    graphs: Graphs,
     training: List,
     evaluation: List,
     /// What each layer writes in the list for evaluation.
@@ -93,6 +99,30 @@ impl List {
 /// Shows the list after each pass, with the name of the pass.
 type Seen<'a> = &'a mut dyn FnMut(&str, &Program);
 
+/// That programs can do what a configuration asks for.
+fn check(model: &ModelConfig) -> Result<(), Error> {
+    let name = model.convolution.name();
+    let refused = [
+        (model.store.is_some(), "activations of 8 bits"),
+        (
+            model.policy != SpmmPolicy::default(),
+            "another policy of sums",
+        ),
+        (model.binary.is_some(), "one bit"),
+        (
+            model.readout.is_some()
+                && matches!(model.hidden_norm, HiddenNorm::Pair | HiddenNorm::Graph),
+            "norms of several graphs",
+        ),
+    ];
+    if let Some((_, what)) = refused.iter().find(|(is_so, _)| *is_so) {
+        return refuse(format!(
+            "{name} is not trained with {what} yet; leave it out"
+        ));
+    }
+    Ok(())
+}
+
 /// The passes that change what is computed.
 fn before(topology: Topology) -> &'static [&'static dyn Pass] {
     match topology {
@@ -105,12 +135,12 @@ fn before(topology: Topology) -> &'static [&'static dyn Pass] {
 fn for_training(
     model: &ModelConfig,
     precision: Precision,
-    topology: Topology,
+    graphs: &Graphs,
     seen: Seen<'_>,
 ) -> Result<Program, Error> {
-    let (mut program, _) = formula::of_model(model, precision, topology)?;
+    let (mut program, _) = formula::of_model(model, precision, graphs)?;
     seen("formula", &program);
-    apply(&mut program, before(topology), &mut *seen)?;
+    apply(&mut program, before(graphs.topology), &mut *seen)?;
     differentiate(&mut program)?;
     seen("differentiate", &program);
     let quantize = model.messages.map(|format| Quantize { format });
@@ -127,14 +157,14 @@ fn for_training(
 fn for_evaluation(
     model: &ModelConfig,
     precision: Precision,
-    (topology, keeps): (Topology, bool),
+    (graphs, keeps): (&Graphs, bool),
     seen: Seen<'_>,
 ) -> Result<(Program, Vec<Value>), Error> {
-    let (mut program, outputs) = formula::of_model(model, precision, topology)?;
+    let (mut program, outputs) = formula::of_model(model, precision, graphs)?;
     if keeps {
         outputs.iter().for_each(|output| program.keep(*output));
     }
-    apply(&mut program, before(topology), &mut *seen)?;
+    apply(&mut program, before(graphs.topology), &mut *seen)?;
     apply(&mut program, &[&Evaluate, &Fuse], seen)?;
     Ok((program, outputs))
 }
@@ -143,13 +173,13 @@ impl Compiled {
     fn new(
         model: &ModelConfig,
         precision: Precision,
-        (topology, keeps): (Topology, bool),
+        (graphs, keeps): (Graphs, bool),
     ) -> Result<Self, Error> {
         let seen: Seen<'_> = &mut |_, _| {};
-        let training = for_training(model, precision, topology, &mut *seen)?;
-        let (evaluation, outputs) = for_evaluation(model, precision, (topology, keeps), seen)?;
+        let training = for_training(model, precision, &graphs, &mut *seen)?;
+        let (evaluation, outputs) = for_evaluation(model, precision, (&graphs, keeps), seen)?;
         Ok(Self {
-            topology,
+            graphs,
             training: List::new(training),
             evaluation: List::new(evaluation),
             outputs,
@@ -177,27 +207,9 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// # Errors
     /// [`Error::Unsupported`] for a configuration that makes no model or asks for what programs do not do, and those of the device.
     pub fn new(backend: &B, model: &ModelConfig, seed: u64) -> Result<Self, Error> {
-        let name = model.convolution.name();
-        let refused = [
-            (model.store.is_some(), "activations of 8 bits"),
-            (
-                model.policy != SpmmPolicy::default(),
-                "another policy of sums",
-            ),
-            (model.binary.is_some(), "one bit"),
-            (
-                model.readout.is_some()
-                    && matches!(model.hidden_norm, HiddenNorm::Pair | HiddenNorm::Graph),
-                "norms of several graphs",
-            ),
-        ];
-        if let Some((_, what)) = refused.iter().find(|(is_so, _)| *is_so) {
-            return refuse(format!(
-                "{name} is not trained with {what} yet; leave it out"
-            ));
-        }
-        let topology = Topology::Whole;
-        let compiled = Compiled::new(model, E::PRECISION, (topology, false))?;
+        check(model)?;
+        let graphs = Graphs::of(Topology::Whole);
+        let compiled = Compiled::new(model, E::PRECISION, (graphs, false))?;
         let program = &compiled.training.program;
         let nothing = || Matrix::zeros(backend, 0, model.classes, MemoryKind::Activations);
         let mut memory = Memory::new(backend)?;
@@ -207,6 +219,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             memory,
             decoder: Decoder::new(backend, model.decoder, model.classes, seed)?,
             compiled,
+            before: Vec::new(),
             sizes: Vec::new(),
             keeps_activations: false,
             in_pieces: Vec::new(),
@@ -227,6 +240,17 @@ impl<B: Backend, E: Element> Network<B, E> {
         self.keeps_activations = true;
     }
 
+    /// Layers, those that do not aggregate among them.
+    pub(crate) fn depth(&self) -> usize {
+        self.compiled.outputs.len()
+    }
+
+    /// Whether the first layer aggregates.
+    pub(crate) fn first_aggregates(&self) -> bool {
+        let settings = formula::settings(&self.model);
+        settings.first().is_some_and(|first| first.aggregates)
+    }
+
     /// What layer `number` wrote in the last evaluation; of the last layer the logits, whatever ran last.
     pub(crate) fn activations(&self, number: usize) -> Result<&Matrix<B, E>, Error> {
         if let Some(output) = self.in_pieces.get(number) {
@@ -240,7 +264,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         if self.last.is_none() {
             return refuse("there are no activations before a forward pass".into());
         }
-        if number + 1 == self.model.layers {
+        if number + 1 == self.depth() {
             return Ok(self.logits());
         }
         let list = &self.compiled.evaluation;
@@ -279,17 +303,17 @@ impl<B: Backend, E: Element> Network<B, E> {
         graphs: &[Propagation<B>],
         features: &Matrix<B, E>,
     ) -> Result<(), Error> {
-        let (topology, sizes) = topology::of(&self.model, graphs)?;
-        if topology == Topology::Ranks {
+        let (of, sizes) = topology::of(&self.model, graphs)?;
+        if of.topology == Topology::Ranks {
             self.check_ranks()?;
         }
         let keeps = self.keeps_activations && self.compiled.evaluation.program.kept.is_empty();
-        if topology != self.compiled.topology || keeps {
-            let of = (topology, self.keeps_activations);
-            self.compiled = Compiled::new(&self.model, E::PRECISION, of)?;
-            let program = &self.compiled.training.program;
-            self.memory.allocate_scales(backend, program)?;
+        if keeps {
+            self.before.clear();
+            self.compiled = Compiled::new(&self.model, E::PRECISION, (of, true))?;
             self.forget();
+        } else if !self.compiled.graphs.is_like(&of, &self.model) {
+            self.switch(backend, of)?;
         }
         if sizes != self.sizes {
             self.forget();
@@ -310,11 +334,29 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
         // Another graph of the same size may have weights of edges, or other rows first.
         list.program.check_edges(&edges)?;
-        let first = list.program.edges[0].sources;
-        let rows = list.program.vertices[first.0].rows;
+        let program = &list.program;
+        let rows = program.named(formula::FEATURES);
+        let rows = rows.map_or(0, |features| program.rows(features));
         Error::expect("Network", "rows of the features", rows, features.rows())?;
         let columns = features.columns();
         Error::expect("Network", "features", self.model.features, columns)
+    }
+
+    /// Takes the lists over other adjacencies: those of before, or new ones.
+    fn switch(&mut self, backend: &B, graphs: Graphs) -> Result<(), Error> {
+        let of_before = |of: &Compiled| of.graphs.is_like(&graphs, &self.model);
+        let next = match self.before.iter().position(of_before) {
+            Some(number) => self.before.remove(number),
+            None => Compiled::new(&self.model, E::PRECISION, (graphs, self.keeps_activations))?,
+        };
+        self.forget();
+        if self.before.len() == MOST_KEPT {
+            self.before.remove(0);
+        }
+        self.before
+            .push(std::mem::replace(&mut self.compiled, next));
+        let program = &self.compiled.training.program;
+        self.memory.move_scales(backend, program)
     }
 
     /// That ranks can share the model.

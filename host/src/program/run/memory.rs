@@ -38,10 +38,13 @@ impl<B: Backend, E: Element> Parameters<B, E> {
             match description.origin {
                 Origin::Parameter(initial) => {
                     let init = || initial_values(initial, shape, seed);
-                    let parameter = match description.format {
+                    let mut parameter = match description.format {
                         Format::Element => Parameter::weights(backend, name, shape, init)?,
                         _ => Parameter::in_float(backend, name, shape, init)?,
                     };
+                    if let Some(decay) = program.decays.get(&Value(number)) {
+                        parameter.set_decay(*decay);
+                    }
                     all.add(parameter);
                 }
                 Origin::Buffer(Buffer::RunningStatistics) => {
@@ -295,11 +298,20 @@ impl<B: Backend, E: Element> Memory<B, E> {
         backend: &B,
         program: &Program,
     ) -> Result<(), Error> {
-        let coded: Vec<_> = program.nodes.iter().filter_map(Node::coded).collect();
-        let is_there = |value: &Value| self.quantized.contains_key(value);
-        if coded.is_empty() || coded.iter().all(|(_, value)| is_there(value)) {
-            return Ok(());
+        let mut coded = program.nodes.iter().filter_map(Node::coded);
+        match coded.all(|(_, value)| self.quantized.contains_key(&value)) {
+            true => Ok(()),
+            false => self.move_scales(backend, program),
         }
+    }
+
+    /// Makes the scales of quantized values those of another list of the same formula, and allocates what is missing.
+    pub(in crate::program) fn move_scales(
+        &mut self,
+        backend: &B,
+        program: &Program,
+    ) -> Result<(), Error> {
+        let coded: Vec<_> = program.nodes.iter().filter_map(Node::coded).collect();
         let before = std::mem::take(&mut self.messages);
         let has_scales = std::mem::take(&mut self.has_scales);
         let mut quantized = std::mem::take(&mut self.quantized);
