@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::ops::{
     self, Addend, Combine, Epilogue, Form, QuantizedMatrix, SpmmEpilogue, SpmmPolicy,
 };
+use crate::program::{Edges, layers as formulas, layers::Layer as Formula};
 use crate::tensor::{Array, Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
@@ -170,6 +171,23 @@ impl Architecture for Gin {
             return Ok(());
         }
         Err(format!("λ {lambda} and ε {epsilon} should be finite"))
+    }
+
+    /// Of the mean, which takes no power of two of a graph's largest degree.
+    fn formula(
+        &self,
+        model: &ModelConfig,
+        number: usize,
+        edges: Edges,
+    ) -> Option<Box<dyn Formula>> {
+        let formula = formulas::Gin {
+            edges,
+            hidden: model.hidden_of(number),
+            outputs: model.layer(number).1,
+            options: self.clone(),
+            largest_degree: 0,
+        };
+        (self.aggregate == Aggregate::Mean).then(|| Box::new(formula) as Box<dyn Formula>)
     }
 
     fn stages<B: Backend, E: Element>(

@@ -22,11 +22,21 @@ pub struct Appnp {
 
 impl Layer for Appnp {
     fn build(&self, g: &mut Builder, x: Value) -> Value {
-        let mut h = x;
-        for _ in 0..self.steps {
-            let dropped = g.dropout(h, self.dropout);
-            let sum = g.aggregate(self.edges, dropped);
-            h = g.combine(&[(1.0 - self.alpha, sum), (self.alpha, x)]);
+        if self.steps > 1 && !g.expect_hops("appnp", self.edges) {
+            return x;
+        }
+        let predictions = g.own_rows(self.edges, x);
+        let mut h = predictions;
+        for step in 0..self.steps {
+            let read = match step {
+                0 => g.dropout(x, self.dropout),
+                _ => {
+                    let dropped = g.dropout(h, self.dropout);
+                    g.all_rows(self.edges, dropped)
+                }
+            };
+            let sum = g.aggregate(self.edges, read);
+            h = g.combine(&[(1.0 - self.alpha, sum), (self.alpha, predictions)]);
         }
         h
     }

@@ -40,7 +40,7 @@ pub(super) fn of_model(
             let own = g.dropout(x, model.dropout_of(number));
             // Features are those of all sources.
             let read = match topology {
-                Topology::Ranks if number > 0 => g.extend(*edges, own),
+                Topology::Ranks { .. } if number > 0 => g.extend(*edges, own),
                 _ => own,
             };
             let y = layer.build(g, read);
@@ -104,10 +104,14 @@ fn adjacencies(
     let norm = model.norm();
     let edges = match topology {
         Topology::Whole => vec![g.edges("edges", vertices, vertices, norm); model.layers],
-        Topology::Ranks => {
+        Topology::Ranks { is_mutual } => {
             let sources = vertices;
             vertices = g.vertices("own vertices", 0);
-            vec![g.edges_of_rank("edges", sources, vertices, norm); model.layers]
+            let edges = g.edges_of_rank("edges", sources, vertices, norm);
+            if is_mutual {
+                g.edges_go_both_ways(edges);
+            }
+            vec![edges; model.layers]
         }
         Topology::Blocks => {
             let mut blocks = Vec::with_capacity(model.layers);

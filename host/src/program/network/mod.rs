@@ -8,9 +8,8 @@ mod topology;
 
 use super::differentiate;
 use super::list::{Program, refuse};
-use super::operator::{Node, Operator};
 use super::passes::fuse::Fuse;
-use super::passes::{Evaluate, Exchange, Pass, Quantize, Recompute, Reorder, apply};
+use super::passes::{Evaluate, Exchange, Mutual, Pass, Quantize, Recompute, Reorder, apply};
 use super::plan::{Place, Plan};
 use super::run::{Memory, Parameters, Typed};
 use super::value::Value;
@@ -93,11 +92,12 @@ impl List {
 /// Shows the list after each pass, with the name of the pass.
 type Seen<'a> = &'a mut dyn FnMut(&str, &Program);
 
-/// The passes that change what is computed.
-fn before(topology: Topology) -> &'static [&'static dyn Pass] {
-    match topology {
-        Topology::Ranks => &[&Reorder, &Exchange],
-        Topology::Whole | Topology::Blocks => &[&Reorder],
+/// The passes that change what is computed. With `of_messages` quantized ones follow.
+fn before(topology: Topology, of_messages: bool) -> &'static [&'static dyn Pass] {
+    match (topology, of_messages) {
+        (Topology::Ranks { .. }, true) => &[&Reorder, &Exchange { of_messages: true }],
+        (Topology::Ranks { .. }, false) => &[&Reorder, &Exchange { of_messages: false }],
+        (Topology::Whole | Topology::Blocks, _) => &[&Reorder],
     }
 }
 
@@ -110,11 +110,16 @@ fn for_training(
 ) -> Result<Program, Error> {
     let (mut program, _) = formula::of_model(model, precision, topology)?;
     seen("formula", &program);
-    apply(&mut program, before(topology), &mut *seen)?;
+    let quantize = model.messages.map(|format| Quantize { format });
+    let before = before(topology, quantize.is_some());
+    apply(&mut program, before, &mut *seen)?;
     differentiate(&mut program)?;
     seen("differentiate", &program);
-    let quantize = model.messages.map(|format| Quantize { format });
-    let mut passes: Vec<&dyn Pass> = vec![&Fuse];
+    let mut passes: Vec<&dyn Pass> = Vec::new();
+    if let (Topology::Ranks { is_mutual: true }, Some(_)) = (topology, &quantize) {
+        passes.push(&Mutual);
+    }
+    passes.push(&Fuse);
     if model.recompute {
         passes.push(&Recompute);
     }
@@ -134,7 +139,7 @@ fn for_evaluation(
     if keeps {
         outputs.iter().for_each(|output| program.keep(*output));
     }
-    apply(&mut program, before(topology), &mut *seen)?;
+    apply(&mut program, before(topology, false), &mut *seen)?;
     apply(&mut program, &[&Evaluate, &Fuse], seen)?;
     Ok((program, outputs))
 }
@@ -280,9 +285,6 @@ impl<B: Backend, E: Element> Network<B, E> {
         features: &Matrix<B, E>,
     ) -> Result<(), Error> {
         let (topology, sizes) = topology::of(&self.model, graphs)?;
-        if topology == Topology::Ranks {
-            self.check_ranks()?;
-        }
         let keeps = self.keeps_activations && self.compiled.evaluation.program.kept.is_empty();
         if topology != self.compiled.topology || keeps {
             let of = (topology, self.keeps_activations);
@@ -302,7 +304,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             let ends = self
                 .sizes
                 .iter()
-                .map(|[sources, destinations, _]| [*sources, *destinations]);
+                .map(|[sources, destinations, ..]| [*sources, *destinations]);
             program.set_sizes(&ends.collect::<Vec<_>>());
             program.size_edges(backend, &edges);
             let plan = Plan::new(program);
@@ -315,31 +317,6 @@ impl<B: Backend, E: Element> Network<B, E> {
         Error::expect("Network", "rows of the features", rows, features.rows())?;
         let columns = features.columns();
         Error::expect("Network", "features", self.model.features, columns)
-    }
-
-    /// That ranks can share the model.
-    fn check_ranks(&self) -> Result<(), Error> {
-        let of_graph = matches!(self.model.hidden_norm, HiddenNorm::None | HiddenNorm::Layer);
-        let drops = |node: &Node| match &node.operator {
-            Operator::Attention(op) => op.drop.is_some(),
-            Operator::AdditiveAttention(op) => op.drop.is_some(),
-            Operator::DotAttention(op) => op.drop.is_some(),
-            _ => false,
-        };
-        let mut nodes = self.compiled.training.program.nodes.iter();
-        let refused = [
-            (!of_graph, "a norm of all vertices"),
-            (self.model.messages.is_some(), "messages of 8 bits"),
-            (self.model.jumping.is_some(), "jumping knowledge"),
-            (nodes.any(drops), "dropout of edges"),
-        ];
-        match refused.iter().find(|(is_so, _)| *is_so) {
-            Some((_, what)) => refuse(format!(
-                "{what} of {} is not trained by several ranks yet; leave it out, or train with one",
-                self.model.convolution.name()
-            )),
-            None => Ok(()),
-        }
     }
 
     fn forget(&mut self) {

@@ -61,7 +61,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         pieces: &Pieces<E>,
     ) -> Result<FeatureRows<B, E>, Error> {
         let mut program = formula::of_layer(&self.model, E::PRECISION, number)?;
-        apply(&mut program, before(Topology::Blocks), |_, _| {})?;
+        apply(&mut program, before(Topology::Blocks, false), |_, _| {})?;
         apply(&mut program, &[&Evaluate, &Fuse], |_, _| {})?;
         let is_last = number + 1 == self.model.layers;
         let rows = match is_last {
