@@ -94,6 +94,14 @@ impl Builder {
         edges
     }
 
+    /// Declares that all edges of the graph that `edges` are a rank's part of go both ways and have no weights. Ranks then exchange
+    /// [quantized](super::passes::Quantize) messages. Nothing changes for the degree norm [`Norm::Left`], whose factors own rows alone do not have.
+    pub fn edges_go_both_ways(&mut self, edges: Edges) {
+        if let Some(set) = self.program.edges.get_mut(edges.0) {
+            set.is_mutual = set.of_rank && set.norm != Norm::Left;
+        }
+    }
+
     fn adjacency(
         &mut self,
         name: &str,
@@ -107,8 +115,10 @@ impl Builder {
             destinations,
             norm,
             of_rank,
+            is_mutual: false,
             count: 0,
             largest_degree: 0,
+            exchanged: [0; 3],
         });
         Edges(self.program.edges.len() - 1)
     }
@@ -269,6 +279,11 @@ impl Builder {
         self.dropouts = self.dropouts.max(1);
     }
 
+    /// The adjacency of a rank's part, where there are several ranks.
+    pub(super) fn rank_part(&self) -> Option<Edges> {
+        self.of_rank
+    }
+
     /// The number of the layer that is written down.
     pub(super) fn layer_number(&self) -> u32 {
         self.layer
@@ -416,6 +431,22 @@ impl Builder {
     pub fn extend(&mut self, edges: Edges, x: Value) -> Value {
         let layer = self.layer;
         self.push(Operator::Extend { edges, layer, x })
+    }
+
+    /// A row for each source of `edges`, of a value with a row for each destination: itself where those are the same vertices, and
+    /// [extended](Builder::extend) where `edges` are a rank's part. A layer that aggregates several times reads these rows from its second
+    /// sum on. See [`expect_hops`](Builder::expect_hops).
+    pub fn all_rows(&mut self, edges: Edges, own: Value) -> Value {
+        match self.is_square(edges) {
+            true => own,
+            false => self.extend(edges, own),
+        }
+    }
+
+    /// Whether an adjacency is a rank's part of a graph.
+    pub(super) fn is_of_rank(&self, edges: Edges) -> bool {
+        let set = self.program.edges.get(edges.0);
+        set.is_some_and(|set| set.of_rank)
     }
 
     /// Whether an adjacency leads from vertices to the same vertices.

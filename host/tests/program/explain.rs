@@ -51,3 +51,23 @@ fn what_programs_do_not_do_is_refused() {
         "Program: gcn is not trained with one bit yet; leave it out"
     );
 }
+
+/// The list is made before the sizes of a graph are known.
+#[test]
+fn recomputation_makes_a_network_smaller() {
+    let activations = |recompute: bool| -> u64 {
+        let config = ModelConfig {
+            layers: 4,
+            recompute,
+            ..ModelConfig::gcn(8, 2)
+        };
+        let text = explained(&config).expect("a formula");
+        let (training, _) = text.split_once("# evaluation").expect("both lists");
+        let (_, memory) = training
+            .rsplit_once("memory: activations ")
+            .expect("a plan");
+        let (bytes, _) = memory.split_once(' ').expect("a number");
+        bytes.parse().expect("a number")
+    };
+    assert!(activations(true) < activations(false));
+}

@@ -24,10 +24,20 @@ pub struct Appnp {
 
 impl Layer for Appnp {
     fn build(&self, g: &mut Builder, x: Value) -> Value {
-        let (mut h, initial) = (x, self.initial.unwrap_or(x));
-        for _ in 0..self.steps {
-            let dropped = g.dropout(h, self.dropout);
-            let sum = g.aggregate(self.edges, dropped);
+        if self.steps > 1 && !g.expect_hops("appnp", self.edges) {
+            return x;
+        }
+        let initial = self.initial.unwrap_or_else(|| g.own_rows(self.edges, x));
+        let mut h = initial;
+        for step in 0..self.steps {
+            let read = match step {
+                0 => g.dropout(x, self.dropout),
+                _ => {
+                    let dropped = g.dropout(h, self.dropout);
+                    g.all_rows(self.edges, dropped)
+                }
+            };
+            let sum = g.aggregate(self.edges, read);
             h = g.combine(&[(1.0 - self.alpha, sum), (self.alpha, initial)]);
         }
         h

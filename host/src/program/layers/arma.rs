@@ -129,7 +129,7 @@ pub struct ArmaLayer {
 impl Layer for ArmaLayer {
     fn build(&self, g: &mut Builder, x: Value) -> Value {
         let Arma { stacks, steps, .. } = self.options;
-        if steps > 1 && !g.expect_square(Arma::NAME, self.edges) {
+        if steps > 1 && !g.expect_hops(Arma::NAME, self.edges) {
             return x;
         }
         let (inputs, outputs) = (g.columns(x), self.outputs);
@@ -164,7 +164,10 @@ impl Layer for ArmaLayer {
                     0 => *init,
                     _ => of(between, step - 1),
                 };
-                let product = g.matmul(*value, weight);
+                let mut product = g.matmul(*value, weight);
+                if step > 0 {
+                    product = g.all_rows(self.edges, product);
+                }
                 let sum = g.aggregate(self.edges, product);
                 let added = g.matmul(root, of(roots, step));
                 let y = g.add(sum, added);

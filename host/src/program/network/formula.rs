@@ -55,15 +55,16 @@ pub(super) fn of_model(
     };
     // On a rank features are those of all sources, or of its own vertices where nothing aggregates them.
     let rows = match graphs.topology {
-        Topology::Ranks if !is_first => g.destinations(any),
+        Topology::Ranks { .. } if !is_first => g.destinations(any),
         _ => vertices,
     };
     let mut x = g.input(FEATURES, rows, model.features);
     let (mut outputs, mut initial) = (Vec::new(), None);
     let mut next = edges.iter().copied();
+    let is_rank = matches!(graphs.topology, Topology::Ranks { .. });
     for (number, setting) in settings.iter().enumerate() {
         let edges = setting.aggregates.then(|| next.next()).flatten();
-        let (is_rank, own_edges) = (graphs.topology == Topology::Ranks, edges.unwrap_or(any));
+        let own_edges = edges.unwrap_or(any);
         x = g.layer(number as u32, |g| {
             let own = g.dropout(x, setting.dropout);
             let read = match edges {
@@ -159,10 +160,14 @@ fn adjacencies(
     let norm = model.norm();
     let edges = match topology {
         Topology::Whole => vec![g.edges("edges", vertices, vertices, norm); hops],
-        Topology::Ranks => {
+        Topology::Ranks { is_mutual } => {
             let sources = vertices;
             vertices = g.vertices("own vertices", 0);
-            vec![g.edges_of_rank("edges", sources, vertices, norm); hops]
+            let edges = g.edges_of_rank("edges", sources, vertices, norm);
+            if is_mutual {
+                g.edges_go_both_ways(edges);
+            }
+            vec![edges; hops]
         }
         Topology::Blocks => {
             let mut blocks = Vec::with_capacity(hops);

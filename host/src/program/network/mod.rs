@@ -8,9 +8,8 @@ mod topology;
 
 use super::differentiate;
 use super::list::{Program, refuse};
-use super::operator::{Node, Operator};
 use super::passes::fuse::Fuse;
-use super::passes::{Evaluate, Exchange, Pass, Quantize, Recompute, Reorder, apply};
+use super::passes::{Evaluate, Exchange, Mutual, Pass, Quantize, Recompute, Reorder, apply};
 use super::plan::{Place, Plan};
 use super::run::{Memory, Parameters, Typed};
 use super::value::Value;
@@ -123,11 +122,12 @@ fn check(model: &ModelConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// The passes that change what is computed.
-fn before(topology: Topology) -> &'static [&'static dyn Pass] {
-    match topology {
-        Topology::Ranks => &[&Reorder, &Exchange],
-        Topology::Whole | Topology::Blocks => &[&Reorder],
+/// The passes that change what is computed. With `of_messages` quantized ones follow.
+fn before(topology: Topology, of_messages: bool) -> &'static [&'static dyn Pass] {
+    match (topology, of_messages) {
+        (Topology::Ranks { .. }, true) => &[&Reorder, &Exchange { of_messages: true }],
+        (Topology::Ranks { .. }, false) => &[&Reorder, &Exchange { of_messages: false }],
+        (Topology::Whole | Topology::Blocks, _) => &[&Reorder],
     }
 }
 
@@ -140,11 +140,16 @@ fn for_training(
 ) -> Result<Program, Error> {
     let (mut program, _) = formula::of_model(model, precision, graphs)?;
     seen("formula", &program);
-    apply(&mut program, before(graphs.topology), &mut *seen)?;
+    let quantize = model.messages.map(|format| Quantize { format });
+    let before = before(graphs.topology, quantize.is_some());
+    apply(&mut program, before, &mut *seen)?;
     differentiate(&mut program)?;
     seen("differentiate", &program);
-    let quantize = model.messages.map(|format| Quantize { format });
-    let mut passes: Vec<&dyn Pass> = vec![&Fuse];
+    let mut passes: Vec<&dyn Pass> = Vec::new();
+    if let (Topology::Ranks { is_mutual: true }, Some(_)) = (graphs.topology, &quantize) {
+        passes.push(&Mutual);
+    }
+    passes.push(&Fuse);
     if model.recompute {
         passes.push(&Recompute);
     }
@@ -164,7 +169,7 @@ fn for_evaluation(
     if keeps {
         outputs.iter().for_each(|output| program.keep(*output));
     }
-    apply(&mut program, before(graphs.topology), &mut *seen)?;
+    apply(&mut program, before(graphs.topology, false), &mut *seen)?;
     apply(&mut program, &[&Evaluate, &Fuse], seen)?;
     Ok((program, outputs))
 }
@@ -304,9 +309,6 @@ impl<B: Backend, E: Element> Network<B, E> {
         features: &Matrix<B, E>,
     ) -> Result<(), Error> {
         let (of, sizes) = topology::of(&self.model, graphs)?;
-        if of.topology == Topology::Ranks {
-            self.check_ranks()?;
-        }
         let keeps = self.keeps_activations && self.compiled.evaluation.program.kept.is_empty();
         if keeps {
             self.before.clear();
@@ -326,7 +328,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             let ends = self
                 .sizes
                 .iter()
-                .map(|[sources, destinations, _]| [*sources, *destinations]);
+                .map(|[sources, destinations, ..]| [*sources, *destinations]);
             program.set_sizes(&ends.collect::<Vec<_>>());
             program.size_edges(backend, &edges);
             let plan = Plan::new(program);
@@ -357,31 +359,6 @@ impl<B: Backend, E: Element> Network<B, E> {
             .push(std::mem::replace(&mut self.compiled, next));
         let program = &self.compiled.training.program;
         self.memory.move_scales(backend, program)
-    }
-
-    /// That ranks can share the model.
-    fn check_ranks(&self) -> Result<(), Error> {
-        let of_graph = matches!(self.model.hidden_norm, HiddenNorm::None | HiddenNorm::Layer);
-        let drops = |node: &Node| match &node.operator {
-            Operator::Attention(op) => op.drop.is_some(),
-            Operator::AdditiveAttention(op) => op.drop.is_some(),
-            Operator::DotAttention(op) => op.drop.is_some(),
-            _ => false,
-        };
-        let mut nodes = self.compiled.training.program.nodes.iter();
-        let refused = [
-            (!of_graph, "a norm of all vertices"),
-            (self.model.messages.is_some(), "messages of 8 bits"),
-            (self.model.jumping.is_some(), "jumping knowledge"),
-            (nodes.any(drops), "dropout of edges"),
-        ];
-        match refused.iter().find(|(is_so, _)| *is_so) {
-            Some((_, what)) => refuse(format!(
-                "{what} of {} is not trained by several ranks yet; leave it out, or train with one",
-                self.model.convolution.name()
-            )),
-            None => Ok(()),
-        }
     }
 
     fn forget(&mut self) {

@@ -133,7 +133,7 @@ impl<B: Backend, E: Element> Network<B, E> {
     fn list_of_layer(&self, number: usize, graphs: &Graphs) -> Result<Program, Error> {
         let degree = graphs.degrees.first().copied().unwrap_or(0);
         let mut program = formula::of_layer(&self.model, E::PRECISION, (number, degree))?;
-        apply(&mut program, before(graphs.topology), |_, _| {})?;
+        apply(&mut program, before(graphs.topology, false), |_, _| {})?;
         apply(&mut program, &[&Evaluate, &Fuse], |_, _| {})?;
         Ok(program)
     }

@@ -13,7 +13,10 @@ pub(super) enum Topology {
     /// One for each layer, from more vertices to fewer.
     Blocks,
     /// A rank's part of a graph, which is that of all layers, with the vertices of other ranks among its sources.
-    Ranks,
+    Ranks {
+        /// Whether edges go both ways, so that ranks can exchange quantized messages in both passes.
+        is_mutual: bool,
+    },
 }
 
 /// The adjacencies that lists are made for.
@@ -41,8 +44,8 @@ impl Graphs {
     }
 }
 
-/// Sources, destinations and edges of each adjacency.
-pub(super) type Sizes = Vec<[usize; 3]>;
+/// Sources, destinations and edges of each adjacency, and the rows that a rank exchanges over it.
+pub(super) type Sizes = Vec<[usize; 5]>;
 
 /// The adjacencies of a pass as lists know them, and their sizes.
 ///
@@ -55,13 +58,19 @@ pub(super) fn of<B: Backend>(
     let pools = usize::from(model.readout.is_some());
     let size = |graph: &Propagation<B>| {
         let edges = graph.forward().edges();
-        [graph.sources(), graph.destinations(), edges]
+        let [packed, returned] = graph
+            .halo()
+            .map_or([0; 2], |halo| [halo.packed_rows(), halo.returned_rows()]);
+        let (sources, destinations) = (graph.sources(), graph.destinations());
+        [sources, destinations, edges, packed, returned]
     };
     let layers = graphs.len().saturating_sub(pools);
     let hops = model.hops();
     let is_square = |graph: &Propagation<B>| graph.sources() == graph.destinations();
     let topology = match layers {
-        1 if graphs[0].halo().is_some() => Topology::Ranks,
+        1 if graphs[0].halo().is_some() => Topology::Ranks {
+            is_mutual: graphs[0].exchanges_codes(),
+        },
         1 if hops == 1 && (!is_square(&graphs[0]) || graphs[0].own().is_some()) => Topology::Blocks,
         1 => Topology::Whole,
         count if count == hops => Topology::Blocks,

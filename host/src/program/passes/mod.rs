@@ -7,12 +7,14 @@
 mod evaluate;
 mod exchange;
 pub mod fuse;
+mod mutual;
 mod quantize;
 mod recompute;
 mod reorder;
 
 pub use evaluate::Evaluate;
 pub use exchange::Exchange;
+pub use mutual::Mutual;
 pub use quantize::Quantize;
 pub use recompute::Recompute;
 pub use reorder::Reorder;

@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::nn::{Parameter, Pool, Propagation, glorot_uniform};
+use crate::nn::{Parameter, Propagation, glorot_uniform};
 use crate::ops::{AdditiveAttention, Attention, QuantizedMatrix, RowGroups};
 use crate::program::list::Program;
 use crate::program::operator::{Coding, Node, Operator};
@@ -161,8 +161,6 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     pub(super) wholes: HashMap<usize, RowGroups<B>>,
     /// Ones for as many vertices.
     pub(super) ones: HashMap<usize, Matrix<B, E>>,
-    /// What ranks send is packed there.
-    pub(super) packed: Pool<B, E>,
 }
 
 /// A matrix that is read, and one that is written.
@@ -192,7 +190,6 @@ impl<B: Backend, E: Element> Memory<B, E> {
             softmaxes: HashMap::new(),
             wholes: HashMap::new(),
             ones: HashMap::new(),
-            packed: Pool::new(),
         })
     }
 
@@ -209,7 +206,6 @@ impl<B: Backend, E: Element> Memory<B, E> {
         self.softmaxes.clear();
         self.wholes.clear();
         self.ones.clear();
-        self.packed = Pool::new();
     }
 
     /// Allocates what a program needs besides what is there, and returns where each of its values lies.

@@ -52,7 +52,7 @@ impl Program {
                 let rows = Rows::Fixed(padded::<f32>(op.features));
                 vec![numbers(rows, op.heads)]
             }
-            _ => Vec::new(),
+            _ => self.scratch_of_ranks(operator),
         }
     }
 
