@@ -547,22 +547,40 @@ impl Group {
             .iter()
             .map(|own| pool.take_numbers(backend, ranks * own.len()));
         let mut all = rooms.collect::<Result<Vec<_>, _>>()?;
+        self.gather_floats_in(backend, what, own, &mut all)?;
+        Ok(all)
+    }
+
+    /// [`Group::gather_floats`] in arrays of the caller: of each of `own` one that is as many times as long as there are ranks.
+    ///
+    /// # Errors
+    /// Those of [`Group::gather_floats`].
+    pub(crate) fn gather_floats_in<B: Backend>(
+        &self,
+        backend: &B,
+        what: &str,
+        own: &[Floats<'_, B>],
+        all: &mut [Array<B, f32>],
+    ) -> Result<(), Error> {
+        let ranks = self.ranks();
+        for (own, all) in own.iter().zip(&*all) {
+            Error::expect("Group", "gathered floats", ranks * own.len(), all.len())?;
+        }
         let values: usize = own.iter().map(Floats::len).sum();
         if backend.only_counts() || !self.gives::<f32>((ranks - 1) * values) {
-            return Ok(all);
+            return Ok(());
         }
         if let Some(link) = self.link::<B>() {
             self.begin(what);
             let (mut sends, mut receives) = (Vec::new(), Vec::new());
-            for (own, all) in own.iter().zip(&all) {
+            for (own, all) in own.iter().zip(&*all) {
                 for rank in 0..ranks {
                     sends.push(own.transfer(rank));
                     let part = rank * own.len()..(rank + 1) * own.len();
                     receives.push(Transfer::of_array(rank, all, part));
                 }
             }
-            backend.transfer(link, &sends, &receives)?;
-            return Ok(all);
+            return backend.transfer(link, &sends, &receives);
         }
         let mut values = Vec::new();
         for own in own {
@@ -570,7 +588,7 @@ impl Group {
         }
         let parts = self.gather(what, &values)?;
         let mut first = 0;
-        for (own, all) in own.iter().zip(&mut all) {
+        for (own, all) in own.iter().zip(all) {
             let part = first..first + own.len();
             let mut values = Vec::with_capacity(all.len());
             for rank in &parts {
@@ -579,7 +597,7 @@ impl Group {
             all.write(backend, &values)?;
             first = part.end;
         }
-        Ok(all)
+        Ok(())
     }
 
     /// Makes each float the sum of those of all ranks, in one exchange; what is lent for it is of `pool`.

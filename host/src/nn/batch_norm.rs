@@ -248,8 +248,7 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
         let (group, pool) = (halo.group(), &mut self.own.pool);
         let all = group.gather_floats(backend, &what, pool, &own)?;
         // The operator divides by the rows that it sees.
-        let rows: usize = halo.counts().iter().sum();
-        let share = (x.rows() as f64 / rows.max(1) as f64) as f32;
+        let share = halo.share();
         let mut sums = [(); 2].map(|()| None);
         for (sum, all) in sums.iter_mut().zip(&all) {
             let mut room = self.own.row(backend, x.columns())?;

@@ -254,6 +254,12 @@ impl ModelConfig {
         Ok((prepared, Some(weights)))
     }
 
+    /// Layers that aggregate, of a model whose layers are formulas: adjacencies of a sampled batch.
+    pub(crate) fn hops(&self) -> usize {
+        let settings = self.convolution.settings(self).into_iter();
+        settings.filter(|layer| layer.aggregates).count()
+    }
+
     /// Whether layer `layer` is the last, and what it computes goes nowhere but to what the model tells.
     pub fn is_last(&self, layer: usize) -> bool {
         layer >= self.hidden_layers()

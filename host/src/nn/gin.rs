@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::ops::{
     self, Addend, Combine, Epilogue, Form, QuantizedMatrix, SpmmEpilogue, SpmmPolicy,
 };
+use crate::program::layers::{self as formulas, Layer as Formula, Reads};
 use crate::tensor::{Array, Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
@@ -170,6 +171,24 @@ impl Architecture for Gin {
             return Ok(());
         }
         Err(format!("λ {lambda} and ε {epsilon} should be finite"))
+    }
+
+    fn sum_scale(&self, largest_degree: u32) -> f32 {
+        self.scale(largest_degree)
+    }
+
+    fn formula(
+        &self,
+        model: &ModelConfig,
+        number: usize,
+        reads: Reads,
+    ) -> Option<Box<dyn Formula>> {
+        Some(Box::new(formulas::Gin {
+            edges: reads.edges,
+            hidden: model.hidden_of(number),
+            outputs: model.layer(number).1,
+            options: self.clone(),
+        }))
     }
 
     fn stages<B: Backend, E: Element>(

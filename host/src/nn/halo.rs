@@ -36,7 +36,7 @@ pub struct Halo<B: Backend> {
 
 /// Codes that are on their way: packed, where they are not sent as they lie.
 #[derive(Debug)]
-pub(super) struct SentCodes<B: Backend>(Option<Array<B, u32>>);
+pub(super) struct SentCodes<B: Backend>(Array<B, u32>);
 
 impl<B: Backend> Halo<B> {
     /// The exchanges of a shard, which is of this rank of `group`.
@@ -115,8 +115,24 @@ impl<B: Backend> Halo<B> {
     }
 
     /// The same on the backend.
-    pub(super) fn counts_there(&self) -> &Array<B, u32> {
+    pub(crate) fn counts_there(&self) -> &Array<B, u32> {
         &self.counts_there
+    }
+
+    /// What share of the rows of all ranks the own ones are.
+    pub(crate) fn share(&self) -> f32 {
+        let rows: usize = self.counts.iter().sum();
+        (self.own as f64 / rows.max(1) as f64) as f32
+    }
+
+    /// Rows that are packed before they are sent; 0 where own rows are sent as they lie.
+    pub(crate) fn packed_rows(&self) -> usize {
+        self.packing.as_ref().map_or(0, Array::len)
+    }
+
+    /// Rows of gradients that other ranks send back.
+    pub(crate) fn returned_rows(&self) -> usize {
+        self.returned.last().map_or(0, |of_last| of_last.end)
     }
 
     /// `all` becomes the own rows `x`, and behind them what others have in theirs. Every rank calls it at once.
@@ -131,20 +147,35 @@ impl<B: Backend> Halo<B> {
         x: &Matrix<B, E>,
         all: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
+        let mut packed = pool.take(backend, (self.packed_rows(), x.columns()))?;
+        self.extend_by(backend, what, &mut packed, x, all)?;
+        pool.give(packed);
+        Ok(())
+    }
+
+    /// [`Halo::extend`] that packs [rows](Halo::packed_rows) in `packed`, which has the columns of `x`.
+    ///
+    /// # Errors
+    /// Those of [`Halo::extend`].
+    pub(crate) fn extend_by<E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        packed: &mut Matrix<B, E>,
+        x: &Matrix<B, E>,
+        all: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
         const NAME: &str = "Halo::extend";
         Error::expect(NAME, "own rows", self.own, x.rows())?;
         Error::expect(NAME, "rows", self.sources, all.rows())?;
-        let packed = self.packed(backend, pool, x)?;
-        let from = packed.as_ref().unwrap_or(x);
+        let from = self.packed(backend, packed, x)?;
         let from = (Rows::of_matrix(from)?, &self.sends[..]);
         let to = (Rows::of_matrix(all)?, &self.receives[..]);
         self.group.begin_rows(backend, what, from, to)?;
         // The rows of others come behind these.
         ops::combine_rows(backend, self.own, &Combine::copy(), x, all)?;
         let to = (Rows::of_matrix(all)?, &self.receives[..]);
-        self.group.end_rows(backend, to)?;
-        packed.into_iter().for_each(|packed| pool.give(packed));
-        Ok(())
+        self.group.end_rows(backend, to)
     }
 
     /// [`Halo::extend`] of own rows that are in `all` already.
@@ -156,30 +187,29 @@ impl<B: Backend> Halo<B> {
         all: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         Error::expect("Halo::extend_own", "rows", self.sources, all.rows())?;
-        let packed = self.packed(backend, pool, all)?;
-        let from = packed.as_ref().unwrap_or(all);
+        let mut packed = pool.take(backend, (self.packed_rows(), all.columns()))?;
+        let from = self.packed(backend, &mut packed, all)?;
         let from = (Rows::of_matrix(from)?, &self.sends[..]);
         let to = (Rows::of_matrix(all)?, &self.receives[..]);
         self.group.exchange_rows(backend, what, from, to)?;
-        packed.into_iter().for_each(|packed| pool.give(packed));
+        pool.give(packed);
         Ok(())
     }
 
-    /// Those of the first rows of `x` that others want, one behind the other; none where they are given all as they lie.
-    fn packed<E: Element>(
+    /// Those of the first rows of `x` that others want, one behind the other in `packed`; `x` itself where they are given all as they lie.
+    fn packed<'a, E: Element>(
         &self,
         backend: &B,
-        pool: &mut Pool<B, E>,
-        x: &Matrix<B, E>,
-    ) -> Result<Option<Matrix<B, E>>, Error> {
+        packed: &'a mut Matrix<B, E>,
+        x: &'a Matrix<B, E>,
+    ) -> Result<&'a Matrix<B, E>, Error> {
         let Some(packing) = &self.packing else {
-            return Ok(None);
+            return Ok(x);
         };
-        let mut packed = pool.take(backend, (packing.len(), x.columns()))?;
         if self.returns.is_some() {
-            ops::take_rows(backend, x, packing, &mut packed)?;
+            ops::take_rows(backend, x, packing, packed)?;
         }
-        Ok(Some(packed))
+        Ok(packed)
     }
 
     /// `codes`, whose first rows are those of the own rows, get behind them what others have in theirs: all have one scale a column, so
@@ -194,23 +224,9 @@ impl<B: Backend> Halo<B> {
         pool: &mut Pool<B, E>,
         codes: &mut QuantizedMatrix<B>,
     ) -> Result<SentCodes<B>, Error> {
-        Error::expect("Halo::begin_codes", "own rows", self.own, codes.rows())?;
-        let mut packed = None;
-        if let Some(packing) = &self.packing {
-            let words = QuantizedMatrix::<B>::words(packing.len(), codes.columns())?;
-            let packed = packed.insert(pool.take_words(backend, words)?);
-            if self.returns.is_some() {
-                ops::take_codes(backend, codes, packing, packed)?;
-            }
-        }
-        codes.set_rows(self.sources)?;
-        let from = match &packed {
-            Some(packed) => codes.rows_of(packed),
-            None => codes.as_rows(),
-        };
-        let from = (from, &self.sends[..]);
-        let to = (codes.as_rows(), &self.receives[..]);
-        self.group.begin_rows(backend, what, from, to)?;
+        let words = QuantizedMatrix::<B>::words(self.packed_rows(), codes.columns())?;
+        let mut packed = pool.take_words(backend, words)?;
+        self.begin_codes_by(backend, what, &mut packed, codes)?;
         Ok(SentCodes(packed))
     }
 
@@ -224,12 +240,47 @@ impl<B: Backend> Halo<B> {
         pool: &mut Pool<B, E>,
         (codes, SentCodes(packed)): (&QuantizedMatrix<B>, SentCodes<B>),
     ) -> Result<(), Error> {
-        let to = (codes.as_rows(), &self.receives[..]);
-        self.group.end_rows(backend, to)?;
-        packed
-            .into_iter()
-            .for_each(|packed| pool.give_words(packed));
+        self.end_codes_by(backend, codes)?;
+        pool.give_words(packed);
         Ok(())
+    }
+
+    /// [`Halo::begin_codes`] that packs [rows](Halo::packed_rows) in `packed`, which has as many words as they take.
+    ///
+    /// # Errors
+    /// Those of [`Halo::begin_codes`].
+    pub(crate) fn begin_codes_by(
+        &self,
+        backend: &B,
+        what: &str,
+        packed: &mut Array<B, u32>,
+        codes: &mut QuantizedMatrix<B>,
+    ) -> Result<(), Error> {
+        Error::expect("Halo::begin_codes", "own rows", self.own, codes.rows())?;
+        if let Some(packing) = self.packing.as_ref().filter(|_| self.returns.is_some()) {
+            ops::take_codes(backend, codes, packing, packed)?;
+        }
+        codes.set_rows(self.sources)?;
+        let from = match &self.packing {
+            Some(_) => codes.rows_of(packed),
+            None => codes.as_rows(),
+        };
+        let from = (from, &self.sends[..]);
+        let to = (codes.as_rows(), &self.receives[..]);
+        self.group.begin_rows(backend, what, from, to)
+    }
+
+    /// Waits for what [`Halo::begin_codes_by`] has begun.
+    ///
+    /// # Errors
+    /// Those of [`Group::end_rows`].
+    pub(crate) fn end_codes_by(
+        &self,
+        backend: &B,
+        codes: &QuantizedMatrix<B>,
+    ) -> Result<(), Error> {
+        let to = (codes.as_rows(), &self.receives[..]);
+        self.group.end_rows(backend, to)
     }
 
     /// Gives the gradients in `all` of rows of other ranks to these: they are on their way until [`Halo::end_fold`] is given what comes
@@ -237,20 +288,33 @@ impl<B: Backend> Halo<B> {
     ///
     /// # Errors
     /// [`Error::Shape`] where `all` has not the own rows and those of others, and those of [`Group::begin_rows`].
-    pub(crate) fn begin_fold<E: Element>(
+    pub(super) fn begin_fold<E: Element>(
         &self,
         backend: &B,
         what: &str,
         pool: &mut Pool<B, E>,
         all: &Matrix<B, E>,
     ) -> Result<Matrix<B, E>, Error> {
-        Error::expect("Halo::begin_fold", "rows", self.sources, all.rows())?;
-        let rows = self.returned.last().map_or(0, |of_last| of_last.end);
-        let packed = pool.take(backend, (rows, all.columns()))?;
-        let from = (Rows::of_matrix(all)?, &self.receives[..]);
-        let to = (Rows::of_matrix(&packed)?, &self.returned[..]);
-        self.group.begin_rows(backend, what, from, to)?;
+        let packed = pool.take(backend, (self.returned_rows(), all.columns()))?;
+        self.begin_fold_by(backend, what, &packed, all)?;
         Ok(packed)
+    }
+
+    /// [`Halo::begin_fold`] whose [rows](Halo::returned_rows) come back in `returned`, which has the columns of `all`.
+    ///
+    /// # Errors
+    /// Those of [`Halo::begin_fold`].
+    pub(crate) fn begin_fold_by<E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        returned: &Matrix<B, E>,
+        all: &Matrix<B, E>,
+    ) -> Result<(), Error> {
+        Error::expect("Halo::begin_fold", "rows", self.sources, all.rows())?;
+        let from = (Rows::of_matrix(all)?, &self.receives[..]);
+        let to = (Rows::of_matrix(returned)?, &self.returned[..]);
+        self.group.begin_rows(backend, what, from, to)
     }
 
     /// Waits for what was begun, of which nothing is wanted any more.
@@ -274,15 +338,30 @@ impl<B: Backend> Halo<B> {
     ///
     /// # Errors
     /// Those of [`Group::end_rows`] and of the device.
-    pub(crate) fn end_fold<E: Element>(
+    pub(super) fn end_fold<E: Element>(
         &self,
         backend: &B,
         pool: &mut Pool<B, E>,
         (all, packed): (&Matrix<B, E>, Matrix<B, E>),
         d: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
+        self.end_fold_by(backend, (all, &packed), d)?;
+        pool.give(packed);
+        Ok(())
+    }
+
+    /// [`Halo::end_fold`] of what [`Halo::begin_fold_by`] has asked for.
+    ///
+    /// # Errors
+    /// Those of [`Halo::end_fold`].
+    pub(crate) fn end_fold_by<E: Element>(
+        &self,
+        backend: &B,
+        (all, returned): (&Matrix<B, E>, &Matrix<B, E>),
+        d: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
         Error::expect("Halo::end_fold", "own rows", self.own, d.rows())?;
-        let to = (Rows::of_matrix(&packed)?, &self.returned[..]);
+        let to = (Rows::of_matrix(returned)?, &self.returned[..]);
         self.group.end_rows(backend, to)?;
         match &self.returns {
             None => ops::combine_rows(backend, self.own, &Combine::copy(), all, d)?,
@@ -300,10 +379,9 @@ impl<B: Backend> Halo<B> {
                     },
                     ..Spmm::default()
                 };
-                ops::spmm(backend, returns, &sum, &packed, d)?;
+                ops::spmm(backend, returns, &sum, returned, d)?;
             }
         }
-        pool.give(packed);
         Ok(())
     }
 
@@ -313,7 +391,7 @@ impl<B: Backend> Halo<B> {
     }
 
     /// Own rows.
-    pub(super) fn own(&self) -> usize {
+    pub(crate) fn own(&self) -> usize {
         self.own
     }
 
@@ -323,7 +401,7 @@ impl<B: Backend> Halo<B> {
     }
 
     /// The graph's vertex of each of so many rows: of the own ones, or of all.
-    pub(super) fn vertices(&self, rows: usize) -> &Array<B, u32> {
+    pub(crate) fn vertices(&self, rows: usize) -> &Array<B, u32> {
         let [own, all] = &self.vertices;
         if rows == own.len() { own } else { all }
     }

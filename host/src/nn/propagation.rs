@@ -846,7 +846,7 @@ impl<B: Backend> Propagation<B> {
 
     /// [`Propagation::column_scale`], or of the destinations alone where ranks exchange [codes](Propagation::exchanges_codes) or products:
     /// those have as many edges as rows and as columns.
-    pub(super) fn sent_scale(&self, of_destinations: bool) -> Option<&Array<B, f32>> {
+    pub(crate) fn sent_scale(&self, of_destinations: bool) -> Option<&Array<B, f32>> {
         let sent = self.column_scale();
         match of_destinations {
             true => sent.and(self.row_scale()),
@@ -856,7 +856,7 @@ impl<B: Backend> Propagation<B> {
 
     /// Whether ranks can exchange the codes of what is summed up, both ways: edges go both ways and multiply nothing of their own, and
     /// where senders have a factor it is that of their own rows.
-    pub(super) fn exchanges_codes(&self) -> bool {
+    pub(crate) fn exchanges_codes(&self) -> bool {
         let mutual = self.halo.as_ref().is_some_and(Halo::is_mutual);
         mutual && self.has_sent_scale() && self.weights.is_none()
     }

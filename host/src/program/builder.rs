@@ -41,6 +41,8 @@ pub struct Builder {
     /// Weights and dropouts of the layer so far.
     weights: u32,
     dropouts: u32,
+    /// What the weight decay of parameters is multiplied by.
+    decay: f32,
     /// The adjacency of a rank's part, where there are several ranks.
     of_rank: Option<Edges>,
 }
@@ -55,6 +57,7 @@ impl Builder {
             layer: 0,
             weights: 0,
             dropouts: 0,
+            decay: 1.0,
             of_rank: None,
         }
     }
@@ -91,6 +94,14 @@ impl Builder {
         edges
     }
 
+    /// Declares that all edges of the graph that `edges` are a rank's part of go both ways and have no weights. Ranks then exchange
+    /// [quantized](super::passes::Quantize) messages. Nothing changes for the degree norm [`Norm::Left`], whose factors own rows alone do not have.
+    pub fn edges_go_both_ways(&mut self, edges: Edges) {
+        if let Some(set) = self.program.edges.get_mut(edges.0) {
+            set.is_mutual = set.of_rank && set.norm != Norm::Left;
+        }
+    }
+
     fn adjacency(
         &mut self,
         name: &str,
@@ -104,9 +115,33 @@ impl Builder {
             destinations,
             norm,
             of_rank,
+            is_mutual: false,
             count: 0,
+            largest_degree: 0,
+            exchanged: [0; 3],
         });
         Edges(self.program.edges.len() - 1)
+    }
+
+    /// Sets the largest degree of a destination of `edges`, for formulas that keep their sums in the range of half by it.
+    pub fn set_largest_degree(&mut self, edges: Edges, degree: u32) {
+        if let Some(set) = self.program.edges.get_mut(edges.0) {
+            set.largest_degree = degree;
+        }
+    }
+
+    /// The largest degree of a destination of `edges`, where it is [set](Builder::set_largest_degree); else 0.
+    pub fn largest_degree(&self, edges: Edges) -> u32 {
+        let set = self.program.edges.get(edges.0);
+        set.map_or(0, |set| set.largest_degree)
+    }
+
+    /// What `build` writes down, with `decay` times the weight decay of a run for its parameters.
+    pub fn with_decay<T>(&mut self, decay: f32, build: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.decay, decay);
+        let built = build(self);
+        self.decay = before;
+        built
     }
 
     /// What `build` writes down as layer `number`: its parameters have `layers.N.` before their names, and initial weights
@@ -242,6 +277,11 @@ impl Builder {
     /// Leaves the number of the first dropout of a layer, which is that of its input.
     pub(super) fn skip_input_dropout(&mut self) {
         self.dropouts = self.dropouts.max(1);
+    }
+
+    /// The adjacency of a rank's part, where there are several ranks.
+    pub(super) fn rank_part(&self) -> Option<Edges> {
+        self.of_rank
     }
 
     /// The number of the layer that is written down.
@@ -393,9 +433,30 @@ impl Builder {
         self.push(Operator::Extend { edges, layer, x })
     }
 
+    /// A row for each source of `edges`, of a value with a row for each destination: itself where those are the same vertices, and
+    /// [extended](Builder::extend) where `edges` are a rank's part. A layer that aggregates several times reads these rows from its second
+    /// sum on. See [`expect_hops`](Builder::expect_hops).
+    pub fn all_rows(&mut self, edges: Edges, own: Value) -> Value {
+        match self.is_square(edges) {
+            true => own,
+            false => self.extend(edges, own),
+        }
+    }
+
+    /// Whether an adjacency is a rank's part of a graph.
+    pub(super) fn is_of_rank(&self, edges: Edges) -> bool {
+        let set = self.program.edges.get(edges.0);
+        set.is_some_and(|set| set.of_rank)
+    }
+
     /// Whether an adjacency leads from vertices to the same vertices.
     pub fn is_square(&self, edges: Edges) -> bool {
         edges.0 < self.program.edges.len() && self.program.is_square(edges)
+    }
+
+    /// The vertices that an adjacency leads to.
+    pub(super) fn destinations(&self, edges: Edges) -> Vertices {
+        self.program.edges[edges.0].destinations
     }
 
     /// The names of the vertices at both ends of an adjacency, and of the adjacency.
@@ -405,10 +466,9 @@ impl Builder {
         Some([name(set.sources), name(set.destinations), &set.name])
     }
 
-    /// The vertices at the ends of an adjacency: sources and destinations.
-    pub(super) fn vertices_of(&self, edges: Edges) -> [Vertices; 2] {
-        let set = &self.program.edges[edges.0];
-        [set.sources, set.destinations]
+    /// The vertices that an adjacency reads.
+    pub(super) fn sources(&self, edges: Edges) -> Vertices {
+        self.program.edges[edges.0].sources
     }
 
     /// Columns of a value.
@@ -474,11 +534,15 @@ impl Builder {
     ) -> Value {
         let rows = Rows::Fixed(rows);
         let name = self.in_layer(name);
-        self.named(
+        let parameter = self.named(
             &name,
             (Shape { rows, columns }, format),
             Origin::Parameter(initial),
-        )
+        );
+        if self.decay != 1.0 {
+            self.program.decays.insert(parameter, self.decay);
+        }
+        parameter
     }
 
     pub(super) fn constant(&mut self, constant: Constant) -> Value {

@@ -86,12 +86,19 @@ impl Pass<'_> {
             Operator::Matmul(op) => self.back_through_product(op, g),
             Operator::Aggregate(op) if op.is_linear() => self.back_through_sum(op, g),
             Operator::Normalize { norm, x } => {
+                let writer = self.program.writer(norm.statistics);
+                let (of_rank, layer) = match writer.map(|it| &self.program.nodes[it].operator) {
+                    Some(Operator::BatchStatistics(op)) => (op.of_rank, op.layer),
+                    _ => (None, 0),
+                };
                 let gradient = NormalizeGradient {
                     norm: *norm,
                     x: *x,
                     d,
                     rows: None,
                     coding: None,
+                    of_rank,
+                    layer,
                 };
                 let operator = Operator::NormalizeGradient(gradient);
                 self.back_through_norm(operator, *x, &[norm.weight, norm.bias], factor)

@@ -31,6 +31,8 @@ pub struct Program {
     pub(super) gradients: Vec<(Value, Value)>,
     /// Values that stay readable until the next forward pass.
     pub(super) kept: Vec<Value>,
+    /// What the weight decay of a parameter is multiplied by, where it is not 1.
+    pub(super) decays: HashMap<Value, f32>,
 }
 
 /// A set of vertices.
@@ -49,8 +51,14 @@ pub(super) struct EdgeSet {
     pub(super) norm: Norm,
     /// Whether it is a rank's part of a graph.
     pub(super) of_rank: bool,
+    /// Whether all edges of the whole graph go both ways, so that ranks can exchange quantized values in both passes.
+    pub(super) is_mutual: bool,
     /// Edges, once their number is known.
     pub(super) count: usize,
+    /// The largest degree of a destination, or 0 where formulas need not know it.
+    pub(super) largest_degree: u32,
+    /// Numbers of rows that a rank exchanges, by [`Exchanged`], once they are known.
+    pub(super) exchanged: [usize; 3],
 }
 
 impl EdgeSet {
@@ -86,6 +94,7 @@ impl Program {
             seed: None,
             gradients: Vec::new(),
             kept: Vec::new(),
+            decays: HashMap::new(),
         }
     }
 
@@ -196,6 +205,7 @@ impl Program {
             Rows::Of(vertices) => self.vertices[vertices.0].rows,
             Rows::Times(vertices, times) => self.vertices[vertices.0].rows * times,
             Rows::Edges(edges) => edge_plane(self.edges[edges.0].count),
+            Rows::Exchanged(edges, of) => self.edges[edges.0].exchanged[of as usize],
         }
     }
 
@@ -332,11 +342,16 @@ impl Program {
                 continue;
             };
             op.keeps_scores = op.trains && keeps(op.edges, op.heads);
-            let operator = self.nodes[number].operator.clone();
-            let scratch = self.scratch_of(&operator).into_iter();
-            let new = |of| self.add_value(String::new(), of, Origin::Operator);
-            self.nodes[number].scratch = scratch.map(new).collect();
+            self.renew_scratch(number);
         }
+    }
+
+    /// Gives an operator that was changed new values to compute in.
+    pub(super) fn renew_scratch(&mut self, number: usize) {
+        let operator = self.nodes[number].operator.clone();
+        let scratch = self.scratch_of(&operator).into_iter();
+        let new = |of| self.add_value(String::new(), of, Origin::Operator);
+        self.nodes[number].scratch = scratch.map(new).collect();
     }
 
     /// Puts an operator at the end of the list; all its results.

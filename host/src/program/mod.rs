@@ -42,12 +42,12 @@ pub use operator::{
     Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate, Attention,
     AttentionGradient, BatchStatistics, Coding, Direction, DotAttention, DotAttentionGradient,
     Dropout, EdgeTerms, End, GroupNorm, GroupScales, Matmul, Node, Normalization,
-    NormalizeGradient, Operator, ReadFactors, RowFactors, Take,
+    NormalizeGradient, Operator, RankPart, ReadFactors, RowFactors, Take,
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;
 pub use traffic::Traffic;
 pub use value::{
-    Buffer, Constant, Description, Edges, Format, HeadValues, Initial, Origin, Rows, Shape, Value,
-    Vertices,
+    Buffer, Constant, Description, Edges, Exchanged, Format, HeadValues, Initial, Origin, Rows,
+    Shape, Value, Vertices,
 };

@@ -35,6 +35,10 @@ impl Program {
                 let name = &self.edges[edges.0].name;
                 format!("edges of {name} x {columns} {precision}")
             }
+            Rows::Exchanged(edges, of) => {
+                let (name, of) = (&self.edges[edges.0].name, of.name());
+                format!("{of} of {name} x {columns} {precision}")
+            }
             Rows::Of(vertices) => {
                 let name = &self.vertices[vertices.0].name;
                 format!("{name} x {columns} {precision}")
@@ -104,7 +108,15 @@ impl Program {
             .map(|rows| format!(", rows {}", self.factors_text(rows)));
         let alone = if coding.alone { " alone" } else { "" };
         let rows = rows.unwrap_or_default();
-        format!("to {:?}{alone}, {rounding}{rows}", coding.format)
+        let exchanged = match coding.exchanged() {
+            Some(edges) => format!(", exchanged over {}", self.edges[edges.0].name),
+            None => String::new(),
+        };
+        format!("to {:?}{alone}, {rounding}{rows}{exchanged}", coding.format)
+    }
+
+    fn ranks_text(&self, edges: Edges) -> String {
+        format!("over the ranks of {}", self.edges[edges.0].name)
     }
 
     fn norm_text(&self, norm: Normalization) -> String {
@@ -159,6 +171,7 @@ impl Program {
                 let edges = &self.edges[op.edges.0];
                 let transposed = match op.direction {
                     Direction::Forward => "",
+                    Direction::Backward if op.is_mutual => "ᵀ of own rows",
                     Direction::Backward => "ᵀ",
                 };
                 let read = op.codes.unwrap_or(op.x);
@@ -279,6 +292,7 @@ impl Program {
                     Take::Running => format!("from {}", name(op.running)),
                 });
                 parts.extend((op.scale != 1.0).then(|| format!("scale {}", op.scale)));
+                parts.extend(op.of_rank.map(|edges| self.ranks_text(edges)));
             }
             Operator::Normalize { norm, x } => {
                 text = format!("normalize {}", name(*x));
@@ -287,6 +301,7 @@ impl Program {
             Operator::NormalizeGradient(op) => {
                 text = format!("normalize_gradient {} of {}", name(op.d), name(op.x));
                 parts.push(self.norm_text(op.norm));
+                parts.extend(op.of_rank.map(|edges| self.ranks_text(edges)));
                 parts.extend(
                     op.rows
                         .map(|rows| format!("rows {}", self.factors_text(rows))),

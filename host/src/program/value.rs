@@ -26,8 +26,32 @@ pub enum Rows {
     Times(Vertices, usize),
     /// One for each edge of an adjacency, in a [plane](crate::ops::edge_plane) of edges.
     Edges(Edges),
+    /// As many as a rank exchanges of an adjacency that is its part of a graph.
+    Exchanged(Edges, Exchanged),
     /// A number that the formula fixes, as of weights.
     Fixed(usize),
+}
+
+/// What the ranks of a graph exchange, by its number of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exchanged {
+    /// A row from each rank.
+    Ranks,
+    /// Own rows that are packed before other ranks are given them.
+    Packed,
+    /// Rows of gradients that other ranks send back.
+    Returned,
+}
+
+impl Exchanged {
+    /// Its name in the text of a program.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Exchanged::Ranks => "ranks",
+            Exchanged::Packed => "packed",
+            Exchanged::Returned => "returned",
+        }
+    }
 }
 
 /// Rows and columns of a value.

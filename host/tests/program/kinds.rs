@@ -18,7 +18,7 @@ const FEATURES: usize = 12;
 const CLASSES: usize = 3;
 
 /// Models of the command line that have no layers written by hand.
-const FORMULAS: [&str; 11] = [
+pub const FORMULAS: [&str; 11] = [
     "graphconv",
     "sg",
     "ssg",

@@ -10,6 +10,7 @@ mod memory;
 mod messages;
 mod network;
 mod norms;
+mod parts;
 mod passes;
 mod ranks;
 mod readout;

@@ -36,7 +36,6 @@ fn gin(g: &mut Builder, edges: Edges, x: Value) -> Value {
             learn_epsilon: true,
             ..GinConfig::default()
         },
-        largest_degree: 9,
     };
     g.layer(0, |g| layer.build(g, x))
 }

@@ -377,10 +377,12 @@ fn every_network_is_trained_with_stored_activations() {
             assert_eq!(expected[0], found[0], "{what}: nothing is stored before it");
             assert_ne!(expected, found, "{what}: 8 bits round");
             for ((of, expected), (_, found)) in expected.iter().zip(&found) {
-                let largest = expected.iter().fold(0.0_f32, |most, it| most.max(it.abs()));
-                for (expected, found) in expected.iter().zip(found) {
-                    let off = (expected - found).abs();
-                    assert!(off <= 0.05 * largest, "{what}: {of}: {expected}, {found}");
+                if of.starts_with("loss") {
+                    let off = (expected[0] - found[0]).abs();
+                    assert!(
+                        off <= 0.03 * expected[0],
+                        "{what}: {of}: {expected:?}, {found:?}"
+                    );
                 }
             }
             assert!(less < more, "{what}: {less} and {more} bytes");
@@ -391,7 +393,6 @@ fn every_network_is_trained_with_stored_activations() {
 /// What is rebuilt is made of elements, so it has the bits that it had; and what is stored is not rebuilt.
 #[test]
 fn recomputation_goes_with_stored_activations() {
-    let mut fewer = 0;
     for (name, config) in others() {
         let alone = store(config);
         let rebuilt = ModelConfig {
@@ -401,19 +402,29 @@ fn recomputation_goes_with_stored_activations() {
         let ((expected, more), (found, less)) = (trained(&alone, false), trained(&rebuilt, false));
         assert_eq!(expected, found, "{name}");
         assert!(less <= more, "{name}: {less} and {more} bytes");
-        fewer += usize::from(less < more);
     }
-    assert!(fewer > 0, "something is rebuilt");
-    // The order of the two passes is free.
+    // Of another function than a ReLU nothing is stored, and outputs are rebuilt.
     let chain = |passes: &[&dyn Pass]| {
-        let program = of_ten(8, Norm::Both, gcn);
-        Plan::new(&with_passes(program, passes)).activations()
+        let of_rows = of_ten(8, Norm::None, |g, _, mut x| {
+            for layer in 0..6 {
+                x = g.layer(layer, |g| {
+                    let w = g.weight("w", (8, 8));
+                    let y = g.matmul(x, w);
+                    match layer {
+                        4 => g.relu(y),
+                        _ => g.hidden_activation(HiddenActivation::Tanh, y),
+                    }
+                });
+            }
+            x
+        });
+        with_passes(of_rows, passes)
     };
-    let [stored, rebuilt] = [
-        chain(&[&FuseBeforeStore, &Store]),
-        chain(&[&FuseBeforeStore, &Store, &Recompute]),
-    ];
-    assert!(rebuilt <= stored);
+    let plain = chain(&[&FuseBeforeStore, &Store]);
+    let rebuilt = chain(&[&FuseBeforeStore, &Store, &Recompute]);
+    assert_eq!(rebuilt.listing().matches("= store ").count(), 1);
+    let bytes = |program: &Program| Plan::new(program).activations();
+    assert!(bytes(&rebuilt) < bytes(&plain), "{}", rebuilt.listing());
 }
 
 /// Behind a plain [`Fuse`] an aggregation undoes a ReLU by a copy.

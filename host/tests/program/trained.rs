@@ -10,8 +10,9 @@ use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::Emulated;
 use halfgnn::kernels::Kernels;
 use halfgnn::nn::{
-    EdgeData, Gat as GatConfig, GatV2 as GatV2Config, HiddenActivation, HiddenNorm, Jumping, Model,
-    ModelConfig, Network, Pieces, Propagation, Store,
+    Aggregate, Appnp as AppnpConfig, EdgeData, Gat as GatConfig, GatV2 as GatV2Config,
+    Gcnii as GcniiConfig, Gin as GinConfig, HiddenActivation, HiddenNorm, Jumping, Model,
+    ModelConfig, Network, Pieces, Propagation, Statistics, Store,
 };
 use halfgnn::ops::{Accumulate, CodeFormat, Scaling, SpmmPolicy};
 use halfgnn::program;
@@ -103,6 +104,12 @@ pub fn whole<B: Backend, E: Element>(
     trace
 }
 
+/// Layers that aggregate.
+fn hops(config: &ModelConfig) -> usize {
+    let network = Network::<_, f16>::new(&Cpu::new(), config, SEED);
+    network.expect("a model").hops()
+}
+
 /// Steps on sampled blocks, and an evaluation of the whole graph between them.
 pub fn sampled<B: Backend, E: Element>(
     backend: &B,
@@ -111,7 +118,7 @@ pub fn sampled<B: Backend, E: Element>(
 ) -> Trace {
     let (whole, labels, all) = (graph(), labels(), features::<B, E>(backend));
     let prepared = config.prepare(&whole).expect("memory");
-    let fanouts = vec![Fanout::of(3).expect("a fanout"); config.layers];
+    let fanouts = vec![Fanout::of(3).expect("a fanout"); hops(config)];
     let mut sampler = NeighborSampler::new(backend, prepared.csr(), fanouts).expect("a graph");
     let loader = Loader::new((0..13).collect(), 5, SEED).expect("seeds");
     let train = TrainConfig::new(E::PRECISION);
@@ -183,6 +190,22 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
     };
     models.extend([("residual gcn", residual), ("gcn with elu", elu)]);
     models.push(("gcn with the largest of its layers", largest));
+    for (name, aggregate) in [("gin", Aggregate::Mean), ("gin of sums", Aggregate::Sum)] {
+        let of = GinConfig {
+            aggregate,
+            lambda: 90.0,
+            statistics: Statistics::Running,
+            ..GinConfig::default()
+        };
+        models.push((name, small(ModelConfig::of(of, FEATURES, CLASSES))));
+    }
+    let steps = AppnpConfig {
+        steps: 3,
+        ..AppnpConfig::default()
+    };
+    let appnp = small(ModelConfig::of(steps, FEATURES, CLASSES));
+    let gcnii = small(ModelConfig::of(GcniiConfig::default(), FEATURES, CLASSES));
+    models.extend([("appnp", appnp), ("gcnii", gcnii)]);
     let quantized = ModelConfig {
         messages: Some(CodeFormat::Int8),
         ..gcn()
@@ -279,8 +302,15 @@ fn both<B: Backend, E: Element>(backend: &B, blocks: bool) {
         // Some sums are rounded once here and twice there: of two gradients, or of a bias before another activation than a ReLU.
         let is_same = !matches!(
             name,
-            "gatv2" | "residual gcn" | "gcn with elu" | "gcn with the largest of its layers"
+            "gatv2"
+                | "residual gcn"
+                | "gcn with elu"
+                | "gcn with the largest of its layers"
+                | "appnp"
+                | "gcnii"
         );
+        // A block has fewer destinations than sources, so a sum comes before a product of as many columns.
+        let is_same = is_same && !(blocks && name.starts_with("gin"));
         let share = match E::PRECISION {
             _ if is_same => 0.0,
             Precision::Float => 1e-5,

@@ -208,8 +208,11 @@ impl Builder {
         heads.count * head_distance(self.precision(), heads.count, heads.columns)
     }
 
-    /// The dropout of edges: the second of its layer, also where the input has none.
+    /// The dropout of edges: the second of its layer, also where the input has none. Ranks number edges each for itself, and have none.
     fn edge_dropout(&mut self, probability: f32) -> Option<Dropout> {
+        if probability > 0.0 && self.rank_part().is_some() {
+            self.fail("edges are not dropped by several ranks; leave the attention dropout out, or train with one".into());
+        }
         self.skip_input_dropout();
         self.drop_with(probability)
     }

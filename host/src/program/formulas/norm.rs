@@ -37,6 +37,8 @@ impl Builder {
             scale: of.scale,
             take: Take::Training,
             evaluate_with: of.evaluate_with,
+            of_rank: self.rank_part(),
+            layer: self.layer_number(),
         }));
         let norm = Normalization {
             statistics,
@@ -63,6 +65,11 @@ impl Builder {
         x: Value,
     ) -> Value {
         let columns = self.columns(x);
+        if norm.wants_whole_graphs() && self.rank_part().is_some() {
+            return self.fail(format!(
+                "a {norm} norm takes statistics of whole graphs, which several ranks do not exchange; take batch or layer, or one rank"
+            ));
+        }
         match norm {
             HiddenNorm::None => x,
             HiddenNorm::Batch => {

@@ -4,11 +4,12 @@ use crate::program::builder::Builder;
 use crate::program::value::{Edges, Value};
 
 impl Builder {
-    /// Whether `edges` lead from vertices to the same vertices. Where they do not, the program is refused: `layer` aggregates several
-    /// times over them.
-    pub fn expect_square(&mut self, layer: &str, edges: Edges) -> bool {
+    /// Whether `layer` can aggregate several times over `edges`: they lead from vertices to the same vertices, or are the part of a graph that
+    /// a rank has, whose ranks exchange rows between the sums ([`all_rows`](Builder::all_rows)). Else the program is refused.
+    pub fn expect_hops(&mut self, layer: &str, edges: Edges) -> bool {
+        let can = self.is_square(edges) || self.is_of_rank(edges);
         let refusal = match self.ends_of(edges) {
-            Some([sources, destinations, name]) if !self.is_square(edges) => format!(
+            Some([sources, destinations, name]) if !can => format!(
                 "{layer} aggregates several times over one adjacency, and `{name}` leads from `{sources}` to `{destinations}`; sample subgraphs (GraphSAINT, clusters) or train on the whole graph"
             ),
             _ => return true,
@@ -17,7 +18,7 @@ impl Builder {
         false
     }
 
-    /// `Σ_k Aᵏ · x · W_k` for the weights that are there. Sums over neighbours are made of `x` or of products, whichever are narrower:
+    /// `Σ_k Aᵏ · x · W_k` for the weights that are there, from a row of `x` for each source to a row for each destination. Sums over neighbours are made of `x` or of products, whichever are narrower:
     /// by powers of `A`, or by Horner's rule.
     pub fn polynomial(
         &mut self,
@@ -26,7 +27,7 @@ impl Builder {
         x: Value,
         weights: &[Option<Value>],
     ) -> Value {
-        if weights.len() > 2 && !self.expect_square(layer, edges) {
+        if weights.len() > 2 && !self.expect_hops(layer, edges) {
             return x;
         }
         let outputs = weights.iter().flatten().next();
@@ -39,11 +40,21 @@ impl Builder {
 
     /// `(x · W₀) + A · ((x · W₁) + A · …)`.
     fn by_horner(&mut self, edges: Edges, x: Value, weights: &[Option<Value>]) -> Value {
-        let mut sum = None;
+        let (mut sum, last) = (None, weights.len().saturating_sub(1));
         for (power, weight) in weights.iter().enumerate().rev() {
-            let further = sum.map(|sum| self.aggregate(edges, sum));
+            let further = sum.map(|sum| {
+                let all = match power + 1 == last {
+                    true => sum,
+                    false => self.all_rows(edges, sum),
+                };
+                self.aggregate(edges, all)
+            });
             let own = weight.map(|weight| {
-                let x = self.at_power(edges, x, power);
+                // The product of the highest power is summed before anything is added to it.
+                let x = match power == last && power > 0 {
+                    true => x,
+                    false => self.own_rows(edges, x),
+                };
                 self.matmul(x, weight)
             });
             sum = match (further, own) {
@@ -58,21 +69,20 @@ impl Builder {
         let (mut power, mut products) = (x, Vec::with_capacity(weights.len()));
         for (number, weight) in weights.iter().enumerate() {
             if number > 0 {
-                power = self.aggregate(edges, power);
+                let all = match number {
+                    1 => power,
+                    _ => self.all_rows(edges, power),
+                };
+                power = self.aggregate(edges, all);
             }
             if let Some(weight) = weight {
-                let x = self.at_power(edges, power, number);
+                let x = match number {
+                    0 => self.own_rows(edges, power),
+                    _ => power,
+                };
                 products.push(self.matmul(x, *weight));
             }
         }
         self.sum(&products)
-    }
-
-    /// The rows of destinations, of a value that is not summed. Sums have those rows already, and of several there are no others.
-    fn at_power(&mut self, edges: Edges, x: Value, power: usize) -> Value {
-        match power {
-            0 => self.own_rows(edges, x),
-            _ => x,
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! The convolution by auto-regressive moving average filters (Bianchi et al., IEEE TPAMI 2021).
 
-use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
+use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, Reads, check_hops};
 use crate::nn::architecture::{
     Architecture, LayerOption, norm, norm_option, number, probability, store,
 };
@@ -100,7 +100,8 @@ impl Architecture for Arma {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (_, outputs) = model.layer(number);
         Some(Box::new(ArmaLayer {
             edges,
@@ -128,7 +129,7 @@ pub struct ArmaLayer {
 impl Layer for ArmaLayer {
     fn build(&self, g: &mut Builder, x: Value) -> Value {
         let Arma { stacks, steps, .. } = self.options;
-        if steps > 1 && !g.expect_square(Arma::NAME, self.edges) {
+        if steps > 1 && !g.expect_hops(Arma::NAME, self.edges) {
             return x;
         }
         let (inputs, outputs) = (g.columns(x), self.outputs);
@@ -163,7 +164,10 @@ impl Layer for ArmaLayer {
                     0 => *init,
                     _ => of(between, step - 1),
                 };
-                let product = g.matmul(*value, weight);
+                let mut product = g.matmul(*value, weight);
+                if step > 0 {
+                    product = g.all_rows(self.edges, product);
+                }
                 let sum = g.aggregate(self.edges, product);
                 let added = g.matmul(root, of(roots, step));
                 let y = g.add(sum, added);

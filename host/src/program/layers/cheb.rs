@@ -1,6 +1,6 @@
 //! The convolution by Chebyshev polynomials of the Laplacian (Defferrard, Bresson and Vandergheynst, NIPS 2016).
 
-use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
+use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, Reads, check_hops};
 use crate::nn::architecture::{Architecture, LayerOption, norm, number, positive, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
@@ -88,7 +88,8 @@ impl Architecture for Cheb {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (_, outputs) = model.layer(number);
         Some(Box::new(ChebLayer {
             edges,
@@ -116,7 +117,7 @@ pub struct ChebLayer {
 impl Layer for ChebLayer {
     fn build(&self, g: &mut Builder, x: Value) -> Value {
         let terms = self.options.terms;
-        if terms > 2 && !g.expect_square(Cheb::NAME, self.edges) {
+        if terms > 2 && !g.expect_hops(Cheb::NAME, self.edges) {
             return x;
         }
         let shape = (g.columns(x), self.outputs);
@@ -131,13 +132,13 @@ impl Layer for ChebLayer {
 }
 
 impl ChebLayer {
-    /// `factor · L̂ · x` as terms of a sum.
-    fn laplacian(&self, g: &mut Builder, factor: f32, x: Value) -> Vec<(f32, Value)> {
+    /// `factor · L̂ · x` as terms of a sum, from the rows of all sources and those of destinations.
+    fn laplacian(&self, g: &mut Builder, factor: f32, [all, own]: [Value; 2]) -> Vec<(f32, Value)> {
         let scale = 2.0 / self.options.lambda_max;
-        let sum = g.aggregate(self.edges, x);
+        let sum = g.aggregate(self.edges, all);
         let mut terms = vec![(-factor * scale, sum)];
         if scale != 1.0 {
-            terms.push((factor * (scale - 1.0), g.own_rows(self.edges, x)));
+            terms.push((factor * (scale - 1.0), own));
         }
         terms
     }
@@ -145,22 +146,20 @@ impl ChebLayer {
     fn by_recurrence(&self, g: &mut Builder, x: Value, weights: &[Value]) -> Value {
         let own = g.own_rows(self.edges, x);
         let mut products = vec![g.matmul(own, weights[0])];
-        let (mut before, mut last) = (own, x);
+        let (mut before, mut last) = (own, own);
         for (term, weight) in weights.iter().enumerate().skip(1) {
             let next = match term {
-                1 => self.laplacian(g, 1.0, x),
+                1 => self.laplacian(g, 1.0, [x, own]),
                 _ => {
-                    let mut terms = self.laplacian(g, 2.0, last);
+                    let all = g.all_rows(self.edges, last);
+                    let mut terms = self.laplacian(g, 2.0, [all, last]);
                     terms.push((-1.0, before));
                     terms
                 }
             };
             let next = g.combine(&next);
             products.push(g.matmul(next, *weight));
-            (before, last) = match term {
-                1 => (x, next),
-                _ => (last, next),
-            };
+            (before, last) = (last, next);
         }
         g.sum(&products)
     }
@@ -168,12 +167,16 @@ impl ChebLayer {
     /// Clenshaw's rule: `b_k = H · W_k + 2 · L̂ · b_{k+1} − b_{k+2}`, with `L̂ · b₁` once for the output, `b₀`.
     fn by_clenshaw(&self, g: &mut Builder, x: Value, weights: &[Value]) -> Value {
         let (mut next, mut after) = (None, None);
+        let last = weights.len().saturating_sub(1);
         for (term, weight) in weights.iter().enumerate().rev() {
-            let x = match term {
-                0 => g.own_rows(self.edges, x),
-                _ => x,
-            };
-            let mut terms = vec![(1.0, g.matmul(x, *weight))];
+            // What is summed next of the highest term is its product alone.
+            if term == last && term > 0 {
+                let all = g.matmul(x, *weight);
+                next = Some([all, g.own_rows(self.edges, all)]);
+                continue;
+            }
+            let own = g.own_rows(self.edges, x);
+            let mut terms = vec![(1.0, g.matmul(own, *weight))];
             if let Some(next) = next {
                 let factor = if term == 0 { 1.0 } else { 2.0 };
                 terms.extend(self.laplacian(g, factor, next));
@@ -183,8 +186,12 @@ impl ChebLayer {
                 [(_, product)] => *product,
                 terms => g.combine(terms),
             };
-            (next, after) = (Some(sum), next);
+            if term == 0 {
+                return sum;
+            }
+            after = next.map(|[_, own]| own);
+            next = Some([g.all_rows(self.edges, sum), sum]);
         }
-        next.unwrap_or(x)
+        x
     }
 }

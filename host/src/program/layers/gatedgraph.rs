@@ -1,6 +1,6 @@
 //! The gated graph convolution (Li et al., ICLR 2016).
 
-use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
+use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, Reads, check_hops};
 use crate::nn::architecture::{Architecture, LayerOption, number, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
@@ -56,7 +56,8 @@ impl Architecture for GatedGraph {
         check_hops(self.steps, 1)
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (steps, (_, outputs)) = (self.steps, model.layer(number));
         Some(Box::new(GatedGraphLayer {
             edges,
@@ -82,7 +83,7 @@ pub struct GatedGraphLayer {
 
 impl Layer for GatedGraphLayer {
     fn build(&self, g: &mut Builder, x: Value) -> Value {
-        if self.steps > 1 && !g.expect_square(GatedGraph::NAME, self.edges) {
+        if self.steps > 1 && !g.expect_hops(GatedGraph::NAME, self.edges) {
             return x;
         }
         let (inputs, width) = (g.columns(x), self.outputs);
@@ -97,8 +98,12 @@ impl Layer for GatedGraphLayer {
         for step in 0..self.steps {
             let weight = g.weight(&format!("steps.{step}.weight"), (width, width));
             let product = g.matmul(h, weight);
-            let sum = g.aggregate(self.edges, product);
-            let own = g.own_rows(self.edges, h);
+            // From the second step on there are states of destinations.
+            let (all, own) = match step {
+                0 => (product, g.own_rows(self.edges, h)),
+                _ => (g.all_rows(self.edges, product), h),
+            };
+            let sum = g.aggregate(self.edges, all);
             h = g.gru(&cell, sum, own);
         }
         h

@@ -13,7 +13,7 @@ pub(super) const KIND: LayerKind =
 pub struct Gcnii {
     /// The adjacency, with self-loops and the norm `both`.
     pub edges: Edges,
-    /// `H⁰`, the output of the network's first linear map.
+    /// `H⁰`, the output of the network's first linear map: a row for each destination.
     pub initial: Value,
     /// Share of the initial rows.
     pub alpha: f32,

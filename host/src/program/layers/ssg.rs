@@ -1,6 +1,6 @@
 //! Simple spectral graph convolution (Zhu and Koniusz, ICLR 2021).
 
-use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
+use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, Reads, check_hops};
 use crate::nn::architecture::{
     Architecture, LayerOption, norm, norm_option, number, probability, store,
 };
@@ -75,7 +75,8 @@ impl Architecture for Ssg {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (_, outputs) = model.layer(number);
         Some(Box::new(SsgLayer {
             edges,
@@ -99,7 +100,7 @@ pub struct SsgLayer {
 impl Layer for SsgLayer {
     fn build(&self, g: &mut Builder, x: Value) -> Value {
         let Ssg { hops, alpha, .. } = self.options;
-        if hops > 1 && !g.expect_square(Ssg::NAME, self.edges) {
+        if hops > 1 && !g.expect_hops(Ssg::NAME, self.edges) {
             return x;
         }
         let weight = g.weight("weight", (g.columns(x), self.outputs));
@@ -108,15 +109,16 @@ impl Layer for SsgLayer {
             true => g.matmul(x, weight),
             false => x,
         };
-        let mut sum = h;
+        let (own, mut all) = (g.own_rows(self.edges, h), h);
         for _ in 1..hops {
-            let further = g.aggregate(self.edges, sum);
-            sum = g.add(further, h);
+            let further = g.aggregate(self.edges, all);
+            let sum = g.add(further, own);
+            all = g.all_rows(self.edges, sum);
         }
-        let sum = g.aggregate(self.edges, sum);
+        let sum = g.aggregate(self.edges, all);
         let mut terms = vec![((1.0 - alpha) / hops as f32, sum)];
         if alpha != 0.0 {
-            terms.push((alpha, g.own_rows(self.edges, h)));
+            terms.push((alpha, own));
         }
         let y = g.combine(&terms);
         match is_narrower {

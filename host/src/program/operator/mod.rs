@@ -18,7 +18,9 @@ pub use attention::{
     DotAttentionGradient, EdgeTerms,
 };
 pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
-pub use product::{Addend, Aggregate, Coding, Direction, End, Matmul, ReadFactors, RowFactors};
+pub use product::{
+    Addend, Aggregate, Coding, Direction, End, Matmul, RankPart, ReadFactors, RowFactors,
+};
 
 /// An operator with its operands. A [`Node`] lists its results.
 #[derive(Clone, Debug, PartialEq)]
@@ -280,13 +282,18 @@ pub struct Node {
 impl Node {
     /// The quantized values that it writes, and how.
     pub(super) fn coded(&self) -> Option<(Coding, Value)> {
-        let coding = match &self.operator {
-            Operator::Quantize { coding, .. } => Some(*coding),
-            Operator::Matmul(op) => op.coding,
-            Operator::NormalizeGradient(op) => op.coding,
-            _ => None,
-        };
-        Some((coding?, *self.results.last()?))
+        Some((self.operator.coding()?, *self.results.last()?))
+    }
+
+    /// Memory for the quantized values that it packs for other ranks.
+    pub(super) fn packed(&self) -> Option<Value> {
+        self.operator.coding()?.exchanged()?;
+        self.scratch.last().copied()
+    }
+
+    /// What it writes: its results, and behind them what it computes in.
+    pub(super) fn written(&self) -> Vec<Value> {
+        [&self.results[..], &self.scratch[..]].concat()
     }
 
     /// The quantized values of a forward value that it writes for the backward pass.
@@ -342,6 +349,16 @@ impl Operator {
             Operator::Extend { .. } => "extend",
             Operator::Fold { .. } => "fold",
             Operator::DropRows { .. } => "drop_rows",
+        }
+    }
+
+    /// How it quantizes what it writes.
+    pub(super) fn coding(&self) -> Option<Coding> {
+        match self {
+            Operator::Quantize { coding, .. } => Some(*coding),
+            Operator::Matmul(op) => op.coding,
+            Operator::NormalizeGradient(op) => op.coding,
+            _ => None,
         }
     }
 

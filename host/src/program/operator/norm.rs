@@ -2,7 +2,7 @@
 
 use super::{Coding, RowFactors};
 use crate::nn::Statistics;
-use crate::program::value::Value;
+use crate::program::value::{Edges, Value};
 
 /// Mean and reciprocal deviation of each column, for [`Operator::Normalize`](super::Operator::Normalize): two rows of floats.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,6 +18,10 @@ pub struct BatchStatistics {
     pub take: Take,
     /// What an evaluation reads.
     pub evaluate_with: Statistics,
+    /// The part of a graph that a rank has: statistics are then those of the rows of all ranks, put together in their order.
+    pub of_rank: Option<Edges>,
+    /// The layer, which errors of exchanges name.
+    pub layer: u32,
 }
 
 /// Where statistics come from.
@@ -64,6 +68,11 @@ pub struct NormalizeGradient {
     pub rows: Option<RowFactors>,
     /// Whether the last result is quantized values of the first.
     pub coding: Option<Coding>,
+    /// The part of a graph that a rank has: means are then those over the rows of all ranks, and gradients of scales and shifts are
+    /// terms of sums over the ranks, as those of every parameter.
+    pub of_rank: Option<Edges>,
+    /// The layer, which errors of exchanges name.
+    pub layer: u32,
 }
 
 /// A norm of the columns of each graph.

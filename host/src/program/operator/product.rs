@@ -143,13 +143,17 @@ pub struct Aggregate {
     pub edges: Edges,
     /// Along its edges or against them.
     pub direction: Direction,
+    /// Whether a sum against the edges of a rank's part is made along them, since all edges of the whole graph go both ways: from rows of all
+    /// sources to own rows, with the factors of the other direction.
+    pub is_mutual: bool,
     /// Factor of the sum.
     pub factor: f32,
     /// Where the degree norm's factors of the rows that are read are applied.
     pub read_factors: ReadFactors,
     /// What is summed.
     pub x: Value,
-    /// Quantized values of `x`, with the degree norm's factors in them, which are read in its place.
+    /// Quantized values of `x`, with the degree norm's factors in them, which are read in its place. Where ranks exchange them, `x` has the
+    /// own rows alone.
     pub codes: Option<Value>,
     /// The layer whose messages it sums: rounding of gradients by chance is a function of it.
     pub layer: u32,
@@ -171,6 +175,7 @@ impl Aggregate {
         Self {
             edges,
             direction,
+            is_mutual: false,
             factor: 1.0,
             read_factors: ReadFactors::InSum,
             x,
@@ -227,4 +232,23 @@ pub struct Coding {
     pub stream: Option<u32>,
     /// Whether no operator reads the matrix itself, so that its writer need not store it.
     pub alone: bool,
+    /// Of several ranks: scales are then those of all, and rounding by chance is by the vertices of the whole graph.
+    pub of_rank: Option<RankPart>,
+}
+
+impl Coding {
+    /// The part of a graph whose ranks exchange the values.
+    pub(in crate::program) fn exchanged(&self) -> Option<Edges> {
+        let of_rank = self.of_rank.filter(|of| of.exchanged);
+        of_rank.map(|of| of.edges)
+    }
+}
+
+/// The part of a graph whose vertices quantized values are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankPart {
+    /// The adjacency of the part.
+    pub edges: Edges,
+    /// Whether the matrix has own rows alone, and behind their values come those that other ranks have of theirs.
+    pub exchanged: bool,
 }

@@ -35,6 +35,11 @@ impl Pass for Evaluate {
                     op.take = match op.evaluate_with {
                         Statistics::Batch => Take::Batch,
                         Statistics::Running => Take::Running,
+                    };
+                    // All ranks carry the same ones on.
+                    if op.take == Take::Running {
+                        op.of_rank = None;
+                        program.renew_scratch(number);
                     }
                 }
                 _ => {}

@@ -6,6 +6,7 @@
 mod evaluate;
 mod exchange;
 pub mod fuse;
+mod mutual;
 mod quantize;
 mod recompute;
 mod reorder;
@@ -13,6 +14,7 @@ mod store;
 
 pub use evaluate::Evaluate;
 pub use exchange::Exchange;
+pub use mutual::Mutual;
 pub use quantize::Quantize;
 pub use recompute::Recompute;
 pub use reorder::Reorder;

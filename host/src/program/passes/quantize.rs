@@ -1,11 +1,14 @@
 //! Messages of 8 bits: sums over neighbours read quantized values in training, which are half as long as those of half precision.
 
 use super::Pass;
+use super::mutual::exchanged_for_sum;
 use crate::error::Error;
 use crate::nn::rounds_by_default;
 use crate::ops::{CodeFormat, Form};
 use crate::program::list::{Program, refuse};
-use crate::program::operator::{ActivateGradient, Coding, Node, Operator, ReadFactors, RowFactors};
+use crate::program::operator::{
+    ActivateGradient, Coding, End, Node, Operator, RankPart, ReadFactors, RowFactors,
+};
 use crate::program::value::Value;
 use crate::tensor::Precision;
 
@@ -13,7 +16,8 @@ use crate::tensor::Precision;
 const STREAM: u32 = 0x726f_756e;
 
 /// The pass. It comes after [`Fuse`](super::fuse::Fuse). What a sum of the forward pass reads is rounded to the nearest, and gradients
-/// by chance, which keeps them unbiased. Factors of a degree norm that the sum would look up are in the values.
+/// by chance, which keeps them unbiased. Factors of a degree norm that the sum would look up are in the values. Ranks exchange the values
+/// and not what they are of, where a sum alone reads that and edges [go both ways](crate::program::Builder::edges_go_both_ways).
 #[derive(Clone, Copy, Debug)]
 pub struct Quantize {
     /// The format of a value.
@@ -66,7 +70,7 @@ impl Pass for Quantize {
 impl Quantize {
     /// Has the operator `number` read quantized values, where it sums over neighbours.
     fn quantize(self, program: &mut Program, number: usize) -> Result<(), Error> {
-        let (x, layer, rows) = match &program.nodes[number].operator {
+        let (x, layer, edges, rows) = match &program.nodes[number].operator {
             Operator::Aggregate(op) => {
                 let edges = &program.edges[op.edges.0];
                 let end = op.direction.read();
@@ -76,10 +80,10 @@ impl Quantize {
                     end,
                     balanced: false,
                 });
-                (op.x, op.layer, rows)
+                (op.x, op.layer, op.edges, rows)
             }
-            Operator::Attention(op) => (op.h, op.layer, None),
-            Operator::AttentionGradient(op) => (op.d, op.of.layer, None),
+            Operator::Attention(op) => (op.h, op.layer, op.edges, None),
+            Operator::AttentionGradient(op) => (op.d, op.of.layer, op.of.edges, None),
             _ => return Ok(()),
         };
         let is_gradient = number >= program.forward;
@@ -90,9 +94,27 @@ impl Quantize {
             layer,
             stream: is_gradient.then(|| STREAM.wrapping_add(layer)),
             alone: false,
+            of_rank: program.edges[edges.0].of_rank.then_some(RankPart {
+                edges,
+                exchanged: false,
+            }),
         };
+        if let Some((extend, own)) = exchanged_for_sum(program, number) {
+            coding.of_rank = Some(RankPart {
+                edges,
+                exchanged: true,
+            });
+            // Own rows have the same factors at both ends of edges that go both ways.
+            coding.rows = coding.rows.map(|rows| RowFactors {
+                end: End::Destinations,
+                ..rows
+            });
+            program.nodes[number].operator.rename(x, own);
+            program.remove(extend);
+            (number, source) = (number - 1, own);
+        }
         // Factors that rows have a pass of their own for cost nothing in the values.
-        if let Some((writer, d, rows)) = scaled_rows(program, number, x) {
+        if let Some((writer, d, rows)) = scaled_rows(program, number, source) {
             (source, coding.rows) = (d, Some(rows));
             program.remove(writer);
             number -= 1;
@@ -131,6 +153,8 @@ fn into_writers(program: &mut Program) {
             _ => {}
         }
         program.nodes[writer].results.push(codes);
+        let packed = std::mem::take(&mut program.nodes[number].scratch);
+        program.nodes[writer].scratch.extend(packed);
         program.remove(number);
     }
 }

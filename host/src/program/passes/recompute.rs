@@ -32,11 +32,22 @@ impl Pass for Recompute {
                 rebuild(&mut smaller, &recipe)?;
             }
         }
-        if Plan::new(&smaller).activations() < Plan::new(program).activations() {
+        if activations(&smaller) < activations(program) {
             *program = smaller;
         }
         Ok(())
     }
+}
+
+/// Vertices of a set whose number is not known yet. Networks are sized after their passes.
+const VERTICES: usize = 1 << 16;
+
+/// Bytes of activations.
+fn activations(program: &Program) -> u64 {
+    let mut sized = program.clone();
+    let unknown = sized.vertices.iter_mut().filter(|set| set.rows == 0);
+    unknown.for_each(|set| set.rows = VERTICES);
+    Plan::new(&sized).activations()
 }
 
 /// Operators that rebuild a value, in their order: the one that writes it, and before it those whose results nothing keeps.

@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::nn::{Parameter, Pool, Propagation, glorot_uniform};
+use crate::nn::{Parameter, Propagation, glorot_uniform};
 use crate::ops::{AdditiveAttention, Attention, CodeFormat, QuantizedMatrix, RowGroups};
 use crate::program::list::Program;
 use crate::program::operator::{Coding, Node, Operator};
@@ -39,10 +39,13 @@ impl<B: Backend, E: Element> Parameters<B, E> {
             match description.origin {
                 Origin::Parameter(initial) => {
                     let init = || initial_values(initial, shape, seed);
-                    let parameter = match description.format {
+                    let mut parameter = match description.format {
                         Format::Element => Parameter::weights(backend, name, shape, init)?,
                         _ => Parameter::in_float(backend, name, shape, init)?,
                     };
+                    if let Some(decay) = program.decays.get(&Value(number)) {
+                        parameter.set_decay(*decay);
+                    }
                     all.add(parameter);
                 }
                 Origin::Buffer(Buffer::RunningStatistics) => {
@@ -161,8 +164,6 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     pub(super) wholes: HashMap<usize, RowGroups<B>>,
     /// Ones for as many vertices.
     pub(super) ones: HashMap<usize, Matrix<B, E>>,
-    /// What ranks send is packed there.
-    pub(super) packed: Pool<B, E>,
 }
 
 /// A matrix that is read, and one that is written.
@@ -193,7 +194,6 @@ impl<B: Backend, E: Element> Memory<B, E> {
             softmaxes: HashMap::new(),
             wholes: HashMap::new(),
             ones: HashMap::new(),
-            packed: Pool::new(),
         })
     }
 
@@ -210,7 +210,6 @@ impl<B: Backend, E: Element> Memory<B, E> {
         self.softmaxes.clear();
         self.wholes.clear();
         self.ones.clear();
-        self.packed = Pool::new();
     }
 
     /// Allocates what a program needs besides what is there, and returns where each of its values lies.
@@ -300,11 +299,21 @@ impl<B: Backend, E: Element> Memory<B, E> {
         program: &Program,
     ) -> Result<(), Error> {
         self.allocate_stored(backend, program)?;
-        let coded: Vec<_> = program.nodes.iter().filter_map(Node::coded).collect();
-        let is_there = |value: &Value| self.quantized.contains_key(value);
-        if coded.is_empty() || coded.iter().all(|(_, value)| is_there(value)) {
-            return Ok(());
+        let mut coded = program.nodes.iter().filter_map(Node::coded);
+        match coded.all(|(_, value)| self.quantized.contains_key(&value)) {
+            true => Ok(()),
+            false => self.move_scales(backend, program),
         }
+    }
+
+    /// Makes the scales of quantized values those of another list of the same formula, and allocates what is missing.
+    pub(in crate::program) fn move_scales(
+        &mut self,
+        backend: &B,
+        program: &Program,
+    ) -> Result<(), Error> {
+        self.allocate_stored(backend, program)?;
+        let coded: Vec<_> = program.nodes.iter().filter_map(Node::coded).collect();
         let before = std::mem::take(&mut self.messages);
         let has_scales = std::mem::take(&mut self.has_scales);
         let mut quantized = std::mem::take(&mut self.quantized);

@@ -296,6 +296,12 @@ impl Program {
                     set.name
                 ));
             }
+            if set.is_mutual && !edges.exchanges_codes() {
+                return refuse(format!(
+                    "`{}` is declared with edges that go both ways, have no weights and a degree norm of own rows, and is given otherwise",
+                    set.name
+                ));
+            }
             if edges.halo().is_some() != set.of_rank {
                 return refuse(format!(
                     "`{}` is {} the part of a rank, and is declared otherwise",
@@ -311,6 +317,12 @@ impl Program {
     pub(super) fn size_edges<B: Backend>(&mut self, backend: &B, edges: &[&Propagation<B>]) {
         for (number, edges) in edges.iter().enumerate() {
             self.set_edges(Edges(number), edges.forward().edges());
+            if let Some(set) = self.edges.get_mut(number) {
+                set.exchanged = edges.halo().map_or([0; 3], |halo| {
+                    let ranks = halo.group().ranks();
+                    [ranks, halo.packed_rows(), halo.returned_rows()]
+                });
+            }
         }
         self.keep_scores(|of, heads| {
             let edges = edges[of.0];

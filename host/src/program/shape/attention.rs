@@ -63,7 +63,7 @@ impl Program {
                 let columns = of(*x).0.columns;
                 vec![(Shape { rows, columns }, Format::Float); 3]
             }
-            _ => Vec::new(),
+            _ => self.scratch_of_ranks(operator),
         }
     }
 

@@ -1,9 +1,12 @@
 //! The shape rule of each operator.
 
 mod attention;
+mod ranks;
 
 use super::list::{Program, refuse};
-use super::operator::{Direction, GroupNorm, Matmul, Normalization, Operator, RowFactors};
+use super::operator::{
+    Aggregate, Coding, Direction, GroupNorm, Matmul, Normalization, Operator, RowFactors,
+};
 use super::value::{Edges, Format, Rows, Shape, Value, head_distance};
 use crate::error::Error;
 use crate::ops::Form;
@@ -38,11 +41,10 @@ impl Program {
         match operator {
             Operator::Matmul(op) => self.results_of_matmul(op),
             Operator::Quantize { x, coding } => {
-                self.expect_factors(name, coding.rows, of(*x).0)?;
                 if of(*x).1 != Format::Element {
                     return refuse(format!("quantize: {} has no elements", self.describe(*x)));
                 }
-                one((of(*x).0, Format::Codes))
+                one(self.codes_of(name, of(*x).0, *coding)?)
             }
             Operator::Store { x } if of(*x).1 == Format::Element => one((of(*x).0, Format::Codes)),
             Operator::Dequantize { x } if of(*x).1 == Format::Codes => {
@@ -52,11 +54,8 @@ impl Program {
                 refuse(format!("{name}: {} has another format", self.describe(*x)))
             }
             Operator::Aggregate(op) => {
-                if let Some(codes) = op.codes {
-                    self.expect_same(name, codes, (of(op.x).0, Format::Codes))?;
-                }
-                let result = self.along((op.edges, op.direction), op.x, name)?;
-                // Own rows are among those that are summed, as `along` has seen.
+                let result = self.result_of_sum(op)?;
+                // Own rows are among those that are summed, as that has seen.
                 let other = op.addend.filter(|addend| addend.value != op.x);
                 let other = other.map(|addend| addend.value);
                 for same in other.into_iter().chain(op.positive) {
@@ -218,8 +217,7 @@ impl Program {
                 let scales = row(of(op.x).0.columns);
                 let mut results = vec![of(op.x), scales, scales];
                 if let Some(coding) = op.coding {
-                    self.expect_factors(name, coding.rows, of(op.x).0)?;
-                    results.push((of(op.x).0, Format::Codes));
+                    results.push(self.codes_of(name, of(op.x).0, coding)?);
                 }
                 Ok(results)
             }
@@ -360,10 +358,49 @@ impl Program {
             results.push(row(b.columns));
         }
         if let Some(coding) = op.coding {
-            self.expect_factors("matmul", coding.rows, result.0)?;
-            results.push((result.0, Format::Codes));
+            results.push(self.codes_of("matmul", result.0, coding)?);
         }
         Ok(results)
+    }
+
+    /// Quantized values of a matrix. Where ranks exchange them there are those of all sources.
+    fn codes_of(&self, name: &str, of: Shape, coding: Coding) -> Result<Result_, Error> {
+        self.expect_factors(name, coding.rows, of)?;
+        let rows = match coding.exchanged().map(|edges| &self.edges[edges.0]) {
+            None => of.rows,
+            Some(edges) if of.rows == Rows::Of(edges.destinations) => Rows::Of(edges.sources),
+            Some(edges) => {
+                return refuse(format!(
+                    "{name}: ranks exchange the quantized values of own rows of `{}`, and these are others",
+                    edges.name
+                ));
+            }
+        };
+        Ok((Shape { rows, ..of }, Format::Codes))
+    }
+
+    /// A sum over edges, of a matrix or of its quantized values, which may be of more rows than those that a rank has itself.
+    fn result_of_sum(&self, op: &Aggregate) -> Result<Result_, Error> {
+        const NAME: &str = "aggregate";
+        let direction = match op.is_mutual {
+            true => op.direction.reversed(),
+            false => op.direction,
+        };
+        let along = (op.edges, direction);
+        let Some(codes) = op.codes else {
+            return self.along(along, op.x, NAME);
+        };
+        let result = self.along_in(along, codes, (NAME, Format::Codes))?;
+        let [read, x] = [codes, op.x].map(|it| self.values[it.0].shape);
+        let are_its = x.columns == read.columns && (x.rows == read.rows || x.rows == result.0.rows);
+        match are_its {
+            true => Ok(result),
+            false => refuse(format!(
+                "{NAME}: {} are quantized values of another matrix than {}",
+                self.describe(codes),
+                self.describe(op.x)
+            )),
+        }
     }
 
     /// The shape of a value, or of its rows of destinations where it has a row for each source of `edges`.
@@ -384,11 +421,16 @@ impl Program {
     }
 
     /// The result of an operator that reads the rows of one end of the edges and writes those of the other.
-    fn along(
+    fn along(&self, along: (Edges, Direction), x: Value, name: &str) -> Result<Result_, Error> {
+        self.along_in(along, x, (name, Format::Element))
+    }
+
+    /// The same of an operand in a format. The result has elements.
+    fn along_in(
         &self,
         (edges, direction): (Edges, Direction),
         x: Value,
-        name: &str,
+        (name, format): (&str, Format),
     ) -> Result<Result_, Error> {
         let Some(of_edges) = self.edges.get(edges.0) else {
             return refuse(format!(
@@ -400,10 +442,14 @@ impl Program {
             Direction::Backward => [of_edges.destinations, of_edges.sources],
         };
         let description = &self.values[x.0];
-        if description.shape.rows != Rows::Of(read) || description.format != Format::Element {
+        if description.shape.rows != Rows::Of(read) || description.format != format {
             return refuse(format!(
-                "{name} over `{}` reads elements with a row for each of `{}`, and {} is another value",
+                "{name} over `{}` reads {} with a row for each of `{}`, and {} is another value",
                 of_edges.name,
+                match format {
+                    Format::Codes => "quantized values",
+                    _ => "elements",
+                },
                 self.vertices[read.0].name,
                 self.describe(x)
             ));
@@ -483,7 +529,9 @@ impl Program {
     pub(super) fn fixed(&self, rows: Rows) -> Result<usize, Error> {
         match rows {
             Rows::Fixed(rows) => Ok(rows),
-            Rows::Edges(_) => refuse("a weight has a fixed number of rows".into()),
+            Rows::Edges(_) | Rows::Exchanged(..) => {
+                refuse("a weight has a fixed number of rows".into())
+            }
             Rows::Of(vertices) | Rows::Times(vertices, _) => refuse(format!(
                 "a weight has a fixed number of rows, and not one for each of `{}`",
                 self.vertices[vertices.0].name

@@ -47,13 +47,17 @@ fn rule(program: &mut Program, number: usize) -> Result<bool, Error> {
         end: direction.read(),
         balanced: false,
     };
-    if let Some(writer) = program.writer(x)
-        && program.only_reader(x) == Some(number)
+    let is_mutual = sum.is_mutual;
+    if let Some(writer) = own_writer(program, number)
         && let Operator::Matmul(product) = &mut program.nodes[writer].operator
         && product.is_plain()
     {
         product.rows = Some(rows);
         set_scaled(program, number, x);
+        return Ok(false);
+    }
+    // Quantized values of the own rows of a rank have the factors in them.
+    if is_mutual {
         return Ok(false);
     }
     if direction == Direction::Forward || !can_be_scaled(program, number, x) {
@@ -76,18 +80,12 @@ fn balance(program: &mut Program, number: usize) {
     let Operator::Aggregate(sum) = &program.nodes[number].operator else {
         return;
     };
-    let (x, rows) = (
-        sum.x,
-        RowFactors {
-            edges: sum.edges,
-            end: sum.direction.read(),
-            balanced: true,
-        },
-    );
-    let writer = match program.only_reader(x) == Some(number) {
-        true => program.writer(x),
-        false => None,
+    let rows = RowFactors {
+        edges: sum.edges,
+        end: sum.direction.read(),
+        balanced: true,
     };
+    let writer = own_writer(program, number);
     match writer.map(|writer| &mut program.nodes[writer].operator) {
         Some(Operator::Matmul(product)) if product.is_plain() => product.rows = Some(rows),
         Some(Operator::NormalizeGradient(op)) if op.rows.is_none() => op.rows = Some(rows),
@@ -95,6 +93,23 @@ fn balance(program: &mut Program, number: usize) {
     }
     if let Operator::Aggregate(sum) = &mut program.nodes[number].operator {
         sum.read_factors = ReadFactors::Balanced;
+    }
+}
+
+/// The operator that writes what the sum `number` alone reads. Where gradients are exchanged as activations are, it writes own rows, which are
+/// those that the factors are of.
+fn own_writer(program: &Program, number: usize) -> Option<usize> {
+    let Operator::Aggregate(sum) = &program.nodes[number].operator else {
+        return None;
+    };
+    let alone = |x: Value, reader: usize| {
+        let is_alone = program.only_reader(x) == Some(reader);
+        program.writer(x).filter(|_| is_alone)
+    };
+    let writer = alone(sum.x, number)?;
+    match program.nodes[writer].operator {
+        Operator::Extend { x, .. } if sum.is_mutual => alone(x, writer),
+        _ => Some(writer),
     }
 }
 

@@ -35,7 +35,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         let Some(mut state) = self.memory.attentions.remove(&key) else {
             return missing();
         };
-        let done = self.with_taken(&written(node), |machine, taken| {
+        let done = self.with_taken(&node.written(), |machine, taken| {
             let (y, positive) = match &mut taken.elements[..] {
                 [y] => (y, None),
                 [y, positive] => (y, Some(positive)),
@@ -79,7 +79,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         let Some(mut state) = self.memory.attentions.remove(&op.y) else {
             return missing();
         };
-        let done = self.with_taken(&written(node), |machine, taken| {
+        let done = self.with_taken(&node.written(), |machine, taken| {
             let Taken {
                 elements,
                 floats,
@@ -137,7 +137,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         let Some(mut state) = self.memory.additive.remove(&key) else {
             return missing();
         };
-        let done = self.with_taken(&written(node), |machine, taken| {
+        let done = self.with_taken(&node.written(), |machine, taken| {
             let ([y], [scores]) = (&mut taken.elements[..], &mut taken.numbers[..]) else {
                 return missing();
             };
@@ -157,7 +157,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         let Some(mut state) = self.memory.additive.remove(&op.y) else {
             return missing();
         };
-        let done = self.with_taken(&written(node), |machine, taken| {
+        let done = self.with_taken(&node.written(), |machine, taken| {
             let [d_sources, d_destinations, destinations, sources] = &mut taken.elements[..] else {
                 return missing();
             };
@@ -208,7 +208,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         let Some(mut softmax) = self.memory.softmaxes.remove(&key) else {
             return missing();
         };
-        let done = self.with_taken(&written(node), |machine, taken| {
+        let done = self.with_taken(&node.written(), |machine, taken| {
             let [y] = &mut taken.elements[..] else {
                 return missing();
             };
@@ -228,7 +228,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         let Some(mut statistics) = self.memory.softmaxes.remove(&op.y) else {
             return missing();
         };
-        let done = self.with_taken(&written(node), |machine, taken| {
+        let done = self.with_taken(&node.written(), |machine, taken| {
             let [dq, dk, dv] = &mut taken.elements[..] else {
                 return missing();
             };
@@ -266,7 +266,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
     }
 
     pub(super) fn edge_terms(&mut self, op: &EdgeTerms, node: &Node) -> Result<(), Error> {
-        self.with_taken(&written(node), |machine, taken| {
+        self.with_taken(&node.written(), |machine, taken| {
             let (backend, heads) = (&machine.backend, op.heads);
             let features = features(machine.edges[op.edges.0])?;
             let features = match op.direction {
@@ -298,7 +298,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         (op, zeros, d): (&EdgeTerms, Value, Value),
         node: &Node,
     ) -> Result<(), Error> {
-        let values = [written(node), vec![d]].concat();
+        let values = [node.written(), vec![d]].concat();
         self.with_taken(&values, |machine, taken| {
             let (backend, heads) = (&machine.backend, op.heads);
             let features = &*features(machine.edges[op.edges.0])?.forward;
@@ -325,11 +325,6 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             Ok(())
         })
     }
-}
-
-/// What an operator writes: its results, and behind them what it computes in.
-fn written(node: &Node) -> Vec<Value> {
-    [&node.results[..], &node.scratch[..]].concat()
 }
 
 fn features<B: Backend>(edges: &Propagation<B>) -> Result<&EdgeFeatures<B>, Error> {

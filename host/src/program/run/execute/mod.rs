@@ -33,7 +33,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 (Format::Element, _) => self.matmul::<Elements, Floats>(op, node),
                 _ => self.matmul::<Floats, Floats>(op, node),
             },
-            (Operator::Quantize { x, coding }, _) => self.quantize(*x, *coding, y),
+            (Operator::Quantize { x, .. }, _) => self.quantize(*x, node),
             (Operator::Store { x }, _) => self.store(*x, y),
             (Operator::Dequantize { x }, _) => self.dequantize(*x, y),
             (Operator::Aggregate(op), _) => match op.codes {
@@ -63,7 +63,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 })
             }
             (Operator::Extend { .. } | Operator::Fold { .. } | Operator::DropRows { .. }, _) => {
-                self.ranks(&node.operator, y)
+                self.ranks(node)
             }
             (Operator::Dot { alpha, x, y: other }, _) => match self.program.format(*x) {
                 Format::Element => self.dot::<Elements>(*alpha, [*x, *other], y),
@@ -112,7 +112,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                     ops::head_mean_backward(&machine.backend, *heads, d, dx)
                 })
             }
-            (Operator::BatchStatistics(op), _) => self.batch_statistics(op, y),
+            (Operator::BatchStatistics(op), _) => self.batch_statistics(op, node),
             (Operator::NormalizeGradient(op), _) => self.normalize_gradient(op, node),
             (
                 Operator::NormalizeRows { .. }
@@ -218,9 +218,9 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         (op, stored): (&Matmul, Option<&QuantizedMatrix<B>>),
         node: &Node,
     ) -> Result<(), Error> {
-        match node.coded() {
+        match op.coding {
             None => self.matmul_of::<A, O>((op, stored, None), node),
-            Some(coded) => self.coded(coded, node.results[0], |machine, codes| {
+            Some(_) => self.coded(node, |machine, codes| {
                 machine.matmul_of::<A, O>((op, stored, codes), node)
             }),
         }
@@ -268,7 +268,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 sum: op.sum.is_some(),
                 column_sums: sums.as_mut(),
                 dropout: machine.drop(op.drop),
-                coding: machine.coding(op.coding, codes),
+                coding: machine.coding(op.coding, codes)?,
                 ..MatmulFusion::default()
             };
             let (a, b) = (A::matrix(machine, op.a)?, A::matrix(machine, op.b)?);
@@ -299,6 +299,12 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             let (adjacency, [read, written], of_edges) = match op.direction {
                 Direction::Forward => {
                     (edges.forward(), ends, factors.as_ref().map(|it| it.forward))
+                }
+                Direction::Backward if op.is_mutual => {
+                    if codes.is_none() {
+                        return refuse("a sum against edges that go both ways reads quantized values, which have factors of the degree norm in them".into());
+                    }
+                    (edges.forward(), [None, edges.sent_scale(true)], None)
                 }
                 Direction::Backward => {
                     let [columns, rows] = ends;

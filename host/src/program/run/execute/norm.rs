@@ -1,11 +1,11 @@
 //! What norms call.
 
 use super::groups;
-use crate::backend::Backend;
+use crate::backend::{Backend, Floats as Numbers};
 use crate::error::Error;
 use crate::ops::{
     self, AffineGradients, BatchNorm, GroupGradients, GroupNormalization, LayerNorm,
-    NormalizationGradients, QuantizedMatrix, RowGroups,
+    NormalizationGradients, QuantizedMatrix, RowGroups, StatisticsOfParts,
 };
 use crate::program::list::refuse;
 use crate::program::operator::{
@@ -22,7 +22,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
     pub(super) fn batch_statistics(
         &mut self,
         op: &BatchStatistics,
-        result: Value,
+        node: &Node,
     ) -> Result<(), Error> {
         let mut running = self.take_buffer(op.running)?;
         let default = BatchNorm::default();
@@ -33,16 +33,62 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 Take::Batch | Take::Running => 0.0,
             },
         };
-        let done = self.write::<Floats>(result, |machine, statistics| {
-            let backend = &machine.backend;
-            if op.take == Take::Running {
-                return ops::running_statistics(backend, &norm, &running, statistics);
+        let done = match (op.take, op.of_rank) {
+            (Take::Training | Take::Batch, Some(edges)) => {
+                self.statistics_of_ranks((op, edges), node, (&norm, &mut running))
             }
-            let x = Elements::matrix(machine, op.x)?;
-            ops::batch_statistics(backend, &norm, x, &mut running, statistics)
-        });
+            (take, _) => self.write::<Floats>(node.results[0], |machine, statistics| {
+                let backend = &machine.backend;
+                if take == Take::Running {
+                    return ops::running_statistics(backend, &norm, &running, statistics);
+                }
+                let x = Elements::matrix(machine, op.x)?;
+                ops::batch_statistics(backend, &norm, x, &mut running, statistics)
+            }),
+        };
         self.put_buffer(op.running, running);
         done
+    }
+
+    /// Statistics of the rows of all ranks: the moments of each are put together, in double and in the order of ranks.
+    fn statistics_of_ranks(
+        &mut self,
+        (op, edges): (&BatchStatistics, Edges),
+        node: &Node,
+        (norm, running): (&BatchNorm, &mut Matrix<B, f32>),
+    ) -> Result<(), Error> {
+        self.with_taken(&node.written(), |machine, taken| {
+            let ([statistics, moments], all) = (&mut taken.floats[..], &mut taken.numbers[..])
+            else {
+                return missing();
+            };
+            let (backend, halo) = (&machine.backend, machine.halo(edges)?);
+            let x = Elements::matrix(machine, op.x)?;
+            // They are carried on from numbers that are finite, with no weight.
+            moments.clear(backend)?;
+            if x.rows() > 0 {
+                let alone = BatchNorm {
+                    momentum: 1.0,
+                    ..*norm
+                };
+                ops::batch_statistics(backend, &alone, x, moments, statistics)?;
+            } else {
+                statistics.clear(backend)?;
+            }
+            let own = [Numbers::Matrix(moments), Numbers::Matrix(statistics)];
+            let what = format!("layers.{} moments", op.layer);
+            halo.group().gather_floats_in(backend, &what, &own, all)?;
+            let [moments, deviations] = all else {
+                return missing();
+            };
+            let parts = StatisticsOfParts {
+                counts: halo.counts_there(),
+                moments,
+                deviations,
+            };
+            let running = (op.take == Take::Training).then_some(running);
+            ops::merge_statistics(backend, norm, parts, running, statistics)
+        })
     }
 
     pub(super) fn normalize_gradient(
@@ -50,12 +96,10 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         op: &NormalizeGradient,
         node: &Node,
     ) -> Result<(), Error> {
-        match node.coded() {
-            None => self.normalize_gradient_of((op, None), node),
-            Some(coded) => self.coded(coded, node.results[0], |machine, codes| {
-                machine.normalize_gradient_of((op, codes), node)
-            }),
-        }
+        self.coded(node, |machine, codes| match op.of_rank {
+            Some(edges) => machine.normalize_gradient_of_ranks((op, edges), codes, node),
+            None => machine.normalize_gradient_of((op, codes), node),
+        })
     }
 
     fn normalize_gradient_of(
@@ -74,13 +118,74 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 bias,
                 scale: machine.power(op.rows),
                 row_scale: machine.row_factors(op.rows),
-                coding: machine.coding(op.coding, codes),
+                coding: machine.coding(op.coding, codes)?,
             };
             let (norm, x) = (
                 machine.normalization(op.norm)?,
                 Elements::matrix(machine, op.x)?,
             );
             ops::normalize_backward(&machine.backend, &norm, x, d, gradients)
+        })
+    }
+
+    /// The gradient by means over the rows of all ranks. Those of scales and shifts are of own rows.
+    fn normalize_gradient_of_ranks(
+        &mut self,
+        (op, edges): (&NormalizeGradient, Edges),
+        codes: Option<&mut QuantizedMatrix<B>>,
+        node: &Node,
+    ) -> Result<(), Error> {
+        let result = node.results[0];
+        // Behind these is what quantized values are packed in.
+        let values = [&node.results[..3], &node.scratch[..4]].concat();
+        self.with_taken(&values, |machine, taken| {
+            let ([d], [weight, bias, of_weight, of_bias], all) = (
+                &mut taken.elements[..],
+                &mut taken.floats[..],
+                &mut taken.numbers[..],
+            ) else {
+                return missing();
+            };
+            machine.begin_with::<Elements>((result, &mut *d), op.d)?;
+            let (backend, halo) = (&machine.backend, machine.halo(edges)?);
+            let (norm, x) = (
+                machine.normalization(op.norm)?,
+                Elements::matrix(machine, op.x)?,
+            );
+            let (scale, row_scale) = (machine.power(op.rows), machine.row_factors(op.rows));
+            if x.rows() > 0 {
+                let gradients = NormalizationGradients {
+                    weight: &mut *weight,
+                    bias: &mut *bias,
+                    scale,
+                    row_scale,
+                    coding: None,
+                };
+                ops::normalization_sums(backend, &norm, x, d, gradients)?;
+            } else {
+                weight.clear(backend)?;
+                bias.clear(backend)?;
+            }
+            let own = [Numbers::Matrix(weight), Numbers::Matrix(bias)];
+            let (group, what) = (halo.group(), format!("layers.{} means", op.layer));
+            group.gather_floats_in(backend, &what, &own, all)?;
+            // The operator divides by the rows that it reads.
+            let share = halo.share();
+            for (sum, all) in [&mut *of_weight, &mut *of_bias].into_iter().zip(&*all) {
+                let parts = (all, group.ranks());
+                ops::sum_parts(backend, share, parts, Numbers::Matrix(sum))?;
+            }
+            if x.rows() == 0 {
+                return Ok(());
+            }
+            let gradients = NormalizationGradients {
+                weight: of_weight,
+                bias: of_bias,
+                scale,
+                row_scale,
+                coding: machine.coding(op.coding, codes)?,
+            };
+            ops::normalize_backward_of(backend, &norm, x, d, gradients)
         })
     }
 

@@ -5,22 +5,22 @@ use crate::error::Error;
 use crate::nn::{MARGIN, store_in_8_bits};
 use crate::ops::{self, QuantizedMatrix, Rounding};
 use crate::program::operator::{Coding, Matmul, Node};
-use crate::program::run::machine::{Bank, Elements, Floats, Typed};
+use crate::program::run::machine::{Bank, Elements, Floats, Typed, absent};
 use crate::program::value::Value;
 use crate::tensor::Element;
 
 impl<B: Backend, E: Element> Typed<'_, B, E> {
     /// Quantized values of a matrix that is there.
-    pub(super) fn quantize(
-        &mut self,
-        x: Value,
-        coding: Coding,
-        result: Value,
-    ) -> Result<(), Error> {
+    pub(super) fn quantize(&mut self, x: Value, node: &Node) -> Result<(), Error> {
+        let Some((coding, result)) = node.coded() else {
+            return absent(node.results[0]);
+        };
         let follows = self.follows(result)?;
         self.memory.has_scales.insert(result);
         self.with_codes(result, |machine, codes| {
-            machine.quantize_to(x, coding, (codes, follows))
+            machine.begin_codes(coding, codes)?;
+            machine.quantize_to(x, coding, (codes, follows))?;
+            machine.exchange_codes(node, codes)
         })
     }
 
@@ -82,31 +82,42 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         (codes, follows): (&mut QuantizedMatrix<B>, bool),
     ) -> Result<(), Error> {
         let (backend, x) = (&self.backend, Elements::matrix(self, x)?);
-        let (factors, rounding) = (self.row_factors(coding.rows), self.rounding(coding));
+        let rounding = self.rounding(coding, codes.rows())?;
+        let factors = self.row_factors(coding.rows);
         if !follows {
             // Finds the largest magnitudes.
             ops::quantize(backend, x, factors, rounding, codes)?;
             codes.scales_mut().forget_counts(backend)?;
+            if let Some(of_rank) = coding.of_rank {
+                let what = format!("layers.{} scales", coding.layer);
+                let [_, largest] = codes.scales_mut().state_mut();
+                let group = self.halo(of_rank.edges)?.group();
+                group.largest_by_host(backend, &what, largest)?;
+            }
         }
         ops::update_scales(backend, MARGIN, codes.scales_mut())?;
         ops::quantize(backend, x, factors, rounding, codes)
     }
 
-    /// Has `work` write the matrix `x` and, where their scales follow a step, its quantized values. In a first step these are made behind
-    /// it.
+    /// Has `work` write the first result and, where their scales follow a step, its quantized values. In a first step these are made
+    /// behind it.
     pub(super) fn coded(
         &mut self,
-        (coding, result): (Coding, Value),
-        x: Value,
+        node: &Node,
         work: impl FnOnce(&mut Self, Option<&mut QuantizedMatrix<B>>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let Some((coding, result)) = node.coded() else {
+            return work(self, None);
+        };
         if !self.follows(result)? {
             work(self, None)?;
-            return self.quantize(x, coding, result);
+            return self.quantize(node.results[0], node);
         }
         self.with_codes(result, |machine, codes| {
+            machine.begin_codes(coding, codes)?;
             ops::update_scales(&machine.backend, MARGIN, codes.scales_mut())?;
-            work(machine, Some(codes))
+            work(machine, Some(codes))?;
+            machine.exchange_codes(node, codes)
         })
     }
 
@@ -115,24 +126,31 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         &'a self,
         coding: Option<Coding>,
         codes: Option<&'a mut QuantizedMatrix<B>>,
-    ) -> Option<ops::Coding<'a, B>> {
-        let (coding, codes) = (coding?, codes?);
-        Some(ops::Coding {
+    ) -> Result<Option<ops::Coding<'a, B>>, Error> {
+        let (Some(coding), Some(codes)) = (coding, codes) else {
+            return Ok(None);
+        };
+        Ok(Some(ops::Coding {
             row_scale: self.row_factors(coding.rows),
-            rounding: self.rounding(coding),
+            rounding: self.rounding(coding, codes.rows())?,
             codes,
             alone: coding.alone,
-        })
+        }))
     }
 
-    fn rounding(&self, coding: Coding) -> Rounding<'_, B> {
-        match coding.stream {
-            Some(stream) => Rounding::Stochastic {
-                stream,
-                random: &self.random,
-                numbers: None,
-            },
-            None => Rounding::Nearest,
-        }
+    /// How so many rows are rounded.
+    fn rounding(&self, coding: Coding, rows: usize) -> Result<Rounding<'_, B>, Error> {
+        let Some(stream) = coding.stream else {
+            return Ok(Rounding::Nearest);
+        };
+        let numbers = match coding.of_rank {
+            Some(of_rank) => Some(self.halo(of_rank.edges)?.vertices(rows)),
+            None => None,
+        };
+        Ok(Rounding::Stochastic {
+            stream,
+            random: &self.random,
+            numbers,
+        })
     }
 }
