@@ -119,7 +119,6 @@ fn gin(g: &mut Builder, edges: Edges, x: Value) -> Value {
                 statistics: Statistics::Running,
                 ..GinConfig::default()
             },
-            largest_degree: 0,
         };
         layer.build(g, x)
     })

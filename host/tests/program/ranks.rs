@@ -517,7 +517,6 @@ fn balanced_rows_are_exchanged() {
             hidden: 4,
             outputs: 4,
             options: GinConfig::default(),
-            largest_degree: 0,
         };
         layer.build(g, x)
     };
