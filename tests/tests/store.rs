@@ -121,7 +121,7 @@ fn what_keeps_activations_as_they_are_is_refused() {
     }
     let gcn = ModelConfig::gcn(8, 3);
     assert!(refused::<f32>(&cpu, gcn.clone()).contains("take one of those"));
-    assert!(refused::<f16>(&cpu, ModelConfig::gatv2(8, 3)).contains("gcn, sage, gin and gat"));
+    assert!(refused::<f16>(&cpu, ModelConfig::gatv2(8, 3)).contains("gcn, sage, gin, gat"));
     let recompute = ModelConfig {
         recompute: true,
         ..ModelConfig::gin(8, 3)

@@ -19,6 +19,30 @@ pub struct Aggregation {
     pub factor: f32,
 }
 
+/// Whether a policy rounds as the default does: which warp has what is another question.
+pub(crate) fn rounds_by_default(policy: SpmmPolicy) -> bool {
+    let rounding = SpmmPolicy {
+        schedule: Schedule::Auto,
+        edges_per_warp: None,
+        ..policy
+    };
+    rounding == SpmmPolicy::DEFAULT
+}
+
+/// That edges with weights are summed by a policy.
+///
+/// # Errors
+/// [`Error::Unsupported`] of one that does not sum in float.
+pub(crate) fn check_policy_of_weights(policy: SpmmPolicy) -> Result<(), Error> {
+    if policy.accumulate == Accumulate::Float && policy.scaling == Scaling::Discretized {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        operator: "Aggregation",
+        reason: "edges with weights are added up in float alone; take the default policy, or leave the weights out".into(),
+    })
+}
+
 impl Aggregation {
     /// `y = factor · R · A · C · x`, and the epilogue; `scaled` where `x` is multiplied by `C` already.
     ///
@@ -121,13 +145,7 @@ impl Aggregation {
         let Some((factors, scale)) = of_edges else {
             return Ok(op);
         };
-        if self.policy.accumulate == Accumulate::Half || self.policy.scaling != Scaling::Discretized
-        {
-            return Err(Error::Unsupported {
-                operator: "Aggregation",
-                reason: "edges with weights are added up in float alone; take the default policy, or leave the weights out".into(),
-            });
-        }
+        check_policy_of_weights(self.policy)?;
         Ok(Spmm {
             weights: EdgeWeights::Features(factors),
             scale: self.factor * scale,
@@ -230,13 +248,7 @@ impl Order {
     }
 
     fn where_it_pays(aggregating_first: bool, policy: SpmmPolicy) -> Self {
-        // Which warp has what is another question.
-        let rounding = SpmmPolicy {
-            schedule: Schedule::Auto,
-            edges_per_warp: None,
-            ..policy
-        };
-        if aggregating_first && rounding == SpmmPolicy::default() {
+        if aggregating_first && rounds_by_default(policy) {
             Order::AggregateFirst
         } else {
             Order::TransformFirst

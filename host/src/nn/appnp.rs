@@ -10,6 +10,7 @@ use super::{
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{Addend, SpmmPolicy};
+use crate::program::layers::{self as formulas, Layer as Formula, LayerSetting, Reads};
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +97,48 @@ impl Architecture for Appnp {
             return Err("APPNP has no residual connections; each step has its own".into());
         }
         Ok(())
+    }
+
+    fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
+        let dense = |number: usize| {
+            let is_last = number + 1 == model.layers;
+            LayerSetting {
+                is_hidden: !is_last,
+                is_initial: is_last,
+                decay: if number == 0 { 1.0 } else { 0.0 },
+                ..LayerSetting::dense(model.layer(number).1, model.dropout_of(number))
+            }
+        };
+        let step = LayerSetting {
+            aggregates: true,
+            bias: false,
+            ..LayerSetting::dense(
+                model.classes,
+                self.propagation_dropout.unwrap_or(model.dropout),
+            )
+        };
+        let steps = std::iter::repeat_n(step, self.steps);
+        (0..model.layers).map(dense).chain(steps).collect()
+    }
+
+    fn formula(
+        &self,
+        model: &ModelConfig,
+        number: usize,
+        reads: Reads,
+    ) -> Option<Box<dyn Formula>> {
+        if number < model.layers {
+            let outputs = model.layer(number).1;
+            return Some(Box::new(formulas::Dense { outputs }));
+        }
+        // The network drops the input of each step.
+        Some(Box::new(formulas::Appnp {
+            edges: reads.edges,
+            initial: Some(reads.initial),
+            steps: 1,
+            alpha: self.alpha,
+            dropout: 0.0,
+        }))
     }
 
     fn stages<B: Backend, E: Element>(

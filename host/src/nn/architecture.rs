@@ -13,10 +13,9 @@ use super::sage::Sage;
 use super::{Layer, ModelConfig, Norm, Place, Stage};
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::program::Edges;
 use crate::program::layers::{
-    Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Layer as Formula, Le, MixHop, Sg, Ssg, Tag,
-    Transformer,
+    Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Layer as Formula, LayerSetting, Le, MixHop,
+    Reads, Sg, Ssg, Tag, Transformer,
 };
 use crate::tensor::Element;
 use serde::de::{DeserializeOwned, MapAccess, Visitor, value::UnitDeserializer};
@@ -97,13 +96,26 @@ pub trait Architecture:
         Ok(())
     }
 
-    /// Layer `number` of `model` as a formula over `edges`, without the bias, the norm and the activation that the network puts behind
-    /// it.
+    /// How each layer stands in the network: by default [`ModelConfig::layers`] equal ones, one after the other.
+    fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
+        let layers = 0..model.layers;
+        layers
+            .map(|number| LayerSetting::stacked(model, number))
+            .collect()
+    }
+
+    /// What a sum over so many neighbours at most is multiplied by to stay in the range of half, of a kind whose formula reads
+    /// [`Builder::largest_degree`](crate::program::Builder::largest_degree).
+    fn sum_scale(&self, _largest_degree: u32) -> f32 {
+        1.0
+    }
+
+    /// Layer `number` of the [settings](Architecture::settings) as a formula, without what the network puts around it.
     fn formula(
         &self,
         _model: &ModelConfig,
         _number: usize,
-        _edges: Edges,
+        _reads: Reads,
     ) -> Option<Box<dyn Formula>> {
         None
     }
@@ -481,15 +493,31 @@ macro_rules! models {
                 }
             }
 
+            /// How its layers stand in a network: see [`Architecture::settings`].
+            pub(crate) fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
+                match self {
+                    $(Self::$kind(config) => config.settings(model),)*
+                    Self::Other(_) => Vec::new(),
+                }
+            }
+
+            /// See [`Architecture::sum_scale`].
+            pub(crate) fn sum_scale(&self, largest_degree: u32) -> f32 {
+                match self {
+                    $(Self::$kind(config) => config.sum_scale(largest_degree),)*
+                    Self::Other(_) => 1.0,
+                }
+            }
+
             /// Layer `number` of `model` as a formula: see [`Architecture::formula`].
             pub(crate) fn formula(
                 &self,
                 model: &ModelConfig,
                 number: usize,
-                edges: Edges,
+                reads: Reads,
             ) -> Option<Box<dyn Formula>> {
                 match self {
-                    $(Self::$kind(config) => config.formula(model, number, edges),)*
+                    $(Self::$kind(config) => config.formula(model, number, reads),)*
                     Self::Other(_) => None,
                 }
             }

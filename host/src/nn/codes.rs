@@ -36,11 +36,7 @@ impl<B: Backend> StoredCodes<B> {
             let words = Array::uninit(backend, words, MemoryKind::Activations)?;
             codes.replace_codes(words, x.rows())?;
         }
-        // Forgets the largest magnitudes of the step before, and then has those of this one.
-        ops::update_scales(backend, 1.0, codes.scales_mut())?;
-        ops::quantize(backend, x, None, Rounding::Nearest, codes)?;
-        ops::update_scales(backend, 1.0, codes.scales_mut())?;
-        ops::quantize_positive(backend, x, codes)
+        store_in_8_bits(backend, x, codes)
     }
 
     /// The codes.
@@ -64,6 +60,22 @@ impl<B: Backend> StoredCodes<B> {
     pub fn largest(&self) -> &Matrix<B, f32> {
         self.0.scales().state()[1]
     }
+}
+
+/// Has `codes` hold `x`, with the smallest scale of each column that its numbers fit. What is positive stays so.
+///
+/// # Errors
+/// Those of [`ops::quantize_positive`].
+pub(crate) fn store_in_8_bits<B: Backend, E: Element>(
+    backend: &B,
+    x: &Matrix<B, E>,
+    codes: &mut QuantizedMatrix<B>,
+) -> Result<(), Error> {
+    // Forgets the largest magnitudes of the step before, and then has those of this one.
+    ops::update_scales(backend, 1.0, codes.scales_mut())?;
+    ops::quantize(backend, x, None, Rounding::Nearest, codes)?;
+    ops::update_scales(backend, 1.0, codes.scales_mut())?;
+    ops::quantize_positive(backend, x, codes)
 }
 
 /// The numbers of codes, in a matrix of the pool's.

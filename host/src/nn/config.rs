@@ -2,7 +2,7 @@
 
 use super::{
     Binary, ConvolutionConfig, HiddenActivation, HiddenNorm, Jumping, LinkDecoder, Norm, Readout,
-    binary, jumping,
+    binary, jumping, rounds_by_default,
 };
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphError};
@@ -51,7 +51,8 @@ pub struct ModelConfig {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "by_name")]
     pub messages: Option<CodeFormat>,
     /// How what the backward pass reads of the forward pass is kept, where not as the model computes with it: the outputs of hidden layers
-    /// and, of GIN, what its layers normalise. Of GCN, GraphSAGE, GIN and GAT, in half and bfloat16.
+    /// and, of GIN, what its layers normalise. Of GCN, GraphSAGE, GIN and GAT, and of networks of [formulas](crate::program::layers), in
+    /// half and bfloat16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<Store>,
     /// Which parts are of one bit; none where absent. See [`ModelConfig::of_bits`].
@@ -253,6 +254,12 @@ impl ModelConfig {
         Ok((prepared, Some(weights)))
     }
 
+    /// Layers that aggregate, of a model whose layers are formulas: adjacencies of a sampled batch.
+    pub(crate) fn hops(&self) -> usize {
+        let settings = self.convolution.settings(self).into_iter();
+        settings.filter(|layer| layer.aggregates).count()
+    }
+
     /// Whether layer `layer` is the last, and what it computes goes nowhere but to what the model tells.
     pub fn is_last(&self, layer: usize) -> bool {
         layer >= self.hidden_layers()
@@ -339,12 +346,7 @@ impl ModelConfig {
                     .into(),
             );
         }
-        let rounding = SpmmPolicy {
-            schedule: SpmmPolicy::default().schedule,
-            edges_per_warp: None,
-            ..self.policy
-        };
-        if self.messages.is_some() && rounding != SpmmPolicy::default() {
+        if self.messages.is_some() && !rounds_by_default(self.policy) {
             return refuse(
                 "messages of 8 bits are added up in one way; leave the policy's scaling, sums, write and load as they are"
                     .into(),
@@ -370,7 +372,9 @@ impl ModelConfig {
 impl ModelConfig {
     /// That what it keeps can be kept in 8 bits.
     fn check_store(&self) -> Result<(), &'static str> {
-        let known = matches!(
+        // The pass `Store` finds what a program keeps, whatever it is.
+        let is_program = self.convolution.is_program();
+        let has_codes = matches!(
             self.convolution,
             ConvolutionConfig::Gcn(_)
                 | ConvolutionConfig::Sage(_)
@@ -379,11 +383,11 @@ impl ModelConfig {
         );
         let refused = [
             (
-                !known,
-                "activations are kept in 8 bits of gcn, sage, gin and gat; take one of those, or leave store out",
+                !has_codes && !is_program,
+                "activations are kept in 8 bits of gcn, sage, gin, gat and of networks of formulas; take one of those, or leave store out",
             ),
             (
-                self.recompute,
+                self.recompute && !is_program,
                 "what recompute makes again is not stored, and it is made of what 8 bits would change; leave one of them out",
             ),
             (
@@ -395,15 +399,15 @@ impl ModelConfig {
                 "of another activation than relu a backward pass reads what has no codes; leave store out",
             ),
             (
-                !self.hidden_norm.is_none(),
+                !self.hidden_norm.is_none() && !is_program,
                 "what a norm between layers has read is kept as it is; leave it or store out",
             ),
             (
-                self.jumping.is_some(),
+                self.jumping.is_some() && !is_program,
                 "jumping knowledge reads outputs of layers as they are; leave it or store out",
             ),
             (
-                self.readout.is_some(),
+                self.readout.is_some() && !is_program,
                 "of a model that tells whole graphs activations are kept as they are; leave store out",
             ),
         ];

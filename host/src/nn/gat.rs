@@ -26,7 +26,7 @@ use crate::ops::{
     self, Attention, AttentionBackward, AttentionForward, EdgeBiases, Epilogue, Form,
     QuantizedMatrix, SpmmPolicy,
 };
-use crate::program::{Edges, layers as formulas, layers::Layer as Formula};
+use crate::program::layers::{self as formulas, Layer as Formula, Reads};
 use crate::tensor::{Array, Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
@@ -125,8 +125,9 @@ impl Architecture for Gat {
         &self,
         model: &ModelConfig,
         number: usize,
-        edges: Edges,
+        reads: Reads,
     ) -> Option<Box<dyn Formula>> {
+        let edges = reads.edges;
         Some(Box::new(formulas::Gat {
             edges,
             outputs: model.layer(number).1,

@@ -19,7 +19,7 @@ use crate::ops::{
     self, AdditiveAttention, AdditiveBackward, AdditiveFeatures, AdditiveRoom, Combine, Epilogue,
     Form, SpmmPolicy, edge_values,
 };
-use crate::program::{Edges, layers as formulas, layers::Layer as Formula};
+use crate::program::layers::{self as formulas, Layer as Formula, Reads};
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -106,8 +106,9 @@ impl Architecture for GatV2 {
         &self,
         model: &ModelConfig,
         number: usize,
-        edges: Edges,
+        reads: Reads,
     ) -> Option<Box<dyn Formula>> {
+        let edges = reads.edges;
         Some(Box::new(formulas::GatV2 {
             edges,
             outputs: model.layer(number).1,

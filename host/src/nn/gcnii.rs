@@ -11,6 +11,7 @@ use super::{
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{self, Addend, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
+use crate::program::layers::{self as formulas, Layer as Formula, LayerSetting, Reads};
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,13 @@ impl Default for Gcnii {
             alpha: 0.1,
             theta: 0.5,
         }
+    }
+}
+
+impl Gcnii {
+    /// β of convolution `number`, from 1 on.
+    fn share_of_weights(&self, number: usize) -> f32 {
+        libm::log1p(f64::from(self.theta) / number as f64) as f32
     }
 }
 
@@ -91,6 +99,47 @@ impl Architecture for Gcnii {
         }
     }
 
+    fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
+        let dense = |outputs| LayerSetting {
+            decay: 0.05,
+            ..LayerSetting::dense(outputs, model.dropout)
+        };
+        let first = LayerSetting {
+            is_hidden: true,
+            is_initial: true,
+            ..dense(model.hidden)
+        };
+        let convolution = LayerSetting {
+            aggregates: true,
+            bias: false,
+            is_hidden: true,
+            ..LayerSetting::dense(model.hidden, model.dropout)
+        };
+        let convolutions = std::iter::repeat_n(convolution, model.layers);
+        let last = dense(model.classes);
+        let first = std::iter::once(first);
+        first.chain(convolutions).chain([last]).collect()
+    }
+
+    fn formula(
+        &self,
+        model: &ModelConfig,
+        number: usize,
+        reads: Reads,
+    ) -> Option<Box<dyn Formula>> {
+        let dense = |outputs| Some(Box::new(formulas::Dense { outputs }) as Box<dyn Formula>);
+        match number {
+            0 => dense(model.hidden),
+            last if last > model.layers => dense(model.classes),
+            convolution => Some(Box::new(formulas::Gcnii {
+                edges: reads.edges,
+                initial: reads.initial,
+                alpha: self.alpha,
+                beta: self.share_of_weights(convolution),
+            })),
+        }
+    }
+
     fn stages<B: Backend, E: Element>(
         &self,
         backend: &B,
@@ -112,7 +161,7 @@ impl Architecture for Gcnii {
         );
         for layer in 1..last {
             let place = Place { layer, seed };
-            let beta = libm::log1p(f64::from(self.theta) / layer as f64) as f32;
+            let beta = self.share_of_weights(layer);
             let convolution = GcniiLayer::new(
                 backend,
                 place,

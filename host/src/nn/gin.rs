@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::ops::{
     self, Addend, Combine, Epilogue, Form, QuantizedMatrix, SpmmEpilogue, SpmmPolicy,
 };
-use crate::program::{Edges, layers as formulas, layers::Layer as Formula};
+use crate::program::layers::{self as formulas, Layer as Formula, Reads};
 use crate::tensor::{Array, Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
@@ -173,21 +173,22 @@ impl Architecture for Gin {
         Err(format!("λ {lambda} and ε {epsilon} should be finite"))
     }
 
-    /// Of the mean, which takes no power of two of a graph's largest degree.
+    fn sum_scale(&self, largest_degree: u32) -> f32 {
+        self.scale(largest_degree)
+    }
+
     fn formula(
         &self,
         model: &ModelConfig,
         number: usize,
-        edges: Edges,
+        reads: Reads,
     ) -> Option<Box<dyn Formula>> {
-        let formula = formulas::Gin {
-            edges,
+        Some(Box::new(formulas::Gin {
+            edges: reads.edges,
             hidden: model.hidden_of(number),
             outputs: model.layer(number).1,
             options: self.clone(),
-            largest_degree: 0,
-        };
-        (self.aggregate == Aggregate::Mean).then(|| Box::new(formula) as Box<dyn Formula>)
+        }))
     }
 
     fn stages<B: Backend, E: Element>(

@@ -49,6 +49,7 @@ pub use crate::program::layers::{
     Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Le, MixHop, Sg, Ssg, Tag, Transformer,
 };
 pub use aggregation::Aggregation;
+pub(crate) use aggregation::{check_policy_of_weights, rounds_by_default};
 pub use appnp::{Appnp, AppnpLayer};
 pub use architecture::{Architecture, ConvolutionConfig, ModelKind, ModelOption, OtherLayers};
 pub use batch_norm::Statistics;
@@ -56,6 +57,7 @@ pub use batch_norm::Statistics;
 pub(crate) use binary::magnitudes_of_rows;
 pub use binary::{Binary, BinaryLayer};
 pub use codes::StoredCodes;
+pub(crate) use codes::store_in_8_bits;
 pub use config::{ModelConfig, Store, WeightedGraph};
 pub(crate) use decoder::WIDTH as EDGE_WIDTH;
 pub use decoder::{Bilinear, Decoder, LinkDecoder, Mlp};

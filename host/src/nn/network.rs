@@ -195,7 +195,7 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// Number of stages.
     pub fn depth(&self) -> usize {
         match &self.program {
-            Some(program) => program.model().layers,
+            Some(program) => program.depth(),
             None => self.steps.len(),
         }
     }
@@ -278,7 +278,7 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// Layers that hear from neighbours: graphs of [`Inputs::graphs`], and hops of a sampled batch.
     pub fn hops(&self) -> usize {
         if let Some(program) = &self.program {
-            return program.model().layers;
+            return program.model().hops();
         }
         let hops = self.steps.iter().filter(|step| step.layer.aggregates());
         hops.count()
@@ -292,7 +292,10 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// Whether its first layer hears from neighbours: then features are those of all sources, on a rank as well, which has its own
     /// rows alone else.
     pub fn first_hears(&self) -> bool {
-        self.program.is_some() || self.steps[0].layer.aggregates()
+        match &self.program {
+            Some(program) => program.first_aggregates(),
+            None => self.steps[0].layer.aggregates(),
+        }
     }
 
     /// The graph and the rows of each stage.

@@ -13,7 +13,7 @@ use super::{
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{self, Epilogue, Form, MatmulFusion, QuantizedMatrix, SpmmEpilogue, SpmmPolicy};
-use crate::program::{Edges, layers as formulas, layers::Layer as Formula};
+use crate::program::layers::{self as formulas, Layer as Formula, Reads};
 use crate::tensor::{Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
@@ -38,8 +38,9 @@ impl Architecture for Sage {
         &self,
         model: &ModelConfig,
         number: usize,
-        edges: Edges,
+        reads: Reads,
     ) -> Option<Box<dyn Formula>> {
+        let edges = reads.edges;
         let outputs = model.layer(number).1;
         Some(Box::new(formulas::Sage { edges, outputs }))
     }

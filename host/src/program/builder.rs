@@ -41,6 +41,8 @@ pub struct Builder {
     /// Weights and dropouts of the layer so far.
     weights: u32,
     dropouts: u32,
+    /// What the weight decay of parameters is multiplied by.
+    decay: f32,
     /// The adjacency of a rank's part, where there are several ranks.
     of_rank: Option<Edges>,
 }
@@ -55,6 +57,7 @@ impl Builder {
             layer: 0,
             weights: 0,
             dropouts: 0,
+            decay: 1.0,
             of_rank: None,
         }
     }
@@ -114,9 +117,31 @@ impl Builder {
             of_rank,
             is_mutual: false,
             count: 0,
+            largest_degree: 0,
             exchanged: [0; 3],
         });
         Edges(self.program.edges.len() - 1)
+    }
+
+    /// Sets the largest degree of a destination of `edges`, for formulas that keep their sums in the range of half by it.
+    pub fn set_largest_degree(&mut self, edges: Edges, degree: u32) {
+        if let Some(set) = self.program.edges.get_mut(edges.0) {
+            set.largest_degree = degree;
+        }
+    }
+
+    /// The largest degree of a destination of `edges`, where it is [set](Builder::set_largest_degree); else 0.
+    pub fn largest_degree(&self, edges: Edges) -> u32 {
+        let set = self.program.edges.get(edges.0);
+        set.map_or(0, |set| set.largest_degree)
+    }
+
+    /// What `build` writes down, with `decay` times the weight decay of a run for its parameters.
+    pub fn with_decay<T>(&mut self, decay: f32, build: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.decay, decay);
+        let built = build(self);
+        self.decay = before;
+        built
     }
 
     /// What `build` writes down as layer `number`: its parameters have `layers.N.` before their names, and initial weights
@@ -429,11 +454,21 @@ impl Builder {
         edges.0 < self.program.edges.len() && self.program.is_square(edges)
     }
 
+    /// The vertices that an adjacency leads to.
+    pub(super) fn destinations(&self, edges: Edges) -> Vertices {
+        self.program.edges[edges.0].destinations
+    }
+
     /// The names of the vertices at both ends of an adjacency, and of the adjacency.
     pub(super) fn ends_of(&self, edges: Edges) -> Option<[&str; 3]> {
         let set = self.program.edges.get(edges.0)?;
         let name = |of: Vertices| self.program.vertices[of.0].name.as_str();
         Some([name(set.sources), name(set.destinations), &set.name])
+    }
+
+    /// The vertices that an adjacency reads.
+    pub(super) fn sources(&self, edges: Edges) -> Vertices {
+        self.program.edges[edges.0].sources
     }
 
     /// Columns of a value.
@@ -499,11 +534,15 @@ impl Builder {
     ) -> Value {
         let rows = Rows::Fixed(rows);
         let name = self.in_layer(name);
-        self.named(
+        let parameter = self.named(
             &name,
             (Shape { rows, columns }, format),
             Origin::Parameter(initial),
-        )
+        );
+        if self.decay != 1.0 {
+            self.program.decays.insert(parameter, self.decay);
+        }
+        parameter
     }
 
     pub(super) fn constant(&mut self, constant: Constant) -> Value {

@@ -112,9 +112,10 @@ impl Pass<'_> {
                 };
                 self.back_through_norm(operator, *x, &[*weight, *bias], factor)
             }
-            Operator::NormalizeGroups { norm, x } => {
+            Operator::NormalizeGroups { norm, groups, x } => {
                 let operator = Operator::NormalizeGroupsGradient {
                     norm: *norm,
+                    groups: *groups,
                     x: *x,
                     statistics: node.results[1],
                     d,
@@ -297,6 +298,7 @@ impl Pass<'_> {
                 factor: op.factor * factor,
                 addend: own,
                 layer: op.layer,
+                policy: op.policy,
                 ..Aggregate::new(op.edges, op.direction.reversed(), d)
             }))?;
             self.add(op.x, (1.0, d))?;

@@ -7,7 +7,7 @@ use super::value::{
 };
 use crate::error::Error;
 use crate::nn::Norm;
-use crate::ops::edge_plane;
+use crate::ops::{SpmmPolicy, edge_plane};
 use crate::tensor::Precision;
 use halfgnn_contract::quantize::row_codes;
 use std::collections::{HashMap, HashSet};
@@ -31,6 +31,8 @@ pub struct Program {
     pub(super) gradients: Vec<(Value, Value)>,
     /// Values that stay readable until the next forward pass.
     pub(super) kept: Vec<Value>,
+    /// What the weight decay of a parameter is multiplied by, where it is not 1.
+    pub(super) decays: HashMap<Value, f32>,
 }
 
 /// A set of vertices.
@@ -53,6 +55,8 @@ pub(super) struct EdgeSet {
     pub(super) is_mutual: bool,
     /// Edges, once their number is known.
     pub(super) count: usize,
+    /// The largest degree of a destination, or 0 where formulas need not know it.
+    pub(super) largest_degree: u32,
     /// Numbers of rows that a rank exchanges, by [`Exchanged`], once they are known.
     pub(super) exchanged: [usize; 3],
 }
@@ -90,6 +94,7 @@ impl Program {
             seed: None,
             gradients: Vec::new(),
             kept: Vec::new(),
+            decays: HashMap::new(),
         }
     }
 
@@ -158,6 +163,18 @@ impl Program {
             .map(|(_, gradient)| *gradient)
     }
 
+    /// Has all sums over neighbours computed by `policy`. It comes before all passes.
+    pub fn set_policy(&mut self, policy: SpmmPolicy) {
+        for node in &mut self.nodes {
+            match &mut node.operator {
+                Operator::Aggregate(op) => op.policy = policy,
+                Operator::Attention(op) => op.policy = policy,
+                Operator::AdditiveAttention(op) => op.policy = policy,
+                _ => {}
+            }
+        }
+    }
+
     /// Keeps `value` readable until the next forward pass, which costs its memory for as long.
     pub fn keep(&mut self, value: Value) {
         if !self.kept.contains(&value) {
@@ -186,6 +203,7 @@ impl Program {
         match self.values[value.0].shape.rows {
             Rows::Fixed(rows) => rows,
             Rows::Of(vertices) => self.vertices[vertices.0].rows,
+            Rows::Times(vertices, times) => self.vertices[vertices.0].rows * times,
             Rows::Edges(edges) => edge_plane(self.edges[edges.0].count),
             Rows::Exchanged(edges, of) => self.edges[edges.0].exchanged[of as usize],
         }

@@ -1,9 +1,9 @@
 //! Networks as programs of operators: a layer is its formula, and everything else is done to the list of operators.
 //!
 //! ```text
-//!  Builder ──► Program ──► reorder ──► differentiate ──► fuse ──► recompute ──► Plan ──► Runner
-//!  formulas    forward     a pass      forward and       passes over both       memory   one loop
-//!              list                    backward list     lists                           each way
+//!  Builder ──► Program ──► reorder ──► differentiate ──► fuse ──► store ──► recompute ──► Plan ──► Runner
+//!  formulas    forward     a pass      forward and       passes over both lists           memory   one loop
+//!              list                    backward list                                               each way
 //! ```
 //!
 //! - [`Builder`] writes formulas down. [`layers`] has those of many layers, a file each, with the names of their parameters in other

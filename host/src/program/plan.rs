@@ -2,7 +2,7 @@
 
 use super::list::Program;
 use super::operator::Operator;
-use super::value::{Format, Origin, Value, Vertices};
+use super::value::{Format, Origin, Value, Vertices, bytes_of};
 use halfgnn_contract::quantize::{COUNTS, row_codes};
 
 /// The memory of a program.
@@ -186,7 +186,8 @@ impl Plan {
                         }
                         !is_over
                     });
-                    let slot = self.slot_for(program, Value(first), &mut free);
+                    let is_alone = members.len() == 1;
+                    let slot = self.slot_for(program, (Value(first), is_alone), &mut free);
                     ends.push((life.to, slot));
                     sizes.push((life, self.slots[slot].bytes));
                     Place::Slot(slot)
@@ -208,17 +209,40 @@ impl Plan {
             .unwrap_or(0);
     }
 
-    fn slot_for(&mut self, program: &Program, value: Value, free: &mut Vec<usize>) -> usize {
+    /// The slot of a value. `is_alone` where no other value is written over it.
+    fn slot_for(
+        &mut self,
+        program: &Program,
+        (value, is_alone): (Value, bool),
+        free: &mut Vec<usize>,
+    ) -> usize {
         let description = &program.values[value.0];
+        let (rows, columns) = (program.rows(value), description.shape.columns);
+        let bytes = program.bytes(value);
+        let close = bytes_of(program.precision, rows, columns, false);
         let slot = Slot {
-            rows: program.rows(value),
-            columns: description.shape.columns,
+            rows,
+            columns,
             format: description.format,
-            gathered: program.is_gathered(value),
-            bytes: program.bytes(value),
+            // Rows of many widths are as far apart either way.
+            gathered: program.is_gathered(value) && bytes != close,
+            bytes,
+        };
+        let is_wider = |number: usize| {
+            let of = self.slots[number];
+            let as_if_close = Slot {
+                gathered: false,
+                bytes,
+                ..of
+            };
+            of.gathered && as_if_close == slot
         };
         // The one that was free last lies in caches, if any does.
-        match free.iter().rposition(|&number| self.slots[number] == slot) {
+        let mut index = free.iter().rposition(|&number| self.slots[number] == slot);
+        if index.is_none() && is_alone && program.may_lie_apart(value) {
+            index = free.iter().rposition(|&number| is_wider(number));
+        }
+        match index {
             Some(index) => free.remove(index),
             None => {
                 self.slots.push(slot);
@@ -228,11 +252,11 @@ impl Plan {
     }
 }
 
-/// Bytes that operators keep: attention from its forward pass to its backward pass, quantization from step to step.
+/// Bytes that operators keep: attention from its forward pass to its backward pass, scales of quantized values from step to step.
 fn plan_states(program: &Program) -> u64 {
     let states = program.nodes.iter().map(|node| {
         // Scales, the largest magnitudes, and counts of what no value stands for.
-        if let Some((_, codes)) = node.coded() {
+        if let Some(codes) = node.coded().map(|(_, codes)| codes).or(node.stored()) {
             let columns = program.values[codes.0].shape.columns;
             let numbers = 2 * row_codes(columns as u64) + u64::from(COUNTS);
             return numbers * size_of::<f32>() as u64;
@@ -323,9 +347,27 @@ fn shared(program: &Program, lives: &[Life]) -> Vec<usize> {
 }
 
 impl Program {
+    /// Whether a value may lie in rows that are further apart than its own: a plain sum over neighbours that products alone read.
+    fn may_lie_apart(&self, value: Value) -> bool {
+        let is_sum = self.writer(value).is_some_and(|writer| {
+            matches!(&self.nodes[writer].operator, Operator::Aggregate(op) if op.is_plain())
+        });
+        let multiplies = |number: usize| match &self.nodes[number].operator {
+            Operator::Matmul(op) => {
+                let operands = self.nodes[number].operator.operands();
+                let is_once = operands.iter().filter(|it| **it == value).count() == 1;
+                let is_product = op.norm.is_none() && op.second.is_none() && !op.column_sums;
+                is_once && is_product && (op.a == value || op.b == value)
+            }
+            _ => false,
+        };
+        let is_outside = self.output == Some(value) || self.kept.contains(&value);
+        is_sum && !is_outside && self.readers(value).all(multiplies)
+    }
+
     /// Bytes of a value as floats.
     fn bytes_in_float(&self, value: Value) -> u64 {
         let (rows, columns) = (self.rows(value), self.values[value.0].shape.columns);
-        super::value::bytes_of(crate::tensor::Precision::Float, rows, columns, false)
+        bytes_of(crate::tensor::Precision::Float, rows, columns, false)
     }
 }

@@ -6,7 +6,8 @@ use super::operator::{
     Node, Normalization, Operator, ReadFactors, RowFactors, Take,
 };
 use super::value::{Edges, Format, Origin, Rows, Value};
-use crate::ops::Form;
+use crate::nn::rounds_by_default;
+use crate::ops::{Form, SpmmPolicy};
 use std::fmt::{self, Write};
 
 impl Program {
@@ -41,6 +42,10 @@ impl Program {
             Rows::Of(vertices) => {
                 let name = &self.vertices[vertices.0].name;
                 format!("{name} x {columns} {precision}")
+            }
+            Rows::Times(vertices, times) => {
+                let name = &self.vertices[vertices.0].name;
+                format!("{times} {name} x {columns} {precision}")
             }
         }
     }
@@ -107,10 +112,7 @@ impl Program {
             Some(edges) => format!(", exchanged over {}", self.edges[edges.0].name),
             None => String::new(),
         };
-        format!(
-            "to {:?}{alone}, {rounding}{rows}{exchanged}",
-            coding.format
-        )
+        format!("to {:?}{alone}, {rounding}{rows}{exchanged}", coding.format)
     }
 
     fn ranks_text(&self, edges: Edges) -> String {
@@ -176,6 +178,13 @@ impl Program {
                 text = format!("aggregate {}{transposed} {}", edges.name, name(read));
                 let has_factors = edges.has_factors(op.direction.read());
                 parts.extend((op.factor != 1.0).then(|| format!("factor {}", op.factor)));
+                let SpmmPolicy {
+                    scaling,
+                    accumulate,
+                    ..
+                } = op.policy;
+                let is_other = !rounds_by_default(op.policy);
+                parts.extend(is_other.then(|| format!("{scaling:?} in {accumulate:?}")));
                 match op.read_factors {
                     ReadFactors::InOperand if has_factors && op.codes.is_none() => {
                         parts.push("operand is scaled".to_owned());
@@ -303,14 +312,20 @@ impl Program {
                 );
             }
             Operator::Multiply { .. }
+            | Operator::Store { .. }
+            | Operator::Dequantize { .. }
             | Operator::Maximum { .. }
             | Operator::MaximumGradient { .. }
             | Operator::NormalizeRows { .. }
-            | Operator::NormalizeRowsGradient { .. }
-            | Operator::NormalizeGroups { .. }
-            | Operator::NormalizeGroupsGradient { .. } => {
+            | Operator::NormalizeRowsGradient { .. } => {
                 let operands = operator.operands().into_iter().map(name);
                 text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
+            }
+            Operator::NormalizeGroups { groups, .. }
+            | Operator::NormalizeGroupsGradient { groups, .. } => {
+                let operands = operator.operands().into_iter().map(name);
+                text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
+                parts.extend(groups.map(|edges| format!("graphs of {}", self.edges[edges.0].name)));
             }
             Operator::Quantize { x, coding } => {
                 text = format!("quantize {} {}", name(*x), self.coding_text(*coding));

@@ -22,6 +22,8 @@ pub struct Edges(pub(super) usize);
 pub enum Rows {
     /// One for each vertex of a set.
     Of(Vertices),
+    /// A number of them for each vertex of a set.
+    Times(Vertices, usize),
     /// One for each edge of an adjacency, in a [plane](crate::ops::edge_plane) of edges.
     Edges(Edges),
     /// As many as a rank exchanges of an adjacency that is its part of a graph.

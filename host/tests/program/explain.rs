@@ -1,6 +1,6 @@
 //! What a person is shown of a program.
 
-use halfgnn::nn::{Gcnii, ModelConfig};
+use halfgnn::nn::{Binary, ModelConfig};
 use halfgnn::program::Explanation;
 use halfgnn::tensor::Precision;
 
@@ -43,11 +43,12 @@ fn an_operator_says_what_it_moves_and_for_whom_it_is_kept() {
 }
 
 #[test]
-fn a_model_without_formulas_is_refused() {
-    let refused = explained(&ModelConfig::of(Gcnii::default(), 8, 2)).expect_err("no formula");
+fn what_programs_do_not_do_is_refused() {
+    let binary = ModelConfig::gcn(8, 2).of_bits(Binary::Full);
+    let refused = explained(&binary).expect_err("no formula");
     assert_eq!(
         refused.to_string(),
-        "Program: the layers of gcnii have no formula"
+        "Program: gcn is not trained with one bit yet; leave it out"
     );
 }
 
@@ -62,7 +63,9 @@ fn recomputation_makes_a_network_smaller() {
         };
         let text = explained(&config).expect("a formula");
         let (training, _) = text.split_once("# evaluation").expect("both lists");
-        let (_, memory) = training.rsplit_once("memory: activations ").expect("a plan");
+        let (_, memory) = training
+            .rsplit_once("memory: activations ")
+            .expect("a plan");
         let (bytes, _) = memory.split_once(' ').expect("a number");
         bytes.parse().expect("a number")
     };

@@ -169,7 +169,6 @@ fn gin_launches_the_kernels_of_the_network() {
                 hidden: 8,
                 outputs,
                 options: options.clone(),
-                largest_degree: 22,
             })
         },
     );

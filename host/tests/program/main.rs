@@ -19,4 +19,5 @@ mod refused;
 mod registry;
 mod relations;
 mod setup;
+mod store;
 mod trained;

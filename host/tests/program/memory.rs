@@ -8,7 +8,7 @@ use halfgnn::ops::CodeFormat;
 use halfgnn::program::layers::{
     Gat, GatV2, GatedGraphLayer, Gcn, Gin, Layer, LeLayer, Sage, Transformer, TransformerLayer,
 };
-use halfgnn::program::passes::{Pass, Quantize};
+use halfgnn::program::passes::{Pass, Quantize, Store};
 use halfgnn::program::{Builder, Edges, Plan, Program, Value};
 use halfgnn::tensor::Precision;
 
@@ -36,7 +36,6 @@ fn gin(g: &mut Builder, edges: Edges, x: Value) -> Value {
             learn_epsilon: true,
             ..GinConfig::default()
         },
-        largest_degree: 9,
     };
     g.layer(0, |g| layer.build(g, x))
 }
@@ -147,6 +146,11 @@ fn quantized(mut program: Program) -> Option<Program> {
     Quantize { format }.run(&mut program).ok().map(|()| program)
 }
 
+/// With stored activations, where it is in 16 bits.
+fn stored(mut program: Program) -> Option<Program> {
+    Store.run(&mut program).ok().map(|()| program)
+}
+
 fn step(backend: &Cpu, program: Program, norm: Norm) -> Plan {
     let mut runner = runner(backend, program, norm);
     let output = runner.program().output().expect("an output");
@@ -183,6 +187,11 @@ fn the_plan_is_what_a_step_allocates_to_the_byte() {
                 let program = compiled(program, recompute);
                 if let Some(quantized) = quantized(program.clone()) {
                     step(&Cpu::new(), quantized, norm);
+                }
+                if let Some(stored) = stored(program.clone()) {
+                    step(&Cpu::new(), stored.clone(), norm);
+                    let both = quantized(stored);
+                    both.map(|both| step(&Cpu::new(), both, norm));
                 }
                 let plan = step(&backend, program, norm);
                 assert!(plan.peak() <= plan.activations(), "{name}");

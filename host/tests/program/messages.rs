@@ -130,12 +130,12 @@ fn layers<E: Element>() {
             };
             let config = of(ModelConfig::of(options.clone(), features, classes));
             both::<E>("gin", &config, norm, |g, edges, x| {
+                g.set_largest_degree(edges, 22);
                 stack(g, &config, x, |outputs| Gin {
                     edges,
                     hidden: width,
                     outputs,
                     options: options.clone(),
-                    largest_degree: 22,
                 })
             });
         }

@@ -273,6 +273,7 @@ fn appnp(g: &mut Builder, config: &ModelConfig, of: &AppnpConfig, edges: Edges, 
     }
     let steps = Appnp {
         edges,
+        initial: None,
         steps: of.steps,
         alpha: of.alpha,
         dropout: 0.0,

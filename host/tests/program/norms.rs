@@ -52,12 +52,12 @@ fn largest_degree() -> u32 {
 }
 
 fn layers(g: &mut Builder, config: &ModelConfig, of: &GinConfig, edges: Edges, x: Value) -> Value {
+    g.set_largest_degree(edges, largest_degree());
     stack(g, config, x, |outputs| Gin {
         edges,
         hidden: config.hidden,
         outputs,
         options: of.clone(),
-        largest_degree: largest_degree(),
     })
 }
 

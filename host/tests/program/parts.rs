@@ -189,7 +189,11 @@ fn the_plan_of_a_rank_is_what_a_step_allocates_to_the_byte() {
                         let backend = Cpu::new();
                         let of = (shard, group);
                         let runner = runner_of(&backend, (&graph, norm), of, program);
-                        step(&backend, runner, &rows(&all, FEATURES, shard.part.vertices()));
+                        step(
+                            &backend,
+                            runner,
+                            &rows(&all, FEATURES, shard.part.vertices()),
+                        );
                     });
                 }
             }

@@ -206,6 +206,7 @@ fn fuse_has_multiples_of_other_rows_in_sums_over_neighbours() {
         let w = g.weight("w", (4, 4));
         let x = g.matmul(x, w);
         let steps = Appnp {
+            initial: None,
             edges,
             steps: 2,
             alpha: 0.25,
@@ -438,7 +439,6 @@ fn gin(g: &mut Builder, edges: Edges, x: Value) -> Value {
             epsilon: 0.25,
             ..GinConfig::default()
         },
-        largest_degree: 9,
     };
     layer.build(g, x)
 }

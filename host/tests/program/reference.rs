@@ -244,7 +244,6 @@ fn gin_is_its_formula() {
                 learn_epsilon,
                 ..GinConfig::default()
             },
-            largest_degree: 22,
         };
         check(
             Norm::Right,

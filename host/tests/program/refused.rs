@@ -3,8 +3,9 @@
 use super::setup::{compiled, graph, numbers, program, runner};
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::nn::Norm;
+use halfgnn::ops::{Accumulate, CodeFormat, SpmmPolicy};
 use halfgnn::program::passes::fuse::Fuse;
-use halfgnn::program::passes::{Pass, Recompute, Reorder};
+use halfgnn::program::passes::{Pass, Quantize, Recompute, Reorder};
 use halfgnn::program::{Builder, Program, differentiate};
 use halfgnn::tensor::Precision;
 
@@ -110,6 +111,26 @@ fn passes_and_gradients_come_in_their_order() {
     Fuse.run(&mut fused).expect("a forward list");
     let fused = differentiate(&mut fused).expect_err("an epilogue");
     assert!(fused.to_string().contains("differentiate first"), "{fused}");
+}
+
+/// A sum of 8-bit values is rounded in one way.
+#[test]
+fn quantized_messages_have_no_other_policy() {
+    let mut program = program(Precision::Half, (10, 4), Norm::Both, |g, edges, x| {
+        let w = g.weight("w", (4, 2));
+        let y = g.matmul(x, w);
+        g.aggregate(edges, y)
+    });
+    program.set_policy(SpmmPolicy {
+        accumulate: Accumulate::Half,
+        ..SpmmPolicy::default()
+    });
+    assert!(program.listing().contains(", Discretized in Half"));
+    differentiate(&mut program).expect("parameters");
+    let format = CodeFormat::Int8;
+    let refused = Quantize { format }.run(&mut program).expect_err("in half");
+    let refused = refused.to_string();
+    assert!(refused.contains("summed in one way"), "{refused}");
 }
 
 #[test]

@@ -49,7 +49,6 @@ fn layer(g: &mut Builder, name: &str, edges: Edges, x: Value) -> Value {
                     learn_epsilon: true,
                     ..GinConfig::default()
                 },
-                largest_degree: 3,
             };
             layer.build(g, x)
         }
@@ -76,6 +75,7 @@ fn layer(g: &mut Builder, name: &str, edges: Edges, x: Value) -> Value {
         }
         "appnp" => {
             let layer = Appnp {
+                initial: None,
                 edges,
                 steps: 2,
                 alpha: 0.1,

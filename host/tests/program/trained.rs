@@ -10,10 +10,11 @@ use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::Emulated;
 use halfgnn::kernels::Kernels;
 use halfgnn::nn::{
-    EdgeData, Gat as GatConfig, GatV2 as GatV2Config, HiddenActivation, HiddenNorm, Jumping, Model,
-    ModelConfig, Network, Pieces, Propagation,
+    Aggregate, Appnp as AppnpConfig, EdgeData, Gat as GatConfig, GatV2 as GatV2Config,
+    Gcnii as GcniiConfig, Gin as GinConfig, HiddenActivation, HiddenNorm, Jumping, Model,
+    ModelConfig, Network, Pieces, Propagation, Statistics, Store,
 };
-use halfgnn::ops::CodeFormat;
+use halfgnn::ops::{Accumulate, CodeFormat, Scaling, SpmmPolicy};
 use halfgnn::program;
 use halfgnn::sample::{Fanout, Loader, NeighborSampler, Sampler};
 use halfgnn::tensor::{Element, Matrix, Precision};
@@ -103,6 +104,12 @@ pub fn whole<B: Backend, E: Element>(
     trace
 }
 
+/// Layers that aggregate.
+fn hops(config: &ModelConfig) -> usize {
+    let network = Network::<_, f16>::new(&Cpu::new(), config, SEED);
+    network.expect("a model").hops()
+}
+
 /// Steps on sampled blocks, and an evaluation of the whole graph between them.
 pub fn sampled<B: Backend, E: Element>(
     backend: &B,
@@ -111,7 +118,7 @@ pub fn sampled<B: Backend, E: Element>(
 ) -> Trace {
     let (whole, labels, all) = (graph(), labels(), features::<B, E>(backend));
     let prepared = config.prepare(&whole).expect("memory");
-    let fanouts = vec![Fanout::of(3).expect("a fanout"); config.layers];
+    let fanouts = vec![Fanout::of(3).expect("a fanout"); hops(config)];
     let mut sampler = NeighborSampler::new(backend, prepared.csr(), fanouts).expect("a graph");
     let loader = Loader::new((0..13).collect(), 5, SEED).expect("seeds");
     let train = TrainConfig::new(E::PRECISION);
@@ -183,11 +190,75 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
     };
     models.extend([("residual gcn", residual), ("gcn with elu", elu)]);
     models.push(("gcn with the largest of its layers", largest));
+    for (name, aggregate) in [("gin", Aggregate::Mean), ("gin of sums", Aggregate::Sum)] {
+        let of = GinConfig {
+            aggregate,
+            lambda: 90.0,
+            statistics: Statistics::Running,
+            ..GinConfig::default()
+        };
+        models.push((name, small(ModelConfig::of(of, FEATURES, CLASSES))));
+    }
+    let steps = AppnpConfig {
+        steps: 3,
+        ..AppnpConfig::default()
+    };
+    let appnp = small(ModelConfig::of(steps, FEATURES, CLASSES));
+    let gcnii = small(ModelConfig::of(GcniiConfig::default(), FEATURES, CLASSES));
+    models.extend([("appnp", appnp), ("gcnii", gcnii)]);
     let quantized = ModelConfig {
         messages: Some(CodeFormat::Int8),
         ..gcn()
     };
     models.push(("gcn with messages of 8 bits", quantized));
+    let in_half = SpmmPolicy {
+        accumulate: Accumulate::Half,
+        ..SpmmPolicy::default()
+    };
+    let as_frameworks = SpmmPolicy {
+        scaling: Scaling::PostReduction,
+        ..in_half
+    };
+    // Layers that would sum first make their products first with another way of rounding.
+    for policy in [in_half, as_frameworks] {
+        for config in [gcn(), small(ModelConfig::sage(FEATURES, CLASSES))] {
+            let widening = ModelConfig {
+                policy,
+                layers: 3,
+                hidden_by_layer: vec![5, 9],
+                ..config
+            };
+            models.push(("another policy of sums", widening));
+        }
+    }
+    // Narrowing layers make their products first, and the widening one its sums.
+    let widths = |config| ModelConfig {
+        layers: 4,
+        hidden_by_layer: vec![8, 5, 9],
+        ..config
+    };
+    let kinds = [
+        ("stored gcn", widths(gcn())),
+        (
+            "stored sage",
+            widths(small(ModelConfig::sage(FEATURES, CLASSES))),
+        ),
+        (
+            "stored gat",
+            widths(small(ModelConfig::of(heads(1), FEATURES, CLASSES))),
+        ),
+    ];
+    for (name, config) in kinds {
+        for messages in [None, Some(CodeFormat::Int8)] {
+            let store = Some(Store::EightBit);
+            let stored = ModelConfig {
+                messages,
+                store,
+                ..config.clone()
+            };
+            models.push((name, stored));
+        }
+    }
     for norm in HiddenNorm::ALL {
         let normed = ModelConfig {
             hidden_norm: norm,
@@ -199,10 +270,20 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
     models
 }
 
+/// Whether a model is trained in a precision: bfloat16 has no sums of its own, and what is quantized is so of 16 bits.
+fn is_in<E: Element>(config: &ModelConfig) -> bool {
+    let is_in_half = config.policy.accumulate == Accumulate::Half;
+    let is_quantized = config.messages.is_some() || config.store.is_some();
+    match E::PRECISION {
+        Precision::Half => true,
+        Precision::BFloat16 => !is_in_half,
+        Precision::Float => !is_quantized,
+    }
+}
+
 fn both<B: Backend, E: Element>(backend: &B, blocks: bool) {
     for (name, config) in models() {
-        let is_float = E::PRECISION == Precision::Float;
-        if (blocks && config.jumping.is_some()) || (is_float && config.messages.is_some()) {
+        if (blocks && config.jumping.is_some()) || !is_in::<E>(&config) {
             continue;
         }
         let new = || Network::<B, E>::new(backend, &config, SEED).expect("a model");
@@ -221,8 +302,15 @@ fn both<B: Backend, E: Element>(backend: &B, blocks: bool) {
         // Some sums are rounded once here and twice there: of two gradients, or of a bias before another activation than a ReLU.
         let is_same = !matches!(
             name,
-            "gatv2" | "residual gcn" | "gcn with elu" | "gcn with the largest of its layers"
+            "gatv2"
+                | "residual gcn"
+                | "gcn with elu"
+                | "gcn with the largest of its layers"
+                | "appnp"
+                | "gcnii"
         );
+        // A block has fewer destinations than sources, so a sum comes before a product of as many columns.
+        let is_same = is_same && !(blocks && name.starts_with("gin"));
         let share = match E::PRECISION {
             _ if is_same => 0.0,
             Precision::Float => 1e-5,
@@ -315,8 +403,7 @@ fn a_network_of_formulas_is_evaluated_in_pieces_as_the_network_of_layers() {
     fn of<E: Element>() {
         let backend = Cpu::new();
         for (name, config) in models() {
-            let is_float = E::PRECISION == Precision::Float;
-            let left_out = (is_float && config.messages.is_some()) || config.jumping.is_some();
+            let left_out = !is_in::<E>(&config) || config.jumping.is_some();
             if left_out || config.wants_all_vertices().is_some() {
                 continue;
             }

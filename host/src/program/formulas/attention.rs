@@ -1,6 +1,6 @@
 //! Attention with its parameters.
 
-use crate::ops::MOST_HEADS;
+use crate::ops::{MOST_HEADS, SpmmPolicy};
 use crate::program::builder::Builder;
 use crate::program::operator::{
     AdditiveAttention, Attention, Direction, DotAttention, Dropout, EdgeTerms, Operator,
@@ -99,6 +99,7 @@ impl Builder {
             vectors,
             biases,
             drop,
+            policy: SpmmPolicy::DEFAULT,
             trains: true,
             keeps_scores: false,
         }))
@@ -125,6 +126,7 @@ impl Builder {
             destinations,
             vector,
             drop,
+            policy: SpmmPolicy::DEFAULT,
         }))
     }
 

@@ -5,7 +5,7 @@ use crate::program::builder::Builder;
 use crate::program::operator::{
     BatchStatistics, GroupNorm, GroupScales, Normalization, Operator, Take,
 };
-use crate::program::value::{Buffer, Format, Initial, Origin, Rows, Shape, Value};
+use crate::program::value::{Buffer, Edges, Format, Initial, Origin, Rows, Shape, Value};
 
 /// What a batch normalisation does besides its own formula.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,6 +52,18 @@ impl Builder {
     /// The norm of hidden rows, with the parameters `NAME.weight` and `NAME.bias` where it has some. Norms of a graph take all rows as
     /// one graph.
     pub fn hidden_norm(&mut self, name: &str, norm: HiddenNorm, x: Value) -> Value {
+        self.hidden_norm_of(name, norm, None, x)
+    }
+
+    /// [`Builder::hidden_norm`], where norms of a graph take the vertices of each graph of `groups`: an adjacency of
+    /// [`Readout::propagation`](crate::nn::Readout::propagation), from vertices to graphs.
+    pub fn hidden_norm_of(
+        &mut self,
+        name: &str,
+        norm: HiddenNorm,
+        groups: Option<Edges>,
+        x: Value,
+    ) -> Value {
         let columns = self.columns(x);
         if norm.wants_whole_graphs() && self.rank_part().is_some() {
             return self.fail(format!(
@@ -75,7 +87,7 @@ impl Builder {
             }
             HiddenNorm::Pair => {
                 let norm = GroupNorm::Pair;
-                self.push(Operator::NormalizeGroups { norm, x })
+                self.push(Operator::NormalizeGroups { norm, groups, x })
             }
             HiddenNorm::Graph => {
                 let norm = GroupNorm::Graph(GroupScales {
@@ -83,7 +95,7 @@ impl Builder {
                     bias: self.row(&format!("{name}.bias"), columns, 0.0),
                     mean_scale: self.row(&format!("{name}.mean_scale"), columns, 1.0),
                 });
-                self.push(Operator::NormalizeGroups { norm, x })
+                self.push(Operator::NormalizeGroups { norm, groups, x })
             }
         }
     }

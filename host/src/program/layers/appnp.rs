@@ -7,11 +7,13 @@ use crate::program::{Builder, Edges, Value};
 /// Its names.
 pub(super) const KIND: LayerKind = LayerKind::of::<nn::Appnp>(&[]);
 
-/// `H ← (1 − α) · Â · H + α · H⁰`, a number of times, from the predictions `H⁰` on.
+/// `H ← (1 − α) · Â · H + α · H⁰`, a number of times.
 #[derive(Clone, Copy, Debug)]
 pub struct Appnp {
     /// The adjacency, with self-loops and the norm `both`.
     pub edges: Edges,
+    /// The predictions `H⁰`, a row for each destination; those that the steps begin with where there are no others.
+    pub initial: Option<Value>,
     /// Steps of propagation.
     pub steps: usize,
     /// Share of the predictions in each step.
@@ -25,8 +27,8 @@ impl Layer for Appnp {
         if self.steps > 1 && !g.expect_hops("appnp", self.edges) {
             return x;
         }
-        let predictions = g.own_rows(self.edges, x);
-        let mut h = predictions;
+        let initial = self.initial.unwrap_or_else(|| g.own_rows(self.edges, x));
+        let mut h = initial;
         for step in 0..self.steps {
             let read = match step {
                 0 => g.dropout(x, self.dropout),
@@ -36,7 +38,7 @@ impl Layer for Appnp {
                 }
             };
             let sum = g.aggregate(self.edges, read);
-            h = g.combine(&[(1.0 - self.alpha, sum), (self.alpha, predictions)]);
+            h = g.combine(&[(1.0 - self.alpha, sum), (self.alpha, initial)]);
         }
         h
     }

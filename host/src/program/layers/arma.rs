@@ -1,6 +1,6 @@
 //! The convolution by auto-regressive moving average filters (Bianchi et al., IEEE TPAMI 2021).
 
-use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
+use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, Reads, check_hops};
 use crate::nn::architecture::{
     Architecture, LayerOption, norm, norm_option, number, probability, store,
 };
@@ -100,7 +100,8 @@ impl Architecture for Arma {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (_, outputs) = model.layer(number);
         Some(Box::new(ArmaLayer {
             edges,

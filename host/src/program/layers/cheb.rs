@@ -1,6 +1,6 @@
 //! The convolution by Chebyshev polynomials of the Laplacian (Defferrard, Bresson and Vandergheynst, NIPS 2016).
 
-use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
+use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, Reads, check_hops};
 use crate::nn::architecture::{Architecture, LayerOption, norm, number, positive, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
@@ -88,7 +88,8 @@ impl Architecture for Cheb {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (_, outputs) = model.layer(number);
         Some(Box::new(ChebLayer {
             edges,
@@ -132,12 +133,7 @@ impl Layer for ChebLayer {
 
 impl ChebLayer {
     /// `factor · L̂ · x` as terms of a sum, from the rows of all sources and those of destinations.
-    fn laplacian(
-        &self,
-        g: &mut Builder,
-        factor: f32,
-        [all, own]: [Value; 2],
-    ) -> Vec<(f32, Value)> {
+    fn laplacian(&self, g: &mut Builder, factor: f32, [all, own]: [Value; 2]) -> Vec<(f32, Value)> {
         let scale = 2.0 / self.options.lambda_max;
         let sum = g.aggregate(self.edges, all);
         let mut terms = vec![(-factor * scale, sum)];

@@ -1,6 +1,6 @@
 //! The convolution of Cluster-GCN (Chiang et al., KDD 2019).
 
-use super::{IN_FLOAT, Layer, LayerKind, ParameterNames};
+use super::{IN_FLOAT, Layer, LayerKind, ParameterNames, Reads};
 use crate::nn::architecture::{Architecture, LayerOption, finite, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
@@ -51,7 +51,8 @@ impl Architecture for ClusterGcn {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (diag_lambda, (_, outputs)) = (self.diag_lambda, model.layer(number));
         Some(Box::new(ClusterGcnLayer {
             edges,

@@ -1,6 +1,6 @@
 //! The gated graph convolution (Li et al., ICLR 2016).
 
-use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
+use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, Reads, check_hops};
 use crate::nn::architecture::{Architecture, LayerOption, number, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
@@ -56,7 +56,8 @@ impl Architecture for GatedGraph {
         check_hops(self.steps, 1)
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (steps, (_, outputs)) = (self.steps, model.layer(number));
         Some(Box::new(GatedGraphLayer {
             edges,

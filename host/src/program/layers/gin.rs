@@ -29,11 +29,9 @@ pub struct Gin {
     pub hidden: usize,
     /// Columns of the output.
     pub outputs: usize,
-    /// Its options.
+    /// Its options. Sums over many neighbours are stored times a power of two, by the largest degree of the adjacency, which the
+    /// normalisation takes out again.
     pub options: nn::Gin,
-    /// The largest degree of the adjacency. Sums over many neighbours are stored times a power of two, which the normalisation takes
-    /// out again.
-    pub largest_degree: u32,
 }
 
 impl Layer for Gin {
@@ -41,7 +39,7 @@ impl Layer for Gin {
         let nn::Gin {
             lambda, epsilon, ..
         } = self.options;
-        let scale = self.options.scale(self.largest_degree);
+        let scale = self.options.scale(g.largest_degree(self.edges));
         let learnt = self.options.learn_epsilon;
         let learnt = learnt.then(|| g.scalar("epsilon", epsilon));
         let own = match learnt {

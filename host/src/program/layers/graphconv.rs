@@ -1,6 +1,6 @@
 //! The convolution with a weight of its own for each vertex itself (Morris et al., AAAI 2019).
 
-use super::{IN_FLOAT, Layer, LayerKind, ParameterNames};
+use super::{IN_FLOAT, Layer, LayerKind, ParameterNames, Reads};
 use crate::nn::architecture::{Architecture, LayerOption};
 use crate::nn::{Aggregate, ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
@@ -56,7 +56,8 @@ impl Architecture for GraphConv {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (_, outputs) = model.layer(number);
         Some(Box::new(GraphConvLayer { edges, outputs }))
     }

@@ -1,6 +1,6 @@
 //! The convolution by local extrema (Ranjan, Sanyal and Talukdar, AAAI 2020).
 
-use super::{IN_FLOAT, Layer, LayerKind, ParameterNames};
+use super::{IN_FLOAT, Layer, LayerKind, ParameterNames, Reads};
 use crate::nn::architecture::Architecture;
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
@@ -29,7 +29,8 @@ impl Architecture for Le {
         Norm::None
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (_, outputs) = model.layer(number);
         Some(Box::new(LeLayer { edges, outputs }))
     }

@@ -1,6 +1,6 @@
 //! The convolution that mixes powers of the adjacency (Abu-El-Haija et al., ICML 2019).
 
-use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
+use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, Reads, check_hops};
 use crate::nn::architecture::{Architecture, LayerOption, norm, norm_option, number, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
@@ -81,7 +81,8 @@ impl Architecture for MixHop {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (_, outputs) = model.layer(number);
         Some(Box::new(MixHopLayer {
             edges,

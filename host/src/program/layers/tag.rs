@@ -1,6 +1,6 @@
 //! The topology adaptive graph convolution (Du et al., 2017).
 
-use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, check_hops};
+use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, Reads, check_hops};
 use crate::nn::architecture::{Architecture, LayerOption, norm, norm_option, number, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
@@ -55,7 +55,8 @@ impl Architecture for Tag {
         check_hops(self.hops, 0)
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (hops, (_, outputs)) = (self.hops, model.layer(number));
         Some(Box::new(TagLayer {
             edges,

@@ -1,6 +1,6 @@
 //! The layer of a graph transformer (Shi et al., IJCAI 2021).
 
-use super::{Layer, LayerKind, ParameterNames};
+use super::{Layer, LayerKind, ParameterNames, Reads};
 use crate::nn::architecture::{Architecture, LayerOption, number, probability, store};
 use crate::nn::{ModelConfig, Norm, check_heads};
 use crate::ops::MOST_HEADS;
@@ -110,7 +110,8 @@ impl Architecture for Transformer {
         check_heads(model, self.heads, self.attention_dropout, 0.0)
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, edges: Edges) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+        let edges = reads.edges;
         let (_, outputs) = model.layer(number);
         Some(Box::new(TransformerLayer {
             edges,

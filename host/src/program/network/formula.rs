@@ -1,9 +1,9 @@
 //! A whole network as one formula: its layers, and what is between them and behind them.
 
-use super::topology::Topology;
+use super::topology::{Graphs, Topology};
 use crate::error::Error;
 use crate::nn::{HiddenNorm, Jumping, ModelConfig, Readout};
-use crate::program::layers::Layer;
+use crate::program::layers::{Layer, LayerSetting, Reads};
 use crate::program::list::refuse;
 use crate::program::{Builder, Edges, Program, Value, Vertices};
 use crate::tensor::Precision;
@@ -12,73 +12,136 @@ use std::borrow::Cow;
 /// The name of the input that holds the features of vertices.
 pub(super) const FEATURES: &str = "features";
 
-/// The forward list of a model over adjacencies of `topology`, and what each layer writes. Its rows and edges are sized later.
+/// The name of the input that holds what the initial layer wrote, in the list of one layer.
+pub(super) const INITIAL: &str = "initial";
+
+/// The configuration of the layers alone: what is behind them has a width of its own.
+pub(super) fn of_layers(model: &ModelConfig) -> Cow<'_, ModelConfig> {
+    match model.jumping.is_some() || model.readout.is_some() {
+        true => Cow::Owned(ModelConfig {
+            classes: model.hidden_of(model.layers - 1),
+            ..model.clone()
+        }),
+        false => Cow::Borrowed(model),
+    }
+}
+
+/// How each layer stands in the network.
+pub(super) fn settings(model: &ModelConfig) -> Vec<LayerSetting> {
+    model.convolution.settings(&of_layers(model))
+}
+
+/// The forward list of a model over `graphs`, and what each layer writes. Its rows and edges are sized later.
 ///
 /// # Errors
 /// [`Error::Unsupported`] of a model whose layers have no formula, and where widths do not fit.
 pub(super) fn of_model(
     model: &ModelConfig,
     precision: Precision,
-    topology: Topology,
+    graphs: &Graphs,
 ) -> Result<(Program, Vec<Value>), Error> {
     let mut g = Builder::new(precision);
+    let config = of_layers(model);
+    let settings = settings(model);
+    let is_first = settings.first().is_some_and(|first| first.aggregates);
+    let hops = settings.iter().filter(|layer| layer.aggregates).count();
     let vertices = g.vertices("vertices", 0);
-    let features = g.input(FEATURES, vertices, model.features);
-    let (edges, pool) = adjacencies(&mut g, model, (topology, vertices));
-    let (mut x, mut outputs) = (features, Vec::new());
-    // What is behind the layers has a width of its own.
-    let of_layers = match model.jumping.is_some() || model.readout.is_some() {
-        true => Cow::Owned(ModelConfig {
-            classes: model.hidden_of(model.layers - 1),
-            ..model.clone()
-        }),
-        false => Cow::Borrowed(model),
+    let (edges, pool) = adjacencies(&mut g, (model, hops), (graphs.topology, vertices));
+    for (edges, degree) in edges.iter().zip(&graphs.degrees) {
+        g.set_largest_degree(*edges, *degree);
+    }
+    let Some(&any) = edges.first() else {
+        return refuse(format!("{} does not aggregate", model.convolution.name()));
     };
-    for (number, edges) in edges.iter().enumerate() {
-        let layer = layer_of(&of_layers, number, *edges)?;
+    // On a rank features are those of all sources, or of its own vertices where nothing aggregates them.
+    let rows = match graphs.topology {
+        Topology::Ranks { .. } if !is_first => g.destinations(any),
+        _ => vertices,
+    };
+    let mut x = g.input(FEATURES, rows, model.features);
+    let (mut outputs, mut initial) = (Vec::new(), None);
+    let mut next = edges.iter().copied();
+    let is_rank = matches!(graphs.topology, Topology::Ranks { .. });
+    for (number, setting) in settings.iter().enumerate() {
+        let edges = setting.aggregates.then(|| next.next()).flatten();
+        let own_edges = edges.unwrap_or(any);
         x = g.layer(number as u32, |g| {
-            let own = g.dropout(x, model.dropout_of(number));
-            // Features are those of all sources.
-            let read = match topology {
-                Topology::Ranks { .. } if number > 0 => g.extend(*edges, own),
+            let own = g.dropout(x, setting.dropout);
+            let read = match edges {
+                Some(edges) if is_rank && number > 0 => g.extend(edges, own),
                 _ => own,
             };
-            let y = layer.build(g, read);
-            behind(g, model, number, (*edges, read), y)
-        });
+            if let (Some(rows), Some(edges), false) = (initial, edges, is_rank) {
+                initial = Some(g.own_rows(edges, rows));
+            }
+            let reads = Reads {
+                edges: own_edges,
+                initial: initial.unwrap_or(read),
+            };
+            // On sampled blocks a layer may have rows that are not of the vertices of the graphs.
+            let rows = g.destinations(own_edges);
+            let groups = pool.filter(|pool| g.sources(*pool) == rows);
+            let layer = layer_of(&config, number, reads)?;
+            Ok::<_, Error>(g.with_decay(setting.decay, |g| {
+                let y = layer.build(g, read);
+                behind(g, (model, setting, groups), (own_edges, read), y)
+            }))
+        })?;
+        if setting.is_initial {
+            initial = Some(x);
+        }
         outputs.push(x);
     }
     if let Some(jumping) = model.jumping {
         x = jump(&mut g, model, jumping, (&edges, pool), &outputs)?;
     } else if let (Some(readout), Some(pool)) = (model.readout, pool) {
-        x = read_out(&mut g, model, readout, pool, x);
+        x = read_out(&mut g, model, (readout, outputs.len()), pool, x);
     }
-    Ok((g.finish(x)?, outputs))
+    let mut program = g.finish(x)?;
+    program.set_policy(model.policy);
+    Ok((program, outputs))
 }
 
-/// The forward list of layer `number` alone, with what is behind it, from the rows of its sources to those of its destinations.
+/// The forward list of layer `number` alone, with what is behind it, from the rows of its sources to those of its destinations. One that
+/// does not aggregate reads the rows of the destinations.
 ///
 /// # Errors
 /// [`Error::Unsupported`] of a layer that has no formula, and where widths do not fit.
 pub(super) fn of_layer(
     model: &ModelConfig,
     precision: Precision,
-    number: usize,
+    (number, largest_degree): (usize, u32),
 ) -> Result<Program, Error> {
+    let (config, settings) = (of_layers(model), settings(model));
+    let setting = &settings[number];
+    let inputs = number.checked_sub(1).map(|before| settings[before].outputs);
     let mut g = Builder::new(precision);
     let [sources, destinations] = ["vertices", "own vertices"].map(|name| g.vertices(name, 0));
-    let x = g.input(FEATURES, sources, model.layer(number).0);
     let edges = g.edges("edges", sources, destinations, model.norm());
-    let layer = layer_of(model, number, edges)?;
+    g.set_largest_degree(edges, largest_degree);
+    let rows = match setting.aggregates {
+        true => sources,
+        false => destinations,
+    };
+    let x = g.input(FEATURES, rows, inputs.unwrap_or(model.features));
+    let initial = settings[..number].iter().find(|layer| layer.is_initial);
+    let initial = initial.map(|layer| g.input(INITIAL, destinations, layer.outputs));
+    let reads = Reads {
+        edges,
+        initial: initial.unwrap_or(x),
+    };
+    let layer = layer_of(&config, number, reads)?;
     let y = g.layer(number as u32, |g| {
         let y = layer.build(g, x);
-        behind(g, model, number, (edges, x), y)
+        behind(g, (model, setting, None), (edges, x), y)
     });
-    g.finish(y)
+    let mut program = g.finish(y)?;
+    program.set_policy(model.policy);
+    Ok(program)
 }
 
-fn layer_of(model: &ModelConfig, number: usize, edges: Edges) -> Result<Box<dyn Layer>, Error> {
-    match model.convolution.formula(model, number, edges) {
+fn layer_of(model: &ModelConfig, number: usize, reads: Reads) -> Result<Box<dyn Layer>, Error> {
+    match model.convolution.formula(model, number, reads) {
         Some(layer) => Ok(layer),
         None => refuse(format!(
             "the layers of {} have no formula",
@@ -98,12 +161,12 @@ fn dense(g: &mut Builder, x: Value, outputs: usize) -> Value {
 /// The adjacency of each layer, and the one that pools.
 fn adjacencies(
     g: &mut Builder,
-    model: &ModelConfig,
+    (model, hops): (&ModelConfig, usize),
     (topology, mut vertices): (Topology, Vertices),
 ) -> (Vec<Edges>, Option<Edges>) {
     let norm = model.norm();
     let edges = match topology {
-        Topology::Whole => vec![g.edges("edges", vertices, vertices, norm); model.layers],
+        Topology::Whole => vec![g.edges("edges", vertices, vertices, norm); hops],
         Topology::Ranks { is_mutual } => {
             let sources = vertices;
             vertices = g.vertices("own vertices", 0);
@@ -111,11 +174,11 @@ fn adjacencies(
             if is_mutual {
                 g.edges_go_both_ways(edges);
             }
-            vec![edges; model.layers]
+            vec![edges; hops]
         }
         Topology::Blocks => {
-            let mut blocks = Vec::with_capacity(model.layers);
-            for number in 0..model.layers {
+            let mut blocks = Vec::with_capacity(hops);
+            for number in 0..hops {
                 let sources = vertices;
                 vertices = g.vertices(&format!("vertices of layer {number}"), 0);
                 blocks.push(g.edges(&format!("block {number}"), sources, vertices, norm));
@@ -130,27 +193,31 @@ fn adjacencies(
     (edges, pool)
 }
 
-/// Bias, norm, residual input and activation behind layer `number`, which has read the rows `read`.
+/// Bias, norm, residual input and activation behind a layer, which has read the rows `read`. `groups` pools the rows of each graph, where
+/// there are several.
 fn behind(
     g: &mut Builder,
-    model: &ModelConfig,
-    number: usize,
+    (model, setting, groups): (&ModelConfig, &LayerSetting, Option<Edges>),
     (edges, read): (Edges, Value),
-    y: Value,
+    mut y: Value,
 ) -> Value {
-    let bias = g.bias("bias", g.columns(y));
-    let is_last = model.is_last(number) && model.readout.is_none();
-    let mut y = g.add_bias(y, bias);
-    if !is_last && model.hidden_norm != HiddenNorm::None {
-        y = g.hidden_norm("hidden_norm", model.hidden_norm, y);
+    if setting.bias {
+        let bias = g.bias("bias", g.columns(y));
+        y = g.add_bias(y, bias);
     }
-    if model.residual && g.columns(read) == g.columns(y) {
-        let own = g.own_rows(edges, read);
+    if setting.is_hidden && model.hidden_norm != HiddenNorm::None {
+        y = g.hidden_norm_of("hidden_norm", model.hidden_norm, groups, y);
+    }
+    if setting.is_residual {
+        let own = match setting.aggregates {
+            true => g.own_rows(edges, read),
+            false => read,
+        };
         y = g.add(y, own);
     }
-    match is_last {
-        true => y,
-        false => g.hidden_activation(model.activation, y),
+    match setting.is_hidden {
+        true => g.hidden_activation(model.activation, y),
+        false => y,
     }
 }
 
@@ -194,11 +261,11 @@ fn jump(
 fn read_out(
     g: &mut Builder,
     model: &ModelConfig,
-    readout: Readout,
+    (readout, layers): (Readout, usize),
     pool: Edges,
     x: Value,
 ) -> Value {
-    let (pooled, number) = (g.pool(readout, pool, x), model.layers as u32 + 1);
+    let (pooled, number) = (g.pool(readout, pool, x), layers as u32 + 1);
     let width = g.columns(pooled);
     let hidden = g.layer(number, |g| {
         let y = dense(g, pooled, width);

@@ -8,8 +8,8 @@ mod topology;
 
 use super::differentiate;
 use super::list::{Program, refuse};
-use super::passes::fuse::Fuse;
-use super::passes::{Evaluate, Exchange, Mutual, Pass, Quantize, Recompute, Reorder, apply};
+use super::passes::fuse::{Fuse, FuseBeforeStore};
+use super::passes::{Evaluate, Exchange, Mutual, Pass, Quantize, Recompute, Reorder, Store, apply};
 use super::plan::{Place, Plan};
 use super::run::{Memory, Parameters, Typed};
 use super::value::Value;
@@ -18,11 +18,11 @@ use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::{
     Decoder, HiddenNorm, Inputs, LinkOperands, MARGIN, Mode, Model, ModelConfig, Parameter, Pieces,
-    Propagation, first_overflow,
+    Propagation, Store as StoreIn, first_overflow,
 };
-use crate::ops::{self, RandomState, SpmmPolicy};
+use crate::ops::{self, RandomState};
 use crate::tensor::{Element, Matrix, Precision};
-use topology::{Sizes, Topology};
+use topology::{Graphs, Sizes, Topology};
 
 pub use explain::Explanation;
 
@@ -36,7 +36,10 @@ pub struct Network<B: Backend, E: Element> {
     parameters: Parameters<B, E>,
     memory: Memory<B, E>,
     decoder: Option<Decoder<B, E>>,
+    /// The lists of the last pass.
     compiled: Compiled,
+    /// Those of passes before, over other adjacencies.
+    before: Vec<Compiled>,
     sizes: Sizes,
     /// Whether evaluations keep what each layer writes.
     keeps_activations: bool,
@@ -50,6 +53,9 @@ pub struct Network<B: Backend, E: Element> {
     nothing: [Matrix<B, E>; 2],
 }
 
+/// Lists over other adjacencies that are kept: of whole graphs and of blocks, with sums in a few ranges.
+const MOST_KEPT: usize = 8;
+
 /// What a list is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -57,10 +63,10 @@ enum Kind {
     Evaluation,
 }
 
-/// The lists of one topology.
+/// The lists over adjacencies of one kind.
 #[derive(Debug)]
 struct Compiled {
-    topology: Topology,
+    graphs: Graphs,
     training: List,
     evaluation: List,
     /// What each layer writes in the list for evaluation.
@@ -92,6 +98,17 @@ impl List {
 /// Shows the list after each pass, with the name of the pass.
 type Seen<'a> = &'a mut dyn FnMut(&str, &Program);
 
+/// That programs can do what a configuration asks for.
+fn check(model: &ModelConfig) -> Result<(), Error> {
+    match model.binary {
+        Some(_) => refuse(format!(
+            "{} is not trained with one bit yet; leave it out",
+            model.convolution.name()
+        )),
+        None => Ok(()),
+    }
+}
+
 /// The passes that change what is computed. With `of_messages` quantized ones follow.
 fn before(topology: Topology, of_messages: bool) -> &'static [&'static dyn Pass] {
     match (topology, of_messages) {
@@ -105,21 +122,24 @@ fn before(topology: Topology, of_messages: bool) -> &'static [&'static dyn Pass]
 fn for_training(
     model: &ModelConfig,
     precision: Precision,
-    topology: Topology,
+    graphs: &Graphs,
     seen: Seen<'_>,
 ) -> Result<Program, Error> {
-    let (mut program, _) = formula::of_model(model, precision, topology)?;
+    let (mut program, _) = formula::of_model(model, precision, graphs)?;
     seen("formula", &program);
     let quantize = model.messages.map(|format| Quantize { format });
-    let before = before(topology, quantize.is_some());
+    let before = before(graphs.topology, quantize.is_some());
     apply(&mut program, before, &mut *seen)?;
     differentiate(&mut program)?;
     seen("differentiate", &program);
     let mut passes: Vec<&dyn Pass> = Vec::new();
-    if let (Topology::Ranks { is_mutual: true }, Some(_)) = (topology, &quantize) {
+    if let (Topology::Ranks { is_mutual: true }, Some(_)) = (graphs.topology, &quantize) {
         passes.push(&Mutual);
     }
-    passes.push(&Fuse);
+    match model.store {
+        Some(StoreIn::EightBit) => passes.extend([&FuseBeforeStore as &dyn Pass, &Store]),
+        None => passes.push(&Fuse),
+    }
     if model.recompute {
         passes.push(&Recompute);
     }
@@ -132,14 +152,14 @@ fn for_training(
 fn for_evaluation(
     model: &ModelConfig,
     precision: Precision,
-    (topology, keeps): (Topology, bool),
+    (graphs, keeps): (&Graphs, bool),
     seen: Seen<'_>,
 ) -> Result<(Program, Vec<Value>), Error> {
-    let (mut program, outputs) = formula::of_model(model, precision, topology)?;
+    let (mut program, outputs) = formula::of_model(model, precision, graphs)?;
     if keeps {
         outputs.iter().for_each(|output| program.keep(*output));
     }
-    apply(&mut program, before(topology, false), &mut *seen)?;
+    apply(&mut program, before(graphs.topology, false), &mut *seen)?;
     apply(&mut program, &[&Evaluate, &Fuse], seen)?;
     Ok((program, outputs))
 }
@@ -148,13 +168,13 @@ impl Compiled {
     fn new(
         model: &ModelConfig,
         precision: Precision,
-        (topology, keeps): (Topology, bool),
+        (graphs, keeps): (Graphs, bool),
     ) -> Result<Self, Error> {
         let seen: Seen<'_> = &mut |_, _| {};
-        let training = for_training(model, precision, topology, &mut *seen)?;
-        let (evaluation, outputs) = for_evaluation(model, precision, (topology, keeps), seen)?;
+        let training = for_training(model, precision, &graphs, &mut *seen)?;
+        let (evaluation, outputs) = for_evaluation(model, precision, (&graphs, keeps), seen)?;
         Ok(Self {
-            topology,
+            graphs,
             training: List::new(training),
             evaluation: List::new(evaluation),
             outputs,
@@ -182,27 +202,9 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// # Errors
     /// [`Error::Unsupported`] for a configuration that makes no model or asks for what programs do not do, and those of the device.
     pub fn new(backend: &B, model: &ModelConfig, seed: u64) -> Result<Self, Error> {
-        let name = model.convolution.name();
-        let refused = [
-            (model.store.is_some(), "activations of 8 bits"),
-            (
-                model.policy != SpmmPolicy::default(),
-                "another policy of sums",
-            ),
-            (model.binary.is_some(), "one bit"),
-            (
-                model.readout.is_some()
-                    && matches!(model.hidden_norm, HiddenNorm::Pair | HiddenNorm::Graph),
-                "norms of several graphs",
-            ),
-        ];
-        if let Some((_, what)) = refused.iter().find(|(is_so, _)| *is_so) {
-            return refuse(format!(
-                "{name} is not trained with {what} yet; leave it out"
-            ));
-        }
-        let topology = Topology::Whole;
-        let compiled = Compiled::new(model, E::PRECISION, (topology, false))?;
+        check(model)?;
+        let graphs = Graphs::of(Topology::Whole);
+        let compiled = Compiled::new(model, E::PRECISION, (graphs, false))?;
         let program = &compiled.training.program;
         let nothing = || Matrix::zeros(backend, 0, model.classes, MemoryKind::Activations);
         let mut memory = Memory::new(backend)?;
@@ -212,6 +214,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             memory,
             decoder: Decoder::new(backend, model.decoder, model.classes, seed)?,
             compiled,
+            before: Vec::new(),
             sizes: Vec::new(),
             keeps_activations: false,
             in_pieces: Vec::new(),
@@ -232,6 +235,17 @@ impl<B: Backend, E: Element> Network<B, E> {
         self.keeps_activations = true;
     }
 
+    /// Layers, those that do not aggregate among them.
+    pub(crate) fn depth(&self) -> usize {
+        self.compiled.outputs.len()
+    }
+
+    /// Whether the first layer aggregates.
+    pub(crate) fn first_aggregates(&self) -> bool {
+        let settings = formula::settings(&self.model);
+        settings.first().is_some_and(|first| first.aggregates)
+    }
+
     /// What layer `number` wrote in the last evaluation; of the last layer the logits, whatever ran last.
     pub(crate) fn activations(&self, number: usize) -> Result<&Matrix<B, E>, Error> {
         if let Some(output) = self.in_pieces.get(number) {
@@ -245,7 +259,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         if self.last.is_none() {
             return refuse("there are no activations before a forward pass".into());
         }
-        if number + 1 == self.model.layers {
+        if number + 1 == self.depth() {
             return Ok(self.logits());
         }
         let list = &self.compiled.evaluation;
@@ -284,14 +298,21 @@ impl<B: Backend, E: Element> Network<B, E> {
         graphs: &[Propagation<B>],
         features: &Matrix<B, E>,
     ) -> Result<(), Error> {
-        let (topology, sizes) = topology::of(&self.model, graphs)?;
+        let (of, sizes) = topology::of(&self.model, graphs)?;
+        let is_rank = matches!(of.topology, Topology::Ranks { .. });
+        if is_rank && self.model.store.is_some() {
+            return refuse(
+                "of several ranks activations are kept as they are; leave store out, or train with one"
+                    .into(),
+            );
+        }
         let keeps = self.keeps_activations && self.compiled.evaluation.program.kept.is_empty();
-        if topology != self.compiled.topology || keeps {
-            let of = (topology, self.keeps_activations);
-            self.compiled = Compiled::new(&self.model, E::PRECISION, of)?;
-            let program = &self.compiled.training.program;
-            self.memory.allocate_scales(backend, program)?;
+        if keeps {
+            self.before.clear();
+            self.compiled = Compiled::new(&self.model, E::PRECISION, (of, true))?;
             self.forget();
+        } else if !self.compiled.graphs.is_like(&of, &self.model) {
+            self.switch(backend, of)?;
         }
         if sizes != self.sizes {
             self.forget();
@@ -312,11 +333,29 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
         // Another graph of the same size may have weights of edges, or other rows first.
         list.program.check_edges(&edges)?;
-        let first = list.program.edges[0].sources;
-        let rows = list.program.vertices[first.0].rows;
+        let program = &list.program;
+        let rows = program.named(formula::FEATURES);
+        let rows = rows.map_or(0, |features| program.rows(features));
         Error::expect("Network", "rows of the features", rows, features.rows())?;
         let columns = features.columns();
         Error::expect("Network", "features", self.model.features, columns)
+    }
+
+    /// Takes the lists over other adjacencies: those of before, or new ones.
+    fn switch(&mut self, backend: &B, graphs: Graphs) -> Result<(), Error> {
+        let of_before = |of: &Compiled| of.graphs.is_like(&graphs, &self.model);
+        let next = match self.before.iter().position(of_before) {
+            Some(number) => self.before.remove(number),
+            None => Compiled::new(&self.model, E::PRECISION, (graphs, self.keeps_activations))?,
+        };
+        self.forget();
+        if self.before.len() == MOST_KEPT {
+            self.before.remove(0);
+        }
+        self.before
+            .push(std::mem::replace(&mut self.compiled, next));
+        let program = &self.compiled.training.program;
+        self.memory.move_scales(backend, program)
     }
 
     fn forget(&mut self) {
@@ -468,7 +507,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
 
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
         let largest = self.memory.messages().skip(1).step_by(2);
-        largest.map(|(_, matrix)| matrix).collect()
+        let stored = self.memory.largest_stored();
+        largest.map(|(_, matrix)| matrix).chain(stored).collect()
     }
 
     fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {

@@ -1,18 +1,22 @@
 //! Evaluation in pieces of the graph, layer by layer.
 
-use super::formula::{self, FEATURES};
-use super::topology::Topology;
+use super::formula::{self, FEATURES, INITIAL};
+use super::topology::{Graphs, Topology};
 use super::{Network, before};
 use crate::backend::Backend;
 use crate::data::FeatureRows;
 use crate::error::Error;
+use crate::graph::Part;
 use crate::nn::{Pieces, Propagation, RowsOfPieces, take_rows};
+use crate::program::layers::LayerSetting;
 use crate::program::list::{Program, refuse};
 use crate::program::passes::fuse::Fuse;
 use crate::program::passes::{Evaluate, apply};
 use crate::program::plan::Plan;
 use crate::program::run::{Memory, Typed};
+use crate::program::value::Value;
 use crate::tensor::{Element, Matrix};
+use std::borrow::Cow;
 
 /// What layers gave in a pass in pieces, in the host's memory: those that are kept.
 pub(super) type Outputs<B, E> = Vec<Option<Matrix<B, E>>>;
@@ -34,21 +38,29 @@ impl<B: Backend, E: Element> Network<B, E> {
             return refuse("what is behind all layers is not evaluated in pieces yet; evaluate the whole graph, or sampled subgraphs".into());
         }
         self.forget();
-        let last = self.model.layers - 1;
+        let settings = formula::settings(&self.model);
+        let last = settings.len() - 1;
+        let initial = settings.iter().position(|layer| layer.is_initial);
         let mut outputs: Vec<Option<FeatureRows<B, E>>> = Vec::new();
         for number in 0..=last {
             let whole = number == last || keep.contains(&number);
             let source = outputs.last().and_then(Option::as_ref).unwrap_or(features);
-            let output = self.layer_in_pieces(backend, (number, whole), source, pieces)?;
+            let initial_rows = initial.and_then(|of| outputs.get(of)?.as_ref());
+            let sources = (source, initial_rows);
+            let at = (&settings[number], number, whole);
+            let output = self.layer_in_pieces(backend, at, sources, pieces)?;
             outputs.push(Some(output));
-            if let Some(before) = number.checked_sub(1).filter(|it| !keep.contains(it)) {
+            let is_read = |it: &usize| keep.contains(it) || initial == Some(*it);
+            if let Some(before) = number.checked_sub(1).filter(|it| !is_read(it)) {
                 outputs[before] = None;
             }
         }
         let outputs = outputs.into_iter();
-        self.in_pieces = outputs
-            .map(|rows| rows.map(FeatureRows::into_matrix))
-            .collect();
+        let kept = |(number, rows): (usize, Option<FeatureRows<B, E>>)| {
+            let is_kept = number == last || keep.contains(&number);
+            rows.filter(|_| is_kept).map(FeatureRows::into_matrix)
+        };
+        self.in_pieces = outputs.enumerate().map(kept).collect();
         Ok(())
     }
 
@@ -56,56 +68,97 @@ impl<B: Backend, E: Element> Network<B, E> {
     fn layer_in_pieces(
         &mut self,
         backend: &B,
-        (number, whole): (usize, bool),
-        source: &FeatureRows<B, E>,
+        (setting, number, whole): (&LayerSetting, usize, bool),
+        (source, initial): (&FeatureRows<B, E>, Option<&FeatureRows<B, E>>),
         pieces: &Pieces<E>,
     ) -> Result<FeatureRows<B, E>, Error> {
-        let mut program = formula::of_layer(&self.model, E::PRECISION, number)?;
-        apply(&mut program, before(Topology::Blocks, false), |_, _| {})?;
-        apply(&mut program, &[&Evaluate, &Fuse], |_, _| {})?;
-        let is_last = number + 1 == self.model.layers;
+        let is_last = number + 1 == self.depth();
         let rows = match is_last {
             true => pieces.rows_asked_for(),
             false => pieces.vertices(),
         };
-        let shape = (rows, self.model.layer(number).1);
+        let shape = (rows, setting.outputs);
         let mut written = match whole {
             true => RowsOfPieces::in_memory(backend, shape)?,
             false => RowsOfPieces::between(backend, shape, pieces.between())?,
         };
+        let mut made: Option<(Graphs, Program)> = None;
         for piece in 0..pieces.count() {
-            let part = pieces.part(piece, is_last)?;
-            if part.own().is_empty() {
+            let part = match setting.aggregates {
+                true => Some(pieces.part(piece, is_last)?),
+                false => None,
+            };
+            let own = match &part {
+                Some(part) => Cow::Borrowed(part.own()),
+                None => Cow::Owned(pieces.own(piece, is_last)),
+            };
+            if own.is_empty() {
                 continue;
             }
-            let graph = pieces.propagation(backend, &part)?;
-            let x = take_rows(backend, source, part.vertices())?;
-            let rows = self.layer_of_piece(backend, &mut program, &graph, &x)?;
+            let graph = part.as_deref();
+            let graph = graph.map(|part| pieces.propagation(backend, part));
+            let graph = graph.transpose()?;
+            let degrees = graph.iter().map(Propagation::largest_degree).collect();
+            let of = Graphs {
+                topology: Topology::Blocks,
+                degrees,
+            };
+            let mut program = match made.take() {
+                Some((before, program)) if before.is_like(&of, &self.model) => program,
+                _ => self.list_of_layer(number, &of)?,
+            };
+            let ends = match &graph {
+                Some(graph) => [graph.sources(), graph.destinations()],
+                None => [own.len(); 2],
+            };
+            program.set_sizes(&[ends]);
+            let read = part.as_deref().map_or(&*own, Part::vertices);
+            let x = take_rows(backend, source, read)?;
+            let initial = initial.map(|rows| take_rows(backend, rows, &own));
+            let initial = initial.transpose()?;
+            let named = |(name, rows)| Some((program.named(name)?, rows));
+            let inputs = [
+                Some((FEATURES, &x)),
+                initial.as_ref().map(|it| (INITIAL, it)),
+            ];
+            let inputs: Vec<_> = inputs.into_iter().flatten().filter_map(named).collect();
+            let rows = self.layer_of_piece(backend, &mut program, graph.as_ref(), &inputs)?;
             written.write(backend, &rows)?;
+            made = Some((of, program));
         }
         written.finish(backend)
+    }
+
+    /// The list for evaluation of one layer.
+    fn list_of_layer(&self, number: usize, graphs: &Graphs) -> Result<Program, Error> {
+        let degree = graphs.degrees.first().copied().unwrap_or(0);
+        let mut program = formula::of_layer(&self.model, E::PRECISION, (number, degree))?;
+        apply(&mut program, before(graphs.topology, false), |_, _| {})?;
+        apply(&mut program, &[&Evaluate, &Fuse], |_, _| {})?;
+        Ok(program)
     }
 
     fn layer_of_piece(
         &mut self,
         backend: &B,
         program: &mut Program,
-        graph: &Propagation<B>,
-        x: &Matrix<B, E>,
+        graph: Option<&Propagation<B>>,
+        inputs: &[(Value, &Matrix<B, E>)],
     ) -> Result<Matrix<B, E>, Error> {
-        program.set_sizes(&[[graph.sources(), graph.destinations()]]);
-        program.check_edges(&[graph])?;
-        program.size_edges(backend, &[graph]);
+        let edges: Vec<&Propagation<B>> = graph.into_iter().collect();
+        if !edges.is_empty() {
+            program.check_edges(&edges)?;
+            program.size_edges(backend, &edges);
+        }
         let plan = Plan::new(program);
         let mut memory = Memory::new(backend)?;
-        let places = memory.fit(backend, (program, &plan), &[graph])?;
-        let read = program.named(FEATURES).map(|value| (value, x));
+        let places = memory.fit(backend, (program, &plan), &edges)?;
         let mut typed = Typed {
             backend: backend.clone(),
             program,
             places: &places,
-            edges: &[graph],
-            inputs: read.as_slice(),
+            edges: &edges,
+            inputs,
             random: self.no_random.clone(),
             parameters: &mut self.parameters,
             memory: &mut memory,

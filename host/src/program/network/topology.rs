@@ -19,51 +19,75 @@ pub(super) enum Topology {
     },
 }
 
+/// The adjacencies that lists are made for.
+#[derive(Clone, Debug)]
+pub(super) struct Graphs {
+    pub(super) topology: Topology,
+    /// The largest degree of each, for formulas that keep their sums in range by it.
+    pub(super) degrees: Vec<u32>,
+}
+
+impl Graphs {
+    /// Those of a topology, before any of them is known.
+    pub(super) fn of(topology: Topology) -> Self {
+        let degrees = Vec::new();
+        Self { topology, degrees }
+    }
+
+    /// Whether a model has the same lists over both.
+    pub(super) fn is_like(&self, other: &Self, model: &ModelConfig) -> bool {
+        let scale = |degree: Option<&u32>| model.convolution.sum_scale(*degree.unwrap_or(&0));
+        let count = self.degrees.len().max(other.degrees.len());
+        let mut numbers = 0..count;
+        self.topology == other.topology
+            && numbers.all(|at| scale(self.degrees.get(at)) == scale(other.degrees.get(at)))
+    }
+}
+
 /// Sources, destinations and edges of each adjacency, and the rows that a rank exchanges over it.
 pub(super) type Sizes = Vec<[usize; 5]>;
 
-/// The topology of the adjacencies of a pass, and their sizes.
+/// The adjacencies of a pass as lists know them, and their sizes.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where there are neither one for all layers nor one for each.
 pub(super) fn of<B: Backend>(
     model: &ModelConfig,
     graphs: &[Propagation<B>],
-) -> Result<(Topology, Sizes), Error> {
+) -> Result<(Graphs, Sizes), Error> {
     let pools = usize::from(model.readout.is_some());
     let size = |graph: &Propagation<B>| {
         let edges = graph.forward().edges();
-        let [packed, returned] = graph.halo().map_or([0; 2], |halo| {
-            [halo.packed_rows(), halo.returned_rows()]
-        });
+        let [packed, returned] = graph
+            .halo()
+            .map_or([0; 2], |halo| [halo.packed_rows(), halo.returned_rows()]);
         let (sources, destinations) = (graph.sources(), graph.destinations());
         [sources, destinations, edges, packed, returned]
     };
     let layers = graphs.len().saturating_sub(pools);
+    let hops = model.hops();
     let is_square = |graph: &Propagation<B>| graph.sources() == graph.destinations();
     let topology = match layers {
         1 if graphs[0].halo().is_some() => Topology::Ranks {
             is_mutual: graphs[0].exchanges_codes(),
         },
-        1 if model.layers == 1 && (!is_square(&graphs[0]) || graphs[0].own().is_some()) => {
-            Topology::Blocks
-        }
+        1 if hops == 1 && (!is_square(&graphs[0]) || graphs[0].own().is_some()) => Topology::Blocks,
         1 => Topology::Whole,
-        count if count == model.layers => Topology::Blocks,
+        count if count == hops => Topology::Blocks,
         count => {
             return refuse(format!(
-                "the model has {} layers that aggregate, and there are {count} graphs; give one for each, or one for all",
-                model.layers
+                "the model has {hops} layers that aggregate, and there are {count} graphs; give one for each, or one for all"
             ));
         }
     };
     if topology == Topology::Whole && !is_square(&graphs[0]) {
         return refuse(format!(
-            "one graph for all {} layers leads from its vertices to themselves, and this one has {} sources and {} destinations",
-            model.layers,
+            "one graph for all {hops} layers leads from its vertices to themselves, and this one has {} sources and {} destinations",
             graphs[0].sources(),
             graphs[0].destinations()
         ));
     }
-    Ok((topology, graphs.iter().map(size).collect()))
+    let degrees = graphs.iter().map(Propagation::largest_degree).collect();
+    let sizes = graphs.iter().map(size).collect();
+    Ok((Graphs { topology, degrees }, sizes))
 }

@@ -1,6 +1,7 @@
 //! Attention: sums over neighbours by weights that a softmax of scores gives.
 
 use super::{Direction, Dropout};
+use crate::ops::SpmmPolicy;
 use crate::program::value::{Edges, Value};
 
 /// The attention of GAT (Veličković et al., ICLR 2018): `y_i = Σ_j α(i,j) · h_j`, where `α(i, ·)` is the softmax of
@@ -26,6 +27,8 @@ pub struct Attention {
     pub biases: Option<Value>,
     /// Dropout of the weights.
     pub drop: Option<Dropout>,
+    /// How it sums.
+    pub policy: SpmmPolicy,
     /// Whether it makes the second result, which the gradient reads.
     pub trains: bool,
     /// Whether it has space for the score of each edge, where the device reads it faster than it computes it again.
@@ -67,6 +70,8 @@ pub struct AdditiveAttention {
     pub vector: Value,
     /// Dropout of the weights.
     pub drop: Option<Dropout>,
+    /// How it sums.
+    pub policy: SpmmPolicy,
 }
 
 /// The gradient of [`AdditiveAttention`]: of sources, of destinations and of the vector.

@@ -97,10 +97,12 @@ pub enum Operator {
         /// The gradient of the output.
         d: Value,
     },
-    /// PairNorm or GraphNorm of all rows as one graph. The second result is its statistics.
+    /// PairNorm or GraphNorm of each graph. The second result is its statistics.
     NormalizeGroups {
         /// Which of them.
         norm: GroupNorm,
+        /// The adjacency that pools, from vertices to graphs; none where all rows are one graph.
+        groups: Option<Edges>,
         /// What is normalised.
         x: Value,
     },
@@ -108,6 +110,8 @@ pub enum Operator {
     NormalizeGroupsGradient {
         /// Which of them.
         norm: GroupNorm,
+        /// The adjacency that pools, if any.
+        groups: Option<Edges>,
         /// What was normalised.
         x: Value,
         /// The statistics of the forward pass.
@@ -121,6 +125,16 @@ pub enum Operator {
         x: Value,
         /// How.
         coding: Coding,
+    },
+    /// Quantized values of a matrix for the backward pass, with a scale for each column from the matrix itself. What is positive stays so.
+    Store {
+        /// The matrix.
+        x: Value,
+    },
+    /// The numbers of quantized values.
+    Dequantize {
+        /// The quantized values.
+        x: Value,
     },
     /// A weighted sum over the edges of each row.
     Aggregate(Aggregate),
@@ -281,6 +295,14 @@ impl Node {
     pub(super) fn written(&self) -> Vec<Value> {
         [&self.results[..], &self.scratch[..]].concat()
     }
+
+    /// The quantized values of a forward value that it writes for the backward pass.
+    pub(super) fn stored(&self) -> Option<Value> {
+        match self.operator {
+            Operator::Store { .. } => self.results.first().copied(),
+            _ => None,
+        }
+    }
 }
 
 impl Operator {
@@ -306,6 +328,8 @@ impl Operator {
             Operator::NormalizeGroups { norm, .. } => norm.name(),
             Operator::NormalizeGroupsGradient { norm, .. } => norm.gradient_name(),
             Operator::Quantize { .. } => "quantize",
+            Operator::Store { .. } => "store",
+            Operator::Dequantize { .. } => "dequantize",
             Operator::Aggregate(_) => "aggregate",
             Operator::Activate(_) => "activate",
             Operator::ActivateGradient(_) => "activate_gradient",
@@ -405,7 +429,7 @@ impl Operator {
                 statistics,
                 d,
             } => [d, x, weight, statistics].into_iter().for_each(visit),
-            Operator::NormalizeGroups { norm, x } => {
+            Operator::NormalizeGroups { norm, x, .. } => {
                 visit(x);
                 norm.visit(visit);
             }
@@ -414,6 +438,7 @@ impl Operator {
                 x,
                 statistics,
                 d,
+                ..
             } => {
                 [d, x, statistics].into_iter().for_each(&mut *visit);
                 norm.visit(visit);
@@ -434,6 +459,8 @@ impl Operator {
             Operator::NonlinearityGradient { of, d, .. } => [of, d].into_iter().for_each(visit),
             Operator::Nonlinearity { x, .. }
             | Operator::Quantize { x, .. }
+            | Operator::Store { x }
+            | Operator::Dequantize { x }
             | Operator::ColumnSums { x }
             | Operator::OwnRows { x, .. }
             | Operator::OwnRowsGradient { d: x, .. }

@@ -75,7 +75,7 @@ pub struct NormalizeGradient {
     pub layer: u32,
 }
 
-/// A norm of the columns of a whole graph.
+/// A norm of the columns of each graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupNorm {
     /// Each column less its mean, all divided by one number (Zhao and Akoglu, ICLR 2020).

@@ -1,7 +1,7 @@
 //! Products and sums over edges, with what their epilogues do.
 
 use super::{Dropout, Normalization};
-use crate::ops::{CodeFormat, Form};
+use crate::ops::{CodeFormat, Form, SpmmPolicy};
 use crate::program::value::{Edges, Value};
 
 /// Which end of the edges a factor of a degree norm belongs to.
@@ -71,7 +71,7 @@ pub struct Matmul {
     pub form: Form,
     /// Factor of the product.
     pub alpha: f32,
-    /// The first operand.
+    /// The first operand. Of [`Form::TN`] it may be [stored](super::Operator::Store) in 8 bits.
     pub a: Value,
     /// The batch normalisation that `a` goes through where it is read.
     pub norm: Option<Normalization>,
@@ -87,7 +87,7 @@ pub struct Matmul {
     pub relu: bool,
     /// Dropout of the result.
     pub drop: Option<Dropout>,
-    /// The output of a ReLU that is undone.
+    /// The output of a ReLU that is undone. Of [`Form::NT`] it may be [stored](super::Operator::Store) in 8 bits.
     pub positive: Option<Value>,
     /// What the rounded product is added to, in place where that is not read again.
     pub sum: Option<Value>,
@@ -157,6 +157,8 @@ pub struct Aggregate {
     pub codes: Option<Value>,
     /// The layer whose messages it sums: rounding of gradients by chance is a function of it.
     pub layer: u32,
+    /// How it sums.
+    pub policy: SpmmPolicy,
     /// A multiple of another matrix, added before rounding.
     pub addend: Option<Addend>,
     /// A float of one row.
@@ -179,6 +181,7 @@ impl Aggregate {
             x,
             codes: None,
             layer: 0,
+            policy: SpmmPolicy::DEFAULT,
             addend: None,
             bias: None,
             relu: false,

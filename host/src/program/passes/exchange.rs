@@ -85,11 +85,7 @@ fn is_mutual_sum(program: &Program, number: usize, value: Value) -> bool {
 }
 
 /// `matmul(extend(x), w)` becomes `extend(matmul(x, w))` where that is exchanged better and no other operator reads the extended rows.
-fn exchange_product(
-    program: &mut Program,
-    number: usize,
-    of_messages: bool,
-) -> Result<(), Error> {
+fn exchange_product(program: &mut Program, number: usize, of_messages: bool) -> Result<(), Error> {
     let Operator::Matmul(product) = program.nodes[number].operator.clone() else {
         return Ok(());
     };

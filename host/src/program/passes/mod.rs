@@ -1,8 +1,7 @@
 //! Passes over a program, a file each.
 //!
 //! A pass changes the list and nothing else, so what it does is seen by the text of the program before and after it. New ones
-//! (8-bit activations, binarization, features read in place, chunks) are more files
-//! here: layers and the [runner](super::Runner)'s loop do not change.
+//! (binarization, features read in place, chunks) are more files here: layers and the [runner](super::Runner)'s loop do not change.
 
 mod evaluate;
 mod exchange;
@@ -11,6 +10,7 @@ mod mutual;
 mod quantize;
 mod recompute;
 mod reorder;
+mod store;
 
 pub use evaluate::Evaluate;
 pub use exchange::Exchange;
@@ -18,6 +18,7 @@ pub use mutual::Mutual;
 pub use quantize::Quantize;
 pub use recompute::Recompute;
 pub use reorder::Reorder;
+pub use store::Store;
 
 use super::list::Program;
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! Gradients of several ranks go the way of activations, where all edges of the graph go both ways.
 
-use super::exchange::{extended, read_own_rows};
 use super::Pass;
+use super::exchange::{extended, read_own_rows};
 use crate::error::Error;
 use crate::program::list::{Program, refuse};
 use crate::program::operator::{Aggregate, Direction, Operator};

@@ -3,6 +3,7 @@
 use super::Pass;
 use super::mutual::exchanged_for_sum;
 use crate::error::Error;
+use crate::nn::rounds_by_default;
 use crate::ops::{CodeFormat, Form};
 use crate::program::list::{Program, refuse};
 use crate::program::operator::{
@@ -36,6 +37,13 @@ impl Pass for Quantize {
         }
         if program.precision == Precision::Float {
             return refuse("messages of 8 bits are summed in half or bfloat16, and this program computes in float; take one of those, or leave them as they are".into());
+        }
+        let sums_otherwise = |node: &Node| match &node.operator {
+            Operator::Aggregate(op) => !rounds_by_default(op.policy),
+            _ => false,
+        };
+        if program.nodes.iter().any(sums_otherwise) {
+            return refuse("messages of 8 bits are summed in one way; leave the policy's scaling, sums, write and load as they are".into());
         }
         let attends = |node: &Node| match &node.operator {
             Operator::AdditiveAttention(_) => Some("the attention of GATv2"),

@@ -5,6 +5,7 @@
 
 use super::Pass;
 use crate::error::Error;
+use crate::nn::rounds_by_default;
 use crate::ops::Form;
 use crate::program::list::{Program, refuse};
 use crate::program::operator::{Aggregate, Direction, Matmul, Operator, ReadFactors};
@@ -39,6 +40,10 @@ impl Pass for Reorder {
 
 /// Whether an aggregation over the edges of `sum` is better made of `inputs` columns than of `outputs`.
 fn pays(program: &Program, sum: &Aggregate, inputs: usize, outputs: usize) -> bool {
+    // Factors of the rows that are read are then looked up in the sum, which the default way of rounding alone has kernels for.
+    if !rounds_by_default(sum.policy) {
+        return false;
+    }
     match program.is_square(sum.edges) || program.edges[sum.edges.0].of_rank {
         true => inputs < outputs,
         false => inputs <= outputs,

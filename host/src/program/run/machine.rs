@@ -42,17 +42,22 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         let (Place::Slot(slot), rows) = (self.places[value.0], self.program.rows(value)) else {
             return absent(value);
         };
-        let (Some(mut codes), Some(words)) = (
-            self.memory.quantized.remove(&value),
-            self.memory.words.remove(&slot),
-        ) else {
+        let is_stored = self.memory.stored.contains_key(&value);
+        let codes = match is_stored {
+            true => self.memory.stored.remove(&value),
+            false => self.memory.quantized.remove(&value),
+        };
+        let (Some(mut codes), Some(words)) = (codes, self.memory.words.remove(&slot)) else {
             return absent(value);
         };
         let nothing = codes.replace_codes(words, rows)?;
         let done = work(self, &mut codes);
         let words = codes.replace_codes(nothing, 0)?;
         self.memory.words.insert(slot, words);
-        self.memory.quantized.insert(value, codes);
+        match is_stored {
+            true => self.memory.stored.insert(value, codes),
+            false => self.memory.quantized.insert(value, codes),
+        };
         done
     }
 

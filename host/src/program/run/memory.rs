@@ -3,14 +3,15 @@
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Parameter, Propagation, glorot_uniform};
-use crate::ops::{AdditiveAttention, Attention, QuantizedMatrix, RowGroups};
+use crate::ops::{AdditiveAttention, Attention, CodeFormat, QuantizedMatrix, RowGroups};
 use crate::program::list::Program;
 use crate::program::operator::{Coding, Node, Operator};
 use crate::program::plan::{Place, Plan, Slot};
 use crate::program::value::{Buffer, Constant, Edges, Format, HeadValues, Initial, Origin, Value};
 use crate::tensor::{Array, Element, Matrix};
+use std::collections::btree_map;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Parameters and buffers. Programs find theirs by name, so all programs of one network read the same.
 #[derive(Debug)]
@@ -38,10 +39,13 @@ impl<B: Backend, E: Element> Parameters<B, E> {
             match description.origin {
                 Origin::Parameter(initial) => {
                     let init = || initial_values(initial, shape, seed);
-                    let parameter = match description.format {
+                    let mut parameter = match description.format {
                         Format::Element => Parameter::weights(backend, name, shape, init)?,
                         _ => Parameter::in_float(backend, name, shape, init)?,
                     };
+                    if let Some(decay) = program.decays.get(&Value(number)) {
+                        parameter.set_decay(*decay);
+                    }
                     all.add(parameter);
                 }
                 Origin::Buffer(Buffer::RunningStatistics) => {
@@ -145,6 +149,8 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     pub(super) float_constants: HashMap<Constant, Matrix<B, f32>>,
     /// Scales of quantized values, which have rows while they are written and read.
     pub(super) quantized: HashMap<Value, QuantizedMatrix<B>>,
+    /// Scales of what is stored for the backward pass, in the order of the list. Each step finds them anew.
+    pub(super) stored: BTreeMap<Value, QuantizedMatrix<B>>,
     /// Those whose scales follow a step.
     pub(super) has_scales: HashSet<Value>,
     /// What a checkpoint calls the scales of each and the largest magnitudes that the next ones are made of, in the order of the list.
@@ -180,6 +186,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
             constants: HashMap::new(),
             float_constants: HashMap::new(),
             quantized: HashMap::new(),
+            stored: BTreeMap::new(),
             has_scales: HashSet::new(),
             messages: Vec::new(),
             attentions: HashMap::new(),
@@ -291,11 +298,22 @@ impl<B: Backend, E: Element> Memory<B, E> {
         backend: &B,
         program: &Program,
     ) -> Result<(), Error> {
-        let coded: Vec<_> = program.nodes.iter().filter_map(Node::coded).collect();
-        let is_there = |value: &Value| self.quantized.contains_key(value);
-        if coded.is_empty() || coded.iter().all(|(_, value)| is_there(value)) {
-            return Ok(());
+        self.allocate_stored(backend, program)?;
+        let mut coded = program.nodes.iter().filter_map(Node::coded);
+        match coded.all(|(_, value)| self.quantized.contains_key(&value)) {
+            true => Ok(()),
+            false => self.move_scales(backend, program),
         }
+    }
+
+    /// Makes the scales of quantized values those of another list of the same formula, and allocates what is missing.
+    pub(in crate::program) fn move_scales(
+        &mut self,
+        backend: &B,
+        program: &Program,
+    ) -> Result<(), Error> {
+        self.allocate_stored(backend, program)?;
+        let coded: Vec<_> = program.nodes.iter().filter_map(Node::coded).collect();
         let before = std::mem::take(&mut self.messages);
         let has_scales = std::mem::take(&mut self.has_scales);
         let mut quantized = std::mem::take(&mut self.quantized);
@@ -316,6 +334,35 @@ impl<B: Backend, E: Element> Memory<B, E> {
             self.messages.push((value, names));
         }
         Ok(())
+    }
+
+    /// Allocates the scales of what is stored for the backward pass. A list that stores nothing, such as one for evaluation, leaves those
+    /// of the list for training.
+    fn allocate_stored(&mut self, backend: &B, program: &Program) -> Result<(), Error> {
+        let stored: BTreeMap<Value, usize> = program
+            .nodes
+            .iter()
+            .filter_map(Node::stored)
+            .map(|value| (value, program.values[value.0].shape.columns))
+            .collect();
+        if stored.is_empty() {
+            return Ok(());
+        }
+        self.stored
+            .retain(|value, codes| stored.get(value) == Some(&codes.columns()));
+        for (value, columns) in stored {
+            if let btree_map::Entry::Vacant(entry) = self.stored.entry(value) {
+                let (shape, format) = ((0, columns), CodeFormat::Int8);
+                entry.insert(QuantizedMatrix::zeros(backend, shape, format, ACTIVATIONS)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest magnitude of each column of what is stored for the backward pass: infinite where something was, which quantized values
+    /// do not show.
+    pub(in crate::program) fn largest_stored(&self) -> impl Iterator<Item = &Matrix<B, f32>> {
+        self.stored.values().map(|codes| codes.scales().state()[1])
     }
 
     /// Names that no quantized values before have: a layer may sum over neighbours several times.
@@ -398,11 +445,11 @@ impl<B: Backend, E: Element> Memory<B, E> {
         match &node.operator {
             Operator::Attention(op) if !self.attentions.contains_key(&key) => {
                 let state = Attention::between(backend, ends(op.edges), op.heads, op.slope)?;
-                self.attentions.insert(key, state);
+                self.attentions.insert(key, state.with_policy(op.policy));
             }
             Operator::AdditiveAttention(op) if !self.additive.contains_key(&key) => {
                 let state = AdditiveAttention::new(backend, ends(op.edges), op.heads, op.slope)?;
-                self.additive.insert(key, state);
+                self.additive.insert(key, state.with_policy(op.policy));
             }
             Operator::DotAttention(op) if !self.softmaxes.contains_key(&key) => {
                 let sums = op.heads * ends(op.edges).0;

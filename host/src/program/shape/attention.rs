@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::program::list::{Program, refuse};
 use crate::program::operator::{
     AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, Direction, DotAttention,
-    Operator,
+    GroupNorm, Operator,
 };
 use crate::program::value::{Edges, Format, Rows, Shape, Value, head_distance};
 use crate::tensor::padded;
@@ -51,6 +51,17 @@ impl Program {
             Operator::EdgeTerms(op) | Operator::EdgeTermsGradient { of: op, .. } => {
                 let rows = Rows::Fixed(padded::<f32>(op.features));
                 vec![numbers(rows, op.heads)]
+            }
+            // What each graph adds to the gradients of scales, shifts and multiples of the mean.
+            Operator::NormalizeGroupsGradient {
+                norm: GroupNorm::Graph(_),
+                groups: Some(edges),
+                x,
+                ..
+            } => {
+                let rows = Rows::Of(self.edges[edges.0].destinations);
+                let columns = of(*x).0.columns;
+                vec![(Shape { rows, columns }, Format::Float); 3]
             }
             _ => self.scratch_of_ranks(operator),
         }

@@ -46,6 +46,13 @@ impl Program {
                 }
                 one(self.codes_of(name, of(*x).0, *coding)?)
             }
+            Operator::Store { x } if of(*x).1 == Format::Element => one((of(*x).0, Format::Codes)),
+            Operator::Dequantize { x } if of(*x).1 == Format::Codes => {
+                one((of(*x).0, Format::Element))
+            }
+            Operator::Store { x } | Operator::Dequantize { x } => {
+                refuse(format!("{name}: {} has another format", self.describe(*x)))
+            }
             Operator::Aggregate(op) => {
                 let result = self.result_of_sum(op)?;
                 // Own rows are among those that are summed, as that has seen.
@@ -231,19 +238,21 @@ impl Program {
                 let scales = row(of(*x).0.columns);
                 Ok(vec![of(*x), scales, scales])
             }
-            Operator::NormalizeGroups { norm, x } => {
+            Operator::NormalizeGroups { norm, groups, x } => {
                 self.expect_group_norm(name, *norm, of(*x))?;
-                Ok(vec![of(*x), statistics_of_graph(of(*x))])
+                Ok(vec![of(*x), self.statistics_of_graphs(name, *groups, *x)?])
             }
             Operator::NormalizeGroupsGradient {
                 norm,
+                groups,
                 x,
                 statistics,
                 d,
             } => {
                 self.expect_group_norm(name, *norm, of(*x))?;
                 self.expect_same(name, *d, of(*x))?;
-                self.expect_same(name, *statistics, statistics_of_graph(of(*x)))?;
+                let expected = self.statistics_of_graphs(name, *groups, *x)?;
+                self.expect_same(name, *statistics, expected)?;
                 let scales = row(of(*x).0.columns);
                 Ok(match norm {
                     GroupNorm::Pair => vec![of(*x)],
@@ -269,7 +278,11 @@ impl Program {
 
     fn results_of_matmul(&self, op: &Matmul) -> Result<Vec<Result_>, Error> {
         let a = self.own_shape(op.a, op.reads_own[0])?;
-        let format = self.values[op.a.0].format;
+        let reads_codes = op.form == Form::TN && op.norm.is_none() && op.second.is_none();
+        let format = match self.values[op.a.0].format {
+            Format::Codes if reads_codes => Format::Element,
+            format => format,
+        };
         let b = self.values[op.b.0].shape;
         let (inner, shape) = match op.form {
             Form::NN => ((Rows::Fixed(a.columns), b.rows), (a.rows, b.columns)),
@@ -279,7 +292,8 @@ impl Program {
             ),
             Form::TN => ((a.rows, b.rows), (Rows::Fixed(a.columns), b.columns)),
         };
-        if inner.0 != inner.1 || self.values[op.b.0].format != format {
+        let is_of_codes = format == Format::Codes;
+        if inner.0 != inner.1 || self.values[op.b.0].format != format || is_of_codes {
             return refuse(format!(
                 "matmul of {} and {} in the form {:?}: inner sizes or formats differ",
                 self.describe(op.a),
@@ -326,8 +340,18 @@ impl Program {
                 );
             }
         };
-        for same in op.positive.into_iter().chain(op.sum) {
-            self.expect_same("matmul", same, result)?;
+        if let Some(positive) = op.positive {
+            let is_stored = self.values[positive.0].format == Format::Codes;
+            let can = op.form == Form::NT && result.1 == Format::Element;
+            let format = if is_stored && can {
+                Format::Codes
+            } else {
+                result.1
+            };
+            self.expect_same("matmul", positive, (result.0, format))?;
+        }
+        if let Some(sum) = op.sum {
+            self.expect_same("matmul", sum, result)?;
         }
         let mut results = vec![result];
         if op.column_sums {
@@ -397,12 +421,7 @@ impl Program {
     }
 
     /// The result of an operator that reads the rows of one end of the edges and writes those of the other.
-    fn along(
-        &self,
-        along: (Edges, Direction),
-        x: Value,
-        name: &str,
-    ) -> Result<Result_, Error> {
+    fn along(&self, along: (Edges, Direction), x: Value, name: &str) -> Result<Result_, Error> {
         self.along_in(along, x, (name, Format::Element))
     }
 
@@ -466,6 +485,23 @@ impl Program {
         self.expect_bias(name, Some(norm.bias), x)
     }
 
+    /// Of each graph of `groups`, or of one of all rows: what is subtracted from each column, the reciprocal of what it is divided by, and
+    /// its mean.
+    fn statistics_of_graphs(
+        &self,
+        name: &str,
+        groups: Option<Edges>,
+        x: Value,
+    ) -> Result<Result_, Error> {
+        let (rows, columns) = (STATISTICS_ROWS as usize, self.values[x.0].shape.columns);
+        let Some(edges) = groups else {
+            return Ok(rows_of(rows, columns));
+        };
+        self.along((edges, Direction::Forward), x, name)?;
+        let rows = Rows::Times(self.edges[edges.0].destinations, rows);
+        Ok((Shape { rows, columns }, Format::Float))
+    }
+
     fn expect_group_norm(&self, name: &str, norm: GroupNorm, x: Result_) -> Result<(), Error> {
         let GroupNorm::Graph(of) = norm else {
             return Ok(());
@@ -496,7 +532,7 @@ impl Program {
             Rows::Edges(_) | Rows::Exchanged(..) => {
                 refuse("a weight has a fixed number of rows".into())
             }
-            Rows::Of(vertices) => refuse(format!(
+            Rows::Of(vertices) | Rows::Times(vertices, _) => refuse(format!(
                 "a weight has a fixed number of rows, and not one for each of `{}`",
                 self.vertices[vertices.0].name
             )),
@@ -532,9 +568,4 @@ const fn rows_of(rows: usize, columns: usize) -> Result_ {
 const fn statistics_of_rows(of: Result_) -> Result_ {
     let rows = of.0.rows;
     (Shape { rows, columns: 2 }, Format::Float)
-}
-
-/// Of one graph of all rows: what is subtracted from each column, the reciprocal of what it is divided by, and its mean.
-const fn statistics_of_graph(of: Result_) -> Result_ {
-    rows_of(STATISTICS_ROWS as usize, of.0.columns)
 }

@@ -67,11 +67,14 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
         }
         if let Some(codes) = fusion.positive_codes {
             expect_int8(Self::NAME, codes)?;
-            let what = ["rows of the ReLU's codes", "columns of the ReLU's codes"];
-            let found = [codes.rows(), codes.columns()];
-            for ((what, expected), found) in what.into_iter().zip([m, n]).zip(found) {
-                Error::expect(Self::NAME, what, expected, found)?;
-            }
+            let rows = codes.rows().max(m);
+            Error::expect(Self::NAME, "rows of the ReLU's codes", rows, codes.rows())?;
+            Error::expect(
+                Self::NAME,
+                "columns of the ReLU's codes",
+                n,
+                codes.columns(),
+            )?;
             let twice = fusion.positive.is_some();
             if twice || form != Form::NT || O::PRECISION == Precision::Float {
                 return Err(Error::Unsupported {

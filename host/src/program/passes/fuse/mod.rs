@@ -21,9 +21,10 @@ mod own_rows;
 mod sums;
 mod undo;
 
-use super::Pass;
+use super::{Pass, store};
 use crate::error::Error;
 use crate::program::list::Program;
+use crate::program::value::Value;
 
 /// The pass. It comes after [`differentiate`](crate::program::differentiate()), or over a program that is evaluated alone.
 #[derive(Clone, Copy, Debug)]
@@ -35,18 +36,38 @@ impl Pass for Fuse {
     }
 
     fn run(&self, program: &mut Program) -> Result<(), Error> {
-        activation::merge(program);
-        sums::factors(program);
-        sums::two_products(program);
-        sums::into_products(program);
-        sums::into_aggregations(program)?;
-        activation::of_sums(program);
-        activation::into_epilogues(program);
-        undo::run(program);
-        factors::run(program)?;
-        norms::run(program);
-        column_sums::run(program);
-        own_rows::run(program);
-        Ok(())
+        fuse(program, |_, _| true)
     }
+}
+
+/// [`Fuse`] of a program whose activations [`Store`](super::Store) keeps in 8 bits. An aggregation does not undo a ReLU whose output is
+/// stored: no kernel of an aggregation reads quantized values for that.
+#[derive(Clone, Copy, Debug)]
+pub struct FuseBeforeStore;
+
+impl Pass for FuseBeforeStore {
+    fn name(&self) -> &'static str {
+        "fuse"
+    }
+
+    fn run(&self, program: &mut Program) -> Result<(), Error> {
+        fuse(program, |program, relu| !store::is_stored(program, relu))
+    }
+}
+
+/// All rules. `undoes` says whether an aggregation may undo the ReLU of a value.
+fn fuse(program: &mut Program, undoes: impl Fn(&Program, Value) -> bool) -> Result<(), Error> {
+    activation::merge(program);
+    sums::factors(program);
+    sums::two_products(program);
+    sums::into_products(program);
+    sums::into_aggregations(program)?;
+    activation::of_sums(program);
+    activation::into_epilogues(program);
+    undo::run(program, undoes);
+    factors::run(program)?;
+    norms::run(program);
+    column_sums::run(program);
+    own_rows::run(program);
+    Ok(())
 }

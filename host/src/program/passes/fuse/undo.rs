@@ -6,11 +6,11 @@ use crate::program::operator::{ActivateGradient, Operator};
 use crate::program::value::Value;
 
 /// The rule: `activate_gradient` without row factors goes into the products or the aggregation whose result it alone reads. Of a
-/// sum that is let through, each part is.
-pub(super) fn run(program: &mut Program) {
+/// sum that is let through, each part is. `undoes` says whether an aggregation may do it for a ReLU.
+pub(super) fn run(program: &mut Program, undoes: impl Fn(&Program, Value) -> bool) {
     let mut number = 0;
     while number < program.nodes.len() {
-        let Some((writers, relu, factor)) = writers(program, number) else {
+        let Some((writers, relu, factor)) = writers(program, number, &undoes) else {
             number += 1;
             continue;
         };
@@ -34,7 +34,11 @@ pub(super) fn run(program: &mut Program) {
 }
 
 /// The operators that write the parts of the gradient, the last one first, the ReLU's output, and the factor of what dropout kept.
-fn writers(program: &Program, number: usize) -> Option<(Vec<usize>, Value, f32)> {
+fn writers(
+    program: &Program,
+    number: usize,
+    undoes: impl Fn(&Program, Value) -> bool,
+) -> Option<(Vec<usize>, Value, f32)> {
     let Operator::ActivateGradient(ActivateGradient {
         d,
         relu: Some(relu),
@@ -57,7 +61,7 @@ fn writers(program: &Program, number: usize) -> Option<(Vec<usize>, Value, f32)>
                 Some(sum) => (value, reader) = (sum, writer),
                 None => break,
             },
-            Operator::Aggregate(op) if op.is_plain() => break,
+            Operator::Aggregate(op) if op.is_plain() && undoes(program, relu) => break,
             _ => return None,
         }
     }

@@ -9,7 +9,7 @@ mod ranks;
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::{DROPOUT_STREAM, Propagation, balancing_power};
+use crate::nn::{DROPOUT_STREAM, Propagation, balancing_power, check_policy_of_weights};
 use crate::ops::{
     self, Combine, EdgeWeights, Epilogue, MatmulFusion, QuantizedMatrix, RowGroups, Spmm,
     SpmmEpilogue,
@@ -28,11 +28,14 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         let y = node.results[0];
         match (&node.operator, self.program.format(y)) {
             (Operator::Matmul(op), format) => match (self.program.format(op.a), format) {
+                (Format::Codes, _) => self.product_of_stored(op, node),
                 (Format::Element, Format::Element) => self.matmul::<Elements, Elements>(op, node),
                 (Format::Element, _) => self.matmul::<Elements, Floats>(op, node),
                 _ => self.matmul::<Floats, Floats>(op, node),
             },
             (Operator::Quantize { x, .. }, _) => self.quantize(*x, node),
+            (Operator::Store { x }, _) => self.store(*x, y),
+            (Operator::Dequantize { x }, _) => self.dequantize(*x, y),
             (Operator::Aggregate(op), _) => match op.codes {
                 None => self.aggregate((op, None), y),
                 Some(codes) => self.with_codes(codes, |machine, codes| {
@@ -200,17 +203,36 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         op: &Matmul,
         node: &Node,
     ) -> Result<(), Error> {
+        match op.positive {
+            Some(stored) if self.program.format(stored) == Format::Codes => self
+                .with_codes(stored, |machine, stored| {
+                    machine.matmul_masked::<A, O>((op, Some(stored)), node)
+                }),
+            _ => self.matmul_masked::<A, O>((op, None), node),
+        }
+    }
+
+    /// A product, with the output of the ReLU that it undoes where that is stored in 8 bits.
+    fn matmul_masked<A: Bank<B, E>, O: Bank<B, E>>(
+        &mut self,
+        (op, stored): (&Matmul, Option<&QuantizedMatrix<B>>),
+        node: &Node,
+    ) -> Result<(), Error> {
         match op.coding {
-            None => self.matmul_of::<A, O>((op, None), node),
+            None => self.matmul_of::<A, O>((op, stored, None), node),
             Some(_) => self.coded(node, |machine, codes| {
-                machine.matmul_of::<A, O>((op, codes), node)
+                machine.matmul_of::<A, O>((op, stored, codes), node)
             }),
         }
     }
 
     fn matmul_of<A: Bank<B, E>, O: Bank<B, E>>(
         &mut self,
-        (op, codes): (&Matmul, Option<&mut QuantizedMatrix<B>>),
+        (op, stored, codes): (
+            &Matmul,
+            Option<&QuantizedMatrix<B>>,
+            Option<&mut QuantizedMatrix<B>>,
+        ),
         node: &Node,
     ) -> Result<(), Error> {
         let result = node.results[0];
@@ -238,7 +260,11 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 normalization: norm.as_ref(),
                 first_rows: op.reads_own[0].map(own),
                 second_pair: second.transpose()?,
-                positive: op.positive.map(of).transpose()?,
+                positive: match stored {
+                    Some(_) => None,
+                    None => op.positive.map(of).transpose()?,
+                },
+                positive_codes: stored,
                 sum: op.sum.is_some(),
                 column_sums: sums.as_mut(),
                 dropout: machine.drop(op.drop),
@@ -266,6 +292,9 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         self.write::<Elements>(result, |machine, y| {
             let backend = &machine.backend;
             let factors = edges.edge_factors::<E>()?;
+            if factors.is_some() {
+                check_policy_of_weights(op.policy)?;
+            }
             let ends = [edges.column_scale(), edges.row_scale()];
             let (adjacency, [read, written], of_edges) = match op.direction {
                 Direction::Forward => {
@@ -319,6 +348,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                     relu: op.relu,
                     positive: positive.transpose()?,
                 },
+                policy: op.policy,
                 ..Spmm::default()
             };
             match codes {
@@ -368,7 +398,7 @@ fn groups<'a, B: Backend>(
     match edges.row_groups(backend)? {
         Some(groups) => Ok(groups),
         None => refuse(
-            "the largest of the rows of graphs is taken by an adjacency of Readout::propagation"
+            "what is taken of the rows of each graph is taken by an adjacency of Readout::propagation"
                 .into(),
         ),
     }

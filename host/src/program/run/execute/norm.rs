@@ -1,5 +1,6 @@
 //! What norms call.
 
+use super::groups;
 use crate::backend::{Backend, Floats as Numbers};
 use crate::error::Error;
 use crate::ops::{
@@ -191,8 +192,12 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
     /// Norms of rows and of whole graphs, and their gradients.
     pub(super) fn norm(&mut self, node: &Node) -> Result<(), Error> {
         let result = node.results[0];
-        if let Operator::NormalizeGroups { x, .. } | Operator::NormalizeGroupsGradient { x, .. } =
-            node.operator
+        if let Operator::NormalizeGroups {
+            x, groups: None, ..
+        }
+        | Operator::NormalizeGroupsGradient {
+            x, groups: None, ..
+        } = node.operator
         {
             let rows = Elements::matrix(self, x)?.rows();
             if !self.memory.wholes.contains_key(&rows) {
@@ -200,7 +205,8 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 self.memory.wholes.insert(rows, whole);
             }
         }
-        self.with_taken(&node.results, |machine, taken| {
+        let written = [&node.results[..], &node.scratch[..]].concat();
+        self.with_taken(&written, |machine, taken| {
             let [y] = &mut taken.elements[..] else {
                 return missing();
             };
@@ -245,9 +251,9 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 let weight = float(*weight)?;
                 ops::normalize_rows_backward(backend, weight, x, statistics, y, gradients)
             }
-            (Operator::NormalizeGroups { norm, x }, [statistics]) => {
+            (Operator::NormalizeGroups { norm, groups, x }, [statistics]) => {
                 let x = Elements::matrix(self, *x)?;
-                let groups = self.whole(x.rows())?;
+                let groups = self.groups(*groups, x.rows())?;
                 let (of, [weight, bias]) = self.group_norm(*norm)?;
                 ops::group_statistics(backend, &of, EPSILON, groups, x, statistics)?;
                 let op = GroupNormalization {
@@ -262,6 +268,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             (
                 Operator::NormalizeGroupsGradient {
                     norm,
+                    groups,
                     x,
                     statistics,
                     d,
@@ -272,14 +279,16 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 let x = Elements::matrix(self, *x)?;
                 let (of, [weight, bias]) = self.group_norm(*norm)?;
                 let op = GroupNormalization {
-                    groups: self.whole(x.rows())?,
+                    groups: self.groups(*groups, x.rows())?,
                     statistics: float(*statistics)?,
                     weight,
                     bias,
                     relu: false,
                 };
                 // Of one graph its parts of the gradients are the gradients.
-                let gradients = match floats {
+                let several = groups.map_or(0, |_| floats.len() / 2);
+                let (sums, parts) = floats.split_at_mut(several);
+                let of_graphs = match &mut *parts {
                     [weight, bias, mean_scale] => Some(GroupGradients {
                         weight,
                         bias,
@@ -287,14 +296,20 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                     }),
                     _ => None,
                 };
-                ops::normalize_groups_backward(backend, &of, &op, x, y, gradients)
+                ops::normalize_groups_backward(backend, &of, &op, x, y, of_graphs)?;
+                let mut sums = sums.iter_mut().zip(parts);
+                sums.try_for_each(|(sums, part)| ops::column_sums(backend, part, sums))
             }
             _ => missing(),
         }
     }
 
-    fn whole(&self, rows: usize) -> Result<&RowGroups<B>, Error> {
-        self.memory.wholes.get(&rows).map_or_else(missing, Ok)
+    /// The rows of each graph, or all as one.
+    fn groups(&self, edges: Option<Edges>, rows: usize) -> Result<&RowGroups<B>, Error> {
+        match edges {
+            Some(edges) => groups(self.edges[edges.0], &self.backend),
+            None => self.memory.wholes.get(&rows).map_or_else(missing, Ok),
+        }
     }
 
     fn group_norm(&self, norm: GroupNorm) -> Result<NormOf<'_, B>, Error> {

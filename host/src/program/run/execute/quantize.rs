@@ -2,10 +2,10 @@
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::MARGIN;
+use crate::nn::{MARGIN, store_in_8_bits};
 use crate::ops::{self, QuantizedMatrix, Rounding};
-use crate::program::operator::{Coding, Node};
-use crate::program::run::machine::{Bank, Elements, Typed, absent};
+use crate::program::operator::{Coding, Matmul, Node};
+use crate::program::run::machine::{Bank, Elements, Floats, Typed, absent};
 use crate::program::value::Value;
 use crate::tensor::Element;
 
@@ -21,6 +21,40 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             machine.begin_codes(coding, codes)?;
             machine.quantize_to(x, coding, (codes, follows))?;
             machine.exchange_codes(node, codes)
+        })
+    }
+
+    /// Quantized values of a matrix that is there, with scales of its own.
+    pub(super) fn store(&mut self, x: Value, result: Value) -> Result<(), Error> {
+        self.with_codes(result, |machine, codes| {
+            let x = Elements::matrix(machine, x)?;
+            store_in_8_bits(&machine.backend, x, codes)
+        })
+    }
+
+    /// The numbers of what was stored.
+    pub(super) fn dequantize(&mut self, x: Value, result: Value) -> Result<(), Error> {
+        self.with_codes(x, |machine, codes| {
+            machine.write::<Elements>(result, |machine, y| {
+                ops::dequantize(&machine.backend, codes, y)
+            })
+        })
+    }
+
+    /// `alpha · aᵀ · b` of a first operand that was stored, and the sums of the columns of `b`.
+    pub(super) fn product_of_stored(&mut self, op: &Matmul, node: &Node) -> Result<(), Error> {
+        let of_sums = node.results.get(1).filter(|_| op.column_sums);
+        self.with_codes(op.a, |machine, codes| {
+            let sums = of_sums.map(|sums| Floats::take(machine, *sums));
+            let mut sums = sums.transpose()?;
+            let done = machine.write::<Floats>(node.results[0], |machine, y| {
+                let b = Elements::matrix(machine, op.b)?;
+                ops::quantized_matmul(&machine.backend, codes, b, op.alpha, sums.as_mut(), y)
+            });
+            if let (Some(value), Some(sums)) = (of_sums, sums) {
+                Floats::put(machine, *value, sums);
+            }
+            done
         })
     }
 

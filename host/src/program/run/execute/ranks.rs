@@ -23,7 +23,9 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                     };
                     let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
                     let what = forward_exchange(*layer as usize);
-                    machine.halo(*edges)?.extend_by(backend, &what, packed, x, y)
+                    machine
+                        .halo(*edges)?
+                        .extend_by(backend, &what, packed, x, y)
                 })
             }
             Operator::Fold { edges, layer, d } => {
