@@ -106,7 +106,7 @@ pub fn whole<B: Backend, E: Element>(
 
 /// Layers that aggregate.
 fn hops(config: &ModelConfig) -> usize {
-    let network = Network::<_, f16>::new(&Cpu::new(), config, SEED);
+    let network = Network::<_, f16>::of_formulas(&Cpu::new(), config, SEED);
     network.expect("a model").hops()
 }
 
@@ -377,11 +377,11 @@ fn training_and_evaluation_share_memory() {
         // The gradient that is left of a maximum is not written over that of the maximum, and a sum of quantized gradients over none.
         let of_width = (graph().vertices() * config.hidden * size_of::<f16>()) as u64;
         let more = match (config.jumping, config.messages) {
-            // The logits stay where they are behind a backward pass, and here hidden rows are as wide.
-            (None, None) if config.store.is_some() => 3 * of_width,
             (None, None) => 0,
             _ => of_width,
         };
+        // The logits stay where they are behind a backward pass, and here hidden rows are as wide.
+        let more = more + u64::from(config.store.is_some()) * 3 * of_width;
         assert!(
             of_formulas <= of_layers + more,
             "{name}: {of_formulas} bytes, and {of_layers} of the network of layers"
