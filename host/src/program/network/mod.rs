@@ -17,7 +17,7 @@ use crate::backend::{Backend, MemoryKind};
 use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::{
-    Decoder, HiddenNorm, Inputs, LinkOperands, MARGIN, Mode, Model, ModelConfig, Parameter, Pieces,
+    Decoder, Inputs, LinkOperands, MARGIN, Mode, Model, ModelConfig, Parameter, Pieces,
     Propagation, Store as StoreIn, first_overflow,
 };
 use crate::ops::{self, RandomState};
@@ -114,7 +114,7 @@ fn before(topology: Topology, of_messages: bool) -> &'static [&'static dyn Pass]
     match (topology, of_messages) {
         (Topology::Ranks { .. }, true) => &[&Reorder, &Exchange { of_messages: true }],
         (Topology::Ranks { .. }, false) => &[&Reorder, &Exchange { of_messages: false }],
-        (Topology::Whole | Topology::Blocks, _) => &[&Reorder],
+        (Topology::Whole | Topology::Blocks { .. }, _) => &[&Reorder],
     }
 }
 
