@@ -9,8 +9,9 @@ use halfgnn::data::Targets;
 use halfgnn::distributed::{Gather, Group, Partition, Shard, in_process};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    EdgeData, Gat as GatConfig, Gin as GinConfig, HiddenNorm, Jumping, Model, ModelConfig, Network,
-    Norm, PreparedGraph, Statistics,
+    Aggregate, Appnp as AppnpConfig, ConvolutionConfig, EdgeData, Gat as GatConfig,
+    Gcnii as GcniiConfig, Gin as GinConfig, HiddenNorm, Jumping, Model, ModelConfig, Network, Norm,
+    PreparedGraph, Statistics,
 };
 use halfgnn::ops::CodeFormat;
 use halfgnn::program::layers::{Gcn, Gin, Layer, Sage};
@@ -73,6 +74,8 @@ fn of_formulas<E: Element>(backend: &Cpu, model: &ModelConfig) -> Network<Cpu, E
 struct Trace {
     losses: Vec<f32>,
     weights: Vec<(String, Vec<f32>)>,
+    /// Messages of own vertices that were larger than their scales hold.
+    saturated: Option<u64>,
 }
 
 fn traced<E: Element>(
@@ -98,6 +101,7 @@ fn traced<E: Element>(
     Trace {
         losses,
         weights: weights.collect(),
+        saturated: model.saturated_messages(backend).expect("counts"),
     }
 }
 
@@ -138,11 +142,16 @@ fn of_ranks<E: Element>(
     by_ranks((&prepared.graph, ranks, gather), |shard, group| {
         let (backend, of) = (&Cpu::new(), (shard, group));
         let edges = prepared.propagation_of_shard::<Cpu, E>(backend, model, of);
-        let rows = rows::<E>(backend, shard.part.vertices());
+        let network = new(backend, model);
+        let vertices = match network.first_hears() {
+            true => shard.part.vertices(),
+            false => shard.part.own(),
+        };
+        let rows = rows::<E>(backend, vertices);
         let task = with_goal(|goal| {
             Objective::of_shard(backend, edges.expect("memory"), rows, goal, shard)
         });
-        traced(backend, new(backend, model), task.expect("a task"))
+        traced(backend, network, task.expect("a task"))
     })
 }
 
@@ -184,6 +193,19 @@ fn gin(statistics: Statistics) -> ModelConfig {
     small(ModelConfig::of(gin, FEATURES, CLASSES))
 }
 
+fn of_kind(kind: impl Into<ConvolutionConfig>) -> ModelConfig {
+    small(ModelConfig::of(kind, FEATURES, CLASSES))
+}
+
+fn gin_of_sums() -> ModelConfig {
+    let gin = GinConfig {
+        aggregate: Aggregate::Sum,
+        learn_epsilon: true,
+        ..GinConfig::default()
+    };
+    small(ModelConfig::of(gin, FEATURES, CLASSES))
+}
+
 fn with_norm(config: ModelConfig, hidden_norm: HiddenNorm) -> ModelConfig {
     ModelConfig {
         hidden_norm,
@@ -212,6 +234,9 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
         ("gat with layer norms", with_norm(gat(), HiddenNorm::Layer)),
         ("gin", gin(Statistics::Batch)),
         ("gin with running statistics", gin(Statistics::Running)),
+        ("gin of sums", gin_of_sums()),
+        ("appnp", of_kind(AppnpConfig::default())),
+        ("gcnii", of_kind(GcniiConfig::default())),
         (
             "gin with batch norms",
             with_norm(gin(Statistics::Running), HiddenNorm::Batch),
@@ -235,7 +260,8 @@ fn assert_near(what: &str, expected: &[f32], found: &[f32], share: f32) {
 /// All ranks have the same bits.
 fn assert_alike(what: &str, all: &[Trace]) {
     for rank in all {
-        assert_eq!(rank, &all[0], "{what}: ranks have the same weights");
+        assert_eq!(rank.losses, all[0].losses, "{what}");
+        assert_eq!(rank.weights, all[0].weights, "{what}: weights of ranks");
     }
 }
 
@@ -286,6 +312,7 @@ fn quantized() -> Vec<(&'static str, ModelConfig)> {
         ("sage", sage()),
         ("gin", gin(Statistics::Running)),
         ("gat", gat()),
+        ("gcnii", of_kind(GcniiConfig::default())),
         ("all of sage's layers", jumping(sage(), Jumping::Cat)),
     ];
     let models = models.into_iter();
@@ -313,16 +340,17 @@ fn sends<E: Element>(share: f32) {
                 assert_alike(&what, &found);
                 assert_near(&what, &expected[0].losses, &found[0].losses, share);
                 let pairs = expected[0].weights.iter().zip(&found[0].weights);
-                let mut scales = 0;
-                for ((name, expected), (of, found)) in pairs {
+                let of_messages = pairs.filter(|((name, _), _)| name.contains(".messages."));
+                // Scales and the largest magnitudes of the gradients and of the activations of the first layer that sums. Its weights have been
+                // near.
+                let first: Vec<_> = of_messages.take(4).collect();
+                assert_eq!(first.len(), 4, "{what}");
+                for ((name, expected), (of, found)) in first {
                     assert_eq!(name, of, "{what}");
-                    // Of features, which all have the same bits of, by weights that have been near.
-                    if name.starts_with("layers.0.messages.") && !name.contains("gradient") {
+                    if !name.contains("gradient") {
                         assert_near(&format!("{what}: {name}"), expected, found, share);
-                        scales += 1;
                     }
                 }
-                assert_eq!(scales, 2, "{what}: scales and the largest magnitudes");
             }
         }
     }
@@ -346,7 +374,8 @@ fn ranks_that_exchange_quantized_messages_have_the_bits_of_the_network_of_layers
             dropout: 0.0,
             ..model
         };
-        if model.jumping.is_none() {
+        // Of gradients of several readers, as those of the initial rows of GCNII, the sum is rounded once and not twice.
+        if model.jumping.is_none() && name != "gcnii" {
             let of = (&both_ways(), 3, Gather::Halo);
             let expected = of_ranks::<f16>(&model, of, of_layers);
             let found = of_ranks::<f16>(&model, of, of_formulas);
@@ -373,7 +402,7 @@ fn ranks_train_as_one_rank() {
 /// Kinds of formulas alone, some of which sum several times over one adjacency.
 #[test]
 fn ranks_train_every_formula_as_one_rank() {
-    let kinds = halfgnn::nn::ConvolutionConfig::kinds().into_iter();
+    let kinds = ConvolutionConfig::kinds().into_iter();
     let mut trained = 0;
     for kind in kinds.filter(|kind| super::kinds::FORMULAS.contains(&kind.name)) {
         let model = shaped(
