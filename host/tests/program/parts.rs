@@ -119,7 +119,6 @@ fn gin(g: &mut Builder, edges: Edges, x: Value) -> Value {
                 statistics: Statistics::Running,
                 ..GinConfig::default()
             },
-            largest_degree: 0,
         };
         layer.build(g, x)
     })
@@ -208,6 +207,7 @@ fn appnp(g: &mut Builder, edges: Edges, x: Value) -> Value {
         let predictions = g.matmul(x, weight);
         let layer = Appnp {
             edges,
+            initial: None,
             steps: 3,
             alpha,
             dropout: 0.2,

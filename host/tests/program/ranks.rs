@@ -150,7 +150,7 @@ fn of_one<E: Element>(model: &ModelConfig, graph: &Graph) -> Trace {
     let backend = &Cpu::new();
     let edges = prepared(model, graph).propagation::<Cpu, E>(backend, model);
     let all: Vec<u32> = (0..graph.vertices() as u32).collect();
-    let rows = rows(backend, &all);
+    let rows = rows::<E>(backend, &all);
     let task = with_goal(|goal| Objective::of(backend, vec![edges.expect("memory")], rows, goal));
     traced(backend, of_formulas(backend, model), task.expect("a task"))
 }
@@ -517,7 +517,6 @@ fn balanced_rows_are_exchanged() {
             hidden: 4,
             outputs: 4,
             options: GinConfig::default(),
-            largest_degree: 0,
         };
         layer.build(g, x)
     };

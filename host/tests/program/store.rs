@@ -147,7 +147,6 @@ fn what_a_batch_normalisation_normalizes_is_stored() {
                 epsilon: 0.25,
                 ..GinConfig::default()
             },
-            largest_degree: 9,
         };
         layer.build(g, x)
     });
@@ -282,7 +281,6 @@ fn layers<B: Backend, E: Element>(backend: &B, shapes: &[[usize; 3]]) {
                         hidden: width,
                         outputs,
                         options: options.clone(),
-                        largest_degree: 22,
                     })
                 });
             }

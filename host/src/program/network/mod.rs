@@ -17,7 +17,7 @@ use crate::backend::{Backend, MemoryKind};
 use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::{
-    Decoder, HiddenNorm, Inputs, LinkOperands, MARGIN, Mode, Model, ModelConfig, Parameter, Pieces,
+    Decoder, Inputs, LinkOperands, MARGIN, Mode, Model, ModelConfig, Parameter, Pieces,
     Propagation, Store as StoreIn, first_overflow,
 };
 use crate::ops::{self, RandomState};
