@@ -34,7 +34,7 @@ use crate::tensor::Precision;
 /// ```
 #[derive(Debug)]
 pub struct Builder {
-    program: Program,
+    pub(super) program: Program,
     error: Option<Error>,
     prefix: String,
     layer: u32,
@@ -118,9 +118,19 @@ impl Builder {
             is_mutual: false,
             count: 0,
             largest_degree: 0,
+            picks_own_rows: false,
+            pools: false,
             exchanged: [0; 3],
         });
         Edges(self.program.edges.len() - 1)
+    }
+
+    /// The destinations of `edges` are anywhere among its sources, and not the first of them. Their rows are picked then, and nothing
+    /// makes a gradient of the sources' rows.
+    pub fn pick_own_rows(&mut self, edges: Edges) {
+        if let Some(set) = self.program.edges.get_mut(edges.0) {
+            set.picks_own_rows = true;
+        }
     }
 
     /// Sets the largest degree of a destination of `edges`, for formulas that keep their sums in the range of half by it.

@@ -55,6 +55,10 @@ pub(super) struct EdgeSet {
     pub(super) is_mutual: bool,
     /// Edges, once their number is known.
     pub(super) count: usize,
+    /// Whether destinations are anywhere among the sources.
+    pub(super) picks_own_rows: bool,
+    /// Whether it leads from vertices to graphs. Its sums are of layers' outputs, and are never quantized.
+    pub(super) pools: bool,
     /// The largest degree of a destination, or 0 where formulas need not know it.
     pub(super) largest_degree: u32,
     /// Numbers of rows that a rank exchanges, by [`Exchanged`], once they are known.

@@ -305,11 +305,9 @@ fn lives(program: &Program) -> Vec<Life> {
         lives[seed.0].from = program.forward;
         lives[seed.0].to = lives[seed.0].to.max(program.forward);
     }
-    if let Some(output) = program.output {
-        lives[output.0].to = lives[output.0].to.max(program.forward);
-    }
+    // The output can be read until the next forward pass.
     let gradients = program.gradients.iter().map(|(_, gradient)| gradient);
-    for outside in gradients.chain(&program.kept) {
+    for outside in gradients.chain(&program.kept).chain(&program.output) {
         lives[outside.0].to = FOREVER;
     }
     lives

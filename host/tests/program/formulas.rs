@@ -1073,7 +1073,7 @@ fn what_attention_by_dot_products_cannot_do_is_refused() {
     let refused = Runner::new(&backend, small(Norm::None, build), edges, 7).expect_err("weights");
     assert_eq!(
         refused.to_string(),
-        "Program: the program attends over `edges`, whose edges have weights, and attention has weights of its own; give them as features of edges"
+        "Program: the program attends over `edges`, whose edges have weights, without a term for weights of edges; give them as features of edges"
     );
     let mut g = Builder::new(Precision::Half);
     let vertices = g.vertices("vertices", 10);

@@ -15,7 +15,7 @@ use halfgnn::nn::{
 use halfgnn::ops::CodeFormat;
 use halfgnn::program::layers::{Gcn, Gin, Layer, Sage};
 use halfgnn::program::passes::fuse::Fuse;
-use halfgnn::program::passes::{Exchange, Mutual, Pass, Quantize, apply};
+use halfgnn::program::passes::{Exchange, Mutual, Pass, Quantize, Reorder, apply};
 use halfgnn::program::{Builder, Edges, Program, Value, differentiate};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{Goal, Loss, Objective, TrainConfig, Trainer};
@@ -138,7 +138,7 @@ fn of_ranks<E: Element>(
     by_ranks((&prepared.graph, ranks, gather), |shard, group| {
         let (backend, of) = (&Cpu::new(), (shard, group));
         let edges = prepared.propagation_of_shard::<Cpu, E>(backend, model, of);
-        let rows = rows(backend, shard.part.vertices());
+        let rows = rows::<E>(backend, shard.part.vertices());
         let task = with_goal(|goal| {
             Objective::of_shard(backend, edges.expect("memory"), rows, goal, shard)
         });
@@ -151,7 +151,8 @@ fn of_one<E: Element>(model: &ModelConfig, graph: &Graph) -> Trace {
     let edges = prepared(model, graph).propagation::<Cpu, E>(backend, model);
     let all: Vec<u32> = (0..graph.vertices() as u32).collect();
     let rows = rows::<E>(backend, &all);
-    let task = with_goal(|goal| Objective::of(backend, vec![edges.expect("memory")], rows, goal));
+    let task =
+        with_goal(|goal| Objective::of(backend, vec![edges.expect("memory")], rows, goal));
     traced(backend, of_formulas(backend, model), task.expect("a task"))
 }
 
@@ -216,7 +217,10 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
             "gin with batch norms",
             with_norm(gin(Statistics::Running), HiddenNorm::Batch),
         ),
-        ("the largest of gcn's layers", jumping(gcn(), Jumping::Max)),
+        (
+            "the largest of gcn's layers",
+            jumping(gcn(), Jumping::Max),
+        ),
         ("all of sage's layers", jumping(sage(), Jumping::Cat)),
     ]
 }
@@ -254,11 +258,16 @@ fn trains<E: Element>(share: f32) {
                 assert_eq!(name, of, "{what}");
                 let what = format!("{what}: {name}");
                 // In half Adam makes whole steps of gradients that are all rounding: losses are near, and weights need not be. So it is of a
-                // bias that a batch normalisation takes out.
-                let is_taken_out =
-                    model.hidden_norm == HiddenNorm::Batch && name.ends_with(".bias");
-                if E::PRECISION == Precision::Float && !is_taken_out {
-                    assert_near(&what, expected, found, share);
+                // bias that a batch normalisation takes out, and of the running mean that has it.
+                let is_behind = model.hidden_norm == HiddenNorm::Batch;
+                let is_bias = name.split('.').count() == 3 && name.ends_with(".bias");
+                let compared = match name.ends_with("hidden_norm.running") {
+                    true => expected.len() / 2..expected.len(),
+                    false => 0..expected.len(),
+                };
+                if E::PRECISION == Precision::Float && !(is_behind && is_bias) {
+                    let pair = [expected, found].map(|values| &values[compared.clone()]);
+                    assert_near(&what, pair[0], pair[1], share);
                 }
             }
         }
@@ -333,6 +342,23 @@ fn ranks_exchange_quantized_messages_as_the_network_of_layers_in_bfloat16() {
     sends::<bf16>(0.05);
 }
 
+/// Without a dropout, which has a pass of its own here, sums of values that ranks exchange are rounded at the same places.
+#[test]
+fn ranks_that_exchange_quantized_messages_have_the_bits_of_the_network_of_layers() {
+    for (name, model) in quantized() {
+        let model = ModelConfig {
+            dropout: 0.0,
+            ..model
+        };
+        if model.jumping.is_none() {
+            let of = (&both_ways(), 3, Gather::Halo);
+            let expected = of_ranks::<f16>(&model, of, of_layers);
+            let found = of_ranks::<f16>(&model, of, of_formulas);
+            assert_eq!(expected, found, "{name}");
+        }
+    }
+}
+
 /// What a step with norms of all vertices or quantized messages makes is what one rank makes.
 #[test]
 fn ranks_train_as_one_rank() {
@@ -405,7 +431,11 @@ fn what_ranks_do_not_exchange_is_refused() {
     );
 }
 
-fn part(inputs: usize, norm: Norm, layer: impl Fn(&mut Builder, Edges, Value) -> Value) -> Program {
+fn part(
+    inputs: usize,
+    norm: Norm,
+    layer: impl Fn(&mut Builder, Edges, Value) -> Value,
+) -> Program {
     let mut g = Builder::new(Precision::Half);
     let (sources, own) = (g.vertices("vertices", 9), g.vertices("own", 5));
     let edges = g.edges_of_rank("part", sources, own, norm);
@@ -430,9 +460,9 @@ fn exchanged(
 #[test]
 fn a_product_that_is_narrower_is_exchanged_in_the_place_of_rows() {
     let gcn = |g: &mut Builder, edges, x| Gcn { edges, outputs: 4 }.build(g, x);
-    let products = "%5 = matmul x weight\n%3 = extend part %5\n%4 = aggregate part %3\n";
+    let products = "%6 = matmul x weight\n%4 = extend part %6\n%5 = aggregate part %4\n";
     assert_eq!(exchanged((8, false), gcn), products);
-    let rows = "%1 = extend part x\n%3 = matmul %1 weight\n%4 = aggregate part %3\n";
+    let rows = "%1 = extend part x\n%4 = matmul %1 weight\n%5 = aggregate part %4\n";
     assert_eq!(exchanged((4, false), gcn), rows);
     // What is summed is quantized, and so exchanged, of whatever width.
     assert_eq!(exchanged((4, true), gcn), products);
@@ -454,8 +484,7 @@ fn own_rows_of_a_product_that_is_exchanged_are_those_of_the_product() {
         let (sum, own) = (g.aggregate(edges, all), g.own_rows(edges, all));
         g.add(sum, own)
     });
-    let expected =
-        "%7 = matmul x weight\n%3 = extend part %7\n%4 = aggregate part %3\n%6 = combine %4 + %7\n";
+    let expected = "%8 = matmul x weight\n%4 = extend part %8\n%5 = aggregate part %4\n%7 = combine %5 + %8\n";
     assert_eq!(listing, expected);
 }
 
@@ -469,7 +498,7 @@ fn listings(layer: impl Fn(&mut Builder, Edges, Value) -> Value, norm: Norm) -> 
         layer(g, edges, all)
     });
     let exchange = Exchange { of_messages: true };
-    exchange.run(&mut program).expect("a forward list");
+    apply(&mut program, &[&Reorder, &exchange], |_, _| ()).expect("a forward list");
     differentiate(&mut program).expect("parameters");
     let before = program.listing();
     apply(&mut program, &[&Mutual], |_, _| ()).expect("both lists");
@@ -489,21 +518,16 @@ fn gradients_go_along_edges_that_go_both_ways_and_values_are_exchanged() {
         let (_, back) = listing.split_once("backward\n").expect("a backward list");
         back.to_owned()
     };
-    assert!(
-        back(&before).starts_with("%9 = aggregate partᵀ seed\n%10 = fold part %9\n"),
-        "{before}"
-    );
-    assert!(
-        back(&after).starts_with("%13 = extend part seed\n%10 = aggregate partᵀ of own rows %13\n"),
-        "{after}"
-    );
+    let folded = "%14 = aggregate partᵀ seed\n%15 = fold part %14\n";
+    assert!(back(&before).starts_with(folded), "{before}");
+    let extended = "%20 = extend part seed\n%15 = aggregate partᵀ of own rows %20\n";
+    assert!(back(&after).starts_with(extended), "{after}");
     assert!(
         !quantized.contains("extend") && !quantized.contains("fold"),
         "{quantized}"
     );
-    let forward = "quantized to Int8 alone, nearest, rows R[part], exchanged over part";
-    let backward =
-        "quantize seed to Int8, stochastic #1920298606, rows R[part], exchanged over part";
+    let forward = "weight, rows R[part], quantized to Int8 alone, nearest, exchanged over part";
+    let backward = "quantize seed to Int8, stochastic #1919907182, rows R[part], exchanged over part";
     assert!(quantized.contains(forward), "{quantized}");
     assert!(quantized.contains(backward), "{quantized}");
 }

@@ -188,7 +188,12 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
         jumping: Some(Jumping::Max),
         ..gcn()
     };
+    let of_all = ModelConfig {
+        jumping: Some(Jumping::All),
+        ..gcn()
+    };
     models.extend([("residual gcn", residual), ("gcn with elu", elu)]);
+    models.push(("gcn with the features and all layers", of_all));
     models.push(("gcn with the largest of its layers", largest));
     for (name, aggregate) in [("gin", Aggregate::Mean), ("gin of sums", Aggregate::Sum)] {
         let of = GinConfig {
@@ -306,6 +311,7 @@ fn both<B: Backend, E: Element>(backend: &B, blocks: bool) {
                 | "residual gcn"
                 | "gcn with elu"
                 | "gcn with the largest of its layers"
+                | "gcn with the features and all layers"
                 | "appnp"
                 | "gcnii"
         );

@@ -38,6 +38,9 @@ impl Builder {
     /// A row of each graph from the rows of its vertices. `edges` lead from vertices to graphs, with the degree norm `right` for a
     /// mean and none for a sum or a maximum.
     pub fn pool(&mut self, readout: Readout, edges: Edges, x: Value) -> Value {
+        if let Some(set) = self.program.edges.get_mut(edges.0) {
+            set.pools = true;
+        }
         match readout {
             Readout::Max => self.push(Operator::GroupMaximum { edges, x }),
             Readout::Sum | Readout::Mean => self.aggregate(edges, x),

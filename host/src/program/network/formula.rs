@@ -58,7 +58,8 @@ pub(super) fn of_model(
         Topology::Ranks { .. } if !is_first => g.destinations(any),
         _ => vertices,
     };
-    let mut x = g.input(FEATURES, rows, model.features);
+    let features = g.input(FEATURES, rows, model.features);
+    let mut x = features;
     let (mut outputs, mut initial) = (Vec::new(), None);
     let mut next = edges.iter().copied();
     let is_rank = matches!(graphs.topology, Topology::Ranks { .. });
@@ -93,7 +94,7 @@ pub(super) fn of_model(
         outputs.push(x);
     }
     if let Some(jumping) = model.jumping {
-        x = jump(&mut g, model, jumping, (&edges, pool), &outputs)?;
+        x = jump(&mut g, model, jumping, (&edges, pool), (features, &outputs))?;
     } else if let (Some(readout), Some(pool)) = (model.readout, pool) {
         x = read_out(&mut g, model, (readout, outputs.len()), pool, x);
     }
@@ -176,12 +177,16 @@ fn adjacencies(
             }
             vec![edges; hops]
         }
-        Topology::Blocks => {
+        Topology::Blocks { in_place } => {
             let mut blocks = Vec::with_capacity(hops);
             for number in 0..hops {
                 let sources = vertices;
                 vertices = g.vertices(&format!("vertices of layer {number}"), 0);
-                blocks.push(g.edges(&format!("block {number}"), sources, vertices, norm));
+                let block = g.edges(&format!("block {number}"), sources, vertices, norm);
+                if in_place && number == 0 {
+                    g.pick_own_rows(block);
+                }
+                blocks.push(block);
             }
             blocks
         }
@@ -221,39 +226,63 @@ fn behind(
     }
 }
 
-/// What is made of the outputs of all layers.
+/// What is made of the outputs of all layers: logits of vertices or, where there is one that pools, of graphs.
 fn jump(
     g: &mut Builder,
     model: &ModelConfig,
     jumping: Jumping,
     (edges, pool): (&[Edges], Option<Edges>),
-    outputs: &[Value],
+    (features, outputs): (Value, &[Value]),
 ) -> Result<Value, Error> {
     if edges.windows(2).any(|two| two[0] != two[1]) {
         return refuse("jumping knowledge reads the outputs of all layers, which have other rows on sampled blocks; sample subgraphs, or train on the whole graph".into());
     }
-    if jumping == Jumping::All || pool.is_some() {
-        return refuse(
-            "this model has jumping knowledge of vertices, `cat` or `max`; take one of those"
-                .into(),
-        );
+    let layers = outputs.len();
+    let mut rows = Vec::with_capacity(layers + 1);
+    if jumping == Jumping::All {
+        rows.push(features);
     }
-    let mut rows = Vec::with_capacity(outputs.len());
     for (number, &output) in outputs.iter().enumerate() {
         let dropout = model.dropout_of(number + 1);
         rows.push(g.layer(number as u32 + 1, |g| g.dropout(output, dropout)));
     }
-    let (number, outputs) = (model.layers as u32, model.classes);
-    Ok(match jumping {
+    let pool = model.readout.zip(pool);
+    let pooled = |g: &mut Builder, x| match pool {
+        Some((readout, edges)) => g.pool(readout, edges, x),
+        None => x,
+    };
+    let width = match pool {
+        Some(_) => model.hidden_of(model.layers - 1),
+        None => model.classes,
+    };
+    // Layers have the numbers that they have in checkpoints, where the largest and a pooling of it count as one each.
+    let (number, y) = match jumping {
         Jumping::Max => {
             let largest = g.largest(&rows);
-            g.layer(number + 1, |g| dense(g, largest, outputs))
+            let largest = pooled(g, largest);
+            let number = layers as u32 + 1 + u32::from(pool.is_some());
+            (number, g.layer(number, |g| dense(g, largest, width)))
         }
-        Jumping::Cat | Jumping::All => g.layer(number, |g| {
-            let y = g.linear_of_all("jump", &rows, outputs);
-            let bias = g.bias("bias", outputs);
-            g.add_bias(y, bias)
-        }),
+        Jumping::Cat | Jumping::All => {
+            let rows: Vec<Value> = rows.into_iter().map(|rows| pooled(g, rows)).collect();
+            let number = layers as u32;
+            let y = g.layer(number, |g| {
+                let y = g.linear_of_all("jump", &rows, width);
+                let bias = g.bias("bias", width);
+                g.add_bias(y, bias)
+            });
+            (number, y)
+        }
+    };
+    Ok(match pool {
+        None => y,
+        Some(_) => {
+            let hidden = g.layer(number, |g| g.relu(y));
+            g.layer(number + 1, |g| {
+                let read = g.dropout(hidden, model.dropout_of(model.layers));
+                dense(g, read, model.classes)
+            })
+        }
     })
 }
 

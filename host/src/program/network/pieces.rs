@@ -100,7 +100,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             let graph = graph.transpose()?;
             let degrees = graph.iter().map(Propagation::largest_degree).collect();
             let of = Graphs {
-                topology: Topology::Blocks,
+                topology: Topology::Blocks { in_place: false },
                 degrees,
             };
             let mut program = match made.take() {

@@ -11,7 +11,10 @@ pub(super) enum Topology {
     /// One over the same vertices, which is that of all layers.
     Whole,
     /// One for each layer, from more vertices to fewer.
-    Blocks,
+    Blocks {
+        /// Whether the first reads features where they lie: its sources are all vertices.
+        in_place: bool,
+    },
     /// A rank's part of a graph, which is that of all layers, with the vertices of other ranks among its sources.
     Ranks {
         /// Whether edges go both ways, so that ranks can exchange quantized messages in both passes.
@@ -67,13 +70,14 @@ pub(super) fn of<B: Backend>(
     let layers = graphs.len().saturating_sub(pools);
     let hops = model.hops();
     let is_square = |graph: &Propagation<B>| graph.sources() == graph.destinations();
+    let in_place = graphs.first().is_some_and(|graph| graph.own().is_some());
     let topology = match layers {
         1 if graphs[0].halo().is_some() => Topology::Ranks {
             is_mutual: graphs[0].exchanges_codes(),
         },
-        1 if hops == 1 && (!is_square(&graphs[0]) || graphs[0].own().is_some()) => Topology::Blocks,
+        1 if hops == 1 && (!is_square(&graphs[0]) || in_place) => Topology::Blocks { in_place },
         1 => Topology::Whole,
-        count if count == hops => Topology::Blocks,
+        count if count == hops => Topology::Blocks { in_place },
         count => {
             return refuse(format!(
                 "the model has {hops} layers that aggregate, and there are {count} graphs; give one for each, or one for all"

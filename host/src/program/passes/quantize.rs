@@ -71,6 +71,7 @@ impl Quantize {
     /// Has the operator `number` read quantized values, where it sums over neighbours.
     fn quantize(self, program: &mut Program, number: usize) -> Result<(), Error> {
         let (x, layer, edges, rows) = match &program.nodes[number].operator {
+            Operator::Aggregate(op) if program.edges[op.edges.0].pools => return Ok(()),
             Operator::Aggregate(op) => {
                 let edges = &program.edges[op.edges.0];
                 let end = op.direction.read();

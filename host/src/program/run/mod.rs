@@ -269,7 +269,7 @@ impl Program {
             let reads_first_rows = |node: &Node| reads_own_rows(node) && !is_copy(node);
             if edges.own().is_some() && self.nodes.iter().any(reads_first_rows) {
                 return refuse(format!(
-                    "the destinations of `{}` lie anywhere among its sources, and a fused product reads the first rows; sample it with the sources that it meets, or leave the pass `fuse` out",
+                    "the destinations of `{}` lie anywhere among its sources, and an operator reads the first rows; sample it with the sources that it meets",
                     set.name
                 ));
             }
@@ -286,7 +286,7 @@ impl Program {
             });
             if reads.clone().any(|(_, weighted)| weighted) {
                 return refuse(format!(
-                    "the program attends over `{}`, whose edges have weights, and attention has weights of its own; give them as features of edges",
+                    "the program attends over `{}`, whose edges have weights, without a term for weights of edges; give them as features of edges",
                     set.name
                 ));
             }

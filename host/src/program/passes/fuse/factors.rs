@@ -3,7 +3,9 @@
 use crate::error::Error;
 use crate::nn::Norm;
 use crate::program::list::Program;
-use crate::program::operator::{ActivateGradient, Direction, Operator, ReadFactors, RowFactors};
+use crate::program::operator::{
+    ActivateGradient, Direction, End, Operator, ReadFactors, RowFactors,
+};
 use crate::program::value::{Origin, Value};
 
 /// The rule: the factors of the rows that an aggregation reads go into the product that writes those rows for it alone. Gradients
@@ -42,16 +44,17 @@ fn rule(program: &mut Program, number: usize) -> Result<bool, Error> {
     if !are_roots || sum.positive == Some(x) {
         return Ok(false);
     }
-    let rows = RowFactors {
+    let mut rows = RowFactors {
         edges,
         end: direction.read(),
         balanced: false,
     };
     let is_mutual = sum.is_mutual;
-    if let Some(writer) = own_writer(program, number)
+    if let Some((writer, end)) = own_writer(program, number)
         && let Operator::Matmul(product) = &mut program.nodes[writer].operator
         && product.is_plain()
     {
+        rows.end = end;
         product.rows = Some(rows);
         set_scaled(program, number, x);
         return Ok(false);
@@ -80,15 +83,17 @@ fn balance(program: &mut Program, number: usize) {
     let Operator::Aggregate(sum) = &program.nodes[number].operator else {
         return;
     };
+    let Some((writer, end)) = own_writer(program, number) else {
+        return;
+    };
     let rows = RowFactors {
         edges: sum.edges,
-        end: sum.direction.read(),
+        end,
         balanced: true,
     };
-    let writer = own_writer(program, number);
-    match writer.map(|writer| &mut program.nodes[writer].operator) {
-        Some(Operator::Matmul(product)) if product.is_plain() => product.rows = Some(rows),
-        Some(Operator::NormalizeGradient(op)) if op.rows.is_none() => op.rows = Some(rows),
+    match &mut program.nodes[writer].operator {
+        Operator::Matmul(product) if product.is_plain() => product.rows = Some(rows),
+        Operator::NormalizeGradient(op) if op.rows.is_none() => op.rows = Some(rows),
         _ => return,
     }
     if let Operator::Aggregate(sum) = &mut program.nodes[number].operator {
@@ -96,9 +101,9 @@ fn balance(program: &mut Program, number: usize) {
     }
 }
 
-/// The operator that writes what the sum `number` alone reads. Where gradients are exchanged as activations are, it writes own rows, which are
-/// those that the factors are of.
-fn own_writer(program: &Program, number: usize) -> Option<usize> {
+/// The operator that writes what the sum `number` alone reads, and the end of the edges that its rows are at. Over edges that go both ways
+/// it may write own rows, which ranks exchange: as sources they have the factors that they have as destinations.
+fn own_writer(program: &Program, number: usize) -> Option<(usize, End)> {
     let Operator::Aggregate(sum) = &program.nodes[number].operator else {
         return None;
     };
@@ -108,8 +113,10 @@ fn own_writer(program: &Program, number: usize) -> Option<usize> {
     };
     let writer = alone(sum.x, number)?;
     match program.nodes[writer].operator {
-        Operator::Extend { x, .. } if sum.is_mutual => alone(x, writer),
-        _ => Some(writer),
+        Operator::Extend { x, .. } if program.edges[sum.edges.0].is_mutual => {
+            alone(x, writer).map(|writer| (writer, End::Destinations))
+        }
+        _ => Some((writer, sum.direction.read())),
     }
 }
 

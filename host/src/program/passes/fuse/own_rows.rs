@@ -4,7 +4,7 @@ use crate::program::list::Program;
 use crate::program::operator::Operator;
 use crate::program::value::{Edges, Value};
 
-/// The rule: products that read a copy of own rows read them of the matrix that the copy is of.
+/// The rule: products that read a copy of own rows read them of the matrix that the copy is of, where those are its first rows.
 pub(super) fn run(program: &mut Program) {
     for number in 0..program.nodes.len() {
         let Operator::Matmul(mut product) = program.nodes[number].operator.clone() else {
@@ -39,7 +39,9 @@ pub(super) fn run(program: &mut Program) {
 /// The adjacency and the matrix of a value that is a copy of own rows.
 fn copied(program: &Program, value: Value) -> Option<(Edges, Value)> {
     match program.nodes[program.writer(value)?].operator {
-        Operator::OwnRows { edges, x } => Some((edges, x)),
+        Operator::OwnRows { edges, x } if !program.edges[edges.0].picks_own_rows => {
+            Some((edges, x))
+        }
         _ => None,
     }
 }
