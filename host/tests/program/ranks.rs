@@ -151,8 +151,7 @@ fn of_one<E: Element>(model: &ModelConfig, graph: &Graph) -> Trace {
     let edges = prepared(model, graph).propagation::<Cpu, E>(backend, model);
     let all: Vec<u32> = (0..graph.vertices() as u32).collect();
     let rows = rows::<E>(backend, &all);
-    let task =
-        with_goal(|goal| Objective::of(backend, vec![edges.expect("memory")], rows, goal));
+    let task = with_goal(|goal| Objective::of(backend, vec![edges.expect("memory")], rows, goal));
     traced(backend, of_formulas(backend, model), task.expect("a task"))
 }
 
@@ -217,10 +216,7 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
             "gin with batch norms",
             with_norm(gin(Statistics::Running), HiddenNorm::Batch),
         ),
-        (
-            "the largest of gcn's layers",
-            jumping(gcn(), Jumping::Max),
-        ),
+        ("the largest of gcn's layers", jumping(gcn(), Jumping::Max)),
         ("all of sage's layers", jumping(sage(), Jumping::Cat)),
     ]
 }
@@ -431,11 +427,7 @@ fn what_ranks_do_not_exchange_is_refused() {
     );
 }
 
-fn part(
-    inputs: usize,
-    norm: Norm,
-    layer: impl Fn(&mut Builder, Edges, Value) -> Value,
-) -> Program {
+fn part(inputs: usize, norm: Norm, layer: impl Fn(&mut Builder, Edges, Value) -> Value) -> Program {
     let mut g = Builder::new(Precision::Half);
     let (sources, own) = (g.vertices("vertices", 9), g.vertices("own", 5));
     let edges = g.edges_of_rank("part", sources, own, norm);
@@ -484,7 +476,8 @@ fn own_rows_of_a_product_that_is_exchanged_are_those_of_the_product() {
         let (sum, own) = (g.aggregate(edges, all), g.own_rows(edges, all));
         g.add(sum, own)
     });
-    let expected = "%8 = matmul x weight\n%4 = extend part %8\n%5 = aggregate part %4\n%7 = combine %5 + %8\n";
+    let expected =
+        "%8 = matmul x weight\n%4 = extend part %8\n%5 = aggregate part %4\n%7 = combine %5 + %8\n";
     assert_eq!(listing, expected);
 }
 
@@ -527,7 +520,8 @@ fn gradients_go_along_edges_that_go_both_ways_and_values_are_exchanged() {
         "{quantized}"
     );
     let forward = "weight, rows R[part], quantized to Int8 alone, nearest, exchanged over part";
-    let backward = "quantize seed to Int8, stochastic #1919907182, rows R[part], exchanged over part";
+    let backward =
+        "quantize seed to Int8, stochastic #1919907182, rows R[part], exchanged over part";
     assert!(quantized.contains(forward), "{quantized}");
     assert!(quantized.contains(backward), "{quantized}");
 }
