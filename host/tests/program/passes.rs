@@ -361,9 +361,9 @@ fn recompute_rebuilds_every_other_activation() {
             "
         )
     );
-    // Rows of 8 halves are 160 bytes: six matrices, and four.
-    assert_eq!(Plan::new(&before).activations(), 960);
-    assert_eq!(Plan::new(&after).activations(), 640);
+    // Rows of 8 halves are 160 bytes: seven matrices, and five. The output stays readable behind the backward pass.
+    assert_eq!(Plan::new(&before).activations(), 1120);
+    assert_eq!(Plan::new(&after).activations(), 800);
 }
 
 #[test]
