@@ -208,7 +208,6 @@ fn appnp(g: &mut Builder, edges: Edges, x: Value) -> Value {
         let layer = Appnp {
             initial: None,
             edges,
-            initial: None,
             steps: 3,
             alpha,
             dropout: 0.2,
