@@ -40,7 +40,7 @@ pub enum Place {
 pub struct Slot {
     /// Rows.
     pub rows: usize,
-    /// Columns, without padding.
+    /// Columns, without padding; of quantized values with it.
     pub columns: usize,
     /// How elements lie.
     pub format: Format,
@@ -222,7 +222,11 @@ impl Plan {
         let close = bytes_of(program.precision, rows, columns, false);
         let slot = Slot {
             rows,
-            columns,
+            // Rows of 8-bit values share memory where they are equally far apart.
+            columns: match description.format {
+                Format::Codes => row_codes(columns as u64) as usize,
+                _ => columns,
+            },
             format: description.format,
             // Rows of many widths are as far apart either way.
             gathered: program.is_gathered(value) && bytes != close,

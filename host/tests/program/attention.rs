@@ -180,7 +180,7 @@ fn other_features_of_edges_than_are_read_are_refused() {
     let refused = Runner::new(&backend, program, edges, SEED).expect_err("two features");
     assert_eq!(
         refused.to_string(),
-        "Program: the program reads 3 features of each edge of `edges`, and there are 2"
+        "Program: the program reads 3 features of each edge, and its graph has 2: `edges`"
     );
 }
 

@@ -94,6 +94,10 @@ pub(super) fn of_model(
         outputs.push(x);
     }
     if let Some(jumping) = model.jumping {
+        let features = match is_rank && is_first {
+            true => g.own_rows(any, features),
+            false => features,
+        };
         x = jump(&mut g, model, jumping, (&edges, pool), (features, &outputs))?;
     } else if let (Some(readout), Some(pool)) = (model.readout, pool) {
         x = read_out(&mut g, model, (readout, outputs.len()), pool, x);

@@ -277,22 +277,26 @@ impl Program {
                 .edge_features()
                 .map_or(0, |features| features.columns());
             let weighted = edges.is_weighted();
-            let mut reads = self.nodes.iter().filter_map(|node| match &node.operator {
-                Operator::Attention(op) if op.edges.0 == number => Some((0, weighted)),
-                Operator::AdditiveAttention(op) if op.edges.0 == number => Some((0, weighted)),
-                Operator::DotAttention(op) if op.edges.0 == number => Some((0, weighted)),
-                Operator::EdgeTerms(op) if op.edges.0 == number => Some((op.features, false)),
-                _ => None,
-            });
-            if reads.clone().any(|(_, weighted)| weighted) {
+            let attends = |node: &Node| match &node.operator {
+                Operator::Attention(op) => op.edges.0 == number,
+                Operator::AdditiveAttention(op) => op.edges.0 == number,
+                Operator::DotAttention(op) => op.edges.0 == number,
+                _ => false,
+            };
+            if weighted && self.nodes.iter().any(attends) {
                 return refuse(format!(
                     "the program attends over `{}`, whose edges have weights, without a term for weights of edges; give them as features of edges",
                     set.name
                 ));
             }
-            if let Some((read, _)) = reads.find(|(read, _)| *read != 0 && *read != features) {
+            let mut reads = self.nodes.iter().filter_map(|node| match &node.operator {
+                Operator::EdgeTerms(op) if op.edges.0 == number => Some(op.features),
+                _ => None,
+            });
+            let read = reads.next().unwrap_or(0);
+            if read != features {
                 return refuse(format!(
-                    "the program reads {read} features of each edge of `{}`, and there are {features}",
+                    "the program reads {read} features of each edge, and its graph has {features}: `{}`",
                     set.name
                 ));
             }
