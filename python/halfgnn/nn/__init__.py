@@ -23,8 +23,22 @@ except ImportError as error:
     ) from error
 
 from ._accelerate import Accelerated, accelerate, restore
-from ._attentions import AGNNConv, GeneralConv, HANConv, HGTConv, SuperGATConv, TransformerConv
+from ._attentions import AGNNConv, GeneralConv, HANConv, HEATConv, HGTConv, SuperGATConv, TransformerConv
 from ._convolutions import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv
+from ._pairwise import (
+    CGConv,
+    DynamicEdgeConv,
+    EdgeConv,
+    GENConv,
+    GINEConv,
+    GravNetConv,
+    NNConv,
+    PointGNNConv,
+    PointNetConv,
+    PointTransformerConv,
+    PPFConv,
+    ResGatedGraphConv,
+)
 from ._propagations import (
     APPNP,
     ARMAConv,
@@ -53,7 +67,7 @@ from ._propagations import (
     TAGConv,
     WLConvContinuous,
 )
-from ._relations import FastRGCNConv, RGATConv, RGCNConv
+from ._relations import FastRGCNConv, FiLMConv, RGATConv, RGCNConv
 from ._replace import Replaced, replace
 
 __all__ = [
@@ -61,23 +75,31 @@ __all__ = [
     "APPNP",
     "ARMAConv",
     "Accelerated",
+    "CGConv",
     "ChebConv",
     "ClusterGCNConv",
     "DNAConv",
+    "DynamicEdgeConv",
     "EGConv",
+    "EdgeConv",
     "FAConv",
     "FastRGCNConv",
     "FeaStConv",
+    "FiLMConv",
     "GATConv",
     "GATv2Conv",
     "GCN2Conv",
     "GCNConv",
+    "GENConv",
     "GINConv",
+    "GINEConv",
     "GMMConv",
     "GatedGraphConv",
     "GeneralConv",
     "GraphConv",
+    "GravNetConv",
     "HANConv",
+    "HEATConv",
     "HGTConv",
     "HypergraphConv",
     "LEConv",
@@ -85,11 +107,17 @@ __all__ = [
     "LabelPropagation",
     "MFConv",
     "MixHopConv",
+    "NNConv",
     "PDNConv",
     "PNAConv",
+    "PPFConv",
+    "PointGNNConv",
+    "PointNetConv",
+    "PointTransformerConv",
     "RGATConv",
     "RGCNConv",
     "Replaced",
+    "ResGatedGraphConv",
     "SAGEConv",
     "SGConv",
     "SSGConv",

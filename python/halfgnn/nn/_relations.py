@@ -18,6 +18,7 @@ from ..graph import Graph
 from ..ops import edge_softmax
 from ._adjacency import Adjacency, edge_dots, edge_sums, pair, structure
 from ._layer import LINEAR, SUMS, Layer, by_operators
+from ._pairwise import _Pairwise
 
 
 class _Pairs(NamedTuple):
@@ -226,3 +227,38 @@ class RGATConv(_Typed, pyg.RGATConv):  # type: ignore[misc]
     def _finished(self, out: Tensor) -> Tensor:
         out = out.flatten(1) if self.concat else out.mean(dim=1).flatten(1)
         return out if self.bias is None else out + self.bias.to(out.dtype)
+
+
+class FiLMConv(_Typed, _Pairwise, pyg.FiLMConv):  # type: ignore[misc]
+    """PyG's ``FiLMConv``: the edges of each type are a graph of their own, which is kept."""
+
+    def _not_these(self, *, edge_type: Any = None, **given: Any) -> str | None:
+        # Of one type PyG's reads none.
+        return None if self.num_relations <= 1 else super()._not_these(edge_type=edge_type, **given)
+
+    @by_operators
+    def forward(self, x: Any, edge_index: Any, edge_type: Tensor | None = None) -> Tensor:
+        """As PyG's."""
+        source, destination = pair(x)
+        act, width = self.act, self.out_channels
+
+        def modulated(film: Tensor, rows: Tensor) -> Tensor:
+            out = torch.addcmul(film[:, :width], film[:, width:], rows)
+            return out if act is None else act(out)  # type: ignore[no-any-return]
+
+        def formula(d: Any, s: Any, e: Any, w: Any) -> Tensor:
+            return modulated(d[0], s[0])
+
+        out = modulated(self.film_skip(destination), self.lin_skip(destination))
+        graphs: Any = [structure(self, edge_index, x)]
+        if self.num_relations > 1:
+            graphs = self._kept("of types", _of_types, edge_index, edge_type, (source, destination), None)
+        for graph, lin, film in zip(graphs, self.lins, self.films, strict=True):
+            operands = {"destination": (film(destination),), "source": (lin(source),), "modules": (act,)}
+            out = out + self._aggregate(graph, formula, width=2 * width, **operands)
+        return out
+
+
+def _of_types(index: Tensor, types: Tensor, size: tuple[int, int], relations: int) -> Any:
+    """The graph of the edges of each type."""
+    return [Graph(index[:, types == relation], size=size) for relation in range(relations)]
