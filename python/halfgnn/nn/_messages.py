@@ -35,7 +35,7 @@ Reduction = Callable[[Any, Incidence], Tensor]
 
 
 class _Chunk(NamedTuple):
-    """All edges of some destinations that follow one another."""
+    """All edges of some destinations that follow one another, or some edges of all destinations."""
 
     #: First destination, and the one behind the last.
     rows: tuple[int, int]
@@ -91,6 +91,7 @@ def aggregate(
     modules: Sequence[Any] = (),
     aggregator: Any = None,
     width: int,
+    in_order: bool = False,
 ) -> Tensor:
     """Reduces the messages of all edges to rows of the destinations.
 
@@ -106,6 +107,8 @@ def aggregate(
             messages are one chunk, which is not evaluated again.
         aggregator: PyG's module that the reduction calls, where it has parameters.
         width: numbers of one edge's widest matrix.
+        in_order: whether chunks follow the order in which edges are given, so that the rows of edges are not permuted. Of a reduction to
+            sums, and without rows of destinations. Each chunk then adds to all destinations.
 
     Returns:
         destinations × F, for F columns of a message.
@@ -115,27 +118,42 @@ def aggregate(
     called = [module for module in (*modules, aggregator) if isinstance(module, torch.nn.Module)]
     learned = [parameter for module in called for parameter in module.parameters()]
     operands = (*destination, *source, *edge, *shared, *learned)
-    limit = _limit(graph, width, sum(x.shape[1] for x in source))
+    in_order = in_order and graph._order is not None
+    rows = max(graph.num_src * sum(x.shape[1] for x in source), graph.num_dst * width if in_order else 0)
+    limit = _limit(graph, width, rows)
     if graph.num_edges <= limit or getattr(aggregator, "mode", None) == "attn" or not all(map(is_by_rows, modules)):
         return message.of_chunk(graph, _chunks(graph, None)[0], operands)
-    return _apply(_Chunked, message, graph, limit, *operands)
+    return _apply(_Chunked, message, _chunks(graph, limit, in_order), graph, *operands)
 
 
-def _limit(graph: Graph, width: int, sources: int) -> int:
-    """Edges of a chunk, a power of two: the gradients of rows of sources, which are made once for each chunk, are no more than messages."""
-    width = max(width, 1)
-    edges = max(_NUMBERS["cpu" if graph.device.type == "cpu" else "cuda"], graph.num_src * sources) // width
+def _limit(graph: Graph, width: int, rows: int) -> int:
+    """Edges of a chunk, a power of two: what is made for all vertices once for each chunk, ``rows`` numbers, is no more than messages."""
+    edges = max(_NUMBERS["cpu" if graph.device.type == "cpu" else "cuda"], rows) // max(width, 1)
     return 1 << max(edges, 1).bit_length()
 
 
 @neutral
-def _chunks(graph: Graph, limit: int | None) -> list[_Chunk]:
+def _chunks(graph: Graph, limit: int | None, in_order: bool = False) -> list[_Chunk]:
     """The chunks of a graph, kept with it; one of all edges without a limit."""
-    key = f"chunks {limit}"
+    key = f"chunks {limit} {in_order}"
     found: Any = graph._cache.get(key)
     if found is None:
-        found = graph._cache[key] = _made(graph, limit)
+        found = graph._cache[key] = _in_order(graph, limit) if in_order and limit is not None else _made(graph, limit)
     return found  # type: ignore[no-any-return]
+
+
+def _in_order(graph: Graph, limit: int) -> list[_Chunk]:
+    sources, destinations = graph.edge_index.int()
+    bounds = [(begin, min(begin + limit, graph.num_edges)) for begin in range(0, graph.num_edges, limit)]
+    return [
+        _Chunk(
+            (0, graph.num_dst),
+            slice(begin, end),
+            Incidence(destinations[begin:end], graph.num_dst),
+            Incidence(sources[begin:end], graph.num_src),
+        )
+        for begin, end in bounds
+    ]
 
 
 def _made(graph: Graph, limit: int | None) -> list[_Chunk]:
@@ -154,7 +172,7 @@ def _made(graph: Graph, limit: int | None) -> list[_Chunk]:
         bounds = [(int(offsets[begin]), int(offsets[end])) for begin, end in ends]
     chunks = []
     for rows, (first, last) in zip(ends, bounds, strict=True):
-        edges: Any = slice(first, last) if graph._order is None else graph._order[first:last]
+        edges: Any = slice(first, last) if graph._order is None else graph._order[first:last].long()
         local = graph._rows[first:last] - rows[0]
         chunks.append(_Chunk(rows, edges, Incidence(local, rows[1] - rows[0]), Incidence(graph._columns[first:last], graph.num_src)))
     return chunks
@@ -186,16 +204,16 @@ class _Chunked(torch.autograd.Function):
     """:meth:`_Message.of_chunk` of all chunks, evaluated again for gradients."""
 
     @staticmethod
-    def forward(ctx: Any, message: _Message, graph: Graph, limit: int, *operands: Tensor) -> Tensor:
-        ctx.message, ctx.graph, ctx.limit = message, graph, limit
+    def forward(ctx: Any, message: _Message, chunks: list[_Chunk], graph: Graph, *operands: Tensor) -> Tensor:
+        ctx.message, ctx.chunks, ctx.graph = message, chunks, graph
         ctx.autocast = _autocast(graph)
         ctx.save_for_backward(*operands)
         y: Tensor | None = None
-        for chunk in _chunks(graph, limit):
+        for chunk in chunks:
             rows = message.of_chunk(graph, chunk, operands)
             if y is None:
-                y = rows.new_empty((graph.num_dst, rows.shape[1]))
-            y[chunk.rows[0] : chunk.rows[1]] = rows
+                y = rows.new_zeros((graph.num_dst, rows.shape[1]))
+            y[chunk.rows[0] : chunk.rows[1]] += rows
         assert y is not None
         return y
 
@@ -205,7 +223,7 @@ class _Chunked(torch.autograd.Function):
         with ctx.autocast():
             if torch.is_grad_enabled():
                 return None, None, None, *_twice(ctx.message, ctx.graph, operands, needed, dy)
-            return None, None, None, *_gradients(ctx.message, ctx.graph, ctx.limit, operands, needed, dy)
+            return None, None, None, *_gradients(ctx.message, ctx.chunks, operands, needed, dy)
 
 
 def _autocast(graph: Graph) -> Callable[[], Any]:
@@ -215,15 +233,38 @@ def _autocast(graph: Graph) -> Callable[[], Any]:
     return lambda: torch.autocast(kind, dtype=format, enabled=enabled, cache_enabled=False)
 
 
+class _Gate:
+    """Whether gradients go through an :class:`_Operand`."""
+
+    is_open = False
+
+
+class _Operand(torch.autograd.Function):
+    """A tensor as an operand, whose own history is out of reach while the gate is closed."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gate: _Gate) -> Tensor:
+        ctx.gate = gate
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, dx: Tensor) -> Any:
+        return (dx if ctx.gate.is_open else None), None
+
+
 def _twice(message: _Message, graph: Graph, operands: Any, needed: Any, dy: Tensor) -> list[Any]:
     """Gradients that have gradients."""
+    # One operand may be made of another: a part of a weight, and the module's weight.
+    gate, own = _Gate(), sum(message.counts)
+    operands = [_apply(_Operand, x, gate) if at < own and needs else x for at, (x, needs) in enumerate(zip(operands, needed))]
     y = message.of_chunk(graph, _chunks(graph, None)[0], operands)
     wanted = [operand for operand, needs in zip(operands, needed) if needs]
     found = iter(torch.autograd.grad(y, wanted, dy, create_graph=True, allow_unused=True))
+    gate.is_open = True
     return [next(found) if needs else None for needs in needed]
 
 
-def _gradients(message: _Message, graph: Graph, limit: int, operands: Any, needed: Any, dy: Tensor) -> list[Any]:
+def _gradients(message: _Message, chunks: list[_Chunk], operands: Any, needed: Any, dy: Tensor) -> list[Any]:
     """Gradients, chunk by chunk; those that chunks have in common are added up in float."""
     destinations, sources, edges, _ = message.counts
     kinds = ["destination"] * destinations + ["source"] * sources + ["edge"] * edges
@@ -233,7 +274,7 @@ def _gradients(message: _Message, graph: Graph, limit: int, operands: Any, neede
         None if not needs else torch.empty_like(x) if kind in ("destination", "edge") else torch.zeros_like(x, dtype=torch.float32)
         for x, kind, needs in zip(operands, kinds, needed, strict=True)
     ]
-    for chunk in _chunks(graph, limit):
+    for chunk in chunks:
         begin, end = chunk.rows
         leaves: list[Tensor] = []
         for at, (x, kind, needs) in enumerate(zip(operands, kinds, needed)):
@@ -242,7 +283,7 @@ def _gradients(message: _Message, graph: Graph, limit: int, operands: Any, neede
             elif kind == "source":
                 x = x.index_select(0, chunk.source.index)
             elif kind == "edge":
-                x = x[chunk.edges]
+                x = x[chunk.edges] if isinstance(chunk.edges, slice) else x.index_select(0, chunk.edges)
             # Parameters of modules are read by the modules.
             leaves.append(x if at >= own else x.detach().requires_grad_(needs))
         with torch.enable_grad():
@@ -257,7 +298,11 @@ def _gradients(message: _Message, graph: Graph, limit: int, operands: Any, neede
             if kind == "destination":
                 result[begin:end] = 0 if grad is None else grad
             elif kind == "edge":
-                result[chunk.edges] = 0 if grad is None else grad
+                grad = torch.zeros_like(leaves[at]) if grad is None else grad
+                if isinstance(chunk.edges, slice):
+                    result[chunk.edges] = grad
+                else:
+                    result.index_copy_(0, chunk.edges, grad)
             elif grad is not None:
                 result += chunk.source.product(grad.float().contiguous()) if kind == "source" else grad
     return [None if result is None else result.to(x.dtype) for result, x in zip(results, operands)]

@@ -77,6 +77,20 @@ class _Pairwise(Layer):
         module = self.aggr_module  # type: ignore[attr-defined]
         return aggregate(graph, formula, _by_module(self), aggregator=module, **operands)
 
+    def _aggregate_wide(self: Any, graph: Graph, formula: Any, source: Tensor, edge: Tensor) -> Tensor:
+        """The same of messages as wide as what each edge has. Sums need not bring these into the order of destinations."""
+        operands = {"source": (source,), "edge": (edge,), "width": source.shape[1]}
+        if self.aggr not in LINEAR:
+            return self._aggregate(graph, formula, **operands)  # type: ignore[no-any-return]
+
+        def sums(messages: Tensor, incidence: Incidence) -> Tensor:
+            return _reduced(messages.float(), incidence, "sum")
+
+        out = aggregate(graph, formula, sums, in_order=True, **operands)
+        if self.aggr == "mean":
+            out = out * graph._factors("in", -1.0)[:, None]
+        return out.to(torch.promote_types(source.dtype, edge.dtype))
+
 
 class ResGatedGraphConv(_Pairwise, pyg.ResGatedGraphConv):  # type: ignore[misc]
     """PyG's ``ResGatedGraphConv``. Products of features of edges are made for them alone, not for each end again."""
@@ -196,7 +210,10 @@ class GINEConv(_Pairwise, pyg.GINEConv):  # type: ignore[misc]
         def formula(d: Any, s: Any, e: Any, w: Any) -> Tensor:
             return (s[0] + (F.linear(e[0], *w) if w else e[0])).relu_()  # type: ignore[no-any-return]
 
-        out = self._aggregate(graph, formula, source=(source,), edge=(edge,), shared=shared, width=source.shape[1])
+        if shared:
+            out = self._aggregate(graph, formula, source=(source,), edge=(edge,), shared=shared, width=source.shape[1])
+        else:
+            out = self._aggregate_wide(graph, formula, source, edge)
         if destination is not None:
             out = (out + (1 + self.eps.float()) * destination).to(out.dtype)
         return self.nn(out)  # type: ignore[no-any-return]
@@ -242,6 +259,8 @@ class GENConv(_Pairwise, pyg.GENConv):  # type: ignore[misc]
         def formula(d: Any, s: Any, e: Any, w: Any) -> Tensor:
             return (s[0] + (F.linear(e[0], *w) if w else e[0])).relu() + eps  # type: ignore[no-any-return]
 
+        if not shared:
+            return self._aggregate_wide(graph, formula, rows, edge_attr)  # type: ignore[no-any-return]
         return self._aggregate(graph, formula, source=(rows,), edge=(edge_attr,), shared=shared, width=rows.shape[1])
 
 
