@@ -188,7 +188,7 @@ def test_autocast_is_the_same_in_both_passes(chunks, monkeypatch):
 
 def test_edges_without_a_row_of_features_are_refused():
     x, index = features(N, 8), edges()
-    for name in ("cg edges", "resgated edges", "gine edges", "gen edges", "nn", "heat"):
+    for name in ("cg edges", "resgated edges", "gine edges", "gen edges", "nn", "heat", "spline"):
         case = CASES[name]
         _, ours = both(case, 8)
         extra = case.extra(x, index)

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.nn")
 
 import torch_geometric  # noqa: E402
+from torch_geometric.nn.conv import spline_conv  # noqa: E402
 from torch_geometric.utils import to_torch_csr_tensor  # noqa: E402
 
 import halfgnn  # noqa: E402
@@ -195,6 +196,38 @@ if not hasattr(torch.ops.pyg, "knn"):
     torch_geometric.typing.WITH_KNN = True
 
 
+def spline_basis(pseudo: Any, sizes: Any, is_open: Any, degree: int) -> Any:
+    """As pyg-lib's of degree 1, whose place it takes where there is none: weights of the kernels at the corners of an edge's cell."""
+    assert degree == 1
+    at = pseudo * (sizes - is_open.long()).to(pseudo.dtype)
+    low = at.detach().floor()
+    share, kernels = at.new_ones(len(at), 1), torch.zeros(len(at), 1, dtype=torch.long)
+    step = 1
+    for axis, size in enumerate(sizes.tolist()):
+        high = (at - low)[:, axis : axis + 1]
+        place = low[:, axis : axis + 1].long()
+        share = torch.cat([share * (1 - high), share * high], dim=1)
+        kernels = torch.cat([kernels + place % size * step, kernels + (place + 1) % size * step], dim=1)
+        step *= size
+    return share, kernels
+
+
+def spline_weighting(x: Any, weight: Any, share: Any, kernels: Any) -> Any:
+    return sum(share[:, each : each + 1] * torch.bmm(x[:, None], weight[kernels[:, each]])[:, 0] for each in range(share.shape[1]))
+
+
+if spline_conv.spline_basis is None:
+    spline_conv.spline_basis, spline_conv.spline_weighting = spline_basis, spline_weighting
+
+
+def with_coordinates(columns: int) -> Any:
+    def coordinates(x: Any, index: Any) -> dict[str, Any]:
+        # Between the kernels, where shares have derivatives.
+        return {"edge_attr": edge_features(index, columns).sigmoid() * 0.98 + 0.01}
+
+    return coordinates
+
+
 CASES = {
     "gcn": Case("GCNConv", sized(), weighted=True, largest=True),
     "sage": Case("SAGEConv", sized(), bipartite=True),
@@ -366,6 +399,7 @@ CASES = {
     "gine edges": Case(
         "GINEConv", lambda width: ((mlp(width),), {"edge_dim": 4, "aggr": "mean"}), bipartite=True, extra=with_edges(4), kinks=True
     ),
+    "gine mean": Case("GINEConv", lambda width: ((mlp(width),), {"aggr": "mean"}), bipartite=True, extra=with_wide_edges, kinks=True),
     "gine softmax": Case(
         "GINEConv",
         lambda width: ((mlp(width),), {"edge_dim": 4, "aggr": ["softmax", "powermean"], "aggr_kwargs": {"mode": "sum"}}),
@@ -474,6 +508,14 @@ CASES = {
         lambda width: ((width, OUT, torch.nn.Sequential(torch.nn.Linear(4, width * OUT), torch.nn.Tanh())), {"aggr": "mean"}),
         bipartite=True,
         extra=with_edges(4),
+    ),
+    "spline": Case("SplineConv", sized(2, 5), bipartite=True, extra=with_coordinates(2)),
+    "spline closed": Case(
+        "SplineConv",
+        sized(3, [3, 2, 4], is_open_spline=False, aggr="add", root_weight=False, bias=False),
+        bipartite=True,
+        extra=with_coordinates(3),
+        half=2e-2,
     ),
     "gmm": Case("GMMConv", sized(2, 3), bipartite=True, matrix=False, extra=lambda x, index: {"edge_attr": edge_features(index, 2)}),
     "dna": Case("DNAConv", lambda width: ((width,), {}), weighted=True, call=stacked_features, matrix=False),
@@ -763,7 +805,12 @@ def test_another_flow_is_pygs(name):
 def test_the_readme_lists_every_layer():
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     section = readme.partition("### Layers")[2].partition("- Aggregators")[0]
-    assert set(re.findall(r"`(\w+)`", section)) >= {kind.__name__ for kind in LAYERS}
+    named = set(re.findall(r"`(\w+)`", section))
+    assert named >= {kind.__name__ for kind in LAYERS}
+    # What PyG has besides stands there with its reason.
+    assert named >= {name for name in pyg.conv.__all__ if name != "MessagePassing"}
+    left = set(re.findall(r"`(\w+)`", section.partition("| not replaced |")[2]))
+    assert not left & {kind.__name__ for kind in LAYERS}
 
 
 def test_every_layer_is_in_the_table_and_is_exported():
@@ -915,6 +962,8 @@ def test_a_chebyshev_filter_takes_eigenvalues_of_graphs():
 #: Layers whose results at a vertex of very many edges fit half.
 MANY = ["graph mean", "wl", "lg", "sg", "ssg", "appnp", "arma", "cheb", "cluster lambda", "mf", "eg", "feast", "general mean"]
 MANY += ["general additive ends", "agnn", "transformer", "supergat", "hypergraph", "rgcn", "fast rgcn", "rgat", "han", "hgt", "gatv2", "fa", "dna", "pdn", "gated mean"]
+MANY += ["gine mean", "gen", "gen power", "resgated edges", "cg edges", "film", "heat mean", "edge", "edge product mean", "edge norm", "pointnet positions", "ppf positions"]
+MANY += ["point transformer", "point gnn norm", "nn mean", "nn max", "spline"]
 
 
 @pytest.mark.parametrize("name", MANY)

@@ -67,7 +67,7 @@ from ._propagations import (
     TAGConv,
     WLConvContinuous,
 )
-from ._relations import FastRGCNConv, FiLMConv, RGATConv, RGCNConv
+from ._relations import FastRGCNConv, FiLMConv, RGATConv, RGCNConv, SplineConv
 from ._replace import Replaced, replace
 
 __all__ = [
@@ -123,6 +123,7 @@ __all__ = [
     "SSGConv",
     "SignedConv",
     "SimpleConv",
+    "SplineConv",
     "SuperGATConv",
     "TAGConv",
     "TransformerConv",

@@ -314,7 +314,7 @@ class HEATConv(Layer, pyg.HEATConv):  # type: ignore[misc]
         out = torch.stack([adjacency(values, reduce, share.contiguous()) for share in alpha.unbind(dim=1)], dim=1)
 
         def formula(d: Any, s: Any, e: Any, w: Any) -> Tensor:
-            return (e[0][:, :, None] * e[1].float()[:, None]).flatten(1)
+            return (e[0][:, :, None] * e[1].float()[:, None]).flatten(1)  # type: ignore[no-any-return]
 
         def sums(found: Tensor, incidence: Incidence) -> Tensor:
             return _reduced(found, incidence, reduce)
@@ -322,7 +322,6 @@ class HEATConv(Layer, pyg.HEATConv):  # type: ignore[misc]
         received = aggregate(graph, formula, sums, edge=(alpha, attributes), width=self.heads * attributes.shape[1])
         received = received.view(-1, self.heads, attributes.shape[1]).to(out.dtype)
         out = out + F.linear(received, of_attributes)
-        if self.root_weight:
-            own = rows[:, None] if self.concat else rows
-            return (out + own).flatten(1) if self.concat else out.mean(dim=1) + own
+        # The mean over heads of what is added to each is the vertex's own row as well.
+        out = out + rows[:, None] if self.root_weight else out
         return out.flatten(1) if self.concat else out.mean(dim=1)

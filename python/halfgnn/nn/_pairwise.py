@@ -18,7 +18,7 @@ from torch_geometric.nn.conv.ppf_conv import point_pair_features
 from .._networks import first_product, is_observed
 from .._tensors import FORMATS
 from ..graph import Graph
-from ._adjacency import PRODUCTS, Adjacency, is_product, pair, structure
+from ._adjacency import PRODUCTS, Adjacency, is_product, pair, structure, unit_rows
 from ._common import refused
 from ._layer import LINEAR, OF_MESSAGES, SUMS, Layer, by_operators
 from ._messages import aggregate, is_by_rows
@@ -61,7 +61,7 @@ def _widest(*networks: Any) -> int:
 class _Pairwise(Layer):
     """What layers have in common whose edges have messages."""
 
-    _aggregators = OF_MESSAGES
+    _aggregators: tuple[str, ...] = OF_MESSAGES
     _takes_edges = True
     _pairs = True
     _one_sided = False
@@ -79,7 +79,7 @@ class _Pairwise(Layer):
 
     def _aggregate_wide(self: Any, graph: Graph, formula: Any, source: Tensor, edge: Tensor) -> Tensor:
         """The same of messages as wide as what each edge has. Sums need not bring these into the order of destinations."""
-        operands = {"source": (source,), "edge": (edge,), "width": source.shape[1]}
+        operands: dict[str, Any] = {"source": (source,), "edge": (edge,), "width": source.shape[1]}
         if self.aggr not in LINEAR:
             return self._aggregate(graph, formula, **operands)  # type: ignore[no-any-return]
 
@@ -169,7 +169,7 @@ class CGConv(_Pairwise, pyg.CGConv):  # type: ignore[misc]
             rows = d[0] + s[0]
             rows = rows + F.linear(e[0], w[0]) if e else rows
             gate, value = rows.chunk(2, dim=1)
-            return gate.sigmoid() * F.softplus(value)
+            return gate.sigmoid() * F.softplus(value)  # type: ignore[no-any-return]
 
         out = self._aggregate(
             graph,
@@ -224,6 +224,12 @@ class GENConv(_Pairwise, pyg.GENConv):  # type: ignore[misc]
 
     _one_sided = True
 
+    @staticmethod
+    def _lacks(layer: Any) -> str | None:
+        norm = getattr(layer, "msg_norm", None)
+        own = norm is not None and (type(norm) is not pyg.MessageNorm or is_observed(norm))
+        return "the norm of messages is the user's own or has hooks" if own else None
+
     @by_operators
     def forward(self, x: Any, edge_index: Any, edge_attr: Tensor | None = None, size: Any = None) -> Tensor:
         """As PyG's."""
@@ -234,7 +240,9 @@ class GENConv(_Pairwise, pyg.GENConv):  # type: ignore[misc]
         if hasattr(self, "lin_aggr_out"):
             out = self.lin_aggr_out(out)
         if hasattr(self, "msg_norm"):
-            out = self.msg_norm(rows if destination is None else destination, out)
+            # In float, so that rows of zeros and large ones have lengths in formats of 16 bits.
+            length = (rows if destination is None else destination).float().norm(p=2, dim=-1, keepdim=True)
+            out = (unit_rows(out.float()) * length * self.msg_norm.scale.float()).to(out.dtype)
         if destination is not None:
             out = out + (self.lin_dst(destination) if hasattr(self, "lin_dst") else destination)
         return self.mlp(out)  # type: ignore[no-any-return]
@@ -260,7 +268,7 @@ class GENConv(_Pairwise, pyg.GENConv):  # type: ignore[misc]
             return (s[0] + (F.linear(e[0], *w) if w else e[0])).relu() + eps  # type: ignore[no-any-return]
 
         if not shared:
-            return self._aggregate_wide(graph, formula, rows, edge_attr)  # type: ignore[no-any-return]
+            return self._aggregate_wide(graph, formula, rows, edge_attr)
         return self._aggregate(graph, formula, source=(rows,), edge=(edge_attr,), shared=shared, width=rows.shape[1])
 
 
@@ -419,7 +427,7 @@ class PointNetConv(_Points, pyg.PointNetConv):  # type: ignore[misc]
         graph = structure(self, edge_index, pos, loops=self.add_self_loops)
         operands = {"destination": (destination,), "source": (source,)}
         out = self._local(graph, _sources(x), source.shape[1], lambda d, s: s[0] - d[0], operands)
-        return out if self.global_nn is None else self.global_nn(out)  # type: ignore[no-any-return]
+        return out if self.global_nn is None else self.global_nn(out)
 
 
 class PPFConv(_Points, pyg.PPFConv):  # type: ignore[misc]
@@ -439,7 +447,7 @@ class PPFConv(_Points, pyg.PPFConv):  # type: ignore[misc]
 
         operands = {"destination": (destination, of_destination), "source": (source, of_source)}
         out = self._local(graph, _sources(x), 4, geometry, operands)
-        return out if self.global_nn is None else self.global_nn(out)  # type: ignore[no-any-return]
+        return out if self.global_nn is None else self.global_nn(out)
 
 
 class PointTransformerConv(_Points, pyg.PointTransformerConv):  # type: ignore[misc]
@@ -568,7 +576,7 @@ class NNConv(_Pairwise, pyg.NNConv):  # type: ignore[misc]
         def products(found: Any, incidence: Incidence) -> Tensor:
             rows, weight = found
             with torch.autocast(rows.device.type, enabled=False):
-                return (_reduced(rows, incidence, reduce) @ weight.float().flatten(0, 1)).to(weight.dtype)
+                return (_reduced(rows, incidence, reduce) @ weight.float().flatten(0, 1)).to(weight.dtype)  # type: ignore[no-any-return]
 
         return aggregate(
             graph,
