@@ -127,8 +127,8 @@ def aggregate(
 
 
 def _limit(graph: Graph, width: int, rows: int) -> int:
-    """Edges of a chunk, a power of two: what is made for all vertices once for each chunk, ``rows`` numbers, is no more than messages."""
-    edges = max(_NUMBERS["cpu" if graph.device.type == "cpu" else "cuda"], rows) // max(width, 1)
+    """Edges of a chunk, a power of two: what is made for all vertices once for each chunk, ``rows`` numbers, is half of its messages."""
+    edges = max(_NUMBERS["cpu" if graph.device.type == "cpu" else "cuda"], 2 * rows) // max(width, 1)
     return 1 << max(edges, 1).bit_length()
 
 

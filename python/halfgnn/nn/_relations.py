@@ -256,7 +256,7 @@ class FiLMConv(_Typed, _Pairwise, pyg.FiLMConv):  # type: ignore[misc]
             graphs = self._kept("of types", _of_types, edge_index, edge_type, (source, destination), None)
         for graph, lin, film in zip(graphs, self.lins, self.films, strict=True):
             operands = {"destination": (film(destination),), "source": (lin(source),), "modules": (act,)}
-            out = out + self._aggregate(graph, formula, width=2 * width, **operands)
+            out = out + self._aggregate(graph, formula, width=width, **operands)
         return out
 
 
