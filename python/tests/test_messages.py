@@ -109,9 +109,11 @@ def test_gradients_of_gradients(name, chunks):
         layer.zero_grad()
         leaves = [features(N, case.width).requires_grad_(), *(value.clone().requires_grad_() for value in extra.values())]
         out = case.call(layer, leaves[0], index, **dict(zip(extra, leaves[1:])))
-        grads = torch.autograd.grad(out.square().sum(), leaves, create_graph=True)
+        learned = [*leaves, *layer.parameters()]
+        # Of parameters as well: an operand that is made of one must not count for it twice.
+        grads = torch.autograd.grad(out.square().mean(), learned, create_graph=True)
         sum(grad.square().sum() for grad in grads).backward()
-        found.append([*(leaf.grad for leaf in leaves), *(parameter.grad for parameter in layer.parameters())])
+        found.append([*(grad.detach() for grad in grads), *(leaf.grad for leaf in learned)])
     assert_close(found[1], found[0], 1e-5)
 
 
