@@ -141,8 +141,11 @@ def layers(features: int, rounds: int) -> None:
     attributes = torch.randn(count, features)
     degrees = torch.bincount(torch.bincount(index[1], minlength=vertices))
 
+    def mlp_of(width: int, hidden: int, out: int) -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Linear(width, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, out))
+
     def mlp(width: int) -> torch.nn.Module:
-        return torch.nn.Sequential(torch.nn.Linear(width, features), torch.nn.ReLU(), torch.nn.Linear(features, features))
+        return mlp_of(width, features, features)
 
     table = {
         "TransformerConv, 4 heads": (pyg.TransformerConv(features, features // 4, heads=4), ()),
@@ -154,6 +157,9 @@ def layers(features: int, rounds: int) -> None:
         ),
         "GENConv, softmax": (pyg.GENConv(features, features), ()),
         "ResGatedGraphConv": (pyg.ResGatedGraphConv(features, features), ()),
+        "CGConv": (pyg.CGConv(features, features), (attributes,)),
+        "FiLMConv": (pyg.FiLMConv(features, features), ()),
+        "NNConv": (pyg.NNConv(features, 8, mlp_of(4, 8, 8 * features)), (attributes[:, :4],)),
     }
     print(f"forward and backward of layers: {vertices} vertices, {count} edges, F = {features}")
     for name, (theirs, others) in table.items():

@@ -40,7 +40,7 @@ def isomorphism(
         linears: classes that are a product and a bias.
         mlp: PyG's ``MLP``.
     """
-    begun = _first_product(network, linears, mlp) if linear and source.ndim == 2 else None
+    begun = first_product(network, linears, mlp) if linear and source.ndim == 2 else None
     if begun is None or begun[0].weight.shape[0] >= source.shape[1]:
         out = _with_own(sums, source, None, own, eps, linear)
         return out if network is None else network(out)
@@ -58,7 +58,7 @@ def _with_own(sums: Any, source: Tensor, bias: Tensor | None, own: Tensor | None
     return aggregated if own is None else (aggregated + (1 + eps.float()) * own).to(aggregated.dtype)
 
 
-def _first_product(network: Any, linears: tuple[type, ...], mlp: type | None) -> tuple[Any, Callable[[Tensor], Any]] | None:
+def first_product(network: Any, linears: tuple[type, ...], mlp: type | None) -> tuple[Any, Callable[[Tensor], Any]] | None:
     """The product that a network begins with, of itself, a ``Sequential`` or PyG's ``MLP``, and what is done with what that and its bias give.
 
     ``None`` of other networks, and where hooks would miss a call of the network or of the product.

@@ -516,7 +516,7 @@ class Net(torch.nn.Module):
         self.reverse = pyg.GCNConv(8, 8, flow="target_to_source")
         self.gin = pyg.GINConv(torch.nn.Linear(8, 8))
         self.own = overriding(pyg.SAGEConv)["message"](8, OUT)
-        self.other = pyg.CGConv(OUT)
+        self.other = pyg.MeshCNNConv(OUT, OUT)
 
 
 def test_replace_counts_what_is_accelerated_alone():
@@ -529,7 +529,7 @@ def test_replace_counts_what_is_accelerated_alone():
         "lstm": "the aggregator is lstm",
         "reverse": "the flow is target_to_source",
         "own": "its message() is the user's own",
-        "other": "halfgnn has no CGConv",
+        "other": "halfgnn has no MeshCNNConv",
     }
     assert str(done).startswith("2 layers replaced; left: edges (edges have features (edge_dim)), lstm (")
     assert all(type(getattr(model, name)) is kinds[name] for name in done.left)

@@ -218,6 +218,20 @@ def test_bipartite(kind, options):
         assert torch.allclose(ours(x, index, size=(30, 17)), theirs(x, index, size=(30, 17)), atol=1e-5)
 
 
+class Own(pyg.MessagePassing):
+    """A layer of the user's own."""
+
+    def __init__(self, width, out):
+        super().__init__()
+        self.lin = torch.nn.Linear(width, out)
+
+    def forward(self, x, index):
+        return self.propagate(index, x=self.lin(x))
+
+    def message(self, x_j):
+        return x_j.tanh()
+
+
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -226,7 +240,7 @@ class Net(torch.nn.Module):
         self.second = pyg.GCNConv(16, 8)
         self.third = pyg.SAGEConv(8, 8)
         self.fourth = pyg.GATv2Conv(8, 8)
-        self.fifth = pyg.FiLMConv(8, OUT)
+        self.fifth = Own(8, OUT)
 
     def forward(self, x, index):
         x = self.norm(self.first(x, index)).relu()
@@ -243,8 +257,8 @@ def test_replace_changes_layers_in_place_and_says_what_it_left():
     optimizer = torch.optim.Adam(model.parameters())
     done = nn.replace(model)
     assert done.replaced == ["first", "second", "third", "fourth"]
-    assert done.left == {"fifth": "halfgnn has no FiLMConv"}
-    assert str(done) == "4 layers replaced; left: fifth (halfgnn has no FiLMConv)"
+    assert done.left == {"fifth": "halfgnn has no Own"}
+    assert str(done) == "4 layers replaced; left: fifth (halfgnn has no Own)"
     assert isinstance(model.first, nn.GATConv) and isinstance(model.first, pyg.GATConv)
     assert list(model.state_dict()) == keys and [id(p) for p in model.parameters()] == parameters
     with warnings.catch_warnings():

@@ -16,6 +16,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.nn")
 
+import torch_geometric  # noqa: E402
+from torch_geometric.nn.conv import spline_conv  # noqa: E402
 from torch_geometric.utils import to_torch_csr_tensor  # noqa: E402
 
 import halfgnn  # noqa: E402
@@ -41,6 +43,8 @@ class Case:
         extra: further arguments by their names, from the features and the edges.
         call: what is called; the layer, the features, the edges and further arguments by default.
         spread: whether it has standard deviations, whose gradients are wrong by more than 1e-5 in float where they are small.
+        kinks: whether gradients in half are of other edges where messages are rounded: those of a maximum or of a ReLU.
+        graphless: whether it makes its graph itself.
         half: how far outputs and gradients in half may be off.
         largest: whether the largest numbers of half stay in its range, with products by a fourth.
     """
@@ -55,8 +59,13 @@ class Case:
     call: Callable[..., Any] = lambda layer, x, index, **extra: layer(x, index, **extra)
     largest: bool = False
     spread: bool = False
+    kinks: bool = False
+    graphless: bool = False
     half: float = 8e-3
     widths: list[int] = field(default_factory=lambda: WIDTHS)
+
+    def __post_init__(self) -> None:
+        self.matrix = self.matrix and getattr(nn, self.kind)._matrices
 
 
 def sized(*options_of: Any, **options: Any) -> Any:
@@ -123,6 +132,100 @@ def typed(kind: str, make: Any, **options: Any) -> Case:
 
 def without_features(layer: Any, x: Any, index: Any, **extra: Any) -> Any:
     return layer(None, index, **extra)
+
+
+def mlp(width: int, out: int = OUT) -> Any:
+    return torch.nn.Sequential(torch.nn.Linear(width, 9), torch.nn.ReLU(), torch.nn.Linear(9, out))
+
+
+def with_edges(width: int) -> Any:
+    """Features of edges."""
+    return lambda x, index: {"edge_attr": edge_features(index, width)}
+
+
+def with_wide_edges(x: Any, index: Any) -> dict[str, Any]:
+    return {"edge_attr": edge_features(index, x.shape[1])}
+
+
+def with_positions(x: Any, index: Any) -> dict[str, Any]:
+    return {"pos": 0.3 * features(x.shape[0], 3, 11)}
+
+
+def with_normals(x: Any, index: Any) -> dict[str, Any]:
+    return {**with_positions(x, index), "normal": features(x.shape[0], 3, 12)}
+
+
+def points(layer: Any, x: Any, index: Any, **geometry: Any) -> Any:
+    """Positions, and what else there is, of the vertices; those of destinations are others."""
+    if isinstance(x, tuple):
+        geometry = {name: (rows, 0.5 + rows[: len(x[1])]) for name, rows in geometry.items()}
+        x = x if isinstance(layer, pyg.PointTransformerConv) else (x[0], None)
+    return layer(x, *geometry.values(), index)
+
+
+def of_positions(layer: Any, x: Any, index: Any, **geometry: Any) -> Any:
+    return points(layer, None, index, **geometry)
+
+
+def of_heat(x: Any, index: Any) -> dict[str, Any]:
+    attributes = edge_features(index, 5)
+    return {"node_type": torch.arange(len(x)) % 3, "edge_type": torch.arange(len(attributes)) * 5 // 3 % TYPES, "edge_attr": attributes}
+
+
+def nearest(layer: Any, x: Any, index: Any) -> Any:
+    """The nearest of the vertices of two graphs, of which one may be of destinations alone."""
+    if isinstance(x, tuple):
+        return layer(x, tuple(torch.arange(len(rows)) // 20 for rows in x))
+    return layer(x, torch.arange(len(x)) // 20)
+
+
+def knn(x: Any, y: Any, ptr_x: Any, ptr_y: Any, k: int, cosine: bool, num_workers: int) -> Any:
+    """As pyg-lib's, whose place it takes where there is none."""
+    found = []
+    for first, last, begin, end in zip(ptr_x, ptr_x[1:], ptr_y, ptr_y[1:]):
+        if end > begin and last > first:
+            places = torch.cdist(y[begin:end].double(), x[first:last].double()).topk(min(k, int(last - first)), largest=False).indices
+            found.append(torch.stack([torch.arange(int(begin), int(end)).repeat_interleave(places.shape[1]), (places + first).flatten()]))
+    return torch.cat(found, dim=1)
+
+
+if not hasattr(torch.ops.pyg, "knn"):
+    _pyg_lib = torch.library.Library("pyg", "FRAGMENT")
+    _pyg_lib.define("knn(Tensor x, Tensor y, Tensor? ptr_x, Tensor? ptr_y, int k, bool cosine, int num_workers) -> Tensor")
+    _pyg_lib.impl("knn", knn, "CompositeImplicitAutograd")
+    torch_geometric.typing.WITH_KNN = True
+
+
+def spline_basis(pseudo: Any, sizes: Any, is_open: Any, degree: int) -> Any:
+    """As pyg-lib's of degree 1, whose place it takes where there is none: weights of the kernels at the corners of an edge's cell."""
+    assert degree == 1
+    at = pseudo * (sizes - is_open.long()).to(pseudo.dtype)
+    low = at.detach().floor()
+    share, kernels = at.new_ones(len(at), 1), torch.zeros(len(at), 1, dtype=torch.long)
+    step = 1
+    for axis, size in enumerate(sizes.tolist()):
+        high = (at - low)[:, axis : axis + 1]
+        place = low[:, axis : axis + 1].long()
+        share = torch.cat([share * (1 - high), share * high], dim=1)
+        kernels = torch.cat([kernels + place % size * step, kernels + (place + 1) % size * step], dim=1)
+        step *= size
+    return share, kernels
+
+
+def spline_weighting(x: Any, weight: Any, share: Any, kernels: Any) -> Any:
+    return sum(share[:, each : each + 1] * torch.bmm(x[:, None], weight[kernels[:, each]])[:, 0] for each in range(share.shape[1]))
+
+
+if spline_conv.spline_basis is None:
+    spline_conv.spline_basis, spline_conv.spline_weighting = spline_basis, spline_weighting
+
+
+def with_coordinates(columns: int) -> Any:
+    def coordinates(x: Any, index: Any) -> dict[str, Any]:
+        # Between the kernels, where shares have derivatives.
+        return {"edge_attr": edge_features(index, columns).sigmoid() * 0.98 + 0.01}
+
+    return coordinates
 
 
 CASES = {
@@ -282,6 +385,138 @@ CASES = {
         spread=True,
         widths=[2, 8, 64],
     ),
+    "resgated": Case("ResGatedGraphConv", sized(), bipartite=True),
+    "resgated edges": Case(
+        "ResGatedGraphConv", sized(edge_dim=4, act=torch.tanh, root_weight=False, aggr="mean"), bipartite=True, extra=with_edges(4)
+    ),
+    "resgated max": Case("ResGatedGraphConv", sized(aggr="max", bias=False, act=torch.nn.SiLU()), bipartite=True, kinks=True),
+    "cg": Case("CGConv", lambda width: ((width,), {}), bipartite=True, half=2e-2),
+    "cg edges": Case(
+        "CGConv", lambda width: ((width, 4), {"aggr": "mean", "batch_norm": True, "bias": False}), bipartite=True, extra=with_edges(4)
+    ),
+    "cg several": Case("CGConv", lambda width: ((width, 4), {"aggr": "std"}), extra=with_edges(4), spread=True, half=2e-2),
+    "gine": Case("GINEConv", lambda width: ((mlp(width),), {"train_eps": True}), bipartite=True, extra=with_wide_edges, half=2e-2),
+    "gine edges": Case(
+        "GINEConv", lambda width: ((mlp(width),), {"edge_dim": 4, "aggr": "mean"}), bipartite=True, extra=with_edges(4), kinks=True
+    ),
+    "gine mean": Case("GINEConv", lambda width: ((mlp(width),), {"aggr": "mean"}), bipartite=True, extra=with_wide_edges, kinks=True),
+    "gine softmax": Case(
+        "GINEConv",
+        lambda width: ((mlp(width),), {"edge_dim": 4, "aggr": ["softmax", "powermean"], "aggr_kwargs": {"mode": "sum"}}),
+        extra=with_edges(4),
+        kinks=True,
+    ),
+    "gine mul": Case(
+        "GINEConv", lambda width: ((mlp(width),), {"edge_dim": 1, "aggr": "mul"}), extra=with_edges(1), kinks=True
+    ),
+    "gen": Case("GENConv", sized(norm="layer"), bipartite=True, kinks=True),
+    "gen edges": Case(
+        "GENConv", sized(edge_dim=4, learn_t=True, t=0.7, msg_norm=True, learn_msg_scale=True), bipartite=True, extra=with_edges(4), kinks=True
+    ),
+    "gen half a gradient": Case("GENConv", sized(aggr="softmax_sg", num_layers=1, bias=True), bipartite=True, kinks=True),
+    "gen power": Case("GENConv", sized(aggr="powermean", p=1.7, learn_p=True, norm="layer"), bipartite=True, kinks=True),
+    "gen sum": Case("GENConv", sized(aggr="add", edge_dim=OUT), bipartite=True, extra=with_edges(OUT), kinks=True, half=2e-2),
+    "gen max": Case("GENConv", lambda width: ((width, width), {"aggr": "max"}), bipartite=True, kinks=True),
+    "gen several": Case("GENConv", sized(aggr=["mean", "max", "std"], norm="layer"), bipartite=True, spread=True, kinks=True),
+    "film": Case("FiLMConv", sized(), bipartite=True, kinks=True),
+    "film types": typed("FiLMConv", sized(TYPES, act=torch.nn.Tanh()), bipartite=True),
+    "film network": typed(
+        "FiLMConv", lambda width: ((width, OUT, TYPES + 1), {"nn": mlp(width, 2 * OUT), "act": None, "aggr": "max"}), bipartite=True, kinks=True
+    ),
+    "heat": Case("HEATConv", sized(3, TYPES, 4, 5, 6, heads=2), extra=of_heat),
+    "heat mean": Case("HEATConv", sized(3, TYPES, 4, 5, 6, heads=3, concat=False, bias=False, aggr="mean"), extra=of_heat),
+    "heat alone": Case("HEATConv", sized(3, TYPES, 4, 5, 6, root_weight=False, concat=False, negative_slope=0.1), extra=of_heat),
+    "edge": Case("EdgeConv", lambda width: ((mlp(2 * width),), {}), bipartite=True, kinks=True),
+    "edge sum": Case("EdgeConv", lambda width: ((pyg.MLP([2 * width, 9, OUT], norm=None),), {"aggr": "add"}), bipartite=True, half=3e-2),
+    "edge product": Case("EdgeConv", lambda width: ((torch.nn.Linear(2 * width, OUT),), {}), bipartite=True, kinks=True),
+    "edge product mean": Case("EdgeConv", lambda width: ((torch.nn.Linear(2 * width, OUT),), {"aggr": "mean"}), bipartite=True, half=2e-2),
+    "edge norm": Case(
+        "EdgeConv", lambda width: ((pyg.MLP([2 * width, 9, OUT]),), {"aggr": "mean"}), bipartite=True, kinks=True, half=2e-2
+    ),
+    "edge other": Case(
+        "EdgeConv", lambda width: ((torch.nn.Sequential(torch.nn.Tanh(), mlp(2 * width)),), {"aggr": "mean"}), bipartite=True, kinks=True
+    ),
+    "dynamic edge": Case(
+        "DynamicEdgeConv", lambda width: ((mlp(2 * width), 5), {}), bipartite=True, call=nearest, graphless=True, kinks=True
+    ),
+    "gravnet": Case("GravNetConv", sized(2, 7, 5), bipartite=True, call=nearest, graphless=True, kinks=True, half=0.1),
+    "pointnet": Case(
+        "PointNetConv", lambda width: ((mlp(width + 3), torch.nn.Linear(OUT, 4)), {}), bipartite=True, extra=with_positions, call=points, kinks=True
+    ),
+    "pointnet alone": Case("PointNetConv", lambda width: ((), {"add_self_loops": False, "aggr": "mean"}), extra=with_positions, call=points),
+    "pointnet positions": Case(
+        "PointNetConv",
+        lambda width: ((mlp(3),), {"aggr": "mean"}),
+        extra=with_positions,
+        call=of_positions,
+        kinks=True,
+    ),
+    "pointnet norm": Case(
+        "PointNetConv",
+        lambda width: ((torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Linear(width + 3, OUT)),), {"aggr": "std"}),
+        bipartite=True,
+        extra=with_positions,
+        call=points,
+        spread=True,
+        half=2e-2,
+    ),
+    "ppf": Case(
+        "PPFConv", lambda width: ((mlp(width + 4), torch.nn.Linear(OUT, 4)), {}), bipartite=True, extra=with_normals, call=points, kinks=True
+    ),
+    "ppf positions": Case(
+        "PPFConv",
+        lambda width: ((torch.nn.Linear(4, OUT),), {"add_self_loops": False, "aggr": "mean"}),
+        extra=with_normals,
+        call=of_positions,
+        half=3e-2,
+    ),
+    "point transformer": Case("PointTransformerConv", sized(), bipartite=True, extra=with_positions, call=points),
+    "point transformer networks": Case(
+        "PointTransformerConv",
+        lambda width: ((width, OUT, mlp(3), mlp(OUT)), {"add_self_loops": False, "aggr": "mean"}),
+        bipartite=True,
+        extra=with_positions,
+        call=points,
+        kinks=True,
+    ),
+    "point gnn": Case(
+        "PointGNNConv",
+        lambda width: ((mlp(width, 3), mlp(width + 3, 5), torch.nn.Linear(5, width)), {}),
+        extra=with_positions,
+        call=points,
+        kinks=True,
+    ),
+    "point gnn norm": Case(
+        "PointGNNConv",
+        lambda width: ((pyg.MLP([width, 7, 3]), pyg.MLP([width + 3, 7, 5]), torch.nn.Linear(5, width)), {"aggr": "mean"}),
+        extra=with_positions,
+        call=points,
+        kinks=True,
+    ),
+    "nn": Case("NNConv", lambda width: ((width, OUT, mlp(4, width * OUT)), {}), bipartite=True, extra=with_edges(4), half=2e-2),
+    "nn mean": Case(
+        "NNConv",
+        lambda width: ((width, OUT, torch.nn.Linear(3, width * OUT, bias=False)), {"aggr": "mean", "root_weight": False, "bias": False}),
+        bipartite=True,
+        extra=with_edges(3),
+    ),
+    "nn max": Case(
+        "NNConv", lambda width: ((width, OUT, mlp(4, width * OUT)), {"aggr": "max"}), bipartite=True, extra=with_edges(4), kinks=True
+    ),
+    "nn other": Case(
+        "NNConv",
+        lambda width: ((width, OUT, torch.nn.Sequential(torch.nn.Linear(4, width * OUT), torch.nn.Tanh())), {"aggr": "mean"}),
+        bipartite=True,
+        extra=with_edges(4),
+    ),
+    "spline": Case("SplineConv", sized(2, 5), bipartite=True, extra=with_coordinates(2)),
+    "spline closed": Case(
+        "SplineConv",
+        sized(3, [3, 2, 4], is_open_spline=False, aggr="add", root_weight=False, bias=False),
+        bipartite=True,
+        extra=with_coordinates(3),
+        half=2e-2,
+    ),
     "gmm": Case("GMMConv", sized(2, 3), bipartite=True, matrix=False, extra=lambda x, index: {"edge_attr": edge_features(index, 2)}),
     "dna": Case("DNAConv", lambda width: ((width,), {}), weighted=True, call=stacked_features, matrix=False),
     "dna heads": Case(
@@ -431,7 +666,7 @@ def test_edge_weights_and_their_gradients(name):
         case.call(ours, x, index, edge_weight=weight[:-1], **extra)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.weighted and case.call is not signed])
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not (case.weighted or case.graphless or case.call is signed)])
 def test_weights_of_a_graph_that_a_layer_does_not_use_are_refused(name):
     case = CASES[name]
     _, ours = both(case, case.width)
@@ -501,6 +736,10 @@ def test_half_is_within_its_rounding_of_float64(name):
     expected = run(theirs.double(), case, x.double(), index, **of_format(extra, torch.float64))
     got = run(ours.half(), case, x, index, **extra)
     assert all(value is None or value.dtype == torch.float16 for value in got)
+    if case.kinks:
+        # Of outputs alone.
+        count = len(tensors(case.call(ours, x, index, **extra)))
+        expected, got = expected[:count], got[:count]
     assert_close(got, expected, case.half)
 
 
@@ -548,7 +787,7 @@ def test_replace_and_restore(name):
     assert_close(run(model["layer"], case, x, index, **extra), expected, tolerance)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.kind not in ("HypergraphConv", "LabelPropagation")])
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.graphless and case.kind not in ("HypergraphConv", "LabelPropagation")])
 def test_another_flow_is_pygs(name):
     case = CASES[name]
     # Of square graphs alone, which have a reverse.
@@ -566,7 +805,12 @@ def test_another_flow_is_pygs(name):
 def test_the_readme_lists_every_layer():
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     section = readme.partition("### Layers")[2].partition("- Aggregators")[0]
-    assert set(re.findall(r"`(\w+)`", section)) >= {kind.__name__ for kind in LAYERS}
+    named = set(re.findall(r"`(\w+)`", section))
+    assert named >= {kind.__name__ for kind in LAYERS}
+    # What PyG has besides stands there with its reason.
+    assert named >= {name for name in pyg.conv.__all__ if name != "MessagePassing"}
+    left = set(re.findall(r"`(\w+)`", section.partition("| not replaced |")[2]))
+    assert not left & {kind.__name__ for kind in LAYERS}
 
 
 def test_every_layer_is_in_the_table_and_is_exported():
@@ -718,6 +962,8 @@ def test_a_chebyshev_filter_takes_eigenvalues_of_graphs():
 #: Layers whose results at a vertex of very many edges fit half.
 MANY = ["graph mean", "wl", "lg", "sg", "ssg", "appnp", "arma", "cheb", "cluster lambda", "mf", "eg", "feast", "general mean"]
 MANY += ["general additive ends", "agnn", "transformer", "supergat", "hypergraph", "rgcn", "fast rgcn", "rgat", "han", "hgt", "gatv2", "fa", "dna", "pdn", "gated mean"]
+MANY += ["gine mean", "gen", "gen power", "resgated edges", "cg edges", "film", "heat mean", "edge", "edge product mean", "pointnet positions", "ppf positions"]
+MANY += ["point transformer", "nn mean", "spline"]
 
 
 @pytest.mark.parametrize("name", MANY)

@@ -1,7 +1,7 @@
 """PyG's layers over halfgnn's operators: the same signatures, the same ``state_dict``, the same results.
 
-Each class derives from PyG's of the same name, and is a formula over halfgnn's operators. What halfgnn has no operator for (edge features,
-other aggregators, hooks of message passing and explanations, the reverse flow, methods that a subclass overrides) is done by PyG's own
+Each class derives from PyG's of the same name, and is a formula over halfgnn's operators. What halfgnn has no operator for (edge features
+of attention, other aggregators, hooks of message passing and explanations, the reverse flow, methods that a subclass overrides) is done by PyG's own
 forward pass, with one :class:`halfgnn.FallbackWarning` that names the caller's line. ``torch.jit``, ``torch.func`` and ONNX get PyG's operators too.
 
 ``edge_index`` may be what PyG takes, a pair, a NumPy array, or a :class:`halfgnn.Graph`. Of a tensor or a sparse matrix a graph is made at
@@ -23,8 +23,22 @@ except ImportError as error:
     ) from error
 
 from ._accelerate import Accelerated, accelerate, restore
-from ._attentions import AGNNConv, GeneralConv, HANConv, HGTConv, SuperGATConv, TransformerConv
+from ._attentions import AGNNConv, GeneralConv, HANConv, HEATConv, HGTConv, SuperGATConv, TransformerConv
 from ._convolutions import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv
+from ._pairwise import (
+    CGConv,
+    DynamicEdgeConv,
+    EdgeConv,
+    GENConv,
+    GINEConv,
+    GravNetConv,
+    NNConv,
+    PointGNNConv,
+    PointNetConv,
+    PointTransformerConv,
+    PPFConv,
+    ResGatedGraphConv,
+)
 from ._propagations import (
     APPNP,
     ARMAConv,
@@ -53,7 +67,7 @@ from ._propagations import (
     TAGConv,
     WLConvContinuous,
 )
-from ._relations import FastRGCNConv, RGATConv, RGCNConv
+from ._relations import FastRGCNConv, FiLMConv, RGATConv, RGCNConv, SplineConv
 from ._replace import Replaced, replace
 
 __all__ = [
@@ -61,23 +75,31 @@ __all__ = [
     "APPNP",
     "ARMAConv",
     "Accelerated",
+    "CGConv",
     "ChebConv",
     "ClusterGCNConv",
     "DNAConv",
+    "DynamicEdgeConv",
     "EGConv",
+    "EdgeConv",
     "FAConv",
     "FastRGCNConv",
     "FeaStConv",
+    "FiLMConv",
     "GATConv",
     "GATv2Conv",
     "GCN2Conv",
     "GCNConv",
+    "GENConv",
     "GINConv",
+    "GINEConv",
     "GMMConv",
     "GatedGraphConv",
     "GeneralConv",
     "GraphConv",
+    "GravNetConv",
     "HANConv",
+    "HEATConv",
     "HGTConv",
     "HypergraphConv",
     "LEConv",
@@ -85,16 +107,23 @@ __all__ = [
     "LabelPropagation",
     "MFConv",
     "MixHopConv",
+    "NNConv",
     "PDNConv",
     "PNAConv",
+    "PPFConv",
+    "PointGNNConv",
+    "PointNetConv",
+    "PointTransformerConv",
     "RGATConv",
     "RGCNConv",
     "Replaced",
+    "ResGatedGraphConv",
     "SAGEConv",
     "SGConv",
     "SSGConv",
     "SignedConv",
     "SimpleConv",
+    "SplineConv",
     "SuperGATConv",
     "TAGConv",
     "TransformerConv",

@@ -13,9 +13,12 @@ from torch import Tensor
 from .._cached import graph_of as kept_graph
 from ..graph import Graph
 from ..ops import attention, edge_softmax, gat_attention
-from ._adjacency import Adjacency, edge_dots, edge_sums, pair, structure, unit_rows
+from ._adjacency import Adjacency, edge_dots, edge_sums, is_product, pair, structure, unit_rows
 from ._common import is_matrix
 from ._layer import LINEAR, SUMS, Layer, by_operators
+from ._messages import aggregate
+from ._pairwise import check_edges, edge_reason
+from ._reductions import Incidence, _reduced
 
 
 class TransformerConv(Layer, pyg.TransformerConv):  # type: ignore[misc]
@@ -270,3 +273,55 @@ class HGTConv(Layer, pyg.HGTConv):  # type: ignore[misc]
         owner = next(iter(edge_index_dict.values()))
         key = ("types", sources, destinations, *(part[1:] for part in parts))
         return kept_graph(owner, tuple(part[0] for part in parts), key, make)
+
+
+class HEATConv(Layer, pyg.HEATConv):  # type: ignore[misc]
+    """PyG's ``HEATConv``: of an edge its embedded features and a number a head are stored. Products of both ends are made for each
+    vertex, and those of features behind their sum."""
+
+    _aggregators = LINEAR
+    _matrices = False
+    _traces = False
+    _traces_graphs = False
+
+    @staticmethod
+    def _lacks(layer: Any) -> str | None:
+        return None if is_product(layer.att) and is_product(layer.lin) else "its products have hooks"
+
+    def _not_these(self, *, edge_attr: Any = None, **given: Any) -> str | None:
+        return "edges have no features" if edge_attr is None else edge_reason(edge_attr)
+
+    @by_operators
+    def forward(self, x: Tensor, edge_index: Any, node_type: Tensor, edge_type: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        """As PyG's."""
+        graph = structure(self, edge_index, x)
+        assert edge_attr is not None
+        check_edges(self, graph, edge_attr)
+        if edge_type.shape != (graph.num_edges,):
+            raise ValueError(f"edge_type: should be {graph.num_edges}, one for each edge, is {tuple(edge_type.shape)}")
+        slope, width = self.negative_slope, self.out_channels
+        rows = self.hetero_lin(x, node_type)
+        of_type = F.leaky_relu(self.edge_type_emb.weight, slope)
+        attributes = F.leaky_relu(self.edge_attr_emb(edge_attr), slope)
+        own, other, typed, featured = self.att.weight.split([width, width, of_type.shape[1], attributes.shape[1]], dim=1)
+        scores = edge_sums(graph, F.linear(rows, own), F.linear(rows, other))
+        scores = scores + F.linear(of_type, typed).float()[edge_type] + F.linear(attributes, featured).float()
+        alpha = edge_softmax(graph, F.leaky_relu(scores, slope))
+        alpha = F.dropout(alpha, p=self.dropout, training=self.training)
+        of_rows, of_attributes = self.lin.weight.split([width, attributes.shape[1]], dim=1)
+        values = F.linear(rows, of_rows, self.lin.bias)
+        adjacency, reduce = Adjacency(graph), "mean" if self.aggr == "mean" else "sum"
+        out = torch.stack([adjacency(values, reduce, share.contiguous()) for share in alpha.unbind(dim=1)], dim=1)
+
+        def formula(d: Any, s: Any, e: Any, w: Any) -> Tensor:
+            return (e[0][:, :, None] * e[1].float()[:, None]).flatten(1)  # type: ignore[no-any-return]
+
+        def sums(found: Tensor, incidence: Incidence) -> Tensor:
+            return _reduced(found, incidence, reduce)
+
+        received = aggregate(graph, formula, sums, edge=(alpha, attributes), width=self.heads * attributes.shape[1])
+        received = received.view(-1, self.heads, attributes.shape[1]).to(out.dtype)
+        out = out + F.linear(received, of_attributes)
+        # The mean over heads of what is added to each is the vertex's own row as well.
+        out = out + rows[:, None] if self.root_weight else out
+        return out.flatten(1) if self.concat else out.mean(dim=1)

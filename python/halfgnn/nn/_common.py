@@ -43,6 +43,13 @@ _AGGREGATORS: dict[str, type] = {
     "std": pyg.StdAggregation,
 }
 
+#: Aggregators that halfgnn has for messages of edges besides.
+_OF_MESSAGES: dict[str, type] = {
+    "mul": pyg.MulAggregation,
+    "softmax": pyg.aggr.SoftmaxAggregation,
+    "powermean": pyg.aggr.PowerMeanAggregation,
+}
+
 _HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
@@ -87,13 +94,14 @@ def users_level() -> int:
     return level
 
 
-def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...]) -> str | None:
+def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...], edges: bool) -> str | None:
     """Why halfgnn cannot do what a layer is configured to do, whatever its inputs are; None where it can.
 
     Args:
         layer: PyG's or halfgnn's.
         kind: PyG's class of the layer.
         aggregators: those that halfgnn has for this layer; none where it aggregates by other means than its module.
+        edges: whether halfgnn's layer takes features of edges.
     """
     if layer.flow != "source_to_target":
         return f"the flow is {layer.flow}"
@@ -102,7 +110,7 @@ def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...]) -> str | N
         return reason
     if layer.node_dim not in (0, -2):
         return f"node_dim is {layer.node_dim}"
-    if getattr(layer, "lin_edge", None) is not None:
+    if not edges and getattr(layer, "lin_edge", None) is not None:
         return "edges have features (edge_dim)"
     if layer._explain or layer.decomposed_layers != 1:
         return "it is explained or decomposed"
@@ -130,7 +138,7 @@ def other_modules(module: Any, names: list[str]) -> str | None:
 
 
 def _other_module(module: Any, name: str) -> str | None:
-    wanted: Any = _AGGREGATORS.get(name)
+    wanted: Any = _AGGREGATORS.get(name) or _OF_MESSAGES.get(name)
     if wanted is None:
         return f"the aggregator is {name}"
     # In a trace modules may have hooks of the tracer's, and classes that it derives from theirs.

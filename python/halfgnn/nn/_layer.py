@@ -35,6 +35,9 @@ SUMS = ("add", "sum")
 #: Aggregators that are linear maps.
 LINEAR = (*SUMS, "mean")
 
+#: Aggregators of layers that compute a message for each edge.
+OF_MESSAGES = (*LINEAR, "max", "min", "var", "std", "mul", "softmax", "powermean")
+
 #: halfgnn's layers, by the class of PyG's that they derive from.
 LAYERS: dict[type, type] = {}
 
@@ -78,6 +81,8 @@ class Layer:
     _adjacencies: tuple[str, ...] = ("edge_index",)
     #: Arguments that are rows of features.
     _features: tuple[str, ...] = ("x",)
+    #: Whether the formula has features of edges.
+    _takes_edges = False
     #: Whether features may be sparse.
     _sparse = False
     #: Whether features may be a pair, of sources and destinations.
@@ -114,7 +119,7 @@ class Layer:
     @classmethod
     def _unsupported(cls, layer: Any) -> str | None:
         """Why halfgnn cannot do what a layer, PyG's or halfgnn's, is configured to do, whatever its inputs are."""
-        return unsupported(layer, cls._pyg, cls._aggregators) or cls._lacks(layer)
+        return unsupported(layer, cls._pyg, cls._aggregators, cls._takes_edges) or cls._lacks(layer)
 
     @staticmethod
     def _lacks(layer: Any) -> str | None:

@@ -483,6 +483,18 @@ METHODS: dict[Any, Any] = {pyg.Aggregation.reduce: _reduce}
 #: A forward pass: of a module, a matrix of floats, E × F, and its incidence.
 _Compute = Callable[[Any, Tensor, Incidence], Tensor]
 
+#: Forward passes by PyG's class.
+_COMPUTES: dict[type, _Compute] = {}
+
+#: Reductions by PyG's class.
+_KINDS: dict[type, str] = {
+    pyg.SumAggregation: "sum",
+    pyg.MeanAggregation: "mean",
+    pyg.MaxAggregation: "max",
+    pyg.MinAggregation: "min",
+    pyg.MulAggregation: "mul",
+}
+
 
 def _aggregator(kind: Any) -> Callable[[_Compute], _Compute]:
     """Makes a function the forward pass of PyG's class ``kind``."""
@@ -500,9 +512,20 @@ def _aggregator(kind: Any) -> Callable[[_Compute], _Compute]:
             return _along(x, dim, incidence.rows, lambda rows: compute(self, rows.float(), incidence).to(x.dtype))
 
         METHODS[theirs] = forward
+        _COMPUTES[kind] = compute
         return compute
 
     return register
+
+
+def reduced_by(module: Any, x: Tensor, incidence: Incidence) -> Tensor:
+    """What one of PyG's aggregators reduces a matrix to, E × F, or several of them."""
+    if isinstance(module, pyg.MultiAggregation):
+        return module.combine([reduced_by(each, x, incidence) for each in module.aggrs])  # type: ignore[no-any-return]
+    kind: Any = getattr(type(module), "_halfgnn_kind", type(module))
+    if kind in _KINDS:
+        return _reduced(x, incidence, _KINDS[kind])
+    return _COMPUTES[kind](module, x.float(), incidence).to(x.dtype)
 
 
 def _gathered(y: Tensor, incidence: Incidence) -> Tensor:

@@ -12,12 +12,14 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
+from torch_geometric.nn.conv import spline_conv
 
 from .._cached import graph_of
 from ..graph import Graph
 from ..ops import edge_softmax
 from ._adjacency import Adjacency, edge_dots, edge_sums, pair, structure
 from ._layer import LINEAR, SUMS, Layer, by_operators
+from ._pairwise import _Pairwise, check_edges, edge_reason
 
 
 class _Pairs(NamedTuple):
@@ -225,4 +227,81 @@ class RGATConv(_Typed, pyg.RGATConv):  # type: ignore[misc]
 
     def _finished(self, out: Tensor) -> Tensor:
         out = out.flatten(1) if self.concat else out.mean(dim=1).flatten(1)
+        return out if self.bias is None else out + self.bias.to(out.dtype)
+
+
+class FiLMConv(_Typed, _Pairwise, pyg.FiLMConv):  # type: ignore[misc]
+    """PyG's ``FiLMConv``: the edges of each type are a graph of their own, which is kept."""
+
+    def _not_these(self, *, edge_type: Any = None, **given: Any) -> str | None:
+        # Of one type PyG's reads none.
+        return None if self.num_relations <= 1 else super()._not_these(edge_type=edge_type, **given)
+
+    @by_operators
+    def forward(self, x: Any, edge_index: Any, edge_type: Tensor | None = None) -> Tensor:
+        """As PyG's."""
+        source, destination = pair(x)
+        act, width = self.act, self.out_channels
+
+        def modulated(film: Tensor, rows: Tensor) -> Tensor:
+            out = torch.addcmul(film[:, :width], film[:, width:], rows)
+            return out if act is None else act(out)
+
+        def formula(d: Any, s: Any, e: Any, w: Any) -> Tensor:
+            return modulated(d[0], s[0])
+
+        out = modulated(self.film_skip(destination), self.lin_skip(destination))
+        graphs: Any = [structure(self, edge_index, x)]
+        if self.num_relations > 1:
+            graphs = self._kept("of types", _of_types, edge_index, edge_type, (source, destination), None)
+        for graph, lin, film in zip(graphs, self.lins, self.films, strict=True):
+            operands = {"destination": (film(destination),), "source": (lin(source),), "modules": (act,)}
+            out = out + self._aggregate(graph, formula, width=width, **operands)
+        return out
+
+
+def _of_types(index: Tensor, types: Tensor, size: tuple[int, int], relations: int) -> Any:
+    """The graph of the edges of each type."""
+    return [Graph(index[:, types == relation], size=size) for relation in range(relations)]
+
+
+class SplineConv(Layer, pyg.SplineConv):  # type: ignore[misc]
+    """PyG's ``SplineConv``: one aggregation to the pairs of a destination and a kernel, and a product a kernel. Which kernels an edge has,
+    and with which weights, is found by ``pyg-lib``, as PyG's layer finds it."""
+
+    _aggregators = LINEAR
+    _pairs = True
+    _matrices = False
+    _traces = False
+    _traces_graphs = False
+
+    @staticmethod
+    def _lacks(layer: Any) -> str | None:
+        return "kernels are found by pyg-lib, which is not there" if spline_conv.spline_basis is None else None
+
+    def _not_these(self, *, edge_attr: Any = None, **given: Any) -> str | None:
+        return "edges have no coordinates" if edge_attr is None else edge_reason(edge_attr)
+
+    @by_operators
+    def forward(self, x: Any, edge_index: Any, edge_attr: Tensor | None = None, size: Any = None) -> Tensor:
+        """As PyG's."""
+        source, destination = pair(x)
+        graph = structure(self, edge_index, x, size)
+        assert edge_attr is not None
+        check_edges(self, graph, edge_attr)
+        shares, kernels = spline_conv.spline_basis(edge_attr, self.kernel_size, self.is_open_spline, self.degree)
+        index = graph.edge_index
+        ends = index.repeat_interleave(kernels.shape[1], dim=1)
+        between = graph.num_src, graph.num_dst
+        found: Any = graph_of(
+            edge_attr, (kernels, index), ("kernels", *between, self.K), lambda: _to_pairs(ends, kernels.flatten(), between, self.K)
+        )
+        pairs, to_pairs, merged = found
+        if self.aggr == "mean":
+            # Before they are summed up: sums may exceed a format of 16 bits.
+            shares = shares.float() * graph._factors("in", -1.0)[index[1], None]
+        rows = Adjacency(to_pairs)(source, "sum", shares.flatten())
+        out = Adjacency(merged)(pairs.products(rows, self.weight.to(rows.dtype)))
+        if destination is not None and self.root_weight:
+            out = out + self.lin(destination)
         return out if self.bias is None else out + self.bias.to(out.dtype)

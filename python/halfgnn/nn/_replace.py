@@ -35,7 +35,7 @@ def replace(model: torch.nn.Module) -> Replaced:
     """Makes PyG's layers in a model halfgnn's of the same name, in place, where :mod:`halfgnn.nn` has one.
 
     Parameters, buffers, hooks, optimizers and the keys of the ``state_dict`` stay what they are. A layer whose configuration halfgnn
-    has no operator for is left: edge features (``edge_dim``), another aggregator, the reverse flow, a class of the user's own.
+    has no operator for is left: edge features of attention (``edge_dim``), another aggregator, the reverse flow, a class of the user's own.
     :func:`restore` undoes it.
 
     Returns:
