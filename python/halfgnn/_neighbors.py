@@ -47,7 +47,7 @@ class Words:
         """The next ``count`` integers."""
         counter = torch.arange(self._next + 1, self._next + count + 1, device=self._device)
         self._next += count
-        x = counter * _signed(0x9E3779B97F4A7C15) + self._key
+        x: Tensor = counter * _signed(0x9E3779B97F4A7C15) + self._key
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             x = (x ^ _shifted(x, shift)) * _signed(factor)
         return (x ^ _shifted(x, 31)) & _MOST
@@ -201,7 +201,8 @@ class NonEdges:
         if not len(self._keys):
             return torch.zeros_like(source, dtype=torch.bool)
         keys = source * self._size[1] + destination
-        return self._keys[torch.searchsorted(self._keys, keys).clamp(max=len(self._keys) - 1)] == keys
+        found: Tensor = self._keys[torch.searchsorted(self._keys, keys).clamp(max=len(self._keys) - 1)] == keys
+        return found
 
     def _warn(self, count: int, why: str) -> None:
         """Warns once that negatives are edges."""
