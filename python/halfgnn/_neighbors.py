@@ -50,7 +50,8 @@ class Words:
         x: Tensor = counter * _signed(0x9E3779B97F4A7C15) + self._key
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             x = (x ^ _shifted(x, shift)) * _signed(factor)
-        return (x ^ _shifted(x, 31)) & _MOST
+        x = (x ^ _shifted(x, 31)) & _MOST
+        return x
 
     def uniform(self, count: int) -> Tensor:
         """The next ``count`` numbers from 0 to 1, 1 excluded, in float64."""
