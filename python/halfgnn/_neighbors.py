@@ -47,15 +47,16 @@ class Words:
         """The next ``count`` integers."""
         counter = torch.arange(self._next + 1, self._next + count + 1, device=self._device)
         self._next += count
-        x: Tensor = counter * _signed(0x9E3779B97F4A7C15) + self._key
+        x = counter * _signed(0x9E3779B97F4A7C15) + self._key
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             x = (x ^ _shifted(x, shift)) * _signed(factor)
-        x = (x ^ _shifted(x, 31)) & _MOST
-        return x
+        words: Tensor = (x ^ _shifted(x, 31)) & _MOST
+        return words
 
     def uniform(self, count: int) -> Tensor:
         """The next ``count`` numbers from 0 to 1, 1 excluded, in float64."""
-        return (self.take(count) >> 10).double() / 2**53
+        numbers: Tensor = (self.take(count) >> 10).double() / 2**53
+        return numbers
 
 
 def _signed(word: int) -> int:
@@ -64,7 +65,8 @@ def _signed(word: int) -> int:
 
 def _shifted(x: Tensor, bits: int) -> Tensor:
     """Shifted to the right, zeros in front."""
-    return (x >> bits) & (2 ** (64 - bits) - 1)
+    shifted: Tensor = (x >> bits) & (2 ** (64 - bits) - 1)
+    return shifted
 
 
 def distinct(words: Words, degrees: Tensor, count: int) -> Tensor:
@@ -114,6 +116,43 @@ def in_edges(graph: Graph, vertices: Tensor, fanout: int, replace: bool, words: 
         chosen = distinct(words, degrees[is_cut], fanout) + first[is_cut, None]
         position[is_cut[which]] = chosen.flatten()
     return which, position
+
+
+def in_edges_by_weight(
+    graph: Graph, weight: Tensor, vertices: Tensor, fanout: int, replace: bool, words: Words
+) -> tuple[Tensor, Tensor]:
+    """Samples edges that arrive at vertices, one after the other, each with a chance in proportion to its weight.
+
+    Args:
+        graph: the edges of one type.
+        weight: a number for each edge in the order of the adjacency, float64; an edge of weight 0 is never sampled.
+        vertices: destinations; each occurrence is sampled on its own.
+        fanout: most edges of each vertex.
+        replace: whether an edge may be sampled several times.
+        words: source of random integers.
+
+    Returns:
+        As :func:`in_edges`.
+    """
+    which, position = in_edges(graph, vertices, -1, False, words)
+    weight = weight[position]
+    counts = torch.bincount(which, minlength=len(vertices))
+    ends = counts.cumsum(0)
+    if replace:
+        sums = torch.cat([weight.new_zeros(1), weight.cumsum(0)])
+        first, last = sums[ends - counts], sums[ends]
+        again = ((last > first).nonzero()[:, 0]).repeat_interleave(fanout)
+        number = first[again] + words.uniform(len(again)) * (last - first)[again]
+        # The first edge whose sum exceeds the number.
+        at = torch.searchsorted(sums[1:], number, right=True)
+        return again, position[torch.minimum(at, ends[again] - 1)]
+    # The edges whose exponential times are the shortest: Efraimidis and Spirakis, Information Processing Letters 97 (2006).
+    times = -torch.log1p(-words.uniform(len(which))) / weight
+    order = times.argsort(stable=True)
+    order = order[which[order].argsort(stable=True)]
+    rank = torch.arange(len(order), device=order.device) - (ends - counts)[which]
+    order = order[(rank < fanout) & (weight[order] > 0)]
+    return which[order], position[order]
 
 
 class NonEdges:
@@ -222,6 +261,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         fanouts: most edges of each type that are sampled of a vertex in each hop, -1 for all.
         replace: whether an edge may be sampled several times.
         bidirectional: whether sampled edges are turned as well.
+        weights: of types of edges whose chances are unequal, a weight for each edge, as it was given.
         generator: of keys, in the process of the loader; torch's own where it is None. Workers have torch's own, which their loader seeds.
         negatives: pairs to sample negative links from.
     """
@@ -237,6 +277,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         *,
         replace: bool,
         bidirectional: bool,
+        weights: Mapping[Any, Tensor],
         generator: torch.Generator | None,
         negatives: NonEdges | None = None,
     ) -> None:
@@ -244,6 +285,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         self._replace, self._bidirectional = replace, bidirectional
         self._generator, self._negatives = generator, negatives
         self._device = next(iter(graphs.values())).device
+        self._weights = {kind: weight if graphs[kind]._order is None else weight[graphs[kind]._order.long()] for kind, weight in weights.items()}
         #: Of each type the index of a vertex in the current sample, or -1.
         self._places: dict[Any, Tensor] = {}
 
@@ -332,7 +374,11 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     def _hop(self, sample: _Sample, hop: int, words: Words) -> None:
         for kind, graph in self._graphs.items():
             vertices, start = sample.frontier[kind[-1]]
-            which, position = in_edges(graph, vertices, self._fanouts[kind][hop], self._replace, words)
+            fanout, weight = self._fanouts[kind][hop], self._weights.get(kind)
+            if weight is None or fanout < 0:
+                which, position = in_edges(graph, vertices, fanout, self._replace, words)
+            else:
+                which, position = in_edges_by_weight(graph, weight, vertices, fanout, self._replace, words)
             source = sample.place(kind[0], graph._columns[position].long())
             edge = position if graph._order is None else graph._order[position].long()
             for part, of in zip((source, which + start, edge), sample.edges[kind], strict=True):
@@ -440,3 +486,28 @@ def graphs_of(data: Any) -> tuple[dict[Any, Graph], dict[Any, int]]:
         except (IndexError, ValueError) as error:
             raise type(error)(f"{name}: {error}") from None
     return graphs, {kind: int(count) for kind, count in sizes.items()}
+
+
+def weights_of(data: Any, name: str | None, graphs: Mapping[Any, Graph]) -> dict[Any, Tensor]:
+    """The weights of edges under a name, of the types of edges that have it, in float64.
+
+    Raises:
+        ValueError: no type has it, or it is not a number from 0 on for each edge.
+    """
+    if name is None:
+        return {}
+    found = {}
+    for kind, graph in graphs.items():
+        store = data if kind is EDGES else data[kind]
+        if name not in store:
+            continue
+        weight = torch.as_tensor(store[name]).detach()
+        if weight.shape not in ((graph.num_edges,), (graph.num_edges, 1)):
+            raise ValueError(f"weight_attr: {name} should be {graph.num_edges}, one for each edge, is {tuple(weight.shape)}")
+        weight = weight.reshape(-1).to(graph.device, torch.float64)
+        if not bool(((weight >= 0) & (weight < math.inf)).all()):
+            raise ValueError(f"weight_attr: {name} has a number that is negative or not finite; give numbers from 0 on")
+        found[kind] = weight
+    if not found:
+        raise ValueError(f"weight_attr: edges have no {name!r}")
+    return found

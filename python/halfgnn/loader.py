@@ -19,7 +19,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling, NumNeighbors
 
 from ._fields import unknown
-from ._neighbors import EDGES, ONE, NeighborSampler, NonEdges, graphs_of
+from ._neighbors import EDGES, ONE, NeighborSampler, NonEdges, graphs_of, weights_of
 
 #: Arguments of PyG's loaders that are refused, the value that asks for nothing, and what to do.
 _REFUSED: dict[str, tuple[Any, str]] = {
@@ -28,7 +28,6 @@ _REFUSED: dict[str, tuple[Any, str]] = {
     "time_attr": (None, "times are not compared while sampling"),
     "temporal_strategy": ("uniform", "times are not compared while sampling"),
     "disjoint": (False, "seeds share a sample"),
-    "weight_attr": (None, "neighbors are sampled uniformly"),
     "neighbor_sampler": (None, "halfgnn samples itself"),
     "directed": (True, "subgraph_type is its successor"),
     "collate_fn": (None, "batches are made by halfgnn"),
@@ -55,6 +54,8 @@ class NeighborLoader(pyg.NeighborLoader):  # type: ignore[misc]
         input_nodes: the seeds: a mask, a list of vertices, or None for all; of ``HeteroData`` a type, or a type and one of these.
         replace: whether neighbors are sampled with replacement.
         subgraph_type: ``"directional"``, or ``"bidirectional"`` for sampled edges in both directions.
+        weight_attr: the name of weights of edges, from 0 on, in proportion to which neighbors are sampled; types of edges without them are
+            sampled uniformly.
         transform: a function of each batch.
         transform_sampler_output: a function of PyG's ``SamplerOutput``.
         seed: of the order and of the samples; without it they follow ``generator``, or ``torch.manual_seed``.
@@ -62,7 +63,7 @@ class NeighborLoader(pyg.NeighborLoader):  # type: ignore[misc]
             ``sampler``, ``generator``, ``is_sorted`` (which changes nothing) and ``num_workers`` (which data on the CPU may have).
 
     Raises:
-        ValueError: an argument that asks for what halfgnn does not sample: times, ``weight_attr``, ``disjoint`` and others.
+        ValueError: an argument that asks for what halfgnn does not sample: times, ``disjoint`` and others.
         IndexError: ``input_nodes`` or the ``edge_index`` names no vertex.
         TypeError: ``data`` is something else, or there is no such argument.
     """
@@ -75,6 +76,7 @@ class NeighborLoader(pyg.NeighborLoader):  # type: ignore[misc]
         *,
         replace: bool = False,
         subgraph_type: Any = "directional",
+        weight_attr: str | None = None,
         seed: int | None = None,
         **options: Any,
     ) -> None:
@@ -91,6 +93,7 @@ class NeighborLoader(pyg.NeighborLoader):  # type: ignore[misc]
             _fanouts(num_neighbors, types),
             replace=replace,
             bidirectional=_is_bidirectional(subgraph_type),
+            weights=weights_of(data, weight_attr, graphs),
             generator=options["generator"],
         )
         kind, ids = _nodes(data, input_nodes)
@@ -101,6 +104,7 @@ class NeighborLoader(pyg.NeighborLoader):  # type: ignore[misc]
             input_nodes=input_nodes,
             replace=replace,
             subgraph_type=subgraph_type,
+            weight_attr=weight_attr,
             neighbor_sampler=sampler,
             **options,
         )
@@ -128,7 +132,7 @@ class LinkLoader(pyg.LinkNeighborLoader):  # type: ignore[misc]
         edge_label: a label for each link.
         neg_sampling: ``"binary"``, ``"triplet"`` or PyG's ``NegativeSampling``, with an ``amount`` of negatives for each link.
         neg_sampling_ratio: an amount of binary negatives.
-        replace: as of :class:`NeighborLoader`; so are ``subgraph_type``, ``seed`` and ``options``.
+        replace: as of :class:`NeighborLoader`; so are ``subgraph_type``, ``weight_attr``, ``seed`` and ``options``.
 
     A batch has ``input_id``, and ``edge_label_index`` and ``edge_label``, by the indices of its own vertices; of triplets ``src_index``,
     ``dst_pos_index`` and ``dst_neg_index``.
@@ -148,6 +152,7 @@ class LinkLoader(pyg.LinkNeighborLoader):  # type: ignore[misc]
         neg_sampling_ratio: float | None = None,
         replace: bool = False,
         subgraph_type: Any = "directional",
+        weight_attr: str | None = None,
         seed: int | None = None,
         **options: Any,
     ) -> None:
@@ -173,6 +178,7 @@ class LinkLoader(pyg.LinkNeighborLoader):  # type: ignore[misc]
             _fanouts(num_neighbors, types),
             replace=replace,
             bidirectional=_is_bidirectional(subgraph_type),
+            weights=weights_of(data, weight_attr, graphs),
             generator=options["generator"],
             negatives=None if negative is None else _non_edges(graphs[kind], links, kind),
         )
@@ -184,6 +190,7 @@ class LinkLoader(pyg.LinkNeighborLoader):  # type: ignore[misc]
             neg_sampling=negative,
             replace=replace,
             subgraph_type=subgraph_type,
+            weight_attr=weight_attr,
             neighbor_sampler=sampler,
             **options,
         )

@@ -149,6 +149,46 @@ def test_each_set_of_neighbours_is_as_likely_as_any_other():
         assert float(((pairs - mean) ** 2).sum()) / mean < 75.0
 
 
+def test_sets_of_neighbours_are_as_likely_as_weights_say():
+    # Seven edges arrive at vertex 0, two of them of weight 0, and none of weight at vertex 1.
+    weight = torch.tensor([0.0, 1.0, 4.0, 2.0, 0.0, 1.0, 2.0, 0.0])
+    data = Data(edge_index=torch.tensor([[1, 1, 2, 3, 4, 5, 6, 6], [0, 0, 0, 0, 0, 0, 0, 1]]), weight=weight, num_nodes=7)
+    seeds, rounds = [0, 1] * 100, 40
+
+    def sampled(count, replace):
+        loader = NeighborLoader(data, [count], seeds, batch_size=200, replace=replace, weight_attr="weight", seed=1)
+        batches = list(itertools.chain.from_iterable(itertools.repeat(loader, rounds)))
+        # Vertex 1 has no neighbor, and each occurrence of vertex 0 has its own.
+        assert all(torch.equal(batch.edge_index[1], torch.arange(0, 200, 2).repeat_interleave(count)) for batch in batches)
+        return torch.cat([batch.e_id.view(100, count) for batch in batches])
+
+    share = weight[:7] / 10
+    first, second = torch.meshgrid(share, share, indexing="ij")
+    for replace, chances in ((False, first * second / (1 - first)), (True, first * second)):
+        chances = chances.double()
+        if not replace:
+            chances.fill_diagonal_(0)
+        # In whichever order two of them are sampled.
+        chances = (chances + chances.t()).triu(1) + chances.diag().diag()
+        pairs = sampled(2, replace).sort(1).values
+        counts = torch.bincount(pairs[:, 0] * 7 + pairs[:, 1], minlength=49).double().view(7, 7)
+        expected = chances * len(pairs)
+        assert torch.equal(counts > 0, expected > 0)
+        known = expected > 0
+        # Nine or fourteen degrees of freedom.
+        assert float(((counts - expected)[known] ** 2 / expected[known]).sum()) < (42.6 if replace else CHI_SQUARE[9])
+    # More than there are of weight, and all.
+    assert sorted(sampled(5, False)[0].tolist()) == [1, 2, 3, 5, 6]
+    everything = next(iter(NeighborLoader(data, [-1], [0], weight_attr="weight")))
+    assert everything.e_id.tolist() == list(range(7))
+    of_types = types()
+    of_types[BUYS].weight = torch.zeros(200)
+    batch = next(iter(NeighborLoader(of_types, [5], ITEM, batch_size=50, weight_attr="weight")))
+    assert batch[BUYS].num_edges == 0
+    batch = next(iter(LinkLoader(of_types, [5], BOUGHT, batch_size=50, weight_attr="weight")))
+    assert batch[BUYS].num_edges == 0 and batch[BOUGHT].num_edges > 0
+
+
 def test_random_words_are_splitmix64():
     first = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     words = Words(0, torch.device("cpu"))
@@ -223,7 +263,9 @@ def test_options_of_pygs_loader_do_what_they_do_there():
         ({"time_attr": "time", "input_time": torch.zeros(60)}, ValueError, "input_time|time_attr"),
         ({"temporal_strategy": "last"}, ValueError, "temporal_strategy: times"),
         ({"disjoint": True}, ValueError, "disjoint: seeds share"),
-        ({"weight_attr": "edge_weight"}, ValueError, "weight_attr: neighbors are sampled uniformly"),
+        ({"weight_attr": "weight"}, ValueError, "weight_attr: edges have no 'weight'"),
+        ({"weight_attr": "edge_attr"}, ValueError, "weight_attr: edge_attr should be 500"),
+        ({"data": Data(edge_index=torch.zeros(2, 1, dtype=torch.long), w=-torch.ones(1), num_nodes=1), "weight_attr": "w"}, ValueError, "negative"),
         ({"directed": False}, ValueError, "directed: subgraph_type"),
         ({"subgraph_type": "induced"}, ValueError, "subgraph_type 'induced'"),
         ({"collate_fn": list}, ValueError, "collate_fn"),
@@ -403,6 +445,15 @@ def test_triplets():
             assert not pairs_of(torch.stack([source, row])) & edges and bool((source != row).all())
     flat = next(iter(LinkLoader(whole, [3], neg_sampling="triplet", batch_size=50)))
     assert flat.dst_neg_index.shape == (50,)
+
+
+def test_each_negative_of_a_source_is_as_likely_as_any_other():
+    # Of 13 destinations three have an edge from source 1: ten are left.
+    edges = torch.tensor([[1, 1, 1, 1, 0, 2], [0, 4, 12, 4, 1, 5]])
+    found = NonEdges(edges, (3, 13), loops=False).destinations(torch.ones(4000, dtype=torch.long), Words(2, torch.device("cpu")))
+    counts = torch.bincount(found, minlength=13).double()
+    assert not counts[[0, 4, 12]].any()
+    assert float(((counts[counts > 0] - 400) ** 2).sum()) / 400 < CHI_SQUARE[9] and int((counts > 0).sum()) == 10
 
 
 @pytest.mark.parametrize("mode", ["binary", "triplet"])

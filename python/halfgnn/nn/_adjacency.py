@@ -81,17 +81,15 @@ class Adjacency(NamedTuple):
 
     def _spread(self, x: Tensor, reduce: str, weight: Tensor | None) -> Tensor:
         """The variance or its root, from means and squares in float: squares of 16-bit rows may exceed their format."""
-        variance = self._variance(x, weight)
+        variance = self.variance(x, weight)
         if reduce == "var":
             return variance.to(x.dtype)
         root = variance.clamp(min=1e-5).sqrt()
         return root.masked_fill(root <= math.sqrt(1e-5), 0.0).to(x.dtype)
 
     def variance(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The variance of the products, in float."""
-        return self._variance(x, masked(self.graph, self.weight if weight is None else weight))
-
-    def _variance(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """The variance of the products, in float; no mask multiplies them."""
+        weight = self.weight if weight is None else weight
         with torch.autocast(x.device.type, enabled=False):
             rows = x.float()
             mean = self._reduced(rows, "mean", weight)
