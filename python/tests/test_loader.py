@@ -150,9 +150,9 @@ def test_each_set_of_neighbours_is_as_likely_as_any_other():
 
 
 def test_sets_of_neighbours_are_as_likely_as_weights_say():
-    # Seven edges arrive at vertex 0, two of them of weight 0, and none of weight at vertex 1.
-    weight = torch.tensor([0.0, 1.0, 4.0, 2.0, 0.0, 1.0, 2.0, 0.0])
-    data = Data(edge_index=torch.tensor([[1, 1, 2, 3, 4, 5, 6, 6], [0, 0, 0, 0, 0, 0, 0, 1]]), weight=weight, num_nodes=7)
+    # An edge of no weight arrives at vertex 1, and behind it seven at vertex 0, two of them of no weight.
+    weight = torch.tensor([0.0, 0.0, 1.0, 4.0, 2.0, 0.0, 1.0, 2.0])
+    data = Data(edge_index=torch.tensor([[6, 1, 1, 2, 3, 4, 5, 6], [1, 0, 0, 0, 0, 0, 0, 0]]), weight=weight, num_nodes=7)
     seeds, rounds = [0, 1] * 100, 40
 
     def sampled(count, replace):
@@ -160,9 +160,9 @@ def test_sets_of_neighbours_are_as_likely_as_weights_say():
         batches = list(itertools.chain.from_iterable(itertools.repeat(loader, rounds)))
         # Vertex 1 has no neighbor, and each occurrence of vertex 0 has its own.
         assert all(torch.equal(batch.edge_index[1], torch.arange(0, 200, 2).repeat_interleave(count)) for batch in batches)
-        return torch.cat([batch.e_id.view(100, count) for batch in batches])
+        return torch.cat([batch.e_id.view(100, count) - 1 for batch in batches])
 
-    share = weight[:7] / 10
+    share = weight[1:] / 10
     first, second = torch.meshgrid(share, share, indexing="ij")
     for replace, chances in ((False, first * second / (1 - first)), (True, first * second)):
         chances = chances.double()
@@ -180,7 +180,7 @@ def test_sets_of_neighbours_are_as_likely_as_weights_say():
     # More than there are of weight, and all.
     assert sorted(sampled(5, False)[0].tolist()) == [1, 2, 3, 5, 6]
     everything = next(iter(NeighborLoader(data, [-1], [0], weight_attr="weight")))
-    assert everything.e_id.tolist() == list(range(7))
+    assert everything.e_id.tolist() == list(range(1, 8))
     of_types = types()
     of_types[BUYS].weight = torch.zeros(200)
     batch = next(iter(NeighborLoader(of_types, [5], ITEM, batch_size=50, weight_attr="weight")))
