@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .config import show_config
     from .device import emulated
     from .graph import Graph
+    from .loader import LinkLoader, NeighborLoader
     from .ops import attention, edge_softmax, gat_attention, gatv2_attention, sddmm, spmm
     from .sampling import Batch, Loader
     from .training import Epoch, Run, Trainer, train
@@ -28,7 +29,9 @@ __all__ = [
     "Epoch",
     "FallbackWarning",
     "Graph",
+    "LinkLoader",
     "Loader",
+    "NeighborLoader",
     "Run",
     "Trainer",
     "__version__",
@@ -72,7 +75,9 @@ _PLACES = {
     "Batch": "sampling",
     "Epoch": "training",
     "Graph": "graph",
+    "LinkLoader": "loader",
     "Loader": "sampling",
+    "NeighborLoader": "loader",
     "Run": "training",
     "Trainer": "training",
     "attention": "ops",

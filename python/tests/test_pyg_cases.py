@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import io
-import warnings
 
 import pytest
 
@@ -391,42 +390,3 @@ def test_a_heterogeneous_layer_of_loops_refuses_two_kinds():
     with pytest.raises(ValueError, match="incorrect message passing"):
         pyg.HeteroConv({("user", "buys", "item"): nn.GATConv((-1, -1), OUT)})
     assert data is not None
-
-
-# Explanations
-
-
-class Explained(torch.nn.Module):
-    def __init__(self, kind):
-        super().__init__()
-        self.first, self.second = LAYERS[kind](pyg), pyg.GCNConv(OUT * (2 if kind.startswith("GAT") else 1), 3)
-
-    def forward(self, x, edge_index):
-        return self.second(self.first(x, edge_index).relu(), edge_index).log_softmax(1)
-
-
-@pytest.mark.parametrize("kind", LAYERS)
-def test_explanations_are_pygs(kind):
-    explain = pytest.importorskip("torch_geometric.explain")
-    x, index = given()
-    theirs = Explained(kind).eval()
-    ours = copy.deepcopy(theirs)
-    assert len(nn.replace(ours).replaced) == 2
-    found = []
-    for model in (ours, theirs):
-        torch.manual_seed(3)
-        explainer = explain.Explainer(
-            model,
-            explain.GNNExplainer(epochs=4),
-            explanation_type="model",
-            node_mask_type="attributes",
-            edge_mask_type="object",
-            model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "log_probs"},
-        )
-        found.append(explainer(x, index, index=torch.tensor([2, 5])))
-    assert close(found[0].node_mask, found[1].node_mask) and close(found[0].edge_mask, found[1].edge_mask)
-    # Afterwards the operators are halfgnn's again.
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", halfgnn.FallbackWarning)
-        _common._told.clear()
-        assert close(ours(x, index), theirs(x, index))

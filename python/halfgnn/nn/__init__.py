@@ -1,7 +1,7 @@
 """PyG's layers over halfgnn's operators: the same signatures, the same ``state_dict``, the same results.
 
 Each class derives from PyG's of the same name, and is a formula over halfgnn's operators. What halfgnn has no operator for (edge features
-of attention, other aggregators, hooks of message passing and explanations, the reverse flow, methods that a subclass overrides) is done by PyG's own
+of attention, other aggregators, hooks of message passing, the reverse flow, methods that a subclass overrides) is done by PyG's own
 forward pass, with one :class:`halfgnn.FallbackWarning` that names the caller's line. ``torch.jit``, ``torch.func`` and ONNX get PyG's operators too.
 
 ``edge_index`` may be what PyG takes, a pair, a NumPy array, or a :class:`halfgnn.Graph`. Of a tensor or a sparse matrix a graph is made at

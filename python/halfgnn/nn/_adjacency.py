@@ -13,8 +13,10 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from .._networks import LINEARS, plain_linear
 from .._tensors import neutral
 from ..graph import Graph
-from ..ops import scaled_spmm, sddmm, spmm
+from .. import ops
+from ..ops import edge_softmax, scaled_spmm, sddmm, spmm
 from ._common import Matrix, graph_of, is_compiling, is_matrix, reduction_of, sizes
+from ._masks import is_explaining, masked
 from ._traced import Edges
 
 #: Classes that are a product and a bias.
@@ -47,20 +49,25 @@ class Adjacency(NamedTuple):
             bias: added to each row.
             epsilon: ``1 + epsilon`` times a vertex's own row is added, of sums and means.
         """
-        weight = self.weight if weight is None else weight
+        return self._reduced(x, reduce, masked(self.graph, self.weight if weight is None else weight), bias, epsilon)
+
+    def _reduced(
+        self, x: Tensor, reduce: str, weight: Tensor | None, bias: Tensor | None = None, epsilon: Tensor | None = None
+    ) -> Tensor:
+        """Aggregates by these weights and no others."""
         if reduce in ("var", "std"):
             return self._spread(x, reduce, weight)
         reduce = "sum" if reduce == "add" else reduce
         if reduce == "min":
-            out = -self(-x, "max", weight)
+            out = -self._reduced(-x, "max", weight)
             return out if bias is None else out + bias.to(out.dtype)
         if x.ndim == 3 and isinstance(self.graph, Edges):
-            out = self(x.flatten(1), reduce, weight)
+            out = self._reduced(x.flatten(1), reduce, weight)
             return out.view(-1, *x.shape[1:])
         if self.own is not None:
             # In float, so that only the whole sum is rounded.
             rows = x.float()
-            out = (self._replace(own=None)(rows, reduce, weight) + self.own[:, None] * rows).to(x.dtype)
+            out = (self._replace(own=None)._reduced(rows, reduce, weight) + self.own[:, None] * rows).to(x.dtype)
             return out if bias is None else out + bias.to(out.dtype)
         options: dict[str, Any] = {"bias": bias}
         if self.scales[0] is not None or self.scales[1] is not None:
@@ -81,12 +88,12 @@ class Adjacency(NamedTuple):
         return root.masked_fill(root <= math.sqrt(1e-5), 0.0).to(x.dtype)
 
     def variance(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The variance of the products, in float."""
+        """The variance of the products, in float; no mask multiplies them."""
         weight = self.weight if weight is None else weight
         with torch.autocast(x.device.type, enabled=False):
             rows = x.float()
-            mean = self(rows, "mean", weight)
-            return self(rows.square(), "mean", None if weight is None else weight.float().square()) - mean.square()
+            mean = self._reduced(rows, "mean", weight)
+            return self._reduced(rows.square(), "mean", None if weight is None else weight.float().square()) - mean.square()
 
     def aggregate(self, x: Tensor, layer: Any, bias: Tensor | None = None, epsilon: Tensor | None = None) -> Tensor:
         """Aggregates the rows of the sources by the aggregator of a layer, which may be several."""
@@ -99,7 +106,7 @@ class Adjacency(NamedTuple):
         """The sum of the weights of each destination's edges, or their number, as floats."""
         if self.weight is not None:
             ones = torch.ones((self.graph.num_src, 1), device=self.weight.device)
-            return self(ones, weight=self.weight.float())[:, 0]
+            return self._reduced(ones, "sum", self.weight.float())[:, 0]
         degrees: Tensor = self.graph.degrees() if isinstance(self.graph, Edges) else self.graph.in_degrees().float()
         return degrees
 
@@ -324,3 +331,69 @@ def unit_rows(x: Tensor) -> Tensor:
 def is_product(module: Any) -> bool:
     """Whether reading a module's weight and bias gives what a call of it gives."""
     return plain_linear(module, PRODUCTS)
+
+
+# Attention, step by step where a mask multiplies its weights
+
+
+def attention(graph: Graph, q: Tensor, k: Tensor, v: Tensor, *, heads: int = 1, scale: float | None = None, dropout: float = 0.0) -> Tensor:
+    """:func:`halfgnn.attention`, with the mask of the layer that is explained."""
+    if not is_explaining():
+        return ops.attention(graph, q, k, v, heads=heads, scale=scale, dropout=dropout)
+    heads = q.shape[1] if q.ndim == 3 else heads
+    query, key, value = (_by_heads(x, heads) for x in (q, k, v))
+    scale = query.shape[2] ** -0.5 if scale is None else scale
+    return _attended(graph, edge_dots(graph, query, key) * scale, value, dropout).view(-1, *v.shape[1:])
+
+
+def gat_attention(
+    graph: Graph,
+    h: Tensor,
+    att_src: Tensor,
+    att_dst: Tensor,
+    *,
+    heads: int = 1,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    h_dst: Tensor | None = None,
+) -> Tensor:
+    """:func:`halfgnn.gat_attention`, with the mask of the layer that is explained."""
+    if not is_explaining():
+        options = {"heads": heads, "negative_slope": negative_slope, "dropout": dropout, "h_dst": h_dst}
+        return ops.gat_attention(graph, h, att_src, att_dst, **options)  # type: ignore[arg-type]
+    rows = _by_heads(h, heads)
+    own = rows[: graph.num_dst] if h_dst is None else _by_heads(h_dst, heads)
+    of_ends = ((x * att.view(1, heads, -1)).sum(-1, dtype=torch.float32) for x, att in ((own, att_dst), (rows, att_src)))
+    scores = torch.nn.functional.leaky_relu(edge_sums(graph, *of_ends), negative_slope)
+    return _attended(graph, scores, rows, dropout).flatten(1)
+
+
+def gatv2_attention(
+    graph: Graph,
+    h: Tensor,
+    att: Tensor,
+    *,
+    heads: int = 1,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    h_dst: Tensor | None = None,
+) -> Tensor:
+    """:func:`halfgnn.gatv2_attention`, with the mask of the layer that is explained, for which a row of each edge is made."""
+    if not is_explaining():
+        options = {"heads": heads, "negative_slope": negative_slope, "dropout": dropout, "h_dst": h_dst}
+        return ops.gatv2_attention(graph, h, att, **options)  # type: ignore[arg-type]
+    rows = _by_heads(h, heads)
+    own = rows[: graph.num_dst] if h_dst is None else _by_heads(h_dst, heads)
+    source, destination = graph.edge_index
+    sums = torch.nn.functional.leaky_relu(rows.index_select(0, source).float() + own.index_select(0, destination).float(), negative_slope)
+    return _attended(graph, (sums * att.float().view(1, heads, -1)).sum(-1), rows, dropout).flatten(1)
+
+
+def _by_heads(x: Tensor, heads: int) -> Tensor:
+    return x.view(len(x), heads, x.shape[1] // heads) if x.ndim == 2 else x
+
+
+def _attended(graph: Graph, scores: Tensor, rows: Tensor, dropout: float) -> Tensor:
+    """Rows of sources, vertices × heads × D, weighted by the softmax of the scores, which a mask multiplies."""
+    shares = torch.nn.functional.dropout(edge_softmax(graph, scores), dropout)
+    return Adjacency(graph)(rows, weight=shares)

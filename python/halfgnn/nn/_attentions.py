@@ -12,8 +12,8 @@ from torch import Tensor
 
 from .._cached import graph_of as kept_graph
 from ..graph import Graph
-from ..ops import attention, edge_softmax, gat_attention
-from ._adjacency import Adjacency, edge_dots, edge_sums, is_product, pair, structure, unit_rows
+from ..ops import edge_softmax
+from ._adjacency import Adjacency, attention, edge_dots, edge_sums, gat_attention, is_product, pair, structure, unit_rows
 from ._common import is_matrix
 from ._layer import LINEAR, SUMS, Layer, by_operators
 from ._messages import aggregate

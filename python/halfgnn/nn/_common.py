@@ -112,8 +112,8 @@ def unsupported(layer: Any, kind: type, aggregators: tuple[str, ...], edges: boo
         return f"node_dim is {layer.node_dim}"
     if not edges and getattr(layer, "lin_edge", None) is not None:
         return "edges have features (edge_dim)"
-    if layer._explain or layer.decomposed_layers != 1:
-        return "it is explained or decomposed"
+    if layer.decomposed_layers != 1:
+        return "it is decomposed"
     for hooks in _HOOKS:
         if getattr(layer, hooks, None):
             return "it has hooks of message passing"

@@ -10,8 +10,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 
 from .._networks import isomorphism
-from ..ops import gat_attention, gatv2_attention
-from ._adjacency import PRODUCTS, is_product, normalized, pair, structure, unit_rows, unweighted, weighted
+from ._adjacency import PRODUCTS, gat_attention, gatv2_attention, is_product, normalized, pair, structure, unit_rows, unweighted, weighted
 from ._layer import LINEAR, SUMS, Layer, by_operators
 from ._traced import Edges
 

@@ -28,6 +28,7 @@ from torch_geometric.inspector import Inspector
 
 from ..graph import Graph
 from ._common import fall_back, is_compiling, is_matrix, own_passing, refused, remember, to_pyg, unsupported
+from ._masks import explaining, is_explaining
 
 #: Aggregators of layers that sum.
 SUMS = ("add", "sum")
@@ -37,6 +38,13 @@ LINEAR = (*SUMS, "mean")
 
 #: Aggregators of layers that compute a message for each edge.
 OF_MESSAGES = (*LINEAR, "max", "min", "var", "std", "mul", "softmax", "powermean")
+
+#: Layers whose messages the mask of an explanation multiplies. All that they read of their neighbors are aggregations of rows of sources alone.
+MASKED = frozenset(
+    "GCNConv SAGEConv GINConv GATConv GATv2Conv GraphConv SimpleConv WLConvContinuous LGConv SGConv SSGConv TAGConv MixHopConv ChebConv ARMAConv "
+    "APPNP GCN2Conv GatedGraphConv ClusterGCNConv FAConv LabelPropagation TransformerConv AGNNConv SuperGATConv RGATConv PDNConv MFConv "
+    "FeaStConv GMMConv DNAConv".split()
+)
 
 #: halfgnn's layers, by the class of PyG's that they derive from.
 LAYERS: dict[type, type] = {}
@@ -62,8 +70,14 @@ def by_operators(forward: _Forward) -> _Forward:
         if not self._pairs and isinstance(given.get(self._features[0]), (tuple, list)):
             return self._by_pyg(given)
         reason = self._why_not(given)
-        if reason is None:
+        if reason is None and not (self._explain or is_explaining()):
             return forward(self, **given)
+        if reason is None:
+            with explaining(self) as mask:
+                out = forward(self, **given)
+            if mask is None or mask.is_read:
+                return out
+            reason = "it is explained"
         fall_back(self, reason)
         return self._by_pyg(given)
 
@@ -147,7 +161,15 @@ class Layer:
                     return reason
         if not self._one_sided and any(x is None for x in features):
             return "destinations have no features"
+        if self._explain and not self._may_mask(given):  # type: ignore[attr-defined]
+            return "it is explained"
         return self._not_these(**given)
+
+    def _may_mask(self, given: dict[str, Any]) -> bool:
+        """Whether the formula multiplies messages by the mask of an explanation."""
+        layer: Any = self
+        matrices = any(is_matrix(given.get(name)) for name in self._adjacencies)
+        return type(layer)._pyg.__name__ in MASKED and isinstance(layer._edge_mask, Tensor) and not matrices and not is_compiling()
 
     def _no_adjacency(self, adjacency: Any, given: dict[str, Any]) -> str | None:
         weight = given.get("edge_weight")
