@@ -206,7 +206,6 @@ fn appnp(g: &mut Builder, edges: Edges, x: Value) -> Value {
         let weight = g.weight("weight", (g.columns(x), outputs));
         let predictions = g.matmul(x, weight);
         let layer = Appnp {
-            initial: None,
             edges,
             initial: None,
             steps: 3,

@@ -42,12 +42,12 @@ impl<B: Backend, E: Element> Network<B, E> {
         let last = settings.len() - 1;
         let initial = settings.iter().position(|layer| layer.is_initial);
         let mut outputs: Vec<Option<FeatureRows<B, E>>> = Vec::new();
-        for number in 0..=last {
+        for (number, setting) in settings.iter().enumerate() {
             let whole = number == last || keep.contains(&number);
             let source = outputs.last().and_then(Option::as_ref).unwrap_or(features);
             let initial_rows = initial.and_then(|of| outputs.get(of)?.as_ref());
             let sources = (source, initial_rows);
-            let at = (&settings[number], number, whole);
+            let at = (setting, number, whole);
             let output = self.layer_in_pieces(backend, at, sources, pieces)?;
             outputs.push(Some(output));
             let is_read = |it: &usize| keep.contains(it) || initial == Some(*it);

@@ -269,7 +269,6 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 column_sums: sums.as_mut(),
                 dropout: machine.drop(op.drop),
                 coding: machine.coding(op.coding, codes)?,
-                ..MatmulFusion::default()
             };
             let (a, b) = (A::matrix(machine, op.a)?, A::matrix(machine, op.b)?);
             let rows = op.adds_to_own.map_or(y.rows(), own);
