@@ -22,7 +22,7 @@ from halfgnn.nn._pairwise import _Pairwise  # noqa: E402
 CHUNKED = [
     name
     for name, case in CASES.items()
-    if issubclass(getattr(nn, case.kind), _Pairwise) and name not in ("point gnn norm", "edge norm", "gen", "gen max", "gen several", "edge product", "edge product mean", "gravnet")
+    if issubclass(getattr(nn, case.kind), _Pairwise) and name not in ("point gnn norm", "edge norm", "gen", "gen max", "gen several", "edge product", "edge product mean")
 ]
 
 
@@ -209,5 +209,5 @@ def test_positions_far_from_the_origin_keep_their_differences():
 
 
 def test_every_layer_with_messages_is_tested_in_chunks():
-    kinds = {kind.__name__ for kind in LAYERS.values() if issubclass(kind, _Pairwise)} - {"GravNetConv"}
+    kinds = {kind.__name__ for kind in LAYERS.values() if issubclass(kind, _Pairwise)}
     assert {CASES[name].kind for name in CHUNKED} == kinds

@@ -22,7 +22,7 @@ from ._adjacency import PRODUCTS, Adjacency, is_product, pair, structure, unit_r
 from ._common import refused
 from ._layer import LINEAR, OF_MESSAGES, SUMS, Layer, by_operators
 from ._messages import aggregate, is_by_rows
-from ._reductions import Incidence, _apply, _Gather, _reduced, _Softmax, reduced_by
+from ._reductions import Incidence, _apply, _reduced, _Softmax, reduced_by
 
 #: Columns up to which differences of both ends are made before their product, whose terms would cancel: those of positions.
 _POSITIONS = 16
@@ -358,9 +358,7 @@ class DynamicEdgeConv(_Nearest, pyg.DynamicEdgeConv):  # type: ignore[misc]
 
 
 class GravNetConv(_Nearest, pyg.GravNetConv):  # type: ignore[misc]
-    """PyG's ``GravNetConv``: neighbours are found by ``pyg-lib``, as PyG's; of an edge a number is stored."""
-
-    _aggregators = Layer._aggregators
+    """PyG's ``GravNetConv``: neighbours are found by ``pyg-lib``, as PyG's."""
 
     @by_operators
     def forward(self, x: Any, batch: Any = None) -> Tensor:
@@ -369,11 +367,12 @@ class GravNetConv(_Nearest, pyg.GravNetConv):  # type: ignore[misc]
         rows, of_source = self.lin_h(source), self.lin_s(source)
         of_destination = of_source if isinstance(x, Tensor) else self.lin_s(destination)
         graph = self._graph(of_source, of_destination, batch)
-        index = graph.edge_index
-        other = _apply(_Gather, of_source.float(), Incidence(index[0], graph.num_src), None)
-        own = _apply(_Gather, of_destination.float(), Incidence(index[1], graph.num_dst), None)
-        weight = torch.exp(-10.0 * (other - own).square().sum(dim=-1))
-        out = Adjacency(graph, weight).aggregate(rows, self)
+
+        def formula(d: Any, s: Any, e: Any, w: Any) -> Tensor:
+            distances = (s[1].float() - d[0].float()).square().sum(dim=-1, keepdim=True)
+            return s[0] * torch.exp(-10.0 * distances).to(s[0].dtype)  # type: ignore[no-any-return]
+
+        out = self._aggregate(graph, formula, destination=(of_destination,), source=(rows, of_source), width=rows.shape[1])
         return self.lin_out1(destination) + self.lin_out2(out)  # type: ignore[no-any-return]
 
 
