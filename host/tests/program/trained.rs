@@ -106,7 +106,12 @@ pub fn whole<B: Backend, E: Element>(
 
 /// Layers that aggregate.
 fn hops(config: &ModelConfig) -> usize {
-    let network = Network::<_, f16>::of_formulas(&Cpu::new(), config, SEED);
+    // The configuration of a kind that is written by hand may refuse what a program of it stores.
+    let plain = ModelConfig {
+        store: None,
+        ..config.clone()
+    };
+    let network = Network::<_, f16>::of_formulas(&Cpu::new(), &plain, SEED);
     network.expect("a model").hops()
 }
 
