@@ -3,12 +3,14 @@
     python python/benches/on_cpu.py                          # 2 threads
     python python/benches/on_cpu.py --threads 8 --rounds 30
     python python/benches/on_cpu.py --only layers           # one part of it
+    python python/benches/on_cpu.py --only layers --device cuda --vertices 200000 --edges 2000000
 
 Graphs are of the sizes and degrees of squirrel (5,201 vertices, 397,000 edges), of an eighth of amazon, and uniformly random with a
 million edges. SciPy's product runs on one thread. The GCN is PyG's example of Cora, 16 hidden columns, a training step with Adam's, on a
 graph of Cora's size whose features have as many non-zero values: PyG's model, the same after ``halfgnn.nn.replace``, and
 ``halfgnn.Trainer``. Layers are forward and backward passes of PyG's and of the same after ``halfgnn.nn.accelerate``, which replaces
-those that halfgnn has, with 200,000 random edges. It needs PyG and SciPy.
+those that halfgnn has, with 200,000 random edges; on a GPU where ``--device`` names one, with the peak of their memory. It needs PyG and
+SciPy.
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ def least(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float
         for name, run in runs.items():
             start = time.perf_counter()
             run()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
             taken[name] = min(taken[name], (time.perf_counter() - start) * 1e3)
     return taken
 
@@ -133,13 +137,21 @@ def gcn(rounds: int) -> None:
         print(f"  {label:20} {milliseconds:9.3f} ms, PyG's / this {taken['PyG'] / milliseconds:.2f}", flush=True)
 
 
-def layers(features: int, rounds: int) -> None:
-    vertices, count = 20_000, 200_000
+def peak(step: Callable[[], object]) -> str:
+    """The most memory that tensors have in a step on the GPU; empty without one."""
+    if not torch.cuda.is_available():
+        return ""
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    return f", {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB"
+
+
+def layers(features: int, rounds: int, device: str, vertices: int, count: int) -> None:
     torch.manual_seed(0)
-    index = torch.from_numpy(edges(vertices, count, 0.5))
-    x = torch.randn(vertices, features, requires_grad=True)
-    attributes = torch.randn(count, features)
-    degrees = torch.bincount(torch.bincount(index[1], minlength=vertices))
+    index = torch.from_numpy(edges(vertices, count, 0.5)).to(device)
+    x = torch.randn(vertices, features, device=device, requires_grad=True)
+    attributes = torch.randn(count, features, device=device)
+    degrees = torch.bincount(torch.bincount(index[1], minlength=vertices)).cpu()
 
     def mlp_of(width: int, hidden: int, out: int) -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Linear(width, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, out))
@@ -163,6 +175,7 @@ def layers(features: int, rounds: int) -> None:
     }
     print(f"forward and backward of layers: {vertices} vertices, {count} edges, F = {features}")
     for name, (theirs, others) in table.items():
+        theirs = theirs.to(device)
         ours = copy.deepcopy(theirs)
         report = halfgnn.nn.accelerate(ours)
 
@@ -171,10 +184,11 @@ def layers(features: int, rounds: int) -> None:
 
         difference = (ours(x, index, *others) - theirs(x, index, *others)).abs().max().item()
         assert difference < 1e-3, f"{name}: {difference} from PyG's"
-        taken = least({"PyG": lambda: step(theirs), "ours": lambda: step(ours)}, rounds)
+        runs = {"PyG": lambda: step(theirs), "ours": lambda: step(ours)}
+        taken, memory = least(runs, rounds), {label: peak(run) for label, run in runs.items()}
         how = "replaced" if report.replaced else ", ".join(*report.accelerated.values())
         print(
-            f"  {name:26} PyG {taken['PyG']:9.1f} ms, ours {taken['ours']:9.1f} ms, PyG's / ours {taken['PyG'] / taken['ours']:.2f} ({how})",
+            f"  {name:26} PyG {taken['PyG']:9.2f} ms{memory['PyG']}, ours {taken['ours']:9.2f} ms{memory['ours']}, PyG's / ours {taken['PyG'] / taken['ours']:.2f} ({how})",
             flush=True,
         )
 
@@ -184,12 +198,15 @@ def main() -> None:
     for name, default in (("threads", 2), ("rounds", 15), ("features", 64)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--only", nargs="*", choices=("products", "gcn", "layers"), help="these parts alone")
+    parser.add_argument("--device", default="cpu", help="that of the layers")
+    parser.add_argument("--vertices", type=int, default=20_000, help="those of the layers' graph")
+    parser.add_argument("--edges", type=int, default=200_000, help="those of the layers' graph")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     halfgnn.set_num_threads(options.threads)
     print(f"{options.threads} threads, torch {torch.__version__}")
     parts = {"products": lambda: products(options.features, options.rounds), "gcn": lambda: gcn(options.rounds)}
-    parts["layers"] = lambda: layers(options.features, options.rounds)
+    parts["layers"] = lambda: layers(options.features, options.rounds, options.device, options.vertices, options.edges)
     for part in options.only or parts:
         parts[part]()
 
