@@ -178,11 +178,24 @@ def loops(index: Tensor, count: int) -> tuple[Tensor, Tensor, Any]:
     return torch.cat([index[:, kept], torch.stack([loop, loop])], dim=1), kept, (old, index[0][old])
 
 
+def last_loops(values: Tensor, weight: Tensor, vertices: Tensor, places: Tensor) -> Tensor:
+    """``values``, which are those of each vertex's last loop, with the gradients that PyG gives: all loops of a vertex have its gradient.
+
+    Of several loops of a vertex the last one counts, on a GPU as well, where writing all their weights to one place would take any of them.
+    """
+    if not weight.requires_grad:
+        return values
+    written = values.detach().index_put((vertices,), weight.index_select(0, places))
+    return values + (written - written.detach())
+
+
 def looped(weight: Tensor, kept: Tensor, loops: Any, fill_value: float, count: int) -> Tensor:
     """Weights of edges with loops."""
     of_loops = weight.new_full((count, *weight.shape[1:]), fill_value)
     if len(loops[0]):
-        of_loops = of_loops.index_put((loops[1],), weight.index_select(0, loops[0]))
+        places, vertices = loops
+        last = places.new_zeros(count).scatter_reduce(0, vertices, places, "amax", include_self=False)
+        of_loops = last_loops(of_loops.index_put((vertices,), weight.detach().index_select(0, last[vertices])), weight, vertices, places)
     return torch.cat([weight.index_select(0, kept), of_loops])
 
 

@@ -111,6 +111,22 @@ def test_a_compiled_gcn_trains_with_weights(how, options):
     assert_close(*results)
 
 
+@pytest.mark.cuda
+def test_of_several_loops_of_a_vertex_the_last_counts_in_a_trace_on_a_gpu():
+    """On a GPU a scatter to one place takes any of its values."""
+    x, index = given()
+    index = torch.cat([index, torch.zeros(2, 500, dtype=torch.long)], 1)
+    weight = 0.1 + torch.rand(index.shape[1], generator=torch.Generator().manual_seed(2))
+    layer = made("gcn")
+    expected = layer(x, index, weight).detach()
+    torch._dynamo.reset()
+    compiled = torch.compile(copy.deepcopy(layer).cuda(), backend="eager", fullgraph=True)
+    x, index, weight = x.cuda(), index.cuda(), weight.cuda()
+    for _ in range(10):
+        assert (compiled(x, index, weight).cpu() - expected).abs().max() <= 1e-5
+
+
+
 @pytest.mark.parametrize("kind", ["SAGEConv", "GATConv", "GATv2Conv"])
 def test_a_compiled_layer_takes_pairs(kind):
     options = {} if kind == "SAGEConv" else {"add_self_loops": False}

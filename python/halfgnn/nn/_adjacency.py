@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from .._networks import LINEARS, plain_linear
-from .._tensors import neutral
+from .._tensors import last_loops, neutral
 from ..graph import Graph
 from .. import ops
 from ..ops import edge_softmax, scaled_spmm, sddmm, spmm
@@ -261,9 +261,12 @@ def _traced(index: Tensor, weight: Tensor | None, count: Any, fill: float | None
     own = None
     if fill is not None:
         is_loop = source == destination
-        own = weight.new_full((count + 1,), fill)
         # Edges that are no loops write behind the vertices.
-        own = own.scatter(0, source.masked_fill(~is_loop, count), weight)[:count]
+        vertices = source.masked_fill(~is_loop, count)
+        places = torch.arange(weight.shape[0], device=weight.device)
+        last = places.new_full((count + 1,), -1).scatter_reduce(0, vertices, places, "amax")
+        values = torch.where(last < 0, weight.new_full((), fill), weight.detach()[last.clamp(min=0)])
+        own = last_loops(values, weight, vertices, places)[:count]
         weight = weight.masked_fill(is_loop, 0.0)
     degrees = weight.new_zeros(count).scatter_add(0, destination, weight)
     roots = _inverse_roots(degrees if own is None else degrees + own)

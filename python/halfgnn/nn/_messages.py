@@ -122,7 +122,9 @@ def aggregate(
     rows = max(graph.num_src * sum(x.shape[1] for x in source), graph.num_dst * width if in_order else 0)
     limit = _limit(graph, width, rows)
     if graph.num_edges <= limit or getattr(aggregator, "mode", None) == "attn" or not all(map(is_by_rows, modules)):
-        return message.of_chunk(graph, _chunks(graph, None)[0], operands)
+        # Where edges need not be permuted, one chunk does not either.
+        whole = _chunks(graph, max(graph.num_edges, 1), True) if in_order else _chunks(graph, None)
+        return message.of_chunk(graph, whole[0], operands)
     return _apply(_Chunked, message, _chunks(graph, limit, in_order), graph, *operands)
 
 
