@@ -104,7 +104,7 @@ pub trait Architecture:
             .collect()
     }
 
-    /// What a sum over so many neighbours at most is multiplied by to stay in the range of half, of a kind whose formula reads
+    /// What a sum over at most `largest_degree` neighbours is multiplied by to stay in the range of half, of a kind whose formula reads
     /// [`Builder::largest_degree`](crate::program::Builder::largest_degree).
     fn sum_scale(&self, _largest_degree: u32) -> f32 {
         1.0

@@ -138,7 +138,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         }))
     }
 
-    /// How so many rows are rounded.
+    /// How `rows` rows are rounded.
     fn rounding(&self, coding: Coding, rows: usize) -> Result<Rounding<'_, B>, Error> {
         let Some(stream) = coding.stream else {
             return Ok(Rounding::Nearest);
