@@ -287,7 +287,9 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     };
     let square = codes((4, 4), CodeFormat::Int8);
     masked(Form::NT, &square, false).expect("it fits");
-    refused(masked(Form::NT, &a, false), "rows of the ReLU's codes");
+    let fewer = codes((3, 4), CodeFormat::Int8);
+    refused(masked(Form::NT, &fewer, false), "rows of the ReLU's codes");
+    refused(masked(Form::NT, &a, false), "columns of the ReLU's codes");
     refused(masked(Form::NN, &square, false), "the form NT");
     refused(masked(Form::NT, &square, true), "in the place");
     refused(
