@@ -109,7 +109,6 @@ MODELS = {
     "transformer": (lambda width: pyg.TransformerConv(width, 3, heads=2), 6),
     "several": (lambda width: pyg.SAGEConv(width, 6, aggr=["sum", "std"]), 6),
     # Accelerated, not replaced: its own messages are masked.
-    "gatedge": (lambda width: pyg.ResGatedGraphConv(width, 6), 6),
 }
 
 
