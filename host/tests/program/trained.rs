@@ -325,8 +325,9 @@ fn both<B: Backend, E: Element>(backend: &B, blocks: bool) {
         let share = match E::PRECISION {
             _ if is_same => 0.0,
             Precision::Float => 1e-5,
-            Precision::Half => 0.05,
-            Precision::BFloat16 => 0.15,
+            // Rounding is eight times as coarse as in half, and of this one a bias is more than 0.05 off.
+            Precision::BFloat16 if name == "gcn with the features and all layers" => 0.15,
+            _ => 0.05,
         };
         assert_same(&what, &expected, &found, share);
     }
@@ -385,8 +386,6 @@ fn training_and_evaluation_share_memory() {
             (None, None) => 0,
             _ => of_width,
         };
-        // The logits stay where they are behind a backward pass, and here hidden rows are as wide.
-        let more = more + u64::from(config.store.is_some()) * 3 * of_width;
         assert!(
             of_formulas <= of_layers + more,
             "{name}: {of_formulas} bytes, and {of_layers} of the network of layers"

@@ -18,8 +18,8 @@ impl Builder {
         false
     }
 
-    /// `Σ_k Aᵏ · x · W_k` for the weights that are there, from a row of `x` for each source to a row for each destination. Sums over neighbours are made of `x` or of products, whichever are narrower:
-    /// by powers of `A`, or by Horner's rule.
+    /// `Σ_k Aᵏ · x · W_k` for the weights that are there, from a row of `x` for each source to a row for each destination. Sums over
+    /// neighbours are made of `x` or of products, whichever are narrower: by powers of `A`, or by Horner's rule.
     pub fn polynomial(
         &mut self,
         layer: &str,

@@ -3,7 +3,7 @@
 use super::topology::{Graphs, Topology};
 use crate::error::Error;
 use crate::nn::{HiddenNorm, Jumping, ModelConfig, Readout};
-use crate::program::layers::{Layer, LayerSetting, Reads};
+use crate::program::layers::{Dense, Layer, LayerSetting, Reads};
 use crate::program::list::refuse;
 use crate::program::{Builder, Edges, Program, Value, Vertices};
 use crate::tensor::Precision;
@@ -157,10 +157,17 @@ fn layer_of(model: &ModelConfig, number: usize, reads: Reads) -> Result<Box<dyn 
 
 /// A linear map with its bias.
 fn dense(g: &mut Builder, x: Value, outputs: usize) -> Value {
-    let weight = g.weight("weight", (g.columns(x), outputs));
-    let y = g.matmul(x, weight);
+    let y = Dense { outputs }.build(g, x);
     let bias = g.bias("bias", outputs);
     g.add_bias(y, bias)
+}
+
+/// The logits of hidden rows behind all layers, by a dropout and the linear map `number`.
+fn logits_of(g: &mut Builder, model: &ModelConfig, number: u32, hidden: Value) -> Value {
+    g.layer(number, |g| {
+        let read = g.dropout(hidden, model.dropout_of(model.layers));
+        dense(g, read, model.classes)
+    })
 }
 
 /// The adjacency of each layer, and the one that pools.
@@ -282,10 +289,7 @@ fn jump(
         None => y,
         Some(_) => {
             let hidden = g.layer(number, |g| g.relu(y));
-            g.layer(number + 1, |g| {
-                let read = g.dropout(hidden, model.dropout_of(model.layers));
-                dense(g, read, model.classes)
-            })
+            logits_of(g, model, number + 1, hidden)
         }
     })
 }
@@ -304,8 +308,5 @@ fn read_out(
         let y = dense(g, pooled, width);
         g.relu(y)
     });
-    g.layer(number + 1, |g| {
-        let read = g.dropout(hidden, model.dropout_of(model.layers));
-        dense(g, read, model.classes)
-    })
+    logits_of(g, model, number + 1, hidden)
 }

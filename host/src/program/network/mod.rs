@@ -309,9 +309,8 @@ impl<B: Backend, E: Element> Network<B, E> {
         let keeps = self.keeps_activations && self.compiled.evaluation.program.kept.is_empty();
         if keeps {
             self.before.clear();
-            self.compiled = Compiled::new(&self.model, E::PRECISION, (of, true))?;
-            self.forget();
-        } else if !self.compiled.graphs.is_like(&of, &self.model) {
+        }
+        if keeps || !self.compiled.graphs.is_like(&of, &self.model) {
             self.switch(backend, of)?;
         }
         if sizes != self.sizes {

@@ -1,7 +1,7 @@
 //! Passes over a program, a file each.
 //!
-//! A pass changes the list and nothing else, so what it does is seen by the text of the program before and after it. New ones
-//! (binarization, features read in place, chunks) are more files here: layers and the [runner](super::Runner)'s loop do not change.
+//! A pass changes the list and nothing else, so what it does is seen by the text of the program before and after it. A new
+//! one, such as binarization, is one more file here: layers and the [runner](super::Runner)'s loop do not change.
 
 mod evaluate;
 mod exchange;

@@ -205,8 +205,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 self.memory.wholes.insert(rows, whole);
             }
         }
-        let written = [&node.results[..], &node.scratch[..]].concat();
-        self.with_taken(&written, |machine, taken| {
+        self.with_taken(&node.written(), |machine, taken| {
             let [y] = &mut taken.elements[..] else {
                 return missing();
             };
