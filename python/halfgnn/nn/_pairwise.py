@@ -91,6 +91,22 @@ class _Pairwise(Layer):
             out = out * graph._factors("in", -1.0)[:, None]
         return out.to(torch.promote_types(source.dtype, edge.dtype))
 
+    def _aggregate_added(self, graph: Graph, act: Callable[[Tensor], Tensor], source: Tensor, edge: Tensor, lin: Any) -> Tensor:
+        """``act`` of the sum of a source's row and what ``lin``, where there is one, makes of an edge. The product of a plain ``lin`` is made
+        where the message is; ``act`` may write over its argument."""
+        shared: tuple[Tensor, ...] = ()
+        if lin is not None and is_product(lin):
+            shared = (lin.weight,) if lin.bias is None else (lin.weight, lin.bias)
+        elif lin is not None:
+            edge = lin(edge)
+
+        def formula(d: Any, s: Any, e: Any, w: Any) -> Tensor:
+            return act(s[0] + (F.linear(e[0], *w) if w else e[0]))
+
+        if not shared:
+            return self._aggregate_wide(graph, formula, source, edge)
+        return self._aggregate(graph, formula, source=(source,), edge=(edge,), shared=shared, width=source.shape[1])
+
 
 class ResGatedGraphConv(_Pairwise, pyg.ResGatedGraphConv):  # type: ignore[misc]
     """PyG's ``ResGatedGraphConv``. Products of features of edges are made for them alone, not for each end again."""
@@ -203,17 +219,7 @@ class GINEConv(_Pairwise, pyg.GINEConv):  # type: ignore[misc]
             raise ValueError(
                 f"GINEConv: edges have {edge_attr.shape[1]} features and vertices {source.shape[1]}; give the layer edge_dim"
             )
-        product = self.lin is not None and is_product(self.lin)
-        shared = () if not product else (self.lin.weight,) if self.lin.bias is None else (self.lin.weight, self.lin.bias)
-        edge = edge_attr if product or self.lin is None else self.lin(edge_attr)
-
-        def formula(d: Any, s: Any, e: Any, w: Any) -> Tensor:
-            return (s[0] + (F.linear(e[0], *w) if w else e[0])).relu_()  # type: ignore[no-any-return]
-
-        if shared:
-            out = self._aggregate(graph, formula, source=(source,), edge=(edge,), shared=shared, width=source.shape[1])
-        else:
-            out = self._aggregate_wide(graph, formula, source, edge)
+        out = self._aggregate_added(graph, torch.relu_, source, edge_attr, self.lin)
         if destination is not None:
             out = (out + (1 + self.eps.float()) * destination).to(out.dtype)
         return self.nn(out)  # type: ignore[no-any-return]
@@ -256,20 +262,7 @@ class GENConv(_Pairwise, pyg.GENConv):  # type: ignore[misc]
                 return Adjacency(graph).aggregate(rows, self)
             return self._aggregate(graph, lambda d, s, e, w: s[0], source=(rows,), width=rows.shape[1])
         check_edges(self, graph, edge_attr)
-        shared: tuple[Tensor, ...] = ()
-        if hasattr(self, "lin_edge"):
-            lin = self.lin_edge
-            if is_product(lin):
-                shared = (lin.weight,) if lin.bias is None else (lin.weight, lin.bias)
-            else:
-                edge_attr = lin(edge_attr)
-
-        def formula(d: Any, s: Any, e: Any, w: Any) -> Tensor:
-            return (s[0] + (F.linear(e[0], *w) if w else e[0])).relu() + eps  # type: ignore[no-any-return]
-
-        if not shared:
-            return self._aggregate_wide(graph, formula, rows, edge_attr)
-        return self._aggregate(graph, formula, source=(rows,), edge=(edge_attr,), shared=shared, width=rows.shape[1])
+        return self._aggregate_added(graph, lambda rows: rows.relu() + eps, rows, edge_attr, getattr(self, "lin_edge", None))
 
 
 def _of_pairs(layer: Any, graph: Graph, source: Tensor, destination: Tensor) -> Tensor:
