@@ -91,6 +91,20 @@ def test_a_mask_that_does_not_fit_is_an_error_in_a_line():
         ours(features(N, case.width), index)
 
 
+class Own(pyg.MessagePassing):
+    """A layer of the user's own, which is accelerated and not replaced."""
+
+    def __init__(self, width, out):
+        super().__init__()
+        self.lin = torch.nn.Linear(width, out)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=self.lin(x))
+
+    def message(self, x_j):
+        return x_j.tanh()
+
+
 class Net(torch.nn.Module):
     def __init__(self, make, width):
         super().__init__()
@@ -109,6 +123,7 @@ MODELS = {
     "transformer": (lambda width: pyg.TransformerConv(width, 3, heads=2), 6),
     "several": (lambda width: pyg.SAGEConv(width, 6, aggr=["sum", "std"]), 6),
     # Accelerated, not replaced: its own messages are masked.
+    "own": (lambda width: Own(width, 6), 6),
 }
 
 

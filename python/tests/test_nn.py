@@ -414,7 +414,7 @@ def test_a_compiled_layer_without_a_break():
 def test_training_goes_as_pygs():
     index, x = graph_and_features()
     # What can be learnt; the sums are of other orders, so after many steps the two are apart by more than rounding.
-    target, steps, alike = x[:, :OUT].argmax(1), 60, 20
+    target, steps, alike = x[:, :OUT].argmax(1), 120, 20
     losses = {}
     for replaced in (False, True):
         torch.manual_seed(1)
@@ -430,4 +430,4 @@ def test_training_goes_as_pygs():
             optimizer.step()
             losses[replaced].append(loss.item())
     assert losses[True][:alike] == pytest.approx(losses[False][:alike], rel=1e-4)
-    assert losses[True][-1] < 0.95 * losses[True][0]
+    assert losses[True][-1] < 0.85 * losses[True][0]
