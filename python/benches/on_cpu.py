@@ -2,15 +2,12 @@
 
     python python/benches/on_cpu.py                          # 2 threads
     python python/benches/on_cpu.py --threads 8 --rounds 30
-    python python/benches/on_cpu.py --only layers           # one part of it
-    python python/benches/on_cpu.py --only layers --device cuda --vertices 200000 --edges 2000000
+    python python/benches/on_cpu.py --only products         # one part of it
 
 Graphs are of the sizes and degrees of squirrel (5,201 vertices, 397,000 edges), of an eighth of amazon, and uniformly random with a
 million edges. SciPy's product runs on one thread. The GCN is PyG's example of Cora, 16 hidden columns, a training step with Adam's, on a
 graph of Cora's size whose features have as many non-zero values: PyG's model, the same after ``halfgnn.nn.replace``, and
-``halfgnn.Trainer``. Layers are forward and backward passes of PyG's and of the same after ``halfgnn.nn.accelerate``, which replaces
-those that halfgnn has, with 200,000 random edges; on a GPU where ``--device`` names one, with the peak of their memory. It needs PyG and
-SciPy.
+``halfgnn.Trainer``. It needs PyG and SciPy. ``layers.py`` times single layers.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse
 import torch
-import torch_geometric.nn as pyg
 from torch_geometric.nn.models import GCN
 
 import halfgnn
@@ -59,8 +55,6 @@ def least(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float
         for name, run in runs.items():
             start = time.perf_counter()
             run()
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
             taken[name] = min(taken[name], (time.perf_counter() - start) * 1e3)
     return taken
 
@@ -137,76 +131,16 @@ def gcn(rounds: int) -> None:
         print(f"  {label:20} {milliseconds:9.3f} ms, PyG's / this {taken['PyG'] / milliseconds:.2f}", flush=True)
 
 
-def peak(step: Callable[[], object]) -> str:
-    """The most memory that tensors have in a step on the GPU; empty without one."""
-    if not torch.cuda.is_available():
-        return ""
-    torch.cuda.reset_peak_memory_stats()
-    step()
-    return f", {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB"
-
-
-def layers(features: int, rounds: int, device: str, vertices: int, count: int) -> None:
-    torch.manual_seed(0)
-    index = torch.from_numpy(edges(vertices, count, 0.5)).to(device)
-    x = torch.randn(vertices, features, device=device, requires_grad=True)
-    attributes = torch.randn(count, features, device=device)
-    degrees = torch.bincount(torch.bincount(index[1], minlength=vertices)).cpu()
-
-    def mlp_of(width: int, hidden: int, out: int) -> torch.nn.Module:
-        return torch.nn.Sequential(torch.nn.Linear(width, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, out))
-
-    def mlp(width: int) -> torch.nn.Module:
-        return mlp_of(width, features, features)
-
-    table = {
-        "TransformerConv, 4 heads": (pyg.TransformerConv(features, features // 4, heads=4), ()),
-        "GINEConv": (pyg.GINEConv(mlp(features)), (attributes,)),
-        "EdgeConv, MLP of 2": (pyg.EdgeConv(mlp(2 * features)), ()),
-        "PNAConv, 4 aggregators": (
-            pyg.PNAConv(features, features, ["mean", "max", "min", "std"], ["identity", "amplification", "attenuation"], degrees),
-            (),
-        ),
-        "GENConv, softmax": (pyg.GENConv(features, features), ()),
-        "ResGatedGraphConv": (pyg.ResGatedGraphConv(features, features), ()),
-        "CGConv": (pyg.CGConv(features, features), (attributes,)),
-        "FiLMConv": (pyg.FiLMConv(features, features), ()),
-        "NNConv": (pyg.NNConv(features, 8, mlp_of(4, 8, 8 * features)), (attributes[:, :4],)),
-    }
-    print(f"forward and backward of layers: {vertices} vertices, {count} edges, F = {features}")
-    for name, (theirs, others) in table.items():
-        theirs = theirs.to(device)
-        ours = copy.deepcopy(theirs)
-        report = halfgnn.nn.accelerate(ours)
-
-        def step(layer: torch.nn.Module, others: tuple[torch.Tensor, ...] = others) -> None:
-            layer(x, index, *others).square().mean().backward()
-
-        difference = (ours(x, index, *others) - theirs(x, index, *others)).abs().max().item()
-        assert difference < 1e-3, f"{name}: {difference} from PyG's"
-        runs = {"PyG": lambda: step(theirs), "ours": lambda: step(ours)}
-        taken, memory = least(runs, rounds), {label: peak(run) for label, run in runs.items()}
-        how = "replaced" if report.replaced else ", ".join(*report.accelerated.values())
-        print(
-            f"  {name:26} PyG {taken['PyG']:9.2f} ms{memory['PyG']}, ours {taken['ours']:9.2f} ms{memory['ours']}, PyG's / ours {taken['PyG'] / taken['ours']:.2f} ({how})",
-            flush=True,
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("threads", 2), ("rounds", 15), ("features", 64)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--only", nargs="*", choices=("products", "gcn", "layers"), help="these parts alone")
-    parser.add_argument("--device", default="cpu", help="that of the layers")
-    parser.add_argument("--vertices", type=int, default=20_000, help="those of the layers' graph")
-    parser.add_argument("--edges", type=int, default=200_000, help="those of the layers' graph")
+    parser.add_argument("--only", nargs="*", choices=("products", "gcn"), help="these parts alone")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     halfgnn.set_num_threads(options.threads)
     print(f"{options.threads} threads, torch {torch.__version__}")
     parts = {"products": lambda: products(options.features, options.rounds), "gcn": lambda: gcn(options.rounds)}
-    parts["layers"] = lambda: layers(options.features, options.rounds, options.device, options.vertices, options.edges)
     for part in options.only or parts:
         parts[part]()
 
