@@ -12,7 +12,9 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 
 use crate::target::{self, Target};
-use crate::{Failure, fuzz, package, python, setup, supply_chain, test, verify_ptx, workspace};
+use crate::{
+    Failure, fuzz, package, python, setup, supply_chain, test, verify_ptx, words, workspace,
+};
 
 /// The features that a machine without a CUDA toolkit and without MPI must build as well.
 const CUDA: [&str; 2] = [
@@ -33,6 +35,8 @@ pub struct Options {
 /// One of the things that must pass.
 #[derive(Clone, Copy, ValueEnum)]
 enum Step {
+    /// Wording, sizes and links of the documentation
+    Words,
     SupplyChain,
     Format,
     Lints,
@@ -55,6 +59,7 @@ impl Step {
     /// Runs it, and removes what it leaves.
     fn pass(self) -> Result<(), Failure> {
         match self {
+            Step::Words => words::run(),
             Step::SupplyChain => supply_chain::run(),
             Step::Format => format(),
             Step::Lints => lints(),
@@ -105,8 +110,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         // Both lanes want it.
         setup::ptxas()?;
         let kernels = Beside::begin(&[Step::Ptx])?;
-        // First that the lock file is whole, on which all others rest.
+        // Words take no time. Then that the lock file is whole, on which all others rest.
         pass(&[
+            Step::Words,
             Step::SupplyChain,
             Step::Format,
             Step::Lints,

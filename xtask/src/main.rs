@@ -17,6 +17,7 @@ mod target;
 mod test;
 mod verify_ptx;
 mod wheel;
+mod words;
 mod workspace;
 
 use std::process::ExitCode;

@@ -1,0 +1,490 @@
+//! `cargo xtask ci words`: the wording, the sizes and the links of the documentation.
+//!
+//! Pages are read as mdBook reads them. Code, tables and headings are not prose; words in them are not checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+use crate::{Failure, workspace};
+
+/// Words that the field does not use in this sense, and the word that it does.
+const WORDS: [(&str, &str); 29] = [
+    ("told", "reported, specified"),
+    ("tell", "report, say"),
+    ("tells", "reports, says"),
+    ("foretold", "estimated"),
+    ("foretells", "estimates"),
+    ("hear", "aggregate"),
+    ("hears", "aggregates"),
+    ("heard", "aggregated, in-neighbors"),
+    ("room", "buffer, capacity, space, memory"),
+    ("rooms", "buffers, capacities"),
+    ("beside", "next to, as well as"),
+    ("codes", "quantized values"),
+    ("dealt", "partitioned, sharded"),
+    ("deal", "partition"),
+    ("deals", "partitions"),
+    ("drawn", "sampled"),
+    ("jumped", "jumping-knowledge inputs"),
+    ("peers", "baselines"),
+    ("lend", "borrow"),
+    ("lends", "borrows"),
+    ("lent", "borrowed"),
+    ("card", "GPU, device"),
+    ("cards", "GPUs, devices"),
+    ("wants", "needs, requires"),
+    ("whoever", "the caller, those who"),
+    ("somebody", "the caller, a user"),
+    ("nobody", "no caller, no operator"),
+    ("anybody", "a user"),
+    ("nothing's", "of nothing"),
+];
+
+/// Two words that are one old word.
+const PAIRS: [(&str, &str, &str); 3] = [
+    ("so", "many", "the given number of"),
+    ("for", "who", "for anyone who"),
+    ("in", "turn", "round-robin, one after the other"),
+];
+
+/// Words that a page may use nevertheless, with the reason.
+const EXCEPTIONS: [(&str, &str, &str); 1] = [(
+    "docs/tutorials/several-gpus.md",
+    "tell",
+    "no other word is shorter",
+)];
+
+/// Pages that the program writes.
+const GENERATED: [&str; 1] = ["docs/cli.md"];
+
+/// The most words of a page's mean sentence.
+const MEAN: f64 = 20.0;
+
+/// The size that a page may have.
+enum Size {
+    Bytes(usize),
+    Lines(usize),
+}
+
+const SIZES: [(&str, Size); 3] = [
+    ("ARCHITECTURE.md", Size::Bytes(25 << 10)),
+    ("CHANGELOG.md", Size::Bytes(8 << 10)),
+    ("docs/performance.md", Size::Lines(300)),
+];
+
+/// Checks all pages, and names everything that is wrong.
+///
+/// # Errors
+/// Every fault, a line each: file, line, what it is and what to write.
+pub fn run() -> Result<(), Failure> {
+    let root = workspace::root();
+    let mut texts = BTreeMap::new();
+    let mut files = BTreeSet::new();
+    for file in workspace::files()? {
+        let name = file.to_string_lossy().replace('\\', "/");
+        // What is deleted and still tracked is not there.
+        if !root.join(&file).exists() {
+            continue;
+        }
+        files.insert(name.clone());
+        if ["md", "rs", "py"]
+            .iter()
+            .any(|end| name.ends_with(&format!(".{end}")))
+        {
+            texts.insert(name, std::fs::read_to_string(root.join(&file))?);
+        }
+    }
+    let faults = check(&texts, &files);
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "{} faults in the documentation\n{}",
+            faults.len(),
+            faults.join("\n")
+        )
+        .into()),
+    }
+}
+
+/// What is wrong with the texts of a repository that has `files`.
+fn check(texts: &BTreeMap<String, String>, files: &BTreeSet<String>) -> Vec<String> {
+    let pages: BTreeMap<&str, Page> = texts
+        .iter()
+        .filter(|(name, _)| name.ends_with(".md"))
+        .map(|(name, text)| (name.as_str(), Page::new(text)))
+        .collect();
+    let mut faults = Vec::new();
+    for (name, page) in &pages {
+        if is_checked(name) {
+            faults.extend(page.words(name));
+            faults.extend(page.mean(name));
+        }
+        faults.extend(size(name, &texts[*name]));
+        for (line, link) in &page.links {
+            let found = target(&pages, files, (name, link));
+            faults.extend(found.err().map(|why| format!("{name}:{line}: {why}")));
+        }
+    }
+    let sources = texts.iter().filter(|(name, _)| !name.ends_with(".md"));
+    for (name, text) in sources {
+        for (line, link) in mentions(text) {
+            // Pages are named from the root.
+            let found = target(&pages, files, ("README.md", &link));
+            faults.extend(found.err().map(|why| format!("{name}:{line}: {why}")));
+        }
+    }
+    faults
+}
+
+/// Whether wording and sentences of a page are checked.
+fn is_checked(name: &str) -> bool {
+    let is_ours = name.starts_with("docs/")
+        || [
+            "README.md",
+            "ARCHITECTURE.md",
+            "CHANGELOG.md",
+            "CONTRIBUTING.md",
+        ]
+        .contains(&name);
+    is_ours && !GENERATED.contains(&name)
+}
+
+/// What of a page is checked.
+#[derive(Default)]
+struct Page {
+    /// Prose, a piece for each paragraph, cell or item, with its line.
+    prose: Vec<(usize, String)>,
+    /// Cells of tables: their words are checked, their sentences are not.
+    cells: Vec<(usize, String)>,
+    links: Vec<(usize, String)>,
+    anchors: BTreeSet<String>,
+}
+
+impl Page {
+    fn new(text: &str) -> Self {
+        let mut page = Self::default();
+        let line_of = |at: Range<usize>| text[..at.start].matches('\n').count() + 1;
+        let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
+        let (mut piece, mut heading) = (None::<(usize, String)>, None::<String>);
+        let (mut in_code, mut in_table) = (false, false);
+        for (event, at) in Parser::new_ext(text, options).into_offset_iter() {
+            match event {
+                Event::Start(Tag::CodeBlock(_)) => in_code = true,
+                Event::End(TagEnd::CodeBlock) => in_code = false,
+                Event::Start(Tag::Table(_)) => in_table = true,
+                Event::End(TagEnd::Table) => in_table = false,
+                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::End(TagEnd::Heading(_)) => {
+                    if let Some(heading) = heading.take() {
+                        page.anchor(&heading);
+                    }
+                }
+                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                    page.links.push((line_of(at), dest_url.into_string()));
+                }
+                // A break, and the ends of what holds text, end a piece.
+                Event::Start(Tag::Paragraph | Tag::Item | Tag::TableCell)
+                | Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::TableCell) => {
+                    page.end(&mut piece, in_table);
+                }
+                Event::Text(words) if !in_code => match &mut heading {
+                    Some(heading) => heading.push_str(&words),
+                    None => {
+                        let piece = piece.get_or_insert_with(|| (line_of(at), String::new()));
+                        piece.1.push_str(&words);
+                    }
+                },
+                Event::Code(code) => match &mut heading {
+                    Some(heading) => heading.push_str(&code),
+                    None => {
+                        // One word of a sentence, and none of the old ones.
+                        let piece = piece.get_or_insert_with(|| (line_of(at), String::new()));
+                        piece.1.push_str(CODE);
+                    }
+                },
+                Event::SoftBreak | Event::HardBreak => {
+                    if let Some((_, words)) = &mut piece {
+                        words.push(' ');
+                    }
+                }
+                _ => {}
+            }
+        }
+        page.end(&mut piece, in_table);
+        page
+    }
+
+    fn end(&mut self, piece: &mut Option<(usize, String)>, in_table: bool) {
+        let pieces = match in_table {
+            true => &mut self.cells,
+            false => &mut self.prose,
+        };
+        pieces.extend(piece.take());
+    }
+
+    /// The anchor of a heading, as GitHub and mdBook make it: a number behind one that is there already.
+    fn anchor(&mut self, heading: &str) {
+        let kept = |sign: &char| sign.is_alphanumeric() || [' ', '-', '_'].contains(sign);
+        let name: String = heading.to_lowercase().chars().filter(kept).collect();
+        let name = name.replace(' ', "-");
+        let mut unique = name.clone();
+        for number in 1.. {
+            if self.anchors.insert(unique.clone()) {
+                break;
+            }
+            unique = format!("{name}-{number}");
+        }
+    }
+
+    /// Old words of the page.
+    fn words(&self, name: &str) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (line, text) in self.prose.iter().chain(&self.cells) {
+            let lower = text.to_lowercase();
+            let words: Vec<&str> = lower
+                .split(|sign: char| !sign.is_alphanumeric() && sign != '\'' && sign != '-')
+                .filter(|word| !word.is_empty())
+                .collect();
+            let mut fault = |word: &str, better: &str| {
+                let excepted = |(page, of, _): &(&str, &str, &str)| *page == name && *of == word;
+                if !EXCEPTIONS.iter().any(excepted) {
+                    faults.push(format!("{name}:{line}: `{word}`: write {better}"));
+                }
+            };
+            for (old, better) in WORDS {
+                let stem = |word: &&str| word.trim_end_matches("'s") == old;
+                if words.iter().any(|word| stem(word)) {
+                    fault(old, better);
+                }
+            }
+            for (first, second, better) in PAIRS {
+                if words.windows(2).any(|pair| pair == [first, second]) {
+                    fault(&format!("{first} {second}"), better);
+                }
+            }
+        }
+        faults
+    }
+
+    /// That the mean sentence is short enough.
+    fn mean(&self, name: &str) -> Option<String> {
+        let sentences: Vec<usize> = self
+            .prose
+            .iter()
+            .flat_map(|(_, text)| sentences(text))
+            .collect();
+        let mean = sentences.iter().sum::<usize>() as f64 / sentences.len().max(1) as f64;
+        (mean > MEAN).then(|| {
+            format!(
+                "{name}: {mean:.1} words in the mean sentence of {}; at most {MEAN:.0}",
+                sentences.len()
+            )
+        })
+    }
+}
+
+/// What stands for code in prose.
+const CODE: &str = "code";
+
+/// The words of each sentence of a piece of prose.
+fn sentences(text: &str) -> Vec<usize> {
+    let mut lengths = vec![0];
+    for word in text.split_whitespace() {
+        if let Some(last) = lengths
+            .last_mut()
+            .filter(|_| word.contains(char::is_alphanumeric))
+        {
+            *last += 1;
+        }
+        let word = word.trim_end_matches(['"', '\'', ')', '*']);
+        if word.ends_with(['.', '!', '?']) {
+            lengths.push(0);
+        }
+    }
+    lengths.retain(|length| *length > 0);
+    lengths
+}
+
+/// That a page is no larger than it may be.
+fn size(name: &str, text: &str) -> Option<String> {
+    let (_, most) = SIZES.iter().find(|(page, _)| *page == name)?;
+    let (size, most, unit) = match most {
+        Size::Bytes(most) => (text.len(), *most, "bytes"),
+        Size::Lines(most) => (text.lines().count(), *most, "lines"),
+    };
+    (size > most).then(|| format!("{name}: {size} {unit}; at most {most}"))
+}
+
+/// That a link of a page leads to a file, a folder or a heading.
+///
+/// # Errors
+/// What is not there.
+fn target(
+    pages: &BTreeMap<&str, Page>,
+    files: &BTreeSet<String>,
+    (page, link): (&str, &str),
+) -> Result<(), String> {
+    if link.contains("://") || link.starts_with("mailto:") {
+        return Ok(());
+    }
+    let (path, anchor) = link
+        .split_once('#')
+        .map_or((link, None), |(path, anchor)| (path, Some(anchor)));
+    let name = match path.is_empty() {
+        true => page.to_owned(),
+        false => joined(page, path).ok_or_else(|| format!("{link}: leaves the repository"))?,
+    };
+    let folder = format!("{}/", name.trim_end_matches('/'));
+    let is_folder = || name.is_empty() || files.iter().any(|file| file.starts_with(&folder));
+    if !files.contains(&name) && !is_folder() {
+        return Err(format!("{link}: there is no `{name}`"));
+    }
+    match (anchor, pages.get(name.as_str())) {
+        (Some(anchor), Some(page)) if !page.anchors.contains(anchor) => {
+            Err(format!("{link}: `{name}` has no heading #{anchor}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A link's file, named from the root.
+fn joined(page: &str, link: &str) -> Option<String> {
+    let mut place: PathBuf = Path::new(page).parent()?.to_owned();
+    for part in Path::new(link).components() {
+        match part {
+            Component::ParentDir => {
+                if !place.pop() {
+                    return None;
+                }
+            }
+            Component::Normal(part) => place.push(part),
+            _ => {}
+        }
+    }
+    Some(place.to_string_lossy().replace('\\', "/"))
+}
+
+/// Pages that the text of a source names, such as `docs/data.md#parts`, with their lines.
+fn mentions(text: &str) -> Vec<(usize, String)> {
+    let is_part = |sign: char| sign.is_alphanumeric() || "/._-#".contains(sign);
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for (at, _) in line.match_indices("docs/") {
+            // Part of a longer path, which is not from the root, or of an address.
+            if line[..at].ends_with(is_part) {
+                continue;
+            }
+            let name: String = line[at..]
+                .chars()
+                .take_while(|sign| is_part(*sign))
+                .collect();
+            let name = name.trim_end_matches(['.', '-']);
+            if name.ends_with(".md") || name.contains(".md#") {
+                found.push((number + 1, name.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(texts: &[(&str, &str)]) -> Vec<String> {
+        let texts: BTreeMap<String, String> = texts
+            .iter()
+            .map(|(name, text)| (name.to_string(), text.to_string()))
+            .collect();
+        let files = texts.keys().cloned().collect();
+        check(&texts, &files)
+    }
+
+    #[test]
+    fn the_documentation_is_as_it_should_be() {
+        if let Err(faults) = run() {
+            panic!("{faults}");
+        }
+    }
+
+    #[test]
+    fn old_words_are_found_in_prose_and_not_in_code() {
+        let page = "# Told\n\nA vertex hears\nits neighbors.\n\n```text\ntold\n```\n\n- `cards` and room's end\n\n| a | b |\n|---|---|\n| so many | x |\n";
+        let found = faults(&[("docs/a.md", page)]);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(
+            found[0].starts_with("docs/a.md:3: `hears`: write aggregates"),
+            "{found:?}"
+        );
+        assert!(found[1].starts_with("docs/a.md:10: `room`"), "{found:?}");
+        assert!(found[2].starts_with("docs/a.md:14: `so many`"), "{found:?}");
+        assert_eq!(
+            faults(&[("docs/cli.md", page), ("python/README.md", page)]),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn long_sentences_are_found() {
+        let long = "one two three four five six seven eight nine ten ".repeat(3);
+        let found = faults(&[("README.md", &format!("{long}.\n\n{long}."))]);
+        assert_eq!(
+            found,
+            ["README.md: 30.0 words in the mean sentence of 2; at most 20"]
+        );
+        assert_eq!(
+            faults(&[(
+                "README.md",
+                &format!("{long}.\n\n- Short.\n- `a` is short.\n")
+            )]),
+            [""; 0]
+        );
+        assert_eq!(
+            sentences("One two. Three (four five.) Six, in 0.5 ms"),
+            [2, 3, 4]
+        );
+    }
+
+    #[test]
+    fn large_pages_are_found() {
+        let lines = "x\n".repeat(301);
+        assert_eq!(
+            faults(&[("docs/performance.md", &lines)]),
+            ["docs/performance.md: 301 lines; at most 300"]
+        );
+        assert_eq!(faults(&[("docs/performance.md", &lines[2..])]), [""; 0]);
+        let bytes = "Short. ".repeat(4000);
+        assert_eq!(
+            faults(&[("ARCHITECTURE.md", &bytes)]),
+            ["ARCHITECTURE.md: 28000 bytes; at most 25600"]
+        );
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_found() {
+        let a = "[b](b/b.md#two-words) [folder](b) [far](https://x.y/z.md) [here](#a-c)\n\n# A `c`!\n\n![no](c.svg)\n\n[no](b/b.md#three) [no](../../x)\n\n[no](#b)";
+        let b = "# One\n\n## Two words\n\n## Two words\n\n[up](../a.md) [second](#two-words-1)";
+        let found = faults(&[("docs/a.md", a), ("docs/b/b.md", b)]);
+        let wrong = [
+            "docs/a.md:5: c.svg: there is no `docs/c.svg`",
+            "docs/a.md:7: b/b.md#three: `docs/b/b.md` has no heading #three",
+            "docs/a.md:7: ../../x: leaves the repository",
+            "docs/a.md:9: #b: `docs/a.md` has no heading #b",
+        ];
+        assert_eq!(found, wrong);
+    }
+
+    #[test]
+    fn pages_that_sources_name_are_looked_for() {
+        let source = "// See docs/a.md#a, `docs/none.md`, and docs/a.md#b.\n// https://x.y/docs/z.md ../docs/z.md docs/a.rs";
+        let found = faults(&[("docs/a.md", "# A"), ("host/src/lib.rs", source)]);
+        let wrong = [
+            "host/src/lib.rs:1: docs/none.md: there is no `docs/none.md`",
+            "host/src/lib.rs:1: docs/a.md#b: `docs/a.md` has no heading #b",
+        ];
+        assert_eq!(found, wrong);
+    }
+}
