@@ -29,7 +29,7 @@ fn text(of: &str) -> String {
         + "\n"
 }
 
-/// Two layers with dropouts, as ARCHITECTURE lists the kernels of.
+/// Two layers with dropouts. `docs/how-it-works/training-step.md` lists the kernels.
 fn gcn(g: &mut Builder, edges: Edges, x: Value) -> Value {
     let y = g.layer(0, |g| {
         let x = g.dropout(x, 0.5);
