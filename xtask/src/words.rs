@@ -76,8 +76,8 @@ enum Size {
 }
 
 const SIZES: [(&str, Size); 3] = [
-    ("ARCHITECTURE.md", Size::Bytes(25 << 10)),
-    ("CHANGELOG.md", Size::Bytes(8 << 10)),
+    ("ARCHITECTURE.md", Size::Bytes(25_000)),
+    ("CHANGELOG.md", Size::Bytes(8_000)),
     ("docs/performance.md", Size::Lines(300)),
 ];
 
@@ -523,7 +523,7 @@ mod tests {
         let bytes = "Short. ".repeat(4000);
         assert_eq!(
             faults(&[("ARCHITECTURE.md", &bytes)]),
-            ["ARCHITECTURE.md: 28000 bytes; at most 25600"]
+            ["ARCHITECTURE.md: 28000 bytes; at most 25000"]
         );
     }
 
