@@ -33,16 +33,10 @@ _REFUSED: dict[str, tuple[Any, str]] = {
     "dataset": (None, "data is sampled"),
 }
 
-_REFUSED_OF_HGT: dict[str, tuple[Any, str]] = {
-    "node_sampler": (None, "halfgnn samples itself"),
-    "input_time": (None, "this sampler compares no times"),
-    "custom_cls": _REFUSED["custom_cls"],
-    "collate_fn": _REFUSED["collate_fn"],
-    "dataset": _REFUSED["dataset"],
-}
+_REFUSED_OF_HGT = {**_REFUSED, "input_time": (None, "this sampler compares no times")}
 
 #: Parameters of constructors that are no arguments of a loader.
-_INTERNAL = ("self", "args", "kwargs", "options", "link_sampler")
+_INTERNAL = ("self", "args", "kwargs", "options", "node_sampler", "link_sampler")
 
 _SUBGRAPHS = ("directional", "bidirectional", "induced")
 
@@ -267,7 +261,7 @@ class HGTLoader(pyg.HGTLoader):  # type: ignore[misc]
     """
 
     def __init__(self, data: Any, num_samples: Any, input_nodes: Any, *, seed: int | None = None, **options: Any) -> None:
-        _check(type(self), data, options, HeteroData, _REFUSED_OF_HGT)
+        _check(type(self), data, options, (HeteroData,), _REFUSED_OF_HGT)
         options["generator"] = _generator(seed, options)
         _check_workers(data, options)
         graphs, sizes = graphs_of(data)
@@ -325,7 +319,7 @@ def _sampler(
     )
 
 
-def _check(kind: Any, data: Any, options: dict[str, Any], takes: Any = (Data, HeteroData), refused: Any = None) -> None:
+def _check(kind: Any, data: Any, options: dict[str, Any], takes: Any = (Data, HeteroData), refused: Any = _REFUSED) -> None:
     """That halfgnn can do what is asked for.
 
     Raises:
@@ -333,14 +327,13 @@ def _check(kind: Any, data: Any, options: dict[str, Any], takes: Any = (Data, He
         TypeError: an option that there is not, or another kind of data.
     """
     if not isinstance(data, takes):
-        names = " or ".join(each.__name__ for each in (takes if isinstance(takes, tuple) else (takes,)))
+        names = " or ".join(each.__name__ for each in takes)
         raise TypeError(f"data is a {type(data).__name__}; give a PyG {names}, or use halfgnn.Loader")
     known: list[str] = []
     for each in kind.__mro__:
         known += [] if each is object else inspect.signature(each.__init__).parameters
         if each is torch.utils.data.DataLoader:
             break
-    refused = _REFUSED if refused is None else refused
     for name, value in options.items():
         if name not in known or name in _INTERNAL:
             raise TypeError(unknown(name, [each for each in known if each not in _INTERNAL]))

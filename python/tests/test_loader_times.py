@@ -258,34 +258,34 @@ def test_a_model_gives_the_graphs_rows_of_disjoint_and_induced_samples():
                 torch.testing.assert_close(out, expected[batch.n_id[: batch.batch_size]])
 
 
-@pytest.mark.parametrize("disjoint", [False, True])
-@pytest.mark.parametrize("time", [None, "time"])
-def test_induced_samples_have_all_edges_between_their_vertices(disjoint, time):
-    for whole, inputs, kinds in ((timed(), list(range(20)), [None]), (timed_types(False), (ITEM, list(range(20))), types().edge_types)):
-        loader = NeighborLoader(
-            whole, [2, 1], inputs, disjoint=disjoint, time_attr=time, subgraph_type="induced", batch_size=20, weight_attr=None, seed=3
-        )
-        (batch,) = loader
-        for kind in kinds:
-            given, sampled, (source, _), (from_, to) = stores(whole, batch)[kind]
-            is_disjoint = disjoint or time is not None
-            trees = (from_.batch, to.batch) if is_disjoint else (torch.zeros_like(from_.n_id), torch.zeros_like(to.n_id))
-            found = set(zip(trees[0][sampled.edge_index[0]].tolist(), sampled.e_id.tolist()))
-            assert len(found) == len(sampled.e_id)
-            assert torch.equal(given.edge_index[:, sampled.e_id], torch.stack([from_.n_id[sampled.edge_index[0]], to.n_id[sampled.edge_index[1]]]))
-            there = [set(zip(tree.tolist(), end.n_id.tolist())) for tree, end in zip(trees, (from_, to))]
-            row, column = given.edge_index.tolist()
-            expected = {
-                (tree, edge)
-                for tree in range(20 if is_disjoint else 1)
-                for edge in range(len(row))
-                if (tree, row[edge]) in there[0] and (tree, column[edge]) in there[1]
-            }
-            if time is not None:
-                seeds = (batch if kind is None else batch[ITEM]).n_id[:20]
-                until = (whole if kind is None else whole[ITEM]).time[seeds]
-                expected = {(tree, edge) for tree, edge in expected if source.time[row[edge]] <= until[tree]}
-            assert found == expected
+@pytest.mark.parametrize(("disjoint", "time"), [(False, None), (True, None), (False, "time"), (False, "edge_time")])
+@pytest.mark.parametrize("of_types", [False, True])
+def test_induced_samples_have_all_edges_between_their_vertices(disjoint, time, of_types):
+    whole, inputs, kind = (timed_types(time == "edge_time"), (ITEM, list(range(20))), ITEM) if of_types else (timed(), list(range(20)), None)
+    name = "time" if of_types and time is not None else time
+    given = torch.arange(20) % 9 if time == "edge_time" else None
+    (batch,) = NeighborLoader(
+        whole, [2, 1], inputs, disjoint=disjoint, time_attr=name, input_time=given, subgraph_type="induced", batch_size=20, seed=3
+    )
+    is_disjoint = disjoint or time is not None
+    if time is not None:
+        until = given if given is not None else (whole if kind is None else whole[kind]).time[:20]
+        check_times(whole, batch, name, until.double())
+    for of_whole, sampled, (source, _), (from_, to) in stores(whole, batch).values():
+        row, column = sampled.edge_index
+        trees = (from_.batch, to.batch) if is_disjoint else (torch.zeros_like(from_.n_id), torch.zeros_like(to.n_id))
+        found = set(zip(trees[0][row].tolist(), sampled.e_id.tolist()))
+        assert len(found) == len(sampled.e_id)
+        assert torch.equal(of_whole.edge_index[:, sampled.e_id], torch.stack([from_.n_id[row], to.n_id[column]]))
+        there = [set(zip(tree.tolist(), end.n_id.tolist())) for tree, end in zip(trees, (from_, to))]
+        ends = of_whole.edge_index.t().tolist()
+        times = of_whole[name] if time == "edge_time" and name in of_whole else source[name][of_whole.edge_index[0]] if time == "time" else None
+        assert found == {
+            (tree, edge)
+            for tree in range(20 if is_disjoint else 1)
+            for edge, (one, other) in enumerate(ends)
+            if (tree, one) in there[0] and (tree, other) in there[1] and (times is None or times[edge] <= until[tree])
+        }
 
 
 def test_weights_and_times_of_a_type_with_and_without_replacement():
@@ -527,7 +527,7 @@ def test_hgts_vertices_of_many_edges_have_fifty():
         ({"input_nodes": None}, ValueError, "name one: 'user', 'item'"),
         ({"input_nodes": (USER, [40])}, IndexError, "40 is no vertex"),
         ({"input_time": torch.zeros(40)}, ValueError, "input_time: .* no times"),
-        ({"node_sampler": 1}, ValueError, "halfgnn samples itself"),
+        ({"node_sampler": 1}, TypeError, "there is no 'node_sampler'"),
         ({"num_neighbors": [1]}, TypeError, "there is no"),
     ],
 )
