@@ -362,6 +362,33 @@ def test_links_by_times_of_edges():
         check_times(whole, batch, "time", times[batch[BUYS].input_id].double(), [3], strategy="last")
 
 
+@pytest.mark.parametrize("time", [None, "time"])
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+def test_too_few_negatives_of_a_type_are_said_once(mode, time):
+    whole = timed_types(False)
+    # Each user has bought each item; not all users know one another.
+    whole[BUYS].edge_index = torch.cartesian_prod(torch.arange(40), torch.arange(50)).t()
+    whole[BUYS].edge_attr = torch.zeros(2000, 3)
+    given = {} if time is None else {"time_attr": time, "edge_label_time": torch.full((2000,), 9)}
+    with pytest.warns(UserWarning, match="too few pairs without an edge: 500 negatives of this batch are edges") as warned:
+        batches = list(LinkLoader(whole, [1], BUYS, neg_sampling=mode, batch_size=500, **given))
+    assert len(warned) == 1 and len(batches) == 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        given = {} if time is None else {"time_attr": time, "edge_label_time": torch.full((100,), 19)}
+        list(LinkLoader(whole, [1], KNOWS, neg_sampling=mode, batch_size=50, **given))
+
+
+def test_workers_sample_by_time_and_by_budget():
+    whole = timed_types(False)
+    for made in (
+        lambda: NeighborLoader(whole, [3, 2], USER, time_attr="time", batch_size=20, num_workers=2, seed=1),
+        lambda: HGTLoader(whole, [5, 4], USER, batch_size=20, num_workers=2, seed=1),
+    ):
+        first, second = ([batch[BUYS].e_id.tolist() for batch in made()] for _ in range(2))
+        assert first == second and len(first) == 2
+
+
 @pytest.mark.parametrize("kind", [None, BUYS])
 @pytest.mark.parametrize("amount", [1.0, 0.7])
 def test_disjoint_links_without_times(kind, amount):
