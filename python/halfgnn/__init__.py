@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 
 if TYPE_CHECKING:
-    from . import dgl, nn
+    from . import dgl, metrics, nn
     from .config import show_config
     from .device import emulated
     from .graph import Graph
-    from .loader import LinkLoader, NeighborLoader
+    from .loader import HGTLoader, LinkLoader, NeighborLoader
     from .ops import attention, edge_softmax, gat_attention, gatv2_attention, sddmm, spmm
     from .sampling import Batch, Loader
     from .training import Epoch, Run, Trainer, train
@@ -29,6 +29,7 @@ __all__ = [
     "Epoch",
     "FallbackWarning",
     "Graph",
+    "HGTLoader",
     "LinkLoader",
     "Loader",
     "NeighborLoader",
@@ -42,6 +43,7 @@ __all__ = [
     "gat_attention",
     "gatv2_attention",
     "get_num_threads",
+    "metrics",
     "nn",
     "sddmm",
     "set_num_threads",
@@ -75,6 +77,7 @@ _PLACES = {
     "Batch": "sampling",
     "Epoch": "training",
     "Graph": "graph",
+    "HGTLoader": "loader",
     "LinkLoader": "loader",
     "Loader": "sampling",
     "NeighborLoader": "loader",
@@ -86,6 +89,7 @@ _PLACES = {
     "emulated": "device",
     "gat_attention": "ops",
     "gatv2_attention": "ops",
+    "metrics": "",
     "nn": "",
     "sddmm": "ops",
     "show_config": "config",

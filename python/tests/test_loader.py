@@ -19,7 +19,8 @@ from torch_geometric.sampler import NegativeSampling, NumNeighbors  # noqa: E402
 from torch_geometric.utils import trim_to_layer  # noqa: E402
 
 from halfgnn import LinkLoader, NeighborLoader  # noqa: E402
-from halfgnn._neighbors import NonEdges, Words  # noqa: E402
+from halfgnn._negatives import NonEdges  # noqa: E402
+from halfgnn._words import Words  # noqa: E402
 
 VERTICES = 60
 #: More than this has a chance of 1 in 10,000, by degrees of freedom.
@@ -252,6 +253,8 @@ def test_options_of_pygs_loader_do_what_they_do_there():
     assert [batch.n_id[:2].tolist() for batch in picked] == [[5, 4], [4, 3]]
     listed = NeighborLoader(whole, NumNeighbors([3]), batch_sampler=[[1, 2, 3], [9]])
     assert [batch.n_id[: batch.batch_size].tolist() for batch in listed] == [[1, 2, 3], [9]]
+    numbered = NeighborLoader(whole, [3], [5, 6, 7], batch_size=2, input_id=torch.tensor([9, 8, 7]))
+    assert [batch.input_id.tolist() for batch in numbered] == [[9, 8], [7]]
     for batch in NeighborLoader(whole, [3], batch_size=30, subgraph_type="bidirectional"):
         edges = set(map(tuple, batch.edge_index.t().tolist()))
         assert edges == {(b, a) for a, b in edges}
@@ -260,14 +263,24 @@ def test_options_of_pygs_loader_do_what_they_do_there():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"time_attr": "time", "input_time": torch.zeros(60)}, ValueError, "input_time|time_attr"),
-        ({"temporal_strategy": "last"}, ValueError, "temporal_strategy: times"),
-        ({"disjoint": True}, ValueError, "disjoint: seeds share"),
+        ({"input_time": torch.zeros(60)}, ValueError, "give time_attr as well"),
+        ({"time_attr": "y", "input_time": torch.zeros(59)}, ValueError, "input_time: should be 60 numbers"),
+        ({"time_attr": "y", "input_time": torch.full((60,), torch.nan)}, ValueError, "input_time: has a NaN"),
+        ({"time_attr": "time"}, ValueError, "neither vertices nor edges have 'time'"),
+        ({"time_attr": "title"}, ValueError, "neither vertices nor edges have 'title'"),
+        ({"time_attr": "train_mask"}, ValueError, "should be 60 numbers"),
+        ({"time_attr": "x"}, ValueError, r"time_attr: x should be 60 numbers.* of shape \(60, 5\)"),
+        ({"time_attr": "edge_weight"}, ValueError, "input_time: seeds have no 'edge_weight'"),
+        ({"temporal_strategy": "last"}, ValueError, "give time_attr as well"),
+        ({"temporal_strategy": "first", "time_attr": "y"}, ValueError, "take 'uniform' or 'last'"),
+        ({"temporal_strategy": "last", "time_attr": "y", "weight_attr": "edge_weight"}, ValueError, "samples nothing by weight"),
+        ({"input_id": torch.arange(3)}, ValueError, "input_id: should be a tensor of 60"),
+        ({"custom_cls": HeteroData}, ValueError, "custom_cls: .* not remote"),
         ({"weight_attr": "weight"}, ValueError, "weight_attr: edges have no 'weight'"),
         ({"weight_attr": "edge_attr"}, ValueError, "weight_attr: edge_attr should be 500"),
         ({"data": Data(edge_index=torch.zeros(2, 1, dtype=torch.long), w=-torch.ones(1), num_nodes=1), "weight_attr": "w"}, ValueError, "negative"),
         ({"directed": False}, ValueError, "directed: subgraph_type"),
-        ({"subgraph_type": "induced"}, ValueError, "subgraph_type 'induced'"),
+        ({"subgraph_type": "inducted"}, ValueError, "take 'directional', 'bidirectional', 'induced'"),
         ({"collate_fn": list}, ValueError, "collate_fn"),
         ({"neighbor_sampler": 1}, ValueError, "neighbor_sampler"),
         ({"batch_sise": 3}, TypeError, "is 'batch_size' meant"),
@@ -514,7 +527,10 @@ def test_too_few_negatives_are_said_once(mode):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"edge_label_time": torch.zeros(500)}, ValueError, "edge_label_time: times"),
+        ({"edge_label_time": torch.zeros(500)}, ValueError, "edge_label_time: .* give time_attr as well"),
+        ({"time_attr": "y"}, ValueError, "time_attr: .* give edge_label_time as well"),
+        ({"time_attr": "y", "edge_label_time": torch.zeros(60)}, ValueError, "edge_label_time: should be 500 numbers"),
+        ({"input_id": [1]}, ValueError, "input_id: should be a tensor of 500"),
         ({"neg_sampling": "binary", "neg_sampling_ratio": 1.0}, ValueError, "give one of them"),
         ({"edge_label_index": torch.tensor([[60], [0]])}, IndexError, "60 is no vertex"),
         ({"edge_label_index": torch.zeros(3, 3)}, ValueError, "2 x L"),
