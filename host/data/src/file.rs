@@ -444,12 +444,17 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", windows))]
     fn what_dead_processes_left_is_removed_and_what_living_ones_make_stays() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
-        // A process that has ended; its number is not given again so soon.
-        let mut ended = std::process::Command::new("true")
+        let program = match std::env::consts::OS {
+            "windows" => "hostname",
+            _ => "true",
+        };
+        // A process that has ended. Linux does not give its number again so soon, and Windows not as long as `ended` is there.
+        let mut ended = std::process::Command::new(program)
+            .stdout(std::process::Stdio::null())
             .spawn()
             .expect("a process");
         let dead = ended.id();
@@ -457,8 +462,8 @@ mod tests {
         let left = format!(".halfgnn-{dead}-abc.part");
         let folder_left = format!(".halfgnn-{dead}-def.part");
         let elsewhere = format!(".halfgnn-{dead}-ghi.part");
-        let living = ".halfgnn-1-abc.part";
-        for name in [&left, &elsewhere, living, ".halfgnn-.part", "other.part"] {
+        let living = format!(".halfgnn-{}-abc.part", std::process::id());
+        for name in [&left, &elsewhere, &living, ".halfgnn-.part", "other.part"] {
             std::fs::write(at(name), "1").expect("space");
         }
         std::fs::create_dir(at(&folder_left)).expect("a folder");
@@ -467,9 +472,10 @@ mod tests {
         let lock = File::open(at(&elsewhere)).expect("a file");
         lock.try_lock().expect("a lock");
         write(&at("new"), b"1").expect("it is written");
-        let mut expected = [&elsewhere, living, ".halfgnn-.part", "new", "other.part"];
+        let mut expected = [&elsewhere, &living, ".halfgnn-.part", "new", "other.part"];
         expected.sort_unstable();
         assert_eq!(names(folder.path()), expected);
+        drop(ended);
     }
 
     #[test]
