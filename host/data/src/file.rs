@@ -407,7 +407,8 @@ mod tests {
         assert_eq!(names(folder.path()), ["a"]);
     }
 
-    /// As a program that shows a file does while another writes it anew.
+    /// As a program that shows a file does while another writes it anew. Some file systems of Windows, and Wine, replace no file that is
+    /// open: there the old one stays whole.
     #[test]
     fn a_file_that_is_being_read_is_replaced() {
         use std::io::Read;
@@ -415,13 +416,15 @@ mod tests {
         let path = folder.path().join("a");
         write(&path, b"old").expect("it is written");
         let mut reader = File::open(&path).expect("a file");
-        write(&path, b"newer").expect("it is written");
+        let replaced = write(&path, b"newer").is_ok();
+        assert!(replaced || std::env::consts::OS == "windows");
         let mut read = String::new();
         reader
             .read_to_string(&mut read)
             .expect("the file as it was");
         assert_eq!(read, "old");
-        assert_eq!(std::fs::read(&path).expect("a file"), b"newer");
+        let now = if replaced { "newer" } else { "old" };
+        assert_eq!(std::fs::read_to_string(&path).expect("a file"), now);
         assert_eq!(names(folder.path()), ["a"]);
     }
 
@@ -438,8 +441,13 @@ mod tests {
     fn a_name_that_is_too_long_is_refused_before_anything_is_written() {
         let folder = tempfile::tempdir().expect("a folder");
         let long = folder.path().join("x".repeat(300));
-        assert!(WholeFile::create(&long).is_err());
-        assert!(WholeFolder::create(&long).is_err());
+        // Wine says of such a name that nothing is there, and refuses it when the file is moved to it.
+        let finishes = std::env::consts::OS == "windows";
+        let file = WholeFile::create(&long);
+        let folder_made = WholeFolder::create(&long);
+        assert!(finishes || file.is_err() && folder_made.is_err());
+        assert!(file.and_then(WholeFile::finish).is_err());
+        assert!(folder_made.and_then(WholeFolder::finish).is_err());
         assert!(names(folder.path()).is_empty());
     }
 
