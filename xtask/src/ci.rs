@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
-use crate::target::{self, Target};
+use crate::target::{self, ARM_LINUX, MACOS, MSVC, Target, WINDOWS};
 use crate::{
     Failure, fuzz, package, python, setup, supply_chain, test, verify_ptx, words, workspace,
 };
@@ -250,9 +250,6 @@ const REQUIRE_EMULATORS: &str = "HALFGNN_REQUIRE_EMULATORS";
 /// Lints of what this machine cannot run, and tests of what an emulator can. Of Windows' other C library the crates that ask for the system
 /// are enough: it has the same code above them.
 fn platforms() -> Result<(), Failure> {
-    const MACOS: &str = "aarch64-apple-darwin";
-    const WINDOWS: &str = "x86_64-pc-windows-gnu";
-    const MSVC: &str = "x86_64-pc-windows-msvc";
     let lowest = ["-p", "halfgnn-platform", "-p", "halfgnn-cuda-loader"];
     let passes: [(&str, &[&str]); 3] = [
         (MACOS, &["--workspace", "--all-targets"]),
@@ -274,7 +271,7 @@ fn platforms() -> Result<(), Failure> {
     }
     let required = std::env::var_os(REQUIRE_EMULATORS);
     let required = required.is_some_and(|value| !value.is_empty() && value != "0");
-    for triple in ["aarch64-unknown-linux-gnu", WINDOWS] {
+    for triple in [ARM_LINUX, WINDOWS] {
         let target = Target::named(triple)?;
         match setup::cross_tools(target) {
             Ok(()) => target.test_few()?,

@@ -3,7 +3,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use clap::Args;
 use halfgnn_builder::{write_atomically, write_executable};
@@ -110,6 +110,14 @@ pub fn pack(
     Ok(archive)
 }
 
+/// Gives this process and what it starts from now on a lower priority, where the system has `renice`.
+fn yield_cores() {
+    let own = std::process::id().to_string();
+    let mut renice = Command::new("renice");
+    renice.args(["-n", "10", "-p", &own]);
+    let _ = renice.stdout(Stdio::null()).stderr(Stdio::null()).status();
+}
+
 /// Puts the program into `bin`, and its kernels into the folder `ptx` in it, where the program looks.
 fn put(
     bin: &Path,
@@ -130,8 +138,12 @@ fn put(
     if kernels.is_some() {
         cargo.args(["--features", "cuda"]);
     }
-    // Where there are kernels to build, cores that one of the two leaves idle are the other's.
+    // Where there are kernels to build, cores that one of the two leaves idle are the other's. Crates wait for one another, so they come
+    // first.
     let mut building = cargo.spawn()?;
+    if kernels.is_some() {
+        yield_cores();
+    }
     let archive = kernels.map(|(options, code)| build_ptx::archive(options, code));
     let built = building.wait()?;
     let archive = archive.transpose()?;

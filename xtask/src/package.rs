@@ -80,8 +80,9 @@ pub struct Options {
     /// Build the program instead, with machine code for every GPU, and pack it with its kernels for another machine
     #[arg(long, conflicts_with = "check")]
     program: bool,
-    /// The program for another system: `aarch64-unknown-linux-gnu`, linked by zig from PyPI, or `x86_64-pc-windows-gnu`, by mingw
-    #[arg(long, value_name = "TRIPLE", requires = "program")]
+    /// The program (as `--program`) for another system: `aarch64-unknown-linux-gnu`, linked by zig from PyPI, or
+    /// `x86_64-pc-windows-gnu`, by mingw
+    #[arg(long, value_name = "TRIPLE", conflicts_with = "check")]
     target: Option<String>,
     /// Also build and run `examples/own_kernels` from the packages, without the network
     #[arg(long)]
@@ -100,8 +101,9 @@ impl Options {
 
 /// Builds the PTX, packs, looks at what was packed, and builds from it if asked to.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    if options.program {
-        let target = options.target.as_deref().map(Target::named).transpose()?;
+    let target = options.target.as_deref().map(Target::named).transpose()?;
+    // The crates are the same for every system: with a target, the program is meant.
+    if options.program || target.is_some() {
         let archive = install::pack(&options.build, target)?;
         let bytes = fs::metadata(&archive)?.len();
         println!("{} ({} KiB)", archive.display(), bytes.div_ceil(1024));

@@ -15,6 +15,18 @@ const ZIGBUILD: &str = "cargo-zigbuild>=0.20,<0.24";
 /// The glibc that packed programs need, as the wheel does.
 const GLIBC: &str = "2.28";
 
+/// Apple's processors: linted here.
+pub const MACOS: &str = "aarch64-apple-darwin";
+
+/// Windows with mingw's C library: linted and tested here.
+pub const WINDOWS: &str = "x86_64-pc-windows-gnu";
+
+/// Windows with Microsoft's C library: linted here.
+pub const MSVC: &str = "x86_64-pc-windows-msvc";
+
+/// Linux on ARM: tested here.
+pub const ARM_LINUX: &str = "aarch64-unknown-linux-gnu";
+
 /// A system that is not this machine's.
 pub struct Target {
     /// As rustc calls it.
@@ -32,7 +44,7 @@ pub struct Target {
 /// Those that can be built and run here.
 const TARGETS: [Target; 2] = [
     Target {
-        triple: "aarch64-unknown-linux-gnu",
+        triple: ARM_LINUX,
         linker: "aarch64-linux-gnu-gcc",
         runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
         packages: &[
@@ -43,7 +55,7 @@ const TARGETS: [Target; 2] = [
         is_linux: true,
     },
     Target {
-        triple: "x86_64-pc-windows-gnu",
+        triple: WINDOWS,
         linker: "x86_64-w64-mingw32-gcc",
         runner: &["wine"],
         packages: &["gcc-mingw-w64-x86-64", "wine64", "wine"],
@@ -51,9 +63,9 @@ const TARGETS: [Target; 2] = [
     },
 ];
 
-/// The tests that run on another system where none are named: the CPU's, the emulator's smaller ones, and what differs between systems.
-/// Programs that tests start, kernels and GPUs have no part in it.
-const TESTS: [&str; 19] = [
+/// The tests that run on another system where none are named: the CPU's, the emulator's smaller ones, what differs between systems, and the
+/// program's that run on every system. Kernels and GPUs have no part in it.
+const TESTS: [&str; 21] = [
     "--lib",
     "-p=halfgnn-platform",
     "-p=halfgnn-cuda-loader",
@@ -63,6 +75,8 @@ const TESTS: [&str; 19] = [
     "-p=ptx-syntax",
     "-p=ptx-emulator",
     "-p=halfgnn-tests",
+    "-p=halfgnn-cli",
+    "--test=systems",
     "--test=fake_driver",
     "--test=no_driver",
     "--test=not_a_driver",
@@ -74,6 +88,9 @@ const TESTS: [&str; 19] = [
     "--test=accuracy",
     "--test=same_bits",
 ];
+
+/// Set for tests that start a program: what runs it, by words, where the system does not by itself.
+const TEST_RUNNER: &str = "HALFGNN_TEST_RUNNER";
 
 /// As many of them as CI has the time for.
 const FEW_TESTS: [&str; 4] = [
@@ -151,7 +168,10 @@ impl Target {
         cargo.args([command, "--locked", "--target", self.triple]);
         cargo.env(self.variable("LINKER"), self.linker);
         cargo.env(self.variable("RUNNER"), self.runner.join(" "));
-        if !self.is_linux {
+        if self.is_linux {
+            // Wine starts programs of Windows; qemu leaves it to the system, which cannot.
+            cargo.env(TEST_RUNNER, self.runner.join(" "));
+        } else {
             // Wine warns of screens and fonts that no test needs.
             cargo.env("WINEDEBUG", "-all");
             cargo.env("WINEPATH", self.libraries()?);
@@ -271,6 +291,15 @@ mod tests {
         assert_eq!(arm.program("halfgnn"), "halfgnn");
         let windows = Target::named("x86_64-pc-windows-gnu").expect("it is there");
         assert_eq!(windows.program("halfgnn"), "halfgnn.exe");
+    }
+
+    #[test]
+    fn dependencies_are_checked_for_every_system() {
+        let text = std::fs::read_to_string(workspace::root().join("deny.toml")).unwrap();
+        let (graph, _) = text.split_once("[licenses]").unwrap();
+        for triple in ["x86_64-unknown-linux-gnu", ARM_LINUX, MACOS, WINDOWS, MSVC] {
+            assert!(graph.contains(&format!("\"{triple}\"")), "{triple}");
+        }
     }
 
     #[test]

@@ -34,13 +34,9 @@ pub struct Options {
     /// Without zig and checks, for this machine's glibc or a newer one
     #[arg(long, requires = "release")]
     native: bool,
-    /// For another system, linked by zig from PyPI: `aarch64-unknown-linux-gnu`. What is in it is checked, and it is not tried
-    #[arg(
-        long,
-        value_name = "TRIPLE",
-        requires = "release",
-        conflicts_with = "native"
-    )]
+    /// For another system, linked by zig from PyPI and checked by auditwheel: `aarch64-unknown-linux-gnu`. It is not installed here;
+    /// without `--release` it is as tests are
+    #[arg(long, value_name = "TRIPLE", conflicts_with = "native")]
     target: Option<String>,
 }
 
@@ -54,16 +50,18 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 
 /// The wheel, in `target/wheels`.
 pub fn build(options: &Options) -> Result<PathBuf, Failure> {
-    let anywhere = options.release && !options.native;
     let triple = options.target.as_deref();
+    let anywhere = options.release && !options.native || triple.is_some();
+    let mut arch = std::env::consts::ARCH;
     if let Some(triple) = triple {
-        let (_, system) = Target::named(triple)?.arch_and_os();
+        let (its_arch, system) = Target::named(triple)?.arch_and_os();
         if system != "linux" {
             return Err(format!(
                 "--target {triple}: wheels are linked for Linux here; on {system} itself, `maturin build --release` in python/ makes one"
             )
             .into());
         }
+        arch = its_arch;
         install_library(triple)?;
     }
     let maturin = match anywhere {
@@ -115,6 +113,7 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
             &wheel,
             &folder.join("tools"),
             triple.is_none().then(|| folder.join("installed")),
+            arch,
             &kernels,
         )?;
     }

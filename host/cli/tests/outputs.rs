@@ -273,23 +273,6 @@ fn what_stdout_cannot_take_is_a_failure_of_every_command() {
     }
 }
 
-#[cfg(target_os = "linux")]
-#[test]
-fn what_a_killed_process_left_is_removed_by_the_next_one() {
-    let place = Place::new();
-    let mut ended = Command::new("true").spawn().unwrap();
-    let (dead, _) = (ended.id(), ended.wait().unwrap());
-    let living = std::process::id();
-    let left = |number: u32| format!(".halfgnn-{number}-abc.part");
-    for number in [dead, living] {
-        std::fs::write(place.0.path().join(left(number)), "1").unwrap();
-    }
-    let output = place.train(&["--epochs", "1", "--save", "model"]);
-    succeeded(&output);
-    assert!(text(&output.stderr).contains(&left(dead)), "it is named");
-    assert_eq!(place.names(), [&left(living), "model", "ring.npz"]);
-}
-
 /// A ring that has nothing to validate on.
 fn unvalidated() -> Place {
     let mut ring = Ring::new();

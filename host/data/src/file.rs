@@ -407,7 +407,8 @@ mod tests {
         assert_eq!(names(folder.path()), ["a"]);
     }
 
-    /// As a program that shows a file does while another writes it anew.
+    /// As a program that shows a file does while another writes it anew. Some file systems of Windows, and Wine, replace no file that is
+    /// open: there the old one stays whole.
     #[test]
     fn a_file_that_is_being_read_is_replaced() {
         use std::io::Read;
@@ -415,13 +416,15 @@ mod tests {
         let path = folder.path().join("a");
         write(&path, b"old").expect("it is written");
         let mut reader = File::open(&path).expect("a file");
-        write(&path, b"newer").expect("it is written");
+        let replaced = write(&path, b"newer").is_ok();
+        assert!(replaced || std::env::consts::OS == "windows");
         let mut read = String::new();
         reader
             .read_to_string(&mut read)
             .expect("the file as it was");
         assert_eq!(read, "old");
-        assert_eq!(std::fs::read(&path).expect("a file"), b"newer");
+        let now = if replaced { "newer" } else { "old" };
+        assert_eq!(std::fs::read_to_string(&path).expect("a file"), now);
         assert_eq!(names(folder.path()), ["a"]);
     }
 
@@ -438,18 +441,28 @@ mod tests {
     fn a_name_that_is_too_long_is_refused_before_anything_is_written() {
         let folder = tempfile::tempdir().expect("a folder");
         let long = folder.path().join("x".repeat(300));
-        assert!(WholeFile::create(&long).is_err());
-        assert!(WholeFolder::create(&long).is_err());
+        // Wine says of such a name that nothing is there, and refuses it when the file is moved to it.
+        let finishes = std::env::consts::OS == "windows";
+        let file = WholeFile::create(&long);
+        let folder_made = WholeFolder::create(&long);
+        assert!(finishes || file.is_err() && folder_made.is_err());
+        assert!(file.and_then(WholeFile::finish).is_err());
+        assert!(folder_made.and_then(WholeFolder::finish).is_err());
         assert!(names(folder.path()).is_empty());
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", windows))]
     fn what_dead_processes_left_is_removed_and_what_living_ones_make_stays() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
-        // A process that has ended; its number is not given again so soon.
-        let mut ended = std::process::Command::new("true")
+        let program = match std::env::consts::OS {
+            "windows" => "hostname",
+            _ => "true",
+        };
+        // A process that has ended. Linux does not give its number again so soon, and Windows not as long as `ended` is there.
+        let mut ended = std::process::Command::new(program)
+            .stdout(std::process::Stdio::null())
             .spawn()
             .expect("a process");
         let dead = ended.id();
@@ -457,8 +470,8 @@ mod tests {
         let left = format!(".halfgnn-{dead}-abc.part");
         let folder_left = format!(".halfgnn-{dead}-def.part");
         let elsewhere = format!(".halfgnn-{dead}-ghi.part");
-        let living = ".halfgnn-1-abc.part";
-        for name in [&left, &elsewhere, living, ".halfgnn-.part", "other.part"] {
+        let living = format!(".halfgnn-{}-abc.part", std::process::id());
+        for name in [&left, &elsewhere, &living, ".halfgnn-.part", "other.part"] {
             std::fs::write(at(name), "1").expect("space");
         }
         std::fs::create_dir(at(&folder_left)).expect("a folder");
@@ -467,9 +480,10 @@ mod tests {
         let lock = File::open(at(&elsewhere)).expect("a file");
         lock.try_lock().expect("a lock");
         write(&at("new"), b"1").expect("it is written");
-        let mut expected = [&elsewhere, living, ".halfgnn-.part", "new", "other.part"];
+        let mut expected = [&elsewhere, &living, ".halfgnn-.part", "new", "other.part"];
         expected.sort_unstable();
         assert_eq!(names(folder.path()), expected);
+        drop(ended);
     }
 
     #[test]

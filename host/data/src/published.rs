@@ -260,7 +260,10 @@ mod tests {
             ("web-Google", "web-Google.txt.gz"),
             ("ogbn-arxiv", "ogbn_arxiv"),
         ] {
-            assert_eq!(found(name).unwrap(), Path::new(file));
+            // Where the file system takes both cases for one, the name is as it was asked for.
+            let found = found(name).unwrap();
+            assert!(folder.path().join(&found).exists(), "{name}");
+            assert!(found.as_os_str().eq_ignore_ascii_case(file), "{name}");
         }
         let path = folder.path().join("cora.npz");
         assert_eq!(locate(&path, None).unwrap(), path);

@@ -177,7 +177,9 @@ mod tests {
         let stored = spill.finish().unwrap();
         assert_eq!((stored.vertices(), stored.feature_len()), (rows, columns));
         let names = std::fs::read_dir(folder.path()).unwrap().count();
-        assert_eq!(names, 0, "a file that stays if the process is killed");
+        // On Windows it has a name, and the system removes it with its last handle.
+        let named = usize::from(std::env::consts::OS == "windows");
+        assert_eq!(names, named, "a file that stays if the process is killed");
         for vertices in [vec![0, 299_999, 3, 4, 150_000], (0..rows as u32).collect()] {
             let mut found = vec![f16::ZERO; vertices.len() * columns];
             let wanted = vertices

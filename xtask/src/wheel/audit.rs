@@ -24,17 +24,18 @@ y = halfgnn.spmm(graph, np.array([[1.0], [2.0], [4.0]], dtype=np.float16))
 assert y.tolist() == [[0.0], [5.0], [2.0]], y
 halfgnn.show_config()";
 
-/// Refuses a wheel that does not run wherever [`TAG`] says, lacks a part, or does not work by itself. `tools` is a virtual environment with
-/// [`AUDITWHEEL`]; `place` becomes one with the wheel, where it is one of this machine.
+/// Refuses a wheel that does not run wherever [`TAG`] says on processors of `arch`, lacks a part, or does not work by itself. `tools` is a
+/// virtual environment with [`AUDITWHEEL`]; `place` becomes one with the wheel, where it is one of this machine.
 pub fn check(
     wheel: &Path,
     tools: &Path,
     place: Option<PathBuf>,
+    arch: &str,
     kernels: &[String],
 ) -> Result<(), Failure> {
     let mut audit = python_of(tools);
     let said = output(audit.args(["-m", "auditwheel", "show"]).arg(wheel))?;
-    runs_anywhere(&said)?;
+    runs_anywhere(&said, arch)?;
     let mut list = python_of(tools);
     let content = output(list.args(["-m", "zipfile", "-l"]).arg(wheel))?;
     is_whole(&content, kernels)?;
@@ -63,8 +64,9 @@ fn output(command: &mut Command) -> Result<String, Failure> {
     }
 }
 
-/// Whether auditwheel names a system as old as that of [`TAG`], or an older one.
-fn runs_anywhere(said: &str) -> Result<(), Failure> {
+/// Whether auditwheel names a system as old as that of [`TAG`], or an older one, with processors of `arch`. auditwheel reads the processor
+/// from the library inside, as it does the symbols that it needs.
+fn runs_anywhere(said: &str, arch: &str) -> Result<(), Failure> {
     // It breaks lines wherever they are full.
     let words: Vec<_> = said.split_whitespace().collect();
     let said = words.join(" ");
@@ -76,6 +78,12 @@ fn runs_anywhere(said: &str) -> Result<(), Failure> {
         let mut parts = tag.strip_prefix("manylinux_")?.split('_');
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
     };
+    let own = tag
+        .strip_suffix(arch)
+        .and_then(|rest| rest.strip_suffix('_'));
+    if own.is_none() {
+        return Err(format!("the wheel is one of {tag}, and should be one of {arch}").into());
+    }
     match (version(tag), version(TAG)) {
         (Some(wants), Some(has)) if wants <= has => Ok(()),
         _ => Err(format!(
@@ -111,20 +119,25 @@ mod tests {
     #[test]
     fn what_wants_a_newer_library_than_its_name_says_is_refused() {
         for tag in ["manylinux_2_28_x86_64", "manylinux_2_17_x86_64"] {
-            assert!(runs_anywhere(&said(tag)).is_ok(), "{tag}");
+            assert!(runs_anywhere(&said(tag), "x86_64").is_ok(), "{tag}");
+            // Of another processor than it should be.
+            let failure = runs_anywhere(&said(tag), "aarch64")
+                .unwrap_err()
+                .to_string();
+            assert!(failure.ends_with("should be one of aarch64"), "{failure}");
         }
         for tag in [
             "manylinux_2_34_x86_64",
             "manylinux_3_1_x86_64",
             "linux_x86_64",
         ] {
-            let failure = runs_anywhere(&said(tag)).unwrap_err().to_string();
+            let failure = runs_anywhere(&said(tag), "x86_64").unwrap_err().to_string();
             assert!(
                 failure.contains(tag) && !failure.contains('\n'),
                 "{failure}"
             );
         }
-        assert!(runs_anywhere("").is_err());
+        assert!(runs_anywhere("", "x86_64").is_err());
     }
 
     #[test]

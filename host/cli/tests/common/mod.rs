@@ -8,9 +8,22 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
+/// What runs a program of another processor, by words, such as `qemu-aarch64 -L /usr/aarch64-linux-gnu`.
+const RUNNER: &str = "HALFGNN_TEST_RUNNER";
+
+/// The program, by what runs it where the system does not.
+fn program() -> Command {
+    let program = env!("CARGO_BIN_EXE_halfgnn");
+    let runner = std::env::var(RUNNER).unwrap_or_default();
+    let mut words = runner.split_whitespace().chain([program]);
+    let mut command = Command::new(words.next().unwrap_or(program));
+    command.args(words);
+    command
+}
+
 /// The program with these arguments, and nothing of the caller's settings.
 pub fn halfgnn(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_halfgnn"));
+    let mut command = program();
     command
         .args(arguments)
         .env_remove("RUST_LOG")

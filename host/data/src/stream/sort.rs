@@ -154,7 +154,12 @@ mod tests {
                 );
             }
             assert_eq!(found, expected);
-            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+            // On Windows an open file has a name, and the system removes it with its last handle.
+            let named = usize::from(runs > 0 && std::env::consts::OS == "windows");
+            let names = || std::fs::read_dir(folder.path()).unwrap().count();
+            assert_eq!(names(), named);
+            drop(merge);
+            assert_eq!(names(), 0);
         }
     }
 }

@@ -304,11 +304,11 @@ fn splits_as_masks_or_from_a_seed() {
 #[test]
 fn a_file_that_is_not_there_or_is_something_else() {
     let folder = Folder::new();
-    let missing = Dataset::open(folder.path().join("none.npz"))
-        .unwrap_err()
-        .to_string();
+    let path = folder.path().join("none.npz");
+    let missing = Dataset::open(&path).unwrap_err().to_string();
+    let why = std::fs::read(&path).unwrap_err();
     assert!(
-        missing.contains("none.npz: cannot be read: No such file"),
+        missing.contains(&format!("none.npz: cannot be read: {why}")),
         "{missing}"
     );
     assert!(

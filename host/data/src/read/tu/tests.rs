@@ -171,7 +171,10 @@ fn mistakes_are_named() {
             .expect_err("a mistake")
             .to_string();
         let place = folder.path().display().to_string();
-        error.replace(&place, "").trim_start_matches('/').to_owned()
+        error
+            .replace(&place, "")
+            .trim_start_matches(['/', '\\'])
+            .to_owned()
     };
     let with = |file, text| {
         let files = [("A", EDGES), ("graph_indicator", INDICATOR), (file, text)];
