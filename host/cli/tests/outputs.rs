@@ -3,7 +3,7 @@
 mod common;
 
 use common::ring::Ring;
-use common::{events, halfgnn, refused, text};
+use common::{events, halfgnn, names, refused, text};
 use halfgnn::train::Checkpoint;
 use std::process::{Command, Output, Stdio};
 
@@ -42,12 +42,7 @@ impl Place {
     }
 
     fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.0.path()).unwrap();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
+        names(self.0.path())
     }
 }
 

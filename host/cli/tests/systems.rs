@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{events, halfgnn, refused, text};
+use common::{events, halfgnn, names, refused, text};
 use std::io::Read;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -73,12 +73,7 @@ impl Place {
 
     /// The names in the folder.
     fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.0.path()).unwrap();
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
+        names(self.0.path())
     }
 }
 

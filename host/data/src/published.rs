@@ -260,10 +260,14 @@ mod tests {
             ("web-Google", "web-Google.txt.gz"),
             ("ogbn-arxiv", "ogbn_arxiv"),
         ] {
-            // Where the file system takes both cases for one, the name is as it was asked for.
             let found = found(name).unwrap();
-            assert!(folder.path().join(&found).exists(), "{name}");
-            assert!(found.as_os_str().eq_ignore_ascii_case(file), "{name}");
+            // Where the file system takes both cases for one, the name is as it was asked for.
+            if matches!(std::env::consts::OS, "windows" | "macos") {
+                assert!(folder.path().join(&found).exists(), "{name}");
+                assert!(found.as_os_str().eq_ignore_ascii_case(file), "{name}");
+            } else {
+                assert_eq!(found, Path::new(file));
+            }
         }
         let path = folder.path().join("cora.npz");
         assert_eq!(locate(&path, None).unwrap(), path);
