@@ -167,6 +167,18 @@ pub fn a_changed_model_is_evaluated_anew<B: Backend>(backend: &B, _scale: Scale)
     );
 }
 
+/// A fill is part of a recording like a launch.
+pub fn fills_are_recorded<B: Backend>(backend: &B, _scale: Scale) {
+    let mut x = matrix::<B, f16>(backend, (1, 3), &[1.0, 2.0, 3.0]);
+    let recording = backend.record(|| x.clear(backend));
+    let Some(recording) = recording.expect("a legal call") else {
+        return;
+    };
+    assert_eq!(read(backend, &x), [1.0, 2.0, 3.0], "recorded, not run");
+    backend.replay(&recording).expect("a legal call");
+    assert_eq!(read(backend, &x), [0.0; 3]);
+}
+
 /// Memory that a recording uses is not handed out again while it lives, though the matrix has gone.
 pub fn recorded_memory_stays<B: Backend>(backend: &B, _scale: Scale) {
     let (shape, values) = ((7, 9), [-1.0, 2.0, 3.0].repeat(21));
@@ -214,7 +226,7 @@ pub fn what_cannot_be_recorded_is_refused<B: Backend>(backend: &B, _scale: Scale
         &mut || Matrix::<B, f16>::zeros(backend, 1, 1, MemoryKind::Workspace).map(drop),
         "an allocation",
     );
-    refused(&mut || x.to_f32(backend).map(drop), "a copy or a fill");
+    refused(&mut || x.to_f32(backend).map(drop), "a copy");
     refused(&mut || backend.synchronize(), "a wait");
     refused(&mut || backend.record(|| Ok(())).map(drop), "a recording");
     refused(&mut || backend.timed(|| Ok(())).map(drop), "an event");

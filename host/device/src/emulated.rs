@@ -161,6 +161,8 @@ pub struct EmulatedGraph {
 #[derive(Debug)]
 enum Work {
     Launch(EmulatedFunction, LaunchConfig, Vec<u8>),
+    /// A byte, and all of a buffer.
+    Fill(u8, Place),
     /// Bytes for ranks and from ranks, by their addresses.
     Transfer {
         link: LocalLink,
@@ -194,6 +196,14 @@ struct Place {
 }
 
 impl Place {
+    fn whole(buffer: &EmulatedBuffer) -> Self {
+        Self {
+            rank: 0,
+            address: buffer.address,
+            len: buffer.len,
+        }
+    }
+
     fn of(part: &Part<'_, EmulatedBuffer>) -> Result<Self, DriverError> {
         DriverError::check_range(part.offset, part.len, part.buffer.len)?;
         Ok(Self {
@@ -256,6 +266,11 @@ impl Emulated {
         };
         match work {
             Work::Launch(..) => Ok(()),
+            Work::Fill(_, place) if place.len == 0 => Ok(()),
+            Work::Fill(byte, place) => {
+                let filled = device.fill(place.address, *byte, place.len as u64);
+                filled.map_err(|error| self.memory_error("fill", &error, 0))
+            }
             Work::Transfer {
                 link,
                 sends,
@@ -344,7 +359,7 @@ impl Driver for Emulated {
         offset: usize,
         source: &[u8],
     ) -> Result<(), DriverError> {
-        self.0.captures.refuse("a copy or a fill")?;
+        self.0.captures.refuse("a copy")?;
         DriverError::check_range(offset, source.len(), buffer.len)?;
         if source.is_empty() {
             return Ok(());
@@ -359,7 +374,7 @@ impl Driver for Emulated {
         offset: usize,
         target: &mut [u8],
     ) -> Result<(), DriverError> {
-        self.0.captures.refuse("a copy or a fill")?;
+        self.0.captures.refuse("a copy")?;
         DriverError::check_range(offset, target.len(), buffer.len)?;
         if target.is_empty() {
             return Ok(());
@@ -369,12 +384,11 @@ impl Driver for Emulated {
     }
 
     fn fill(&self, buffer: &EmulatedBuffer, byte: u8) -> Result<(), DriverError> {
-        self.0.captures.refuse("a copy or a fill")?;
-        if buffer.len == 0 {
-            return Ok(());
+        let fill = || Work::Fill(byte, Place::whole(buffer));
+        match self.0.captures.with(|graph| graph.work.push(fill())) {
+            Some(()) => Ok(()),
+            None => self.move_bytes(&fill()),
         }
-        let filled = self.0.device.fill(buffer.address, byte, buffer.len as u64);
-        filled.map_err(|error| self.memory_error("fill", &error, 0))
     }
 
     fn load(&self, ptx: &str) -> Result<Arc<Module>, DriverError> {

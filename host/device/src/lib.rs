@@ -226,8 +226,8 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         unsafe { self.launch(function, config, bytemuck::bytes_of(params)) }
     }
 
-    /// Records the launches that this thread makes in `work`, in their order, instead of making them. Launches of other
-    /// threads are made as ever.
+    /// Records what this thread launches and [fills](Driver::fill) in `work`, in its order, instead of doing it. What other threads do
+    /// is done as ever.
     ///
     /// # Errors
     /// [`DriverError::Recording`] from every other method that `work` calls on this driver, and where this thread records
@@ -240,7 +240,7 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// Makes the launches of `graph`, in their order.
     ///
     /// # Safety
-    /// What [`Driver::launch`] asks of its caller holds again for each of them.
+    /// What [`Driver::launch`] asks of its caller holds again for each of them, and what is filled has not been freed.
     ///
     /// # Errors
     /// Those of [`Driver::launch`].

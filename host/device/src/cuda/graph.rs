@@ -38,6 +38,11 @@ impl Capture {
         self.stream.as_inner()
     }
 
+    /// The stream for work that keeps nothing alive.
+    pub(super) fn stream(&self) -> CUstream {
+        self.stream.as_inner()
+    }
+
     /// The stream for work of `link`, which lives as long as the recording.
     pub(super) fn stream_with(&mut self, link: &NcclLink) -> CUstream {
         self.keep(link);

@@ -165,7 +165,7 @@ impl Cuda {
     /// The address of byte `offset` of `buffer`, for work on `count` bytes.
     fn place(&self, buffer: &CudaBuffer, offset: usize, count: usize) -> Result<u64, DriverError> {
         DriverError::check_range(offset, count, buffer.len())?;
-        self.context().captures().refuse("a copy or a fill")?;
+        self.context().captures().refuse("a copy")?;
         buffer.check_owner(self.context())?;
         Ok(buffer.address() + offset as u64)
     }
@@ -278,13 +278,18 @@ impl Driver for Cuda {
     }
 
     fn fill(&self, buffer: &CudaBuffer, byte: u8) -> Result<(), DriverError> {
-        let address = self.place(buffer, 0, buffer.len())?;
-        if let Some(memory) = self.host_memory(buffer)? {
-            memory.fill(byte);
+        let bytes = (buffer.address(), buffer.len());
+        if buffer.host().is_some() {
+            self.place(buffer, 0, buffer.len())?;
+            if let Some(memory) = self.host_memory(buffer)? {
+                memory.fill(byte);
+            }
             return Ok(());
         }
-        // SAFETY: the range is the whole buffer.
-        unsafe { self.queue.fill(address, buffer.len(), byte) }
+        buffer.check_owner(self.context())?;
+        let recorded = self.context().captures().with(|it| it.stream());
+        // SAFETY: the range is the whole buffer. Of a recording, memory that is freed is set aside until that is gone.
+        unsafe { self.queue.fill(bytes, byte, recorded) }
     }
 
     fn load(&self, ptx: &str) -> Result<CudaModule, DriverError> {

@@ -209,15 +209,15 @@ impl Queue {
         })
     }
 
-    /// Sets `len` bytes.
+    /// Sets `len` bytes, in the stream of a recording where one is given.
     ///
     /// # Safety
-    /// The `len` bytes from `address` on lie in a buffer of this context.
+    /// The `len` bytes from `address` on lie in a buffer of this context, until the recording is gone. The stream is this context's.
     pub(super) unsafe fn fill(
         &self,
-        address: u64,
-        len: usize,
+        (address, len): (u64, usize),
         byte: u8,
+        recorded: Option<CUstream>,
     ) -> Result<(), DriverError> {
         if len == 0 {
             return Ok(());
@@ -225,7 +225,7 @@ impl Queue {
         let _entered = self.context.enter()?;
         // SAFETY: what this function asks of its caller.
         check("cuMemsetD8Async", unsafe {
-            sys::cuMemsetD8Async(address, byte, len, self.raw)
+            sys::cuMemsetD8Async(address, byte, len, recorded.unwrap_or(self.raw))
         })
     }
 
