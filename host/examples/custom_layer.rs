@@ -1,134 +1,75 @@
-//! A layer of your own in a network: forward, backward, and trained like the crate's.
-//!
-//! `Y = D⁻¹ A X W`: the mean of the neighbours after a linear map. Bias, ReLU and dropout come from the stage around it. It
-//! is generic over the backend and the precision, so it runs on the CPU, on the emulator and on a card alike.
+//! A layer of your own: `GraphConv` of PyG, `H · W₁ + A · H · W₂`, as its formula. The gradient, every precision, ranks, sampled batches,
+//! quantized messages and checkpoints follow from it.
 //!
 //! `cargo run --example custom_layer`
 
 use half::f16;
-use halfgnn::backend::{Backend, cpu::Cpu};
-use halfgnn::data::{Dataset, UploadFeatures};
-use halfgnn::nn::{
-    Aggregation, Context, InputGradient, Layer, Network, Norm, Output, OutputGradient, Parameter,
-    Place, Propagation, Stage,
-};
-use halfgnn::ops::{Epilogue, Form, SpmmEpilogue, SpmmPolicy};
-use halfgnn::tensor::{Element, Matrix, Precision};
-use halfgnn::train::{Objective, TrainConfig, Trainer};
-use halfgnn::{Error, ops};
+use halfgnn::backend::cpu::Cpu;
+use halfgnn::data::{Dataset, Recipe, UploadFeatures};
+use halfgnn::nn::{ModelConfig, Network, Norm, OtherLayers, OwnLayers, Propagation};
+use halfgnn::program::layers::{Layer, Reads};
+use halfgnn::program::{Builder, Edges, Value};
+use halfgnn::tensor::Precision;
+use halfgnn::train::{Objective, Split, TrainConfig, Trainer};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-/// The layer has but its weights: nothing of the forward pass is wanted again.
+/// The layer: the adjacency, and columns of the output.
 #[derive(Debug)]
-struct Mean<B: Backend, E: Element> {
-    weight: Parameter<B, E>,
-}
+struct GraphConv(Edges, usize);
 
-impl<B: Backend, E: Element> Mean<B, E> {
-    /// The sum over neighbours; that it is a mean is the degree norm's doing.
-    const SUM: Aggregation = Aggregation {
-        policy: SpmmPolicy::DEFAULT,
-        factor: 1.0,
-    };
-
-    fn new(backend: &B, place: Place, widths: (usize, usize)) -> Result<Self, Error> {
-        Ok(Self {
-            weight: place.weights(backend, "weight", widths, 0)?,
-        })
+impl Layer for GraphConv {
+    fn build(&self, g: &mut Builder, x: Value) -> Value {
+        let shape = (g.columns(x), self.1);
+        let (root, neighbours) = (
+            g.weight("lin_root.weight", shape),
+            g.weight("lin_rel.weight", shape),
+        );
+        let (own, mean) = (g.own_rows(self.0, x), g.aggregate(self.0, x));
+        let (own, mean) = (g.matmul(own, root), g.matmul(mean, neighbours));
+        g.add(mean, own)
     }
 }
 
-impl<B: Backend, E: Element> Layer<B, E> for Mean<B, E> {
-    fn widths(&self) -> (usize, usize) {
-        self.weight.shape()
+/// A network of such layers, with the mean of the neighbours in place of their sum.
+#[derive(Debug)]
+struct GraphConvs;
+
+impl OwnLayers for GraphConvs {
+    fn layer(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
+        Box::new(GraphConv(reads.edges, model.layer(number).1))
     }
 
-    fn forward(
-        &mut self,
-        at: &mut Context<'_, B, E>,
-        x: &Matrix<B, E>,
-        y: &mut Output<'_, B, E>,
-    ) -> Result<(), Error> {
-        let mut product = at.pool.take(at.backend, (x.rows(), y.columns()))?;
-        let (weight, plain) = (self.weight.values(), Epilogue::default());
-        ops::matmul(at.backend, Form::NN, x, weight, &plain, &mut product)?;
-        // Bias and ReLU are done where the sum is written; `y.matrix()` would leave them to a pass of their own.
-        y.aggregate(at, Self::SUM, false, None, &product)?;
-        at.give(product);
-        Ok(())
-    }
-
-    fn backward(
-        &mut self,
-        at: &mut Context<'_, B, E>,
-        x: &Matrix<B, E>,
-        dy: &mut OutputGradient<'_, B, E>,
-        dx: &mut InputGradient<'_, B, E>,
-    ) -> Result<(), Error> {
-        // Along the edges the other way, each message times the factor of the vertex that it went to: Aᵀ D⁻¹ d.
-        let shape = (x.rows(), dy.matrix().columns());
-        let mut product = at.pool.take(at.backend, shape)?;
-        Self::SUM.backward(
-            at,
-            false,
-            SpmmEpilogue::default(),
-            dy.matrix(),
-            &mut product,
-        )?;
-        let (weight, gradient) = self.weight.values_and_gradient();
-        let plain = Epilogue::default();
-        ops::matmul(at.backend, Form::TN, x, &product, &plain, gradient)?;
-        // Where nobody wants the gradient of the input, as of the first layer, this does nothing.
-        dx.product(at, &product, weight)?;
-        at.give(product);
-        Ok(())
-    }
-
-    fn parameters(&self) -> Vec<&Parameter<B, E>> {
-        vec![&self.weight]
-    }
-
-    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
-        vec![&mut self.weight]
+    fn norm(&self) -> Norm {
+        Norm::Right
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let backend = Cpu::new();
-    let data: Dataset = "blocks:800".parse::<halfgnn::data::Recipe>()?.dataset(0)?;
-    let graph = data.graph.with_self_loops()?;
+    let data: Dataset = "blocks:800".parse::<Recipe>()?.dataset(0)?;
+    let layers = OtherLayers::new("graphconv-mean", Arc::new(GraphConvs));
+    let model = ModelConfig::of(layers, data.feature_len(), data.outputs);
     let objective = Objective::<_, f16>::new(
         &backend,
-        Propagation::new(&backend, &graph, Norm::Right)?,
+        Propagation::new(&backend, &data.graph, model.norm())?,
         data.upload_features(&backend)?,
         data.class_labels()?,
         data.outputs,
         [&data.train, &data.val, &data.test],
     )?;
-    let mean = |layer, widths| Mean::new(&backend, Place { layer, seed: 0 }, widths);
-    let model = Network::from_layers(
-        &backend,
-        [
-            Stage::new(mean(0, (data.feature_len(), 32))?).bias().relu(),
-            Stage::new(mean(1, (32, data.outputs))?).bias().dropout(0.5),
-        ],
-    )?;
-    let mut trainer = Trainer::new(
-        &backend,
-        &objective,
-        model,
-        TrainConfig::new(Precision::Half),
-    )?;
+    let network = Network::new(&backend, &model, 0)?;
+    let config = TrainConfig::new(Precision::Half);
+    let mut trainer = Trainer::new(&backend, &objective, network, config)?;
     let run = trainer.run(|epoch| {
         if epoch.epoch.is_multiple_of(50) {
             println!("epoch {}: loss {:.4}", epoch.epoch, epoch.loss);
         }
         ControlFlow::Continue(())
     })?;
-    println!(
-        "validation accuracy {:.1} %",
-        run.best
-            .map_or(0.0, |best| best.score.of(halfgnn::train::Split::Validation))
-    );
+    let accuracy = run
+        .best
+        .map_or(0.0, |best| best.score.of(Split::Validation));
+    println!("validation accuracy {accuracy:.1} %");
     Ok(())
 }

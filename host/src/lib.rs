@@ -157,10 +157,11 @@ use halfgnn_ops::error;
 #[doc(inline)]
 pub use halfgnn_ops::{backend, ops, tensor, with_element};
 
-/// The code in the README, docs/embedding.md, docs/sampling.md and docs/scale-out.md compiles and runs.
+/// The code in the README and in pages of docs compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/embedding.md")]
 #[doc = include_str!("../../docs/sampling.md")]
 #[doc = include_str!("../../docs/scale-out.md")]
+#[doc = include_str!("../../docs/tutorials/own-layer.md")]
 mod documents {}

@@ -1,20 +1,14 @@
 //! Codes that an operator makes of its result where it writes it: by `==` with those that `quantize` makes of the same result.
 
+use crate::Scale;
 use crate::input::{KIND, Random, bits, elements, matrix, read, rounded, unwritten};
-use crate::{Scale, task};
 use half::{bf16, f16};
-use halfgnn::Error;
 use halfgnn::backend::Backend;
-use halfgnn::nn::{
-    Context, GcnLayer, HiddenNorm, InputGradient, Layer, Network, Norm, Output, OutputGradient,
-    Parameter, Place, SageLayer, SentBack, Stage,
-};
 use halfgnn::ops::{
     self, CodeFormat, Coding, Epilogue, Form, MatmulFusion, Normalization, NormalizationGradients,
-    QuantizedMatrix, RandomState, Rounding, SpmmPolicy, Unrepresented,
+    QuantizedMatrix, RandomState, Rounding, Unrepresented,
 };
-use halfgnn::tensor::{Array, Element, Matrix, Precision};
-use halfgnn::train::{TrainConfig, Trainer};
+use halfgnn::tensor::{Array, Element, Matrix};
 
 /// What is told of codes: their words, padding among them, the largest magnitudes and the counts.
 type Told = (Vec<u32>, Vec<f32>, Unrepresented);
@@ -273,128 +267,5 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
         let done = ops::matmul_fused(backend, Form::NN, &a, &b, &plain, fusion, &mut c);
         let error = done.expect_err(told).to_string();
         assert!(error.contains(told), "{error}");
-    }
-}
-
-/// A layer of which nobody knows what it sends back, so that it makes the codes of its gradient itself.
-#[derive(Debug)]
-struct Alone<L>(L);
-
-impl<B: Backend, E: Element, L: Layer<B, E>> Layer<B, E> for Alone<L> {
-    fn widths(&self) -> (usize, usize) {
-        self.0.widths()
-    }
-
-    fn message_columns(&self) -> Option<usize> {
-        self.0.message_columns()
-    }
-
-    fn forward(
-        &mut self,
-        at: &mut Context<'_, B, E>,
-        x: &Matrix<B, E>,
-        y: &mut Output<'_, B, E>,
-    ) -> Result<(), Error> {
-        self.0.forward(at, x, y)
-    }
-
-    fn backward(
-        &mut self,
-        at: &mut Context<'_, B, E>,
-        x: &Matrix<B, E>,
-        dy: &mut OutputGradient<'_, B, E>,
-        dx: &mut InputGradient<'_, B, E>,
-    ) -> Result<(), Error> {
-        self.0.backward(at, x, dy, dx)
-    }
-
-    fn parameters(&self) -> Vec<&Parameter<B, E>> {
-        self.0.parameters()
-    }
-
-    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
-        self.0.parameters_mut()
-    }
-}
-
-/// A layer whose gradient is sent back times the factors of rows, which the layer behind knows or not.
-fn stage<B: Backend, L: Layer<B, f16> + 'static>(layer: L, known: bool) -> Stage<B, f16> {
-    assert_eq!(layer.sends_back(), SentBack::ScaledGradient);
-    match known {
-        true => Stage::new(layer),
-        false => Stage::new(Alone(layer)),
-    }
-}
-
-/// Codes of gradients that the layer behind makes where it writes them are those of a pass of their own, whatever stands between two
-/// layers: the weights after a few steps are the same bits.
-pub fn gradients_between_layers<B: Backend>(backend: &B, _: Scale) {
-    type Around<B> = fn(Stage<B, f16>) -> Stage<B, f16>;
-    /// What is around the first layer, the second and the last.
-    fn weights<B: Backend>(
-        backend: &B,
-        (format, known): (CodeFormat, bool),
-        (sage, around): (bool, [Around<B>; 3]),
-    ) -> Vec<Vec<f32>> {
-        let policy = SpmmPolicy::default();
-        let widths = [task::FEATURES, 16, 16, task::CLASSES];
-        let stages = (0..3).map(|number| {
-            let place = Place {
-                layer: number,
-                seed: 5,
-            };
-            let widths = (widths[number], widths[number + 1]);
-            let stage = if sage && number == 0 {
-                let layer = SageLayer::new(backend, place, widths, policy);
-                stage(layer.expect("room"), known)
-            } else {
-                let layer = GcnLayer::new(backend, place, widths, policy);
-                stage(layer.expect("room"), known)
-            };
-            around[number](stage).bias().messages(format)
-        });
-        let model = Network::from_layers(backend, stages).expect("a model");
-        let objective = task::objective::<B, f16>(backend, Norm::Both);
-        let config = TrainConfig {
-            record: false,
-            ..TrainConfig::new(Precision::Half)
-        };
-        let mut trainer = Trainer::new(backend, &objective, model, config).expect("room");
-        for _ in 0..3 {
-            trainer.step().expect("a step");
-        }
-        task::weights(backend, trainer.model())
-    }
-    let networks: [(bool, [Around<B>; 3]); 6] = [
-        (false, [Stage::relu, Stage::relu, |stage| stage]),
-        (true, [Stage::relu, Stage::relu, |stage| stage.dropout(0.4)]),
-        // Without a ReLU, and with a dropout behind nothing else.
-        (
-            false,
-            [|stage| stage, |stage| stage, |stage| stage.dropout(0.4)],
-        ),
-        (
-            false,
-            [Stage::relu, |stage| stage.relu().residual(), |stage| stage],
-        ),
-        (
-            false,
-            [
-                Stage::relu,
-                |stage| stage.relu().norm(HiddenNorm::Layer),
-                |stage| stage,
-            ],
-        ),
-        (
-            false,
-            [|stage| stage.relu().jumps(), Stage::relu, |stage| stage],
-        ),
-    ];
-    for (number, network) in networks.into_iter().enumerate() {
-        let format = CodeFormat::ALL[number % 2];
-        let own = weights(backend, (format, false), network);
-        let behind = weights(backend, (format, true), network);
-        assert!(own.iter().flatten().all(|value| value.is_finite()));
-        assert!(own == behind, "network {number} with {format:?}");
     }
 }

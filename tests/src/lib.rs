@@ -143,7 +143,7 @@ macro_rules! conformance {
             ranks: steps_are_those_of_one, coded_steps_are_those_of_one, codes_are_exchanged, all_rows_are_exchanged, products_are_exchanged, parts_are_put_together, dropped_edges_are_refused, rows_are_dropped_by_their_numbers, halves_of_a_normalization_are_the_whole;
             pieces: passes_are_those_of_the_whole, trainers_are_evaluated, misfits_are_refused;
             recording: recorded_steps_are_the_same_steps, schedules_and_clipping_reach_recorded_steps, a_changed_model_is_recorded_anew,
-                a_changed_model_is_evaluated_anew, recorded_memory_stays, what_cannot_be_recorded_is_refused;
+                a_changed_model_is_evaluated_anew, fills_are_recorded, recorded_memory_stays, what_cannot_be_recorded_is_refused;
             dropouts: layers_draw_apart, attention_draws_apart;
             blocks: whole_neighbourhoods_are_the_graph, running_statistics_evaluate_blocks,
                 gradients_are_differences_of_the_loss, batches_are_trained_on, overflows_leave_nothing_behind, misfits_are_refused;
@@ -152,7 +152,7 @@ macro_rules! conformance {
             bit_sums: every_graph, rows_of_every_length, sums_of_some_rows, every_width, factors_of_columns;
             bit_products: every_shape, products_that_are_added, products_that_are_summed_up;
             frdc: every_graph, every_width, misfits_are_refused;
-            coding: products, normalizations, misfits_are_refused, gradients_between_layers;
+            coding: products, normalizations, misfits_are_refused;
             quantized: rows_are_rounded_by_their_numbers, codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, pairs_of_sums, epilogues, largest_batches,
                 scales_are_multiplied, misfits_are_refused;
             stored: positive_stays_positive, numbers_of_codes, products, masks, misfits_are_refused;

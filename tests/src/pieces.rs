@@ -89,6 +89,7 @@ fn assert_pieces<B: Backend, E: Element>(
         let logits = [read(backend, network.logits())];
         hidden.chain(logits).collect()
     };
+    network.keep_activations();
     network.forward(inputs, Mode::Evaluate).expect("a pass");
     let whole = outputs(&network);
     let prepared = model.prepare_edges(of.0, of.1).expect("edges");

@@ -113,7 +113,7 @@ fn of_ranks<B: Backend, E: Element, T: Send>(
                         .propagation_of_shard::<B, E>(backend, model, of)
                         .expect("room");
                     let network = Network::new(backend, model, config.seed).expect("room");
-                    let vertices = match network.first_hears() {
+                    let vertices = match network.first_aggregates() {
                         true => shard.part.vertices(),
                         false => shard.part.own(),
                     };

@@ -531,7 +531,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _scale: Scale) {
     let refused = model
         .forward(inputs, Mode::Evaluate)
         .expect_err("one graph");
-    let way = "give one for each, or one for all but the one that pools, and one for that";
+    let way = "give one for each, or one for all layers and one for the readout";
     assert!(refused.to_string().contains(way), "{refused}");
     let loss = Loss::of(&data.targets);
     let batches = GraphBatches::new(&prepared, graphs, &config).expect("graphs");

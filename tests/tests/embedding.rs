@@ -23,6 +23,7 @@ fn hidden_activations_are_what_the_next_layer_reads() {
     let before = trainer.model().activations(0).unwrap_err().to_string();
     assert!(before.contains("before a forward pass"), "{before}");
     let network = trainer.model_mut();
+    network.keep_activations();
     network
         .forward(objective.inputs(backend), Mode::Evaluate)
         .expect("a pass");
@@ -39,18 +40,18 @@ fn hidden_activations_are_what_the_next_layer_reads() {
 }
 
 #[test]
-fn outputs_that_are_not_stored_are_refused() {
+fn outputs_that_are_not_kept_are_refused() {
     let backend = &Cpu::new();
-    let model = ModelConfig {
-        recompute: true,
-        ..ModelConfig::gin(task::FEATURES, task::CLASSES)
-    };
+    let model = ModelConfig::gin(task::FEATURES, task::CLASSES);
     let objective = task::objective::<_, f32>(backend, model.norm());
     let config = TrainConfig::new(f32::PRECISION);
     let mut trainer = task::trainer(backend, &objective, model, config);
     trainer.evaluate().expect("an evaluation");
     let refused = trainer.model().activations(0).unwrap_err().to_string();
-    assert!(refused.contains("leave recompute out"), "{refused}");
+    assert!(
+        refused.contains("call Network::keep_activations before the pass"),
+        "{refused}"
+    );
     assert!(
         trainer.model().activations(4).is_ok(),
         "those are the logits"

@@ -1,78 +1,133 @@
-//! The operator as a layer: a leaky ReLU between two of `halfgnn`'s graph convolutions, in a network that its trainer trains.
+//! The operator in a formula: a leaky ReLU behind `halfgnn`'s graph convolution, in a network that its trainer trains.
 
 use crate::leaky_relu::{Backward, Forward, LeakyReluOperators};
 use halfgnn::Error;
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    Context, GcnLayer, InputGradient, Layer, Network, Norm, Output, OutputGradient, Parameter,
-    Place, Propagation, Stage,
+    HiddenActivation, ModelConfig, Network, Norm, OtherLayers, OwnLayers, Propagation,
 };
-use halfgnn::ops::{self, Checked, Combine, SpmmPolicy};
+use halfgnn::ops::{self, Checked, Combine};
+use halfgnn::program::layers::{Gcn, Layer, Reads};
+use halfgnn::program::{Builder, OwnCall, OwnOperands, OwnOperator, Shape, Value};
 use halfgnn::tensor::{Matrix, Precision};
 use halfgnn::train::{Objective, TrainConfig, Trainer};
+use std::sync::Arc;
 
-/// `y = x > 0 ? x : slope · x`, of rows of `width`.
+/// `y = x > 0 ? x : slope · x`
 #[derive(Debug)]
 struct LeakyRelu<B: LeakyReluOperators> {
-    width: usize,
-    slope: f32,
-    kernels: B::Kernels,
+    kernels: Arc<B::Kernels>,
 }
 
-impl<B: LeakyReluOperators> Layer<B, f32> for LeakyRelu<B> {
-    fn widths(&self) -> (usize, usize) {
-        (self.width, self.width)
+impl<B: LeakyReluOperators> OwnOperator for LeakyRelu<B> {
+    fn name(&self) -> &str {
+        "leaky_relu"
     }
 
-    /// It looks at each vertex alone.
-    fn aggregates(&self) -> bool {
-        false
-    }
-
-    fn forward(
-        &mut self,
-        at: &mut Context<'_, B, f32>,
-        x: &Matrix<B, f32>,
-        y: &mut Output<'_, B, f32>,
-    ) -> Result<(), Error> {
-        let y = y.matrix();
-        ops::combine(at.backend, &Combine::copy(), x, y)?;
-        let operands = Forward {
-            slope: self.slope,
-            y,
-        };
-        at.backend
-            .leaky_relu(&self.kernels, Checked::new(operands)?)
-    }
-
-    fn backward(
-        &mut self,
-        at: &mut Context<'_, B, f32>,
-        x: &Matrix<B, f32>,
-        dy: &mut OutputGradient<'_, B, f32>,
-        dx: &mut InputGradient<'_, B, f32>,
-    ) -> Result<(), Error> {
-        if !dx.is_wanted() {
-            return Ok(());
+    fn shape(&self, operands: &[Shape]) -> Result<Shape, String> {
+        match operands {
+            [x] => Ok(*x),
+            others => Err(format!(
+                "one operand is expected, and there are {}",
+                others.len()
+            )),
         }
-        let d = dx.matrix(at)?;
-        ops::combine(at.backend, &Combine::copy(), dy.matrix(), d)?;
-        let operands = Backward {
-            slope: self.slope,
-            // The kernel asks for signs alone, and those of input and output are the same.
-            y: x,
-            d,
-        };
-        at.backend
-            .leaky_relu_backward(&self.kernels, Checked::new(operands)?)
     }
 
-    fn parameters(&self) -> Vec<&Parameter<B, f32>> {
-        Vec::new()
+    fn gradient(&self, _number: usize) -> Option<Arc<dyn OwnOperator>> {
+        let kernels = Arc::clone(&self.kernels);
+        Some(Arc::new(LeakyReluGradient::<B> { kernels }))
     }
 
-    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, f32>> {
-        Vec::new()
+    fn run(&self, call: OwnCall<'_>) -> Result<(), Error> {
+        let OwnOperands {
+            backend,
+            operands,
+            result: y,
+        } = call.on::<B, f32>()?;
+        ops::combine(backend, &Combine::copy(), operands[0], y)?;
+        let slope = crate::SLOPE;
+        backend.leaky_relu(&self.kernels, Checked::new(Forward { slope, y })?)
+    }
+}
+
+/// Its gradient, of the operand, the result and the gradient of the result.
+#[derive(Debug)]
+struct LeakyReluGradient<B: LeakyReluOperators> {
+    kernels: Arc<B::Kernels>,
+}
+
+impl<B: LeakyReluOperators> OwnOperator for LeakyReluGradient<B> {
+    fn name(&self) -> &str {
+        "leaky_relu_gradient"
+    }
+
+    fn shape(&self, operands: &[Shape]) -> Result<Shape, String> {
+        match operands {
+            [x, _, _] => Ok(*x),
+            others => Err(format!(
+                "three operands are expected, and there are {}",
+                others.len()
+            )),
+        }
+    }
+
+    fn gradient(&self, _number: usize) -> Option<Arc<dyn OwnOperator>> {
+        None
+    }
+
+    fn run(&self, call: OwnCall<'_>) -> Result<(), Error> {
+        let OwnOperands {
+            backend,
+            operands,
+            result: d,
+        } = call.on::<B, f32>()?;
+        ops::combine(backend, &Combine::copy(), operands[2], d)?;
+        let (slope, y) = (crate::SLOPE, operands[1]);
+        backend.leaky_relu_backward(&self.kernels, Checked::new(Backward { slope, y, d })?)
+    }
+}
+
+/// A graph convolution, and the operator behind all but the last.
+#[derive(Debug)]
+struct Leaky {
+    convolution: Gcn,
+    activation: Option<Arc<dyn OwnOperator>>,
+}
+
+impl Layer for Leaky {
+    fn build(&self, g: &mut Builder, x: Value) -> Value {
+        let y = self.convolution.build(g, x);
+        match &self.activation {
+            Some(activation) => g.own(activation, &[y]),
+            None => y,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Layers(Arc<dyn OwnOperator>);
+
+impl Layers {
+    fn new<B: LeakyReluOperators>(backend: &B) -> Result<Self, Error> {
+        let kernels = Arc::new(backend.kernels()?);
+        Ok(Self(Arc::new(LeakyRelu::<B> { kernels })))
+    }
+}
+
+impl OwnLayers for Layers {
+    fn layer(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
+        Box::new(Leaky {
+            convolution: Gcn {
+                edges: reads.edges,
+                outputs: model.layer(number).1,
+            },
+            activation: (!model.is_last(number)).then(|| Arc::clone(&self.0)),
+        })
+    }
+
+    fn norm(&self) -> Norm {
+        Norm::Both
     }
 }
 
@@ -94,23 +149,15 @@ pub fn train<B: LeakyReluOperators>(
     let splits = [&train[..], &rest[..], &[]];
     let objective = Objective::new(backend, graph, features, labels, CLASSES, splits)?;
 
-    let convolution = |layer, widths| {
-        let place = Place { layer, seed: 4 };
-        GcnLayer::new(backend, place, widths, SpmmPolicy::DEFAULT)
+    let layers = OtherLayers::new("leaky", Arc::new(Layers::new(backend)?));
+    let config = ModelConfig {
+        layers: 2,
+        hidden: HIDDEN,
+        dropout: 0.2,
+        activation: HiddenActivation::None,
+        ..ModelConfig::of(layers, inputs, CLASSES)
     };
-    let leaky_relu = LeakyRelu {
-        width: HIDDEN,
-        slope: crate::SLOPE,
-        kernels: backend.kernels()?,
-    };
-    let stages = [
-        Stage::new(convolution(0, (inputs, HIDDEN))?).bias(),
-        Stage::new(leaky_relu),
-        Stage::new(convolution(2, (HIDDEN, CLASSES))?)
-            .bias()
-            .dropout(0.2),
-    ];
-    let model = Network::from_layers(backend, stages)?;
+    let model = Network::new(backend, &config, 4)?;
     let mut config = TrainConfig::new(Precision::Float);
     config.optimizer = config.optimizer.with_learning_rate(0.05);
     let mut trainer = Trainer::new(backend, &objective, model, config)?;

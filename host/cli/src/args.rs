@@ -7,13 +7,12 @@ use crate::dataset::source::{OpenArgs, SourceName};
 use crate::dataset::{self, DatasetArgs};
 use crate::exchange::{ExportArgs, ImportArgs};
 use crate::feature_cache::FeatureCacheArgs;
-#[cfg(feature = "emulator")]
-use crate::graphs::GraphName;
 use crate::help;
 use crate::model::ModelArgs;
 use crate::optimize::OptimizeArgs;
 use crate::placement::{PlacementArgs, TempFolderArgs};
 use crate::predict::PredictArgs;
+use crate::profile::{self, ProfileCommand};
 use crate::ranks::RanksArgs;
 use crate::reorder::ReorderName;
 use crate::sampling::SamplingArgs;
@@ -73,10 +72,9 @@ pub enum Command {
     #[cfg(feature = "bench")]
     #[command(subcommand, after_help = help::BENCH)]
     Bench(BenchCommand),
-    /// Count what the kernels of an SpMM do, on the emulator: instructions, sectors, conflicts, shuffles
-    #[cfg(feature = "emulator")]
-    #[command(after_help = PROFILE_EXAMPLES)]
-    Profile(ProfileArgs),
+    /// Measure a training step operator by operator, or count what the kernels of an SpMM do
+    #[command(subcommand, after_help = profile::EXAMPLES)]
+    Profile(ProfileCommand),
     /// Make figures and tables of what --json wrote, in one HTML file
     #[command(after_help = help::REPORT)]
     Report(ReportArgs),
@@ -144,45 +142,6 @@ const DEMO_EXAMPLES: &str = "\
 Examples:
   halfgnn demo
   halfgnn demo --device cpu --epochs 10 --json -";
-
-#[cfg(feature = "emulator")]
-const PROFILE_EXAMPLES: &str = "\
-Examples:
-  halfgnn profile --graph kron:10
-  halfgnn profile --graph web.csr --features 32 --accumulate half --json -
-
-The kernels are executed on the CPU, every access checked: take a small graph.";
-
-/// Options of `profile`.
-#[cfg(feature = "emulator")]
-#[derive(Args)]
-pub struct ProfileArgs {
-    /// Graph to run on
-    #[arg(long, value_name = "FILE|kron:SCALE")]
-    pub graph: GraphName,
-    /// Feature length
-    #[arg(long, value_name = "F", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub features: u32,
-    /// Precision
-    #[arg(long, value_enum, default_value_t = PrecisionName::Half)]
-    pub precision: PrecisionName,
-    /// What a batch of edges is added up in, in half precision
-    #[arg(long, value_enum, default_value_t = AccumulateName::Float)]
-    pub accumulate: AccumulateName,
-    /// Write one JSON object a line to FILE, or to stdout for `-`
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
-}
-
-/// What a batch of edges is added up in.
-#[cfg(feature = "emulator")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum AccumulateName {
-    /// half2 arithmetic, as in the paper
-    Half,
-    /// Float
-    Float,
-}
 
 /// Options of `train`.
 #[derive(Args)]

@@ -13,7 +13,6 @@ mod help;
 mod optimize;
 mod placement;
 mod predict;
-#[cfg(feature = "emulator")]
 mod profile;
 mod ranks;
 mod sampling;
@@ -93,7 +92,6 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(args, &stop),
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(args, &stop),
-        #[cfg(feature = "emulator")]
         Command::Profile(args) => profile::run(args),
         Command::Report(args) => report::run(args, &stop),
         Command::Dataset(args) => dataset::run(args),

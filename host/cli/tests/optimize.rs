@@ -88,7 +88,7 @@ fn messages_of_8_bits_are_told_and_kept() {
     assert_eq!(kept.model.messages, Some(CodeFormat::Int8));
     let names: Vec<_> = kept.snapshot.tensors.keys().collect();
     // Those of the best epoch, and those from which a run goes on.
-    let scales = |name: &&&String| name.ends_with("messages.gradient_scales");
+    let scales = |name: &&&String| name.ends_with("messages.scales");
     assert_eq!(names.iter().filter(scales).count(), 2 * kept.model.layers);
     // As they were without.
     assert!(

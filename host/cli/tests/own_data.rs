@@ -424,7 +424,7 @@ fn bench_says_that_weights_are_left_out() {
 fn profile_ends_quietly_when_its_reader_leaves() {
     use std::io::Read;
     use std::process::Stdio;
-    let mut command = halfgnn(&["profile", "--graph", "kron:6", "--features", "8"]);
+    let mut command = halfgnn(&["profile", "spmm", "--graph", "kron:6", "--features", "8"]);
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

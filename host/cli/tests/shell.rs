@@ -166,7 +166,7 @@ fn devices_are_tried_and_told() {
 fn every_command_has_json_for_programs() {
     const ON_CPU: [&str; 2] = ["--device", "cpu"];
     let folder = tempfile::tempdir().unwrap();
-    let commands: [(&[&str], &[&str], &str); 29] = [
+    let commands: [(&[&str], &[&str], &str); 30] = [
         (
             &["train"],
             &[
@@ -388,6 +388,11 @@ fn every_command_has_json_for_programs() {
             "train",
         ),
         (
+            &["profile", "step"],
+            &["--dataset", "blocks:40", "--runs", "2"],
+            "step",
+        ),
+        (
             &["report"],
             &["train.jsonl", "--output", "page.html"],
             "report",
@@ -449,7 +454,7 @@ fn every_command_has_json_for_programs() {
             false => below.iter().map(|part| format!("{name} {part}")).collect(),
         };
         for command in whole {
-            let elsewhere = ["profile", "completions", "man"].contains(&command.as_str());
+            let elsewhere = ["profile spmm", "completions", "man"].contains(&command.as_str());
             assert!(
                 elsewhere || named.contains(&command),
                 "{command} is not tried"
@@ -491,6 +496,7 @@ fn padding_is_told_by_benches() {
 fn a_profile_is_told_as_json() {
     let output = run(&[
         "profile",
+        "spmm",
         "--graph",
         "kron:5",
         "--features",

@@ -4,17 +4,45 @@ use super::Digest;
 use super::communicator::Counting;
 use super::digest::{Compared, differences};
 use super::{Communicator, Member, Place, Rendezvous, Tcp};
-use crate::backend::{Backend, Floats, Rows, Transfer};
+use crate::backend::{Backend, Floats, MemoryKind, Rows, Transfer};
 use crate::driver::{LinkPlace, Watch};
 use crate::error::Error;
-use crate::nn::Pool;
-use crate::tensor::{Array, Element, Matrix};
+use crate::tensor::{Array, Matrix};
 use bytemuck::Pod;
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Arrays that what ranks gather lies in, kept for the next exchange of their length: from the second step on nothing is allocated.
+#[derive(Debug)]
+pub struct GatherPool<B: Backend>(Vec<Array<B, f32>>);
+
+impl<B: Backend> Default for GatherPool<B> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<B: Backend> GatherPool<B> {
+    /// A pool without arrays.
+    pub fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    fn take(&mut self, backend: &B, len: usize) -> Result<Array<B, f32>, Error> {
+        match self.0.iter().rposition(|array| array.len() == len) {
+            Some(index) => Ok(self.0.swap_remove(index)),
+            None => Array::uninit(backend, len, MemoryKind::Activations),
+        }
+    }
+
+    /// Keeps an array for the next exchange of its length.
+    pub fn give(&mut self, array: Array<B, f32>) {
+        self.0.push(array);
+    }
+}
 
 /// A rank among others: a handle, whose clones are the same one.
 ///
@@ -535,17 +563,15 @@ impl Group {
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
-    pub fn gather_floats<B: Backend, E: Element>(
+    pub fn gather_floats<B: Backend>(
         &self,
         backend: &B,
         what: &str,
-        pool: &mut Pool<B, E>,
+        pool: &mut GatherPool<B>,
         own: &[Floats<'_, B>],
     ) -> Result<Vec<Array<B, f32>>, Error> {
         let ranks = self.ranks();
-        let rooms = own
-            .iter()
-            .map(|own| pool.take_numbers(backend, ranks * own.len()));
+        let rooms = own.iter().map(|own| pool.take(backend, ranks * own.len()));
         let mut all = rooms.collect::<Result<Vec<_>, _>>()?;
         self.gather_floats_in(backend, what, own, &mut all)?;
         Ok(all)
@@ -604,11 +630,11 @@ impl Group {
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
-    pub fn sum<B: Backend, E: Element>(
+    pub fn sum<B: Backend>(
         &self,
         backend: &B,
         what: &str,
-        pool: &mut Pool<B, E>,
+        pool: &mut GatherPool<B>,
         terms: Vec<Floats<'_, B>>,
     ) -> Result<(), Error> {
         self.add_up(backend, (what, 1.0), pool, terms)
@@ -618,28 +644,28 @@ impl Group {
     ///
     /// # Errors
     /// Those of [`Group::sum`].
-    pub fn mean<B: Backend, E: Element>(
+    pub fn mean<B: Backend>(
         &self,
         backend: &B,
         what: &str,
-        pool: &mut Pool<B, E>,
+        pool: &mut GatherPool<B>,
         terms: Vec<Floats<'_, B>>,
     ) -> Result<(), Error> {
         let share = 1.0 / self.ranks() as f32;
         self.add_up(backend, (what, share), pool, terms)
     }
 
-    fn add_up<B: Backend, E: Element>(
+    fn add_up<B: Backend>(
         &self,
         backend: &B,
         (what, factor): (&str, f32),
-        pool: &mut Pool<B, E>,
+        pool: &mut GatherPool<B>,
         terms: Vec<Floats<'_, B>>,
     ) -> Result<(), Error> {
         let all = self.gather_floats(backend, what, pool, &terms)?;
         for (sums, all) in terms.into_iter().zip(all) {
             crate::ops::sum_parts(backend, factor, (&all, self.ranks()), sums)?;
-            pool.give_numbers(all);
+            pool.give(all);
         }
         Ok(())
     }
@@ -648,17 +674,17 @@ impl Group {
     ///
     /// # Errors
     /// Those of [`Group::sum`].
-    pub fn largest<B: Backend, E: Element>(
+    pub fn largest<B: Backend>(
         &self,
         backend: &B,
         what: &str,
-        pool: &mut Pool<B, E>,
+        pool: &mut GatherPool<B>,
         terms: Vec<Floats<'_, B>>,
     ) -> Result<(), Error> {
         let all = self.gather_floats(backend, what, pool, &terms)?;
         for (largest, all) in terms.into_iter().zip(all) {
             crate::ops::largest_of_parts(backend, (&all, self.ranks()), largest)?;
-            pool.give_numbers(all);
+            pool.give(all);
         }
         Ok(())
     }

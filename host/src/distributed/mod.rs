@@ -52,7 +52,7 @@ pub use deal::{DealtEdges, SomeEdges};
 pub use digest::Compared;
 pub use fault::{Fault, FaultKind};
 pub use gather::Gather;
-pub use group::Group;
+pub use group::{GatherPool, Group};
 pub use in_process::{InProcess, in_process};
 pub use meeting::Member;
 pub use partition::{Balance, Partition, PartitionError};

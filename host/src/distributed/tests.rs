@@ -477,7 +477,7 @@ fn linked_ranks_exchange_as_others_do() {
                 let mut loss = Array::from_slice(backend, &[0.1 + rank as f32], kind)?;
                 let mut matrix = Matrix::from_f32(backend, 3, 1, &[0.3, 1e9, rank as f32], kind)?;
                 let terms = vec![Floats::Array(&mut loss), Floats::Matrix(&mut matrix)];
-                let mut pool = crate::nn::Pool::<_, f32>::new();
+                let mut pool = super::GatherPool::new();
                 group.sum(backend, "gradients", &mut pool, terms)?;
                 let mut counts = Array::from_slice(backend, &[rank as u32, 7], kind)?;
                 group.sum_counts(backend, "counts", &mut counts)?;

@@ -1,17 +1,9 @@
 //! Predict, then propagate (Gasteiger, Bojchevski and Günnemann, ICLR 2019): a perceptron makes logits `H⁰` of each vertex
 //! alone, and personalised PageRank spreads them, `H ← (1 − α) · Â · H + α · H⁰`, a few steps of power iteration.
 
-use super::aggregation::Aggregation;
 use super::architecture::{Architecture, LayerOption, number, probability, store};
-use super::{
-    Context, Dense, InputGradient, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
-    Place, Stage,
-};
-use crate::backend::Backend;
-use crate::error::Error;
-use crate::ops::{Addend, SpmmPolicy};
+use super::{ModelConfig, Norm};
 use crate::program::layers::{self as formulas, Layer as Formula, LayerSetting, Reads};
-use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 
 /// `H ← (1 − α) · Â · H + α · H⁰` after a perceptron of two layers of 64 with dropout 0.5, ten times with α = 0.1.
@@ -121,117 +113,18 @@ impl Architecture for Appnp {
         (0..model.layers).map(dense).chain(steps).collect()
     }
 
-    fn formula(
-        &self,
-        model: &ModelConfig,
-        number: usize,
-        reads: Reads,
-    ) -> Option<Box<dyn Formula>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Formula> {
         if number < model.layers {
             let outputs = model.layer(number).1;
-            return Some(Box::new(formulas::Dense { outputs }));
+            return Box::new(formulas::Dense { outputs });
         }
         // The network drops the input of each step.
-        Some(Box::new(formulas::Appnp {
+        Box::new(formulas::Appnp {
             edges: reads.edges,
             initial: Some(reads.initial),
             steps: 1,
             alpha: self.alpha,
             dropout: 0.0,
-        }))
-    }
-
-    fn stages<B: Backend, E: Element>(
-        &self,
-        backend: &B,
-        model: &ModelConfig,
-        seed: u64,
-    ) -> Result<Vec<Stage<B, E>>, Error> {
-        let mut stages = Vec::with_capacity(model.layers + self.steps);
-        for layer in 0..model.layers {
-            let dense = Dense::new(backend, Place { layer, seed }, model.layer(layer))?;
-            let stage = Stage::new(dense).bias().dropout(model.dropout_of(layer));
-            stages.push(match layer + 1 == model.layers {
-                true => stage.initial(),
-                false => stage.hidden(model),
-            });
-            if layer > 0 {
-                stages[layer].decay(0.0);
-            }
-        }
-        let dropout = self.propagation_dropout.unwrap_or(model.dropout);
-        for _ in 0..self.steps {
-            let layer = AppnpLayer::new(model.classes, self.alpha, model.policy);
-            stages.push(Stage::new(layer).dropout(dropout));
-        }
-        Ok(stages)
-    }
-}
-
-/// A step of an [`Appnp`], which has no parameters.
-#[derive(Debug)]
-pub struct AppnpLayer {
-    width: usize,
-    alpha: f32,
-    aggregation: Aggregation,
-}
-
-impl AppnpLayer {
-    /// A step of rows of `width`.
-    pub fn new(width: usize, alpha: f32, policy: SpmmPolicy) -> Self {
-        let factor = 1.0 - alpha;
-        Self {
-            width,
-            alpha,
-            aggregation: Aggregation { policy, factor },
-        }
-    }
-}
-
-impl<B: Backend, E: Element> Layer<B, E> for AppnpLayer {
-    fn widths(&self) -> (usize, usize) {
-        (self.width, self.width)
-    }
-
-    fn hears_sums_alone(&self) -> bool {
-        true
-    }
-
-    fn message_columns(&self) -> Option<usize> {
-        Some(self.width)
-    }
-
-    fn forward(
-        &mut self,
-        at: &mut Context<'_, B, E>,
-        x: &Matrix<B, E>,
-        y: &mut Output<'_, B, E>,
-    ) -> Result<(), Error> {
-        let initial = Addend {
-            matrix: at.initial()?,
-            factor: self.alpha,
-            row_scale: None,
-            epsilon: None,
-        };
-        y.aggregate(at, self.aggregation, false, Some(initial), x)
-    }
-
-    fn backward(
-        &mut self,
-        at: &mut Context<'_, B, E>,
-        _x: &Matrix<B, E>,
-        dy: &mut OutputGradient<'_, B, E>,
-        dx: &mut InputGradient<'_, B, E>,
-    ) -> Result<(), Error> {
-        at.add_to_initial(self.alpha, dy.matrix())?;
-        dx.aggregate(at, self.aggregation, false, dy.matrix())
-    }
-
-    fn parameters(&self) -> Vec<&Parameter<B, E>> {
-        Vec::new()
-    }
-
-    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
-        Vec::new()
+        })
     }
 }

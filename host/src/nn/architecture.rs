@@ -10,18 +10,16 @@ use super::gcn::Gcn;
 use super::gcnii::Gcnii;
 use super::gin::Gin;
 use super::sage::Sage;
-use super::{Layer, ModelConfig, Norm, Place, Stage};
-use crate::backend::Backend;
-use crate::error::Error;
+use super::{ModelConfig, Norm};
 use crate::program::layers::{
     Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Layer as Formula, LayerSetting, Le, MixHop,
     Reads, Sg, Ssg, Tag, Transformer,
 };
-use crate::tensor::Element;
 use serde::de::{DeserializeOwned, MapAccess, Visitor, value::UnitDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// A kind of model: its configuration, whose default is the customary one, and what follows from it.
 pub trait Architecture:
@@ -35,9 +33,6 @@ pub trait Architecture:
     const OPTIONS: &'static [LayerOption<Self>] = &[];
     /// Whether [`ModelConfig::policy`] has a meaning, or why not.
     const POLICY: Result<(), &'static str> = Ok(());
-
-    /// Whether its network is a [program](crate::program::Network) of operators, of layers that all are [formulas](Architecture::formula).
-    const IS_PROGRAM: bool = false;
 
     /// Whether edges may have weights, or why not.
     const EDGE_WEIGHTS: Result<(), &'static str> = Ok(());
@@ -98,10 +93,7 @@ pub trait Architecture:
 
     /// How each layer stands in the network: by default [`ModelConfig::layers`] equal ones, one after the other.
     fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
-        let layers = 0..model.layers;
-        layers
-            .map(|number| LayerSetting::stacked(model, number))
-            .collect()
+        stacked(model)
     }
 
     /// What a sum over at most `largest_degree` neighbours is multiplied by to stay in the range of half, of a kind whose formula reads
@@ -111,61 +103,7 @@ pub trait Architecture:
     }
 
     /// Layer `number` of the [settings](Architecture::settings) as a formula, without what the network puts around it.
-    fn formula(
-        &self,
-        _model: &ModelConfig,
-        _number: usize,
-        _reads: Reads,
-    ) -> Option<Box<dyn Formula>> {
-        None
-    }
-
-    /// The model's stages, with the weights of `seed`, of a kind that is no [program](Architecture::IS_PROGRAM).
-    ///
-    /// # Errors
-    /// Those of [`Parameter::weights`](super::Parameter::weights).
-    fn stages<B: Backend, E: Element>(
-        &self,
-        _backend: &B,
-        _model: &ModelConfig,
-        _seed: u64,
-    ) -> Result<Vec<Stage<B, E>>, Error> {
-        Err(Error::Unsupported {
-            operator: "Network",
-            reason: format!("{} is a formula and has no stages", Self::NAME),
-        })
-    }
-}
-
-/// The stages of a model that is [`ModelConfig::layers`] layers of one kind: each has a bias and drops its input, all but
-/// the last have the activation of the model, and where the model is residual and widths agree the input is added.
-///
-/// # Errors
-/// Those of `layer`, which makes one of so many inputs and outputs.
-pub fn stack<B: Backend, E: Element, L: Layer<B, E> + 'static>(
-    model: &ModelConfig,
-    seed: u64,
-    layer: impl Fn(Place, (usize, usize)) -> Result<L, Error>,
-) -> Result<Vec<Stage<B, E>>, Error> {
-    let stage = |number| {
-        let widths = model.layer(number);
-        let place = Place {
-            layer: number,
-            seed,
-        };
-        let stage = Stage::new(layer(place, widths)?)
-            .bias()
-            .dropout(model.dropout_of(number));
-        let stage = match model.is_last(number) {
-            true => stage,
-            false => stage.hidden(model),
-        };
-        Ok(match model.residual && widths.0 == widths.1 {
-            true => stage.residual(),
-            false => stage,
-        })
-    };
-    (0..model.layers).map(stage).collect()
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Formula>;
 }
 
 /// An option of a command line that an [`Architecture`] has.
@@ -344,14 +282,90 @@ fn set<A: Architecture>(config: &mut A, name: &str, text: &str) -> Result<(), St
     }
 }
 
-/// Layers that this program does not have: those of somebody else's, who trains them by
-/// [`Network::from_layers`](super::Network::from_layers) and keeps them in checkpoints under a name of their own.
-#[derive(Clone, Debug, PartialEq)]
+/// Layers of the caller's own, as [formulas](crate::program::layers::Layer). Everything that the layers of this crate can do, they can.
+///
+/// ```
+/// use halfgnn::backend::cpu::Cpu;
+/// use halfgnn::nn::{ModelConfig, Network, OtherLayers, OwnLayers};
+/// use halfgnn::program::layers::{Layer, Reads};
+/// use halfgnn::program::{Builder, Edges, Value};
+/// use std::sync::Arc;
+///
+/// /// `A · H · W`.
+/// #[derive(Debug)]
+/// struct Sum(Edges, usize);
+///
+/// impl Layer for Sum {
+///     fn build(&self, g: &mut Builder, x: Value) -> Value {
+///         let weight = g.weight("weight", (g.columns(x), self.1));
+///         let sum = g.aggregate(self.0, x);
+///         g.matmul(sum, weight)
+///     }
+/// }
+///
+/// #[derive(Debug)]
+/// struct Sums;
+///
+/// impl OwnLayers for Sums {
+///     fn layer(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
+///         Box::new(Sum(reads.edges, model.layer(number).1))
+///     }
+/// }
+///
+/// let model = ModelConfig::of(OtherLayers::new("sums", Arc::new(Sums)), 16, 4);
+/// let network = Network::<_, f32>::new(&Cpu::new(), &model, 0)?;
+/// # Ok::<(), halfgnn::Error>(())
+/// ```
+pub trait OwnLayers: fmt::Debug + Send + Sync {
+    /// Layer `number` of the [settings](OwnLayers::settings), without what the network puts around it.
+    fn layer(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Formula>;
+
+    /// How each layer stands in the network: by default [`ModelConfig::layers`] equal ones, one after the other.
+    fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
+        stacked(model)
+    }
+
+    /// The degree norm of the edges.
+    fn norm(&self) -> Norm {
+        Norm::None
+    }
+
+    /// Whether every vertex gets an edge to itself.
+    fn wants_self_loops(&self) -> bool {
+        false
+    }
+}
+
+/// Layers of the caller's own under the name that they have in checkpoints.
+#[derive(Clone, Debug)]
 pub struct OtherLayers {
     /// The name.
     pub name: String,
     /// Their configuration, as it stands in a checkpoint.
     pub config: serde_json::Value,
+    /// What they compute. None in a configuration that was read from a file, until the caller sets it.
+    pub layers: Option<Arc<dyn OwnLayers>>,
+}
+
+/// Two are equal where a checkpoint has the same of both.
+impl PartialEq for OtherLayers {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.config) == (&other.name, &other.config)
+    }
+}
+
+impl From<OtherLayers> for ConvolutionConfig {
+    fn from(layers: OtherLayers) -> Self {
+        Self::Other(layers)
+    }
+}
+
+/// [`ModelConfig::layers`] equal layers, one after the other.
+fn stacked(model: &ModelConfig) -> Vec<LayerSetting> {
+    let layers = 0..model.layers;
+    layers
+        .map(|number| LayerSetting::stacked(model, number))
+        .collect()
 }
 
 /// Makes the list.
@@ -417,14 +431,14 @@ macro_rules! models {
             pub(super) fn norm(&self) -> Norm {
                 match self {
                     $(Self::$kind(config) => config.norm(),)*
-                    Self::Other(_) => Norm::None,
+                    Self::Other(other) => other.of(Norm::None, |own| own.norm()),
                 }
             }
 
             pub(super) fn wants_self_loops(&self) -> bool {
                 match self {
                     $(Self::$kind(config) => config.wants_self_loops(),)*
-                    Self::Other(_) => false,
+                    Self::Other(other) => other.of(false, |own| own.wants_self_loops()),
                 }
             }
 
@@ -438,7 +452,7 @@ macro_rules! models {
             pub(super) fn edge_weights(&self) -> Result<(), &'static str> {
                 match self {
                     $(Self::$kind(_) => $kind::EDGE_WEIGHTS,)*
-                    // Its layers see them by `Propagation::edge_factors`.
+                    // Sums multiply by them, and attention refuses them.
                     Self::Other(_) => Ok(()),
                 }
             }
@@ -481,15 +495,7 @@ macro_rules! models {
             pub(super) fn check(&self, model: &ModelConfig) -> Result<(), String> {
                 match self {
                     $(Self::$kind(config) => config.check(model),)*
-                    Self::Other(other) => Err(other.refusal()),
-                }
-            }
-
-            /// Whether its network is a program: see [`Architecture::IS_PROGRAM`].
-            pub(super) fn is_program(&self) -> bool {
-                match self {
-                    $(Self::$kind(_) => $kind::IS_PROGRAM,)*
-                    Self::Other(_) => false,
+                    Self::Other(other) => other.check(),
                 }
             }
 
@@ -497,7 +503,7 @@ macro_rules! models {
             pub(crate) fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
                 match self {
                     $(Self::$kind(config) => config.settings(model),)*
-                    Self::Other(_) => Vec::new(),
+                    Self::Other(other) => other.of(Vec::new(), |own| own.settings(model)),
                 }
             }
 
@@ -517,23 +523,10 @@ macro_rules! models {
                 reads: Reads,
             ) -> Option<Box<dyn Formula>> {
                 match self {
-                    $(Self::$kind(config) => config.formula(model, number, reads),)*
-                    Self::Other(_) => None,
-                }
-            }
-
-            pub(super) fn stages<B: Backend, E: Element>(
-                &self,
-                backend: &B,
-                model: &ModelConfig,
-                seed: u64,
-            ) -> Result<Vec<Stage<B, E>>, Error> {
-                match self {
-                    $(Self::$kind(config) => config.stages(backend, model, seed),)*
-                    Self::Other(other) => Err(Error::Unsupported {
-                        operator: "Network",
-                        reason: other.refusal(),
-                    }),
+                    $(Self::$kind(config) => Some(config.formula(model, number, reads)),)*
+                    Self::Other(other) => {
+                        other.of(None, |own| Some(own.layer(model, number, reads)))
+                    }
                 }
             }
         }
@@ -542,7 +535,7 @@ macro_rules! models {
             fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 match self {
                     $(Self::$kind(config) => write(to, config),)*
-                    Self::Other(OtherLayers { name, config }) => {
+                    Self::Other(OtherLayers { name, config, .. }) => {
                         to.collect_map([(name, config)])
                     }
                 }
@@ -563,6 +556,7 @@ macro_rules! models {
                     other => Ok(ConvolutionConfig::Other(OtherLayers {
                         name: other.to_owned(),
                         config: serde_json::Value::Null,
+                        layers: None,
                     })),
                 }
             }
@@ -576,6 +570,7 @@ macro_rules! models {
                     _ => ConvolutionConfig::Other(OtherLayers {
                         config: map.next_value()?,
                         name,
+                        layers: None,
                     }),
                 })
             }
@@ -625,7 +620,29 @@ models! {
 impl OtherLayers {
     fn refusal(&self) -> String {
         let name = crate::message::shortened(&crate::message::escaped(&self.name)).to_string();
-        format!("`{name}` is no model of this program; build it by Network::from_layers")
+        format!("`{name}` is no model of this program; set its layers by OtherLayers::layers")
+    }
+
+    /// Layers without a configuration.
+    pub fn new(name: &str, layers: Arc<dyn OwnLayers>) -> Self {
+        Self {
+            name: name.to_owned(),
+            config: serde_json::Value::Null,
+            layers: Some(layers),
+        }
+    }
+
+    /// What the layers say, or else this.
+    fn of<T>(&self, other: T, say: impl FnOnce(&dyn OwnLayers) -> T) -> T {
+        self.layers.as_deref().map_or(other, say)
+    }
+
+    /// That there are layers.
+    fn check(&self) -> Result<(), String> {
+        match self.layers {
+            Some(_) => Ok(()),
+            None => Err(self.refusal()),
+        }
     }
 }
 

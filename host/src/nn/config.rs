@@ -340,12 +340,6 @@ impl ModelConfig {
                 "{what} of {width} columns; kernels count them in 32 bits"
             ));
         }
-        if self.recompute && !self.hidden_norm.is_none() {
-            return refuse(
-                "what a norm between layers has read is kept, so that recompute would spare nothing; leave one of them out"
-                    .into(),
-            );
-        }
         if self.messages.is_some() && !rounds_by_default(self.policy) {
             return refuse(
                 "messages of 8 bits are added up in one way; leave the policy's scaling, sums, write and load as they are"
@@ -372,24 +366,7 @@ impl ModelConfig {
 impl ModelConfig {
     /// That what it keeps can be kept in 8 bits.
     fn check_store(&self) -> Result<(), &'static str> {
-        // The pass `Store` finds what a program keeps, whatever it is.
-        let is_program = self.convolution.is_program();
-        let has_codes = matches!(
-            self.convolution,
-            ConvolutionConfig::Gcn(_)
-                | ConvolutionConfig::Sage(_)
-                | ConvolutionConfig::Gin(_)
-                | ConvolutionConfig::Gat(_)
-        );
         let refused = [
-            (
-                !has_codes && !is_program,
-                "activations are kept in 8 bits of gcn, sage, gin, gat and of networks of formulas; take one of those, or leave store out",
-            ),
-            (
-                self.recompute && !is_program,
-                "what recompute makes again is not stored, and it is made of what 8 bits would change; leave one of them out",
-            ),
             (
                 self.binary.is_some() || !self.binary_layers.is_empty(),
                 "layers of one bit read activations as they are; leave store out",
@@ -397,18 +374,6 @@ impl ModelConfig {
             (
                 !self.activation.is_relu(),
                 "of another activation than relu a backward pass reads what has no codes; leave store out",
-            ),
-            (
-                !self.hidden_norm.is_none() && !is_program,
-                "what a norm between layers has read is kept as it is; leave it or store out",
-            ),
-            (
-                self.jumping.is_some() && !is_program,
-                "jumping knowledge reads outputs of layers as they are; leave it or store out",
-            ),
-            (
-                self.readout.is_some() && !is_program,
-                "of a model that tells whole graphs activations are kept as they are; leave store out",
             ),
         ];
         let refused = refused.into_iter().find(|(is_so, _)| *is_so);

@@ -155,7 +155,7 @@ impl<B: Backend, E: Element> Decoder<B, E> {
 }
 
 /// The dot products of pairs of rows of `z`, on the host.
-pub(super) fn dots_on_host<B: Backend, E: Element>(
+pub(crate) fn dots_on_host<B: Backend, E: Element>(
     backend: &B,
     z: &Matrix<B, E>,
     pairs: &[[u32; 2]],

@@ -2,17 +2,9 @@
 //! `S = (1 − α) · Â · H + α · H⁰`, `H' = relu((1 − β) · S + β · S · W)` with `β = ln(λ / l + 1)` in layer `l`, between two
 //! linear layers, the first of which makes `H⁰`.
 
-use super::aggregation::Aggregation;
 use super::architecture::{Architecture, LayerOption, not_negative, probability, store};
-use super::{
-    Context, Dense, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient,
-    Parameter, Place, Stage,
-};
-use crate::backend::Backend;
-use crate::error::Error;
-use crate::ops::{self, Addend, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
+use super::{ModelConfig, Norm};
 use crate::program::layers::{self as formulas, Layer as Formula, LayerSetting, Reads};
-use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 
 /// `relu((1 − β) · S + β · S · W)` with `S = (1 − α) · Â · H + α · H⁰`: 64 layers of 64 with dropout 0.6, α = 0.1 and
@@ -121,176 +113,17 @@ impl Architecture for Gcnii {
         first.chain(convolutions).chain([last]).collect()
     }
 
-    fn formula(
-        &self,
-        model: &ModelConfig,
-        number: usize,
-        reads: Reads,
-    ) -> Option<Box<dyn Formula>> {
-        let dense = |outputs| Some(Box::new(formulas::Dense { outputs }) as Box<dyn Formula>);
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Formula> {
+        let dense = |outputs| Box::new(formulas::Dense { outputs }) as Box<dyn Formula>;
         match number {
             0 => dense(model.hidden),
             last if last > model.layers => dense(model.classes),
-            convolution => Some(Box::new(formulas::Gcnii {
+            convolution => Box::new(formulas::Gcnii {
                 edges: reads.edges,
                 initial: reads.initial,
                 alpha: self.alpha,
                 beta: self.share_of_weights(convolution),
-            })),
-        }
-    }
-
-    fn stages<B: Backend, E: Element>(
-        &self,
-        backend: &B,
-        model: &ModelConfig,
-        seed: u64,
-    ) -> Result<Vec<Stage<B, E>>, Error> {
-        let last = model.layers + 1;
-        let dense = |layer, widths| {
-            let dense = Dense::new(backend, Place { layer, seed }, widths)?;
-            let mut stage = Stage::new(dense).bias().dropout(model.dropout);
-            stage.decay(0.05);
-            Ok::<_, Error>(stage)
-        };
-        let mut stages = Vec::with_capacity(last + 1);
-        stages.push(
-            dense(0, (model.features, model.hidden))?
-                .hidden(model)
-                .initial(),
-        );
-        for layer in 1..last {
-            let place = Place { layer, seed };
-            let beta = self.share_of_weights(layer);
-            let convolution = GcniiLayer::new(
-                backend,
-                place,
-                model.hidden,
-                [self.alpha, beta],
-                model.policy,
-            )?;
-            stages.push(Stage::new(convolution).hidden(model).dropout(model.dropout));
-        }
-        stages.push(dense(last, (model.hidden, model.classes))?);
-        Ok(stages)
-    }
-}
-
-/// A convolution of a [`Gcnii`].
-#[derive(Debug)]
-pub struct GcniiLayer<B: Backend, E: Element> {
-    alpha: f32,
-    beta: f32,
-    aggregation: Aggregation,
-    weight: Parameter<B, E>,
-    /// `S`
-    mixed: Kept<B, E>,
-}
-
-impl<B: Backend, E: Element> GcniiLayer<B, E> {
-    /// A layer of rows of `width` with the shares α and β.
-    ///
-    /// # Errors
-    /// Those of [`Parameter::weights`].
-    pub fn new(
-        backend: &B,
-        place: Place,
-        width: usize,
-        [alpha, beta]: [f32; 2],
-        policy: SpmmPolicy,
-    ) -> Result<Self, Error> {
-        let factor = 1.0 - alpha;
-        Ok(Self {
-            alpha,
-            beta,
-            aggregation: Aggregation { policy, factor },
-            weight: place.weights(backend, "weight", (width, width), 0)?,
-            mixed: Kept::new(backend, width)?,
-        })
-    }
-
-    /// `β` times a product.
-    fn share(&self) -> Epilogue<'static, B> {
-        Epilogue {
-            alpha: self.beta,
-            ..Epilogue::default()
-        }
-    }
-
-    /// `y + (1 − β) · x`
-    fn identity(&self) -> Combine<'static, B> {
-        Combine {
-            x_factor: 1.0 - self.beta,
-            ..Combine::sum()
-        }
-    }
-}
-
-impl<B: Backend, E: Element> Layer<B, E> for GcniiLayer<B, E> {
-    fn widths(&self) -> (usize, usize) {
-        self.weight.shape()
-    }
-
-    fn hears_sums_alone(&self) -> bool {
-        true
-    }
-
-    fn message_columns(&self) -> Option<usize> {
-        Some(self.weight.shape().0)
-    }
-
-    fn forward(
-        &mut self,
-        at: &mut Context<'_, B, E>,
-        x: &Matrix<B, E>,
-        y: &mut Output<'_, B, E>,
-    ) -> Result<(), Error> {
-        let backend = at.backend;
-        let initial = SpmmEpilogue {
-            addend: Some(Addend {
-                matrix: at.initial()?,
-                factor: self.alpha,
-                row_scale: None,
-                epsilon: None,
             }),
-            ..SpmmEpilogue::default()
-        };
-        let mixed = self.mixed.room(backend, at.rows())?;
-        self.aggregation.forward(at, false, initial, x, mixed)?;
-        let (mixed, weight, y) = (self.mixed.get(), self.weight.values(), y.matrix());
-        ops::matmul(backend, Form::NN, mixed, weight, &self.share(), y)?;
-        ops::combine(backend, &self.identity(), mixed, y)
-    }
-
-    fn backward(
-        &mut self,
-        at: &mut Context<'_, B, E>,
-        x: &Matrix<B, E>,
-        dy: &mut OutputGradient<'_, B, E>,
-        dx: &mut InputGradient<'_, B, E>,
-    ) -> Result<(), Error> {
-        let backend = at.backend;
-        let (share, identity) = (self.share(), self.identity());
-        let (weight, gradient) = self.weight.values_and_gradient();
-        dy.weight_gradient(self.beta, None, self.mixed.get(), gradient)?;
-        let mut d_mixed = at.take(x.columns())?;
-        ops::matmul(backend, Form::NT, dy.matrix(), weight, &share, &mut d_mixed)?;
-        ops::combine(backend, &identity, dy.matrix(), &mut d_mixed)?;
-        at.add_to_initial(self.alpha, &d_mixed)?;
-        dx.aggregate(at, self.aggregation, false, &d_mixed)?;
-        at.give(d_mixed);
-        Ok(())
-    }
-
-    fn parameters(&self) -> Vec<&Parameter<B, E>> {
-        vec![&self.weight]
-    }
-
-    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
-        vec![&mut self.weight]
-    }
-
-    fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {
-        vec![("mixed", self.mixed.get())]
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! A shard's exchanges on a backend: rows of neighbours to where they are heard, their gradients back.
 
-use super::Pool;
 use crate::backend::{Adjacency, Backend, MemoryKind, Rows};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
@@ -33,10 +32,6 @@ pub struct Halo<B: Backend> {
     /// Whether the whole graph is symmetric.
     mutual: bool,
 }
-
-/// Codes that are on their way: packed, where they are not sent as they lie.
-#[derive(Debug)]
-pub(super) struct SentCodes<B: Backend>(Array<B, u32>);
 
 impl<B: Backend> Halo<B> {
     /// The exchanges of a shard, which is of this rank of `group`.
@@ -135,24 +130,6 @@ impl<B: Backend> Halo<B> {
         self.returned.last().map_or(0, |of_last| of_last.end)
     }
 
-    /// `all` becomes the own rows `x`, and behind them what others have in theirs. Every rank calls it at once.
-    ///
-    /// # Errors
-    /// Those of [`Communicator::exchange`](crate::distributed::Communicator::exchange) and of the device.
-    pub fn extend<E: Element>(
-        &self,
-        backend: &B,
-        what: &str,
-        pool: &mut Pool<B, E>,
-        x: &Matrix<B, E>,
-        all: &mut Matrix<B, E>,
-    ) -> Result<(), Error> {
-        let mut packed = pool.take(backend, (self.packed_rows(), x.columns()))?;
-        self.extend_by(backend, what, &mut packed, x, all)?;
-        pool.give(packed);
-        Ok(())
-    }
-
     /// [`Halo::extend`] that packs [rows](Halo::packed_rows) in `packed`, which has the columns of `x`.
     ///
     /// # Errors
@@ -178,24 +155,6 @@ impl<B: Backend> Halo<B> {
         self.group.end_rows(backend, to)
     }
 
-    /// [`Halo::extend`] of own rows that are in `all` already.
-    pub(super) fn extend_own<E: Element>(
-        &self,
-        backend: &B,
-        what: &str,
-        pool: &mut Pool<B, E>,
-        all: &mut Matrix<B, E>,
-    ) -> Result<(), Error> {
-        Error::expect("Halo::extend_own", "rows", self.sources, all.rows())?;
-        let mut packed = pool.take(backend, (self.packed_rows(), all.columns()))?;
-        let from = self.packed(backend, &mut packed, all)?;
-        let from = (Rows::of_matrix(from)?, &self.sends[..]);
-        let to = (Rows::of_matrix(all)?, &self.receives[..]);
-        self.group.exchange_rows(backend, what, from, to)?;
-        pool.give(packed);
-        Ok(())
-    }
-
     /// Those of the first rows of `x` that others want, one behind the other in `packed`; `x` itself where they are given all as they lie.
     fn packed<'a, E: Element>(
         &self,
@@ -210,39 +169,6 @@ impl<B: Backend> Halo<B> {
             ops::take_rows(backend, x, packing, packed)?;
         }
         Ok(packed)
-    }
-
-    /// `codes`, whose first rows are those of the own rows, get behind them what others have in theirs: all have one scale a column, so
-    /// codes mean the same. Every rank calls it at once. They are on their way until [`Halo::end_codes`] is given what comes back.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] where there is no room for all, and those of [`Group::begin_rows`].
-    pub(super) fn begin_codes<E: Element>(
-        &self,
-        backend: &B,
-        what: &str,
-        pool: &mut Pool<B, E>,
-        codes: &mut QuantizedMatrix<B>,
-    ) -> Result<SentCodes<B>, Error> {
-        let words = QuantizedMatrix::<B>::words(self.packed_rows(), codes.columns())?;
-        let mut packed = pool.take_words(backend, words)?;
-        self.begin_codes_by(backend, what, &mut packed, codes)?;
-        Ok(SentCodes(packed))
-    }
-
-    /// Waits for what [`Halo::begin_codes`] has begun.
-    ///
-    /// # Errors
-    /// Those of [`Group::end_rows`].
-    pub(super) fn end_codes<E: Element>(
-        &self,
-        backend: &B,
-        pool: &mut Pool<B, E>,
-        (codes, SentCodes(packed)): (&QuantizedMatrix<B>, SentCodes<B>),
-    ) -> Result<(), Error> {
-        self.end_codes_by(backend, codes)?;
-        pool.give_words(packed);
-        Ok(())
     }
 
     /// [`Halo::begin_codes`] that packs [rows](Halo::packed_rows) in `packed`, which has as many words as they take.
@@ -283,23 +209,6 @@ impl<B: Backend> Halo<B> {
         self.group.end_rows(backend, to)
     }
 
-    /// Gives the gradients in `all` of rows of other ranks to these: they are on their way until [`Halo::end_fold`] is given what comes
-    /// back, and stay as they are. The own rows are not sent. Every rank calls it at once.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] where `all` has not the own rows and those of others, and those of [`Group::begin_rows`].
-    pub(super) fn begin_fold<E: Element>(
-        &self,
-        backend: &B,
-        what: &str,
-        pool: &mut Pool<B, E>,
-        all: &Matrix<B, E>,
-    ) -> Result<Matrix<B, E>, Error> {
-        let packed = pool.take(backend, (self.returned_rows(), all.columns()))?;
-        self.begin_fold_by(backend, what, &packed, all)?;
-        Ok(packed)
-    }
-
     /// [`Halo::begin_fold`] whose [rows](Halo::returned_rows) come back in `returned`, which has the columns of `all`.
     ///
     /// # Errors
@@ -315,39 +224,6 @@ impl<B: Backend> Halo<B> {
         let from = (Rows::of_matrix(all)?, &self.receives[..]);
         let to = (Rows::of_matrix(returned)?, &self.returned[..]);
         self.group.begin_rows(backend, what, from, to)
-    }
-
-    /// Waits for what was begun, of which nothing is wanted any more.
-    ///
-    /// # Errors
-    /// Those of [`Group::end_rows`].
-    pub(super) fn forget_fold<E: Element>(
-        &self,
-        backend: &B,
-        pool: &mut Pool<B, E>,
-        packed: Matrix<B, E>,
-    ) -> Result<(), Error> {
-        let to = (Rows::of_matrix(&packed)?, &self.returned[..]);
-        self.group.end_rows(backend, to)?;
-        pool.give(packed);
-        Ok(())
-    }
-
-    /// `d` becomes the gradient of the own rows: that in `all`, and those of the ranks that heard them, which [`Halo::begin_fold`] has
-    /// asked for, added up in float in their order and rounded once.
-    ///
-    /// # Errors
-    /// Those of [`Group::end_rows`] and of the device.
-    pub(super) fn end_fold<E: Element>(
-        &self,
-        backend: &B,
-        pool: &mut Pool<B, E>,
-        (all, packed): (&Matrix<B, E>, Matrix<B, E>),
-        d: &mut Matrix<B, E>,
-    ) -> Result<(), Error> {
-        self.end_fold_by(backend, (all, &packed), d)?;
-        pool.give(packed);
-        Ok(())
     }
 
     /// [`Halo::end_fold`] of what [`Halo::begin_fold_by`] has asked for.
@@ -393,11 +269,6 @@ impl<B: Backend> Halo<B> {
     /// Own rows.
     pub(crate) fn own(&self) -> usize {
         self.own
-    }
-
-    /// Own rows and those of others.
-    pub(super) fn sources(&self) -> usize {
-        self.sources
     }
 
     /// The graph's vertex of each of so many rows: of the own ones, or of all.

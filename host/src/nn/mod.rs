@@ -6,20 +6,17 @@
 //! [`cross_entropy`](crate::ops::cross_entropy) multiplies in and [`update`](crate::ops::update) divides out, both on the
 //! device.
 //!
-//! A model holds its parameters and what the backward pass wants to see again. Everything else is borrowed from a
-//! [`Pool`] for the length of an operator, so that a step allocates nothing once the first one is done.
+//! A [`Network`] is a [program](crate::program) of operators. Its memory is planned from their list, so that a step allocates nothing once
+//! the first one is done.
 
 mod aggregation;
 mod appnp;
 pub mod architecture;
-mod batch_norm;
 mod binary;
 mod codes;
 mod config;
-mod decoder;
-mod dense;
+pub(crate) mod decoder;
 mod edge_features;
-mod fusion;
 mod gat;
 mod gatv2;
 mod gcn;
@@ -31,67 +28,58 @@ mod hidden_activation;
 mod hidden_norm;
 mod init;
 mod jumping;
-mod layer;
-mod messages;
-mod network;
 mod parameter;
 mod pieces;
-mod pool;
 mod precision;
 mod propagation;
 mod readout;
 #[cfg(feature = "parts")]
 mod rows;
+mod rows_of_pieces;
 mod sage;
+mod statistics;
 mod weights;
 
+pub use crate::program::Network;
 pub use crate::program::layers::{
     Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Le, MixHop, Sg, Ssg, Tag, Transformer,
 };
-pub use aggregation::Aggregation;
 pub(crate) use aggregation::{check_policy_of_weights, rounds_by_default};
-pub use appnp::{Appnp, AppnpLayer};
-pub use architecture::{Architecture, ConvolutionConfig, ModelKind, ModelOption, OtherLayers};
-pub use batch_norm::Statistics;
+pub use appnp::Appnp;
+pub use architecture::{
+    Architecture, ConvolutionConfig, ModelKind, ModelOption, OtherLayers, OwnLayers,
+};
+pub use binary::Binary;
 #[cfg(feature = "checkpoints")]
 pub(crate) use binary::magnitudes_of_rows;
-pub use binary::{Binary, BinaryLayer};
-pub use codes::StoredCodes;
-pub(crate) use codes::store_in_8_bits;
+pub(crate) use codes::{MARGIN, store_in_8_bits};
 pub use config::{ModelConfig, Store, WeightedGraph};
 pub(crate) use decoder::WIDTH as EDGE_WIDTH;
 pub use decoder::{Bilinear, Decoder, LinkDecoder, Mlp};
-pub use dense::Dense;
 pub use edge_features::{EdgeData, EdgeFeatures, PreparedGraph};
-pub use fusion::{GradientProduct, InputGradient, Output, OutputGradient};
-pub(crate) use fusion::{backward_exchange, forward_exchange};
-pub use gat::{Gat, GatLayer};
-pub use gatv2::{GatV2, GatV2Layer};
-pub use gcn::{Gcn, GcnLayer};
-pub use gcnii::{Gcnii, GcniiLayer};
+pub use gat::Gat;
+pub use gatv2::GatV2;
+pub use gcn::Gcn;
+pub use gcnii::Gcnii;
 pub(crate) use gin::balancing_power;
-pub use gin::{Aggregate, Gin, GinLayer};
+pub use gin::{Aggregate, Gin};
 pub use halo::Halo;
 pub(crate) use heads::refusal as check_heads;
 pub use hidden_activation::HiddenActivation;
 pub use hidden_norm::HiddenNorm;
 pub use init::glorot_uniform;
 pub use jumping::Jumping;
-pub(crate) use layer::DROPOUT_STREAM;
-pub use layer::{Context, Kept, Layer, OwnRows, Place, SentBack, SignsOrElements};
-pub(crate) use messages::MARGIN;
-pub(crate) use network::pieces::{RowsOfPieces, take_rows};
-pub use network::{Network, Stage};
 pub use parameter::Parameter;
 pub(crate) use parameter::first_overflow;
 pub use pieces::Pieces;
-pub use pool::Pool;
 pub use precision::kept_as;
 pub use propagation::{Degrees, EdgeFactors, GraphFactors, Norm, PartFactors, Propagation};
-pub use readout::{Readout, ReadoutLayer};
+pub use readout::Readout;
 #[cfg(feature = "parts")]
 pub use rows::PreparedRows;
-pub use sage::{Sage, SageLayer};
+pub(crate) use rows_of_pieces::{RowsOfPieces, take_rows};
+pub use sage::Sage;
+pub use statistics::Statistics;
 
 use crate::backend::Backend;
 use crate::data::FeatureRows;
@@ -100,13 +88,16 @@ use crate::ops::{Dropout, RandomState};
 use crate::tensor::{Element, Matrix};
 use std::fmt;
 
+/// Distinguishes the random numbers of dropout, so that initial weights have none of them.
+pub(crate) const DROPOUT_STREAM: u32 = 0x6472_6f70;
+
 /// What a model computes on.
 #[derive(Debug)]
 pub struct Inputs<'a, B: Backend, E: Element> {
     /// Where it computes.
     pub backend: &'a B,
-    /// The graph of each layer that [hears](Layer::aggregates) from neighbours, in their order; or one that is every layer's,
-    /// as a whole graph is; or two, of which the second is that of the layer that [pools](Layer::pools) and the first every other's.
+    /// The graph of each layer that aggregates, in their order; or one for all layers, as a whole graph is. The graph of a
+    /// [readout](Readout), if there is one, comes behind them.
     ///
     /// What a layer writes, a row for each destination of its graph, the next reads: those are the next graph's sources.
     pub graphs: &'a [Propagation<B>],
@@ -164,11 +155,11 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// [`Error::Shape`] where the model does not fit the inputs, and those of the device.
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error>;
 
-    /// Takes from the features of all vertices what steps on batches of these are to know: see [`Layer::see_features`]. A
-    /// [trainer](crate::train::Trainer) shows them before the first.
+    /// Takes from the features of all vertices what steps on batches of them need: a network of one bit normalizes by the statistics of
+    /// all. A [trainer](crate::train::Trainer) calls it before the first step.
     ///
     /// # Errors
-    /// Those of [`Layer::see_features`].
+    /// [`Error::Unsupported`] of features that are not in memory at once, where they are needed.
     fn see_features(&mut self, _backend: &B, _features: &FeatureRows<B, E>) -> Result<(), Error> {
         Ok(())
     }
@@ -217,12 +208,16 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// Those of the device, and [`Error::Unsupported`] in [`Mode::Evaluate`].
     fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error>;
 
-    /// The first tensor of the last forward and backward pass, in the order in which they were computed, that holds an
-    /// infinity or a NaN: what an overflow that skipped a step began with. Slow: for when there was one.
+    /// What an overflow that skipped a step began with: the first operator of the forward pass that writes an infinity or a NaN, or else
+    /// the first gradient that holds one. Slow: it runs the forward pass of the last step once more, by one operator after the other.
     ///
     /// # Errors
-    /// Those of the device.
-    fn first_non_finite(&self, backend: &B) -> Result<Option<String>, Error>;
+    /// Those of [`Model::forward`].
+    fn first_non_finite(
+        &mut self,
+        inputs: Inputs<'_, B, E>,
+        mode: Mode<'_, B>,
+    ) -> Result<Option<String>, Error>;
 
     /// How the scores of pairs are made of the logits, where the model tells links and learns it; else they are dot products.
     fn decoder(&self) -> Option<&Decoder<B, E>> {

@@ -94,11 +94,6 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         &self.name
     }
 
-    /// Puts `prefix` before the name.
-    pub(super) fn prefix(&mut self, prefix: &str) {
-        self.name.insert_str(0, prefix);
-    }
-
     /// How much of the [weight decay](crate::ops::Optimizer::weight_decay) of a run this parameter has: 1 unless somebody
     /// [says](Parameter::set_decay) otherwise.
     pub fn decay(&self) -> f32 {
@@ -165,7 +160,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
     ///
     /// # Errors
     /// [`Error::Unsupported`] where it is called otherwise, [`Error::Shape`] where it has another shape.
-    pub(super) fn share(&mut self, of: &Self) -> Result<(), Error> {
+    pub(crate) fn share(&mut self, of: &Self) -> Result<(), Error> {
         if self.name != of.name {
             return Err(Error::Unsupported {
                 operator: "Network::sharing",

@@ -2,14 +2,15 @@
 
 use super::list::{EdgeSet, Program, VertexSet, refuse};
 use super::operator::{
-    Activate, ActivateGradient, Addend, Aggregate, Direction, Dropout, End, Matmul, Operator,
-    RowFactors,
+    Activate, ActivateGradient, Addend, Aggregate, Direction, Dropout, End, Matmul, Operator, Own,
+    OwnOperator, RowFactors,
 };
 use super::value::{Constant, Edges, Format, Initial, Origin, Rows, Shape, Value, Vertices};
 use crate::error::Error;
 use crate::nn::{HiddenActivation, Norm};
 use crate::ops::{Form, Nonlinearity};
 use crate::tensor::Precision;
+use std::sync::Arc;
 
 /// Writes a [`Program`] down.
 ///
@@ -259,7 +260,13 @@ impl Builder {
     /// `x` of which elements are dropped with this probability, the others divided by what is left of 1. A layer's first
     /// dropout and its further ones draw different numbers.
     pub fn dropout(&mut self, x: Value, probability: f32) -> Value {
-        match self.drop_with(probability) {
+        let drop = self.drop_with(probability);
+        self.drop_by(drop, x)
+    }
+
+    /// `x` of which a dropout drops elements, if there is one.
+    pub(super) fn drop_by(&mut self, drop: Option<Dropout>, x: Value) -> Value {
+        match drop {
             Some(drop) if let Some(edges) = self.of_rank => {
                 self.push(Operator::DropRows { edges, drop, x })
             }
@@ -343,6 +350,14 @@ impl Builder {
     /// `x ⊙ y`: the product element by element.
     pub fn multiply(&mut self, x: Value, y: Value) -> Value {
         self.push(Operator::Multiply { x, y })
+    }
+
+    /// The result of an operator of the caller's own.
+    pub fn own(&mut self, operator: &Arc<dyn OwnOperator>, operands: &[Value]) -> Value {
+        self.push(Operator::Own(Own {
+            operator: Arc::clone(operator),
+            operands: operands.to_vec(),
+        }))
     }
 
     /// `factor · x` with a [scalar](Builder::scalar).
@@ -582,6 +597,14 @@ impl Builder {
                 self.nothing()
             }
         }
+    }
+
+    /// Puts an operator at the end of the list; its `N` results.
+    pub(super) fn push_several<const N: usize>(&mut self, operator: Operator) -> [Value; N] {
+        let first = self.push(operator);
+        let results = self.program.nodes.last().map(|node| node.results.clone());
+        let results = results.and_then(|results| <[Value; N]>::try_from(results).ok());
+        results.unwrap_or([first; N])
     }
 
     pub(super) fn fail(&mut self, reason: String) -> Value {

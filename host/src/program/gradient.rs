@@ -7,11 +7,11 @@
 use super::list::{Program, refuse};
 use super::operator::{
     ActivateGradient, Addend, AdditiveGradient, Aggregate, Attention, AttentionGradient,
-    DotAttentionGradient, EdgeTerms, GroupNorm, Matmul, Node, NormalizeGradient, Operator,
+    DotAttentionGradient, EdgeTerms, GroupNorm, Matmul, Node, NormalizeGradient, Operator, Own,
 };
 use super::value::{Format, Origin, Value};
 use crate::error::Error;
-use crate::ops::Form;
+use crate::ops::{Form, Nonlinearity};
 use std::collections::{HashMap, HashSet};
 
 /// A gradient, or a multiple of one: `factor · value`.
@@ -278,11 +278,55 @@ impl Pass<'_> {
                     .push(Operator::OwnRowsGradient { edges: *edges, d })?;
                 self.add(*x, (factor, d))
             }
+            Operator::Own(own) => {
+                for (number, &operand) in own.operands.iter().enumerate() {
+                    let gradient = own.operator.gradient(number);
+                    if let (true, Some(operator)) = (self.depends.contains(&operand), gradient) {
+                        let mut operands = own.operands.clone();
+                        operands.extend([y, d]);
+                        let d = self
+                            .program
+                            .push(Operator::Own(Own { operator, operands }))?;
+                        self.add(operand, (factor, d))?;
+                    }
+                }
+                Ok(())
+            }
+            Operator::Binarize { x } => self.back_through_sign(*x, g),
+            Operator::SignOf { of, .. } => self.back_through_sign(*of, g),
+            Operator::BinarizeWeight { weight } => {
+                let d = self.program.push(Operator::BinarizeWeightGradient {
+                    weight: *weight,
+                    magnitudes: node.results[1],
+                    d,
+                })?;
+                self.add(*weight, (factor, d))
+            }
+            Operator::ScaleRows { x, factors } => {
+                let (x, factors) = (*x, *factors);
+                if !self.depends.contains(&x) {
+                    return Ok(());
+                }
+                let d = self.program.push(Operator::ScaleRows { x: d, factors })?;
+                self.add(x, (factor, d))
+            }
             other => refuse(format!(
                 "{} has a gradient before it is fused alone, and this is fused or a gradient itself; differentiate first",
                 other.name()
             )),
         }
+    }
+
+    /// Straight through the sign of `of`.
+    fn back_through_sign(&mut self, of: Value, (factor, d): Gradient) -> Result<(), Error> {
+        if !self.depends.contains(&of) {
+            return Ok(());
+        }
+        let function = Nonlinearity::Sign;
+        let d = self
+            .program
+            .push(Operator::NonlinearityGradient { function, of, d })?;
+        self.add(of, (factor, d))
     }
 
     /// `y = factor · R · A · C · x + α · (1 + ε) · own rows of x`.

@@ -3,12 +3,13 @@
 use super::operator::{End, Node, Operator, RowFactors};
 use super::value::{
     Constant, Description, Edges, Format, Origin, Rows, Shape, Value, Vertices, bytes_of,
-    element_bytes,
+    element_bytes, share_rows,
 };
 use crate::error::Error;
 use crate::nn::Norm;
 use crate::ops::{SpmmPolicy, edge_plane};
 use crate::tensor::Precision;
+use halfgnn_contract::bits::row_words;
 use halfgnn_contract::quantize::row_codes;
 use std::collections::{HashMap, HashSet};
 
@@ -33,6 +34,8 @@ pub struct Program {
     pub(super) kept: Vec<Value>,
     /// What the weight decay of a parameter is multiplied by, where it is not 1.
     pub(super) decays: HashMap<Value, f32>,
+    /// Whether results of [operators of weights](Program::of_weights) stay for as long as the parameters.
+    pub(super) keeps_weights: bool,
 }
 
 /// A set of vertices.
@@ -99,6 +102,7 @@ impl Program {
             gradients: Vec::new(),
             kept: Vec::new(),
             decays: HashMap::new(),
+            keeps_weights: false,
         }
     }
 
@@ -210,6 +214,10 @@ impl Program {
             Rows::Times(vertices, times) => self.vertices[vertices.0].rows * times,
             Rows::Edges(edges) => edge_plane(self.edges[edges.0].count),
             Rows::Exchanged(edges, of) => self.edges[edges.0].exchanged[of as usize],
+            Rows::Share(vertices) => {
+                let rows = self.vertices[vertices.0].rows;
+                share_rows(self.precision, rows, self.values[value.0].shape.columns)
+            }
         }
     }
 
@@ -234,6 +242,10 @@ impl Program {
         }
         if description.format == Format::Codes {
             return (rows as u64).saturating_mul(row_codes(columns as u64));
+        }
+        if description.format == Format::Bits {
+            let words = (rows as u64).saturating_mul(row_words(columns as u64));
+            return words.saturating_mul(size_of::<u64>() as u64);
         }
         bytes_of(precision, rows, columns, self.is_gathered(value))
     }
@@ -391,6 +403,39 @@ impl Program {
         });
         nodes.reverse();
         self.nodes = nodes;
+    }
+
+    /// Has the operators that read nothing but parameters come first, and keeps their results.
+    pub(super) fn move_weights_first(&mut self) {
+        let mut written = HashSet::new();
+        let nodes = std::mem::take(&mut self.nodes);
+        let (first, others): (Vec<_>, Vec<_>) = nodes
+            .into_iter()
+            .partition(|node| self.is_of_weights(node, &mut written));
+        self.nodes = first;
+        self.nodes.extend(others);
+        self.keeps_weights = true;
+    }
+
+    /// How many operators at the head of the list read nothing but parameters and results of one another.
+    pub(super) fn of_weights(&self) -> usize {
+        let mut written = HashSet::new();
+        let mut nodes = self.nodes.iter();
+        let first = nodes.position(|node| !self.is_of_weights(node, &mut written));
+        first.unwrap_or(self.nodes.len())
+    }
+
+    /// Whether an operator reads nothing but parameters and what is `written`, which its results then are as well.
+    fn is_of_weights(&self, node: &Node, written: &mut HashSet<Value>) -> bool {
+        let is_parameter = |value: &Value| {
+            let origin = &self.values[value.0].origin;
+            matches!(origin, Origin::Parameter(_)) || written.contains(value)
+        };
+        let is_of_weights = node.operator.operands().iter().all(is_parameter);
+        if is_of_weights {
+            written.extend(&node.results);
+        }
+        is_of_weights
     }
 
     /// Removes an operator of the list.

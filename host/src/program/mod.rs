@@ -37,15 +37,18 @@ pub use builder::Builder;
 pub use formulas::{BatchNorm, GruCell, Heads, Scores};
 pub use gradient::differentiate;
 pub use list::Program;
-pub use network::{Explanation, Network};
+pub use network::{Explanation, Network, Profile, TimedOperator};
 pub use operator::{
-    Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate, Attention,
-    AttentionGradient, BatchStatistics, Coding, Direction, DotAttention, DotAttentionGradient,
-    Dropout, EdgeTerms, End, GroupNorm, GroupScales, Matmul, Node, Normalization,
-    NormalizeGradient, Operator, RankPart, ReadFactors, RowFactors, Take,
+    Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate,
+    AggregateSigns, AggregateSignsMatmul, Attention, AttentionGradient, BatchStatistics,
+    BinaryMatmul, Coding, Direction, DotAttention, DotAttentionGradient, Dropout, EdgeTerms, End,
+    GroupNorm, GroupScales, Matmul, Node, Normalization, NormalizeGradient, Operator, Own, OwnCall,
+    OwnOperands, OwnOperator, RankPart, ReadFactors, RowFactors, Take,
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;
+#[cfg(feature = "checkpoints")]
+pub(crate) use run::{row_dots, sign};
 pub use traffic::Traffic;
 pub use value::{
     Buffer, Constant, Description, Edges, Exchanged, Format, HeadValues, Initial, Origin, Rows,

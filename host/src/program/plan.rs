@@ -1,7 +1,7 @@
 //! Where each value lies: memory planned from the list alone, to the byte.
 
 use super::list::Program;
-use super::operator::Operator;
+use super::operator::{Node, Operator};
 use super::value::{Format, Origin, Value, Vertices, bytes_of};
 use halfgnn_contract::quantize::{COUNTS, row_codes};
 
@@ -80,6 +80,7 @@ impl Plan {
             lives,
         };
         plan.place_outside(program);
+        plan.weights = total([plan.weights, standardized(program)]);
         plan.place_slots(program, &classes);
         let states = plan_states(program);
         plan.activations = total(plan.slots.iter().map(|slot| slot.bytes).chain([states]));
@@ -256,6 +257,14 @@ impl Plan {
     }
 }
 
+/// Bytes of what features are standardized by: statistics and what a batch normalization reads and writes besides, six rows of floats.
+fn standardized(program: &Program) -> u64 {
+    let features = program.nodes.iter().find_map(Node::standardizes);
+    let columns = features.map(|features| program.values[features.0].shape.columns);
+    let row = |columns| bytes_of(crate::tensor::Precision::Float, 1, columns, false);
+    columns.map_or(0, |columns| 6 * row(columns))
+}
+
 /// Bytes that operators keep: attention from its forward pass to its backward pass, scales of quantized values from step to step.
 fn plan_states(program: &Program) -> u64 {
     let states = program.nodes.iter().map(|node| {
@@ -313,6 +322,16 @@ fn lives(program: &Program) -> Vec<Life> {
     let gradients = program.gradients.iter().map(|(_, gradient)| gradient);
     for outside in gradients.chain(&program.kept).chain(&program.output) {
         lives[outside.0].to = FOREVER;
+    }
+    if program.keeps_weights {
+        let nodes = program.nodes[..program.of_weights()].iter();
+        for result in nodes.flat_map(|node| &node.results) {
+            let life = &mut lives[result.0];
+            // Others are written and never read.
+            if life.to > life.from {
+                life.to = FOREVER;
+            }
+        }
     }
     lives
 }

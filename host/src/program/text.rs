@@ -26,6 +26,7 @@ impl Program {
         let description = &self.values[value.0];
         let precision = match description.format {
             Format::Codes => "8 bits".to_owned(),
+            Format::Bits => "bits".to_owned(),
             format => format.precision(self.precision).to_string(),
         };
         let columns = description.shape.columns;
@@ -42,6 +43,10 @@ impl Program {
             Rows::Of(vertices) => {
                 let name = &self.vertices[vertices.0].name;
                 format!("{name} x {columns} {precision}")
+            }
+            Rows::Share(vertices) => {
+                let name = &self.vertices[vertices.0].name;
+                format!("some {name} x {columns} {precision}")
             }
             Rows::Times(vertices, times) => {
                 let name = &self.vertices[vertices.0].name;
@@ -153,6 +158,7 @@ impl Program {
                     op.rows
                         .map(|rows| format!("rows {}", self.factors_text(rows))),
                 );
+                parts.extend(op.row_scale.map(|of| format!("rows {}", name(of))));
                 parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
                 parts.extend(op.relu.then(|| "relu".to_owned()));
                 parts.extend(op.drop.map(dropout));
@@ -336,6 +342,48 @@ impl Program {
                 text = format!("{text} {} {operands}", self.edges[edges.0].name);
             }
             Operator::ColumnSums { x } => text = format!("column_sums {}", name(*x)),
+            Operator::Own(own) => {
+                let operands: Vec<String> = own.operands.iter().map(|it| name(*it)).collect();
+                text = format!("{text} {}", operands.join(" "));
+            }
+            Operator::Binarize { x } | Operator::BinarizeWeight { weight: x } => {
+                text = format!("{text} {}", name(*x));
+            }
+            Operator::Standardize { x, evaluates } => {
+                text = format!("{text} {}", name(*x));
+                parts.extend(evaluates.then(|| "of these rows".to_owned()));
+            }
+            Operator::Pack { x, standardized } => {
+                text = format!("{text} {}", name(*x));
+                parts.extend(standardized.then(|| "standardized".to_owned()));
+            }
+            Operator::BinarizeWeightGradient { weight, d, .. } => {
+                text = format!("{text} {} of {}", name(*d), name(*weight));
+            }
+            Operator::ScaleRows { x, factors } => {
+                text = format!("{text} {} by {}", name(*x), name(*factors));
+            }
+            Operator::SignOf { sums, of } => {
+                text = format!("{text} {}, through {}", name(*sums), name(*of));
+            }
+            Operator::BinarySigns { a, b } => text = format!("{text} {} {}ᵀ", name(*a), name(*b)),
+            Operator::BinaryMatmul(op) => {
+                text = format!("{text} {} {}ᵀ", name(op.a), name(op.b));
+                parts.extend(op.rows.map(|of| format!("rows {}", name(of))));
+                parts.extend(op.columns.map(|of| format!("columns {}", name(of))));
+                parts.extend(op.share.map(|share| format!("signs times {share}")));
+                parts.extend(op.sum.map(|sum| format!("added to {}", name(sum))));
+            }
+            Operator::AggregateSigns(op) => {
+                text = format!("{text} {} {}", self.edges[op.edges.0].name, name(op.signs));
+                parts.extend((op.factor != 1.0).then(|| format!("factor {}", op.factor)));
+                parts.extend(op.packed.then(|| "packed".to_owned()));
+            }
+            Operator::AggregateSignsMatmul(op) => {
+                let edges = &self.edges[op.edges.0].name;
+                text = format!("{text} {edges} {} {}ᵀ", name(op.signs), name(op.weight));
+                parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
+            }
         }
         parts.iter().for_each(|part| {
             let _ = write!(text, ", {part}");
@@ -447,6 +495,7 @@ impl fmt::Display for Format {
             Format::Items => "items",
             Format::Numbers => "numbers",
             Format::Codes => "codes",
+            Format::Bits => "bits",
         })
     }
 }

@@ -52,6 +52,8 @@ impl Program {
     fn gathered(&self, operator: &Operator) -> Vec<(Edges, Value)> {
         match operator {
             Operator::Aggregate(op) => vec![(op.edges, op.codes.unwrap_or(op.x))],
+            Operator::AggregateSigns(op) => vec![(op.edges, op.signs)],
+            Operator::AggregateSignsMatmul(op) => vec![(op.edges, op.signs)],
             Operator::Attention(op) => vec![(op.edges, op.codes.unwrap_or(op.h))],
             Operator::AttentionGradient(op) => vec![(op.of.edges, op.codes.unwrap_or(op.d))],
             Operator::AdditiveAttention(op) => vec![(op.edges, op.sources)],

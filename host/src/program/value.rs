@@ -1,5 +1,6 @@
 //! Values: what operators read and write.
 
+use crate::backend::RowShare;
 use crate::tensor::{Element, Precision, gathered_stride, padded};
 use crate::with_element;
 use std::fmt;
@@ -28,6 +29,9 @@ pub enum Rows {
     Edges(Edges),
     /// As many as a rank exchanges of an adjacency that is its part of a graph.
     Exchanged(Edges, Exchanged),
+    /// As many as are written at once of one for each vertex of a set, where [some come after the
+    /// other](super::AggregateSignsMatmul).
+    Share(Vertices),
     /// A number that the formula fixes, as of weights.
     Fixed(usize),
 }
@@ -76,13 +80,15 @@ pub enum Format {
     Numbers,
     /// Quantized values of 8 bits with a scale for each column.
     Codes,
+    /// Signs, a bit each: +1 or −1.
+    Bits,
 }
 
 impl Format {
     /// The precision of its elements in a program of `precision`.
     pub fn precision(self, precision: Precision) -> Precision {
         match self {
-            Format::Element | Format::Items | Format::Codes => precision,
+            Format::Element | Format::Items | Format::Codes | Format::Bits => precision,
             Format::Float | Format::Numbers => Precision::Float,
         }
     }
@@ -264,6 +270,22 @@ pub(super) fn head_distance(precision: Precision, heads: usize, columns: usize) 
         1 => columns,
         _ => with_element!(precision, E => padded::<E>(columns)),
     }
+}
+
+/// Bytes of the rows that are written at once, where [few shares](RowShare::MOST) make that possible.
+const BYTES_OF_SHARE: usize = 16 << 20;
+
+/// The number of shares that `rows` rows are written in.
+pub(super) fn shares_of(precision: Precision, rows: usize, columns: usize) -> usize {
+    let row = bytes_of(precision, 1, columns, false) as usize;
+    rows.saturating_mul(row).div_ceil(BYTES_OF_SHARE)
+}
+
+/// The most rows of a share.
+pub(super) fn share_rows(precision: Precision, rows: usize, columns: usize) -> usize {
+    let shares = RowShare::each(shares_of(precision, rows, columns));
+    let rows_of = |share: RowShare| share.rows(rows).len();
+    shares.map(rows_of).max().unwrap_or(0)
 }
 
 /// Bytes of an element.

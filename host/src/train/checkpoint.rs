@@ -731,6 +731,7 @@ mod tests {
         written.model.convolution = ConvolutionConfig::Other(OtherLayers {
             name: "mine".into(),
             config: serde_json::json!({ "reach": 2 }),
+            layers: None,
         });
         let bytes = written.to_bytes().expect("it is written");
         assert_eq!(Checkpoint::from_bytes(&bytes), Ok(written));

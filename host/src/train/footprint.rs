@@ -151,7 +151,7 @@ struct OfRank<'a> {
     counts: GraphCounts,
     group: Group,
     /// Whether features are those of all sources.
-    first_hears: bool,
+    first_aggregates: bool,
 }
 
 impl<E: Element> Counted<'_, E> {
@@ -170,7 +170,7 @@ impl<E: Element> Counted<'_, E> {
             Self::OfRank(of) => {
                 let shard = (of.shard, &of.group);
                 let graph = Propagation::counted_shard::<E>(backend, &of.counts, norm, shard)?;
-                let rows = match of.first_hears {
+                let rows = match of.first_aggregates {
                     true => graph.sources(),
                     false => graph.destinations(),
                 };
@@ -377,7 +377,7 @@ impl Footprint {
             shard,
             counts: counts.with_edge_features(features),
             group: Group::counting(shard.rank, shard.counts.len()),
-            first_hears: model.first_hears(),
+            first_aggregates: model.first_aggregates(),
         };
         let mut seen = Self::default();
         let what = Counted::<E>::OfRank(&of);

@@ -210,7 +210,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
     }
 
     /// The same of the destinations of the last of `graphs`, of which there is one for each layer that
-    /// [hears](crate::nn::Layer::aggregates) from neighbours, as a sampled batch has them: see [`Inputs::graphs`]. Features are
+    /// aggregates, as a sampled batch has them: see [`Inputs::graphs`]. Features are
     /// those of the first one's sources; labels and splits number the last one's destinations.
     ///
     /// # Errors
@@ -318,7 +318,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
 
     /// The part that a rank has of the task of telling `goal` of all vertices of a graph, whose own vertices are the
     /// [`Shard`](crate::distributed::Shard)'s. `graph` is [`Propagation::of_shard`]. Features are those of all sources where the
-    /// model's [first layer hears](crate::nn::Network::first_hears) from neighbours, else those of the own vertices. Every rank makes
+    /// model's [first layer hears](crate::nn::Network::first_aggregates) from neighbours, else those of the own vertices. Every rank makes
     /// its own at once.
     ///
     /// # Errors

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::backend::{Backend, Floats, MemoryKind};
 use crate::data::FeatureRows;
-use crate::distributed::Group;
+use crate::distributed::{GatherPool, Group};
 use crate::error::Error;
 use crate::metrics::Metric;
-use crate::nn::{Mode, Model, Pieces, Pool};
+use crate::nn::{Mode, Model, Pieces};
 use crate::ops::{
     self, AdamHyper, Dropout, LossScaling, Optimizer, OptimizerSnapshot, OptimizerState,
     RandomState,
@@ -118,7 +118,7 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     /// That of the last step.
     pub(super) latest: usize,
     /// What all ranks have of loss and gradients.
-    gathered: Pool<B, E>,
+    gathered: GatherPool<B>,
     evaluation: Evaluation<B>,
     /// Of a trainer that is evaluated so.
     pieces: Option<Pieces<E>>,
@@ -278,7 +278,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             rate_factor: 1.0,
             losses: vec![Array::zeros(backend, 1, MemoryKind::Workspace)?],
             latest: 0,
-            gathered: Pool::new(),
+            gathered: GatherPool::new(),
             evaluation: Evaluation::new(backend, objective, &config)?,
             pieces: None,
             recorded_step: Recorded::new(config.record),
@@ -844,9 +844,21 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         }
     }
 
+    /// What an overflow of the last step began with: see [`Model::first_non_finite`].
+    ///
+    /// # Errors
+    /// Those of a step.
+    pub fn first_non_finite(&mut self) -> Result<Option<String>, Error> {
+        let mode = Mode::Train {
+            random: &self.random,
+        };
+        let inputs = self.objective.inputs(&self.backend);
+        self.model.first_non_finite(inputs, mode)
+    }
+
     /// Says what an overflow of the last step began with, if there was one and somebody listens. The evaluation that
     /// follows overwrites it.
-    fn tell_overflow(&self, epoch: u32, now: &OptimizerSnapshot) -> Result<(), Error> {
+    fn tell_overflow(&mut self, epoch: u32, now: &OptimizerSnapshot) -> Result<(), Error> {
         let before = self.progress.last.map_or(0, |last| last.optimizer.skipped);
         if now.skipped > before && self.batches.is_some() {
             let (skipped, scale) = (now.skipped - before, now.loss_scale);
@@ -854,7 +866,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
                 "epoch {epoch}: overflows in {skipped} steps, which were skipped; the loss scale is {scale} now"
             );
         } else if now.skipped > before && tracing::enabled!(tracing::Level::INFO) {
-            let first = self.model.first_non_finite(&self.backend)?;
+            let first = self.first_non_finite()?;
             let scale = now.loss_scale;
             tracing::info!(
                 "epoch {epoch}: an overflow in {}; the step was skipped, the loss scale is {scale} now",

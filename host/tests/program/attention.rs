@@ -1,4 +1,4 @@
-//! Attention: next to the network of layers, and next to formulas in double.
+//! Attention: next to the network, and next to formulas in double.
 
 use super::network::{SAMPLED, SEED, assert_bits, block, both, of_network_over, of_runner, shaped};
 use super::reference::{Dense, Values, check, edges};

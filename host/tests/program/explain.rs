@@ -42,14 +42,74 @@ fn an_operator_says_what_it_moves_and_for_whom_it_is_kept() {
     assert!(text.contains(", kept for %"), "{text}");
 }
 
+/// An evaluation of bits multiplies and sums bits, and reads signs of the features alone.
 #[test]
-fn what_programs_do_not_do_is_refused() {
-    let binary = ModelConfig::gcn(8, 2).of_bits(Binary::Full);
-    let refused = explained(&binary).expect_err("no formula");
+fn an_evaluation_of_bits_passes_signs_on() {
+    let binary = ModelConfig {
+        layers: 3,
+        ..ModelConfig::gcn(8, 2)
+    };
+    let evaluation = evaluation_of(&binary);
+    // Those of weights come first, so that their results can stay.
     assert_eq!(
-        refused.to_string(),
-        "Program: gcn is not trained with one bit yet; leave it out"
+        operators(&evaluation),
+        [
+            "pack",
+            "pack",
+            "binarize_weight",
+            "pack",
+            "binary_signs",
+            "aggregate_signs",
+            "binary_signs",
+            "aggregate_signs",
+            "aggregate_signs_matmul"
+        ],
+        "{evaluation}"
     );
+    assert!(
+        evaluation.contains("pack features, standardized"),
+        "{evaluation}"
+    );
+    assert_eq!(evaluation.matches(", packed").count(), 2, "{evaluation}");
+}
+
+/// Own rows are multiplied and added in one operator, and the bias is added where the sums are multiplied.
+#[test]
+fn an_evaluation_of_bits_adds_products_in_place() {
+    let evaluation = evaluation_of(&ModelConfig::sage(8, 2));
+    let all = operators(&evaluation);
+    let of_rows = all.iter().position(|name| *name == "binary_signs");
+    assert_eq!(
+        all[of_rows.expect("a product of signs")..],
+        [
+            "binary_signs",
+            "aggregate_signs",
+            "binary_matmul",
+            "binarize",
+            "pack",
+            "aggregate_signs_matmul",
+            "binary_matmul"
+        ],
+        "{evaluation}"
+    );
+    let bias = ", bias layers.1.bias";
+    assert_eq!(evaluation.matches(bias).count(), 1, "{evaluation}");
+}
+
+/// The list for evaluation of a model that sums signs.
+fn evaluation_of(model: &ModelConfig) -> String {
+    let text = explained(&model.clone().of_bits(Binary::Bin)).expect("a formula");
+    let (_, evaluation) = text
+        .rsplit_once("# evaluation, after fuse")
+        .expect("a list");
+    evaluation.to_owned()
+}
+
+/// The names of a list's operators.
+fn operators(list: &str) -> Vec<&str> {
+    list.lines()
+        .filter_map(|line| line.split_once(" = ")?.1.split([' ', ':']).next())
+        .collect()
 }
 
 /// The list is made before the sizes of a graph are known.

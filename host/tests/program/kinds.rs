@@ -17,7 +17,7 @@ use halfgnn::tensor::{Element, Precision};
 const FEATURES: usize = 12;
 const CLASSES: usize = 3;
 
-/// Models of the command line that have no layers written by hand.
+/// Models of the command line whose layers combine several sums.
 pub const FORMULAS: [&str; 11] = [
     "graphconv",
     "sg",

@@ -1,4 +1,4 @@
-//! Programs of operators: their text before and after passes, their memory, and what they compute, next to the network of layers
+//! Programs of operators: their text before and after passes, their memory, and what they compute, next to the network
 //! and next to formulas in double.
 
 mod attention;
@@ -12,6 +12,7 @@ mod network;
 mod norms;
 mod parts;
 mod passes;
+mod profile;
 mod ranks;
 mod readout;
 mod reference;

@@ -1,4 +1,4 @@
-//! Messages of 8 bits: next to the network of layers, over several steps, as scales follow those before.
+//! Messages of 8 bits: next to the network, over several steps, as scales follow those before.
 
 use super::network::{SEED, assert_bits, shaped, stack};
 use super::setup::{compiled, graph, numbers, program};

@@ -1,4 +1,4 @@
-//! Programs next to the network of layers: the same logits and gradients.
+//! Programs next to the network: the same logits and gradients.
 
 use super::setup::{compiled, graph, hidden, last, numbers, program, runner};
 use half::{bf16, f16};
@@ -25,7 +25,7 @@ pub const SEED: u64 = 7;
 /// Logits and gradients of parameters, by name.
 pub type Results = (Vec<f32>, Vec<(String, Vec<f32>)>);
 
-/// What the network of layers computes over the shared graph.
+/// What the network computes over the shared graph.
 pub fn of_network<B: Backend, E: Element>(
     backend: &B,
     config: &ModelConfig,

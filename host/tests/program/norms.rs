@@ -1,4 +1,4 @@
-//! Norms and GIN: next to the network of layers, and next to formulas in double.
+//! Norms and GIN: next to the network, and next to formulas in double.
 
 use super::network::{
     SAMPLED, SEED, SHAPES, assert_bits, block, both, of_network_over, of_runner, shaped, stack,

@@ -1,8 +1,8 @@
-//! Networks of formulas of several ranks: next to the network of layers of as many, next to one rank, and what ranks exchange.
+//! Networks of several ranks: next to one rank, and what ranks exchange.
 
 use super::network::shaped;
 use super::setup::{graph, numbers};
-use half::{bf16, f16};
+use half::f16;
 use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::data::Targets;
@@ -59,14 +59,8 @@ pub fn by_ranks<T: Send>(
     })
 }
 
-type New<E> = fn(&Cpu, &ModelConfig) -> Network<Cpu, E>;
-
-fn of_layers<E: Element>(backend: &Cpu, model: &ModelConfig) -> Network<Cpu, E> {
+fn network<E: Element>(backend: &Cpu, model: &ModelConfig) -> Network<Cpu, E> {
     Network::new(backend, model, SEED).expect("a model")
-}
-
-fn of_formulas<E: Element>(backend: &Cpu, model: &ModelConfig) -> Network<Cpu, E> {
-    Network::of_formulas(backend, model, SEED).expect("a model")
 }
 
 /// Losses of a few steps, and behind them parameters and buffers by name.
@@ -136,14 +130,13 @@ fn prepared<'a>(model: &ModelConfig, graph: &'a Graph) -> PreparedGraph<'a> {
 fn of_ranks<E: Element>(
     model: &ModelConfig,
     (graph, ranks, gather): (&Graph, usize, Gather),
-    new: New<E>,
 ) -> Vec<Trace> {
     let prepared = prepared(model, graph);
     by_ranks((&prepared.graph, ranks, gather), |shard, group| {
         let (backend, of) = (&Cpu::new(), (shard, group));
         let edges = prepared.propagation_of_shard::<Cpu, E>(backend, model, of);
-        let network = new(backend, model);
-        let vertices = match network.first_hears() {
+        let network = network(backend, model);
+        let vertices = match network.first_aggregates() {
             true => shard.part.vertices(),
             false => shard.part.own(),
         };
@@ -161,7 +154,7 @@ fn of_one<E: Element>(model: &ModelConfig, graph: &Graph) -> Trace {
     let all: Vec<u32> = (0..graph.vertices() as u32).collect();
     let rows = rows::<E>(backend, &all);
     let task = with_goal(|goal| Objective::of(backend, vec![edges.expect("memory")], rows, goal));
-    traced(backend, of_formulas(backend, model), task.expect("a task"))
+    traced(backend, network(backend, model), task.expect("a task"))
 }
 
 fn small(config: ModelConfig) -> ModelConfig {
@@ -265,47 +258,6 @@ fn assert_alike(what: &str, all: &[Trace]) {
     }
 }
 
-fn trains<E: Element>(share: f32) {
-    for (name, model) in models() {
-        for (ranks, gather) in [(2, Gather::Halo), (3, Gather::Whole)] {
-            let what = format!("{name} of {ranks} ranks in {}", E::PRECISION);
-            let of = (&graph(), ranks, gather);
-            let expected = of_ranks::<E>(&model, of, of_layers);
-            let found = of_ranks::<E>(&model, of, of_formulas);
-            assert_alike(&what, &found);
-            // Sums of gradients are rounded at other places: once where the network of layers rounds twice.
-            assert_near(&what, &expected[0].losses, &found[0].losses, share);
-            let pairs = expected[0].weights.iter().zip(&found[0].weights);
-            for ((name, expected), (of, found)) in pairs {
-                assert_eq!(name, of, "{what}");
-                let what = format!("{what}: {name}");
-                // In half Adam makes whole steps of gradients that are all rounding: losses are near, and weights need not be. So it is of a
-                // bias that a batch normalisation takes out, and of the running mean that has it.
-                let is_behind = model.hidden_norm == HiddenNorm::Batch;
-                let is_bias = name.split('.').count() == 3 && name.ends_with(".bias");
-                let compared = match name.ends_with("hidden_norm.running") {
-                    true => expected.len() / 2..expected.len(),
-                    false => 0..expected.len(),
-                };
-                if E::PRECISION == Precision::Float && !(is_behind && is_bias) {
-                    let pair = [expected, found].map(|values| &values[compared.clone()]);
-                    assert_near(&what, pair[0], pair[1], share);
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn ranks_train_a_network_of_formulas_as_the_network_of_layers_in_float() {
-    trains::<f32>(1e-4);
-}
-
-#[test]
-fn ranks_train_a_network_of_formulas_as_the_network_of_layers_in_half() {
-    trains::<f16>(0.01);
-}
-
 fn quantized() -> Vec<(&'static str, ModelConfig)> {
     let models = vec![
         ("gcn", gcn()),
@@ -324,77 +276,17 @@ fn quantized() -> Vec<(&'static str, ModelConfig)> {
         .collect()
 }
 
-/// Over edges that go both ways ranks exchange quantized values, over others the rows that these are of.
-fn sends<E: Element>(share: f32) {
-    for (name, model) in quantized() {
-        for graph in [graph(), both_ways()] {
-            for (ranks, gather) in [(2, Gather::Halo), (3, Gather::Whole)] {
-                let what = format!(
-                    "{name} of {ranks} ranks in {}, {} edges",
-                    E::PRECISION,
-                    graph.edges()
-                );
-                let of = (&graph, ranks, gather);
-                let expected = of_ranks::<E>(&model, of, of_layers);
-                let found = of_ranks::<E>(&model, of, of_formulas);
-                assert_alike(&what, &found);
-                assert_near(&what, &expected[0].losses, &found[0].losses, share);
-                let pairs = expected[0].weights.iter().zip(&found[0].weights);
-                let of_messages = pairs.filter(|((name, _), _)| name.contains(".messages."));
-                // Scales and the largest magnitudes of the gradients and of the activations of the first layer that sums. Its weights have been
-                // near.
-                let first: Vec<_> = of_messages.take(4).collect();
-                assert_eq!(first.len(), 4, "{what}");
-                for ((name, expected), (of, found)) in first {
-                    assert_eq!(name, of, "{what}");
-                    if !name.contains("gradient") {
-                        assert_near(&format!("{what}: {name}"), expected, found, share);
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn ranks_exchange_quantized_messages_as_the_network_of_layers_in_half() {
-    sends::<f16>(0.01);
-}
-
-#[test]
-fn ranks_exchange_quantized_messages_as_the_network_of_layers_in_bfloat16() {
-    sends::<bf16>(0.05);
-}
-
-/// Without a dropout, which has a pass of its own here, sums of values that ranks exchange are rounded at the same places.
-#[test]
-fn ranks_that_exchange_quantized_messages_have_the_bits_of_the_network_of_layers() {
-    for (name, model) in quantized() {
-        let model = ModelConfig {
-            dropout: 0.0,
-            ..model
-        };
-        // Of gradients of several readers, as those of the initial rows of GCNII, the sum is rounded once and not twice.
-        if model.jumping.is_none() && name != "gcnii" {
-            let of = (&both_ways(), 3, Gather::Halo);
-            let expected = of_ranks::<f16>(&model, of, of_layers);
-            let found = of_ranks::<f16>(&model, of, of_formulas);
-            assert_eq!(expected, found, "{name}");
-        }
-    }
-}
-
 /// What a step with norms of all vertices or quantized messages makes is what one rank makes.
 #[test]
 fn ranks_train_as_one_rank() {
     for (name, model) in models() {
         let expected = of_one::<f32>(&model, &graph());
-        let found = of_ranks::<f32>(&model, (&graph(), 3, Gather::Halo), of_formulas);
+        let found = of_ranks::<f32>(&model, (&graph(), 3, Gather::Halo));
         assert_near(name, &expected.losses, &found[0].losses, 1e-4);
     }
     for (name, model) in quantized() {
         let expected = of_one::<f16>(&model, &both_ways());
-        let found = of_ranks::<f16>(&model, (&both_ways(), 3, Gather::Halo), of_formulas);
+        let found = of_ranks::<f16>(&model, (&both_ways(), 3, Gather::Halo));
         assert_near(name, &expected.losses, &found[0].losses, 0.02);
     }
 }
@@ -413,7 +305,7 @@ fn ranks_train_every_formula_as_one_rank() {
         );
         let expected = of_one::<f32>(&model, &graph());
         for ranks in [2, 3] {
-            let found = of_ranks::<f32>(&model, (&graph(), ranks, Gather::Halo), of_formulas);
+            let found = of_ranks::<f32>(&model, (&graph(), ranks, Gather::Halo));
             assert_alike(kind.name, &found);
             assert_near(kind.name, &expected.losses, &found[0].losses, 1e-4);
         }

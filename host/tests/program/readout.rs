@@ -1,20 +1,15 @@
-//! Jumping knowledge and readout: next to the network of layers, and next to formulas in double.
+//! Jumping knowledge and readout: next to the network, and next to formulas in double.
 
 use super::network::{SEED, SHAPES, assert_near, both, of_network, of_program, shaped};
 use super::reference::{Dense, Values, assert_is};
-use super::setup::{compiled, graph, hidden, last, numbers, program};
+use super::setup::{compiled, graph, hidden, last, program};
 use half::{bf16, f16};
-use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::data::GraphIndex;
-use halfgnn::nn::{
-    Gcn as GcnConfig, HiddenNorm, Inputs, Jumping, Mode, Model, ModelConfig, Network, Norm,
-    Propagation, Readout,
-};
-use halfgnn::ops::RandomState;
+use halfgnn::nn::{HiddenNorm, Jumping, ModelConfig, Norm, Readout};
 use halfgnn::program::layers::{Gcn, Layer};
 use halfgnn::program::{Builder, Edges, Runner, Value, differentiate};
-use halfgnn::tensor::{Element, Matrix, Precision};
+use halfgnn::tensor::{Element, Precision};
 use std::sync::Arc;
 
 /// The outputs of all layers, each with the dropout of what reads it.
@@ -150,89 +145,6 @@ fn the_largest_of_graphs_needs_an_adjacency_of_graphs() {
         refused,
         "Program: what is taken of the rows of each graph is taken by an adjacency of Readout::propagation"
     );
-}
-
-/// Logits of a step and of an evaluation behind it, and gradients by name.
-type Step = (Vec<f32>, Vec<f32>, Vec<(String, Vec<f32>)>);
-
-/// A step over the shared graph, whose vertices are those of three graphs.
-fn step<E: Element>(config: &ModelConfig, mut model: impl Model<Cpu, E>) -> Step {
-    let backend = Cpu::new();
-    let index = GraphIndex::new(vec![0, 7, 8, 23]).expect("three graphs");
-    let readout = config.readout.expect("a readout");
-    let graphs = [
-        Propagation::new(&backend, &graph(), config.norm()).expect("memory"),
-        readout.propagation(&backend, &index).expect("memory"),
-    ];
-    for parameter in model.parameters_mut() {
-        let name: u64 = parameter.name().bytes().map(u64::from).sum();
-        let (rows, columns) = parameter.shape();
-        let values = numbers(name, rows * columns);
-        parameter.write(&backend, &values).expect("as many");
-    }
-    let shape = (graph().vertices(), config.features);
-    let x = numbers(100, shape.0 * shape.1);
-    let features = Matrix::from_f32(&backend, shape.0, shape.1, &x, MemoryKind::Features);
-    let inputs = Inputs {
-        backend: &backend,
-        graphs: &graphs,
-        features: &features.expect("memory"),
-        dropped: false,
-    };
-    let random = RandomState::new(&backend, SEED, 3).expect("memory");
-    let mode = Mode::Train { random: &random };
-    model.forward(inputs, mode).expect("a forward pass");
-    let logits = model.logits().to_f32(&backend).expect("values");
-    assert_eq!(logits.len(), 3 * config.classes, "a row of each graph");
-    let (_, gradient) = model.loss_operands();
-    let seed = numbers(200, logits.len());
-    gradient.write_f32(&backend, &seed).expect("memory");
-    model.backward(inputs, mode).expect("a backward pass");
-    let gradients = model.parameters().into_iter().map(|parameter| {
-        let gradient = parameter.gradient().to_f32(&backend).expect("values");
-        (parameter.name().to_owned(), gradient)
-    });
-    let mut gradients: Vec<_> = gradients.collect();
-    gradients.sort_by(|(one, _), (other, _)| one.cmp(other));
-    model
-        .forward(inputs, Mode::Evaluate)
-        .expect("an evaluation");
-    let evaluated = model.logits().to_f32(&backend).expect("values");
-    (logits, evaluated, gradients)
-}
-
-/// Statistics are of each graph, and a GraphNorm's gradients are sums over graphs.
-#[test]
-fn norms_of_several_graphs_have_the_bits_of_the_network() {
-    fn of<E: Element>() {
-        let backend = Cpu::new();
-        for hidden_norm in [HiddenNorm::Pair, HiddenNorm::Graph] {
-            for readout in [Readout::Sum, Readout::Max] {
-                let of = ModelConfig::of_graphs(GcnConfig::default(), readout, 12, 3);
-                let config = ModelConfig {
-                    hidden_norm,
-                    ..shaped(of, 3, 9, 0.4)
-                };
-                let layers = Network::<_, E>::new(&backend, &config, SEED).expect("a model");
-                let formulas = Network::<_, E>::of_formulas(&backend, &config, SEED);
-                let expected = step(&config, layers);
-                let found = step(&config, formulas.expect("a model"));
-                let what = format!("{hidden_norm} and {readout:?} in {}", E::PRECISION);
-                let is_some = |values: &[f32]| values.iter().any(|it| *it != 0.0);
-                assert!(is_some(&expected.0) && is_some(&expected.1), "{what}");
-                assert_eq!(expected, found, "{what}");
-                let of_one = ModelConfig {
-                    hidden_norm: HiddenNorm::None,
-                    ..config
-                };
-                let plain = Network::<_, E>::of_formulas(&backend, &of_one, SEED);
-                let plain = step(&of_one, plain.expect("a model"));
-                assert_ne!(plain.0, found.0, "{what}: the norm does something");
-            }
-        }
-    }
-    of::<f16>();
-    of::<f32>();
 }
 
 /// A norm of all rows as one graph is another one.

@@ -1,4 +1,4 @@
-//! Activations that are stored in 8 bits: by the text of a program, and next to the network of layers.
+//! Activations that are stored in 8 bits: by the text of a program, and next to the network.
 
 use super::network::{SEED, SHAPES, assert_bits, of_network, of_program, shaped, stack};
 use super::setup::{compiled, graph, hidden, last, program};
@@ -211,7 +211,7 @@ fn store(config: ModelConfig) -> ModelConfig {
     }
 }
 
-/// A step of the program has the logits and gradients of the network of layers, which stores the same matrices; and not those of a
+/// A step of the program has the logits and gradients of the network, which stores the same matrices; and not those of a
 /// program that stores none.
 fn both<B: Backend, E: Element>(
     backend: &B,
@@ -316,7 +316,7 @@ fn stored_activations_have_the_bits_of_the_network_on_the_emulator() {
 const FEATURES: usize = 12;
 const CLASSES: usize = 3;
 
-/// Networks that the network of layers does not store the activations of.
+/// Networks of other layers, and with what is around layers.
 fn others() -> Vec<(&'static str, ModelConfig)> {
     let of = |config| shaped(config, 3, 32, 0.4);
     let gcn = || of(ModelConfig::gcn(FEATURES, CLASSES));
@@ -380,7 +380,7 @@ fn every_network_is_trained_with_stored_activations() {
                 if of.starts_with("loss") {
                     let off = (expected[0] - found[0]).abs();
                     assert!(
-                        off <= 0.03 * expected[0],
+                        off <= 0.04 * expected[0],
                         "{what}: {of}: {expected:?}, {found:?}"
                     );
                 }

@@ -71,10 +71,12 @@ fn apart(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
 /// How far gradients of ranks may be from those of one, of their norm: a sum in another order turns some roundings, and few of those turn a
 /// code into the one beside it. A maximum or the side of a bend may turn with one, and a batch normalisation leaves little but the
 /// differences. In half, of numbers that are drawn by another vertex a GCN's are some five times as far.
-fn allowed<E: Element>(name: &str) -> f64 {
+fn allowed<E: Element>(name: &str, format: CodeFormat) -> f64 {
     match (E::PRECISION, name) {
         (Precision::BFloat16, _) => 0.2,
         (_, "gin" | "gin-sum") => 0.12,
+        // A rounding that moves a value to the next code moves it by a 16th.
+        (_, "gat" | "gat-heads") if format == CodeFormat::E4m3 => 0.05,
         (_, "gat" | "gat-heads" | "gcn-max") => 0.025,
         _ => 0.0025,
     }
@@ -117,9 +119,15 @@ fn assert_coded_steps<B: Backend, E: Element>(
         let all = of_ranks::<B, E, _>(by_host(backend), (graph, case.edges), model, of, steps);
         for (at, ((_, one), of_first)) in expected.iter().zip(&all[0]).enumerate() {
             let off = apart(&one.gradients, &of_first.gradients);
-            assert!(off <= allowed::<E>(name), "{what}, step {at}: {off} apart");
+            assert!(
+                off <= allowed::<E>(name, format),
+                "{what}, step {at}: {off} apart"
+            );
             let off = f64::from((one.loss - of_first.loss).abs() / one.loss);
-            assert!(off <= allowed::<E>(name), "{what}: losses {off} apart");
+            assert!(
+                off <= allowed::<E>(name, format),
+                "{what}: losses {off} apart"
+            );
             // Of features, which all have the same bits of, and products with the same weights.
             let first = |of: &Told| -> Vec<Vec<u32>> {
                 let of_layer = |name: &str| {
@@ -260,8 +268,7 @@ fn bytes_of_step<B: Backend>(
     bytes.clone()
 }
 
-/// Where a layer sums up products no wider than its input, those are exchanged: the last layer's rows are half as wide here. A GCN's have
-/// the factors of senders on them, which a rank of a directed graph does not know apart from those of others.
+/// Where a layer sums up products no wider than its input, those are exchanged: the last layer's rows are half as wide here.
 pub fn products_are_exchanged<B: Backend>(backend: &B, _: Scale) {
     let directed = task::graph();
     let mutual = directed.to_undirected().expect("a graph");
@@ -274,7 +281,7 @@ pub fn products_are_exchanged<B: Backend>(backend: &B, _: Scale) {
         (&mutual, ModelConfig::sage, 2),
         (&mutual, ModelConfig::gat, 2),
         (&directed, ModelConfig::gat, 2),
-        (&directed, ModelConfig::gcn, 1),
+        (&directed, ModelConfig::gcn, 2),
     ] {
         let partition = Partition::by_degree(graph, 3).expect("ranks");
         let model = deep(model(FEATURES, CLASSES));

@@ -10,8 +10,7 @@ use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, Floats, MemoryKind, Rows};
 use halfgnn::device::{self, Device, Task};
-use halfgnn::distributed::{Group, Member, Rendezvous};
-use halfgnn::nn::Pool;
+use halfgnn::distributed::{GatherPool, Group, Member, Rendezvous};
 use halfgnn::tensor::Matrix;
 use serde::Serialize;
 use std::ops::Range;
@@ -199,7 +198,7 @@ fn time<B: Backend>(
     let rows = (wanted / ROW_BYTES).div_ceil(others as u64).max(1) as usize;
     let kind = MemoryKind::Workspace;
     let own = |_: usize, row: &mut [f32]| row.fill(rank as f32);
-    let mut pool = Pool::<B, f32>::new();
+    let mut pool = GatherPool::<B>::new();
     let mut exchange: Box<dyn FnMut() -> Result<(), Error>> = if pattern == "all-to-all" {
         let parts = parts(rank, ranks, rows);
         let shape = (rows * (ranks - 1), ROW_FLOATS);
@@ -231,12 +230,12 @@ fn time<B: Backend>(
             let values = all.to_vec(backend)?;
             let mut parts = values.chunks(rows * ROW_FLOATS).enumerate();
             check(parts.all(|(rank, part)| part.iter().all(|&it| it == rank as f32)))?;
-            pool.give_numbers(all);
+            pool.give(all);
         }
         Box::new(move || {
             let own = [Floats::Matrix(&mut from)];
             let gathered = group.gather_floats(backend, "all-gather", &mut pool, &own)?;
-            gathered.into_iter().for_each(|all| pool.give_numbers(all));
+            gathered.into_iter().for_each(|all| pool.give(all));
             Ok(())
         })
     };

@@ -51,7 +51,7 @@ pub(super) fn train_shard<B: Backend, E: Element>(
         common.agree_on_memory(group, &own, Some(gather), &mut observer)?;
     }
     let model = Network::<B, E>::new(backend, config, train.seed)?;
-    let (shard, features, part) = rows.upload(backend, common, model.first_hears(), group)?;
+    let (shard, features, part) = rows.upload(backend, common, model.first_aggregates(), group)?;
     let goal = train::Goal {
         targets: &dataset.targets,
         outputs: dataset.outputs,
@@ -170,14 +170,14 @@ impl<'a, E: Element> Rows<'a, E> {
         self,
         backend: &B,
         common: &Common<'_, B>,
-        first_hears: bool,
+        first_aggregates: bool,
         group: &Group,
     ) -> Result<OfRank<B, E>, Failure> {
         let (dataset, plan) = (common.dataset, common.plan);
         let columns = dataset.feature_len();
         match self {
             Self::Dealt(graph, shard) => {
-                let vertices = match first_hears {
+                let vertices = match first_aggregates {
                     true => shard.part.vertices(),
                     false => shard.part.own(),
                 };
@@ -191,7 +191,7 @@ impl<'a, E: Element> Rows<'a, E> {
             }
             Self::Read(prepared, features) => {
                 let part = prepared.propagation(backend, group)?;
-                let features = match first_hears {
+                let features = match first_aggregates {
                     true => prepared.shard.with_halo(group, features)?,
                     false => features,
                 };

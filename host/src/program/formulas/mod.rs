@@ -1,6 +1,7 @@
 //! Formulas of several operators and parameters that many layers have.
 
 mod attention;
+mod binary;
 mod gate;
 mod norm;
 mod polynomial;

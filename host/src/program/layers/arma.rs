@@ -48,7 +48,6 @@ impl Default for Arma {
 impl Architecture for Arma {
     const NAME: &'static str = "arma";
     const TITLE: &'static str = "Auto-regressive moving average filters (Bianchi et al.)";
-    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
         norm_option(|arma, text| store(&mut arma.norm, norm(text))),
@@ -100,15 +99,15 @@ impl Architecture for Arma {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (_, outputs) = model.layer(number);
-        Some(Box::new(ArmaLayer {
+        Box::new(ArmaLayer {
             edges,
             outputs,
             is_last: model.is_last(number),
             options: self.clone(),
-        }))
+        })
     }
 }
 

@@ -38,7 +38,6 @@ impl Architecture for Cheb {
     const NAME: &'static str = "cheb";
     const TITLE: &'static str =
         "Convolution by Chebyshev polynomials of the Laplacian (Defferrard et al.)";
-    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
         LayerOption {
@@ -88,14 +87,14 @@ impl Architecture for Cheb {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (_, outputs) = model.layer(number);
-        Some(Box::new(ChebLayer {
+        Box::new(ChebLayer {
             edges,
             outputs,
             options: self.clone(),
-        }))
+        })
     }
 }
 

@@ -24,7 +24,6 @@ pub struct ClusterGcn {
 impl Architecture for ClusterGcn {
     const NAME: &'static str = "clustergcn";
     const TITLE: &'static str = "Convolution of Cluster-GCN (Chiang et al.)";
-    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const EDGE_WEIGHTS: Result<(), &'static str> =
         Err("the convolution of Cluster-GCN is the mean of neighbours and has no weights of edges");
@@ -51,14 +50,14 @@ impl Architecture for ClusterGcn {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (diag_lambda, (_, outputs)) = (self.diag_lambda, model.layer(number));
-        Some(Box::new(ClusterGcnLayer {
+        Box::new(ClusterGcnLayer {
             edges,
             outputs,
             diag_lambda,
-        }))
+        })
     }
 }
 

@@ -38,7 +38,6 @@ impl Default for GatedGraph {
 impl Architecture for GatedGraph {
     const NAME: &'static str = "gatedgraph";
     const TITLE: &'static str = "Gated graph convolution (Li et al.)";
-    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
         name: "steps",
@@ -56,14 +55,14 @@ impl Architecture for GatedGraph {
         check_hops(self.steps, 1)
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (steps, (_, outputs)) = (self.steps, model.layer(number));
-        Some(Box::new(GatedGraphLayer {
+        Box::new(GatedGraphLayer {
             edges,
             outputs,
             steps,
-        }))
+        })
     }
 }
 

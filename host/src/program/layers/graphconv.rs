@@ -33,7 +33,6 @@ impl Architecture for GraphConv {
     const NAME: &'static str = "graphconv";
     const TITLE: &'static str =
         "Graph convolution with a weight for the vertex itself (Morris et al.)";
-    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
         name: "aggregate",
@@ -56,10 +55,10 @@ impl Architecture for GraphConv {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (_, outputs) = model.layer(number);
-        Some(Box::new(GraphConvLayer { edges, outputs }))
+        Box::new(GraphConvLayer { edges, outputs })
     }
 }
 

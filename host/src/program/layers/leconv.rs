@@ -22,17 +22,16 @@ pub struct Le;
 impl Architecture for Le {
     const NAME: &'static str = "leconv";
     const TITLE: &'static str = "Convolution by local extrema (Ranjan et al.)";
-    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
 
     fn norm(&self) -> Norm {
         Norm::None
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (_, outputs) = model.layer(number);
-        Some(Box::new(LeLayer { edges, outputs }))
+        Box::new(LeLayer { edges, outputs })
     }
 }
 

@@ -41,7 +41,6 @@ fn powers(text: &str) -> Result<Vec<usize>, String> {
 impl Architecture for MixHop {
     const NAME: &'static str = "mixhop";
     const TITLE: &'static str = "Powers of the adjacency side by side (Abu-El-Haija et al.)";
-    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
         norm_option(|mixhop, text| store(&mut mixhop.norm, norm(text))),
@@ -81,15 +80,15 @@ impl Architecture for MixHop {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (_, outputs) = model.layer(number);
-        Some(Box::new(MixHopLayer {
+        Box::new(MixHopLayer {
             edges,
             outputs,
             averaged: model.is_last(number),
             options: self.clone(),
-        }))
+        })
     }
 }
 

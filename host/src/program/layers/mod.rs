@@ -4,6 +4,7 @@
 
 mod appnp;
 mod arma;
+pub(super) mod binary;
 mod cheb;
 mod clustergcn;
 mod dense;

@@ -34,7 +34,6 @@ impl Default for Sg {
 impl Architecture for Sg {
     const NAME: &'static str = "sg";
     const TITLE: &'static str = "Simplified graph convolution (Wu et al.)";
-    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
         norm_option(|sg, text| store(&mut sg.norm, norm(text))),
@@ -59,14 +58,14 @@ impl Architecture for Sg {
         check_hops(self.hops, 1)
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (hops, (_, outputs)) = (self.hops, model.layer(number));
-        Some(Box::new(SgLayer {
+        Box::new(SgLayer {
             edges,
             outputs,
             hops,
-        }))
+        })
     }
 }
 

@@ -39,7 +39,6 @@ impl Default for Ssg {
 impl Architecture for Ssg {
     const NAME: &'static str = "ssg";
     const TITLE: &'static str = "Simple spectral graph convolution (Zhu and Koniusz)";
-    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
         norm_option(|ssg, text| store(&mut ssg.norm, norm(text))),
@@ -75,14 +74,14 @@ impl Architecture for Ssg {
         }
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (_, outputs) = model.layer(number);
-        Some(Box::new(SsgLayer {
+        Box::new(SsgLayer {
             edges,
             outputs,
             options: self.clone(),
-        }))
+        })
     }
 }
 

@@ -34,7 +34,6 @@ impl Default for Tag {
 impl Architecture for Tag {
     const NAME: &'static str = "tag";
     const TITLE: &'static str = "Topology adaptive graph convolution (Du et al.)";
-    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[
         norm_option(|tag, text| store(&mut tag.norm, norm(text))),
@@ -55,14 +54,14 @@ impl Architecture for Tag {
         check_hops(self.hops, 0)
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (hops, (_, outputs)) = (self.hops, model.layer(number));
-        Some(Box::new(TagLayer {
+        Box::new(TagLayer {
             edges,
             outputs,
             hops,
-        }))
+        })
     }
 }
 

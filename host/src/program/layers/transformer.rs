@@ -50,7 +50,6 @@ impl Default for Transformer {
 impl Architecture for Transformer {
     const NAME: &'static str = "transformer";
     const TITLE: &'static str = "Graph transformer, attention by dot products (Shi et al.)";
-    const IS_PROGRAM: bool = true;
     const POLICY: Result<(), &'static str> =
         Err("attention by dot products is always summed up in float");
     const EDGE_WEIGHTS: Result<(), &'static str> =
@@ -110,15 +109,15 @@ impl Architecture for Transformer {
         check_heads(model, self.heads, self.attention_dropout, 0.0)
     }
 
-    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Option<Box<dyn Layer>> {
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (_, outputs) = model.layer(number);
-        Some(Box::new(TransformerLayer {
+        Box::new(TransformerLayer {
             edges,
             outputs,
             averaged: model.is_last(number),
             options: self.clone(),
-        }))
+        })
     }
 }
 

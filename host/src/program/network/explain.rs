@@ -1,7 +1,7 @@
 //! The lists of a network as text: what each pass makes of them.
 
 use super::topology::{Graphs, Topology};
-use super::{check, for_evaluation, for_training};
+use super::{for_evaluation, for_training};
 use crate::error::Error;
 use crate::nn::ModelConfig;
 use crate::program::value::Edges;
@@ -37,13 +37,12 @@ impl Explanation {
         size: (usize, usize),
     ) -> Result<Self, Error> {
         model.check()?;
-        check(model)?;
         let graphs = Graphs::of(Topology::Whole);
         let (mut training, mut evaluation) = (Vec::new(), Vec::new());
         let mut keep = |name: &str, program: &Program| {
             training.push((name.to_owned(), sized(program, size)));
         };
-        for_training(model, precision, &graphs, &mut keep)?;
+        for_training(model, precision, (&graphs, false), &mut keep)?;
         let mut keep = |name: &str, program: &Program| {
             evaluation.push((name.to_owned(), sized(program, size)));
         };

@@ -3,6 +3,7 @@
 use super::topology::{Graphs, Topology};
 use crate::error::Error;
 use crate::nn::{HiddenNorm, Jumping, ModelConfig, Readout};
+use crate::program::layers::binary::{self, BinaryLayer};
 use crate::program::layers::{Dense, Layer, LayerSetting, Reads};
 use crate::program::list::refuse;
 use crate::program::{Builder, Edges, Program, Value, Vertices};
@@ -28,10 +29,13 @@ pub(super) fn of_layers(model: &ModelConfig) -> Cow<'_, ModelConfig> {
 
 /// How each layer stands in the network.
 pub(super) fn settings(model: &ModelConfig) -> Vec<LayerSetting> {
-    model.convolution.settings(&of_layers(model))
+    match model.binary {
+        Some(_) => binary::settings(model),
+        None => model.convolution.settings(&of_layers(model)),
+    }
 }
 
-/// The forward list of a model over `graphs`, and what each layer writes. Its rows and edges are sized later.
+/// The forward list of a model over `graphs`, and what each layer and each step behind all layers writes. Its rows and edges are sized later.
 ///
 /// # Errors
 /// [`Error::Unsupported`] of a model whose layers have no formula, and where widths do not fit.
@@ -60,14 +64,25 @@ pub(super) fn of_model(
     };
     let features = g.input(FEATURES, rows, model.features);
     let mut x = features;
-    let (mut outputs, mut initial) = (Vec::new(), None);
+    let (mut outputs, mut jumped, mut initial) = (Vec::new(), Vec::new(), None);
     let mut next = edges.iter().copied();
     let is_rank = matches!(graphs.topology, Topology::Ranks { .. });
     for (number, setting) in settings.iter().enumerate() {
         let edges = setting.aggregates.then(|| next.next()).flatten();
         let own_edges = edges.unwrap_or(any);
         x = g.layer(number as u32, |g| {
-            let own = g.dropout(x, setting.dropout);
+            // Of jumping knowledge what a layer writes is dropped where it is written, for all that read it.
+            let is_dropped = match number {
+                0 => graphs.dropped,
+                _ => model.jumping.is_some(),
+            };
+            let own = match is_dropped {
+                true => {
+                    g.skip_input_dropout();
+                    x
+                }
+                false => g.dropout(x, setting.dropout),
+            };
             let read = match edges {
                 Some(edges) if is_rank && number > 0 => g.extend(edges, own),
                 _ => own,
@@ -92,17 +107,28 @@ pub(super) fn of_model(
             initial = Some(x);
         }
         outputs.push(x);
+        if model.jumping.is_some() {
+            let next = settings.get(number + 1).map(|next| next.dropout);
+            let dropout = next.unwrap_or_else(|| model.dropout_of(number + 1));
+            x = g.layer(number as u32 + 1, |g| g.dropout(x, dropout));
+            jumped.push(x);
+        }
     }
     if let Some(jumping) = model.jumping {
         let features = match is_rank && is_first {
             true => g.own_rows(any, features),
             false => features,
         };
-        x = jump(&mut g, model, jumping, (&edges, pool), (features, &outputs))?;
+        let behind = jump(&mut g, model, jumping, (&edges, pool), (features, &jumped))?;
+        outputs.extend(behind);
     } else if let (Some(readout), Some(pool)) = (model.readout, pool) {
-        x = read_out(&mut g, model, (readout, outputs.len()), pool, x);
+        let layers = outputs.len();
+        outputs.extend(read_out(&mut g, model, (readout, layers), pool, x));
     }
-    let mut program = g.finish(x)?;
+    let Some(&last) = outputs.last() else {
+        return refuse("a model of 0 layers computes nothing; give it at least 1".into());
+    };
+    let mut program = g.finish(last)?;
     program.set_policy(model.policy);
     Ok((program, outputs))
 }
@@ -145,7 +171,39 @@ pub(super) fn of_layer(
     Ok(program)
 }
 
+/// The forward list of what is behind all layers, from the rows of some vertices that these wrote to their logits.
+///
+/// # Errors
+/// [`Error::Unsupported`] where widths do not fit.
+pub(super) fn of_jump(
+    model: &ModelConfig,
+    precision: Precision,
+    jumping: Jumping,
+) -> Result<Program, Error> {
+    let mut g = Builder::new(precision);
+    let vertices = g.vertices("vertices", 0);
+    let features = g.input(FEATURES, vertices, model.features);
+    let outputs: Vec<Value> = settings(model)
+        .iter()
+        .enumerate()
+        .map(|(number, layer)| g.input(&output_name(number), vertices, layer.outputs))
+        .collect();
+    let behind = jump(&mut g, model, jumping, (&[], None), (features, &outputs))?;
+    match behind.last() {
+        Some(&y) => g.finish(y),
+        None => refuse("jumping knowledge without an output".into()),
+    }
+}
+
+/// The name of the input that holds what layer `number` wrote.
+pub(super) fn output_name(number: usize) -> String {
+    format!("output {number}")
+}
+
 fn layer_of(model: &ModelConfig, number: usize, reads: Reads) -> Result<Box<dyn Layer>, Error> {
+    if model.binary.is_some() {
+        return Ok(Box::new(BinaryLayer::new(model, number, reads)));
+    }
     match model.convolution.formula(model, number, reads) {
         Some(layer) => Ok(layer),
         None => refuse(format!(
@@ -237,14 +295,15 @@ fn behind(
     }
 }
 
-/// What is made of the outputs of all layers: logits of vertices or, where there is one that pools, of graphs.
+/// What is made of the outputs of all layers, of which elements are dropped: what each step writes, the last of them the logits of vertices
+/// or, where there is one that pools, of graphs.
 fn jump(
     g: &mut Builder,
     model: &ModelConfig,
     jumping: Jumping,
     (edges, pool): (&[Edges], Option<Edges>),
     (features, outputs): (Value, &[Value]),
-) -> Result<Value, Error> {
+) -> Result<Vec<Value>, Error> {
     if edges.windows(2).any(|two| two[0] != two[1]) {
         return refuse("jumping knowledge reads the outputs of all layers, which have other rows on sampled blocks; sample subgraphs, or train on the whole graph".into());
     }
@@ -253,10 +312,7 @@ fn jump(
     if jumping == Jumping::All {
         rows.push(features);
     }
-    for (number, &output) in outputs.iter().enumerate() {
-        let dropout = model.dropout_of(number + 1);
-        rows.push(g.layer(number as u32 + 1, |g| g.dropout(output, dropout)));
-    }
+    rows.extend(outputs);
     let pool = model.readout.zip(pool);
     let pooled = |g: &mut Builder, x| match pool {
         Some((readout, edges)) => g.pool(readout, edges, x),
@@ -267,10 +323,15 @@ fn jump(
         None => model.classes,
     };
     // Layers have the numbers that they have in checkpoints, where the largest and a pooling of it count as one each.
+    let mut behind = Vec::new();
     let (number, y) = match jumping {
         Jumping::Max => {
-            let largest = g.largest(&rows);
-            let largest = pooled(g, largest);
+            let mut largest = g.largest(&rows);
+            behind.push(largest);
+            if pool.is_some() {
+                largest = pooled(g, largest);
+                behind.push(largest);
+            }
             let number = layers as u32 + 1 + u32::from(pool.is_some());
             (number, g.layer(number, |g| dense(g, largest, width)))
         }
@@ -285,28 +346,29 @@ fn jump(
             (number, y)
         }
     };
-    Ok(match pool {
-        None => y,
+    match pool {
+        None => behind.push(y),
         Some(_) => {
             let hidden = g.layer(number, |g| g.relu(y));
-            logits_of(g, model, number + 1, hidden)
+            behind.extend([hidden, logits_of(g, model, number + 1, hidden)]);
         }
-    })
+    }
+    Ok(behind)
 }
 
-/// A row of each graph, and two linear maps behind it with a ReLU and a dropout between them.
+/// A row of each graph, and two linear maps behind it with a ReLU and a dropout between them: what each step writes.
 fn read_out(
     g: &mut Builder,
     model: &ModelConfig,
     (readout, layers): (Readout, usize),
     pool: Edges,
     x: Value,
-) -> Value {
+) -> [Value; 3] {
     let (pooled, number) = (g.pool(readout, pool, x), layers as u32 + 1);
     let width = g.columns(pooled);
     let hidden = g.layer(number, |g| {
         let y = dense(g, pooled, width);
         g.relu(y)
     });
-    logits_of(g, model, number + 1, hidden)
+    [pooled, hidden, logits_of(g, model, number + 1, hidden)]
 }

@@ -4,29 +4,36 @@
 mod explain;
 mod formula;
 mod pieces;
+mod profile;
+mod signs;
 mod topology;
 
 use super::differentiate;
 use super::list::{Program, refuse};
 use super::passes::fuse::{Fuse, FuseBeforeStore};
-use super::passes::{Evaluate, Exchange, Mutual, Pass, Quantize, Recompute, Reorder, Store, apply};
+use super::passes::{
+    Binarize, Evaluate, Exchange, Mutual, Pass, Quantize, Recompute, Reorder, Store, apply,
+};
 use super::plan::{Place, Plan};
 use super::run::{Memory, Parameters, Typed};
 use super::value::Value;
 use crate::backend::{Backend, MemoryKind};
 use crate::data::FeatureRows;
 use crate::error::Error;
+use crate::nn::decoder::dots_on_host;
 use crate::nn::{
-    Decoder, Inputs, LinkOperands, MARGIN, Mode, Model, ModelConfig, Parameter, Pieces,
-    Propagation, Store as StoreIn, first_overflow,
+    DROPOUT_STREAM, Decoder, Inputs, Jumping, LinkOperands, MARGIN, Mode, Model, ModelConfig,
+    Parameter, Pieces, Propagation, Store as StoreIn, first_overflow,
 };
-use crate::ops::{self, RandomState};
+use crate::ops::{self, BitMatrix, Dropout, RandomState};
 use crate::tensor::{Element, Matrix, Precision};
+use std::ops::Range;
 use topology::{Graphs, Sizes, Topology};
 
 pub use explain::Explanation;
+pub use profile::{Profile, TimedOperator};
 
-/// A model whose layers are [formulas](super::layers).
+/// A graph neural network: layers that are [formulas](crate::program::layers), with norm, activation and dropout between them.
 ///
 /// It is a function of its configuration and the seed: every backend starts from the same weights. A list of operators is made once for
 /// each topology of adjacencies; memory is allocated where a pass first meets their sizes, and again where these change.
@@ -41,8 +48,9 @@ pub struct Network<B: Backend, E: Element> {
     /// Those of passes before, over other adjacencies.
     before: Vec<Compiled>,
     sizes: Sizes,
-    /// Whether evaluations keep what each layer writes.
+    /// Whether passes keep what each layer writes.
     keeps_activations: bool,
+    weights: Weights,
     /// What layers gave, where the last pass was in pieces.
     in_pieces: pieces::Outputs<B, E>,
     /// The list that ran last.
@@ -61,6 +69,19 @@ const MOST_KEPT: usize = 8;
 enum Kind {
     Training,
     Evaluation,
+    /// An evaluation that is given the signs of the features.
+    Signs,
+}
+
+/// Whether an evaluation computes what it needs of weights alone, such as their signs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weights {
+    /// It does: they may have changed.
+    Change,
+    /// The next one does, for all that follow.
+    Frozen,
+    /// It is there, of this list.
+    There(Kind),
 }
 
 /// The lists over adjacencies of one kind.
@@ -69,6 +90,8 @@ struct Compiled {
     graphs: Graphs,
     training: List,
     evaluation: List,
+    /// Of a network that reads nothing of the features but their signs.
+    signs: Option<List>,
     /// What each layer writes in the list for evaluation.
     outputs: Vec<Value>,
 }
@@ -98,17 +121,6 @@ impl List {
 /// Shows the list after each pass, with the name of the pass.
 type Seen<'a> = &'a mut dyn FnMut(&str, &Program);
 
-/// That programs can do what a configuration asks for.
-fn check(model: &ModelConfig) -> Result<(), Error> {
-    match model.binary {
-        Some(_) => refuse(format!(
-            "{} is not trained with one bit yet; leave it out",
-            model.convolution.name()
-        )),
-        None => Ok(()),
-    }
-}
-
 /// The passes that change what is computed. With `of_messages` quantized ones follow.
 fn before(topology: Topology, of_messages: bool) -> &'static [&'static dyn Pass] {
     match (topology, of_messages) {
@@ -122,10 +134,13 @@ fn before(topology: Topology, of_messages: bool) -> &'static [&'static dyn Pass]
 fn for_training(
     model: &ModelConfig,
     precision: Precision,
-    graphs: &Graphs,
+    (graphs, keeps): (&Graphs, bool),
     seen: Seen<'_>,
 ) -> Result<Program, Error> {
-    let (mut program, _) = formula::of_model(model, precision, graphs)?;
+    let (mut program, outputs) = formula::of_model(model, precision, graphs)?;
+    if keeps {
+        outputs.iter().for_each(|output| program.keep(*output));
+    }
     seen("formula", &program);
     let quantize = model.messages.map(|format| Quantize { format });
     let before = before(graphs.topology, quantize.is_some());
@@ -133,6 +148,9 @@ fn for_training(
     differentiate(&mut program)?;
     seen("differentiate", &program);
     let mut passes: Vec<&dyn Pass> = Vec::new();
+    if model.binary.is_some() {
+        passes.push(&Binarize);
+    }
     if let (Topology::Ranks { is_mutual: true }, Some(_)) = (graphs.topology, &quantize) {
         passes.push(&Mutual);
     }
@@ -160,7 +178,11 @@ fn for_evaluation(
         outputs.iter().for_each(|output| program.keep(*output));
     }
     apply(&mut program, before(graphs.topology, false), &mut *seen)?;
-    apply(&mut program, &[&Evaluate, &Fuse], seen)?;
+    let passes: &[&dyn Pass] = match model.binary {
+        Some(_) => &[&Evaluate, &Binarize, &Fuse],
+        None => &[&Evaluate, &Fuse],
+    };
+    apply(&mut program, passes, seen)?;
     Ok((program, outputs))
 }
 
@@ -171,11 +193,12 @@ impl Compiled {
         (graphs, keeps): (Graphs, bool),
     ) -> Result<Self, Error> {
         let seen: Seen<'_> = &mut |_, _| {};
-        let training = for_training(model, precision, &graphs, &mut *seen)?;
+        let training = for_training(model, precision, (&graphs, keeps), &mut *seen)?;
         let (evaluation, outputs) = for_evaluation(model, precision, (&graphs, keeps), seen)?;
         Ok(Self {
             graphs,
             training: List::new(training),
+            signs: signs::given(&evaluation).map(List::new),
             evaluation: List::new(evaluation),
             outputs,
         })
@@ -185,6 +208,7 @@ impl Compiled {
         match kind {
             Kind::Training => &self.training,
             Kind::Evaluation => &self.evaluation,
+            Kind::Signs => self.signs.as_ref().unwrap_or(&self.evaluation),
         }
     }
 
@@ -192,6 +216,7 @@ impl Compiled {
         match kind {
             Kind::Training => &mut self.training,
             Kind::Evaluation => &mut self.evaluation,
+            Kind::Signs => self.signs.as_mut().unwrap_or(&mut self.evaluation),
         }
     }
 }
@@ -202,13 +227,15 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// # Errors
     /// [`Error::Unsupported`] for a configuration that makes no model or asks for what programs do not do, and those of the device.
     pub fn new(backend: &B, model: &ModelConfig, seed: u64) -> Result<Self, Error> {
-        check(model)?;
+        model.check()?;
         let graphs = Graphs::of(Topology::Whole);
         let compiled = Compiled::new(model, E::PRECISION, (graphs, false))?;
         let program = &compiled.training.program;
         let nothing = || Matrix::zeros(backend, 0, model.classes, MemoryKind::Activations);
         let mut memory = Memory::new(backend)?;
         memory.allocate_scales(backend, program)?;
+        memory.allocate_weights(backend, program)?;
+        memory.allocate_weights(backend, &compiled.evaluation.program)?;
         Ok(Self {
             parameters: Parameters::new(backend, program, seed)?,
             memory,
@@ -217,6 +244,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             before: Vec::new(),
             sizes: Vec::new(),
             keeps_activations: false,
+            weights: Weights::Change,
             in_pieces: Vec::new(),
             last: None,
             no_random: RandomState::new(backend, seed, 0)?,
@@ -230,24 +258,105 @@ impl<B: Backend, E: Element> Network<B, E> {
         &self.model
     }
 
-    /// From now on evaluations keep what each layer writes, for [`Network::activations`].
-    pub(crate) fn keep_activations(&mut self) {
+    /// This network with a decoder of links, in the place of any other. It must be one of as many numbers as the network gives of a
+    /// vertex.
+    #[must_use]
+    pub fn with_decoder(mut self, decoder: Decoder<B, E>) -> Self {
+        self.decoder = Some(decoder);
+        self
+    }
+
+    /// The score of each of `pairs`, by the embeddings of the last forward pass: the mean of the two orders of a pair. The probability of a
+    /// link is its sigmoid. Computed on the host.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where a pair names a vertex that there is no embedding of, and those of the device.
+    pub fn score_pairs(&self, backend: &B, pairs: &[[u32; 2]]) -> Result<Vec<f32>, Error> {
+        let embeddings = self.logits();
+        let rows = embeddings.rows();
+        if let Some(vertex) = pairs.iter().flatten().find(|&&end| end as usize >= rows) {
+            return refuse(format!(
+                "a pair names vertex {vertex}, and there are embeddings of {rows}"
+            ));
+        }
+        match &self.decoder {
+            Some(decoder) => decoder.score_on_host(backend, embeddings, pairs),
+            None => dots_on_host(backend, embeddings, pairs),
+        }
+    }
+
+    /// This network with the parameters of another of the same layers, which are not copied: kernels of both read the same
+    /// memory. So one network serves several threads at once, each by a network and a stream of its own, with rows and
+    /// activations of its own. Running statistics are copied. `backend` is where `of` computes; what it was given to do is
+    /// done when this returns.
+    ///
+    /// While two networks share parameters, nobody can change them: [`Parameter::write`] and a step of an optimiser are
+    /// refused. `of` is borrowed as one that is to be changed, so that no recorded step of a
+    /// [trainer](crate::train::Trainer::model_mut) goes on to change it.
+    ///
+    /// ```
+    /// # use halfgnn::backend::cpu::Cpu;
+    /// # use halfgnn::nn::{Model, ModelConfig, Network};
+    /// let backend = Cpu::new();
+    /// let config = ModelConfig::gcn(16, 4);
+    /// let mut first = Network::<_, f32>::new(&backend, &config, 1)?;
+    /// let second = Network::new(&backend, &config, 1)?.sharing(&backend, &mut first)?;
+    /// assert!(std::ptr::eq(first.parameters()[0].master(), second.parameters()[0].master()));
+    /// # Ok::<_, halfgnn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] and [`Error::Shape`] where the parameters or the running statistics differ in number, name or
+    /// shape, and those of the device.
+    pub fn sharing(mut self, backend: &B, of: &mut Self) -> Result<Self, Error> {
+        let (mut own, others) = (self.parameters_mut(), of.parameters());
+        Error::expect("Network::sharing", "parameters", own.len(), others.len())?;
+        for (own, other) in own.iter_mut().zip(others) {
+            own.share(other)?;
+        }
+        let (own, others) = (self.buffers_mut(), of.buffers());
+        Error::expect("Network::sharing", "buffers", own.len(), others.len())?;
+        for ((_, own), (_, other)) in own.into_iter().zip(others) {
+            own.write_f32(backend, &other.to_f32(backend)?)?;
+        }
+        backend.synchronize()?;
+        Ok(self)
+    }
+
+    /// Layers that aggregate: graphs of [`Inputs::graphs`], and hops of a sampled batch.
+    pub fn hops(&self) -> usize {
+        self.model.hops()
+    }
+
+    /// From now on passes keep what each layer writes, for [`Network::activations`].
+    pub fn keep_activations(&mut self) {
         self.keeps_activations = true;
     }
 
-    /// Layers, those that do not aggregate among them.
-    pub(crate) fn depth(&self) -> usize {
+    /// Layers, those that do not aggregate among them, and the steps of jumping knowledge and readout behind them.
+    pub fn depth(&self) -> usize {
         self.compiled.outputs.len()
     }
 
-    /// Whether the first layer aggregates.
-    pub(crate) fn first_aggregates(&self) -> bool {
+    /// Whether the first layer aggregates. Features are then those of all sources, on a rank as well, which else has its own rows alone.
+    pub fn first_aggregates(&self) -> bool {
         let settings = formula::settings(&self.model);
         settings.first().is_some_and(|first| first.aggregates)
     }
 
-    /// What layer `number` wrote in the last evaluation; of the last layer the logits, whatever ran last.
-    pub(crate) fn activations(&self, number: usize) -> Result<&Matrix<B, E>, Error> {
+    /// What layer `number` wrote in the last pass, a row for each vertex that it computes: behind bias, norm and activation, before the
+    /// dropout of the next layer. The last are the logits.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there is no such layer, no forward pass has been, or its output is not
+    /// [kept](Network::keep_activations).
+    pub fn activations(&self, number: usize) -> Result<&Matrix<B, E>, Error> {
+        if number >= self.depth() {
+            return refuse(format!(
+                "it has the layers 0 to {}, and the activations of layer {number} are asked for",
+                self.depth() - 1
+            ));
+        }
         if let Some(output) = self.in_pieces.get(number) {
             return match output {
                 Some(matrix) => Ok(matrix),
@@ -262,25 +371,24 @@ impl<B: Backend, E: Element> Network<B, E> {
         if number + 1 == self.depth() {
             return Ok(self.logits());
         }
-        let list = &self.compiled.evaluation;
+        let list = self.last.map(|kind| self.compiled.list(kind));
+        let list = list.filter(|list| !list.program.kept.is_empty());
         let output = self.compiled.outputs.get(number).copied();
-        let is_kept = self.last == Some(Kind::Evaluation) && !list.program.kept.is_empty();
-        let place = list.place(output).filter(|_| is_kept);
+        let place = list.and_then(|list| list.place(output));
         match place.and_then(|place| self.memory.at(place)) {
             Some(matrix) => Ok(matrix),
             None => refuse(format!(
-                "the output of layer {number} is not kept; call Network::keep_activations before an evaluation"
+                "the output of layer {number} is not kept; call Network::keep_activations before the pass"
             )),
         }
     }
 
-    /// Replaces the decoder of links.
-    pub(crate) fn set_decoder(&mut self, decoder: Decoder<B, E>) {
-        self.decoder = Some(decoder);
-    }
-
-    /// Messages that were larger than their scales hold, so far: see [`nn::Network`](crate::nn::Network::saturated_messages).
-    pub(crate) fn saturated_messages(&self, backend: &B) -> Result<Option<u64>, Error> {
+    /// Messages that were larger than their scales hold, so far: each became the largest that is represented. None where messages are not
+    /// quantized.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn saturated_messages(&self, backend: &B) -> Result<Option<u64>, Error> {
         if self.model.messages.is_none() {
             return Ok(None);
         }
@@ -290,16 +398,32 @@ impl<B: Backend, E: Element> Network<B, E> {
         saturated.sum::<Result<u64, Error>>().map(Some)
     }
 
-    /// Makes the lists and the memory fit the adjacencies of a pass.
-    fn fit(
+    /// Makes the lists and the memory fit the inputs of a pass.
+    fn fit(&mut self, kind: Kind, inputs: &Inputs<'_, B, E>) -> Result<(), Error> {
+        let features = inputs.features.shape();
+        self.fit_to(
+            (inputs.backend, kind),
+            inputs.graphs,
+            (features, inputs.dropped),
+        )
+    }
+
+    /// The same of features of a shape, of which elements may be dropped already.
+    fn fit_to(
         &mut self,
-        backend: &B,
-        kind: Kind,
+        (backend, kind): (&B, Kind),
         graphs: &[Propagation<B>],
-        features: &Matrix<B, E>,
+        (features, dropped): ((usize, usize), bool),
     ) -> Result<(), Error> {
-        let (of, sizes) = topology::of(&self.model, graphs)?;
+        let (mut of, sizes) = topology::of(&self.model, graphs)?;
+        of.dropped = match kind {
+            Kind::Training => dropped,
+            Kind::Evaluation | Kind::Signs => self.compiled.graphs.dropped,
+        };
         let is_rank = matches!(of.topology, Topology::Ranks { .. });
+        if of.topology != Topology::Whole && self.model.binary.is_some() {
+            return refuse("layers of one bit give a row for each that they read, on one rank; take a whole graph or a subgraph, or leave the ranks out".into());
+        }
         if is_rank && self.model.store.is_some() {
             return refuse(
                 "of several ranks activations are kept as they are; leave store out, or train with one"
@@ -335,9 +459,8 @@ impl<B: Backend, E: Element> Network<B, E> {
         let program = &list.program;
         let rows = program.named(formula::FEATURES);
         let rows = rows.map_or(0, |features| program.rows(features));
-        Error::expect("Network", "rows of the features", rows, features.rows())?;
-        let columns = features.columns();
-        Error::expect("Network", "features", self.model.features, columns)
+        Error::expect("Network", "rows of the features", rows, features.0)?;
+        Error::expect("Network", "features", self.model.features, features.1)
     }
 
     /// Takes the lists over other adjacencies: those of before, or new ones.
@@ -363,15 +486,67 @@ impl<B: Backend, E: Element> Network<B, E> {
         self.in_pieces.clear();
         self.compiled.training.places = None;
         self.compiled.evaluation.places = None;
+        if let Some(signs) = &mut self.compiled.signs {
+            signs.places = None;
+        }
         self.last = None;
+        self.overwrite_weights();
+    }
+
+    /// What was computed of frozen weights is computed again.
+    fn overwrite_weights(&mut self) {
+        if let Weights::There(_) = self.weights {
+            self.weights = Weights::Frozen;
+        }
+    }
+
+    /// The operators of an evaluation: without those of weights where their results are there.
+    fn operators_to_evaluate(&self, kind: Kind) -> Range<usize> {
+        let program = &self.compiled.list(kind).program;
+        let first = match self.weights == Weights::There(kind) {
+            true => program.of_weights(),
+            false => 0,
+        };
+        first..program.forward
     }
 
     /// Runs one of the two passes of a list.
     fn run(
         &mut self,
         inputs: Inputs<'_, B, E>,
-        (kind, random): (Kind, RandomState<B>),
+        of: (Kind, RandomState<B>),
         backward: bool,
+    ) -> Result<(), Error> {
+        let program = &self.compiled.list(of.0).program;
+        let operators = match backward {
+            false => 0..program.forward,
+            true => program.forward..program.nodes.len(),
+        };
+        self.run_with(inputs, of, None, operators)
+    }
+
+    /// Runs a list for evaluation.
+    fn evaluate(
+        &mut self,
+        inputs: Inputs<'_, B, E>,
+        (kind, random): (Kind, RandomState<B>),
+        signs: Option<(Value, &BitMatrix<B>)>,
+    ) -> Result<(), Error> {
+        let operators = self.operators_to_evaluate(kind);
+        self.run_with(inputs, (kind, random), signs, operators)?;
+        if self.weights != Weights::Change {
+            self.weights = Weights::There(kind);
+        }
+        Ok(())
+    }
+
+    /// The same of bits in the place of features, where the list reads those.
+    fn run_with(
+        &mut self,
+        inputs: Inputs<'_, B, E>,
+        (kind, random): (Kind, RandomState<B>),
+        signs: Option<(Value, &BitMatrix<B>)>,
+        operators: Range<usize>,
     ) -> Result<(), Error> {
         let list = self.compiled.list(kind);
         let Some(places) = &list.places else {
@@ -387,14 +562,54 @@ impl<B: Backend, E: Element> Network<B, E> {
             places,
             edges: &edges,
             inputs: read.as_slice(),
+            signs,
             random,
             parameters: &mut self.parameters,
             memory: &mut self.memory,
         };
-        typed.run(match backward {
-            false => 0..program.forward,
-            true => program.forward..program.nodes.len(),
-        })
+        typed.run(operators)
+    }
+
+    /// The first operator of a forward pass that writes an infinity or a NaN. Buffers are afterwards what they were.
+    fn first_spoilt(
+        &mut self,
+        inputs: Inputs<'_, B, E>,
+        random: &RandomState<B>,
+    ) -> Result<Option<String>, Error> {
+        let backend = inputs.backend;
+        self.fit(Kind::Training, &inputs)?;
+        let mut before = Vec::new();
+        for buffer in self.carried_on() {
+            before.push(buffer.to_f32(backend)?);
+        }
+        let mut found = None;
+        for number in 0..self.compiled.training.program.forward {
+            let of = (Kind::Training, random.clone());
+            self.run_with(inputs, of, None, number..number + 1)?;
+            let list = &self.compiled.training;
+            let node = &list.program.nodes[number];
+            for result in &node.results {
+                let place = list.place(Some(*result));
+                let spoilt = place.map(|place| self.memory.is_spoilt(backend, place));
+                if spoilt.transpose()? == Some(true) {
+                    found = found.or_else(|| Some(list.program.operator_text(&node.operator)));
+                }
+            }
+            if found.is_some() {
+                break;
+            }
+        }
+        for (buffer, values) in self.carried_on().into_iter().zip(before) {
+            buffer.write_f32(backend, &values)?;
+        }
+        Ok(found)
+    }
+
+    /// What one step leaves for the next besides parameters.
+    fn carried_on(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        let buffers = self.parameters.buffers_mut().iter_mut();
+        let messages = self.memory.messages_mut().map(|(_, matrix)| matrix);
+        buffers.map(|(_, matrix)| matrix).chain(messages).collect()
     }
 
     fn logits_place(&self) -> Option<Place> {
@@ -409,9 +624,28 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             Mode::Train { random } => (Kind::Training, random.clone()),
             Mode::Evaluate => (Kind::Evaluation, self.no_random.clone()),
         };
-        self.fit(inputs.backend, kind, inputs.graphs, inputs.features)?;
+        self.fit(kind, &inputs)?;
         self.last = Some(kind);
-        self.run(inputs, (kind, random), false)
+        match kind {
+            Kind::Training => {
+                self.overwrite_weights();
+                self.run(inputs, (kind, random), false)
+            }
+            Kind::Evaluation | Kind::Signs => self.evaluate(inputs, (kind, random), None),
+        }
+    }
+
+    fn see_features(&mut self, backend: &B, features: &FeatureRows<B, E>) -> Result<(), Error> {
+        if self.model.binary.is_none() {
+            return Ok(());
+        }
+        if !features.are_whole() {
+            return refuse("features that stay on disk or are partitioned among ranks are never read at once, and a network of one bit normalizes them over all vertices; have them in memory".into());
+        }
+        match &mut self.memory.standardized {
+            Some(standardized) => standardized.see(backend, features.matrix()),
+            None => Ok(()),
+        }
     }
 
     fn forward_in_pieces(
@@ -471,8 +705,33 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         }
     }
 
-    fn first_non_finite(&self, backend: &B) -> Result<Option<String>, Error> {
-        first_overflow(backend, &self.parameters())
+    fn first_non_finite(
+        &mut self,
+        inputs: Inputs<'_, B, E>,
+        mode: Mode<'_, B>,
+    ) -> Result<Option<String>, Error> {
+        // One rank alone cannot exchange rows.
+        let is_rank = inputs.graphs.iter().any(|graph| graph.halo().is_some());
+        if let (Mode::Train { random }, false) = (mode, is_rank)
+            && let Some(operator) = self.first_spoilt(inputs, random)?
+        {
+            return Ok(Some(operator));
+        }
+        first_overflow(inputs.backend, &self.parameters())
+    }
+
+    fn dropout_of_features<'a>(&self, mode: Mode<'a, B>) -> Option<Dropout<'a, B>> {
+        let settings = formula::settings(&self.model);
+        let probability = settings.first().map_or(0.0, |first| first.dropout);
+        let are_read_again = self.model.jumping == Some(Jumping::All);
+        match mode {
+            Mode::Train { random } if probability > 0.0 && !are_read_again => Some(Dropout {
+                probability,
+                stream: DROPOUT_STREAM,
+                random,
+            }),
+            _ => None,
+        }
     }
 
     fn buffers(&self) -> Vec<(String, &Matrix<B, f32>)> {
@@ -526,6 +785,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
+        // The caller may change them.
+        self.memory.frozen.clear();
+        self.weights = Weights::Change;
         let decoder = self.decoder.iter_mut().flat_map(Decoder::parameters_mut);
         self.parameters
             .all_mut()

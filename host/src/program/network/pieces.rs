@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::graph::Part;
-use crate::nn::{Pieces, Propagation, RowsOfPieces, take_rows};
+use crate::nn::{Jumping, Pieces, Propagation, RowsOfPieces, take_rows};
 use crate::program::layers::LayerSetting;
 use crate::program::list::{Program, refuse};
 use crate::program::passes::fuse::Fuse;
@@ -34,45 +34,94 @@ impl<B: Backend, E: Element> Network<B, E> {
         let vertices = pieces.vertices();
         Error::expect(NAME, "rows of the features", vertices, features.rows())?;
         pieces.check()?;
-        if self.model.jumping.is_some() || self.model.readout.is_some() {
-            return refuse("what is behind all layers is not evaluated in pieces yet; evaluate the whole graph, or sampled subgraphs".into());
+        if self.model.readout.is_some() {
+            return refuse("a readout pools the vertices of whole graphs, which are not evaluated in pieces; evaluate the graphs whole".into());
         }
+        let jumping = self.model.jumping;
         self.forget();
         let settings = formula::settings(&self.model);
         let last = settings.len() - 1;
         let initial = settings.iter().position(|layer| layer.is_initial);
         let mut outputs: Vec<Option<FeatureRows<B, E>>> = Vec::new();
         for (number, setting) in settings.iter().enumerate() {
-            let whole = number == last || keep.contains(&number);
+            let is_last = number == last && jumping.is_none();
+            let whole = is_last || keep.contains(&number);
             let source = outputs.last().and_then(Option::as_ref).unwrap_or(features);
             let initial_rows = initial.and_then(|of| outputs.get(of)?.as_ref());
             let sources = (source, initial_rows);
-            let at = (setting, number, whole);
+            let at = (setting, number, (whole, is_last));
             let output = self.layer_in_pieces(backend, at, sources, pieces)?;
             outputs.push(Some(output));
-            let is_read = |it: &usize| keep.contains(it) || initial == Some(*it);
+            let is_read =
+                |it: &usize| jumping.is_some() || keep.contains(it) || initial == Some(*it);
             if let Some(before) = number.checked_sub(1).filter(|it| !is_read(it)) {
                 outputs[before] = None;
             }
         }
+        let logits = match jumping {
+            Some(jumping) => {
+                Some(self.jump_in_pieces(backend, jumping, features, &outputs, pieces)?)
+            }
+            None => None,
+        };
         let outputs = outputs.into_iter();
         let kept = |(number, rows): (usize, Option<FeatureRows<B, E>>)| {
-            let is_kept = number == last || keep.contains(&number);
+            let is_kept = (number == last && logits.is_none()) || keep.contains(&number);
             rows.filter(|_| is_kept).map(FeatureRows::into_matrix)
         };
         self.in_pieces = outputs.enumerate().map(kept).collect();
+        if let Some(logits) = logits {
+            self.in_pieces.resize_with(self.depth() - 1, || None);
+            self.in_pieces.push(Some(logits.into_matrix()));
+        }
         Ok(())
     }
 
-    /// What a layer gives of all vertices, or the last of those that are asked for; in a matrix if it is to be `whole`.
+    /// The logits of the vertices that are asked for, of what all layers gave.
+    fn jump_in_pieces(
+        &mut self,
+        backend: &B,
+        jumping: Jumping,
+        features: &FeatureRows<B, E>,
+        outputs: &[Option<FeatureRows<B, E>>],
+        pieces: &Pieces<E>,
+    ) -> Result<FeatureRows<B, E>, Error> {
+        let mut program = formula::of_jump(&self.model, E::PRECISION, jumping)?;
+        apply(&mut program, &[&Evaluate, &Fuse], |_, _| {})?;
+        let read = [(FEATURES.to_owned(), Some(features))].into_iter();
+        let outputs = outputs.iter().enumerate();
+        let read: Vec<_> = read
+            .chain(outputs.map(|(number, rows)| (formula::output_name(number), rows.as_ref())))
+            .filter_map(|(name, rows)| Some((program.named(&name)?, rows?)))
+            .filter(|(value, _)| program.readers(*value).next().is_some())
+            .collect();
+        let shape = (pieces.rows_asked_for(), self.model.classes);
+        let mut written = RowsOfPieces::in_memory(backend, shape)?;
+        for piece in 0..pieces.count() {
+            let own = pieces.own(piece, true);
+            if own.is_empty() {
+                continue;
+            }
+            program.vertices[0].rows = own.len();
+            let rows = read
+                .iter()
+                .map(|(value, rows)| Ok((*value, take_rows(backend, rows, &own)?)))
+                .collect::<Result<Vec<_>, Error>>()?;
+            let inputs: Vec<_> = rows.iter().map(|(value, rows)| (*value, rows)).collect();
+            let logits = self.layer_of_piece(backend, &mut program, None, &inputs)?;
+            written.write(backend, &logits)?;
+        }
+        written.finish(backend)
+    }
+
+    /// What a layer gives of all vertices, or where it `is_last` of those that are asked for; in a matrix if it is to be `whole`.
     fn layer_in_pieces(
         &mut self,
         backend: &B,
-        (setting, number, whole): (&LayerSetting, usize, bool),
+        (setting, number, (whole, is_last)): (&LayerSetting, usize, (bool, bool)),
         (source, initial): (&FeatureRows<B, E>, Option<&FeatureRows<B, E>>),
         pieces: &Pieces<E>,
     ) -> Result<FeatureRows<B, E>, Error> {
-        let is_last = number + 1 == self.depth();
         let rows = match is_last {
             true => pieces.rows_asked_for(),
             false => pieces.vertices(),
@@ -100,8 +149,8 @@ impl<B: Backend, E: Element> Network<B, E> {
             let graph = graph.transpose()?;
             let degrees = graph.iter().map(Propagation::largest_degree).collect();
             let of = Graphs {
-                topology: Topology::Blocks { in_place: false },
                 degrees,
+                ..Graphs::of(Topology::Blocks { in_place: false })
             };
             let mut program = match made.take() {
                 Some((before, program)) if before.is_like(&of, &self.model) => program,
@@ -159,6 +208,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             places: &places,
             edges: &edges,
             inputs,
+            signs: None,
             random: self.no_random.clone(),
             parameters: &mut self.parameters,
             memory: &mut memory,

@@ -28,13 +28,18 @@ pub(super) struct Graphs {
     pub(super) topology: Topology,
     /// The largest degree of each, for formulas that keep their sums in range by it.
     pub(super) degrees: Vec<u32>,
+    /// Whether elements of the features are dropped before a step reads them.
+    pub(super) dropped: bool,
 }
 
 impl Graphs {
     /// Those of a topology, before any of them is known.
     pub(super) fn of(topology: Topology) -> Self {
-        let degrees = Vec::new();
-        Self { topology, degrees }
+        Self {
+            topology,
+            degrees: Vec::new(),
+            dropped: false,
+        }
     }
 
     /// Whether a model has the same lists over both.
@@ -43,6 +48,7 @@ impl Graphs {
         let count = self.degrees.len().max(other.degrees.len());
         let mut numbers = 0..count;
         self.topology == other.topology
+            && self.dropped == other.dropped
             && numbers.all(|at| scale(self.degrees.get(at)) == scale(other.degrees.get(at)))
     }
 }
@@ -79,9 +85,15 @@ pub(super) fn of<B: Backend>(
         1 => Topology::Whole,
         count if count == hops => Topology::Blocks { in_place },
         count => {
-            return refuse(format!(
-                "the model has {hops} layers that aggregate, and there are {count} graphs; give one for each, or one for all"
-            ));
+            return refuse(match pools {
+                0 => format!(
+                    "the model has {hops} layers that aggregate, and there are {count} graphs; give one for each, or one for all"
+                ),
+                _ => format!(
+                    "the model has {hops} layers that aggregate and a readout, and there are {} graphs; give one for each, or one for all layers and one for the readout",
+                    graphs.len()
+                ),
+            });
         }
     };
     if topology == Topology::Whole && !is_square(&graphs[0]) {
@@ -93,5 +105,11 @@ pub(super) fn of<B: Backend>(
     }
     let degrees = graphs.iter().map(Propagation::largest_degree).collect();
     let sizes = graphs.iter().map(size).collect();
-    Ok((Graphs { topology, degrees }, sizes))
+    let dropped = false;
+    let graphs = Graphs {
+        topology,
+        degrees,
+        dropped,
+    };
+    Ok((graphs, sizes))
 }

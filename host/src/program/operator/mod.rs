@@ -6,7 +6,9 @@
 
 mod activation;
 mod attention;
+mod binary;
 mod norm;
+mod own;
 mod product;
 
 use super::value::{Edges, Value};
@@ -17,7 +19,9 @@ pub use attention::{
     AdditiveAttention, AdditiveGradient, Attention, AttentionGradient, DotAttention,
     DotAttentionGradient, EdgeTerms,
 };
+pub use binary::{AggregateSigns, AggregateSignsMatmul, BinaryMatmul};
 pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
+pub use own::{Own, OwnCall, OwnOperands, OwnOperator};
 pub use product::{
     Addend, Aggregate, Coding, Direction, End, Matmul, RankPart, ReadFactors, RowFactors,
 };
@@ -266,6 +270,70 @@ pub enum Operator {
         /// A row for each destination or source.
         x: Value,
     },
+    /// Features normalized by mean and deviation of each column over all vertices, without scale and shift. They have no gradient.
+    Standardize {
+        /// The features.
+        x: Value,
+        /// Whether statistics are always those of `x`. In training they are those of the features that the network has seen, if it has.
+        evaluates: bool,
+    },
+    /// The sign of each element, with +1 for zero; and the mean magnitude of each row, which counts as a constant. The gradient passes
+    /// through a sign where its operand is in [−1, 1].
+    Binarize {
+        /// The matrix.
+        x: Value,
+    },
+    /// Signs of a weight times the mean magnitude of each row; the magnitudes; the signs.
+    BinarizeWeight {
+        /// The weight, outputs × inputs.
+        weight: Value,
+    },
+    /// Its gradient: through the signs and through the magnitudes.
+    BinarizeWeightGradient {
+        /// The weight.
+        weight: Value,
+        /// The mean magnitude of each of its rows.
+        magnitudes: Value,
+        /// The gradient of the signs times the magnitudes.
+        d: Value,
+    },
+    /// Rows times numbers that count as constants.
+    ScaleRows {
+        /// The rows.
+        x: Value,
+        /// A number for each row.
+        factors: Value,
+    },
+    /// The sign of each element of `sums`, of which `of` is a multiple of each row with rounding. The gradient passes where `of` is in
+    /// [−1, 1].
+    SignOf {
+        /// What has the sign.
+        sums: Value,
+        /// What the gradient is of.
+        of: Value,
+    },
+    /// Signs as bits.
+    Pack {
+        /// The matrix.
+        x: Value,
+        /// Whether it is [standardized](Operator::Standardize) first.
+        standardized: bool,
+    },
+    /// The signs of a product of bits, as bits.
+    BinarySigns {
+        /// Bits, a row for each row of the result.
+        a: Value,
+        /// Bits, a row for each column of the result.
+        b: Value,
+    },
+    /// A product of bits.
+    BinaryMatmul(BinaryMatmul),
+    /// A sum of bits over edges.
+    AggregateSigns(AggregateSigns),
+    /// A sum of bits over edges and a product behind it.
+    AggregateSignsMatmul(AggregateSignsMatmul),
+    /// An operator of the caller's own.
+    Own(Own),
 }
 
 /// An operator and what it writes.
@@ -296,6 +364,18 @@ impl Node {
         [&self.results[..], &self.scratch[..]].concat()
     }
 
+    /// The features that it normalizes over all vertices.
+    pub(super) fn standardizes(&self) -> Option<Value> {
+        match self.operator {
+            Operator::Standardize { x, .. }
+            | Operator::Pack {
+                x,
+                standardized: true,
+            } => Some(x),
+            _ => None,
+        }
+    }
+
     /// The quantized values of a forward value that it writes for the backward pass.
     pub(super) fn stored(&self) -> Option<Value> {
         match self.operator {
@@ -307,8 +387,9 @@ impl Node {
 
 impl Operator {
     /// The name in the text of a program.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
+            Operator::Own(own) => own.operator.name(),
             Operator::Matmul(_) => "matmul",
             Operator::Attention(_) => "attention",
             Operator::AttentionGradient(_) => "attention_gradient",
@@ -349,6 +430,17 @@ impl Operator {
             Operator::Extend { .. } => "extend",
             Operator::Fold { .. } => "fold",
             Operator::DropRows { .. } => "drop_rows",
+            Operator::Standardize { .. } => "standardize",
+            Operator::Binarize { .. } => "binarize",
+            Operator::BinarizeWeight { .. } => "binarize_weight",
+            Operator::BinarizeWeightGradient { .. } => "binarize_weight_gradient",
+            Operator::ScaleRows { .. } => "scale_rows",
+            Operator::SignOf { .. } => "sign_of",
+            Operator::Pack { .. } => "pack",
+            Operator::BinarySigns { .. } => "binary_signs",
+            Operator::BinaryMatmul(_) => "binary_matmul",
+            Operator::AggregateSigns(_) => "aggregate_signs",
+            Operator::AggregateSignsMatmul(_) => "aggregate_signs_matmul",
         }
     }
 
@@ -373,6 +465,7 @@ impl Operator {
                 op.bias.iter_mut().for_each(&mut *visit);
                 op.positive.iter_mut().for_each(&mut *visit);
                 op.sum.iter_mut().for_each(&mut *visit);
+                op.row_scale.iter_mut().for_each(&mut *visit);
             }
             Operator::Aggregate(op) => {
                 // Of a matrix whose quantized values are summed nothing but own rows is read.
@@ -457,7 +550,28 @@ impl Operator {
                 [x, y].into_iter().for_each(visit)
             }
             Operator::NonlinearityGradient { of, d, .. } => [of, d].into_iter().for_each(visit),
+            Operator::BinarizeWeightGradient {
+                weight,
+                magnitudes,
+                d,
+            } => [d, weight, magnitudes].into_iter().for_each(visit),
+            Operator::ScaleRows { x, factors } => [x, factors].into_iter().for_each(visit),
+            Operator::SignOf { sums, of } => [sums, of].into_iter().for_each(visit),
+            Operator::BinarySigns { a, b } => [a, b].into_iter().for_each(visit),
+            Operator::BinaryMatmul(op) => op.visit(visit),
+            Operator::AggregateSigns(op) => visit(&mut op.signs),
+            Operator::Own(own) => own.operands.iter_mut().for_each(visit),
+            Operator::AggregateSignsMatmul(op) => {
+                [&mut op.signs, &mut op.weight]
+                    .into_iter()
+                    .for_each(&mut *visit);
+                op.bias.iter_mut().for_each(visit);
+            }
             Operator::Nonlinearity { x, .. }
+            | Operator::Standardize { x, .. }
+            | Operator::Binarize { x }
+            | Operator::BinarizeWeight { weight: x }
+            | Operator::Pack { x, .. }
             | Operator::Quantize { x, .. }
             | Operator::Store { x }
             | Operator::Dequantize { x }
@@ -504,7 +618,9 @@ impl Operator {
             | Operator::NormalizeRowsGradient { d, .. }
             | Operator::NormalizeGroupsGradient { d, .. } => vec![*d],
             Operator::NormalizeGradient(op) => vec![op.d],
-            Operator::DropRows { x, .. } => vec![*x],
+            Operator::DropRows { x, .. } | Operator::ScaleRows { x, .. } => vec![*x],
+            Operator::BinarizeWeightGradient { d, .. } => vec![*d],
+            Operator::BinaryMatmul(op) => op.sum.into_iter().collect(),
             Operator::Multiply { x, y } => vec![*x, *y],
             // The last term is the newest. One term alone has no second matrix to be computed from.
             Operator::Combine { terms } if terms.len() > 1 => {

@@ -81,6 +81,8 @@ pub struct Matmul {
     pub second: Option<[Value; 2]>,
     /// A factor of each row of the result.
     pub rows: Option<RowFactors>,
+    /// The same from an array of numbers, in its place.
+    pub row_scale: Option<Value>,
     /// A float of one row.
     pub bias: Option<Value>,
     /// Whether negative results become zero.
@@ -113,6 +115,7 @@ impl Matmul {
             b,
             second: None,
             rows: None,
+            row_scale: None,
             bias: None,
             relu: false,
             drop: None,

@@ -25,6 +25,7 @@ impl Pass for Evaluate {
             match &mut program.nodes[number].operator {
                 Operator::Matmul(op) => op.drop = None,
                 Operator::Activate(op) => op.drop = None,
+                Operator::Standardize { evaluates, .. } => *evaluates = true,
                 Operator::AdditiveAttention(op) => op.drop = None,
                 Operator::DotAttention(op) => op.drop = None,
                 Operator::Attention(op) => {

@@ -1,8 +1,9 @@
 //! Passes over a program, a file each.
 //!
 //! A pass changes the list and nothing else, so what it does is seen by the text of the program before and after it. A new
-//! one, such as binarization, is one more file here: layers and the [runner](super::Runner)'s loop do not change.
+//! one is one more file here: layers and the [runner](super::Runner)'s loop do not change.
 
+mod binarize;
 mod evaluate;
 mod exchange;
 pub mod fuse;
@@ -12,6 +13,7 @@ mod recompute;
 mod reorder;
 mod store;
 
+pub use binarize::Binarize;
 pub use evaluate::Evaluate;
 pub use exchange::Exchange;
 pub use mutual::Mutual;

@@ -4,7 +4,7 @@ use super::memory::{Memory, Parameters};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::{Parameter, Propagation};
-use crate::ops::{QuantizedMatrix, RandomState};
+use crate::ops::{BitMatrix, QuantizedMatrix, RandomState};
 use crate::program::list::{Program, refuse};
 use crate::program::plan::Place;
 use crate::program::value::{Constant, Format, Origin, Value};
@@ -20,6 +20,8 @@ pub(in crate::program) struct Typed<'a, B: Backend, E: Element> {
     pub(in crate::program) places: &'a [Place],
     pub(in crate::program) edges: &'a [&'a Propagation<B>],
     pub(in crate::program) inputs: &'a [(Value, &'a Matrix<B, E>)],
+    /// Bits of an input.
+    pub(in crate::program) signs: Option<(Value, &'a BitMatrix<B>)>,
     pub(in crate::program) random: RandomState<B>,
     pub(in crate::program) parameters: &'a mut Parameters<B, E>,
     pub(in crate::program) memory: &'a mut Memory<B, E>,
@@ -28,8 +30,7 @@ pub(in crate::program) struct Typed<'a, B: Backend, E: Element> {
 impl<B: Backend, E: Element> Typed<'_, B, E> {
     /// Runs operators in their order.
     pub(in crate::program) fn run(&mut self, operators: Range<usize>) -> Result<(), Error> {
-        let program = self.program;
-        let mut nodes = program.nodes[operators].iter();
+        let mut nodes = self.program.nodes[operators].iter();
         nodes.try_for_each(|node| self.execute(node))
     }
 
@@ -61,8 +62,11 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
         done
     }
 
-    /// The array of a value: numbers of heads.
+    /// The array of a value: numbers of heads, or a number for each row.
     pub(super) fn numbers(&self, value: Value) -> Result<&Array<B, f32>, Error> {
+        if let Some(frozen) = self.memory.frozen.get(&value) {
+            return Ok(frozen);
+        }
         let found = match self.places[value.0] {
             Place::Slot(slot) => self.memory.numbers.get(&slot),
             _ => None,

@@ -1,9 +1,12 @@
 //! What a program keeps on a device: parameters and buffers by name, and the memory that operators write.
 
+use super::standardized::Standardized;
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Parameter, Propagation, glorot_uniform};
-use crate::ops::{AdditiveAttention, Attention, CodeFormat, QuantizedMatrix, RowGroups};
+use crate::ops::{
+    self, AdditiveAttention, Attention, BitMatrix, CodeFormat, QuantizedMatrix, RowGroups,
+};
 use crate::program::list::Program;
 use crate::program::operator::{Coding, Node, Operator};
 use crate::program::plan::{Place, Plan, Slot};
@@ -97,7 +100,11 @@ impl<B: Backend, E: Element> Parameters<B, E> {
     }
 
     /// The parameter of a value.
-    pub(super) fn of(&self, program: &Program, value: Value) -> Option<&Parameter<B, E>> {
+    pub(in crate::program) fn of(
+        &self,
+        program: &Program,
+        value: Value,
+    ) -> Option<&Parameter<B, E>> {
         let is = matches!(program.values[value.0].origin, Origin::Parameter(_));
         let number = self.number(program, value).filter(|_| is)?;
         self.parameters.get(number)
@@ -160,6 +167,11 @@ pub(in crate::program) struct Memory<B: Backend, E: Element> {
     pub(super) additive: HashMap<Value, AdditiveAttention<B>>,
     /// The sums of the softmax of attention by dot products, likewise.
     pub(super) softmaxes: HashMap<Value, Array<B, [f32; 2]>>,
+    pub(super) bits: HashMap<usize, BitMatrix<B>>,
+    /// What features are normalized by, of a network of one bit.
+    pub(in crate::program) standardized: Option<Standardized<B>>,
+    /// Magnitudes of weights that stay as they are, by the value that they replace.
+    pub(in crate::program) frozen: HashMap<Value, Array<B, f32>>,
     /// All rows of a matrix as one group, by their number.
     pub(super) wholes: HashMap<usize, RowGroups<B>>,
     /// Ones for as many vertices.
@@ -192,6 +204,9 @@ impl<B: Backend, E: Element> Memory<B, E> {
             attentions: HashMap::new(),
             additive: HashMap::new(),
             softmaxes: HashMap::new(),
+            bits: HashMap::new(),
+            standardized: None,
+            frozen: HashMap::new(),
             wholes: HashMap::new(),
             ones: HashMap::new(),
         })
@@ -205,6 +220,7 @@ impl<B: Backend, E: Element> Memory<B, E> {
         self.items.clear();
         self.numbers.clear();
         self.words.clear();
+        self.bits.clear();
         self.attentions.clear();
         self.additive.clear();
         self.softmaxes.clear();
@@ -243,19 +259,14 @@ impl<B: Backend, E: Element> Memory<B, E> {
         for node in &program.nodes {
             self.allocate_state(backend, node, edges)?;
         }
+        self.allocate_weights(backend, program)?;
         for (number, description) in program.values.iter().enumerate() {
-            match description.origin {
-                Origin::Constant(constant) => {
-                    self.allocate_constant(backend, constant, description.format)?;
-                }
-                Origin::Ones => {
-                    let rows = program.rows(Value(number));
-                    if let Entry::Vacant(entry) = self.ones.entry(rows) {
-                        let (ones, kind) = (vec![1.0; rows], MemoryKind::Weights);
-                        entry.insert(Matrix::from_f32(backend, rows, 1, &ones, kind)?);
-                    }
-                }
-                _ => {}
+            let rows = program.rows(Value(number));
+            if description.origin == Origin::Ones
+                && let Entry::Vacant(entry) = self.ones.entry(rows)
+            {
+                let (ones, kind) = (vec![1.0; rows], MemoryKind::Weights);
+                entry.insert(Matrix::from_f32(backend, rows, 1, &ones, kind)?);
             }
         }
         let places = (0..program.values.len()).map(|number| match plan.place(Value(number)) {
@@ -282,6 +293,11 @@ impl<B: Backend, E: Element> Memory<B, E> {
                 let words = QuantizedMatrix::<B>::words(slot.rows, slot.columns)?;
                 let array = Array::uninit(backend, words, ACTIVATIONS)?;
                 self.words.insert(place, array);
+            }
+            Format::Bits => {
+                let (rows, columns) = (slot.rows, slot.columns);
+                let bits = BitMatrix::zeros(backend, rows, columns, ACTIVATIONS)?;
+                self.bits.insert(place, bits);
             }
             Format::Numbers => {
                 let array = Array::uninit(backend, len, ACTIVATIONS)?;
@@ -332,6 +348,26 @@ impl<B: Backend, E: Element> Memory<B, E> {
             self.quantized.insert(value, codes);
             let names = self.names_of(coding);
             self.messages.push((value, names));
+        }
+        Ok(())
+    }
+
+    /// Allocates what does not depend on the number of vertices besides parameters: constants, and what a network of one bit normalizes its
+    /// features by.
+    pub(in crate::program) fn allocate_weights(
+        &mut self,
+        backend: &B,
+        program: &Program,
+    ) -> Result<(), Error> {
+        for description in &program.values {
+            if let Origin::Constant(constant) = description.origin {
+                self.allocate_constant(backend, constant, description.format)?;
+            }
+        }
+        let columns = program.nodes.iter().find_map(Node::standardizes);
+        if let (None, Some(x)) = (&self.standardized, columns) {
+            let columns = program.values[x.0].shape.columns;
+            self.standardized = Some(Standardized::new(backend, columns)?);
         }
         Ok(())
     }
@@ -493,6 +529,28 @@ impl<B: Backend, E: Element> Memory<B, E> {
             Place::Slot(slot) => self.elements.get(&slot),
             _ => None,
         }
+    }
+
+    /// Whether the matrix at a place holds an infinity or a NaN, which stays one in the sum of its column.
+    pub(in crate::program) fn is_spoilt(&self, backend: &B, place: Place) -> Result<bool, Error> {
+        let Place::Slot(slot) = place else {
+            return Ok(false);
+        };
+        let of = |columns| Matrix::zeros(backend, 1, columns, MemoryKind::Workspace);
+        let sums = match (self.elements.get(&slot), self.floats.get(&slot)) {
+            (Some(matrix), _) => {
+                let mut sums = of(matrix.columns())?;
+                ops::column_sums(backend, matrix, &mut sums)?;
+                sums
+            }
+            (None, Some(matrix)) => {
+                let mut sums = of(matrix.columns())?;
+                ops::column_sums(backend, matrix, &mut sums)?;
+                sums
+            }
+            (None, None) => return Ok(false),
+        };
+        Ok(!sums.to_f32(backend)?.iter().all(|sum| sum.is_finite()))
     }
 
     /// The matrix of elements at a place, which is given away.

@@ -6,6 +6,7 @@
 mod execute;
 mod machine;
 mod memory;
+mod standardized;
 
 use super::list::{Program, refuse};
 use super::operator::{Node, Operator};
@@ -24,6 +25,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use execute::{row_dots, sign};
 pub(super) use machine::Typed;
 pub(super) use memory::{Memory, Parameters};
 
@@ -283,6 +285,17 @@ impl Program {
                 Operator::DotAttention(op) => op.edges.0 == number,
                 _ => false,
             };
+            let sums_signs = |node: &Node| match &node.operator {
+                Operator::AggregateSigns(op) => op.edges.0 == number,
+                Operator::AggregateSignsMatmul(op) => op.edges.0 == number,
+                _ => false,
+            };
+            if weighted && self.nodes.iter().any(sums_signs) {
+                return refuse(
+                    "sums of signs have no weights of edges; leave these out, or take layers that are Binary::Full"
+                        .into(),
+                );
+            }
             if weighted && self.nodes.iter().any(attends) {
                 return refuse(format!(
                     "the program attends over `{}`, whose edges have weights, without a term for weights of edges; give them as features of edges",
@@ -395,6 +408,7 @@ impl<B: Backend, E: Element> Owned<B, E> {
             places: &self.places,
             edges: &edges,
             inputs: &inputs,
+            signs: None,
             random: self.random.clone(),
             parameters: &mut self.parameters,
             memory: &mut self.memory,
@@ -457,7 +471,7 @@ impl<B: Backend, E: Element> Machine for Owned<B, E> {
                 None => absent(value),
             },
             (Format::Float, _) => absent(value),
-            (Format::Items | Format::Numbers | Format::Codes, _) => refuse(format!(
+            (Format::Items | Format::Numbers | Format::Codes | Format::Bits, _) => refuse(format!(
                 "{value} is an array that an operator computes in, and not a matrix"
             )),
         }

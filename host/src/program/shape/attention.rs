@@ -63,7 +63,11 @@ impl Program {
                 let columns = of(*x).0.columns;
                 vec![(Shape { rows, columns }, Format::Float); 3]
             }
-            _ => self.scratch_of_ranks(operator),
+            operator => {
+                let mut scratch = self.scratch_of_ranks(operator);
+                scratch.extend(self.scratch_of_binary(operator));
+                scratch
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The shape rule of each operator.
 
 mod attention;
+mod binary;
 mod ranks;
 
 use super::list::{Program, refuse};
@@ -273,6 +274,25 @@ impl Program {
                 one(self.along((*edges, Direction::Forward), *d, name)?)
             }
             Operator::DropRows { x, .. } => one(of(*x)),
+            Operator::Own(own) => {
+                for operand in &own.operands {
+                    if of(*operand).1 != Format::Element {
+                        return refuse(format!(
+                            "{name}: {} has no elements",
+                            self.describe(*operand)
+                        ));
+                    }
+                }
+                let shapes: Vec<Shape> = own.operands.iter().map(|it| of(*it).0).collect();
+                match own.operator.shape(&shapes) {
+                    Ok(shape) => one((shape, Format::Element)),
+                    Err(reason) => refuse(format!("{name}: {reason}")),
+                }
+            }
+            binary => match self.results_of_binary(binary)? {
+                Some(results) => Ok(results),
+                None => refuse(format!("{name} has no rule of shapes")),
+            },
         }
     }
 
@@ -328,6 +348,12 @@ impl Program {
         }
         self.expect_bias("matmul", op.bias, result)?;
         self.expect_factors("matmul", op.rows, result.0)?;
+        if let Some(factors) = op.row_scale {
+            self.expect_same("matmul", factors, numbers(result.0.rows, 1))?;
+            if op.rows.is_some() {
+                return refuse("matmul has one factor of each row".into());
+            }
+        }
         let result = match (op.adds_to_own, op.sum) {
             (None, _) => result,
             (Some(edges), Some(sum)) if self.own_shape(sum, op.adds_to_own)? == result.0 => {
@@ -448,6 +474,7 @@ impl Program {
                 of_edges.name,
                 match format {
                     Format::Codes => "quantized values",
+                    Format::Bits => "bits",
                     _ => "elements",
                 },
                 self.vertices[read.0].name,
@@ -529,7 +556,7 @@ impl Program {
     pub(super) fn fixed(&self, rows: Rows) -> Result<usize, Error> {
         match rows {
             Rows::Fixed(rows) => Ok(rows),
-            Rows::Edges(_) | Rows::Exchanged(..) => {
+            Rows::Edges(_) | Rows::Exchanged(..) | Rows::Share(_) => {
                 refuse("a weight has a fixed number of rows".into())
             }
             Rows::Of(vertices) | Rows::Times(vertices, _) => refuse(format!(

@@ -121,7 +121,8 @@ fn step<B: Backend, E: Element>(
         ..TrainConfig::new(E::PRECISION)
     };
     let graph = config.prepare(graph)?;
-    let model = Network::new(backend, config, train.seed)?;
+    let mut model = Network::new(backend, config, train.seed)?;
+    model.keep_activations();
     let objective = objective::<B, E>(backend, &graph, config)?;
     let mut trainer = Trainer::new(backend, &objective, model, train)?;
     for _ in 0..MOST_STEPS {

@@ -98,9 +98,6 @@ pub struct TrainBenchArgs {
     /// Edges that a warp of an SpMM walks, a power of two from 16 to 256, instead of what suits graph and card
     #[arg(long, value_name = "N")]
     pub edges_per_warp: Option<u32>,
-    /// Time the same model as a program of operators too, by turns with the layers that are written by hand; with one rank
-    #[arg(long, conflicts_with_all = ["devices", "rendezvous"])]
-    pub formulas: bool,
     /// Launch the kernels of a step one by one instead of replaying a recorded step
     #[arg(long)]
     pub no_record: bool,
@@ -174,9 +171,6 @@ struct Row<'a> {
     #[serde(flatten)]
     shares: Option<Shares>,
     ms: f64,
-    /// Times as long as a program of operators takes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    formulas: Option<f64>,
     gib: f64,
     foretold_gib: f64,
     /// The rank that was foretold to take most, what each took and what was foretold of it, where there are several.
@@ -395,7 +389,7 @@ impl OnGraph<'_, '_> {
         backend.reset_peak();
         let layers = config.layers;
         let model = Network::new(backend, &config, train.seed)?;
-        let objective = graph.objective(backend, (&config, model.first_hears()))?;
+        let objective = graph.objective(backend, (&config, model.first_aggregates()))?;
         phases.end("brought graph and features to the device");
         let mut trainer = Trainer::new(backend, &objective, model, train)?;
         let given = group.map(Group::given_bytes);
@@ -422,19 +416,6 @@ impl OnGraph<'_, '_> {
         }
         let recorded = trainer.is_recorded();
         let mut peak = backend.memory().peak_total;
-        let formulas = match args.formulas {
-            true => {
-                let network = Network::of_formulas(backend, &config, train.seed)?;
-                let mut other = Trainer::new(backend, &objective, network, train)?;
-                other.step()?;
-                Some(ratio_by_turns(
-                    backend,
-                    [&mut other, &mut trainer],
-                    args.epochs,
-                )?)
-            }
-            false => None,
-        };
         drop(trainer);
         // On the emulator no time means anything, and what nobody sent may not be read.
         let still = match group {
@@ -492,7 +473,6 @@ impl OnGraph<'_, '_> {
             overlap: group.and_then(|group| group.library().map(|_| group.overlaps())),
             shares,
             ms,
-            formulas,
             gib: gib(peak),
             foretold_gib: gib(by_rank
                 .as_ref()
@@ -508,25 +488,6 @@ impl OnGraph<'_, '_> {
         };
         self.bench.tell(&row, peak)
     }
-}
-
-/// Turns of [`ratio_by_turns`].
-const TURNS: usize = 5;
-
-/// How many times as long a step of the first trainer takes as one of the second: of the shortest of turns, by turns.
-fn ratio_by_turns<B: Backend, E: Element>(
-    backend: &B,
-    trainers: [&mut Trainer<B, E, Network<B, E>>; 2],
-    steps: u32,
-) -> Result<f64, Error> {
-    let mut shortest = [f64::INFINITY; 2];
-    let [first, second] = trainers;
-    for _ in 0..TURNS {
-        for (trainer, shortest) in [&mut *first, &mut *second].into_iter().zip(&mut shortest) {
-            *shortest = shortest.min(timed_steps(backend, trainer, (steps, None))?);
-        }
-    }
-    Ok(shortest[0] / shortest[1])
 }
 
 /// Milliseconds of a step, of so many after some that are not timed, which all ranks begin together.
@@ -580,11 +541,6 @@ impl Bench<'_> {
             if let Some(largest) = row.largest_rank {
                 line.push_str(&format!(", rank {largest} the largest"));
             }
-        }
-        if let Some(ratio) = row.formulas {
-            line.push_str(&format!(
-                "  as a program of operators {ratio:.3} x the time"
-            ));
         }
         for ratio in &row.against {
             line.push_str(&format!(

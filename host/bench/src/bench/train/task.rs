@@ -101,10 +101,12 @@ impl<'a, E: Element> Prepared<'a, E> {
     pub fn objective<B: Backend>(
         &self,
         backend: &B,
-        (config, first_hears): (&ModelConfig, bool),
+        (config, first_aggregates): (&ModelConfig, bool),
     ) -> Result<Objective<B, E>, Error> {
         match self {
-            Self::Dealt(group, dealt) => dealt.objective(backend, (config, first_hears), group),
+            Self::Dealt(group, dealt) => {
+                dealt.objective(backend, (config, first_aggregates), group)
+            }
             Self::Whole(graph) => objective::<B, E>(backend, graph, config),
         }
     }
@@ -215,11 +217,11 @@ impl<'a, E: Element> Dealt<'a, E> {
     fn objective<B: Backend>(
         &self,
         backend: &B,
-        (config, first_hears): (&ModelConfig, bool),
+        (config, first_aggregates): (&ModelConfig, bool),
         group: &Group,
     ) -> Result<Objective<B, E>, Error> {
         let (shard, (count, _)) = (self.shard(), self.counts);
-        let vertices = match first_hears {
+        let vertices = match first_aggregates {
             true => shard.part.vertices(),
             false => shard.part.own(),
         };

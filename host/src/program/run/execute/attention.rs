@@ -283,13 +283,14 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 Floats::matrix(machine, op.weight)?,
                 Floats::matrix(machine, op.vector)?,
             );
-            ops::head_scores(backend, heads, weight, vector, &mut u, &mut zeros)?;
+            let scored = ops::head_scores(backend, heads, weight, vector, &mut u, &mut zeros);
             let u = Matrix::from_padded(u, heads, op.features)?;
             let mut terms = Matrix::from_array(terms, heads, features.columns())?;
             let plain = Epilogue::default();
-            ops::matmul(backend, Form::NN, &u, features, &plain, &mut terms)?;
+            let multiply = |()| ops::matmul(backend, Form::NN, &u, features, &plain, &mut terms);
+            let done = scored.and_then(multiply);
             numbers.extend([terms.into_array()?, zeros, u.into_array()?]);
-            Ok(())
+            done
         })
     }
 
@@ -312,17 +313,20 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             let d = Matrix::from_array(d, heads, features.columns())?;
             let mut du = Matrix::from_padded(du, heads, op.features)?;
             let plain = Epilogue::default();
-            ops::matmul(backend, Form::NT, &d, features, &plain, &mut du)?;
-            let (du, zeros) = (du.into_array()?, machine.numbers(zeros)?);
-            let (weight, vector) = (
-                Floats::matrix(machine, op.weight)?,
-                Floats::matrix(machine, op.vector)?,
-            );
-            d_weight.clear(backend)?;
-            ops::head_outer(backend, heads, &du, zeros, vector, d_weight)?;
-            ops::head_sums(backend, heads, weight, &du, zeros, d_vector)?;
+            let multiplied = ops::matmul(backend, Form::NT, &d, features, &plain, &mut du);
+            let du = du.into_array()?;
+            let done = multiplied.and_then(|()| {
+                let zeros = machine.numbers(zeros)?;
+                let (weight, vector) = (
+                    Floats::matrix(machine, op.weight)?,
+                    Floats::matrix(machine, op.vector)?,
+                );
+                d_weight.clear(backend)?;
+                ops::head_outer(backend, heads, &du, zeros, vector, d_weight)?;
+                ops::head_sums(backend, heads, weight, &du, zeros, d_vector)
+            });
             numbers.extend([du, d.into_array()?]);
-            Ok(())
+            done
         })
     }
 }

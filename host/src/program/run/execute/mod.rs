@@ -1,10 +1,13 @@
 //! What each operator calls: the only code of a program that is compiled for each backend and precision.
 
 mod attention;
+mod binary;
 mod elementwise;
 mod norm;
 mod quantize;
 mod ranks;
+
+pub(crate) use binary::{row_dots, sign};
 
 use super::machine::{Bank, Elements, Floats, Typed};
 use crate::backend::Backend;
@@ -16,8 +19,8 @@ use crate::ops::{
 };
 use crate::program::list::refuse;
 use crate::program::operator::{
-    Addend, Aggregate, Direction, Dropout, End, Matmul, Node, Normalization, Operator, ReadFactors,
-    RowFactors,
+    Addend, Aggregate, Direction, Dropout, End, Matmul, Node, Normalization, Operator, OwnCall,
+    OwnOperands, ReadFactors, RowFactors,
 };
 use crate::program::value::{Edges, Format, Value};
 use crate::tensor::{Array, Element, Matrix};
@@ -121,6 +124,30 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                 | Operator::NormalizeGroupsGradient { .. },
                 _,
             ) => self.norm(node),
+            (Operator::Own(own), _) => self.write::<Elements>(y, |machine, result| {
+                let operands = own.operands.iter();
+                let operands = operands.map(|it| Elements::matrix(machine, *it));
+                let of = OwnOperands {
+                    backend: &machine.backend,
+                    operands: operands.collect::<Result<_, Error>>()?,
+                    result,
+                };
+                own.operator.run(OwnCall::new(own.operator.name(), of))
+            }),
+            (
+                Operator::Standardize { .. }
+                | Operator::Binarize { .. }
+                | Operator::BinarizeWeight { .. }
+                | Operator::BinarizeWeightGradient { .. }
+                | Operator::ScaleRows { .. }
+                | Operator::SignOf { .. }
+                | Operator::Pack { .. }
+                | Operator::BinarySigns { .. }
+                | Operator::BinaryMatmul(_)
+                | Operator::AggregateSigns(_)
+                | Operator::AggregateSignsMatmul(_),
+                _,
+            ) => self.binary(node),
             (operator, Format::Element) => self.element_wise::<Elements>(operator, y),
             (operator, _) => self.element_wise::<Floats>(operator, y),
         }
@@ -249,7 +276,10 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             let second = op.second.map(|[a, b]| Ok::<_, Error>([of(a)?, of(b)?]));
             let epilogue = Epilogue {
                 alpha: op.alpha * machine.power(op.rows),
-                row_scale: machine.row_factors(op.rows),
+                row_scale: match op.row_scale {
+                    Some(factors) => Some(machine.numbers(factors)?),
+                    None => machine.row_factors(op.rows),
+                },
                 bias: machine.bias(op.bias)?,
                 relu: op.relu,
             };

@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::{Halo, backward_exchange, forward_exchange};
+use crate::nn::Halo;
 use crate::ops::QuantizedMatrix;
 use crate::program::list::refuse;
 use crate::program::operator::{Coding, Node, Operator};
@@ -109,4 +109,14 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
 
 fn missing<T>() -> Result<T, Error> {
     refuse("an exchange is without the memory that it packs rows in".into())
+}
+
+/// What errors call the exchange of rows that a layer aggregates.
+fn forward_exchange(layer: usize) -> String {
+    format!("layers.{layer} forward")
+}
+
+/// What errors call the exchange behind the backward pass of a layer.
+fn backward_exchange(layer: usize) -> String {
+    format!("layers.{layer} backward")
 }

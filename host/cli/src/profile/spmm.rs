@@ -1,8 +1,10 @@
-//! `halfgnn profile`: what the kernels of an SpMM do, counted by the emulator.
+//! `halfgnn profile spmm`: what the kernels of an SpMM do, counted by the emulator.
 
-use crate::args::{AccumulateName, ProfileArgs};
+use crate::args::PrecisionName;
 use crate::failure::Failure;
+use crate::graphs::GraphName;
 use crate::screen::{Page, bytes};
+use clap::Args;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{DeviceGraph, MemoryKind};
 use halfgnn::driver::Driver;
@@ -14,6 +16,43 @@ use halfgnn::ops::{Accumulate, Spmm, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::with_element;
 use serde::Serialize;
+use std::path::PathBuf;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  halfgnn profile spmm --graph kron:10
+  halfgnn profile spmm --graph web.csr --features 32 --accumulate half --json -
+
+The kernels are executed on the CPU, every access checked: take a small graph.";
+
+/// Options of `profile spmm`.
+#[derive(Args)]
+pub struct SpmmArgs {
+    /// Graph to run on
+    #[arg(long, value_name = "FILE|kron:SCALE")]
+    pub graph: GraphName,
+    /// Feature length
+    #[arg(long, value_name = "F", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub features: u32,
+    /// Precision
+    #[arg(long, value_enum, default_value_t = PrecisionName::Half)]
+    pub precision: PrecisionName,
+    /// What a batch of edges is added up in, in half precision
+    #[arg(long, value_enum, default_value_t = AccumulateName::Float)]
+    pub accumulate: AccumulateName,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// What a batch of edges is added up in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum AccumulateName {
+    /// half2 arithmetic, as in the paper
+    Half,
+    /// Float
+    Float,
+}
 
 /// Bytes of a sector, in which global memory is counted.
 const SECTOR: u64 = 32;
@@ -39,7 +78,7 @@ struct Row<'a> {
 }
 
 /// Runs one SpMM of ones and prints what its kernels did.
-pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
+pub fn run(args: &SpmmArgs) -> Result<(), Failure> {
     let mut json =
         crate::graphs::json_lines(std::slice::from_ref(&args.graph), args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
@@ -116,7 +155,7 @@ struct Least {
 fn spmm<E: Element>(
     gpu: &Gpu<Emulated>,
     graph: &Graph,
-    args: &ProfileArgs,
+    args: &SpmmArgs,
 ) -> Result<(Vec<Launched>, Least), Failure> {
     let (vertices, features) = (graph.vertices(), args.features as usize);
     let device = DeviceGraph::new(gpu, graph)?;

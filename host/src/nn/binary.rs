@@ -5,8 +5,8 @@
 //! row of `W`, which lie outputs × inputs. The sign of zero, and of −0, is +1, that of NaN −1. Features are normalised first, each
 //! column over all vertices and without scale and shift; there is no ReLU.
 //!
-//! A step may be on a subgraph: features are then normalised by the statistics of all vertices, which the first layer was
-//! [shown](super::Layer::see_features), and `R · A · C` has the factors of the subgraph's edges, where it has some. Sums of signs have none,
+//! A step may be on a subgraph: features are then normalised by the statistics of all vertices
+//! ([`Model::see_features`](super::Model::see_features)), and `R · A · C` has the factors of the subgraph's edges, where it has some. Sums of signs have none,
 //! and are means over the subgraph's neighbours.
 //!
 //! | layer | [`Binary::Full`] | [`Binary::Bin`] |
@@ -25,19 +25,16 @@
 //! A dropout is of what is multiplied: a sign that is dropped is zero. So training multiplies elements; an evaluation, which drops
 //! nothing, multiplies and sums up bits. What both give to the next sign is the same where it is a sum of integers.
 
-mod layer;
-mod signs;
-
-pub use layer::BinaryLayer;
+use super::{ConvolutionConfig, HiddenActivation, ModelConfig, Norm};
 #[cfg(feature = "checkpoints")]
-pub(crate) use signs::magnitudes_of_rows;
-
-use super::{ConvolutionConfig, HiddenActivation, ModelConfig, Norm, Place, Stage};
-use crate::backend::Backend;
+use crate::backend::{MemoryKind, cpu::Cpu};
+#[cfg(feature = "checkpoints")]
 use crate::error::Error;
 use crate::ops::SpmmPolicy;
-use crate::tensor::Element;
-use layer::Neighbours;
+#[cfg(feature = "checkpoints")]
+use crate::program::{row_dots, sign};
+#[cfg(feature = "checkpoints")]
+use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -183,28 +180,20 @@ pub(super) fn check(model: &ModelConfig) -> Result<(), String> {
     }
 }
 
-/// The stages of a network of one bit.
-pub(super) fn stages<B: Backend, E: Element>(
-    backend: &B,
-    model: &ModelConfig,
-    seed: u64,
-) -> Result<Vec<Stage<B, E>>, Error> {
-    let own = matches!(model.convolution, ConvolutionConfig::Sage(_));
-    let stage = |layer: usize| {
-        let last = layer + 1 == model.layers;
-        let neighbours = match (model.binary_of(layer).unwrap_or(Binary::Full), last) {
-            (Binary::Full, _) => Neighbours::Products,
-            (Binary::Bin, false) => Neighbours::Signs,
-            (Binary::Bin, true) => Neighbours::Inputs,
-        };
-        let (place, dropout) = (Place { layer, seed }, model.dropout_of(layer));
-        let widths = model.layer(layer);
-        let layer = BinaryLayer::new(backend, place, widths, (neighbours, own), dropout)?;
-        // Dropout is the layer's own, of signs. A bias behind a mean of signs would be in no sign that is summed up.
-        Ok(match neighbours {
-            Neighbours::Signs => Stage::new(layer),
-            _ => Stage::new(layer).bias(),
-        })
-    };
-    (0..model.layers).map(stage).collect()
+/// The mean magnitudes of the rows of weights as an evaluation on a CPU has them, for a file of bits.
+///
+/// # Errors
+/// Those of the device.
+#[cfg(feature = "checkpoints")]
+pub(crate) fn magnitudes_of_rows<E: Element>(
+    (rows, columns): (usize, usize),
+    values: &[f32],
+) -> Result<Vec<f32>, Error> {
+    let (cpu, kind) = (&Cpu::new(), MemoryKind::Weights);
+    let values = Matrix::<Cpu, E>::from_f32(cpu, rows, columns, values, kind)?;
+    let mut signs = Matrix::zeros(cpu, rows, columns, kind)?;
+    sign(cpu, &values, &mut signs)?;
+    let mut means = Array::zeros(cpu, rows, kind)?;
+    row_dots(cpu, &values, &signs, &mut means)?;
+    means.to_vec(cpu)
 }
