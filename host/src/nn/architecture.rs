@@ -56,8 +56,8 @@ pub trait Architecture:
         false
     }
 
-    /// Whether the first layer of a step on a sampled block [picks](super::Layer::picks_own_rows) its own rows, and makes less of others' than
-    /// reading each once for every edge costs: it sums them up before it multiplies.
+    /// Whether the first layer of a step on a sampled block reads features where they lie. It does where it aggregates before it
+    /// multiplies.
     fn reads_in_place(&self, _model: &ModelConfig) -> bool {
         false
     }

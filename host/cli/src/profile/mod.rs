@@ -17,7 +17,7 @@ Examples:
 pub enum ProfileCommand {
     /// Time the operators of a training step, next to the bytes that each must move
     #[command(after_help = step::EXAMPLES)]
-    Step(step::StepArgs),
+    Step(Box<step::StepArgs>),
     /// Count what the kernels of an SpMM do, on the emulator: instructions, sectors, conflicts, shuffles
     #[cfg(feature = "emulator")]
     #[command(after_help = spmm::EXAMPLES)]
