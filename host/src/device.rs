@@ -120,9 +120,10 @@ fn emulator() -> Result<Device<Gpu<crate::driver::emulated::Emulated>>, Error> {
 /// That there is no emulator in this build.
 #[cfg(not(feature = "emulator"))]
 fn emulator() -> Result<Device<Cpu>, Error> {
-    let reason =
-        "this build has no PTX emulator, which is the feature `emulator` of the crate `halfgnn`";
-    Err(crate::driver::DriverError::Unavailable(reason.into()).into())
+    Err(Error::Unsupported {
+        operator: "device emulator",
+        reason: "this program was built without it; take another device, or build with the feature `emulator`, as `cargo build -p halfgnn-cli` does".into(),
+    })
 }
 
 /// The first card that `CUDA_VISIBLE_DEVICES` shows.

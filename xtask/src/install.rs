@@ -43,6 +43,15 @@ impl Profile {
             Profile::Release => "release",
         }
     }
+
+    /// The program's features, in the place of its default ones. A GPU takes the place of the emulator, for which all that is generic over
+    /// devices would be compiled once more.
+    fn features(self) -> Option<&'static str> {
+        match self {
+            Profile::Quick => Some("bench"),
+            Profile::Release => None,
+        }
+    }
 }
 
 /// Builds program and kernels side by side, and puts them into the folder.
@@ -135,6 +144,9 @@ fn put(
     };
     cargo.args(["--locked", "--profile", profile.name()]);
     cargo.args(["--package", "halfgnn-cli", "--bin", "halfgnn"]);
+    if let Some(features) = profile.features() {
+        cargo.args(["--no-default-features", "--features", features]);
+    }
     if kernels.is_some() {
         cargo.args(["--features", "cuda"]);
     }

@@ -1,5 +1,7 @@
 //! `halfgnn train`.
 
+mod plan;
+
 use crate::args::{DeviceName, TrainArgs};
 use crate::checkpoint::Saving;
 use crate::curves::Curves;
@@ -7,15 +9,13 @@ use crate::dataset::source::SourceName;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::launch;
-use crate::model::ModelName;
 use crate::outputs::Outputs;
-use crate::placement::{PieceCount, may_be_sharded, stays_on_disk, whole_from_disk};
+use crate::placement::stays_on_disk;
 use crate::ranks::InParts;
 use crate::reorder::{Gathering, Ordering, ReorderName};
-use crate::sampling;
 use crate::screen::{Page, bytes, count};
 use crate::session::{Outcome, Plan, Session};
-use crate::structure::{check_on_disk, may_be_reordered};
+use crate::structure::may_be_reordered;
 use crate::task::{Goal, TaskName};
 use crate::watch::Watch;
 use halfgnn::backend::MemoryKind;
@@ -25,13 +25,12 @@ use halfgnn::message::escaped;
 use halfgnn::metrics::Metric;
 use halfgnn::nn::{HiddenNorm, Jumping, LinkDecoder, ModelConfig};
 use halfgnn::program::Explanation;
-use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Precision;
-use halfgnn::train::checkpoint::TaskIdentity;
 use halfgnn::train::{Split, Spread, Status, TrainConfig, Work};
 use halfgnn::with_element;
-use halfgnn_bench::names::FeaturesName;
 use halfgnn_bench::room;
+use plan::plan;
+pub use plan::read_edges;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -46,7 +45,7 @@ fn explain(plan: &Plan, dataset: &Dataset) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Trains, and tells how it went.
+/// Trains, and says how it went.
 pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     if let Some(devices) = &args.ranks.devices {
         return launch::run(devices, matches!(args.device, DeviceName::Auto));
@@ -54,107 +53,13 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     args.ranks.check_key()?;
     // What one process shows and keeps, others need not.
     let follows = args.ranks.follows()?;
-    let (mut saving, mut curves, mut json) = (None, None, None);
-    if !follows {
-        let mut outputs = Outputs::new();
-        outputs.reads_source(&args.dataset, &args.open);
-        outputs.reads(
-            "--partition",
-            args.ranks.partition.as_deref().unwrap_or(Path::new("")),
-        );
-        let seeds = (args.seed, args.seeds);
-        saving = args.checkpoint.saving(seeds, &mut outputs)?;
-        // A run that goes on may be kept where it was.
-        if let Some(path) = &args.checkpoint.resume {
-            outputs.reads("--resume", path);
-        }
-        if let Some(path) = &args.plot {
-            curves = Some(Curves::new(path, &mut outputs)?);
-        }
-        args.watch.check(&mut outputs)?;
-        json = args.json.as_deref();
-        outputs.stream("--json", json)?;
-    }
-    // A run that goes on has the sampler that it had, which is known later.
-    let may_batch = args.sampling.sampler.is_some() || args.checkpoint.resume.is_some();
-    let source = (&args.dataset, &args.open);
-    let on_disk = stays_on_disk(args.placement.features, source, may_batch)?;
-    let structure = args.edges.structure;
-    let resumes = args.checkpoint.resume.is_some();
-    let policy = (args.sampling.sampler.as_ref(), resumes);
-    let edges_on_disk = structure.goes_to_disk(source, policy, on_disk)?;
-    // Before the dataset is read.
-    let temporary = args.temporary.folder(on_disk || edges_on_disk)?;
-    let stays = (on_disk, edges_on_disk.then_some(&*temporary));
-    if args.ranks.count()? > 1 {
-        // None has the whole; what each takes is told once the graph is dealt out.
-        if let SourceName::Made(recipe) = &args.dataset {
-            room::for_recipe(recipe)?;
-        }
-    } else if args.checkpoint.resume.is_none() {
-        room::for_training(
-            &args.dataset,
-            args.device,
-            room::Training {
-                precision: args.precision.into(),
-                work: Work::of_run(args.sampling.sampler.is_some()),
-                features: args.placement.features.into(),
-            },
-            |demand| {
-                let classes = args
-                    .task
-                    .embedding
-                    .map_or(demand.classes, |width| width as usize);
-                // No recipe makes many graphs.
-                let model = args.model.config(demand.features, classes)?;
-                let defaults = TrainConfig::new(args.precision.into());
-                let train = args.optimize.config(defaults, &model)?;
-                Ok((model, train))
-            },
-        )?;
-    }
-    // In batches each rank has the whole dataset.
-    let in_parts = match args.sampling.sampler {
-        Some(_) => None,
-        None => args.ranks.in_parts(&args.dataset, &args.open)?,
+    let files = match follows {
+        true => Files::default(),
+        false => Files::open(args)?,
     };
-    let mut dataset = match &in_parts {
-        Some(in_parts) => args.open.outline(&in_parts.parted, &in_parts.table)?,
-        None => args.open.dataset_with(&args.dataset, stays)?,
-    };
-    let of_links = args.task.task == TaskName::Link || args.checkpoint.resume.is_some();
-    if dataset.outputs == 0 && !of_links {
-        return Err(Failure::Input(format!(
-            "{}: it has no labels, so that there is nothing to train on; give some {} labels, train on its links (--task link), or \
-             predict with a model of another graph",
-            dataset.name,
-            dataset.members(),
-        )));
-    }
-    let mut reordering = None;
-    if let Some(order) = args.reorder {
-        may_be_reordered(&dataset)?;
-        if order == ReorderName::Auto && args.checkpoint.resume.is_some() {
-            return Err(Failure::Input(
-                "--reorder auto would decide anew, and a run that goes on wants the order that it had; say --reorder label-propagation \
-                 where its first lines did, and leave it out otherwise"
-                    .into(),
-            ));
-        }
-        let ordering = Ordering {
-            name: order,
-            label: &dataset.name,
-            graph: &dataset.graph,
-            gathering: gathering(args, &dataset)?,
-        };
-        let reordered = ordering.apply_on(args.device.into(), |order| dataset.reordered(order))?;
-        reordering = Some(reordered.line);
-        if let Some((reordered, _)) = reordered.what {
-            dataset = reordered;
-            dataset.preparations.push(order.preparation());
-        }
-    }
-    let (plan, changes) = plan(args, &mut dataset, (saving, in_parts), temporary)?;
+    let (mut dataset, in_parts, temporary) = read(args)?;
+    let reordering = reorder(args, &mut dataset)?;
+    let (plan, changes) = plan(args, &mut dataset, (files.saving, in_parts), temporary)?;
     takes_edge_weights(&plan.model, &dataset)?;
     if let Some(divisors) = &plan.feature_divisors {
         let by = match plan.resume {
@@ -172,16 +77,164 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         true => Watch::default(),
         false => args.watch.open()?,
     };
-    let mut recorder = Recorder::new(json, plan.train.epochs, stop)?;
+    let mut recorder = Recorder::new(files.json, plan.train.epochs, stop)?;
     if follows {
         recorder.screen.silence();
     }
-    recorder.draw(curves);
+    recorder.draw(files.curves);
     recorder.follow(watch);
     recorder.screen.line(&describe(&dataset));
     reordering
         .iter()
         .for_each(|line| recorder.screen.line(line));
+    say_plan(&mut recorder, &plan, &changes);
+    warn_of_data(&plan, &dataset);
+    recorder.record(&Event::start(&dataset, &plan));
+    let session = Session {
+        dataset: &dataset,
+        plans: std::slice::from_ref(&plan),
+        observer: &mut recorder,
+    };
+    let outcomes = device::open(args.device.into(), session)??;
+    report(recorder, (&plan, &dataset), &outcomes)
+}
+
+/// What a run writes besides lines for a person.
+#[derive(Default)]
+struct Files<'a> {
+    saving: Option<Saving>,
+    curves: Option<Curves>,
+    json: Option<&'a Path>,
+}
+
+impl<'a> Files<'a> {
+    /// Those that the options name, checked against what is read.
+    fn open(args: &'a TrainArgs) -> Result<Self, Failure> {
+        let mut outputs = Outputs::new();
+        outputs.reads_source(&args.dataset, &args.open);
+        outputs.reads(
+            "--partition",
+            args.ranks.partition.as_deref().unwrap_or(Path::new("")),
+        );
+        let seeds = (args.seed, args.seeds);
+        let saving = args.checkpoint.saving(seeds, &mut outputs)?;
+        // A run that goes on may be kept where it was.
+        if let Some(path) = &args.checkpoint.resume {
+            outputs.reads("--resume", path);
+        }
+        let curves = args.plot.as_deref();
+        let curves = curves.map(|path| Curves::new(path, &mut outputs));
+        let curves = curves.transpose()?;
+        args.watch.check(&mut outputs)?;
+        let json = args.json.as_deref();
+        outputs.stream("--json", json)?;
+        Ok(Self {
+            saving,
+            curves,
+            json,
+        })
+    }
+}
+
+/// The dataset or an outline of it, the parts that ranks read, and the folder of files for a while.
+fn read(args: &TrainArgs) -> Result<(Dataset, Option<Arc<InParts>>, PathBuf), Failure> {
+    // A run that goes on has the sampler that it had, which is known later.
+    let resumes = args.checkpoint.resume.is_some();
+    let may_batch = args.sampling.sampler.is_some() || resumes;
+    let source = (&args.dataset, &args.open);
+    let on_disk = stays_on_disk(args.placement.features, source, may_batch)?;
+    let structure = args.edges.structure;
+    let policy = (args.sampling.sampler.as_ref(), resumes);
+    let edges_on_disk = structure.goes_to_disk(source, policy, on_disk)?;
+    // Before the dataset is read.
+    let temporary = args.temporary.folder(on_disk || edges_on_disk)?;
+    let stays = (on_disk, edges_on_disk.then_some(&*temporary));
+    check_memory(args)?;
+    // In batches each rank has the whole dataset.
+    let in_parts = match args.sampling.sampler {
+        Some(_) => None,
+        None => args.ranks.in_parts(&args.dataset, &args.open)?,
+    };
+    let dataset = match &in_parts {
+        Some(in_parts) => args.open.outline(&in_parts.parted, &in_parts.table)?,
+        None => args.open.dataset_with(&args.dataset, stays)?,
+    };
+    let of_links = args.task.task == TaskName::Link || resumes;
+    if dataset.outputs == 0 && !of_links {
+        return Err(Failure::Input(format!(
+            "{}: it has no labels, so that there is nothing to train on; give some {} labels, train on its links (--task link), or \
+             predict with a model of another graph",
+            dataset.name,
+            dataset.members(),
+        )));
+    }
+    Ok((dataset, in_parts, temporary))
+}
+
+/// That there is memory for a dataset that is made, and for training on it.
+fn check_memory(args: &TrainArgs) -> Result<(), Failure> {
+    if args.ranks.count()? > 1 {
+        // Each rank checks its own part, once the graph is partitioned.
+        return match &args.dataset {
+            SourceName::Made(recipe) => room::for_recipe(recipe),
+            _ => Ok(()),
+        };
+    }
+    if args.checkpoint.resume.is_some() {
+        return Ok(());
+    }
+    room::for_training(
+        &args.dataset,
+        args.device,
+        room::Training {
+            precision: args.precision.into(),
+            work: Work::of_run(args.sampling.sampler.is_some()),
+            features: args.placement.features.into(),
+        },
+        |demand| {
+            let classes = args
+                .task
+                .embedding
+                .map_or(demand.classes, |width| width as usize);
+            // No recipe makes many graphs.
+            let model = args.model.config(demand.features, classes)?;
+            let defaults = TrainConfig::new(args.precision.into());
+            let train = args.optimize.config(defaults, &model)?;
+            Ok((model, train))
+        },
+    )
+}
+
+/// Renames the vertices as `--reorder` says; a line about the order.
+fn reorder(args: &TrainArgs, dataset: &mut Dataset) -> Result<Option<String>, Failure> {
+    let Some(order) = args.reorder else {
+        return Ok(None);
+    };
+    may_be_reordered(dataset)?;
+    if order == ReorderName::Auto && args.checkpoint.resume.is_some() {
+        return Err(Failure::Input(
+            "--reorder auto would decide anew, and a run that goes on wants the order that it had; say --reorder label-propagation \
+             where its first lines did, and leave it out otherwise"
+                .into(),
+        ));
+    }
+    let ordering = Ordering {
+        name: order,
+        label: &dataset.name,
+        graph: &dataset.graph,
+        gathering: gathering(args, dataset)?,
+    };
+    let reordered = ordering.apply_on(args.device.into(), |order| dataset.reordered(order))?;
+    let line = reordered.line;
+    if let Some((reordered, _)) = reordered.what {
+        *dataset = reordered;
+        dataset.preparations.push(order.preparation());
+    }
+    Ok(Some(line))
+}
+
+/// Lines about what is to be trained, and about what `changes` in a run that goes on.
+fn say_plan(recorder: &mut Recorder, plan: &Plan, changes: &[String]) {
     if let Some(ranks) = &plan.ranks {
         recorder.screen.line(&ranks.line());
     }
@@ -225,13 +278,17 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             last.display()
         ));
     }
+}
+
+/// Warns of features that overflow, of classes without members and of splits without any.
+fn warn_of_data(plan: &Plan, dataset: &Dataset) {
     warn_of_infinite(
-        &dataset,
+        dataset,
         plan.precision,
         "--scale-features, which divides each column by its largest magnitude",
     );
     if dataset.targets.classes().is_some() {
-        warn_of_classes(&dataset);
+        warn_of_classes(dataset);
     }
     let members = dataset.members();
     for (what, of, split) in [
@@ -242,7 +299,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         ),
         ("test", "no test score is reported", Split::Test),
     ] {
-        if members_of(&plan.goal, &dataset, split) == 0 {
+        if members_of(&plan.goal, dataset, split) == 0 {
             let members = match plan.goal {
                 Goal::Vertices { .. } => members,
                 Goal::Links { .. } => "links",
@@ -256,16 +313,17 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             );
         }
     }
-    recorder.record(&Event::start(&dataset, &plan));
-    let session = Session {
-        dataset: &dataset,
-        plans: std::slice::from_ref(&plan),
-        observer: &mut recorder,
-    };
-    let outcomes = device::open(args.device.into(), session)??;
-    for outcome in &outcomes {
-        print(&mut recorder, &plan, outcome);
-        recorder.record(&Event::summary(&plan, outcome));
+}
+
+/// Writes what came of the runs; an error where the last one diverged.
+fn report(
+    mut recorder: Recorder,
+    (plan, dataset): (&Plan, &Dataset),
+    outcomes: &[Outcome],
+) -> Result<(), Failure> {
+    for outcome in outcomes {
+        print(&mut recorder, plan, outcome);
+        recorder.record(&Event::summary(plan, outcome));
     }
     if let Some(curves) = recorder.take_curves() {
         curves.finish(
@@ -313,164 +371,6 @@ fn gathering(args: &TrainArgs, dataset: &Dataset) -> Result<Gathering, Failure> 
         sums,
         row_bytes: (model.hidden * bytes) as u64,
     })
-}
-
-/// What was asked for, or what the run that goes on was, and in which words it is another from here on.
-fn plan(
-    args: &TrainArgs,
-    dataset: &mut Dataset,
-    (saving, in_parts): (Option<Saving>, Option<Arc<InParts>>),
-    between: PathBuf,
-) -> Result<(Plan, Vec<String>), Failure> {
-    if args.checkpoint.resume.is_some() && args.task.is_given() {
-        return Err(Failure::Input(
-            "--resume goes on with the task and the metrics of the run; leave the options of the task out".into(),
-        ));
-    }
-    let (resume, goal, known) = match args.checkpoint.open(dataset)? {
-        Some((checkpoint, goal, task)) => (Some(checkpoint), goal, Some(task)),
-        None => (None, args.task.goal(dataset, args.seed)?, None),
-    };
-    // Before features are scaled.
-    let saving = saving.map(|saving| (saving, known.unwrap_or_else(|| TaskIdentity::of(dataset))));
-    let dataset = &*dataset;
-    let (precision, model, mut train, feature_divisors) = match &resume {
-        Some(checkpoint) => (
-            checkpoint.precision,
-            checkpoint.model.clone(),
-            checkpoint.train,
-            checkpoint.feature_divisors.clone(),
-        ),
-        None => {
-            let precision = args.precision.into();
-            let defaults = TrainConfig::new(precision);
-            let mut model = args.model.config_for(
-                dataset.feature_len(),
-                goal.outputs(dataset),
-                dataset.graphs.is_some(),
-            )?;
-            // None is given where no links are told.
-            model.decoder = args.task.decoder();
-            let features = dataset.edge_features.as_ref();
-            let of_edge = usize::from(dataset.edge_weights.is_some())
-                + features.map_or(0, |features| features.columns());
-            // Whether or not it can, `tell_use` and `takes_edge_weights` say so. What a sampler draws has no numbers of edges: weights
-            // are refused, and features are told as not used.
-            let sampling = args.sampling.sampling(dataset.graphs.is_some())?;
-            if sampling.is_none_or(|sampling| sampling.policy == SamplingPolicy::Graphs) {
-                model.read_edge_features(of_edge);
-            }
-            let train = TrainConfig {
-                seed: args.seed,
-                ..args.optimize.config(args.task.measure(defaults)?, &model)?
-            };
-            let divisors =
-                match args.scale_features {
-                    true => Some(dataset.column_magnitudes().map_err(|problem| {
-                        Failure::Input(format!("--scale-features: {problem}"))
-                    })?),
-                    false => None,
-                };
-            (precision, model, train, divisors)
-        }
-    };
-    let sampling = match &resume {
-        Some(checkpoint) => checkpoint.sampling.clone(),
-        None => args.sampling.sampling(dataset.graphs.is_some())?,
-    };
-    if let Some(sampling) = &sampling {
-        sampling::check(sampling, &goal, &model, dataset)?;
-    }
-    if sampling.is_none() && dataset.features.as_stored().is_some() {
-        return Err(whole_from_disk());
-    }
-    let of_vertices =
-        (sampling.as_ref()).is_some_and(|sampling| sampling.policy != SamplingPolicy::Graphs);
-    may_be_sharded(args.placement.features, args.ranks.count()?, of_vertices)?;
-    args.cache.feature_cache.check(of_vertices)?;
-    let policy = sampling.as_ref().map(|sampling| &sampling.policy);
-    args.edges.structure.check(policy)?;
-    let inductive = matches!(
-        goal,
-        Goal::Vertices {
-            inductive: true,
-            ..
-        }
-    );
-    if inductive && model.binary.is_some() {
-        return Err(Failure::Input(
-            "--binary normalises features over all vertices, and --inductive shows training some of them; leave one of them out".into(),
-        ));
-    }
-    check_on_disk(dataset, (policy, inductive))?;
-    args.ranks.check(&[
-        ("--task link", matches!(goal, Goal::Links { .. })),
-        ("--inductive", inductive && policy.is_none()),
-        ("--binary", model.binary.is_some()),
-        (
-            "--sampler saint-… or cluster:…",
-            policy.is_some_and(|policy| policy.subgraphs().is_some()),
-        ),
-        (
-            "--features host",
-            args.placement.features == FeaturesName::Host && policy.is_none(),
-        ),
-        (
-            "--features disk",
-            args.placement.features == FeaturesName::Disk,
-        ),
-        (
-            "--pieces",
-            args.placement.pieces != PieceCount::Auto && policy.is_none(),
-        ),
-        ("--store", model.store.is_some()),
-        (
-            "--hidden-norm pair or graph",
-            model.hidden_norm.wants_whole_graphs() && policy != Some(&SamplingPolicy::Graphs),
-        ),
-    ])?;
-    let mut changes = Vec::new();
-    if resume.is_some() {
-        changes = args.optimize.change(&mut train);
-        if let Some(epochs) = args.epochs.filter(|epochs| *epochs != train.epochs) {
-            changes.push(format!(
-                "{epochs} epochs in all instead of {}",
-                train.epochs
-            ));
-        }
-    }
-    train.epochs = args.epochs.unwrap_or(train.epochs);
-    train.early_stopping = args.early_stopping.or(train.early_stopping);
-    let is_asked = resume.is_none() || args.early_stopping.is_some();
-    if let Some(what) = train.follows_validation().filter(|_| is_asked)
-        && members_of(&goal, dataset, Split::Validation) == 0
-    {
-        return Err(Failure::Input(format!(
-            "{}: {what} follows the validation score, and nothing is left to validate; leave it out, or split otherwise, such as by \
-             --split fractions:0.6,0.2",
-            dataset.name
-        )));
-    }
-    // Also of a process that does not keep them itself: all ranks are given the same.
-    train.keep_best = args.checkpoint.save.is_some();
-    let plan = Plan {
-        label: ModelName::label(&model.convolution),
-        precision,
-        model,
-        goal,
-        ranks: args.ranks.deal(dataset, in_parts, sampling.is_some())?,
-        sampling,
-        placement: args.placement,
-        between,
-        feature_cache: args.cache.feature_cache,
-        structure: args.edges.structure,
-        feature_divisors,
-        train,
-        seeds: args.seeds,
-        saving,
-        resume,
-    };
-    Ok((plan, changes))
 }
 
 /// Vertices, graphs or links of a split.

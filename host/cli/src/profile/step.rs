@@ -10,7 +10,7 @@ use crate::outputs::Outputs;
 use crate::placement::{PlacementArgs, WorkOn, place};
 use crate::screen::Page;
 use crate::session::{edge_data, inputs};
-use crate::train::{describe, takes_edge_weights, tell_use};
+use crate::train::{describe, read_edges, takes_edge_weights, tell_use};
 use clap::Args;
 use halfgnn::backend::Backend;
 use halfgnn::data::{Dataset, UploadFeatures};
@@ -96,11 +96,11 @@ pub fn run(args: &StepArgs) -> Result<(), Failure> {
             dataset.members()
         )));
     }
-    let mut model = args.model.config(dataset.feature_len(), dataset.outputs)?;
-    let features = dataset.edge_features.as_ref();
-    let of_edge = usize::from(dataset.edge_weights.is_some())
-        + features.map_or(0, |features| features.columns());
-    model.read_edge_features(of_edge);
+    let of_graphs = dataset.graphs.is_some();
+    let mut model = args
+        .model
+        .config_for(dataset.feature_len(), dataset.outputs, of_graphs)?;
+    read_edges(&mut model, &dataset);
     takes_edge_weights(&model, &dataset)?;
     tell_use(&model, &mut dataset);
     let mut json = JsonLines::open(args.json.as_deref())?;
