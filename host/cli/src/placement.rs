@@ -377,6 +377,21 @@ pub fn has_no_room(bytes: u64, memory: Option<(u64, u64)>) -> bool {
     memory.is_some_and(|(free, _)| bytes > free)
 }
 
+/// That features or edges are read a piece at a time, and the model reads something of all vertices.
+fn wants_all(why: &str, fetched: Option<Fetched<'_>>) -> Failure {
+    Failure::Input(match fetched {
+        Some(Fetched::Disk(_)) => format!(
+            "--features disk: {why}, and features on disk are read for a piece of the graph at a time; take --features host"
+        ),
+        Some(Fetched::Ranks(_)) => format!(
+            "--features sharded: {why}, and ranks exchange those of a piece of the graph at a time; take --features device or host"
+        ),
+        None => format!(
+            "{why}, and the edges are on disk, by --structure disk or since memory has no room for them, and read for a piece of the graph at a time; take --structure host"
+        ),
+    })
+}
+
 /// Where the features are to lie of a graph that a model does its work on, and the pieces where it is evaluated in some; and that all
 /// of it has room on the device. Features that are `fetched` stay where that says.
 ///
@@ -432,17 +447,7 @@ pub fn place<B: Backend, E: Element>(
         Ok((footprint, Some(pieces)))
     };
     if let (true, Some(why)) = (takes_pieces, config.wants_all_vertices()) {
-        return Err(Failure::Input(match fetched {
-            Some(Fetched::Disk(_)) => format!(
-                "--features disk: {why}, and features on disk are read for a piece of the graph at a time; take --features host"
-            ),
-            Some(Fetched::Ranks(_)) => format!(
-                "--features sharded: {why}, and ranks exchange those of a piece of the graph at a time; take --features device or host"
-            ),
-            None => format!(
-                "{why}, and the edges are on disk, by --structure disk or since memory has no room for them, and read for a piece of the graph at a time; take --structure host"
-            ),
-        }));
+        return Err(wants_all(why, fetched));
     }
     let fewest = |fewer: &mut dyn Iterator<Item = usize>| {
         let most = MOST_PIECES.min(vertices);
@@ -486,17 +491,18 @@ pub fn place<B: Backend, E: Element>(
         },
     };
     device.backend.prefetch(footprint.kernels());
+    let bytes = match fetched {
+        Some(Fetched::Disk(of)) => of.features.file_bytes(),
+        Some(Fetched::Ranks(ranks)) => {
+            let row = padded::<E>(config.features) * size_of::<E>();
+            (vertices.div_ceil(ranks) * row) as u64
+        }
+        None => footprint.hosted_features().unwrap_or(0),
+    };
     let placement = Placement {
         asked,
         features: footprint.features_kind(),
-        bytes: match fetched {
-            Some(Fetched::Disk(of)) => of.features.file_bytes(),
-            Some(Fetched::Ranks(ranks)) => {
-                let row = padded::<E>(config.features) * size_of::<E>();
-                (vertices.div_ceil(ranks) * row) as u64
-            }
-            None => footprint.hosted_features().unwrap_or(0),
-        },
+        bytes,
         on_disk: footprint.features_on_disk(),
         sharded: matches!(fetched, Some(Fetched::Ranks(_))),
         of_signs: work == Work::EvaluationOfSigns,

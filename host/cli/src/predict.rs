@@ -23,6 +23,7 @@ use halfgnn::backend::Backend;
 use halfgnn::data::{Dataset, FeatureRows, Features, Origin, UNLABELLED, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
+use halfgnn::graph::reorder::Permutation;
 use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network};
 use halfgnn::ops::BitMatrix;
 use halfgnn::tensor::Element;
@@ -119,7 +120,7 @@ struct Predicted<'a> {
     test_accuracy: Option<f64>,
 }
 
-/// Predicts, and tells how well where the classes are known.
+/// Predicts, and says how well where the classes are known.
 pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let mut outputs = Outputs::new();
     outputs.reads("--model", &args.model);
@@ -134,10 +135,75 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let mut page = Page::new(json.is_stdout());
     let checkpoint = crate::checkpoint::open_model(&args.model)?;
     let format = OutputFormat::of(&args.out)?;
-    let of_links = checkpoint.links.is_some();
-    let of_classes = matches!(checkpoint.loss, Loss::CrossEntropy { .. });
-    let of_labels = matches!(checkpoint.loss, Loss::BinaryCrossEntropy { .. }) && !of_links;
-    match (of_links, &args.pairs, args.layer) {
+    check_wanted(args, &checkpoint)?;
+    let (mut dataset, between) = read(args, &checkpoint)?;
+    let mut pairs = match &args.pairs {
+        Some(path) => Some(Pairs::read(path, &dataset)?),
+        None => None,
+    };
+    check_edges(args, &checkpoint, &dataset)?;
+    let labels = match checkpoint.links.is_some() {
+        true => None,
+        false => labels(&checkpoint, &dataset)?,
+    };
+    if let Some(divisors) = &checkpoint.feature_divisors {
+        dataset.scale_features(divisors, Origin::Checkpoint);
+    }
+    warn_of_infinite(
+        &dataset,
+        checkpoint.precision,
+        "a model trained with --scale-features",
+    );
+    tell_use(&checkpoint.model, &mut dataset);
+    let (reordered, reordering) = reorder(args, &checkpoint, &mut dataset)?;
+    page.line(&describe(&dataset));
+    let rename = |vertex| match &reordered {
+        Some((_, order)) => order.rename(vertex),
+        None => vertex,
+    };
+    let prediction = Prediction {
+        pairs: pairs.as_ref().map(|pairs| pairs.ends(rename)),
+        checkpoint: &checkpoint,
+        dataset: reordered.as_ref().map_or(&dataset, |(renamed, _)| renamed),
+        layer: args.layer,
+        placement: args.placement,
+        between,
+    };
+    let (device, mut output) = device::open(args.device.into(), prediction)??;
+    output.placement.lines().for_each(|line| page.line(&line));
+    reordering.iter().for_each(|line| page.line(line));
+    if let Some((_, order)) = reordered {
+        output.restore(&order, checkpoint.model.classes);
+    }
+    let mut writing = Writing {
+        args,
+        checkpoint: &checkpoint,
+        dataset: &dataset,
+        device: &device,
+        format,
+        page: &mut page,
+        json: &mut json,
+    };
+    match &mut pairs {
+        Some(pairs) => writing.pairs(pairs, output)?,
+        None => writing.rows(output, labels)?,
+    }
+    json.finish()
+}
+
+/// Whether a model gives labels, of which a vertex has any number.
+fn is_of_labels(checkpoint: &Checkpoint) -> bool {
+    let is_binary = matches!(checkpoint.loss, Loss::BinaryCrossEntropy { .. });
+    is_binary && checkpoint.links.is_none()
+}
+
+fn is_of_classes(checkpoint: &Checkpoint) -> bool {
+    matches!(checkpoint.loss, Loss::CrossEntropy { .. })
+}
+
+/// That the model gives what is asked for.
+fn check_wanted(args: &PredictArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {
+    match (checkpoint.links.is_some(), &args.pairs, args.layer) {
         (true, None, None) => {
             return Err(Failure::Input(format!(
                 "{}: its model tells links; say which by --pairs FILE, or take its embeddings by --layer {}, without --logits and --probabilities",
@@ -153,13 +219,18 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         }
         _ => {}
     }
-    if args.probabilities && !of_classes && !of_labels {
+    if args.probabilities && !is_of_classes(checkpoint) && !is_of_labels(checkpoint) {
         return Err(Failure::Input(format!(
             "{}: its model was trained by its {}, so that it gives numbers, which have no probabilities; leave --probabilities out",
             args.model.display(),
             checkpoint.loss.name()
         )));
     }
+    Ok(())
+}
+
+/// The dataset, which has the features and the targets of the model; and the folder of files for a while.
+fn read(args: &PredictArgs, checkpoint: &Checkpoint) -> Result<(Dataset, PathBuf), Failure> {
     // Evaluations are in pieces where features are on disk, so that they may be.
     let source = (&args.dataset, &args.open);
     let on_disk = stays_on_disk(args.placement.features, source, true)?;
@@ -176,7 +247,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             dataset.name
         )));
     }
-    if !of_links {
+    if checkpoint.links.is_none() {
         take_targets_of(&checkpoint.loss, &mut dataset)?;
     } else if !dataset.graph.is_symmetric() {
         return Err(Failure::Input(format!(
@@ -184,11 +255,16 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             dataset.name
         )));
     }
-    let mut pairs = match &args.pairs {
-        Some(path) => Some(Pairs::read(path, &dataset)?),
-        None => None,
-    };
-    takes_edge_weights(&checkpoint.model, &dataset)?;
+    Ok((dataset, between))
+}
+
+/// That edges have weights and features as those had that the model was trained on.
+fn check_edges(
+    args: &PredictArgs,
+    checkpoint: &Checkpoint,
+    dataset: &Dataset,
+) -> Result<(), Failure> {
+    takes_edge_weights(&checkpoint.model, dataset)?;
     // Another framework's model has numbers of edges, which are a weight here where there is one: their number was compared.
     let is_imported = checkpoint.task.vertices == 0;
     let reads_numbers = is_imported && checkpoint.model.edge_features() > 0;
@@ -199,193 +275,160 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             dataset.name
         )));
     }
-    let labels = match of_links {
-        true => None,
-        false => labels(&checkpoint, &dataset)?,
-    };
-    if let Some(divisors) = &checkpoint.feature_divisors {
-        dataset.scale_features(divisors, Origin::Checkpoint);
-    }
-    warn_of_infinite(
-        &dataset,
-        checkpoint.precision,
-        "a model trained with --scale-features",
-    );
-    tell_use(&checkpoint.model, &mut dataset);
-    let (mut reordered, mut reordering) = (None, None);
-    if let Some(name) = args.reorder {
-        may_be_reordered(&dataset)?;
-        let ordering = Ordering {
-            name,
-            label: &dataset.name,
-            graph: &dataset.graph,
-            gathering: gathering(&checkpoint, &dataset),
-        };
-        let found = ordering.apply_on(args.device.into(), |order| dataset.reordered(order))?;
-        reordering = Some(found.line);
-        reordered = found.what;
-        dataset
-            .preparations
-            .extend(reordered.as_ref().map(|_| name.preparation()));
-    }
-    page.line(&describe(&dataset));
-    let rename = |vertex| match &reordered {
-        Some((_, order)) => order.rename(vertex),
-        None => vertex,
-    };
-    let prediction = Prediction {
-        pairs: pairs.as_ref().map(|pairs| pairs.ends(rename)),
-        checkpoint: &checkpoint,
-        dataset: reordered.as_ref().map_or(&dataset, |(renamed, _)| renamed),
-        layer: args.layer,
-        placement: args.placement,
-        between,
-    };
-    let (device, output) = device::open(args.device.into(), prediction)??;
-    let Output {
-        placement,
-        mut logits,
-        mut embeddings,
-        scores,
-    } = output;
+    Ok(())
+}
 
-    placement.lines().for_each(|line| page.line(&line));
-    let in_pieces = (placement.pieces > 1).then_some(placement.pieces);
-    let columns = checkpoint.model.classes;
-    reordering.iter().for_each(|line| page.line(line));
-    if let Some((_, order)) = reordered {
-        logits = order.restore(&logits, columns);
-        embeddings = embeddings.map(|(values, width)| {
-            let values = order.restore(&values, width);
-            (values, width)
-        });
-    }
-    if let Some(pairs) = &mut pairs {
-        pairs.take_scores(scores);
-        let bytes = pairs.to_bytes(format, dataset.ids.as_ref())?;
-        file::write(&args.out, &bytes)
-            .map_err(|error| Failure::Run(cannot_write(&args.out, &error)))?;
-        page.line(&format_args!(
+/// A dataset whose vertices have other numbers, and which.
+type Renamed = (Dataset, Permutation);
+
+/// The dataset in the order that `--reorder` names, and a line about it.
+fn reorder(
+    args: &PredictArgs,
+    checkpoint: &Checkpoint,
+    dataset: &mut Dataset,
+) -> Result<(Option<Renamed>, Option<String>), Failure> {
+    let Some(name) = args.reorder else {
+        return Ok((None, None));
+    };
+    may_be_reordered(dataset)?;
+    let ordering = Ordering {
+        name,
+        label: &dataset.name,
+        graph: &dataset.graph,
+        gathering: gathering(checkpoint, dataset),
+    };
+    let found = ordering.apply_on(args.device.into(), |order| dataset.reordered(order))?;
+    let preparation = found.what.as_ref().map(|_| name.preparation());
+    dataset.preparations.extend(preparation);
+    Ok((found.what, Some(found.line)))
+}
+
+/// Where predictions go.
+struct Writing<'a> {
+    args: &'a PredictArgs,
+    checkpoint: &'a Checkpoint,
+    dataset: &'a Dataset,
+    device: &'a str,
+    format: OutputFormat,
+    page: &'a mut Page,
+    json: &'a mut JsonLines,
+}
+
+impl Writing<'_> {
+    /// Writes the scores of pairs.
+    fn pairs(&mut self, pairs: &mut Pairs, output: Output) -> Result<(), Failure> {
+        let in_pieces = output.in_pieces();
+        pairs.take_scores(output.scores);
+        self.file(&pairs.to_bytes(self.format, self.dataset.ids.as_ref())?)?;
+        self.page.line(&format_args!(
             "scores and probabilities of {} pairs written to {}",
             count(pairs.len()),
-            args.out.display()
+            self.args.out.display()
         ));
-        json.write(&Predicted {
+        self.json.write(&Predicted {
             event: "prediction",
-            dataset: &dataset.name,
-            device: &device,
-            vertices: dataset.graph.vertices(),
-            classes: columns,
+            dataset: &self.dataset.name,
+            device: self.device,
+            vertices: self.dataset.graph.vertices(),
+            classes: self.checkpoint.model.classes,
             vertices_by_class: &[],
-            output: args.out.display().to_string(),
+            output: self.args.out.display().to_string(),
             logits: false,
             written: "links",
             pairs: Some(pairs.len()),
             pieces: in_pieces,
             test_accuracy: None,
         })?;
-        return json.finish();
+        Ok(())
     }
-    let classes: Vec<u32> = logits.chunks_exact(columns).map(class).collect();
-    let (written, predictions) = if args.logits {
-        (
-            "logits",
-            Predictions::Numbers {
-                values: logits,
-                columns,
-                name: "logit",
-            },
-        )
-    } else if args.probabilities {
-        match of_labels {
-            true => logits.iter_mut().for_each(|logit| *logit = sigmoid(*logit)),
-            false => logits.chunks_exact_mut(columns).for_each(softmax),
+
+    /// Writes a row for each vertex or graph, and says how many classes are right where `labels` are known.
+    fn rows(&mut self, output: Output, labels: Option<Vec<u32>>) -> Result<(), Failure> {
+        let (columns, in_pieces) = (self.checkpoint.model.classes, output.in_pieces());
+        let classes: Vec<u32> = output.logits.chunks_exact(columns).map(class).collect();
+        let (written, predictions) = self.predictions(output, &classes);
+        // A layer before the readout gives a row for each vertex, also of many graphs.
+        let (rows, dataset) = (predictions.rows(), self.dataset);
+        let member = match rows == dataset.graph.vertices() && rows != dataset.targets.vertices() {
+            true => ("vertex", "vertices"),
+            false => (dataset.member(), dataset.members()),
+        };
+        self.file(&predictions.to_bytes(self.format, member.0, dataset.ids.as_ref())?)?;
+        self.page.line(&format_args!(
+            "{written} of {} {} written to {}",
+            count(rows),
+            member.1,
+            self.args.out.display()
+        ));
+        let labels = labels.filter(|_| is_of_classes(self.checkpoint));
+        let accuracy = labels.map(|labels| {
+            let right = |&&vertex: &&u32| classes[vertex as usize] == labels[vertex as usize];
+            let right = dataset.test.iter().filter(right).count();
+            100.0 * right as f64 / dataset.test.len() as f64
+        });
+        if let Some(accuracy) = accuracy {
+            self.page
+                .line(&format_args!("test accuracy {accuracy:.2} %"));
         }
-        (
-            "probabilities",
-            Predictions::Numbers {
-                values: logits,
-                columns,
-                name: "probability",
-            },
-        )
-    } else if let Some((values, columns)) = embeddings {
-        (
-            "embeddings",
-            Predictions::Numbers {
-                values,
-                columns,
-                name: "embedding",
-            },
-        )
-    } else if of_labels {
-        // More likely than not.
-        let has = |logit: &mut f32| *logit = f32::from(u8::from(*logit > 0.0));
-        logits.iter_mut().for_each(has);
-        (
-            "labels",
-            Predictions::Numbers {
-                values: logits,
-                columns,
-                name: "label",
-            },
-        )
-    } else if !of_classes {
-        (
-            "values",
-            Predictions::Numbers {
-                values: logits,
-                columns,
-                name: "value",
-            },
-        )
-    } else {
-        let names = checkpoint.task.class_names.as_deref();
-        ("classes", Predictions::Classes(classes.clone(), names))
-    };
-    // A layer before the readout gives a row for each vertex, also of many graphs.
-    let rows = predictions.rows();
-    let member = match rows == dataset.graph.vertices() && rows != dataset.targets.vertices() {
-        true => ("vertex", "vertices"),
-        false => (dataset.member(), dataset.members()),
-    };
-    let bytes = predictions.to_bytes(format, member.0, dataset.ids.as_ref())?;
-    file::write(&args.out, &bytes)
-        .map_err(|error| Failure::Run(cannot_write(&args.out, &error)))?;
-    page.line(&format_args!(
-        "{written} of {} {} written to {}",
-        count(rows),
-        member.1,
-        args.out.display()
-    ));
-    let accuracy = labels.filter(|_| of_classes).map(|labels| {
-        let right = |&&vertex: &&u32| classes[vertex as usize] == labels[vertex as usize];
-        let right = dataset.test.iter().filter(right).count();
-        100.0 * right as f64 / dataset.test.len() as f64
-    });
-    if let Some(accuracy) = accuracy {
-        page.line(&format_args!("test accuracy {accuracy:.2} %"));
+        let mut by_class = vec![0; columns];
+        classes
+            .iter()
+            .for_each(|&class| by_class[class as usize] += 1);
+        self.json.write(&Predicted {
+            event: "prediction",
+            dataset: &dataset.name,
+            device: self.device,
+            vertices: classes.len(),
+            classes: columns,
+            vertices_by_class: &by_class,
+            output: self.args.out.display().to_string(),
+            logits: self.args.logits,
+            written,
+            pieces: in_pieces,
+            pairs: None,
+            test_accuracy: accuracy,
+        })?;
+        Ok(())
     }
-    let mut by_class = vec![0; columns];
-    classes
-        .iter()
-        .for_each(|&class| by_class[class as usize] += 1);
-    let predicted = Predicted {
-        event: "prediction",
-        dataset: &dataset.name,
-        device: &device,
-        vertices: classes.len(),
-        classes: columns,
-        vertices_by_class: &by_class,
-        output: args.out.display().to_string(),
-        logits: args.logits,
-        written,
-        pieces: in_pieces,
-        pairs: None,
-        test_accuracy: accuracy,
-    };
-    json.write(&predicted)?;
-    json.finish()
+
+    /// What is written of an output, and what it is.
+    fn predictions(&self, output: Output, classes: &[u32]) -> (&'static str, Predictions<'_>) {
+        let (mut logits, columns) = (output.logits, self.checkpoint.model.classes);
+        let of_labels = is_of_labels(self.checkpoint);
+        let (what, name, values, columns) = if self.args.logits {
+            ("logits", "logit", logits, columns)
+        } else if self.args.probabilities {
+            match of_labels {
+                true => logits.iter_mut().for_each(|logit| *logit = sigmoid(*logit)),
+                false => logits.chunks_exact_mut(columns).for_each(softmax),
+            }
+            ("probabilities", "probability", logits, columns)
+        } else if let Some((values, columns)) = output.embeddings {
+            ("embeddings", "embedding", values, columns)
+        } else if of_labels {
+            // More likely than not.
+            let has = |logit: &mut f32| *logit = f32::from(u8::from(*logit > 0.0));
+            logits.iter_mut().for_each(has);
+            ("labels", "label", logits, columns)
+        } else if !is_of_classes(self.checkpoint) {
+            ("values", "value", logits, columns)
+        } else {
+            let names = self.checkpoint.task.class_names.as_deref();
+            let classes = Predictions::Classes(classes.to_vec(), names);
+            return ("classes", classes);
+        };
+        let predictions = Predictions::Numbers {
+            values,
+            columns,
+            name,
+        };
+        (what, predictions)
+    }
+
+    fn file(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let out = &self.args.out;
+        file::write(out, bytes).map_err(|error| Failure::Run(cannot_write(out, &error)))
+    }
 }
 
 /// The class of each vertex in the model's numbers, where the dataset has classes and vertices to test on.
@@ -460,6 +503,22 @@ struct Output {
     embeddings: Option<(Vec<f32>, usize)>,
     /// Of the pairs that were asked for.
     scores: Vec<f32>,
+}
+
+impl Output {
+    /// Pieces, where the graph was not taken whole.
+    fn in_pieces(&self) -> Option<usize> {
+        let pieces = self.placement.pieces;
+        (pieces > 1).then_some(pieces)
+    }
+
+    /// Puts rows in the order that the dataset has them in.
+    fn restore(&mut self, order: &Permutation, classes: usize) {
+        self.logits = order.restore(&self.logits, classes);
+        if let Some((values, width)) = &mut self.embeddings {
+            *values = order.restore(values, *width);
+        }
+    }
 }
 
 /// A forward pass, on a device that is not known before the program runs.

@@ -531,6 +531,58 @@ impl<'a, E: Element> Placed<'a, E> {
         )
     }
 
+    /// The batches of a run, with rows of features that are read often on the device, and what they take where that is said.
+    fn copied_batches<B: Backend>(
+        &self,
+        device: &Device<B>,
+        tasks: &Tasks<'_, B, E>,
+        (sampling, seed, hops): (&Sampling, u64, usize),
+        group: Option<&Group>,
+    ) -> Result<(Batches<B, E>, Option<BatchMemory>), Failure> {
+        let Tasks {
+            training, learnt, ..
+        } = tasks;
+        let plan = self.plan;
+        // Of the first run, and not of ranks, which are told without their batches.
+        let is_told = group.is_none() && seed == plan.train.seed;
+        let drawn = |edges| {
+            let sampling = &Sampling {
+                edges,
+                ..sampling.clone()
+            };
+            let of = (sampling, seed, hops);
+            self.batches(device, (training, learnt), of, (group, is_told))
+        };
+        let (batches, mut memory) = match self.edges.get() {
+            Some(&edges) => drawn(edges)??,
+            None => {
+                let on_disk = learnt.graph.csr().is_on_disk();
+                let on = (self.placement.is_card(), on_disk);
+                let made = |edges| Ok(drawn(edges)?.map(|made| (made, edges)));
+                let (made, edges) = plan.structure.made(&sampling.policy, on, made)?;
+                // So that all seeds have them there.
+                self.edges.get_or_init(|| edges);
+                // Of several ranks the first says it, and not what they take, whose devices may be one.
+                if edges != EdgesIn::Device && group.is_some_and(|it| it.rank() == 0) {
+                    let memory = match (edges, on_disk) {
+                        (EdgesIn::Graph, true) => "on the disk",
+                        _ => "in the host's memory",
+                    };
+                    tracing::info!("edges {memory} of each rank");
+                }
+                made
+            }
+        };
+        let of_vertices = self.dataset.graphs.is_none();
+        plan.feature_cache.copy(
+            device,
+            (training, &learnt.graph),
+            (&self.placement, of_vertices),
+            memory.as_mut(),
+        )?;
+        Ok((batches, memory))
+    }
+
     /// A run, of one rank or as one of a group that learns from parts of each batch, of which the first keeps it.
     pub fn train<B: Backend>(
         &self,
@@ -540,59 +592,19 @@ impl<'a, E: Element> Placed<'a, E> {
         mut observer: Option<&mut dyn Observer>,
     ) -> Result<Trained, Failure> {
         let backend = &device.backend;
-        let Self {
-            dataset,
-            plan,
-            pieces,
-            ..
-        } = self;
+        let Self { plan, pieces, .. } = self;
         let Tasks {
             training,
-            learnt,
             whole: objective,
+            ..
         } = tasks;
         let config = &plan.model;
         let train = TrainConfig { seed, ..plan.train };
         let model = Network::<B, E>::new(backend, config, seed)?;
         let mut trainer = match &plan.sampling {
             Some(sampling) => {
-                // Of the first run, and not of ranks, which are told without their batches.
-                let is_told = group.is_none() && seed == plan.train.seed;
-                let drawn = |edges| {
-                    let sampling = &Sampling {
-                        edges,
-                        ..sampling.clone()
-                    };
-                    let of = (sampling, seed, model.hops());
-                    self.batches(device, (training, learnt), of, (group, is_told))
-                };
-                let (batches, mut memory) = match self.edges.get() {
-                    Some(&edges) => drawn(edges)??,
-                    None => {
-                        let on_disk = learnt.graph.csr().is_on_disk();
-                        let on = (self.placement.is_card(), on_disk);
-                        let made = |edges| Ok(drawn(edges)?.map(|made| (made, edges)));
-                        let (made, edges) = plan.structure.made(&sampling.policy, on, made)?;
-                        // So that all seeds have them there.
-                        self.edges.get_or_init(|| edges);
-                        // Of several ranks the first tells it, and not what they take, whose devices may be one.
-                        if edges != EdgesIn::Device && group.is_some_and(|it| it.rank() == 0) {
-                            let memory = match (edges, on_disk) {
-                                (EdgesIn::Graph, true) => "on the disk",
-                                _ => "in the host's memory",
-                            };
-                            tracing::info!("edges {memory} of each rank");
-                        }
-                        made
-                    }
-                };
-                let of_vertices = dataset.graphs.is_none();
-                plan.feature_cache.copy(
-                    device,
-                    (training, &learnt.graph),
-                    (&self.placement, of_vertices),
-                    memory.as_mut(),
-                )?;
+                let (batches, memory) =
+                    self.copied_batches(device, tasks, (sampling, seed, model.hops()), group)?;
                 if let (Some(observer), Some(memory)) = (&mut observer, &memory) {
                     observer.batches_foretold(plan, memory);
                 }
