@@ -377,6 +377,22 @@ pub fn has_no_room(bytes: u64, memory: Option<(u64, u64)>) -> bool {
     memory.is_some_and(|(free, _)| bytes > free)
 }
 
+/// Bytes of features that are not on the device, or of a rank's share of them.
+fn host_bytes<E: Element>(
+    fetched: Option<Fetched<'_>>,
+    (vertices, features): (usize, usize),
+    footprint: &Footprint,
+) -> u64 {
+    match fetched {
+        Some(Fetched::Disk(of)) => of.features.file_bytes(),
+        Some(Fetched::Ranks(ranks)) => {
+            let row = padded::<E>(features) * size_of::<E>();
+            (vertices.div_ceil(ranks) * row) as u64
+        }
+        None => footprint.hosted_features().unwrap_or(0),
+    }
+}
+
 /// That features or edges are read a piece at a time, and the model reads something of all vertices.
 fn wants_all(why: &str, fetched: Option<Fetched<'_>>) -> Failure {
     Failure::Input(match fetched {
@@ -491,14 +507,7 @@ pub fn place<B: Backend, E: Element>(
         },
     };
     device.backend.prefetch(footprint.kernels());
-    let bytes = match fetched {
-        Some(Fetched::Disk(of)) => of.features.file_bytes(),
-        Some(Fetched::Ranks(ranks)) => {
-            let row = padded::<E>(config.features) * size_of::<E>();
-            (vertices.div_ceil(ranks) * row) as u64
-        }
-        None => footprint.hosted_features().unwrap_or(0),
-    };
+    let bytes = host_bytes::<E>(fetched, (vertices, config.features), &footprint);
     let placement = Placement {
         asked,
         features: footprint.features_kind(),

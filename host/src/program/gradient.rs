@@ -70,6 +70,14 @@ fn depends_on_parameters(program: &Program) -> HashSet<Value> {
     depends
 }
 
+/// That an operator is fused, or a gradient itself.
+fn has_none(operator: &Operator) -> Result<(), Error> {
+    refuse(format!(
+        "{} has a gradient before it is fused alone, and this is fused or a gradient itself; differentiate first",
+        operator.name()
+    ))
+}
+
 struct Pass<'a> {
     program: &'a mut Program,
     depends: HashSet<Value>,
@@ -85,47 +93,6 @@ impl Pass<'_> {
         match &node.operator {
             Operator::Matmul(op) => self.back_through_product(op, g),
             Operator::Aggregate(op) if op.is_linear() => self.back_through_sum(op, g),
-            Operator::Normalize { norm, x } => {
-                let writer = self.program.writer(norm.statistics);
-                let (of_rank, layer) = match writer.map(|it| &self.program.nodes[it].operator) {
-                    Some(Operator::BatchStatistics(op)) => (op.of_rank, op.layer),
-                    _ => (None, 0),
-                };
-                let gradient = NormalizeGradient {
-                    norm: *norm,
-                    x: *x,
-                    d,
-                    rows: None,
-                    coding: None,
-                    of_rank,
-                    layer,
-                };
-                let operator = Operator::NormalizeGradient(gradient);
-                self.back_through_norm(operator, *x, &[norm.weight, norm.bias], factor)
-            }
-            Operator::NormalizeRows { x, weight, bias } => {
-                let operator = Operator::NormalizeRowsGradient {
-                    x: *x,
-                    weight: *weight,
-                    statistics: node.results[1],
-                    d,
-                };
-                self.back_through_norm(operator, *x, &[*weight, *bias], factor)
-            }
-            Operator::NormalizeGroups { norm, groups, x } => {
-                let operator = Operator::NormalizeGroupsGradient {
-                    norm: *norm,
-                    groups: *groups,
-                    x: *x,
-                    statistics: node.results[1],
-                    d,
-                };
-                let scales = match norm {
-                    GroupNorm::Pair => Vec::new(),
-                    GroupNorm::Graph(of) => vec![of.weight, of.bias, of.mean_scale],
-                };
-                self.back_through_norm(operator, *x, &scales, factor)
-            }
             Operator::Activate(op) if op.add.is_none() => {
                 let mut d = d;
                 if op.relu || op.drop.is_some() {
@@ -174,15 +141,124 @@ impl Pass<'_> {
                 let results = self.program.push_all(gradient)?;
                 self.add_all(terms, &results[1..], factor)
             }
-            Operator::GroupMaximum { edges, x } => {
-                let (edges, x) = (*edges, *x);
-                if !self.depends.contains(&x) {
-                    return Ok(());
+            Operator::Combine { terms } => {
+                for (term, value) in terms {
+                    self.add(*value, (factor * term, d))?;
                 }
-                let gradient = Operator::GroupMaximumGradient { edges, x, y, d };
-                let d = self.program.push(gradient)?;
-                self.add(x, (factor, d))
+                Ok(())
             }
+            Operator::Multiply { x, y: other } => {
+                for (of, by) in [(*x, *other), (*other, *x)] {
+                    if self.depends.contains(&of) {
+                        let d = self.program.push(Operator::Multiply { x: d, y: by })?;
+                        self.add(of, (factor, d))?;
+                    }
+                }
+                Ok(())
+            }
+            Operator::Scale {
+                x,
+                factor: by,
+                plus_one,
+            } => self.back_through_scale((*x, *by, *plus_one), g),
+            Operator::Normalize { .. }
+            | Operator::NormalizeRows { .. }
+            | Operator::NormalizeGroups { .. } => self.back_through_norms(node, g),
+            Operator::Attention(_)
+            | Operator::AdditiveAttention(_)
+            | Operator::DotAttention(_)
+            | Operator::EdgeTerms(_)
+            | Operator::HeadMean { .. } => self.back_through_heads(node, g),
+            Operator::GroupMaximum { .. }
+            | Operator::Extend { .. }
+            | Operator::DropRows { .. }
+            | Operator::OwnRows { .. }
+            | Operator::Own(_) => self.back_through_moved(node, g),
+            Operator::Binarize { .. }
+            | Operator::SignOf { .. }
+            | Operator::BinarizeWeight { .. }
+            | Operator::ScaleRows { .. } => self.back_through_bits(node, g),
+            other => has_none(other),
+        }
+    }
+
+    /// Those of a product with a number.
+    fn back_through_scale(
+        &mut self,
+        (x, by, plus_one): (Value, Value, bool),
+        (factor, d): Gradient,
+    ) -> Result<(), Error> {
+        let dot = self.program.push(Operator::Dot {
+            alpha: factor,
+            x: d,
+            y: x,
+        })?;
+        self.add(by, (1.0, dot))?;
+        if !self.depends.contains(&x) {
+            return Ok(());
+        }
+        let d = self.program.push(Operator::Scale {
+            x: d,
+            factor: by,
+            plus_one,
+        })?;
+        self.add(x, (factor, d))
+    }
+
+    /// Those of a norm.
+    fn back_through_norms(&mut self, node: &Node, g: Gradient) -> Result<(), Error> {
+        let (factor, d) = g;
+        match &node.operator {
+            Operator::Normalize { norm, x } => {
+                let writer = self.program.writer(norm.statistics);
+                let (of_rank, layer) = match writer.map(|it| &self.program.nodes[it].operator) {
+                    Some(Operator::BatchStatistics(op)) => (op.of_rank, op.layer),
+                    _ => (None, 0),
+                };
+                let gradient = NormalizeGradient {
+                    norm: *norm,
+                    x: *x,
+                    d,
+                    rows: None,
+                    coding: None,
+                    of_rank,
+                    layer,
+                };
+                let operator = Operator::NormalizeGradient(gradient);
+                self.back_through_norm(operator, *x, &[norm.weight, norm.bias], factor)
+            }
+            Operator::NormalizeRows { x, weight, bias } => {
+                let operator = Operator::NormalizeRowsGradient {
+                    x: *x,
+                    weight: *weight,
+                    statistics: node.results[1],
+                    d,
+                };
+                self.back_through_norm(operator, *x, &[*weight, *bias], factor)
+            }
+            Operator::NormalizeGroups { norm, groups, x } => {
+                let operator = Operator::NormalizeGroupsGradient {
+                    norm: *norm,
+                    groups: *groups,
+                    x: *x,
+                    statistics: node.results[1],
+                    d,
+                };
+                let scales = match norm {
+                    GroupNorm::Pair => Vec::new(),
+                    GroupNorm::Graph(of) => vec![of.weight, of.bias, of.mean_scale],
+                };
+                self.back_through_norm(operator, *x, &scales, factor)
+            }
+            other => has_none(other),
+        }
+    }
+
+    /// Those of attention, its terms and its heads.
+    fn back_through_heads(&mut self, node: &Node, g: Gradient) -> Result<(), Error> {
+        let (factor, d) = g;
+        let y = node.results[0];
+        match &node.operator {
             Operator::Attention(op) => self.back_through_attention(op, node, g),
             Operator::AdditiveAttention(op) => {
                 let results =
@@ -215,41 +291,23 @@ impl Pass<'_> {
                 let d = self.program.push(Operator::HeadMeanGradient { heads, d })?;
                 self.add(*x, (factor, d))
             }
-            Operator::Combine { terms } => {
-                for (term, value) in terms {
-                    self.add(*value, (factor * term, d))?;
-                }
-                Ok(())
-            }
-            Operator::Multiply { x, y: other } => {
-                for (of, by) in [(*x, *other), (*other, *x)] {
-                    if self.depends.contains(&of) {
-                        let d = self.program.push(Operator::Multiply { x: d, y: by })?;
-                        self.add(of, (factor, d))?;
-                    }
-                }
-                Ok(())
-            }
-            Operator::Scale {
-                x,
-                factor: by,
-                plus_one,
-            } => {
-                let dot = self.program.push(Operator::Dot {
-                    alpha: factor,
-                    x: d,
-                    y: *x,
-                })?;
-                self.add(*by, (1.0, dot))?;
-                if !self.depends.contains(x) {
+            other => has_none(other),
+        }
+    }
+
+    /// Those of an operator that moves or picks rows, or that is from outside.
+    fn back_through_moved(&mut self, node: &Node, g: Gradient) -> Result<(), Error> {
+        let (factor, d) = g;
+        let y = node.results[0];
+        match &node.operator {
+            Operator::GroupMaximum { edges, x } => {
+                let (edges, x) = (*edges, *x);
+                if !self.depends.contains(&x) {
                     return Ok(());
                 }
-                let d = self.program.push(Operator::Scale {
-                    x: d,
-                    factor: *by,
-                    plus_one: *plus_one,
-                })?;
-                self.add(*x, (factor, d))
+                let gradient = Operator::GroupMaximumGradient { edges, x, y, d };
+                let d = self.program.push(gradient)?;
+                self.add(x, (factor, d))
             }
             Operator::Extend { edges, layer, x } => {
                 if !self.depends.contains(x) {
@@ -292,6 +350,14 @@ impl Pass<'_> {
                 }
                 Ok(())
             }
+            other => has_none(other),
+        }
+    }
+
+    /// Those of an operator of networks of one bit.
+    fn back_through_bits(&mut self, node: &Node, g: Gradient) -> Result<(), Error> {
+        let (factor, d) = g;
+        match &node.operator {
             Operator::Binarize { x } => self.back_through_sign(*x, g),
             Operator::SignOf { of, .. } => self.back_through_sign(*of, g),
             Operator::BinarizeWeight { weight } => {
@@ -310,10 +376,7 @@ impl Pass<'_> {
                 let d = self.program.push(Operator::ScaleRows { x: d, factors })?;
                 self.add(x, (factor, d))
             }
-            other => refuse(format!(
-                "{} has a gradient before it is fused alone, and this is fused or a gradient itself; differentiate first",
-                other.name()
-            )),
+            other => has_none(other),
         }
     }
 

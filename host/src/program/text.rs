@@ -2,8 +2,8 @@
 
 use super::list::Program;
 use super::operator::{
-    Addend, AdditiveAttention, Attention, Coding, Direction, DotAttention, Dropout, EdgeTerms, End,
-    Node, Normalization, Operator, ReadFactors, RowFactors, Take,
+    Addend, AdditiveAttention, Aggregate, Attention, Coding, Direction, DotAttention, Dropout,
+    EdgeTerms, End, Matmul, Node, Normalization, Operator, ReadFactors, RowFactors, Take,
 };
 use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::nn::rounds_by_default;
@@ -137,81 +137,8 @@ impl Program {
         let mut text = operator.name().to_owned();
         let mut parts: Vec<String> = Vec::new();
         match operator {
-            Operator::Matmul(op) => {
-                let read = |value, own: Option<Edges>| match own {
-                    Some(edges) => format!("own[{}] {}", self.edges[edges.0].name, name(value)),
-                    None => name(value),
-                };
-                let a = read(op.a, op.reads_own[0]);
-                text = format!("matmul {}", product(op.form, [a, name(op.b)]));
-                parts.extend(
-                    op.norm
-                        .map(|norm| format!("normalized {}", self.norm_text(norm))),
-                );
-                if let Some([a, b]) = op.second {
-                    let a = read(a, op.reads_own[1]);
-                    let second = product(op.form, [a, name(b)]);
-                    text = format!("{text} + {second}");
-                }
-                parts.extend((op.alpha != 1.0).then(|| format!("alpha {}", op.alpha)));
-                parts.extend(
-                    op.rows
-                        .map(|rows| format!("rows {}", self.factors_text(rows))),
-                );
-                parts.extend(op.row_scale.map(|of| format!("rows {}", name(of))));
-                parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
-                parts.extend(op.relu.then(|| "relu".to_owned()));
-                parts.extend(op.drop.map(dropout));
-                parts.extend(op.positive.map(|of| format!("where positive {}", name(of))));
-                parts.extend(
-                    op.sum
-                        .map(|sum| format!("added to {}", read(sum, op.adds_to_own))),
-                );
-                parts.extend(op.column_sums.then(|| "column sums".to_owned()));
-                parts.extend(
-                    op.coding
-                        .map(|coding| format!("quantized {}", self.coding_text(coding))),
-                );
-            }
-            Operator::Aggregate(op) => {
-                let edges = &self.edges[op.edges.0];
-                let transposed = match op.direction {
-                    Direction::Forward => "",
-                    Direction::Backward if op.is_mutual => "ᵀ of own rows",
-                    Direction::Backward => "ᵀ",
-                };
-                let read = op.codes.unwrap_or(op.x);
-                text = format!("aggregate {}{transposed} {}", edges.name, name(read));
-                let has_factors = edges.has_factors(op.direction.read());
-                parts.extend((op.factor != 1.0).then(|| format!("factor {}", op.factor)));
-                let SpmmPolicy {
-                    scaling,
-                    accumulate,
-                    ..
-                } = op.policy;
-                let is_other = !rounds_by_default(op.policy);
-                parts.extend(is_other.then(|| format!("{scaling:?} in {accumulate:?}")));
-                match op.read_factors {
-                    ReadFactors::InOperand if has_factors && op.codes.is_none() => {
-                        parts.push("operand is scaled".to_owned());
-                    }
-                    ReadFactors::Balanced => parts.push("operand is balanced".to_owned()),
-                    _ => {}
-                }
-                let addend = |addend: Addend| {
-                    let factor = match addend.factor {
-                        1.0 => String::new(),
-                        factor => format!("{factor} "),
-                    };
-                    let epsilon = addend.epsilon.map(|it| format!("(1 + {}) ", name(it)));
-                    let epsilon = epsilon.unwrap_or_default();
-                    format!("plus {factor}{epsilon}{}", name(addend.value))
-                };
-                parts.extend(op.addend.map(addend));
-                parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
-                parts.extend(op.relu.then(|| "relu".to_owned()));
-                parts.extend(op.positive.map(|of| format!("where positive {}", name(of))));
-            }
+            Operator::Matmul(op) => (text, parts) = self.matmul_parts(op),
+            Operator::Aggregate(op) => (text, parts) = self.aggregate_parts(op),
             Operator::Activate(op) => {
                 text = format!("activate {}", name(op.x));
                 parts.extend(op.add.map(|add| format!("plus {}", name(add))));
@@ -267,56 +194,6 @@ impl Program {
                 };
                 text = format!("scale {} by {by}", name(*x));
             }
-            Operator::Attention(op) => text = format!("{text} {}", self.attention_text(op)),
-            Operator::AttentionGradient(op) => {
-                let of = self.attention_text(&op.of);
-                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
-                parts.extend(op.codes.map(|it| format!("reads {}", name(it))));
-            }
-            Operator::AdditiveAttention(op) => text = format!("{text} {}", self.additive_text(op)),
-            Operator::AdditiveGradient(op) => {
-                let of = self.additive_text(&op.of);
-                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
-            }
-            Operator::DotAttention(op) => text = format!("{text} {}", self.dot_text(op)),
-            Operator::DotAttentionGradient(op) => {
-                let of = self.dot_text(&op.of);
-                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
-            }
-            Operator::EdgeTerms(op) => text = format!("{text} {}", self.terms_text(op)),
-            Operator::EdgeTermsGradient { of, d, .. } => {
-                text = format!("{text} {} of {}", name(*d), self.terms_text(of));
-            }
-            Operator::HeadMean { heads, x, .. } | Operator::HeadMeanGradient { heads, d: x } => {
-                text = format!("{text} {}, {heads} heads", name(*x));
-            }
-            Operator::BatchStatistics(op) => {
-                text = format!("batch_statistics {}", name(op.x));
-                parts.push(match op.take {
-                    Take::Training => format!("carried on in {}", name(op.running)),
-                    Take::Batch => "of the batch".to_owned(),
-                    Take::Running => format!("from {}", name(op.running)),
-                });
-                parts.extend((op.scale != 1.0).then(|| format!("scale {}", op.scale)));
-                parts.extend(op.of_rank.map(|edges| self.ranks_text(edges)));
-            }
-            Operator::Normalize { norm, x } => {
-                text = format!("normalize {}", name(*x));
-                parts.push(self.norm_text(*norm));
-            }
-            Operator::NormalizeGradient(op) => {
-                text = format!("normalize_gradient {} of {}", name(op.d), name(op.x));
-                parts.push(self.norm_text(op.norm));
-                parts.extend(op.of_rank.map(|edges| self.ranks_text(edges)));
-                parts.extend(
-                    op.rows
-                        .map(|rows| format!("rows {}", self.factors_text(rows))),
-                );
-                parts.extend(
-                    op.coding
-                        .map(|coding| format!("quantized {}", self.coding_text(coding))),
-                );
-            }
             Operator::Multiply { .. }
             | Operator::Store { .. }
             | Operator::Dequantize { .. }
@@ -326,12 +203,6 @@ impl Program {
             | Operator::NormalizeRowsGradient { .. } => {
                 let operands = operator.operands().into_iter().map(name);
                 text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
-            }
-            Operator::NormalizeGroups { groups, .. }
-            | Operator::NormalizeGroupsGradient { groups, .. } => {
-                let operands = operator.operands().into_iter().map(name);
-                text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
-                parts.extend(groups.map(|edges| format!("graphs of {}", self.edges[edges.0].name)));
             }
             Operator::Quantize { x, coding } => {
                 text = format!("quantize {} {}", name(*x), self.coding_text(*coding));
@@ -346,49 +217,221 @@ impl Program {
                 let operands: Vec<String> = own.operands.iter().map(|it| name(*it)).collect();
                 text = format!("{text} {}", operands.join(" "));
             }
-            Operator::Binarize { x } | Operator::BinarizeWeight { weight: x } => {
-                text = format!("{text} {}", name(*x));
-            }
-            Operator::Standardize { x, evaluates } => {
-                text = format!("{text} {}", name(*x));
-                parts.extend(evaluates.then(|| "of these rows".to_owned()));
-            }
-            Operator::Pack { x, standardized } => {
-                text = format!("{text} {}", name(*x));
-                parts.extend(standardized.then(|| "standardized".to_owned()));
-            }
-            Operator::BinarizeWeightGradient { weight, d, .. } => {
-                text = format!("{text} {} of {}", name(*d), name(*weight));
-            }
-            Operator::ScaleRows { x, factors } => {
-                text = format!("{text} {} by {}", name(*x), name(*factors));
-            }
-            Operator::SignOf { sums, of } => {
-                text = format!("{text} {}, through {}", name(*sums), name(*of));
-            }
-            Operator::BinarySigns { a, b } => text = format!("{text} {} {}ᵀ", name(*a), name(*b)),
-            Operator::BinaryMatmul(op) => {
-                text = format!("{text} {} {}ᵀ", name(op.a), name(op.b));
-                parts.extend(op.rows.map(|of| format!("rows {}", name(of))));
-                parts.extend(op.columns.map(|of| format!("columns {}", name(of))));
-                parts.extend(op.share.map(|share| format!("signs times {share}")));
-                parts.extend(op.sum.map(|sum| format!("added to {}", name(sum))));
-            }
-            Operator::AggregateSigns(op) => {
-                text = format!("{text} {} {}", self.edges[op.edges.0].name, name(op.signs));
-                parts.extend((op.factor != 1.0).then(|| format!("factor {}", op.factor)));
-                parts.extend(op.packed.then(|| "packed".to_owned()));
-            }
-            Operator::AggregateSignsMatmul(op) => {
-                let edges = &self.edges[op.edges.0].name;
-                text = format!("{text} {edges} {} {}ᵀ", name(op.signs), name(op.weight));
-                parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
+            _ => {
+                self.attention_parts(operator, (&mut text, &mut parts));
+                self.norm_parts(operator, (&mut text, &mut parts));
+                self.binary_parts(operator, (&mut text, &mut parts));
             }
         }
         parts.iter().for_each(|part| {
             let _ = write!(text, ", {part}");
         });
         text
+    }
+
+    /// A product, and what is in its epilogue.
+    fn matmul_parts(&self, op: &Matmul) -> (String, Vec<String>) {
+        let name = |value: Value| self.name_of(value);
+        let mut parts = Vec::new();
+        let read = |value, own: Option<Edges>| match own {
+            Some(edges) => format!("own[{}] {}", self.edges[edges.0].name, name(value)),
+            None => name(value),
+        };
+        let a = read(op.a, op.reads_own[0]);
+        let mut text = format!("matmul {}", product(op.form, [a, name(op.b)]));
+        parts.extend(
+            op.norm
+                .map(|norm| format!("normalized {}", self.norm_text(norm))),
+        );
+        if let Some([a, b]) = op.second {
+            let a = read(a, op.reads_own[1]);
+            let second = product(op.form, [a, name(b)]);
+            text = format!("{text} + {second}");
+        }
+        parts.extend((op.alpha != 1.0).then(|| format!("alpha {}", op.alpha)));
+        parts.extend(
+            op.rows
+                .map(|rows| format!("rows {}", self.factors_text(rows))),
+        );
+        parts.extend(op.row_scale.map(|of| format!("rows {}", name(of))));
+        parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
+        parts.extend(op.relu.then(|| "relu".to_owned()));
+        parts.extend(op.drop.map(dropout));
+        parts.extend(op.positive.map(|of| format!("where positive {}", name(of))));
+        parts.extend(
+            op.sum
+                .map(|sum| format!("added to {}", read(sum, op.adds_to_own))),
+        );
+        parts.extend(op.column_sums.then(|| "column sums".to_owned()));
+        parts.extend(
+            op.coding
+                .map(|coding| format!("quantized {}", self.coding_text(coding))),
+        );
+
+        (text, parts)
+    }
+
+    /// A sum over neighbours, and what is in its epilogue.
+    fn aggregate_parts(&self, op: &Aggregate) -> (String, Vec<String>) {
+        let name = |value: Value| self.name_of(value);
+        let mut parts = Vec::new();
+        let edges = &self.edges[op.edges.0];
+        let transposed = match op.direction {
+            Direction::Forward => "",
+            Direction::Backward if op.is_mutual => "ᵀ of own rows",
+            Direction::Backward => "ᵀ",
+        };
+        let read = op.codes.unwrap_or(op.x);
+        let text = format!("aggregate {}{transposed} {}", edges.name, name(read));
+        let has_factors = edges.has_factors(op.direction.read());
+        parts.extend((op.factor != 1.0).then(|| format!("factor {}", op.factor)));
+        let SpmmPolicy {
+            scaling,
+            accumulate,
+            ..
+        } = op.policy;
+        let is_other = !rounds_by_default(op.policy);
+        parts.extend(is_other.then(|| format!("{scaling:?} in {accumulate:?}")));
+        match op.read_factors {
+            ReadFactors::InOperand if has_factors && op.codes.is_none() => {
+                parts.push("operand is scaled".to_owned());
+            }
+            ReadFactors::Balanced => parts.push("operand is balanced".to_owned()),
+            _ => {}
+        }
+        let addend = |addend: Addend| {
+            let factor = match addend.factor {
+                1.0 => String::new(),
+                factor => format!("{factor} "),
+            };
+            let epsilon = addend.epsilon.map(|it| format!("(1 + {}) ", name(it)));
+            let epsilon = epsilon.unwrap_or_default();
+            format!("plus {factor}{epsilon}{}", name(addend.value))
+        };
+        parts.extend(op.addend.map(addend));
+        parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
+        parts.extend(op.relu.then(|| "relu".to_owned()));
+        parts.extend(op.positive.map(|of| format!("where positive {}", name(of))));
+
+        (text, parts)
+    }
+
+    /// Of attention, its terms and its heads; nothing of other operators.
+    fn attention_parts(&self, operator: &Operator, (text, parts): (&mut String, &mut Vec<String>)) {
+        let name = |value: Value| self.name_of(value);
+        match operator {
+            Operator::Attention(op) => *text = format!("{text} {}", self.attention_text(op)),
+            Operator::AttentionGradient(op) => {
+                let of = self.attention_text(&op.of);
+                *text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+                parts.extend(op.codes.map(|it| format!("reads {}", name(it))));
+            }
+            Operator::AdditiveAttention(op) => *text = format!("{text} {}", self.additive_text(op)),
+            Operator::AdditiveGradient(op) => {
+                let of = self.additive_text(&op.of);
+                *text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+            }
+            Operator::DotAttention(op) => *text = format!("{text} {}", self.dot_text(op)),
+            Operator::DotAttentionGradient(op) => {
+                let of = self.dot_text(&op.of);
+                *text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+            }
+            Operator::EdgeTerms(op) => *text = format!("{text} {}", self.terms_text(op)),
+            Operator::EdgeTermsGradient { of, d, .. } => {
+                *text = format!("{text} {} of {}", name(*d), self.terms_text(of));
+            }
+            Operator::HeadMean { heads, x, .. } | Operator::HeadMeanGradient { heads, d: x } => {
+                *text = format!("{text} {}, {heads} heads", name(*x));
+            }
+            _ => {}
+        }
+    }
+
+    /// Of norms; nothing of other operators.
+    fn norm_parts(&self, operator: &Operator, (text, parts): (&mut String, &mut Vec<String>)) {
+        let name = |value: Value| self.name_of(value);
+        match operator {
+            Operator::BatchStatistics(op) => {
+                *text = format!("batch_statistics {}", name(op.x));
+                parts.push(match op.take {
+                    Take::Training => format!("carried on in {}", name(op.running)),
+                    Take::Batch => "of the batch".to_owned(),
+                    Take::Running => format!("from {}", name(op.running)),
+                });
+                parts.extend((op.scale != 1.0).then(|| format!("scale {}", op.scale)));
+                parts.extend(op.of_rank.map(|edges| self.ranks_text(edges)));
+            }
+            Operator::Normalize { norm, x } => {
+                *text = format!("normalize {}", name(*x));
+                parts.push(self.norm_text(*norm));
+            }
+            Operator::NormalizeGradient(op) => {
+                *text = format!("normalize_gradient {} of {}", name(op.d), name(op.x));
+                parts.push(self.norm_text(op.norm));
+                parts.extend(op.of_rank.map(|edges| self.ranks_text(edges)));
+                parts.extend(
+                    op.rows
+                        .map(|rows| format!("rows {}", self.factors_text(rows))),
+                );
+                parts.extend(
+                    op.coding
+                        .map(|coding| format!("quantized {}", self.coding_text(coding))),
+                );
+            }
+            Operator::NormalizeGroups { groups, .. }
+            | Operator::NormalizeGroupsGradient { groups, .. } => {
+                let operands = operator.operands().into_iter().map(name);
+                *text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
+                parts.extend(groups.map(|edges| format!("graphs of {}", self.edges[edges.0].name)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Of networks of one bit; nothing of other operators.
+    fn binary_parts(&self, operator: &Operator, (text, parts): (&mut String, &mut Vec<String>)) {
+        let name = |value: Value| self.name_of(value);
+        match operator {
+            Operator::Binarize { x } | Operator::BinarizeWeight { weight: x } => {
+                *text = format!("{text} {}", name(*x));
+            }
+            Operator::Standardize { x, evaluates } => {
+                *text = format!("{text} {}", name(*x));
+                parts.extend(evaluates.then(|| "of these rows".to_owned()));
+            }
+            Operator::Pack { x, standardized } => {
+                *text = format!("{text} {}", name(*x));
+                parts.extend(standardized.then(|| "standardized".to_owned()));
+            }
+            Operator::BinarizeWeightGradient { weight, d, .. } => {
+                *text = format!("{text} {} of {}", name(*d), name(*weight));
+            }
+            Operator::ScaleRows { x, factors } => {
+                *text = format!("{text} {} by {}", name(*x), name(*factors));
+            }
+            Operator::SignOf { sums, of } => {
+                *text = format!("{text} {}, through {}", name(*sums), name(*of));
+            }
+            Operator::BinarySigns { a, b } => *text = format!("{text} {} {}ᵀ", name(*a), name(*b)),
+            Operator::BinaryMatmul(op) => {
+                *text = format!("{text} {} {}ᵀ", name(op.a), name(op.b));
+                parts.extend(op.rows.map(|of| format!("rows {}", name(of))));
+                parts.extend(op.columns.map(|of| format!("columns {}", name(of))));
+                parts.extend(op.share.map(|share| format!("signs times {share}")));
+                parts.extend(op.sum.map(|sum| format!("added to {}", name(sum))));
+            }
+            Operator::AggregateSigns(op) => {
+                *text = format!("{text} {} {}", self.edges[op.edges.0].name, name(op.signs));
+                parts.extend((op.factor != 1.0).then(|| format!("factor {}", op.factor)));
+                parts.extend(op.packed.then(|| "packed".to_owned()));
+            }
+            Operator::AggregateSignsMatmul(op) => {
+                let edges = &self.edges[op.edges.0].name;
+                *text = format!("{text} {edges} {} {}ᵀ", name(op.signs), name(op.weight));
+                parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
+            }
+            _ => {}
+        }
     }
 
     /// Whether the backward pass reads what the forward pass wrote.

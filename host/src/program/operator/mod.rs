@@ -502,6 +502,78 @@ impl Operator {
                 let all = [d, zeros, &mut of.weight, &mut of.vector];
                 all.into_iter().for_each(visit);
             }
+            Operator::BatchStatistics(_)
+            | Operator::Normalize { .. }
+            | Operator::NormalizeGradient(_)
+            | Operator::NormalizeRows { .. }
+            | Operator::NormalizeRowsGradient { .. }
+            | Operator::NormalizeGroups { .. }
+            | Operator::NormalizeGroupsGradient { .. } => self.visit_norm(visit),
+            Operator::Maximum { terms } => terms.iter_mut().for_each(visit),
+            Operator::MaximumGradient { terms, y, d } => {
+                [d, y].into_iter().for_each(&mut *visit);
+                terms.iter_mut().for_each(visit);
+            }
+            Operator::GroupMaximumGradient { x, y, d, .. } => {
+                [d, x, y].into_iter().for_each(visit);
+            }
+            Operator::Combine { terms } => terms.iter_mut().for_each(|(_, value)| visit(value)),
+            Operator::Scale { x, factor, .. } => [x, factor].into_iter().for_each(visit),
+            Operator::Multiply { x, y } | Operator::Dot { x, y, .. } => {
+                [x, y].into_iter().for_each(visit)
+            }
+            Operator::NonlinearityGradient { of, d, .. } => [of, d].into_iter().for_each(visit),
+            Operator::BinarizeWeightGradient { .. }
+            | Operator::ScaleRows { .. }
+            | Operator::SignOf { .. }
+            | Operator::BinarySigns { .. } => self.visit_binary(visit),
+            Operator::BinaryMatmul(op) => op.visit(visit),
+            Operator::AggregateSigns(op) => visit(&mut op.signs),
+            Operator::Own(own) => own.operands.iter_mut().for_each(visit),
+            Operator::AggregateSignsMatmul(op) => {
+                [&mut op.signs, &mut op.weight]
+                    .into_iter()
+                    .for_each(&mut *visit);
+                op.bias.iter_mut().for_each(visit);
+            }
+            Operator::Nonlinearity { x, .. }
+            | Operator::Standardize { x, .. }
+            | Operator::Binarize { x }
+            | Operator::BinarizeWeight { weight: x }
+            | Operator::Pack { x, .. }
+            | Operator::Quantize { x, .. }
+            | Operator::Store { x }
+            | Operator::Dequantize { x }
+            | Operator::ColumnSums { x }
+            | Operator::OwnRows { x, .. }
+            | Operator::OwnRowsGradient { d: x, .. }
+            | Operator::Extend { x, .. }
+            | Operator::Fold { d: x, .. }
+            | Operator::DropRows { x, .. }
+            | Operator::GroupMaximum { x, .. }
+            | Operator::HeadMean { x, .. }
+            | Operator::HeadMeanGradient { d: x, .. } => visit(x),
+        }
+    }
+
+    /// The same of networks of one bit.
+    fn visit_binary(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        match self {
+            Operator::BinarizeWeightGradient {
+                weight,
+                magnitudes,
+                d,
+            } => [d, weight, magnitudes].into_iter().for_each(visit),
+            Operator::ScaleRows { x, factors } => [x, factors].into_iter().for_each(visit),
+            Operator::SignOf { sums, of } => [sums, of].into_iter().for_each(visit),
+            Operator::BinarySigns { a, b } => [a, b].into_iter().for_each(visit),
+            _ => {}
+        }
+    }
+
+    /// The same of norms.
+    fn visit_norm(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        match self {
             Operator::BatchStatistics(op) => {
                 [&mut op.x, &mut op.running].into_iter().for_each(visit)
             }
@@ -536,54 +608,7 @@ impl Operator {
                 [d, x, statistics].into_iter().for_each(&mut *visit);
                 norm.visit(visit);
             }
-            Operator::Maximum { terms } => terms.iter_mut().for_each(visit),
-            Operator::MaximumGradient { terms, y, d } => {
-                [d, y].into_iter().for_each(&mut *visit);
-                terms.iter_mut().for_each(visit);
-            }
-            Operator::GroupMaximumGradient { x, y, d, .. } => {
-                [d, x, y].into_iter().for_each(visit);
-            }
-            Operator::Combine { terms } => terms.iter_mut().for_each(|(_, value)| visit(value)),
-            Operator::Scale { x, factor, .. } => [x, factor].into_iter().for_each(visit),
-            Operator::Multiply { x, y } | Operator::Dot { x, y, .. } => {
-                [x, y].into_iter().for_each(visit)
-            }
-            Operator::NonlinearityGradient { of, d, .. } => [of, d].into_iter().for_each(visit),
-            Operator::BinarizeWeightGradient {
-                weight,
-                magnitudes,
-                d,
-            } => [d, weight, magnitudes].into_iter().for_each(visit),
-            Operator::ScaleRows { x, factors } => [x, factors].into_iter().for_each(visit),
-            Operator::SignOf { sums, of } => [sums, of].into_iter().for_each(visit),
-            Operator::BinarySigns { a, b } => [a, b].into_iter().for_each(visit),
-            Operator::BinaryMatmul(op) => op.visit(visit),
-            Operator::AggregateSigns(op) => visit(&mut op.signs),
-            Operator::Own(own) => own.operands.iter_mut().for_each(visit),
-            Operator::AggregateSignsMatmul(op) => {
-                [&mut op.signs, &mut op.weight]
-                    .into_iter()
-                    .for_each(&mut *visit);
-                op.bias.iter_mut().for_each(visit);
-            }
-            Operator::Nonlinearity { x, .. }
-            | Operator::Standardize { x, .. }
-            | Operator::Binarize { x }
-            | Operator::BinarizeWeight { weight: x }
-            | Operator::Pack { x, .. }
-            | Operator::Quantize { x, .. }
-            | Operator::Store { x }
-            | Operator::Dequantize { x }
-            | Operator::ColumnSums { x }
-            | Operator::OwnRows { x, .. }
-            | Operator::OwnRowsGradient { d: x, .. }
-            | Operator::Extend { x, .. }
-            | Operator::Fold { d: x, .. }
-            | Operator::DropRows { x, .. }
-            | Operator::GroupMaximum { x, .. }
-            | Operator::HeadMean { x, .. }
-            | Operator::HeadMeanGradient { d: x, .. } => visit(x),
+            _ => {}
         }
     }
 

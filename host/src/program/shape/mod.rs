@@ -33,27 +33,18 @@ impl Program {
                 operator.name()
             ));
         }
-        let of = |value: Value| {
-            let description = &self.values[value.0];
-            (description.shape, description.format)
-        };
+        let families = [
+            Self::elementwise_results,
+            Self::attention_results,
+            Self::norm_results,
+            Self::moved_results,
+            Self::results_of_binary,
+        ];
+        let of = |value: Value| self.described(value);
         let name = operator.name();
         let one = |result| Ok(vec![result]);
         match operator {
             Operator::Matmul(op) => self.results_of_matmul(op),
-            Operator::Quantize { x, coding } => {
-                if of(*x).1 != Format::Element {
-                    return refuse(format!("quantize: {} has no elements", self.describe(*x)));
-                }
-                one(self.codes_of(name, of(*x).0, *coding)?)
-            }
-            Operator::Store { x } if of(*x).1 == Format::Element => one((of(*x).0, Format::Codes)),
-            Operator::Dequantize { x } if of(*x).1 == Format::Codes => {
-                one((of(*x).0, Format::Element))
-            }
-            Operator::Store { x } | Operator::Dequantize { x } => {
-                refuse(format!("{name}: {} has another format", self.describe(*x)))
-            }
             Operator::Aggregate(op) => {
                 let result = self.result_of_sum(op)?;
                 // Own rows are among those that are summed, as that has seen.
@@ -68,6 +59,34 @@ impl Program {
                 self.expect_bias(name, op.bias, result)?;
                 one(result)
             }
+            Operator::Dot { x, y, .. } => {
+                self.expect_same(name, *y, of(*x))?;
+                one(SCALAR)
+            }
+            Operator::ColumnSums { x } => one(row(of(*x).0.columns)),
+            _ => {
+                for family in families {
+                    if let Some(results) = family(self, operator)? {
+                        return Ok(results);
+                    }
+                }
+                refuse(format!("{name} has no rule of shapes"))
+            }
+        }
+    }
+
+    /// Shape and format of a value.
+    fn described(&self, value: Value) -> Result_ {
+        let description = &self.values[value.0];
+        (description.shape, description.format)
+    }
+
+    /// What an operator that works element by element writes; none of any other operator.
+    fn elementwise_results(&self, operator: &Operator) -> Result<Option<Vec<Result_>>, Error> {
+        let of = |value: Value| self.described(value);
+        let name = operator.name();
+        let one = |result| Ok(vec![result]);
+        let results = match operator {
             Operator::Activate(op) => {
                 let result = of(op.x);
                 if let Some(same) = op.add {
@@ -112,15 +131,6 @@ impl Program {
                 }
                 Ok(vec![of(*d); terms.len() + 1])
             }
-            Operator::GroupMaximum { edges, x } => {
-                one(self.along((*edges, Direction::Forward), *x, name)?)
-            }
-            Operator::GroupMaximumGradient { edges, x, y, d } => {
-                self.expect_same(name, *y, of(*d))?;
-                let result = self.along((*edges, Direction::Backward), *d, name)?;
-                self.expect_same(name, *x, result)?;
-                one(result)
-            }
             Operator::Multiply { x, y } => {
                 self.expect_same(name, *y, of(*x))?;
                 one(of(*x))
@@ -129,10 +139,17 @@ impl Program {
                 self.expect_same(name, *factor, SCALAR)?;
                 one(of(*x))
             }
-            Operator::Dot { x, y, .. } => {
-                self.expect_same(name, *y, of(*x))?;
-                one(SCALAR)
-            }
+            _ => return Ok(None),
+        };
+        results.map(Some)
+    }
+
+    /// What attention, its terms and its heads write; none of any other operator.
+    fn attention_results(&self, operator: &Operator) -> Result<Option<Vec<Result_>>, Error> {
+        let of = |value: Value| self.described(value);
+        let name = operator.name();
+        let one = |result| Ok(vec![result]);
+        let results = match operator {
             Operator::Attention(op) => self.results_of_attention(op),
             Operator::AttentionGradient(op) => {
                 let y = self.results_of_attention(&op.of)?[0];
@@ -202,6 +219,17 @@ impl Program {
                 let columns = heads * head_distance(self.precision, *heads, shape.columns);
                 one((Shape { columns, ..shape }, format))
             }
+            _ => return Ok(None),
+        };
+        results.map(Some)
+    }
+
+    /// What a norm writes; none of any other operator.
+    fn norm_results(&self, operator: &Operator) -> Result<Option<Vec<Result_>>, Error> {
+        let of = |value: Value| self.described(value);
+        let name = operator.name();
+        let one = |result| Ok(vec![result]);
+        let results = match operator {
             Operator::BatchStatistics(op) => {
                 let statistics = rows_of(2, of(op.x).0.columns);
                 self.expect_same(name, op.running, statistics)?;
@@ -260,7 +288,39 @@ impl Program {
                     GroupNorm::Graph(_) => vec![of(*x), scales, scales, scales],
                 })
             }
-            Operator::ColumnSums { x } => one(row(of(*x).0.columns)),
+            _ => return Ok(None),
+        };
+        results.map(Some)
+    }
+
+    /// What an operator writes that moves, quantizes or picks rows, or that is from outside; none of any other operator.
+    fn moved_results(&self, operator: &Operator) -> Result<Option<Vec<Result_>>, Error> {
+        let of = |value: Value| self.described(value);
+        let name = operator.name();
+        let one = |result| Ok(vec![result]);
+        let results = match operator {
+            Operator::Quantize { x, coding } => {
+                if of(*x).1 != Format::Element {
+                    return refuse(format!("quantize: {} has no elements", self.describe(*x)));
+                }
+                one(self.codes_of(name, of(*x).0, *coding)?)
+            }
+            Operator::Store { x } if of(*x).1 == Format::Element => one((of(*x).0, Format::Codes)),
+            Operator::Dequantize { x } if of(*x).1 == Format::Codes => {
+                one((of(*x).0, Format::Element))
+            }
+            Operator::Store { x } | Operator::Dequantize { x } => {
+                refuse(format!("{name}: {} has another format", self.describe(*x)))
+            }
+            Operator::GroupMaximum { edges, x } => {
+                one(self.along((*edges, Direction::Forward), *x, name)?)
+            }
+            Operator::GroupMaximumGradient { edges, x, y, d } => {
+                self.expect_same(name, *y, of(*d))?;
+                let result = self.along((*edges, Direction::Backward), *d, name)?;
+                self.expect_same(name, *x, result)?;
+                one(result)
+            }
             Operator::OwnRows { edges, x } => {
                 one(self.along((*edges, Direction::Forward), *x, name)?)
             }
@@ -289,11 +349,9 @@ impl Program {
                     Err(reason) => refuse(format!("{name}: {reason}")),
                 }
             }
-            binary => match self.results_of_binary(binary)? {
-                Some(results) => Ok(results),
-                None => refuse(format!("{name} has no rule of shapes")),
-            },
-        }
+            _ => return Ok(None),
+        };
+        results.map(Some)
     }
 
     fn results_of_matmul(&self, op: &Matmul) -> Result<Vec<Result_>, Error> {

@@ -11,7 +11,7 @@ use crate::ops::OptimizerSnapshot;
 use crate::train::checkpoint::TaskIdentity;
 use crate::train::{Checkpoint, Loss, Progress, Snapshot, Tensors, TrainConfig};
 use half::{bf16, f16};
-use layers::{DGL, Layer, PYG, gat, gatv2, gcn, gin, row, sage};
+use layers::{DGL, Layer, PYG, Taken, gat, gatv2, gcn, gin, row, sage};
 use safetensors::tensor::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
 
@@ -127,21 +127,20 @@ fn one<T: PartialEq + Copy + std::fmt::Debug>(
     }
 }
 
-/// The model and its parameters.
-pub(super) fn checkpoint(
-    tensors: &StateDict,
+/// Layers as they are read.
+struct Layers {
+    convolution: ConvolutionConfig,
+    taken: Vec<Taken>,
+    /// Widths between the two maps of each layer of a GIN.
+    inner: Vec<usize>,
+}
+
+/// Reads each layer, as one of the kind that the first is.
+fn layers_of(
+    layers: &[Layer<'_>],
     options: &ImportOptions,
-) -> Result<Checkpoint, StateDictError> {
-    let mut tensors = tensors.clone();
-    let (hidden_norm, of_norms) = match options.from {
-        Framework::Pyg => norms::read(&mut tensors)?,
-        Framework::Dgl => (HiddenNorm::None, Tensors::new()),
-    };
-    let last_map = match options.from {
-        Framework::Pyg => LastMap::take(&mut tensors)?,
-        Framework::Dgl => None,
-    };
-    let layers = in_order(&tensors, options.from)?;
+    has_last_map: bool,
+) -> Result<Layers, StateDictError> {
     let count = layers.len();
     let (attends, is_gin, is_sage) = match options.from {
         Framework::Pyg => ("att_src", "nn.0.weight", "lin_l.weight"),
@@ -149,11 +148,11 @@ pub(super) fn checkpoint(
     };
     let mut taken = Vec::with_capacity(count);
     let mut inner = Vec::new();
-    let convolution: ConvolutionConfig = if layers[0].has(attends) {
+    let convolution = if layers[0].has(attends) {
         let (mut heads, mut features) = (Vec::new(), Vec::new());
         for (number, layer) in layers.iter().enumerate() {
             let (layer, of_layer, of_edges) =
-                gat(layer, options, last_map.is_none() && number + 1 == count)?;
+                gat(layer, options, !has_last_map && number + 1 == count)?;
             taken.push(layer);
             heads.push(of_layer);
             features.push(of_edges);
@@ -169,7 +168,7 @@ pub(super) fn checkpoint(
         let (mut heads, mut shared) = (Vec::new(), true);
         for (number, layer) in layers.iter().enumerate() {
             let (layer, of_layer, is_shared) =
-                gatv2(layer, options, last_map.is_none() && number + 1 == count)?;
+                gatv2(layer, options, !has_last_map && number + 1 == count)?;
             taken.push(layer);
             heads.push(of_layer);
             shared &= is_shared;
@@ -190,7 +189,7 @@ pub(super) fn checkpoint(
         .into()
     } else if layers[0].has(is_gin) {
         let (mut epsilons, mut running) = (Vec::new(), Vec::new());
-        for layer in &layers {
+        for layer in layers {
             let (layer, epsilon, hidden, has_running) = gin(layer, options.from)?;
             taken.push(layer);
             epsilons.push(epsilon);
@@ -215,16 +214,25 @@ pub(super) fn checkpoint(
         }
         .into()
     } else if layers[0].has(is_sage) {
-        for layer in &layers {
+        for layer in layers {
             taken.push(sage(layer, options.from)?);
         }
         Sage.into()
     } else {
-        for layer in &layers {
+        for layer in layers {
             taken.push(gcn(layer, options.from)?);
         }
         Gcn::default().into()
     };
+    Ok(Layers {
+        convolution,
+        taken,
+        inner,
+    })
+}
+
+/// That each layer takes rows as wide as the one before it gives.
+fn check_widths(layers: &[Layer<'_>], taken: &[Taken]) -> Result<(), StateDictError> {
     for (number, pair) in taken.windows(2).enumerate() {
         if pair[0].outputs != pair[1].inputs {
             return refuse(format!(
@@ -236,7 +244,21 @@ pub(super) fn checkpoint(
             ));
         }
     }
-    let mut own = of_norms;
+    Ok(())
+}
+
+/// The configuration of the layers, and the parameters of a last map behind them.
+fn config_of(
+    layers: &[Layer<'_>],
+    of: Layers,
+    (hidden_norm, last_map): (HiddenNorm, Option<LastMap>),
+) -> Result<(ModelConfig, Vec<Taken>, Tensors), StateDictError> {
+    let Layers {
+        convolution,
+        taken,
+        inner,
+    } = of;
+    let (count, mut own) = (layers.len(), Tensors::new());
     let mut model = ModelConfig::of(convolution, taken[0].inputs, taken[count - 1].outputs);
     (model.layers, model.hidden_norm) = (count, hidden_norm);
     if let Some(last_map) = last_map {
@@ -280,6 +302,29 @@ pub(super) fn checkpoint(
     model
         .check()
         .map_err(|error| StateDictError(error.to_string()))?;
+    Ok((model, taken, own))
+}
+
+/// The model and its parameters.
+pub(super) fn checkpoint(
+    tensors: &StateDict,
+    options: &ImportOptions,
+) -> Result<Checkpoint, StateDictError> {
+    let mut tensors = tensors.clone();
+    let (hidden_norm, of_norms) = match options.from {
+        Framework::Pyg => norms::read(&mut tensors)?,
+        Framework::Dgl => (HiddenNorm::None, Tensors::new()),
+    };
+    let last_map = match options.from {
+        Framework::Pyg => LastMap::take(&mut tensors)?,
+        Framework::Dgl => None,
+    };
+    let layers = in_order(&tensors, options.from)?;
+    let of = layers_of(&layers, options, last_map.is_some())?;
+    check_widths(&layers, &of.taken)?;
+    let (model, taken, of_map) = config_of(&layers, of, (hidden_norm, last_map))?;
+    let mut own = of_norms;
+    own.extend(of_map);
     for (number, layer) in taken.into_iter().enumerate() {
         let named = layer.tensors.into_iter();
         own.extend(named.map(|(name, tensor)| (format!("layers.{number}.{name}"), tensor)));

@@ -4,8 +4,8 @@ use super::{
     Framework, StateDict, StateDictError, StateTensor, jumping, norms, padded, refuse, transposed,
 };
 use crate::nn::{
-    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, HiddenNorm, LinkDecoder, Norm,
-    Statistics,
+    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, HiddenNorm, LinkDecoder,
+    ModelConfig, Norm, Statistics,
 };
 use crate::train::{Checkpoint, Tensor};
 use safetensors::tensor::{Dtype, TensorView};
@@ -233,12 +233,8 @@ fn whole(values: &[f32], padded: usize, head: usize) -> Vec<f32> {
     heads.flat_map(|padded| padded[..head].to_vec()).collect()
 }
 
-/// All layers, and what whoever loads them should know.
-pub(super) fn state_dict(
-    checkpoint: &Checkpoint,
-    to: Framework,
-) -> Result<(StateDict, Vec<String>), StateDictError> {
-    let model = &checkpoint.model;
+/// That the other framework's layers compute what the model does between its layers.
+fn check(model: &ModelConfig, to: Framework) -> Result<(), StateDictError> {
     if model.residual {
         return refuse(
             "its layers are residual, which the other's convolutions are not; train without --residual",
@@ -264,20 +260,16 @@ pub(super) fn state_dict(
             "it has norms between its layers, for which DGL's convolutions have no names; PyG's models have",
         );
     }
-    let (name, mut notes) = (to.name(), Vec::new());
-    if model.decoder != LinkDecoder::Dot {
-        notes.push(format!(
-            "the {} decoder of links, which is left out: these are the layers that make the embeddings",
-            model.decoder
-        ));
-    }
-    if model.activation != HiddenActivation::Relu && model.hidden_layers() > 0 {
-        notes.push(format!(
-            "{} behind the hidden layers, not relu",
-            model.activation
-        ));
-    }
-    match &model.convolution {
+    Ok(())
+}
+
+/// The options that the other framework's layers want, in words.
+fn options_of(
+    convolution: &ConvolutionConfig,
+    to: Framework,
+) -> Result<Vec<String>, StateDictError> {
+    let mut notes = Vec::new();
+    match convolution {
         ConvolutionConfig::Gcn(gcn) => match (to, gcn.norm) {
             (Framework::Pyg, Norm::Both) => notes.push(
                 "GCNConv divides by in-degrees on both sides, which is the same on graphs that are symmetric".into(),
@@ -357,11 +349,36 @@ pub(super) fn state_dict(
         }
         other => {
             return refuse(format!(
-                "the layers of {} are not written under {name}'s names; those of gcn, sage, gin, gat and gatv2 are",
-                other.name()
+                "the layers of {} are not written under {}'s names; those of gcn, sage, gin, gat and gatv2 are",
+                other.name(),
+                to.name()
             ));
         }
     }
+    Ok(notes)
+}
+
+/// All layers, and what a person who loads them should know.
+pub(super) fn state_dict(
+    checkpoint: &Checkpoint,
+    to: Framework,
+) -> Result<(StateDict, Vec<String>), StateDictError> {
+    let model = &checkpoint.model;
+    check(model, to)?;
+    let mut notes = Vec::new();
+    if model.decoder != LinkDecoder::Dot {
+        notes.push(format!(
+            "the {} decoder of links, which is left out: these are the layers that make the embeddings",
+            model.decoder
+        ));
+    }
+    if model.activation != HiddenActivation::Relu && model.hidden_layers() > 0 {
+        notes.push(format!(
+            "{} behind the hidden layers, not relu",
+            model.activation
+        ));
+    }
+    notes.extend(options_of(&model.convolution, to)?);
     let mut out = StateDict::new();
     for number in 0..model.layers {
         let mut layer = Layer {

@@ -45,26 +45,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
                     machine.aggregate((op, Some(codes)), y)
                 }),
             },
-            (Operator::OwnRows { edges, x }, _) => {
-                let edges = self.edges[edges.0];
-                self.write::<Elements>(y, |machine, rows| {
-                    let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
-                    match edges.own() {
-                        Some(own) => ops::take_rows(backend, x, own, rows),
-                        None => ops::combine_rows(backend, rows.rows(), &Combine::copy(), x, rows),
-                    }
-                })
-            }
-            (Operator::OwnRowsGradient { edges, d }, _) => {
-                if self.edges[edges.0].own().is_some() {
-                    return refuse("rows that are picked from all vertices have no gradient; sample blocks with the sources that they meet".into());
-                }
-                self.write::<Elements>(y, |machine, rows| {
-                    let (backend, d) = (&machine.backend, Elements::matrix(machine, *d)?);
-                    rows.clear(backend)?;
-                    ops::combine_rows(backend, d.rows(), &Combine::copy(), d, rows)
-                })
-            }
+            (Operator::OwnRows { .. } | Operator::OwnRowsGradient { .. }, _) => self.own_rows(node),
             (Operator::Extend { .. } | Operator::Fold { .. } | Operator::DropRows { .. }, _) => {
                 self.ranks(node)
             }
@@ -86,35 +67,15 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             (Operator::EdgeTermsGradient { of, zeros, d }, _) => {
                 self.edge_terms_gradient((of, *zeros, *d), node)
             }
-            (Operator::Maximum { terms }, _) => self.maximum(terms, y),
-            (Operator::MaximumGradient { terms, y, d }, _) => {
-                self.maximum_gradient(terms, [*y, *d], node)
-            }
-            (Operator::GroupMaximum { edges, x }, _) => {
-                let edges = self.edges[edges.0];
-                self.write::<Elements>(y, |machine, y| {
-                    let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
-                    ops::group_maximum(backend, groups(edges, backend)?, x, y)
-                })
-            }
-            (Operator::GroupMaximumGradient { edges, x, y: of, d }, _) => {
-                let edges = self.edges[edges.0];
-                self.write::<Elements>(y, |machine, dx| {
-                    let [x, of, d] = [x, of, d].map(|it| Elements::matrix(machine, *it));
-                    let (backend, of) = (&machine.backend, (x?, of?));
-                    ops::group_maximum_backward(backend, groups(edges, backend)?, of, d?, dx)
-                })
-            }
-            (Operator::HeadMean { heads, x, .. }, _) => self.write::<Elements>(y, |machine, y| {
-                let x = Elements::matrix(machine, *x)?;
-                ops::head_mean(&machine.backend, *heads, x, y)
-            }),
-            (Operator::HeadMeanGradient { heads, d }, _) => {
-                self.write::<Elements>(y, |machine, dx| {
-                    let d = Elements::matrix(machine, *d)?;
-                    ops::head_mean_backward(&machine.backend, *heads, d, dx)
-                })
-            }
+            (
+                Operator::Maximum { .. }
+                | Operator::MaximumGradient { .. }
+                | Operator::GroupMaximum { .. }
+                | Operator::GroupMaximumGradient { .. }
+                | Operator::HeadMean { .. }
+                | Operator::HeadMeanGradient { .. },
+                _,
+            ) => self.maximum_or_mean(node),
             (Operator::BatchStatistics(op), _) => self.batch_statistics(op, node),
             (Operator::NormalizeGradient(op), _) => self.normalize_gradient(op, node),
             (
@@ -150,6 +111,69 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             ) => self.binary(node),
             (operator, Format::Element) => self.element_wise::<Elements>(operator, y),
             (operator, _) => self.element_wise::<Floats>(operator, y),
+        }
+    }
+
+    /// Rows of destinations among those of sources, and their gradient.
+    fn own_rows(&mut self, node: &Node) -> Result<(), Error> {
+        let y = node.results[0];
+        match &node.operator {
+            Operator::OwnRows { edges, x } => {
+                let edges = self.edges[edges.0];
+                self.write::<Elements>(y, |machine, rows| {
+                    let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
+                    match edges.own() {
+                        Some(own) => ops::take_rows(backend, x, own, rows),
+                        None => ops::combine_rows(backend, rows.rows(), &Combine::copy(), x, rows),
+                    }
+                })
+            }
+            Operator::OwnRowsGradient { edges, d } => {
+                if self.edges[edges.0].own().is_some() {
+                    return refuse("rows that are picked from all vertices have no gradient; sample blocks with the sources that they meet".into());
+                }
+                self.write::<Elements>(y, |machine, rows| {
+                    let (backend, d) = (&machine.backend, Elements::matrix(machine, *d)?);
+                    rows.clear(backend)?;
+                    ops::combine_rows(backend, d.rows(), &Combine::copy(), d, rows)
+                })
+            }
+            other => refuse(format!("{} picks no rows", other.name())),
+        }
+    }
+
+    /// Maxima over values, over the vertices of graphs, and means over heads.
+    fn maximum_or_mean(&mut self, node: &Node) -> Result<(), Error> {
+        let y = node.results[0];
+        match &node.operator {
+            Operator::Maximum { terms } => self.maximum(terms, y),
+            Operator::MaximumGradient { terms, y, d } => {
+                self.maximum_gradient(terms, [*y, *d], node)
+            }
+            Operator::GroupMaximum { edges, x } => {
+                let edges = self.edges[edges.0];
+                self.write::<Elements>(y, |machine, y| {
+                    let (backend, x) = (&machine.backend, Elements::matrix(machine, *x)?);
+                    ops::group_maximum(backend, groups(edges, backend)?, x, y)
+                })
+            }
+            Operator::GroupMaximumGradient { edges, x, y: of, d } => {
+                let edges = self.edges[edges.0];
+                self.write::<Elements>(y, |machine, dx| {
+                    let [x, of, d] = [x, of, d].map(|it| Elements::matrix(machine, *it));
+                    let (backend, of) = (&machine.backend, (x?, of?));
+                    ops::group_maximum_backward(backend, groups(edges, backend)?, of, d?, dx)
+                })
+            }
+            Operator::HeadMean { heads, x, .. } => self.write::<Elements>(y, |machine, y| {
+                let x = Elements::matrix(machine, *x)?;
+                ops::head_mean(&machine.backend, *heads, x, y)
+            }),
+            Operator::HeadMeanGradient { heads, d } => self.write::<Elements>(y, |machine, dx| {
+                let d = Elements::matrix(machine, *d)?;
+                ops::head_mean_backward(&machine.backend, *heads, d, dx)
+            }),
+            other => refuse(format!("{} is neither a maximum nor a mean", other.name())),
         }
     }
 

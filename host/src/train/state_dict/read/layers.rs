@@ -215,6 +215,45 @@ pub(super) fn sage(layer: &Layer<'_>, from: Framework) -> Result<Taken, StateDic
     })
 }
 
+/// Parameters of a layer, by their names here.
+type Named = Vec<(&'static str, Tensor)>;
+
+/// The parameters that features of edges have in a layer of attention, and how many features there are. `spread` has heads as far apart as
+/// they are here, and says how wide rows become.
+fn gat_edges(
+    layer: &Layer<'_>,
+    (columns, shape): (usize, &[usize]),
+    spread: impl Fn(&[f32]) -> (Vec<f32>, usize),
+) -> Result<(Named, usize), StateDictError> {
+    let mut of_edges = Vec::new();
+    let mut edge_features = 0;
+    if layer.has("lin_edge.weight") {
+        let (lin, vector) = (layer.linear("lin_edge.weight")?, layer.get("att_edge")?);
+        if lin.columns != columns {
+            let found = layer.get("lin_edge.weight")?;
+            return layer.misshapen("lin_edge.weight", found, "all heads × features of an edge");
+        }
+        if vector.shape != *shape {
+            return layer.misshapen("att_edge", vector, "that of the other vectors");
+        }
+        edge_features = lin.rows;
+        // Rows are whole vectors of floats, and the vector has a second row that nothing reads.
+        let rows = edge_features.next_multiple_of(4);
+        let padded = |values: &[f32], rows: usize| {
+            let (mut values, columns) = spread(values);
+            values.resize(rows * columns, 0.0);
+            Tensor {
+                rows,
+                columns,
+                values,
+            }
+        };
+        of_edges.push(("edge.weight", padded(&lin.values, rows)));
+        of_edges.push(("edge.attention", padded(&vector.values, 2)));
+    }
+    Ok((of_edges, edge_features))
+}
+
 /// A layer of attention, and its heads.
 pub(super) fn gat(
     layer: &Layer<'_>,
@@ -267,31 +306,10 @@ pub(super) fn gat(
         _ => layer.vector("bias", outputs)?,
     };
     let attention = [spread(&vectors[0].values), spread(&vectors[1].values)].concat();
-    let mut of_edges = Vec::new();
-    let mut edge_features = 0;
-    if layer.has("lin_edge.weight") {
-        let (lin, vector) = (layer.linear("lin_edge.weight")?, layer.get("att_edge")?);
-        if lin.columns != weight.columns {
-            let found = layer.get("lin_edge.weight")?;
-            return layer.misshapen("lin_edge.weight", found, "all heads × features of an edge");
-        }
-        if vector.shape != vectors[0].shape {
-            return layer.misshapen("att_edge", vector, "that of the other vectors");
-        }
-        edge_features = lin.rows;
-        // Rows are whole vectors of floats, and the vector has a second row that nothing reads.
-        let rows = edge_features.next_multiple_of(4);
-        let padded = |mut values: Vec<f32>, rows: usize| {
-            values.resize(rows * heads * distance, 0.0);
-            Tensor {
-                rows,
-                columns: heads * distance,
-                values,
-            }
-        };
-        of_edges.push(("edge.weight", padded(spread(&lin.values), rows)));
-        of_edges.push(("edge.attention", padded(spread(&vector.values), 2)));
-    }
+    let (of_edges, edge_features) =
+        gat_edges(layer, (weight.columns, &vectors[0].shape), |values| {
+            (spread(values), heads * distance)
+        })?;
     let mut taken = Taken {
         inputs: weight.rows,
         outputs,
