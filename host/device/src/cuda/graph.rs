@@ -35,7 +35,7 @@ impl Capture {
     /// The stream to launch `function` into; `function` lives as long as the recording.
     pub(super) fn stream_for(&mut self, function: &CudaFunction) -> CUstream {
         self.functions.push(function.clone());
-        self.stream.as_inner()
+        self.stream()
     }
 
     /// The stream for work that keeps nothing alive.
@@ -46,7 +46,7 @@ impl Capture {
     /// The stream for work of `link`, which lives as long as the recording.
     pub(super) fn stream_with(&mut self, link: &NcclLink) -> CUstream {
         self.keep(link);
-        self.stream.as_inner()
+        self.stream()
     }
 
     /// Has `link` live as long as the recording.

@@ -278,16 +278,17 @@ impl Driver for Cuda {
     }
 
     fn fill(&self, buffer: &CudaBuffer, byte: u8) -> Result<(), DriverError> {
-        let bytes = (buffer.address(), buffer.len());
-        if buffer.host().is_some() {
-            self.place(buffer, 0, buffer.len())?;
-            if let Some(memory) = self.host_memory(buffer)? {
-                memory.fill(byte);
-            }
-            return Ok(());
-        }
         buffer.check_owner(self.context())?;
         let recorded = self.context().captures().with(|it| it.stream());
+        if buffer.host().is_some() && recorded.is_some() {
+            let call = "a fill of the host's memory";
+            return Err(DriverError::Recording { call });
+        }
+        if let Some(memory) = self.host_memory(buffer)? {
+            memory.fill(byte);
+            return Ok(());
+        }
+        let bytes = (buffer.address(), buffer.len());
         // SAFETY: the range is the whole buffer. Of a recording, memory that is freed is set aside until that is gone.
         unsafe { self.queue.fill(bytes, byte, recorded) }
     }
