@@ -472,7 +472,7 @@ impl<'a, E: Element> Placed<'a, E> {
         device: &Device<B>,
         (training, learnt): (&Objective<B, E>, &Learnt<'_>),
         (sampling, seed, hops): (&Sampling, u64, usize),
-        (group, is_told): (Option<&Group>, bool),
+        (group, is_estimated): (Option<&Group>, bool),
     ) -> Made<(Batches<B, E>, Option<BatchMemory>)> {
         let (backend, plan) = (&device.backend, self.plan);
         let is_on_host = sampling.edges == EdgesIn::Host;
@@ -510,7 +510,7 @@ impl<'a, E: Element> Placed<'a, E> {
             place,
             for_room: plan.structure == StructureName::Auto,
         });
-        let sizes = match is_told {
+        let sizes = match is_estimated {
             true => batches.sizes(backend)?,
             false => None,
         };
@@ -543,15 +543,15 @@ impl<'a, E: Element> Placed<'a, E> {
             training, learnt, ..
         } = tasks;
         let plan = self.plan;
-        // Of the first run, and not of ranks, which are told without their batches.
-        let is_told = group.is_none() && seed == plan.train.seed;
+        // Memory is estimated once for all runs, and for ranks without their batches.
+        let is_estimated = group.is_none() && seed == plan.train.seed;
         let drawn = |edges| {
             let sampling = &Sampling {
                 edges,
                 ..sampling.clone()
             };
             let of = (sampling, seed, hops);
-            self.batches(device, (training, learnt), of, (group, is_told))
+            self.batches(device, (training, learnt), of, (group, is_estimated))
         };
         let (batches, mut memory) = match self.edges.get() {
             Some(&edges) => drawn(edges)??,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Rows that a layer writes, those of one piece behind those of the other.
 pub(crate) enum RowsOfPieces<B: Backend, E: Element> {
-    /// In the host's memory, so many by now.
+    /// In the host's memory, and how many are written.
     Memory(Matrix<B, E>, usize),
     #[cfg(feature = "parts")]
     Disk(RowSpill),

@@ -157,8 +157,7 @@ impl Program {
             }
             Operator::Nonlinearity { function, .. }
             | Operator::NonlinearityGradient { function, .. } => {
-                let operands = operator.operands().into_iter().map(name);
-                text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
+                text = format!("{text} {}", self.operands_text(operator));
                 parts.push(format!("{function:?}"));
             }
             Operator::Combine { terms } => {
@@ -194,39 +193,32 @@ impl Program {
                 };
                 text = format!("scale {} by {by}", name(*x));
             }
-            Operator::Multiply { .. }
-            | Operator::Store { .. }
-            | Operator::Dequantize { .. }
-            | Operator::Maximum { .. }
-            | Operator::MaximumGradient { .. }
-            | Operator::NormalizeRows { .. }
-            | Operator::NormalizeRowsGradient { .. } => {
-                let operands = operator.operands().into_iter().map(name);
-                text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
-            }
             Operator::Quantize { x, coding } => {
                 text = format!("quantize {} {}", name(*x), self.coding_text(*coding));
             }
             Operator::GroupMaximum { edges, .. } | Operator::GroupMaximumGradient { edges, .. } => {
-                let operands = operator.operands().into_iter().map(name);
-                let operands = operands.collect::<Vec<_>>().join(" ");
+                let operands = self.operands_text(operator);
                 text = format!("{text} {} {operands}", self.edges[edges.0].name);
             }
-            Operator::ColumnSums { x } => text = format!("column_sums {}", name(*x)),
-            Operator::Own(own) => {
-                let operands: Vec<String> = own.operands.iter().map(|it| name(*it)).collect();
-                text = format!("{text} {}", operands.join(" "));
-            }
             _ => {
-                self.attention_parts(operator, (&mut text, &mut parts));
-                self.norm_parts(operator, (&mut text, &mut parts));
-                self.binary_parts(operator, (&mut text, &mut parts));
+                let families = [Self::attention_parts, Self::norm_parts, Self::binary_parts];
+                match families.iter().find_map(|family| family(self, operator)) {
+                    Some(found) => (text, parts) = found,
+                    None => text = format!("{text} {}", self.operands_text(operator)),
+                }
             }
         }
         parts.iter().for_each(|part| {
             let _ = write!(text, ", {part}");
         });
         text
+    }
+
+    /// The operands, one after the other.
+    fn operands_text(&self, operator: &Operator) -> String {
+        let operands = operator.operands().into_iter();
+        let names: Vec<String> = operands.map(|value| self.name_of(value)).collect();
+        names.join(" ")
     }
 
     /// A product, and what is in its epilogue.
@@ -316,43 +308,46 @@ impl Program {
         (text, parts)
     }
 
-    /// Of attention, its terms and its heads; nothing of other operators.
-    fn attention_parts(&self, operator: &Operator, (text, parts): (&mut String, &mut Vec<String>)) {
+    /// Of attention, its terms and its heads; none of any other operator.
+    fn attention_parts(&self, operator: &Operator) -> Option<(String, Vec<String>)> {
         let name = |value: Value| self.name_of(value);
+        let (mut text, mut parts) = (operator.name().to_owned(), Vec::new());
         match operator {
-            Operator::Attention(op) => *text = format!("{text} {}", self.attention_text(op)),
+            Operator::Attention(op) => text = format!("{text} {}", self.attention_text(op)),
             Operator::AttentionGradient(op) => {
                 let of = self.attention_text(&op.of);
-                *text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
                 parts.extend(op.codes.map(|it| format!("reads {}", name(it))));
             }
-            Operator::AdditiveAttention(op) => *text = format!("{text} {}", self.additive_text(op)),
+            Operator::AdditiveAttention(op) => text = format!("{text} {}", self.additive_text(op)),
             Operator::AdditiveGradient(op) => {
                 let of = self.additive_text(&op.of);
-                *text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
             }
-            Operator::DotAttention(op) => *text = format!("{text} {}", self.dot_text(op)),
+            Operator::DotAttention(op) => text = format!("{text} {}", self.dot_text(op)),
             Operator::DotAttentionGradient(op) => {
                 let of = self.dot_text(&op.of);
-                *text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
+                text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
             }
-            Operator::EdgeTerms(op) => *text = format!("{text} {}", self.terms_text(op)),
+            Operator::EdgeTerms(op) => text = format!("{text} {}", self.terms_text(op)),
             Operator::EdgeTermsGradient { of, d, .. } => {
-                *text = format!("{text} {} of {}", name(*d), self.terms_text(of));
+                text = format!("{text} {} of {}", name(*d), self.terms_text(of));
             }
             Operator::HeadMean { heads, x, .. } | Operator::HeadMeanGradient { heads, d: x } => {
-                *text = format!("{text} {}, {heads} heads", name(*x));
+                text = format!("{text} {}, {heads} heads", name(*x));
             }
-            _ => {}
+            _ => return None,
         }
+        Some((text, parts))
     }
 
-    /// Of norms; nothing of other operators.
-    fn norm_parts(&self, operator: &Operator, (text, parts): (&mut String, &mut Vec<String>)) {
+    /// Of norms; none of any other operator.
+    fn norm_parts(&self, operator: &Operator) -> Option<(String, Vec<String>)> {
         let name = |value: Value| self.name_of(value);
+        let (mut text, mut parts) = (operator.name().to_owned(), Vec::new());
         match operator {
             Operator::BatchStatistics(op) => {
-                *text = format!("batch_statistics {}", name(op.x));
+                text = format!("batch_statistics {}", name(op.x));
                 parts.push(match op.take {
                     Take::Training => format!("carried on in {}", name(op.running)),
                     Take::Batch => "of the batch".to_owned(),
@@ -362,11 +357,11 @@ impl Program {
                 parts.extend(op.of_rank.map(|edges| self.ranks_text(edges)));
             }
             Operator::Normalize { norm, x } => {
-                *text = format!("normalize {}", name(*x));
+                text = format!("normalize {}", name(*x));
                 parts.push(self.norm_text(*norm));
             }
             Operator::NormalizeGradient(op) => {
-                *text = format!("normalize_gradient {} of {}", name(op.d), name(op.x));
+                text = format!("normalize_gradient {} of {}", name(op.d), name(op.x));
                 parts.push(self.norm_text(op.norm));
                 parts.extend(op.of_rank.map(|edges| self.ranks_text(edges)));
                 parts.extend(
@@ -380,58 +375,57 @@ impl Program {
             }
             Operator::NormalizeGroups { groups, .. }
             | Operator::NormalizeGroupsGradient { groups, .. } => {
-                let operands = operator.operands().into_iter().map(name);
-                *text = format!("{text} {}", operands.collect::<Vec<_>>().join(" "));
+                text = format!("{text} {}", self.operands_text(operator));
                 parts.extend(groups.map(|edges| format!("graphs of {}", self.edges[edges.0].name)));
             }
-            _ => {}
+            _ => return None,
         }
+        Some((text, parts))
     }
 
-    /// Of networks of one bit; nothing of other operators.
-    fn binary_parts(&self, operator: &Operator, (text, parts): (&mut String, &mut Vec<String>)) {
+    /// Of networks of one bit; none of any other operator.
+    fn binary_parts(&self, operator: &Operator) -> Option<(String, Vec<String>)> {
         let name = |value: Value| self.name_of(value);
+        let (mut text, mut parts) = (operator.name().to_owned(), Vec::new());
         match operator {
-            Operator::Binarize { x } | Operator::BinarizeWeight { weight: x } => {
-                *text = format!("{text} {}", name(*x));
-            }
             Operator::Standardize { x, evaluates } => {
-                *text = format!("{text} {}", name(*x));
+                text = format!("{text} {}", name(*x));
                 parts.extend(evaluates.then(|| "of these rows".to_owned()));
             }
             Operator::Pack { x, standardized } => {
-                *text = format!("{text} {}", name(*x));
+                text = format!("{text} {}", name(*x));
                 parts.extend(standardized.then(|| "standardized".to_owned()));
             }
             Operator::BinarizeWeightGradient { weight, d, .. } => {
-                *text = format!("{text} {} of {}", name(*d), name(*weight));
+                text = format!("{text} {} of {}", name(*d), name(*weight));
             }
             Operator::ScaleRows { x, factors } => {
-                *text = format!("{text} {} by {}", name(*x), name(*factors));
+                text = format!("{text} {} by {}", name(*x), name(*factors));
             }
             Operator::SignOf { sums, of } => {
-                *text = format!("{text} {}, through {}", name(*sums), name(*of));
+                text = format!("{text} {}, through {}", name(*sums), name(*of));
             }
-            Operator::BinarySigns { a, b } => *text = format!("{text} {} {}ᵀ", name(*a), name(*b)),
+            Operator::BinarySigns { a, b } => text = format!("{text} {} {}ᵀ", name(*a), name(*b)),
             Operator::BinaryMatmul(op) => {
-                *text = format!("{text} {} {}ᵀ", name(op.a), name(op.b));
+                text = format!("{text} {} {}ᵀ", name(op.a), name(op.b));
                 parts.extend(op.rows.map(|of| format!("rows {}", name(of))));
                 parts.extend(op.columns.map(|of| format!("columns {}", name(of))));
                 parts.extend(op.share.map(|share| format!("signs times {share}")));
                 parts.extend(op.sum.map(|sum| format!("added to {}", name(sum))));
             }
             Operator::AggregateSigns(op) => {
-                *text = format!("{text} {} {}", self.edges[op.edges.0].name, name(op.signs));
+                text = format!("{text} {} {}", self.edges[op.edges.0].name, name(op.signs));
                 parts.extend((op.factor != 1.0).then(|| format!("factor {}", op.factor)));
                 parts.extend(op.packed.then(|| "packed".to_owned()));
             }
             Operator::AggregateSignsMatmul(op) => {
                 let edges = &self.edges[op.edges.0].name;
-                *text = format!("{text} {edges} {} {}ᵀ", name(op.signs), name(op.weight));
+                text = format!("{text} {edges} {} {}ᵀ", name(op.signs), name(op.weight));
                 parts.extend(op.bias.map(|bias| format!("bias {}", name(bias))));
             }
-            _ => {}
+            _ => return None,
         }
+        Some((text, parts))
     }
 
     /// Whether the backward pass reads what the forward pass wrote.

@@ -316,10 +316,10 @@ impl<B: Backend, E: Element> Objective<B, E> {
         )
     }
 
-    /// The part that a rank has of the task of telling `goal` of all vertices of a graph, whose own vertices are the
-    /// [`Shard`](crate::distributed::Shard)'s. `graph` is [`Propagation::of_shard`]. Features are those of all sources where the
-    /// model's [first layer hears](crate::nn::Network::first_aggregates) from neighbours, else those of the own vertices. Every rank makes
-    /// its own at once.
+    /// A rank's part of the task of predicting `goal` for all vertices of a graph. Its own vertices are the
+    /// [`Shard`](crate::distributed::Shard)'s, and `graph` is [`Propagation::of_shard`]. Features are those of all sources where the
+    /// model's [first layer aggregates](crate::nn::Network::first_aggregates), else those of the own vertices. Every rank makes its own
+    /// at once.
     ///
     /// # Errors
     /// Those of [`Objective::of`], and [`Error::Communication`] where the ranks have not all vertices together, or other targets.

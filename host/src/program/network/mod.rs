@@ -3,6 +3,7 @@
 
 mod explain;
 mod formula;
+mod model;
 mod pieces;
 mod profile;
 mod signs;
@@ -18,14 +19,10 @@ use super::plan::{Place, Plan};
 use super::run::{Memory, Parameters, Typed};
 use super::value::Value;
 use crate::backend::{Backend, MemoryKind};
-use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::decoder::dots_on_host;
-use crate::nn::{
-    DROPOUT_STREAM, Decoder, Inputs, Jumping, LinkOperands, MARGIN, Mode, Model, ModelConfig,
-    Parameter, Pieces, Propagation, Store as StoreIn, first_overflow,
-};
-use crate::ops::{self, BitMatrix, Dropout, RandomState};
+use crate::nn::{Decoder, Inputs, Model, ModelConfig, Propagation, Store as StoreIn};
+use crate::ops::{BitMatrix, RandomState};
 use crate::tensor::{Element, Matrix, Precision};
 use std::ops::Range;
 use topology::{Graphs, Sizes, Topology};
@@ -290,8 +287,8 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// activations of its own. Running statistics are copied. `backend` is where `of` computes; what it was given to do is
     /// done when this returns.
     ///
-    /// While two networks share parameters, nobody can change them: [`Parameter::write`] and a step of an optimiser are
-    /// refused. `of` is borrowed as one that is to be changed, so that no recorded step of a
+    /// While two networks share parameters, these cannot be changed: [`Parameter::write`](crate::nn::Parameter::write) and a step of
+    /// an optimizer are refused. `of` is borrowed as one that is to be changed, so that no recorded step of a
     /// [trainer](crate::train::Trainer::model_mut) goes on to change it.
     ///
     /// ```
@@ -548,6 +545,9 @@ impl<B: Backend, E: Element> Network<B, E> {
         signs: Option<(Value, &BitMatrix<B>)>,
         operators: Range<usize>,
     ) -> Result<(), Error> {
+        if kind == Kind::Training {
+            self.overwrite_weights();
+        }
         let list = self.compiled.list(kind);
         let Some(places) = &list.places else {
             return refuse("a backward pass follows a forward pass over the same graph".into());
@@ -578,31 +578,38 @@ impl<B: Backend, E: Element> Network<B, E> {
     ) -> Result<Option<String>, Error> {
         let backend = inputs.backend;
         self.fit(Kind::Training, &inputs)?;
-        let mut before = Vec::new();
-        for buffer in self.carried_on() {
-            before.push(buffer.to_f32(backend)?);
-        }
-        let mut found = None;
-        for number in 0..self.compiled.training.program.forward {
-            let of = (Kind::Training, random.clone());
-            self.run_with(inputs, of, None, number..number + 1)?;
-            let list = &self.compiled.training;
-            let node = &list.program.nodes[number];
-            for result in &node.results {
-                let place = list.place(Some(*result));
-                let spoilt = place.map(|place| self.memory.is_spoilt(backend, place));
-                if spoilt.transpose()? == Some(true) {
-                    found = found.or_else(|| Some(list.program.operator_text(&node.operator)));
+        self.keeping_buffers(backend, |network| {
+            for number in 0..network.compiled.training.program.forward {
+                let of = (Kind::Training, random.clone());
+                network.run_with(inputs, of, None, number..number + 1)?;
+                let list = &network.compiled.training;
+                let node = &list.program.nodes[number];
+                for result in &node.results {
+                    let place = list.place(Some(*result));
+                    let spoilt = place.map(|place| network.memory.is_spoilt(backend, place));
+                    if spoilt.transpose()? == Some(true) {
+                        return Ok(Some(list.program.operator_text(&node.operator)));
+                    }
                 }
             }
-            if found.is_some() {
-                break;
-            }
-        }
+            Ok(None)
+        })
+    }
+
+    /// Does `work` of training, and has buffers be what they were, also where it fails.
+    fn keeping_buffers<T>(
+        &mut self,
+        backend: &B,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let buffers = self.carried_on().into_iter();
+        let before = buffers.map(|buffer| buffer.to_f32(backend));
+        let before = before.collect::<Result<Vec<_>, _>>()?;
+        let done = work(self);
         for (buffer, values) in self.carried_on().into_iter().zip(before) {
             buffer.write_f32(backend, &values)?;
         }
-        Ok(found)
+        done
     }
 
     /// What one step leaves for the next besides parameters.
@@ -615,184 +622,5 @@ impl<B: Backend, E: Element> Network<B, E> {
     fn logits_place(&self) -> Option<Place> {
         let list = self.compiled.list(self.last?);
         list.place(list.program.output)
-    }
-}
-
-impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
-    fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
-        let (kind, random) = match mode {
-            Mode::Train { random } => (Kind::Training, random.clone()),
-            Mode::Evaluate => (Kind::Evaluation, self.no_random.clone()),
-        };
-        self.fit(kind, &inputs)?;
-        self.last = Some(kind);
-        match kind {
-            Kind::Training => {
-                self.overwrite_weights();
-                self.run(inputs, (kind, random), false)
-            }
-            Kind::Evaluation | Kind::Signs => self.evaluate(inputs, (kind, random), None),
-        }
-    }
-
-    fn see_features(&mut self, backend: &B, features: &FeatureRows<B, E>) -> Result<(), Error> {
-        if self.model.binary.is_none() {
-            return Ok(());
-        }
-        if !features.are_whole() {
-            return refuse("features that stay on disk or are partitioned among ranks are never read at once, and a network of one bit normalizes them over all vertices; have them in memory".into());
-        }
-        match &mut self.memory.standardized {
-            Some(standardized) => standardized.see(backend, features.matrix()),
-            None => Ok(()),
-        }
-    }
-
-    fn forward_in_pieces(
-        &mut self,
-        backend: &B,
-        features: &FeatureRows<B, E>,
-        pieces: &Pieces<E>,
-        keep: &[usize],
-    ) -> Result<(), Error> {
-        self.pass_in_pieces(backend, features, pieces, keep)
-    }
-
-    fn classes(&self) -> usize {
-        self.model.classes
-    }
-
-    fn logits(&self) -> &Matrix<B, E> {
-        if let Some(Some(logits)) = self.in_pieces.last() {
-            return logits;
-        }
-        let place = self.logits_place();
-        let logits = place.and_then(|place| self.memory.at(place));
-        logits.unwrap_or(&self.nothing[0])
-    }
-
-    fn loss_operands(&mut self) -> (&Matrix<B, E>, &mut Matrix<B, E>) {
-        let operands = self.link_operands();
-        (operands.logits, operands.gradient)
-    }
-
-    fn link_operands(&mut self) -> LinkOperands<'_, B, E> {
-        let list = &self.compiled.training;
-        let places = [list.program.output, list.program.seed].map(|value| list.place(value));
-        let there = match places {
-            [Some(logits), Some(seed)] => self.memory.at_both([logits, seed]),
-            _ => None,
-        };
-        let [logits, gradient] = &mut self.nothing;
-        let (logits, gradient) = there.unwrap_or((logits, gradient));
-        LinkOperands {
-            logits,
-            gradient,
-            decoder: self.decoder.as_mut(),
-        }
-    }
-
-    fn decoder(&self) -> Option<&Decoder<B, E>> {
-        self.decoder.as_ref()
-    }
-
-    fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
-        match (mode, self.last) {
-            (Mode::Train { random }, Some(Kind::Training)) => {
-                self.run(inputs, (Kind::Training, random.clone()), true)
-            }
-            _ => refuse("a backward pass follows a forward pass in training".into()),
-        }
-    }
-
-    fn first_non_finite(
-        &mut self,
-        inputs: Inputs<'_, B, E>,
-        mode: Mode<'_, B>,
-    ) -> Result<Option<String>, Error> {
-        // One rank alone cannot exchange rows.
-        let is_rank = inputs.graphs.iter().any(|graph| graph.halo().is_some());
-        if let (Mode::Train { random }, false) = (mode, is_rank)
-            && let Some(operator) = self.first_spoilt(inputs, random)?
-        {
-            return Ok(Some(operator));
-        }
-        first_overflow(inputs.backend, &self.parameters())
-    }
-
-    fn dropout_of_features<'a>(&self, mode: Mode<'a, B>) -> Option<Dropout<'a, B>> {
-        let settings = formula::settings(&self.model);
-        let probability = settings.first().map_or(0.0, |first| first.dropout);
-        let are_read_again = self.model.jumping == Some(Jumping::All);
-        match mode {
-            Mode::Train { random } if probability > 0.0 && !are_read_again => Some(Dropout {
-                probability,
-                stream: DROPOUT_STREAM,
-                random,
-            }),
-            _ => None,
-        }
-    }
-
-    fn buffers(&self) -> Vec<(String, &Matrix<B, f32>)> {
-        let buffers = self.parameters.buffers().iter();
-        let buffers = buffers.map(|(name, matrix)| (name.clone(), matrix));
-        let messages = self.memory.messages();
-        buffers
-            .chain(messages.map(|(name, matrix)| (name.to_owned(), matrix)))
-            .collect()
-    }
-
-    fn buffers_mut(&mut self) -> Vec<(String, &mut Matrix<B, f32>)> {
-        self.memory.forget_scales();
-        let buffers = self.parameters.buffers_mut().iter_mut();
-        let buffers = buffers.map(|(name, matrix)| (name.clone(), matrix));
-        let messages = self.memory.messages_mut();
-        buffers
-            .chain(messages.map(|(name, matrix)| (name.to_owned(), matrix)))
-            .collect()
-    }
-
-    fn statistics_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
-        let buffers = self.parameters.buffers_mut().iter_mut();
-        buffers.map(|(_, matrix)| matrix).collect()
-    }
-
-    fn shared_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
-        let messages = self.memory.messages_mut();
-        messages.map(|(_, matrix)| matrix).collect()
-    }
-
-    fn watched(&self) -> Vec<&Matrix<B, f32>> {
-        let largest = self.memory.messages().skip(1).step_by(2);
-        let stored = self.memory.largest_stored();
-        largest.map(|(_, matrix)| matrix).chain(stored).collect()
-    }
-
-    fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
-        let largest = self.memory.messages_mut().skip(1).step_by(2);
-        largest.map(|(_, matrix)| matrix).collect()
-    }
-
-    fn sends_nothing(&mut self, backend: &B) -> Result<(), Error> {
-        let mut codes = self.memory.quantized_mut();
-        codes.try_for_each(|codes| ops::update_scales(backend, MARGIN, codes.scales_mut()))
-    }
-
-    fn parameters(&self) -> Vec<&Parameter<B, E>> {
-        let decoder = self.decoder.iter().flat_map(Decoder::parameters);
-        self.parameters.all().iter().chain(decoder).collect()
-    }
-
-    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
-        // The caller may change them.
-        self.memory.frozen.clear();
-        self.weights = Weights::Change;
-        let decoder = self.decoder.iter_mut().flat_map(Decoder::parameters_mut);
-        self.parameters
-            .all_mut()
-            .iter_mut()
-            .chain(decoder)
-            .collect()
     }
 }

@@ -113,16 +113,10 @@ impl<B: Backend, E: Element> Network<B, E> {
     ) -> Result<Profile, Error> {
         let backend = inputs.backend;
         self.fit(Kind::Training, &inputs)?;
-        self.overwrite_weights();
         self.last = Some(Kind::Training);
-        let mut before = Vec::new();
-        for buffer in self.carried_on() {
-            before.push(buffer.to_f32(backend)?);
-        }
-        let (ms, times) = self.times(inputs, random, steps.max(1))?;
-        for (buffer, values) in self.carried_on().into_iter().zip(before) {
-            buffer.write_f32(backend, &values)?;
-        }
+        let (ms, times) = self.keeping_buffers(backend, |network| {
+            network.times(inputs, random, steps.max(1))
+        })?;
         let program = &self.compiled.training.program;
         let operators = program.nodes.iter().zip(times).enumerate();
         let operators = operators.map(|(number, (node, times))| TimedOperator {

@@ -218,12 +218,12 @@ pub(super) fn sage(layer: &Layer<'_>, from: Framework) -> Result<Taken, StateDic
 /// Parameters of a layer, by their names here.
 type Named = Vec<(&'static str, Tensor)>;
 
-/// The parameters that features of edges have in a layer of attention, and how many features there are. `spread` has heads as far apart as
-/// they are here, and says how wide rows become.
+/// The parameters that features of edges have in a layer of attention, and how many features there are. A layer has `columns` and vectors of
+/// a `shape` there; here `spread` makes rows of a `width`.
 fn gat_edges(
     layer: &Layer<'_>,
     (columns, shape): (usize, &[usize]),
-    spread: impl Fn(&[f32]) -> (Vec<f32>, usize),
+    (width, spread): (usize, impl Fn(&[f32]) -> Vec<f32>),
 ) -> Result<(Named, usize), StateDictError> {
     let mut of_edges = Vec::new();
     let mut edge_features = 0;
@@ -240,11 +240,11 @@ fn gat_edges(
         // Rows are whole vectors of floats, and the vector has a second row that nothing reads.
         let rows = edge_features.next_multiple_of(4);
         let padded = |values: &[f32], rows: usize| {
-            let (mut values, columns) = spread(values);
-            values.resize(rows * columns, 0.0);
+            let mut values = spread(values);
+            values.resize(rows * width, 0.0);
             Tensor {
                 rows,
-                columns,
+                columns: width,
                 values,
             }
         };
@@ -306,10 +306,8 @@ pub(super) fn gat(
         _ => layer.vector("bias", outputs)?,
     };
     let attention = [spread(&vectors[0].values), spread(&vectors[1].values)].concat();
-    let (of_edges, edge_features) =
-        gat_edges(layer, (weight.columns, &vectors[0].shape), |values| {
-            (spread(values), heads * distance)
-        })?;
+    let shape = (weight.columns, &*vectors[0].shape);
+    let (of_edges, edge_features) = gat_edges(layer, shape, (heads * distance, spread))?;
     let mut taken = Taken {
         inputs: weight.rows,
         outputs,
