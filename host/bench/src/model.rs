@@ -43,8 +43,8 @@ pub struct ModelArgs {
     /// [default: relu; with --binary none]
     #[arg(long, value_enum, value_name = "FUNCTION")]
     pub activation: Option<ActivationName>,
-    /// What normalises the outputs of hidden layers, before a residual input and the activation, as PyG's models have it; beside the
-    /// batch normalisation inside GIN's layers. pair and graph are of one rank
+    /// What normalises the outputs of hidden layers, before a residual input and the activation, as PyG's models have it; in addition to
+    /// the batch normalisation inside GIN's layers. pair and graph are of one rank
     #[arg(long, value_enum, value_name = "NORM", default_value_t = HiddenNormName::None)]
     pub hidden_norm: HiddenNormName,
     /// What of all layers' outputs goes on to a last linear map, jumping knowledge, as PyG's `jk` has it; without it the last layer's

@@ -152,7 +152,7 @@ impl From<HiddenNormName> for HiddenNorm {
 /// [`Readout`], as it is typed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum PoolName {
-    /// Their sum, which tells graphs of different sizes apart
+    /// Their sum, which differs between graphs of different sizes
     Sum,
     /// Their mean
     Mean,
@@ -177,7 +177,7 @@ pub enum JumpingName {
     Cat,
     /// The largest of each element
     Max,
-    /// They lie side by side, and the features beside them, as GIN reads graphs out
+    /// They are concatenated, with the features, as GIN reads graphs out
     All,
 }
 

@@ -57,7 +57,7 @@ impl FromStr for SourceName {
 /// How to open a graph or dataset.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OpenArgs {
-    /// Format of the file; its content tells it otherwise
+    /// Format of the file [default: recognized by its content]
     #[arg(long, value_name = "FORMAT", help_heading = "Reading")]
     pub format: Option<Format>,
     /// Add the reverse of every edge that has none

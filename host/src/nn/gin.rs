@@ -88,7 +88,7 @@ impl Architecture for Gin {
             name: "aggregate",
             value: "AGGREGATE",
             choices: &[("mean", "Their mean"), ("sum", "Their sum")],
-            help: "what is taken of the neighbours [default: mean; sum of a model that tells whole graphs]",
+            help: "what is taken of the neighbours [default: mean; sum of a model of whole graphs]",
             set: |gin, text| {
                 gin.aggregate_by(match text {
                     "sum" => Aggregate::Sum,
@@ -119,7 +119,7 @@ impl Architecture for Gin {
         },
         LayerOption {
             name: "running-statistics",
-            help: "evaluate with the running statistics of training, not with those of all vertices; always so where whole graphs are told",
+            help: "evaluate with the running statistics of training, not with those of all vertices; always so for a model of whole graphs",
             set: |gin, _| store(&mut gin.statistics, Ok(Statistics::Running)),
             ..LayerOption::NONE
         },

@@ -11,7 +11,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Readout {
-    /// Their sum, which tells graphs of different sizes apart (PyG's `global_add_pool`).
+    /// Their sum, which differs between graphs of different sizes (PyG's `global_add_pool`).
     Sum,
     /// Their mean (PyG's `global_mean_pool`).
     Mean,
