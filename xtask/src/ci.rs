@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 
 use crate::target::{self, ARM_LINUX, MACOS, MSVC, Target, WINDOWS};
 use crate::{
-    Failure, fuzz, package, python, setup, supply_chain, test, verify_ptx, words, workspace,
+    Failure, fuzz, package, python, setup, spelling, supply_chain, test, verify_ptx, words, workspace,
 };
 
 /// The features that a machine without a CUDA toolkit and without MPI must build as well.
@@ -37,6 +37,7 @@ pub struct Options {
 enum Step {
     /// Wording, sizes and links of the documentation
     Words,
+    Spelling,
     SupplyChain,
     Format,
     Lints,
@@ -60,6 +61,7 @@ impl Step {
     fn pass(self) -> Result<(), Failure> {
         match self {
             Step::Words => words::run(),
+            Step::Spelling => spelling::run(),
             Step::SupplyChain => supply_chain::run(),
             Step::Format => format(),
             Step::Lints => lints(),
@@ -113,6 +115,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         // Words take no time. Then that the lock file is whole, on which all others rest.
         pass(&[
             Step::Words,
+            Step::Spelling,
             Step::SupplyChain,
             Step::Format,
             Step::Lints,

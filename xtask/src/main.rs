@@ -12,6 +12,7 @@ mod notices;
 mod package;
 mod python;
 mod setup;
+mod spelling;
 mod supply_chain;
 mod target;
 mod test;

