@@ -13,7 +13,8 @@ use clap::{Args, ValueEnum};
 
 use crate::target::{self, ARM_LINUX, MACOS, MSVC, Target, WINDOWS};
 use crate::{
-    Failure, fuzz, package, python, setup, spelling, supply_chain, test, verify_ptx, words, workspace,
+    Failure, fuzz, package, python, setup, spelling, supply_chain, tables, test, verify_ptx, words,
+    workspace,
 };
 
 /// The features that a machine without a CUDA toolkit and without MPI must build as well.
@@ -35,7 +36,7 @@ pub struct Options {
 /// One of the things that must pass.
 #[derive(Clone, Copy, ValueEnum)]
 enum Step {
-    /// Wording, sizes and links of the documentation
+    /// Wording, sizes, links and tables of the documentation
     Words,
     Spelling,
     SupplyChain,
@@ -60,7 +61,7 @@ impl Step {
     /// Runs it, and removes what it leaves.
     fn pass(self) -> Result<(), Failure> {
         match self {
-            Step::Words => words::run(),
+            Step::Words => words::run().and_then(|()| tables::run(&tables::Options::checked())),
             Step::Spelling => spelling::run(),
             Step::SupplyChain => supply_chain::run(),
             Step::Format => format(),

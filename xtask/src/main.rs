@@ -1,4 +1,4 @@
-//! What a person types: `cargo xtask setup | build-ptx | verify-ptx | test | fuzz | mutants | demo | package | wheel | python | ci`.
+//! What a person types: `cargo xtask setup | build-ptx | verify-ptx | test | fuzz | mutants | demo | package | wheel | python | tables | ci`.
 //!
 //! One file a task; this one is the command line.
 
@@ -14,6 +14,7 @@ mod python;
 mod setup;
 mod spelling;
 mod supply_chain;
+mod tables;
 mod target;
 mod test;
 mod verify_ptx;
@@ -57,6 +58,8 @@ enum Task {
     Wheel(wheel::Options),
     /// Install the Python package into a fresh environment, and test it and its types there
     Python(python::Options),
+    /// Write the tables of the pages anew from docs/results
+    Tables(tables::Options),
     /// All that must pass before a change goes in
     Ci(ci::Options),
 }
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Task::Package(options) => package::run(&options),
         Task::Wheel(options) => wheel::run(&options),
         Task::Python(options) => python::run(&options),
+        Task::Tables(options) => tables::run(&options),
         Task::Ci(options) => ci::run(&options),
     };
     match result {
