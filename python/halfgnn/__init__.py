@@ -1,6 +1,6 @@
 """Graph neural networks in half precision: operators, layers and training.
 
-Operators take NumPy arrays, or torch tensors on the CPU and on CUDA cards; layers (:mod:`halfgnn.nn`, :mod:`halfgnn.dgl`) are
+Operators take NumPy arrays, or torch tensors on the CPU and on GPUs; layers (:mod:`halfgnn.nn`, :mod:`halfgnn.dgl`) are
 torch modules. Importing this package imports neither torch nor NumPy, and opens no device.
 """
 

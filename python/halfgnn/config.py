@@ -8,7 +8,7 @@ from . import _core
 
 
 def show_config() -> None:
-    """Prints what there is: the CPU's architecture, vectors and threads, cards, kernels inside the package, and which operators torch calls
+    """Prints what there is: the CPU's architecture, vectors and threads, GPUs, kernels inside the package, and which operators torch calls
     directly, and which through Python, as all are where its version has no other way. Imports torch where it is installed."""
     print("\n".join(_lines()))
 

@@ -21,7 +21,7 @@ def host() -> Place:
 
 @contextmanager
 def emulated() -> Iterator[None]:
-    """Has operators on arrays and tensors of the CPU run the card's kernels on the PTX emulator, every access checked: for tests.
+    """Has operators on arrays and tensors of the CPU run the GPU's kernels on the PTX emulator, every access checked: for tests.
 
     Slow: some thousand edges take seconds. For all threads of the process.
     """

@@ -41,11 +41,16 @@ def is_tensor(value: object) -> bool:
 class Graph:
     """A directed graph, from sources to destinations, of one kind of vertices or of two.
 
-    Destination ``i`` hears from source ``j`` over the edge ``j → i``. Edges keep the numbers that they are given with: arrays with
-    a value for each edge, such as weights, are in that order. The same edge may be there several times.
+    >>> import numpy as np, halfgnn
+    >>> graph = halfgnn.Graph(np.array([[0, 1, 2], [1, 2, 1]]))  # 0 → 1, 1 → 2, 2 → 1
+    >>> graph.num_nodes, graph.num_edges
+    (3, 3)
 
-    It lies in NumPy arrays or in torch tensors, on one device, like what it is made of; operators on a card take none on another.
-    It is immutable: derived graphs are kept with it once they are made. It can be pickled, copied, and saved by ``torch.save``.
+    Destination ``i`` aggregates the row of source ``j`` over the edge ``j → i``. Edges keep their order: arrays with a value for each
+    edge, such as weights, are in that order. The same edge may be there several times.
+
+    The graph lies in NumPy arrays or in torch tensors, on one device, like what it is made of. An operator on a GPU takes a graph on
+    that GPU. A graph is immutable, and keeps derived graphs once they are made. It can be pickled, copied, and saved by ``torch.save``.
 
     Args:
         edge_index: sources and destinations, 2 × E, integers (PyG's ``edge_index``); or a pair of them. Ids are from 0 on.
@@ -140,7 +145,7 @@ class Graph:
 
     @classmethod
     def of(cls, graph: Any, num_nodes: int | None = None) -> Graph:
-        """A graph of whatever is given: another, an ``edge_index``, a PyG ``Data`` or ``SparseTensor``, a sparse tensor of torch, a
+        """A graph of another, an ``edge_index``, a PyG ``Data`` or ``SparseTensor``, a sparse tensor of torch, a
         SciPy matrix, a DGL or a NetworkX graph."""
         name = f"{type(graph).__module__}.{type(graph).__name__}"
         if isinstance(graph, Graph):
@@ -174,7 +179,7 @@ class Graph:
     def from_csr(
         cls, offsets: Any, columns: Any, num_columns: int | None = None, *, weight: Any = None
     ) -> Graph:
-        """Row offsets and columns: row ``i`` hears from the columns from ``offsets[i]`` to ``offsets[i + 1]``."""
+        """A graph of row offsets and columns: row ``i`` aggregates the columns from ``offsets[i]`` to ``offsets[i + 1]``."""
         if is_tensor(offsets):
             from . import _tensors as kind
         else:
@@ -476,7 +481,7 @@ class Graph:
         return self.to("cpu")
 
     def cuda(self, device: int | None = None) -> Graph:
-        """:meth:`to` a card, by default the current one."""
+        """A copy on a GPU, by default the current one; see :meth:`to`."""
         return self.to("cuda" if device is None else f"cuda:{device}")
 
     def numpy(self) -> Graph:

@@ -160,8 +160,7 @@ class LinkLoader(pyg.LinkNeighborLoader):  # type: ignore[misc]
         edge_label_time: a time for each link, which ``time_attr`` needs.
         neg_sampling: ``"binary"``, ``"triplet"`` or PyG's ``NegativeSampling``, with an ``amount`` of negatives for each link.
         neg_sampling_ratio: an amount of binary negatives.
-        replace: as of :class:`NeighborLoader`; so are ``subgraph_type``, ``disjoint``, ``temporal_strategy``, ``time_attr``, ``weight_attr``,
-            ``seed`` and ``options``.
+        replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, seed, options: as of :class:`NeighborLoader`.
 
     A batch has ``input_id``, and ``edge_label_index`` and ``edge_label``, by the indices of its own vertices; of triplets ``src_index``,
     ``dst_pos_index`` and ``dst_neg_index``. Times are in ``edge_label_time``, of triplets in ``seed_time``.
@@ -254,7 +253,7 @@ class HGTLoader(pyg.HGTLoader):  # type: ignore[misc]
         input_nodes: the type of the seeds, or a type and a mask, a list of vertices or None for all.
         transform: a function of each batch.
         transform_sampler_output: a function of PyG's ``SamplerOutput``.
-        seed: as of :class:`NeighborLoader`; so are ``options``.
+        seed, options: as of :class:`NeighborLoader`.
 
     Raises:
         ValueError, IndexError, TypeError: as of :class:`NeighborLoader`.

@@ -35,7 +35,7 @@ def spmm(
     epsilon: Any = None,
     relu: bool = False,
 ) -> Any:
-    """What each destination hears: the sum, mean or maximum over its edges of the sources' rows, times the edges' weights.
+    """The sum, mean or maximum over each destination's edges of the sources' rows, times the edges' weights.
 
     Args:
         graph: a :class:`Graph`, or what :meth:`Graph.of` takes (which makes one at each call).
@@ -159,6 +159,12 @@ def sddmm(graph: Any, u: Any, v: Any, *, heads: int = 1) -> Any:
 
     Raises:
         ValueError: shapes do not fit the graph or one another.
+
+    >>> import numpy as np, halfgnn
+    >>> graph = halfgnn.Graph(np.array([[0, 1], [1, 0]]))  # 0 → 1, 1 → 0
+    >>> u = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
+    >>> halfgnn.sddmm(graph, u, np.eye(2, dtype=np.float32))
+    array([3., 2.], dtype=float32)
     """
     graph = graph if isinstance(graph, Graph) else Graph.of(graph)
     graph = _on(graph, u)
@@ -190,6 +196,11 @@ def edge_softmax(graph: Any, e: Any) -> Any:
 
     Raises:
         ValueError: there is not a number for each edge.
+
+    >>> import numpy as np, halfgnn
+    >>> graph = halfgnn.Graph(np.array([[0, 1, 2], [1, 1, 0]]))  # 0 → 1, 1 → 1, 2 → 0
+    >>> halfgnn.edge_softmax(graph, np.array([7.0, 7.0, 3.0], dtype=np.float32))
+    array([0.5, 0.5, 1. ], dtype=float32)
     """
     graph = graph if isinstance(graph, Graph) else Graph.of(graph)
     graph = _on(graph, e)
@@ -216,8 +227,10 @@ def gat_attention(
     dropout: float = 0.0,
     h_dst: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """GAT's aggregation: the sum over each destination's edges of the sources' rows, weighted by the softmax of
-    ``LeakyReLU(att_dst · h_dst[i] + att_src · h[j])``, head by head. No array of edges is made, neither forward nor backward.
+    """GAT's aggregation: a weighted sum over each destination's edges of the sources' rows, head by head.
+
+    The weights are the softmax of ``LeakyReLU(att_dst · h_dst[i] + att_src · h[j])``. No array of edges is made, neither forward nor
+    backward.
 
     Torch tensors only. Weights and their softmax are float.
 
@@ -236,6 +249,14 @@ def gat_attention(
 
     Raises:
         ValueError: shapes do not fit, or a number is out of range.
+
+    >>> import torch, halfgnn
+    >>> graph = halfgnn.Graph(torch.tensor([[0, 1, 2], [1, 1, 0]]))  # 0 → 1, 1 → 1, 2 → 0
+    >>> att = torch.zeros(1, 3)  # equal scores: the means of the sources
+    >>> halfgnn.gat_attention(graph, torch.eye(3), att, att)
+    tensor([[0.0000, 0.0000, 1.0000],
+            [0.5000, 0.5000, 0.0000],
+            [0.0000, 0.0000, 0.0000]])
     """
     name = "gat_attention"
     vectors = {"att_src": att_src, "att_dst": att_dst}
@@ -257,8 +278,10 @@ def gatv2_attention(
     dropout: float = 0.0,
     h_dst: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """GATv2's aggregation: the sum over each destination's edges of the sources' rows, weighted by the softmax of
-    ``att · LeakyReLU(h_dst[i] + h[j])``, head by head. Of an edge some numbers a head are made for the length of a pass, and nothing kept.
+    """GATv2's aggregation: a weighted sum over each destination's edges of the sources' rows, head by head.
+
+    The weights are the softmax of ``att · LeakyReLU(h_dst[i] + h[j])``. Some numbers an edge and head are stored during a pass, and
+    none after it.
 
     Torch tensors only. Scores, weights and their softmax are float.
 
@@ -276,6 +299,14 @@ def gatv2_attention(
 
     Raises:
         ValueError: shapes do not fit, or a number is out of range.
+
+    >>> import torch, halfgnn
+    >>> graph = halfgnn.Graph(torch.tensor([[0, 1, 2], [1, 1, 0]]))  # 0 → 1, 1 → 1, 2 → 0
+    >>> att = torch.zeros(1, 3)  # equal scores: the means of the sources
+    >>> halfgnn.gatv2_attention(graph, torch.eye(3), att)
+    tensor([[0.0000, 0.0000, 1.0000],
+            [0.5000, 0.5000, 0.0000],
+            [0.0000, 0.0000, 0.0000]])
     """
     name = "gatv2_attention"
     graph, h, h_dst = _attended(name, graph, h, h_dst, heads, dropout, {"att": att})
@@ -296,8 +327,9 @@ def attention(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> torch.Tensor:
-    """Attention by dot products: the sum over each destination's edges of the sources' values, weighted by the softmax of
-    ``scale · q[i] · k[j]``, head by head. Nothing is stored for an edge, in the forward and in the backward pass.
+    """Attention by dot products: a weighted sum over each destination's edges of the sources' values, head by head.
+
+    The weights are the softmax of ``scale · q[i] · k[j]``. Nothing is stored for an edge, in the forward and in the backward pass.
 
     Torch tensors only. Scores, weights and their softmax are float. Heads of more than 512 columns, in float32 256, are computed by
     :func:`sddmm`, :func:`edge_softmax` and :func:`spmm` in float, which store numbers for each edge.

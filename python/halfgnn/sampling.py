@@ -1,4 +1,4 @@
-"""Batches of vertices and what they hear from, drawn on the device that the graph lies on."""
+"""Batches of vertices and their sampled in-neighbors, on the device that the graph lies on."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Batch:
 
 
 class Loader:
-    """Cuts vertices into batches, in another order in each epoch, and draws what they hear from.
+    """Batches of vertices, in another order in each epoch, with their sampled in-neighbors.
 
-    Draws are made by halfgnn on the device that the graph lies on: no process, no copy. They depend on the seed, the epoch and the
-    batch alone, and are the same on the CPU and on cards.
+    halfgnn samples on the device that the graph lies on, without workers and copies. Samples depend on the seed, the epoch and the
+    batch alone, and are the same on the CPU and on GPUs.
 
     .. code-block:: python
 
@@ -70,10 +70,10 @@ class Loader:
             loss = cross_entropy(x[batch.learn], batch.y)
 
     Args:
-        data: a PyG ``Data``, a DGL graph, a mapping, with ``x`` and ``y`` or without; or whatever :meth:`Graph.of` takes. ``x`` may be
+        data: a PyG ``Data``, a DGL graph, a mapping, with ``x`` and ``y`` or without; or what :meth:`Graph.of` takes. ``x`` may be
             a path instead of an array: of a folder of parts, which ``halfgnn dataset partition`` writes, with the graph's vertices
             in their order, or of a ``.npy``.
-        sampler: ``neighbor:15,10,5``, of each vertex so many neighbours in each layer, that of the batch's own vertices first, -1 for
+        sampler: ``neighbor:15,10,5``, the most neighbors of a vertex in each layer, that of the batch's own vertices first, -1 for
             all, or ``[15, 10, 5]``; ``neighbor-replace:15,10,5``, with replacement; ``saint-node:6000``, ``saint-edge:4000``, ``saint-rw:2000,4`` and
             ``saint-mrw:1000,8000``, GraphSAINT's subgraphs; ``cluster:1500``, clusters by Louvain's method.
         batch_size: vertices of a batch, by default 1,024, or clusters, by default 20. GraphSAINT's subgraphs say it themselves.
@@ -81,20 +81,20 @@ class Loader:
             their numbers, each once. As many zeros and ones as there are vertices are a mask.
         shuffle: whether an epoch has an order of its own (the default), or all that of ``input_nodes``.
         drop_last: whether a last batch that is not whole is left out.
-        coverage: how many times the graph's vertices are drawn first to count how often each is, for GraphSAINT's norms; by default 50.
-        seed: of orders and draws.
-        device: where to draw and put batches, if not where the graph lies.
+        coverage: how many times the graph's vertices are sampled first to count how often each is, for GraphSAINT's norms; by default 50.
+        seed: of orders and samples.
+        device: where to sample and put batches, if not where the graph lies.
         features: where all rows of ``x`` are, of which a batch takes its own. ``"device"``: in a copy where the graph lies, if they are
-            not there. ``"host"``: in the host's memory, of a card's graph in a copy that is locked there, from where the card reads
+            not there. ``"host"``: in the host's memory, of a GPU's graph in a page-locked copy, from where the GPU reads
             rows over the bus. ``"disk"``: in a file, of a path or a ``numpy.memmap`` of float16 or float32; in memory are 4 bytes
             a vertex, rows are read in the order of the file by several threads, and in a loop over the loader those of the next
             batch are read while this one is computed on. By default where they lie: a path's on disk, an array's in it. A batch's
             ``x`` has the elements that the rows are kept in.
-        cached: with ``features="host"`` of a card's graph, of how many vertices the card has copies of the rows, which do not come
+        cached: with ``features="host"`` of a GPU's graph, of how many vertices the GPU has copies of the rows, which do not come
             over the bus then: of those that most edges leave, whose rows batches ask for most often.
 
     Raises:
-        ValueError: a sampler that there is not, an option that it has no use for, a graph with weights where edges are drawn
+        ValueError: a sampler that there is not, an option that it has no use for, a graph with weights where edges are sampled
             without their numbers, a name in a mapping that nothing reads, a vertex that ``input_nodes`` names twice, or an ``x``
             that is not a row for each vertex, or cannot be where ``features`` says.
         IndexError: ``input_nodes`` names no vertex.
@@ -117,9 +117,9 @@ class Loader:
         device: Any = None,
         features: Features | None = None,
         cached: int | None = None,
-        **others: Any,
+        **_others: Any,
     ) -> None:
-        check_keywords(Loader, others)
+        check_keywords(Loader, _others)
         check_names(data)
         check_counts(batch_size=batch_size, coverage=coverage, cached=cached)
         if not isinstance(sampler, str):
@@ -142,7 +142,7 @@ class Loader:
         self._sampler = _draws(graph, inputs, sampler, (batch_size, coverage), (shuffle, drop_last), seed)
         if self._sampler.layers() is not None and graph._without_ones().weight is not None:
             raise ValueError(
-                "a graph with weights: neighbours are drawn without the numbers of their edges; give it unweighted()"
+                "a graph with weights: neighbors are sampled without the numbers of their edges; give it unweighted()"
             )
         self._norms = self._factors()
         self._epoch = 0

@@ -100,6 +100,14 @@ class Run:
 class Trainer:
     """A model in training on a whole graph, or on batches of it.
 
+    >>> import numpy as np, halfgnn
+    >>> ids = np.arange(60)
+    >>> data = {"edge_index": np.stack([ids, (ids + 2) % 60]), "x": np.eye(2)[ids % 2], "y": ids % 2}
+    >>> data |= {"train_mask": ids < 20, "val_mask": (ids >= 20) & (ids < 40), "test_mask": ids >= 40}
+    >>> trainer = halfgnn.Trainer(data, "gcn", hidden=8, epochs=40, device="cpu")
+    >>> trainer.fit().test
+    100.0
+
     Args:
         data: a PyG ``Data`` (``edge_index`` or ``adj_t``, ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``, and
             ``edge_weight`` where there is one), a DGL graph with the same in ``ndata`` (``feat``, ``label``, the masks), a mapping of
@@ -108,7 +116,7 @@ class Trainer:
             ``test``) as well.
         model: ``gcn``, ``sage``, ``gat``, ``gin``, or another of the program's.
         precision: of features and activations: ``half``, ``bfloat16`` or ``float``. Master weights are float.
-        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: the first card if there is one, else the CPU.
+        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: the first GPU if there is one, else the CPU.
         hidden: width of the hidden layers, or a list of a width for each.
         layers: number of layers.
         dropout: of the layers' inputs, one for all or a list.
@@ -116,7 +124,7 @@ class Trainer:
         activation: behind hidden layers: ``relu``, ``elu``, ``leaky-relu``, ``gelu``, ``tanh`` or ``none``; by default the model's own.
         hidden_norm: behind hidden layers: ``batch``, ``layer``, ``pair`` or ``graph``, PyG's ``BatchNorm``, ``LayerNorm(mode='node')``,
             ``PairNorm`` and ``GraphNorm``.
-        jumping: of all layers' outputs, ``cat``, ``max`` (PyG's ``jk``), or ``all`` with the features beside them.
+        jumping: of all layers' outputs, ``cat``, ``max`` (PyG's ``jk``), or ``all`` with the features as well.
         epochs: training steps in all.
         lr: the learning rate.
         weight_decay: an L2 penalty; of ``adamw`` what shrinks the weights.
@@ -130,14 +138,14 @@ class Trainer:
         class_weights: what vertices of each class count in the loss.
         seed: of weights and dropout.
         record: whether a step is recorded once and replayed, where the device gains by it.
-        sampler: to learn in batches, what they hear from: ``neighbor:15,10``, ``saint-rw:2000,4``, or another of
+        sampler: to learn in batches, how their in-neighbors are sampled: ``neighbor:15,10``, ``saint-rw:2000,4``, or another of
             :class:`halfgnn.Loader`'s. The evaluation is of the whole graph.
         batch_size: training vertices of a batch, or clusters.
-        coverage: of GraphSAINT's samplers, how many times the graph's vertices are drawn first.
+        coverage: of GraphSAINT's samplers, how many times the graph's vertices are sampled first.
         **options: those of one kind of model, by the program's names with underscores: ``heads=8`` of ``gat``; and splits in the place
             of the data's: ``train_mask=…``, or OGB's ``train=…, valid=…, test=…``.
 
-    What is not given is what the program takes: ``halfgnn train --help`` tells.
+    Defaults are the program's: ``halfgnn train --help`` has them.
 
     Targets ``y`` that are whole numbers, of any type, are classes from 0, with -1 or NaN where there is none; a matrix of zeros and ones
     has any number of labels a vertex, of which -1 and NaN are unknown and count in no loss or metric; other numbers are values to
@@ -223,7 +231,7 @@ class Trainer:
         cls, path: str | os.PathLike[str], data: Any, *, device: Any = "auto", epochs: int | None = None
     ) -> Trainer:
         """The run in a file of :meth:`save` or of the program's ``--save``, to go on with, with the same bits as if it had never
-        stopped. ``epochs`` in all, where more are wanted.
+        stopped. ``epochs`` in all, where there are to be more.
 
         Raises:
             OSError: the file cannot be read.
@@ -244,7 +252,7 @@ class Trainer:
         self._inner.save(path)
 
     def step(self) -> None:
-        """One training step on the whole graph, without the evaluation; on a card it may still be under way on return."""
+        """One training step on the whole graph, without the evaluation; on a GPU it may still be under way on return."""
         self._inner.step()
 
     @property
@@ -390,7 +398,19 @@ class Trainer:
 
 
 def train(data: Any, model: str = "gcn", *, progress: bool = False, **options: Any) -> Run:
-    """Trains a model to the end: :class:`Trainer` and :meth:`Trainer.fit`."""
+    """Trains a model to the end: :class:`Trainer` and :meth:`Trainer.fit`.
+
+    Args:
+        data, model, options: as of :class:`Trainer`.
+        progress: as of :meth:`Trainer.fit`.
+
+    >>> import numpy as np, halfgnn
+    >>> ids = np.arange(60)
+    >>> data = {"edge_index": np.stack([ids, (ids + 2) % 60]), "x": np.eye(2)[ids % 2], "y": ids % 2}
+    >>> data |= {"train_mask": ids < 20, "val_mask": (ids >= 20) & (ids < 40), "test_mask": ids >= 40}
+    >>> halfgnn.train(data, "gin", hidden=8, epochs=40, device="cpu").status
+    'finished'
+    """
     return Trainer(data, model, **options)._fit((), progress, None)
 
 

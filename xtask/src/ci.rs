@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU, in half an hour to 50 minutes by how fast they are.
 //!
 //! Steps follow one another in two lanes, so that what has one thread (LLVM makes one file of all kernels; pip, pytest and mypy) leaves no core idle:
-//! PTX beside format, lints, documentation and the compilation of the tests; Python, fuzzing and packages beside the tests.
+//! PTX beside format, lints, documentation and the compilation of the tests; the book, Python, fuzzing and packages beside the tests.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -13,8 +13,8 @@ use clap::{Args, ValueEnum};
 
 use crate::target::{self, ARM_LINUX, MACOS, MSVC, Target, WINDOWS};
 use crate::{
-    Failure, fuzz, package, python, setup, spelling, supply_chain, tables, test, verify_ptx, words,
-    workspace,
+    Failure, book, fuzz, package, python, setup, spelling, supply_chain, tables, test, verify_ptx,
+    words, workspace,
 };
 
 /// The features that a machine without a CUDA toolkit and without MPI must build as well.
@@ -47,6 +47,8 @@ enum Step {
     Platforms,
     Ptx,
     Tests,
+    /// The book, its generated pages and its links
+    Book,
     Python,
     Fuzzing,
     Packages,
@@ -70,6 +72,7 @@ impl Step {
             Step::Platforms => platforms(),
             Step::Ptx => ptx(),
             Step::Tests => test::run(&test::Options::with_ptxas()),
+            Step::Book => book::run(),
             Step::Python => python::run(&python::Options::default()),
             // With another seed for each commit: with as many cores and as much time the inputs are the same for whoever looks into a failure, and
             // the next commit tries others. What is the same every time is among the tests.
@@ -127,9 +130,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         test::compile()?;
         begin("ptx");
         kernels.finish()?;
-        let others = Beside::begin(&[Step::Python, Step::Fuzzing, Step::Packages])?;
+        let others = Beside::begin(&[Step::Book, Step::Python, Step::Fuzzing, Step::Packages])?;
         pass(&[Step::Tests])?;
-        begin("python, fuzzing, packages");
+        begin("book, python, fuzzing, packages");
         others.finish()?;
         "all".to_owned()
     } else {

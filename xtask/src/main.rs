@@ -1,7 +1,8 @@
-//! What a person types: `cargo xtask setup | build-ptx | verify-ptx | test | fuzz | mutants | demo | package | wheel | python | tables | ci`.
+//! What a person types: `cargo xtask setup | build-ptx | verify-ptx | test | fuzz | mutants | demo | package | wheel | python | tables | book | ci`.
 //!
 //! One file a task; this one is the command line.
 
+mod book;
 mod build_ptx;
 mod ci;
 mod demo;
@@ -60,6 +61,8 @@ enum Task {
     Python(python::Options),
     /// Write the tables of the pages anew from docs/results
     Tables(tables::Options),
+    /// Build the book into target/book, with its generated pages, and follow its links
+    Book,
     /// All that must pass before a change goes in
     Ci(ci::Options),
 }
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Task::Wheel(options) => wheel::run(&options),
         Task::Python(options) => python::run(&options),
         Task::Tables(options) => tables::run(&options),
+        Task::Book => book::run(),
         Task::Ci(options) => ci::run(&options),
     };
     match result {

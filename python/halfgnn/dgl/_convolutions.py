@@ -46,7 +46,7 @@ def _product(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def _check_degrees(layer: str, graph: Graph, allowed: bool) -> None:
-    """As DGL refuses vertices that hear from nobody."""
+    """As DGL refuses vertices without in-neighbors."""
     if allowed or torch.compiler.is_compiling():
         return
     lonely = graph._cache.get("lonely")
@@ -60,7 +60,22 @@ def _check_degrees(layer: str, graph: Graph, allowed: bool) -> None:
 
 
 class GraphConv(nn.Module):
-    """DGL's ``GraphConv``."""
+    """DGL's ``GraphConv``: ``y[i] = b + Σ_j e[j, i] x[j] W / sqrt(d[i] d[j])``.
+
+    Args:
+        in_feats: features of a source.
+        out_feats: features of a result.
+        norm: ``both`` as in the formula; ``right`` divides by ``d[i]`` alone, ``left`` by ``d[j]`` alone, ``none`` by nothing.
+        weight: whether there is a ``W``.
+        bias: whether there is a ``b``.
+        activation: a function of the result.
+        allow_zero_in_degree: whether vertices without in-neighbors are allowed.
+
+    >>> import torch, halfgnn
+    >>> graph = halfgnn.Graph(torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    >>> halfgnn.dgl.GraphConv(8, 4)(graph, torch.ones(3, 8)).shape
+    torch.Size([3, 4])
+    """
 
     def __init__(
         self,
@@ -90,11 +105,11 @@ class GraphConv(nn.Module):
             nn.init.zeros_(self.bias)
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Whether vertices may hear from nobody."""
+        """Whether vertices without in-neighbors are allowed."""
         self._allow_zero_in_degree = set_value
 
     def forward(self, graph: Any, feat: Any, weight: Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
-        """As DGL's."""
+        """As DGL's layer, of a :class:`halfgnn.Graph` or a DGL graph."""
         source = feat[0] if isinstance(feat, tuple) else feat
         graph = _graph(graph, source.device)
         _check_degrees("GraphConv", graph, self._allow_zero_in_degree)
@@ -113,7 +128,23 @@ class GraphConv(nn.Module):
 
 
 class SAGEConv(nn.Module):
-    """DGL's ``SAGEConv`` with the aggregators ``mean``, ``gcn`` and ``pool``."""
+    """DGL's ``SAGEConv``: ``y[i] = W_self x[i] + W_neigh aggr_j x[j] + b``.
+
+    Args:
+        in_feats: features of a vertex, or a pair: of a source and of a destination.
+        out_feats: features of a result.
+        aggregator_type: ``mean``; ``gcn``, a mean over the vertex itself as well, without ``W_self``; or ``pool``, a maximum of
+            ``relu(W_pool x[j] + b)``. DGL's ``lstm`` is refused.
+        feat_drop: probability that a feature is dropped.
+        bias: whether there is a ``b``.
+        norm: a function of the result, behind the activation.
+        activation: a function of the result.
+
+    >>> import torch, halfgnn
+    >>> graph = halfgnn.Graph(torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    >>> halfgnn.dgl.SAGEConv(8, 4, "mean")(graph, torch.ones(3, 8)).shape
+    torch.Size([3, 4])
+    """
 
     def __init__(
         self,
@@ -152,7 +183,7 @@ class SAGEConv(nn.Module):
                 nn.init.xavier_uniform_(layer.weight, gain=gain)
 
     def forward(self, graph: Any, feat: Any, edge_weight: Tensor | None = None) -> Tensor:
-        """As DGL's."""
+        """As DGL's layer, of a :class:`halfgnn.Graph` or a DGL graph."""
         first = feat[0] if isinstance(feat, tuple) else feat
         graph = _graph(graph, first.device)
         source, destination = _pair(graph, feat)
@@ -183,7 +214,22 @@ class SAGEConv(nn.Module):
 
 
 class GINConv(nn.Module):
-    """DGL's ``GINConv``. Where ``apply_func`` begins with a product that makes rows narrower, it is done before they are summed up."""
+    """DGL's ``GINConv``: ``y[i] = f((1 + eps) x[i] + Σ_j e[j, i] x[j])``.
+
+    Where ``apply_func`` begins with a product that makes rows narrower, the product comes before the sum.
+
+    Args:
+        apply_func: ``f``, a module; by default nothing.
+        aggregator_type: ``sum``, ``mean`` or ``max``.
+        init_eps: ``eps`` at the beginning.
+        learn_eps: whether ``eps`` is a parameter.
+        activation: a function of the result.
+
+    >>> import torch, halfgnn
+    >>> graph = halfgnn.Graph(torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    >>> halfgnn.dgl.GINConv(torch.nn.Linear(8, 4))(graph, torch.ones(3, 8)).shape
+    torch.Size([3, 4])
+    """
 
     eps: Tensor
 
@@ -206,7 +252,7 @@ class GINConv(nn.Module):
             self.register_buffer("eps", eps)
 
     def forward(self, graph: Any, feat: Any, edge_weight: Tensor | None = None) -> Tensor:
-        """As DGL's."""
+        """As DGL's layer, of a :class:`halfgnn.Graph` or a DGL graph."""
         first = feat[0] if isinstance(feat, tuple) else feat
         graph = _graph(graph, first.device)
         source, destination = _pair(graph, feat)
@@ -223,7 +269,27 @@ class GINConv(nn.Module):
 
 
 class GATConv(nn.Module):
-    """DGL's ``GATConv``, without an array of edges in either pass. Returns destinations × heads × features."""
+    """DGL's ``GATConv``, without an array of edges in either pass.
+
+    ``y[i] = Σ_j softmax_j(LeakyReLU(a_l · W x[j] + a_r · W x[i])) W x[j] + b``, head by head: destinations × heads × ``out_feats``.
+
+    Args:
+        in_feats: features of a vertex, or a pair: of a source and of a destination.
+        out_feats: features of a head of the result.
+        num_heads: number of heads.
+        feat_drop: probability that a feature is dropped.
+        attn_drop: probability that a weight is dropped.
+        negative_slope: of the LeakyReLU below zero.
+        residual: whether ``x[i]``, or a product of it, is added.
+        activation: a function of the result.
+        allow_zero_in_degree: whether vertices without in-neighbors are allowed.
+        bias: whether there is a ``b``.
+
+    >>> import torch, halfgnn
+    >>> graph = halfgnn.Graph(torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    >>> halfgnn.dgl.GATConv(8, 4, num_heads=2)(graph, torch.ones(3, 8)).shape
+    torch.Size([3, 2, 4])
+    """
 
     def __init__(
         self,
@@ -271,7 +337,7 @@ class GATConv(nn.Module):
             nn.init.zeros_(self.bias)
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Whether vertices may hear from nobody."""
+        """Whether vertices without in-neighbors are allowed."""
         self._allow_zero_in_degree = set_value
 
     def forward(self, graph: Any, feat: Any, edge_weight: Tensor | None = None, get_attention: bool = False) -> Tensor:

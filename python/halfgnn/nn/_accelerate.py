@@ -87,9 +87,11 @@ def accelerate(model: torch.nn.Module) -> Accelerated:
     Returns:
         What was replaced, accelerated and left, and why: :func:`str` of it is lines for a person.
 
-    >>> print(halfgnn.nn.accelerate(model))  # doctest: +SKIP
-    1 layer replaced: conv1
-    2 layers accelerated: conv2 (softmax, sum), conv3 (max)
+    >>> from torch_geometric.nn import GCNConv, PANConv, Sequential
+    >>> model = Sequential("x, edge_index", [(GCNConv(8, 16), "x, edge_index -> x"), (PANConv(16, 3, 2), "x, edge_index -> x")])
+    >>> print(halfgnn.nn.accelerate(model))
+    1 layer replaced: module_0
+    1 layer accelerated: module_1 (spmm, sum)
     """
     replaced = replace(model)
     done = Accelerated(replaced=replaced.replaced)
@@ -120,6 +122,13 @@ def restore(model: torch.nn.Module) -> list[str]:
 
     Returns:
         The names of the layers that were restored.
+
+    >>> from torch_geometric.nn import GCN
+    >>> model = GCN(8, 16, num_layers=2, out_channels=3)
+    >>> halfgnn.nn.replace(model).replaced
+    ['convs.0', 'convs.1']
+    >>> halfgnn.nn.restore(model)
+    ['convs.0', 'convs.1']
     """
     restored = set()
     for name, module in model.named_modules():

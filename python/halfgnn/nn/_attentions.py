@@ -22,7 +22,10 @@ from ._reductions import Incidence, _reduced
 
 
 class TransformerConv(Layer, pyg.TransformerConv):  # type: ignore[misc]
-    """PyG's ``TransformerConv`` without edge features: nothing is stored for an edge."""
+    """PyG's ``TransformerConv`` without edge features: nothing is stored for an edge.
+
+    ``y[i] = W_s x[i] + Σ_j softmax_j(W_q x[i] · W_k x[j] / sqrt(D)) W_v x[j]``, head by head.
+    """
 
     _aggregators = SUMS
     _pairs = True
@@ -56,7 +59,10 @@ class TransformerConv(Layer, pyg.TransformerConv):  # type: ignore[misc]
 
 
 class AGNNConv(Layer, pyg.AGNNConv):  # type: ignore[misc]
-    """PyG's ``AGNNConv``: nothing is stored for an edge."""
+    """PyG's ``AGNNConv``: nothing is stored for an edge.
+
+    ``y[i] = Σ_j softmax_j(beta cos(x[i], x[j])) x[j]``.
+    """
 
     _aggregators = SUMS
     _traces = False
@@ -70,7 +76,10 @@ class AGNNConv(Layer, pyg.AGNNConv):  # type: ignore[misc]
 
 
 class SuperGATConv(Layer, pyg.SuperGATConv):  # type: ignore[misc]
-    """PyG's ``SuperGATConv``: of an edge a number a head is stored. Positive and negative edges are sampled by PyG's methods."""
+    """PyG's ``SuperGATConv``: of an edge a number a head is stored. Positive and negative edges are sampled by PyG's methods.
+
+    GAT's layer, with a loss by which attention also learns which edges there are.
+    """
 
     _aggregators = SUMS
     _traces = False
@@ -113,7 +122,10 @@ class SuperGATConv(Layer, pyg.SuperGATConv):  # type: ignore[misc]
 
 
 class GeneralConv(Layer, pyg.GeneralConv):  # type: ignore[misc]
-    """PyG's ``GeneralConv`` without edge features: messages are sums of a row of each end, which needs no row of an edge."""
+    """PyG's ``GeneralConv`` without edge features: messages are sums of a row of each end, which needs no row of an edge.
+
+    Sums of products of both ends' features, weighted by attention on request, plus the vertex's own.
+    """
 
     _pairs = True
     _one_sided = False
@@ -171,7 +183,10 @@ class GeneralConv(Layer, pyg.GeneralConv):  # type: ignore[misc]
 
 
 class HANConv(Layer, pyg.HANConv):  # type: ignore[misc]
-    """PyG's ``HANConv``: attention along each type of edges is one operator."""
+    """PyG's ``HANConv``: attention along each type of edges is one operator.
+
+    Attention over the in-neighbors by each type of edges, then over these types.
+    """
 
     _aggregators = SUMS
     _adjacencies = ("edge_index_dict",)
@@ -219,7 +234,10 @@ def _semantic(outs: list[Tensor], q: Tensor, k_lin: Any) -> tuple[Tensor | None,
 
 
 class HGTConv(Layer, pyg.HGTConv):  # type: ignore[misc]
-    """PyG's ``HGTConv``: attention over all types of edges at once, with nothing stored for an edge."""
+    """PyG's ``HGTConv``: attention over all types of edges at once, with nothing stored for an edge.
+
+    Attention with queries, keys and values of each type of vertices, and matrices of each type of edges.
+    """
 
     _aggregators = SUMS
     _adjacencies = ("edge_index_dict",)
@@ -277,7 +295,10 @@ class HGTConv(Layer, pyg.HGTConv):  # type: ignore[misc]
 
 class HEATConv(Layer, pyg.HEATConv):  # type: ignore[misc]
     """PyG's ``HEATConv``: of an edge its embedded features and a number a head are stored. Products of both ends are made for each
-    vertex, and those of features behind their sum."""
+    vertex, and those of features behind their sum.
+
+    GAT's attention over features of vertices, of edges and of their types.
+    """
 
     _aggregators = LINEAR
     _matrices = False

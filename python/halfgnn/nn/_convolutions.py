@@ -16,7 +16,10 @@ from ._traced import Edges
 
 
 class GCNConv(Layer, pyg.GCNConv):  # type: ignore[misc]
-    """PyG's ``GCNConv``: degrees, aggregation and bias are one operator, and no matrix of edges is made."""
+    """PyG's ``GCNConv``: degrees, aggregation and bias are one operator, and no matrix of edges is made.
+
+    ``y[i] = b + Σ_j W x[j] / sqrt(d[i] d[j])``, over the in-neighbors and the vertex itself.
+    """
 
     _aggregators = SUMS
     _sparse = True
@@ -37,7 +40,10 @@ class GCNConv(Layer, pyg.GCNConv):  # type: ignore[misc]
 
 
 class SAGEConv(Layer, pyg.SAGEConv):  # type: ignore[misc]
-    """PyG's ``SAGEConv``. A sum or mean of narrower rows comes behind their product."""
+    """PyG's ``SAGEConv``. A sum or mean of narrower rows comes behind their product.
+
+    ``y[i] = W_l mean_j x[j] + W_r x[i] + b``, or another aggregator in place of the mean.
+    """
 
     _pairs = True
 
@@ -59,7 +65,10 @@ class SAGEConv(Layer, pyg.SAGEConv):  # type: ignore[misc]
 
 
 class GINConv(Layer, pyg.GINConv):  # type: ignore[misc]
-    """PyG's ``GINConv``. Where ``nn`` begins with a product that makes rows narrower, it is done before they are summed up."""
+    """PyG's ``GINConv``. Where ``nn`` begins with a product that makes rows narrower, it is done before they are summed up.
+
+    ``y[i] = nn((1 + eps) x[i] + Σ_j x[j])``.
+    """
 
     _pairs = True
 
@@ -113,7 +122,10 @@ class _Attention(Layer):
 
 
 class GATConv(_Attention, pyg.GATConv):  # type: ignore[misc]
-    """PyG's ``GATConv``, without an array of edges in either pass."""
+    """PyG's ``GATConv``, without an array of edges in either pass.
+
+    ``y[i] = Σ_j softmax_j(LeakyReLU(a_dst · W x[i] + a_src · W x[j])) W x[j]``, head by head.
+    """
 
     @by_operators
     def forward(
@@ -140,7 +152,10 @@ class GATConv(_Attention, pyg.GATConv):  # type: ignore[misc]
 
 
 class GATv2Conv(_Attention, pyg.GATv2Conv):  # type: ignore[misc]
-    """PyG's ``GATv2Conv``, without a row of features for each edge in either pass."""
+    """PyG's ``GATv2Conv``, without a row of features for each edge in either pass.
+
+    ``y[i] = Σ_j softmax_j(a · LeakyReLU(W_r x[i] + W_l x[j])) W_l x[j]``, head by head.
+    """
 
     @by_operators
     def forward(

@@ -109,7 +109,10 @@ class _Pairwise(Layer):
 
 
 class ResGatedGraphConv(_Pairwise, pyg.ResGatedGraphConv):  # type: ignore[misc]
-    """PyG's ``ResGatedGraphConv``. Products of features of edges are made for them alone, not for each end again."""
+    """PyG's ``ResGatedGraphConv``. Products of features of edges are made for them alone, not for each end again.
+
+    ``y[i] = W_s x[i] + Σ_j sigmoid(W_k x[i] + W_q x[j]) * W_v x[j]``.
+    """
 
     @staticmethod
     def _lacks(layer: Any) -> str | None:
@@ -157,7 +160,10 @@ class ResGatedGraphConv(_Pairwise, pyg.ResGatedGraphConv):  # type: ignore[misc]
 
 
 class CGConv(_Pairwise, pyg.CGConv):  # type: ignore[misc]
-    """PyG's ``CGConv``: products of both ends are made for each vertex."""
+    """PyG's ``CGConv``: products of both ends are made for each vertex.
+
+    ``y[i] = x[i] + Σ_j sigmoid(W_f z + b_f) * softplus(W_s z + b_s)`` with ``z = [x[i], x[j], e[j, i]]``.
+    """
 
     @staticmethod
     def _lacks(layer: Any) -> str | None:
@@ -201,7 +207,10 @@ class CGConv(_Pairwise, pyg.CGConv):  # type: ignore[misc]
 
 
 class GINEConv(_Pairwise, pyg.GINEConv):  # type: ignore[misc]
-    """PyG's ``GINEConv``. The product of an edge's features is made where its message is."""
+    """PyG's ``GINEConv``. The product of an edge's features is made where its message is.
+
+    ``y[i] = nn((1 + eps) x[i] + Σ_j relu(x[j] + e[j, i]))``.
+    """
 
     _one_sided = True
 
@@ -226,7 +235,10 @@ class GINEConv(_Pairwise, pyg.GINEConv):  # type: ignore[misc]
 
 
 class GENConv(_Pairwise, pyg.GENConv):  # type: ignore[misc]
-    """PyG's ``GENConv``. Without features of edges a message is a row of its source."""
+    """PyG's ``GENConv``. Without features of edges a message is a row of its source.
+
+    ``y[i] = mlp(x[i] + aggr_j (relu(x[j] + e[j, i]) + eps))``.
+    """
 
     _one_sided = True
 
@@ -311,7 +323,10 @@ def _plus_own(graph: Graph, other: Tensor, own: Tensor, reduce: str) -> Tensor:
 
 
 class EdgeConv(_Pairwise, pyg.EdgeConv):  # type: ignore[misc]
-    """PyG's ``EdgeConv``: the product that ``nn`` begins with is made for each vertex."""
+    """PyG's ``EdgeConv``: the product that ``nn`` begins with is made for each vertex.
+
+    ``y[i] = max_j nn([x[i], x[j] - x[i]])``, or another aggregator.
+    """
 
     @by_operators
     def forward(self, x: Any, edge_index: Any) -> Tensor:
@@ -341,7 +356,10 @@ class _Nearest(_Pairwise):
 
 
 class DynamicEdgeConv(_Nearest, pyg.DynamicEdgeConv):  # type: ignore[misc]
-    """PyG's ``DynamicEdgeConv``: neighbours are found by ``pyg-lib``, as PyG's, and the rest is :class:`EdgeConv`."""
+    """PyG's ``DynamicEdgeConv``: neighbours are found by ``pyg-lib``, as PyG's, and the rest is :class:`EdgeConv`.
+
+    ``y[i] = max_j nn([x[i], x[j] - x[i]])`` over the k nearest neighbors.
+    """
 
     @by_operators
     def forward(self, x: Any, batch: Any = None) -> Tensor:
@@ -351,7 +369,10 @@ class DynamicEdgeConv(_Nearest, pyg.DynamicEdgeConv):  # type: ignore[misc]
 
 
 class GravNetConv(_Nearest, pyg.GravNetConv):  # type: ignore[misc]
-    """PyG's ``GravNetConv``: neighbours are found by ``pyg-lib``, as PyG's."""
+    """PyG's ``GravNetConv``: neighbours are found by ``pyg-lib``, as PyG's.
+
+    Mean and maximum over the k nearest neighbors in a learned space, weighted by the distance.
+    """
 
     @by_operators
     def forward(self, x: Any, batch: Any = None) -> Tensor:
@@ -410,7 +431,10 @@ def _sources(x: Any) -> Any:
 
 
 class PointNetConv(_Points, pyg.PointNetConv):  # type: ignore[misc]
-    """PyG's ``PointNetConv``: the product of features that ``local_nn`` begins with is made for each vertex."""
+    """PyG's ``PointNetConv``: the product of features that ``local_nn`` begins with is made for each vertex.
+
+    ``y[i] = global_nn(max_j local_nn([x[j], p[j] - p[i]]))``.
+    """
 
     @by_operators
     def forward(self, x: Any, pos: Any, edge_index: Any) -> Tensor:
@@ -423,7 +447,10 @@ class PointNetConv(_Points, pyg.PointNetConv):  # type: ignore[misc]
 
 
 class PPFConv(_Points, pyg.PPFConv):  # type: ignore[misc]
-    """PyG's ``PPFConv``: the product of features that ``local_nn`` begins with is made for each vertex. Distances and angles are floats."""
+    """PyG's ``PPFConv``: the product of features that ``local_nn`` begins with is made for each vertex. Distances and angles are floats.
+
+    ``y[i] = global_nn(max_j local_nn([x[j], ppf(i, j)]))``, with a distance and three angles.
+    """
 
     _features = ("x", "pos", "normal")
 
@@ -443,7 +470,11 @@ class PPFConv(_Points, pyg.PPFConv):  # type: ignore[misc]
 
 
 class PointTransformerConv(_Points, pyg.PointTransformerConv):  # type: ignore[misc]
-    """PyG's ``PointTransformerConv``: the softmax is of each column."""
+    """PyG's ``PointTransformerConv``: the softmax is of each column.
+
+    ``y[i] = Σ_j softmax_j(attn_nn(W_dst x[i] - W_src x[j] + d[i, j])) * (W x[j] + d[i, j])``, ``d[i, j] =
+    pos_nn(p[i] - p[j])``.
+    """
 
     _one_sided = False
 
@@ -479,7 +510,10 @@ class PointTransformerConv(_Points, pyg.PointTransformerConv):  # type: ignore[m
 
 
 class PointGNNConv(_Points, pyg.PointGNNConv):  # type: ignore[misc]
-    """PyG's ``PointGNNConv``: offsets, and the product of features that ``mlp_f`` begins with, are made for each vertex."""
+    """PyG's ``PointGNNConv``: offsets, and the product of features that ``mlp_f`` begins with, are made for each vertex.
+
+    ``y[i] = x[i] + mlp_g(max_j mlp_f([p[j] - p[i] + mlp_h(x[i]), x[j]]))``.
+    """
 
     _pairs = False
 
@@ -518,7 +552,10 @@ class PointGNNConv(_Points, pyg.PointGNNConv):  # type: ignore[misc]
 
 class NNConv(_Pairwise, pyg.NNConv):  # type: ignore[misc]
     """PyG's ``NNConv``. Where ``nn`` ends with a product and messages are summed up, no edge has a matrix: rows are summed up for each
-    column of the product's input, and the product comes behind."""
+    column of the product's input, and the product comes behind.
+
+    ``y[i] = W x[i] + Σ_j x[j] nn(e[j, i]) + b``, where ``nn`` gives a matrix.
+    """
 
     _one_sided = True
 

@@ -35,7 +35,10 @@ def _with_bias(out: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class GraphConv(Layer, pyg.GraphConv):  # type: ignore[misc]
-    """PyG's ``GraphConv``. A sum or mean of narrower rows comes behind their product."""
+    """PyG's ``GraphConv``. A sum or mean of narrower rows comes behind their product.
+
+    ``y[i] = W_root x[i] + W_rel Σ_j e[j, i] x[j]``.
+    """
 
     _pairs = True
 
@@ -52,7 +55,10 @@ class GraphConv(Layer, pyg.GraphConv):  # type: ignore[misc]
 
 
 class SimpleConv(Layer, pyg.SimpleConv):  # type: ignore[misc]
-    """PyG's ``SimpleConv``."""
+    """PyG's ``SimpleConv``.
+
+    ``y[i] = Σ_j e[j, i] x[j]``, or another aggregator. It has no parameters.
+    """
 
     _pairs = True
 
@@ -91,7 +97,10 @@ def _with_more_loops(layer: Any, edge_index: Any, edge_weight: Tensor | None, x:
 
 
 class WLConvContinuous(Layer, pyg.WLConvContinuous):  # type: ignore[misc]
-    """PyG's ``WLConvContinuous``."""
+    """PyG's ``WLConvContinuous``.
+
+    ``y[i] = (x[i] + mean_j e[j, i] x[j]) / 2``. It has no parameters.
+    """
 
     _aggregators = SUMS
     _pairs = True
@@ -114,7 +123,10 @@ class WLConvContinuous(Layer, pyg.WLConvContinuous):  # type: ignore[misc]
 
 
 class LEConv(Layer, pyg.LEConv):  # type: ignore[misc]
-    """PyG's ``LEConv``: the sum of differences is the difference of sums, in float."""
+    """PyG's ``LEConv``: the sum of differences is the difference of sums, in float.
+
+    ``y[i] = W_3 x[i] + Σ_j e[j, i] (W_1 x[j] - W_2 x[i])``.
+    """
 
     _aggregators = SUMS
     _pairs = True
@@ -137,7 +149,10 @@ def _in_float(adjacency: Adjacency, x: Tensor, reduce: str = "sum", weight: Tens
 
 
 class LGConv(Layer, pyg.LGConv):  # type: ignore[misc]
-    """PyG's ``LGConv``."""
+    """PyG's ``LGConv``.
+
+    ``y[i] = Σ_j e[j, i] x[j] / sqrt(d[i] d[j])``. It has no parameters.
+    """
 
     _aggregators = SUMS
 
@@ -148,7 +163,10 @@ class LGConv(Layer, pyg.LGConv):  # type: ignore[misc]
 
 
 class SGConv(Layer, pyg.SGConv):  # type: ignore[misc]
-    """PyG's ``SGConv``. Where the product makes rows narrower it comes first, unless what was propagated is cached."""
+    """PyG's ``SGConv``. Where the product makes rows narrower it comes first, unless what was propagated is cached.
+
+    ``Y = S^K X W + b``. ``S`` is ``D^-1/2 (A + I) D^-1/2``.
+    """
 
     _aggregators = SUMS
 
@@ -170,7 +188,10 @@ class SGConv(Layer, pyg.SGConv):  # type: ignore[misc]
 
 
 class SSGConv(Layer, pyg.SSGConv):  # type: ignore[misc]
-    """PyG's ``SSGConv``. Where the product makes rows narrower it comes first, unless what was propagated is cached."""
+    """PyG's ``SSGConv``. Where the product makes rows narrower it comes first, unless what was propagated is cached.
+
+    ``Y = (alpha X + (1 - alpha) / K Σ_k S^k X) W + b``, k from 1 to K. ``S`` is ``D^-1/2 (A + I) D^-1/2``.
+    """
 
     _aggregators = SUMS
 
@@ -194,7 +215,10 @@ class SSGConv(Layer, pyg.SSGConv):  # type: ignore[misc]
 
 
 class TAGConv(Layer, pyg.TAGConv):  # type: ignore[misc]
-    """PyG's ``TAGConv``. Where the products make rows narrower, the polynomial is evaluated by Horner's rule, of narrow rows."""
+    """PyG's ``TAGConv``. Where the products make rows narrower, the polynomial is evaluated by Horner's rule, of narrow rows.
+
+    ``Y = Σ_k S^k X W_k + b``, k from 0 to K. ``S`` is ``D^-1/2 A D^-1/2``.
+    """
 
     _aggregators = SUMS
 
@@ -215,7 +239,10 @@ class TAGConv(Layer, pyg.TAGConv):  # type: ignore[misc]
 
 
 class MixHopConv(Layer, pyg.MixHopConv):  # type: ignore[misc]
-    """PyG's ``MixHopConv``."""
+    """PyG's ``MixHopConv``.
+
+    ``S^p X W_p`` for each power p, column by column next to one another. ``S`` is ``D^-1/2 (A + I) D^-1/2``.
+    """
 
     _aggregators = SUMS
 
@@ -231,7 +258,10 @@ class MixHopConv(Layer, pyg.MixHopConv):  # type: ignore[misc]
 
 
 class ChebConv(Layer, pyg.ChebConv):  # type: ignore[misc]
-    """PyG's ``ChebConv``: the scaled Laplacian is the graph with loops, of which a weight an edge is kept with the graph."""
+    """PyG's ``ChebConv``: the scaled Laplacian is the graph with loops, of which a weight an edge is kept with the graph.
+
+    ``Y = Σ_k T_k(L) X W_k + b``, with Chebyshev's polynomials of the scaled Laplacian.
+    """
 
     _aggregators = SUMS
     _matrices = False
@@ -271,7 +301,11 @@ class ChebConv(Layer, pyg.ChebConv):  # type: ignore[misc]
 
 
 class ARMAConv(Layer, pyg.ARMAConv):  # type: ignore[misc]
-    """PyG's ``ARMAConv``: the rows of all stacks lie side by side."""
+    """PyG's ``ARMAConv``: the rows of all stacks lie side by side.
+
+    The mean over the stacks of ``X' = act(S X W + X_0 V + b)``, layer by layer. ``S`` is
+    ``D^-1/2 A D^-1/2``.
+    """
 
     _aggregators = SUMS
 
@@ -294,7 +328,10 @@ class ARMAConv(Layer, pyg.ARMAConv):  # type: ignore[misc]
 
 
 class APPNP(Layer, pyg.APPNP):  # type: ignore[misc]
-    """PyG's ``APPNP``."""
+    """PyG's ``APPNP``.
+
+    ``Z' = (1 - alpha) S Z + alpha X``, K times. It has no parameters. ``S`` is ``D^-1/2 (A + I) D^-1/2``.
+    """
 
     _aggregators = SUMS
 
@@ -322,7 +359,10 @@ class APPNP(Layer, pyg.APPNP):  # type: ignore[misc]
 
 
 class GCN2Conv(Layer, pyg.GCN2Conv):  # type: ignore[misc]
-    """PyG's ``GCN2Conv``."""
+    """PyG's ``GCN2Conv``.
+
+    ``Y = P ((1 - beta) I + beta W)`` with ``P = (1 - alpha) S X + alpha X_0``. ``S`` is ``D^-1/2 (A + I) D^-1/2``.
+    """
 
     _aggregators = SUMS
     _features = ("x", "x_0")
@@ -344,7 +384,10 @@ class GCN2Conv(Layer, pyg.GCN2Conv):  # type: ignore[misc]
 
 
 class GatedGraphConv(Layer, pyg.GatedGraphConv):  # type: ignore[misc]
-    """PyG's ``GatedGraphConv``."""
+    """PyG's ``GatedGraphConv``.
+
+    ``h' = GRU(Σ_j e[j, i] W_l h[j], h)``, layer by layer.
+    """
 
     @by_operators
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
@@ -360,7 +403,10 @@ class GatedGraphConv(Layer, pyg.GatedGraphConv):  # type: ignore[misc]
 
 
 class SignedConv(Layer, pyg.SignedConv):  # type: ignore[misc]
-    """PyG's ``SignedConv``."""
+    """PyG's ``SignedConv``.
+
+    Means over positive and over negative edges, each next to the vertex's own features, with a product each.
+    """
 
     _adjacencies = ("pos_edge_index", "neg_edge_index")
     _pairs = True
@@ -387,7 +433,10 @@ class SignedConv(Layer, pyg.SignedConv):  # type: ignore[misc]
 
 
 class ClusterGCNConv(Layer, pyg.ClusterGCNConv):  # type: ignore[misc]
-    """PyG's ``ClusterGCNConv``: a mean, and a part of the vertex itself."""
+    """PyG's ``ClusterGCNConv``: a mean, and a part of the vertex itself.
+
+    ``Y = (B + lambda diag(B)) X W_out + X W_root`` with ``B = (D + I)^-1 (A + I)``.
+    """
 
     _aggregators = SUMS
 
@@ -407,7 +456,10 @@ class ClusterGCNConv(Layer, pyg.ClusterGCNConv):  # type: ignore[misc]
 
 
 class FAConv(Layer, pyg.FAConv):  # type: ignore[misc]
-    """PyG's ``FAConv``: of an edge one number is stored."""
+    """PyG's ``FAConv``: of an edge one number is stored.
+
+    ``y[i] = eps x_0[i] + Σ_j tanh(a_l · x[j] + a_r · x[i]) x[j] / sqrt(d[i] d[j])``.
+    """
 
     _aggregators = SUMS
     _features = ("x", "x_0")
@@ -440,7 +492,10 @@ class FAConv(Layer, pyg.FAConv):  # type: ignore[misc]
 
 
 class LabelPropagation(Layer, pyg.LabelPropagation):  # type: ignore[misc]
-    """PyG's ``LabelPropagation``."""
+    """PyG's ``LabelPropagation``.
+
+    ``Y' = alpha S Y + (1 - alpha) Y_0``, layer by layer. It has no parameters. ``S`` is ``D^-1/2 A D^-1/2``.
+    """
 
     _aggregators = SUMS
     _features = ("y",)
@@ -483,7 +538,10 @@ def _has_no_weights(edge_index: Any, edge_weight: Tensor | None) -> bool:
 
 
 class HypergraphConv(Layer, pyg.HypergraphConv):  # type: ignore[misc]
-    """PyG's ``HypergraphConv``: a mean over vertices, and a mean over hyperedges, along the same edges."""
+    """PyG's ``HypergraphConv``: a mean over vertices, and a mean over hyperedges, along the same edges.
+
+    ``Y = D^-1 H W B^-1 H^T X Θ``, with the incidence ``H`` and the degrees of vertices and hyperedges.
+    """
 
     _aggregators = SUMS
     _adjacencies = ("hyperedge_index",)
@@ -543,7 +601,10 @@ class HypergraphConv(Layer, pyg.HypergraphConv):  # type: ignore[misc]
 
 
 class PDNConv(Layer, pyg.PDNConv):  # type: ignore[misc]
-    """PyG's ``PDNConv``."""
+    """PyG's ``PDNConv``.
+
+    GCN with weights that an MLP makes of the features of edges.
+    """
 
     _aggregators = SUMS
     # PyG's leaves the features of edges out of a matrix.
@@ -562,7 +623,10 @@ class PDNConv(Layer, pyg.PDNConv):  # type: ignore[misc]
 
 
 class MFConv(Layer, pyg.MFConv):  # type: ignore[misc]
-    """PyG's ``MFConv``."""
+    """PyG's ``MFConv``.
+
+    ``y[i] = W_l Σ_j x[j] + W_r x[i] + b``, with matrices for each degree.
+    """
 
     _pairs = True
     _matrices = False
@@ -586,7 +650,10 @@ class MFConv(Layer, pyg.MFConv):  # type: ignore[misc]
 
 
 class FeaStConv(Layer, pyg.FeaStConv):  # type: ignore[misc]
-    """PyG's ``FeaStConv``: of an edge a number a head is stored."""
+    """PyG's ``FeaStConv``: of an edge a number a head is stored.
+
+    ``y[i] = mean_j Σ_h softmax_h(u_h · (x[j] - x[i]) + c_h) W_h x[j] + b``.
+    """
 
     _pairs = True
     _one_sided = False
@@ -605,7 +672,10 @@ class FeaStConv(Layer, pyg.FeaStConv):  # type: ignore[misc]
 
 
 class EGConv(Layer, pyg.EGConv):  # type: ignore[misc]
-    """PyG's ``EGConv``: reductions of the bases, one after the other."""
+    """PyG's ``EGConv``: reductions of the bases, one after the other.
+
+    ``y[i, h] = Σ_b w[i, h, b] aggr_j W_b x[j] + b``, with weights ``w`` that are a product of ``x[i]``.
+    """
 
     # The layer's own.
     _aggregators = ()
@@ -660,7 +730,11 @@ class EGConv(Layer, pyg.EGConv):  # type: ignore[misc]
 
 
 class PNAConv(Layer, pyg.PNAConv):  # type: ignore[misc]
-    """PyG's ``PNAConv`` of one layer before the aggregation: its product of both ends is a row of each, so that edges have none."""
+    """PyG's ``PNAConv`` of one layer before the aggregation: its product of both ends is a row of each, so that edges have none.
+
+    Several aggregators of the messages, each times scalers of the degree, and a product of ``x[i]`` and all of
+    them.
+    """
 
     # The layer's own.
     _aggregators = ()
@@ -733,7 +807,10 @@ def _name_of(module: Any) -> str:
 
 
 class GMMConv(Layer, pyg.GMMConv):  # type: ignore[misc]
-    """PyG's ``GMMConv`` whose kernels are shared: of an edge a number a kernel is stored."""
+    """PyG's ``GMMConv`` whose kernels are shared: of an edge a number a kernel is stored.
+
+    ``y[i] = mean_j 1 / K Σ_k w_k(e[j, i]) W_k x[j]``, with Gaussians ``w_k`` of the features of edges.
+    """
 
     _aggregators = LINEAR
     _pairs = True
@@ -763,7 +840,10 @@ class GMMConv(Layer, pyg.GMMConv):  # type: ignore[misc]
 
 
 class DNAConv(Layer, pyg.DNAConv):  # type: ignore[misc]
-    """PyG's ``DNAConv``: of an edge a number a head and earlier layer is stored."""
+    """PyG's ``DNAConv``: of an edge a number a head and earlier layer is stored.
+
+    Each destination attends to the earlier layers' outputs of each source. Then GCN's sum follows.
+    """
 
     _aggregators = SUMS
     _traces = False

@@ -150,11 +150,17 @@ class _RGCN(_Typed):
 
 
 class RGCNConv(_RGCN, pyg.RGCNConv):  # type: ignore[misc]
-    """PyG's ``RGCNConv``. Its result has the format of the features, where PyG's of half features is float."""
+    """PyG's ``RGCNConv``. Its result has the format of the features, where PyG's of half features is float.
+
+    ``y[i] = W_root x[i] + Σ_r mean_j W_r x[j]``, with the in-neighbors by edges of each type r.
+    """
 
 
 class FastRGCNConv(_RGCN, pyg.FastRGCNConv):  # type: ignore[misc]
-    """PyG's ``FastRGCNConv``, without a matrix for each edge."""
+    """PyG's ``FastRGCNConv``, without a matrix for each edge.
+
+    ``y[i] = W_root x[i] + Σ_r mean_j W_r x[j]``, with the in-neighbors by edges of each type r.
+    """
 
     _aggregators = LINEAR
 
@@ -165,7 +171,10 @@ class FastRGCNConv(_RGCN, pyg.FastRGCNConv):  # type: ignore[misc]
 
 
 class RGATConv(_Typed, pyg.RGATConv):  # type: ignore[misc]
-    """PyG's ``RGATConv`` without edge features: of an edge a number a head is stored, and no matrix."""
+    """PyG's ``RGATConv`` without edge features: of an edge a number a head is stored, and no matrix.
+
+    GAT's attention with a matrix for each type of edges.
+    """
 
     _aggregators = SUMS
 
@@ -231,7 +240,11 @@ class RGATConv(_Typed, pyg.RGATConv):  # type: ignore[misc]
 
 
 class FiLMConv(_Typed, _Pairwise, pyg.FiLMConv):  # type: ignore[misc]
-    """PyG's ``FiLMConv``: the edges of each type are a graph of their own, which is kept."""
+    """PyG's ``FiLMConv``: the edges of each type are a graph of their own, which is kept.
+
+    ``y[i] = Σ_r mean_j act(g_r[i] * W_r x[j] + b_r[i])``, with factors and offsets that are products
+    of ``x[i]``, plus such a term of the vertex itself.
+    """
 
     def _not_these(self, *, edge_type: Any = None, **given: Any) -> str | None:
         # Of one type PyG's reads none.
@@ -267,7 +280,10 @@ def _of_types(index: Tensor, types: Tensor, size: tuple[int, int], relations: in
 
 class SplineConv(Layer, pyg.SplineConv):  # type: ignore[misc]
     """PyG's ``SplineConv``: one aggregation to the pairs of a destination and a kernel, and a product a kernel. Which kernels an edge has,
-    and with which weights, is found by ``pyg-lib``, as PyG's layer finds it."""
+    and with which weights, is found by ``pyg-lib``, as PyG's layer finds it.
+
+    ``y[i] = mean_j x[j] W(e[j, i]) + W_root x[i] + b``, with B-splines of the features of edges.
+    """
 
     _aggregators = LINEAR
     _pairs = True
