@@ -145,8 +145,8 @@ impl Operator for SddmmOperator {
 /// Feature lengths that are timed.
 const FEATURES: [usize; 2] = [32, 64];
 
-/// Times an operator in both precisions, edges a second: on the CPU, on the emulator (which is the emulator's speed, and
-/// not a card's), and with the feature `cuda` on a card.
+/// Times an operator in both precisions, edges a second: on the CPU, on the emulator (which is the emulator's speed,
+/// and not a GPU's), and with the feature `cuda` on a GPU.
 ///
 /// # Panics
 /// Where a device fails, or the kernels' PTX is missing or of other sources.

@@ -1,4 +1,4 @@
-//! SDDMM in half and in float, edges a second: on the CPU, on the emulator, and with `--features cuda` on a card.
+//! SDDMM in half and in float, edges a second: on the CPU, on the emulator, and with `--features cuda` on a GPU.
 
 #![allow(missing_docs)] // `criterion_group!` makes a public function
 

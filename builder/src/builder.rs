@@ -136,15 +136,16 @@ impl PtxBuilder {
         self
     }
 
-    /// Names the entries that the crate's root of entries can make, if it has one: see [`Metadata::entries`](crate::Metadata).
+    /// Names the entries that the crate's root of entries can make, if it has one: see
+    /// [`Metadata::entries`](crate::Metadata).
     pub fn entries<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.entries.extend(names.into_iter().map(str::to_owned));
         self
     }
 
-    /// Builds only the entries that match `pattern`, or that of another call, which takes a fraction of the time: for a look at one
-    /// kernel, or a test of it. Of a library in modules the others are left out; of a crate that is one module they trap.
-    /// The PTX goes to `ptx-only/` of the target folder, since it is not the whole.
+    /// Builds only the entries that match `pattern`, or that of another call, which takes a fraction of the time: for a
+    /// look at one kernel, or a test of it. Of a library in modules the others are left out; of a crate that is one
+    /// module they trap. The PTX goes to `ptx-only/` of the target folder, since it is not the whole.
     pub fn only(mut self, pattern: impl Into<String>) -> Self {
         self.only.push(pattern.into());
         self
@@ -157,8 +158,8 @@ impl PtxBuilder {
     }
 
     /// Also assembles for these architectures, each from the PTX that a driver would take for it, and fails if an entry
-    /// spills. The machine code is kept next to the PTX, and the manifest has it and the registers. Architectures that this ptxas
-    /// does not know are left out.
+    /// spills. The machine code is kept next to the PTX, and the manifest has it and the registers. Architectures that
+    /// this ptxas does not know are left out.
     pub fn assemble<'a>(mut self, ptxas: Ptxas, archs: impl IntoIterator<Item = &'a str>) -> Self {
         self.assembly = Some((ptxas, archs.into_iter().map(str::to_owned).collect()));
         self

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | every exported symbol is there | a kernel that was optimised away is an error at launch |
 //! | no entry calls a function | a call left in means a panic path, a missing `#[inline]`, or an unresolved symbol |
-//! | no synchronising instruction is copied into two arms of a branch | lanes would wait for each other in different places |
+//! | no synchronising instruction is copied into two arms of a branch | lanes would wait in different places |
 //! | barriers and shuffles are as many as declared | the same, for kernels that say how many they have |
 //! | no local memory | an array that was meant for registers costs a trip to memory |
 //! | no more products of 32 bits in addresses than declared | a row's offset that is cut off at 4 GiB |
-//! | no `f64` | a stray `f64` runs at 1/64 of the speed of `f32` on most cards |
+//! | no `f64` | a stray `f64` runs at 1/64 of the speed of `f32` on most GPUs |
 
 use std::fmt;
 
@@ -21,7 +21,8 @@ use crate::pattern;
 use crate::ptx::{self, Module};
 use crate::twins;
 
-/// What is allowed in, and expected of, the entries that a pattern names. The default allows nothing and expects no count.
+/// What is allowed in, and expected of, the entries that a pattern names. The default allows nothing and expects no
+/// count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Rules {
@@ -193,7 +194,7 @@ fn check_memory_and_types(
     rules: Rules,
     faults: &mut Vec<Fault>,
 ) {
-    // One fault of each kind tells enough.
+    // One fault of each kind is enough.
     if let (false, Some(local)) = (rules.local, function.locals.first()) {
         let message = format!(
             "keeps {} bytes in local memory; index arrays by constants once loops are unrolled, or allow it by checks.local",

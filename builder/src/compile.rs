@@ -1,14 +1,14 @@
 //! Kernels crate in, unoptimised LLVM modules out: one of a crate with entries, or one for each module of a library.
 //!
-//! **A library** (`entries` in its metadata) is compiled once, to metadata that holds its generic functions. Then rustc compiles
-//! the root of the entries for each module, with the names of the module's entries as `cfg`s, straight to LLVM's text.
-//! Modules are compiled in parallel, and each holds the code of its own entries alone.
+//! **A library** (`entries` in its metadata) is compiled once, to metadata that holds its generic functions. Then rustc
+//! compiles the root of the entries for each module, with the names of the module's entries as `cfg`s, straight to
+//! LLVM's text. Modules are compiled in parallel, and each holds the code of its own entries alone.
 //!
-//! **A crate with entries** is linked. rustc needs a linker. It gets a shell script that writes down its arguments, so that the names
-//! to export are known, and runs `llvm-link`: what rustc takes for the finished cdylib is the
-//! bitcode of the crate and of `core` in one module. rustc is told to leave the LLVM passes alone
-//! (`no-prepopulate-passes`), for two reasons: the module is optimised once, as a whole, for each
-//! architecture; and no pass has run before [`crate::convergence`] has marked what must not be duplicated.
+//! **A crate with entries** is linked. rustc needs a linker. It gets a shell script that writes down its arguments, so
+//! that the names to export are known, and runs `llvm-link`: what rustc takes for the finished cdylib is the bitcode of
+//! the crate and of `core` in one module. rustc leaves the LLVM passes alone (`no-prepopulate-passes`), for two
+//! reasons: the module is optimised once, as a whole, for each architecture; and no pass has run before
+//! [`crate::convergence`] has marked what must not be duplicated.
 
 use std::env;
 use std::ffi::OsString;
@@ -94,8 +94,8 @@ fn steers_cargo(name: &OsString) -> bool {
         || BUILD_SCRIPT.contains(&name)
 }
 
-/// Runs cargo for the crate in `work`, which several kernels crates may share: `core` is then compiled once for all of them.
-/// Returns cargo's messages, one JSON object a line, and what rustc says. `color` lets rustc colour that.
+/// Runs cargo for the crate in `work`, which several kernels crates may share: `core` is then compiled once for all of
+/// them. Returns cargo's messages, one JSON object a line, and what rustc says. `color` lets rustc colour that.
 fn build(
     package: &Package,
     toolchain: &Toolchain,
@@ -279,11 +279,11 @@ fn concatenated(head: &str, path: &Path) -> OsString {
 /// LLVM's passes run later, all at once: see the head of this file.
 const NO_PASSES: &str = "-Cno-prepopulate-passes";
 
-/// rustc inlines functions before it makes LLVM's text, as it does of itself where a build is not incremental: what LLVM makes of
-/// kernels must not depend on that.
+/// rustc inlines functions before it makes LLVM's text, as it does of itself where a build is not incremental: what
+/// LLVM makes of kernels must not depend on that.
 const INLINE: &str = "-Zinline-mir=yes";
 
-/// Where the linker script writes its arguments, beside rustc's output `NAME.ptx`.
+/// Where the linker script writes its arguments, next to rustc's output `NAME.ptx`.
 fn record_name(output: &Path) -> OsString {
     let mut name = output.file_name().unwrap_or_default().to_owned();
     name.push(".arguments");
@@ -291,7 +291,7 @@ fn record_name(output: &Path) -> OsString {
 }
 
 /// The release profile, whatever the crate's manifest says: `.loc` lines and no other debug information, since that
-/// is all that PTX can use; no overflow checks, since a panic has nobody to tell.
+/// is all that PTX can use; no overflow checks, since a panic cannot be reported.
 const PROFILE: [(&str, &str); 9] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3"),
     ("CARGO_PROFILE_RELEASE_DEBUG", "line-directives-only"),
@@ -304,7 +304,8 @@ const PROFILE: [(&str, &str); 9] = [
     ("CARGO_PROFILE_RELEASE_STRIP", "none"),
 ];
 
-/// Writes the script that rustc calls as its linker; leaves the file alone when it is right, so that cargo sees no change.
+/// Writes the script that rustc calls as its linker; leaves the file alone when it is right, so that cargo sees no
+/// change.
 fn write_linker(toolchain: &Toolchain, work: &Path) -> Result<PathBuf, BuildError> {
     fs::create_dir_all(work).map_err(BuildError::io(work))?;
     let path = work.join("linker.sh");

@@ -86,8 +86,8 @@ impl Job<'_> {
         files::fingerprint(&self.out.join(&file.file)).as_ref() == Some(&file.fingerprint)
     }
 
-    /// Compiles, lowers, checks and writes; nothing is written to `out` before all modules have passed. Modules of `old` whose
-    /// code is the same are kept.
+    /// Compiles, lowers, checks and writes; nothing is written to `out` before all modules have passed. Modules of
+    /// `old` whose code is the same are kept.
     pub fn emit(
         &self,
         old: &BTreeMap<String, ModuleRecord>,
@@ -370,8 +370,8 @@ impl Job<'_> {
         Ok(Err((text, faults)))
     }
 
-    /// Assembles for the `wanted` architectures for which the manifest has no machine code yet, each from the newest PTX that
-    /// its GPU would take. The machine code is kept, with the registers of each entry.
+    /// Assembles for the `wanted` architectures for which the manifest has no machine code yet, each from the newest
+    /// PTX that its GPU would take. The machine code is kept, with the registers of each entry.
     pub fn assemble(
         &self,
         manifest: &mut Manifest,
@@ -446,8 +446,8 @@ impl Job<'_> {
     }
 }
 
-/// A module's text without the checksums of its source files, which change with every line of a file, also with those that no entry
-/// of the module comes from. PTX has no checksums.
+/// A module's text without the checksums of its source files, which change with every line of a file, also with those
+/// that no entry of the module comes from. PTX has no checksums.
 fn without_checksums(ir: &str) -> String {
     let mut text = String::with_capacity(ir.len());
     for line in ir.lines() {

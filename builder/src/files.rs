@@ -31,7 +31,7 @@ fn write(
     content: &[u8],
     prepare: impl Fn(&Path) -> io::Result<()>,
 ) -> Result<(), BuildError> {
-    /// Tells apart the threads of one process that write the same file.
+    /// Distinguishes the threads of one process that write the same file.
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let mut temporary = path.as_os_str().to_owned();
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

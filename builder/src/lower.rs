@@ -50,8 +50,8 @@ impl Arch {
     }
 }
 
-/// The text of a linked crate, without what no export needs. If there are patterns of `only`, entries that match none of them do
-/// nothing but trap: a program finds every kernel that it asks for, and a launch of one of them fails.
+/// The text of a linked crate, without what no export needs. If there are patterns of `only`, entries that match none
+/// of them do nothing but trap: a program finds every kernel that it asks for, and a launch of one of them fails.
 pub(crate) fn text(
     toolchain: &Toolchain,
     package: &str,
@@ -112,8 +112,8 @@ fn without_bodies(ir: &str, only: &[String]) -> String {
     text
 }
 
-/// Optimises and lowers a module whose text is [annotated](convergence::annotate); `unroll` is LLVM's `unroll-threshold`. The PTX still
-/// has LLVM's comments, which say where a line was inlined.
+/// Optimises and lowers a module whose text is [annotated](convergence::annotate); `unroll` is LLVM's
+/// `unroll-threshold`. The PTX still has LLVM's comments, which say where a line was inlined.
 pub(crate) fn lower(
     toolchain: &Toolchain,
     package: &str,
@@ -178,7 +178,7 @@ pub(crate) fn rename_files(ptx: &str, renamed: &[(PathBuf, String)]) -> String {
     text
 }
 
-/// LLVM closes a module that has `.loc` lines with an empty `.debug_macinfo`, which helps nobody.
+/// LLVM closes a module that has `.loc` lines with an empty `.debug_macinfo`, which is of no use.
 fn without_empty_sections(ptx: &str) -> String {
     ptx.split_inclusive('\n')
         .filter(|line| {

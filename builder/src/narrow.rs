@@ -5,7 +5,8 @@
 //! `mad.wide`). Products by a constant are left alone: those are sizes of elements and shares of a CTA.
 //!
 //! Numbers are followed from register to register, wherever they may go: through sums, moves, conversions and further
-//! products, but not through what makes a smaller number of one (a quotient, a remainder, a shift to the right, a mask).
+//! products, but not through what makes a smaller number of one (a quotient, a remainder, a shift to the right, a
+//! mask).
 
 use std::collections::{HashMap, HashSet};
 

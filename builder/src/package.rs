@@ -27,8 +27,8 @@ pub struct Metadata {
     pub launch_bounds: BTreeMap<String, LaunchBounds>,
     /// Rules for the emitted PTX by entry pattern.
     pub checks: BTreeMap<String, Rules>,
-    /// The crate root that makes the entries of a library, each behind a `cfg` of its name; relative to the crate's folder.
-    /// With it the crate is a library (`rlib`), and its entries come in [`Metadata::modules`].
+    /// The crate root that makes the entries of a library, each behind a `cfg` of its name; relative to the crate's
+    /// folder. With it the crate is a library (`rlib`), and its entries come in [`Metadata::modules`].
     pub entries: Option<PathBuf>,
     /// The module of an entry, by entry pattern.
     pub modules: BTreeMap<String, String>,

@@ -92,8 +92,8 @@ pub(crate) fn uses_local(instruction: &Instruction<'_>) -> bool {
 }
 
 impl Place {
-    /// Completes each place by its `.file`: the one of that number, or, since the paths in LLVM's comments are relative to
-    /// their crate, the only one that ends so.
+    /// Completes each place by its `.file`: the one of that number, or, since the paths in LLVM's comments are relative
+    /// to their crate, the only one that ends so.
     fn complete(mut self, files: &HashMap<u32, String>) -> Self {
         for place in &mut self.chain {
             let path = place.split(':').next().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! `ptxas`, NVIDIA's assembler: finds it, runs it, reads what it says of registers, spills and shared memory.
 //!
-//! The driver assembles PTX again on the user's machine; ptxas tells beforehand, and on machines without a GPU, whether
+//! The driver assembles PTX again on the user's machine; ptxas reports earlier, and without a GPU, whether
 //! it will, and at what occupancy. It is part of the CUDA toolkit and of the Python wheel `nvidia-cuda-nvcc`.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 
 use crate::error::BuildError;
 
-/// The architectures that `cargo xtask verify-ptx` assembles for: A100, RTX 30, L4 and RTX 40, H100 and H200, B200, RTX 50.
+/// The architectures that `cargo xtask verify-ptx` assembles for: A100, RTX 30,
+/// L4 and RTX 40, H100 and H200, B200, RTX 50.
 pub const ARCHS: [&str; 6] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"];
 
 /// Names a ptxas by its path, and overrides the search.
@@ -158,7 +159,7 @@ impl Ptxas {
         self.assemble_allowing(|_| 0, ptx, arch, cubin)
     }
 
-    /// [`Ptxas::assemble`] of entries that may spill so many bytes each.
+    /// [`Ptxas::assemble`] of entries that may spill the given number of bytes each.
     pub(crate) fn assemble_allowing(
         &self,
         spills: impl Fn(&str) -> u32,

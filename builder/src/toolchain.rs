@@ -24,7 +24,7 @@ const OLDEST_RUSTC: (u32, u32) = (1, 96);
 
 /// Names a rustc by its path, and overrides the search.
 pub const RUSTC_VARIABLE: &str = "HALFGNN_DEVICE_RUSTC";
-/// Names the cargo that goes with [`RUSTC_VARIABLE`]; the one beside that rustc if unset.
+/// Names the cargo that goes with [`RUSTC_VARIABLE`]; by default the one next to that rustc.
 pub const CARGO_VARIABLE: &str = "HALFGNN_DEVICE_CARGO";
 /// Names the folder of `llvm-link`, `opt` and `llc`; searched for if unset.
 pub const LLVM_VARIABLE: &str = "HALFGNN_DEVICE_LLVM";
@@ -78,7 +78,7 @@ pub struct Places {
     pub llvm_bin: Option<PathBuf>,
     /// rustup's home, which holds `toolchains/`.
     pub rustup_home: Option<PathBuf>,
-    /// The prefix of the distribution's packages, `/usr`: its rustc, and its LLVM for a rustc that has none beside it.
+    /// The prefix of the distribution's packages, `/usr`: its rustc, and its LLVM for a rustc that has none of its own.
     pub system: Option<PathBuf>,
 }
 

@@ -498,8 +498,8 @@ pub unsafe extern "ptx-kernel" fn first_of_row(x: *const f32, stride: u32, y: *m
         .expect("of 64 bits");
 }
 
-/// A barrier in inline assembly, between two branches on one condition: LLVM's SimplifyCFG joins the branches and copies
-/// the barrier into both arms, unless the builder has marked it convergent.
+/// A barrier in inline assembly, between two branches on one condition: LLVM's SimplifyCFG joins the branches and
+/// copies the barrier into both arms, unless the builder has marked it convergent.
 #[test]
 fn a_barrier_in_assembly_stays_whole() {
     let Some(toolchain) = toolchain() else { return };

@@ -1,8 +1,8 @@
 //! How fast kernels run: lane-instructions a second of one core, with all checks and with none.
 //!
-//! `cargo run --release -p ptx-emulator --example throughput [repetitions]` runs two kernels of the test corpus: a sparse
-//! matrix product in half precision (loads, packed half arithmetic, shared memory, divergence) and a dense one on tensor
-//! cores (asynchronous copies, `ldmatrix`, `mma`).
+//! `cargo run --release -p ptx-emulator --example throughput [repetitions]` runs two kernels of the test corpus: a
+//! sparse matrix product in half precision (loads, packed half arithmetic, shared memory, divergence) and a dense one
+//! on tensor cores (asynchronous copies, `ldmatrix`, `mma`).
 
 use ptx_emulator::{Checks, Device, DeviceOptions, LaunchOptions, Module};
 use std::time::Instant;
@@ -148,7 +148,8 @@ fn gemm(m: u32) -> Case {
     }
 }
 
-/// Processor time of this thread in seconds where Linux tells it, so that a busy machine does not count; else the clock's.
+/// Processor time of this thread in seconds where Linux reports it, so that a busy machine does not count; else the
+/// clock's.
 fn seconds(start: Instant) -> f64 {
     let own = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = own.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());

@@ -1,9 +1,10 @@
 //! Registers of a program to few rows.
 //!
-//! PTX names a register for each value: a kernel has thousands, of which some hundred hold what is still wanted. As many rows lie in the
-//! first-level cache of the machine that runs this, and are quickly cleared for the next block. A register has its row from the first
-//! instruction at which it is written or may be wanted to the last (its *span*); two of as many bits whose spans do not meet may have the
-//! same. That lanes stand at different instructions changes nothing: each has its own column of a row, and its own path through the program.
+//! PTX names a register for each value: a kernel has thousands, of which some hundred hold what is still wanted. As
+//! many rows lie in the first-level cache of the machine that runs this, and are quickly cleared for the next block. A
+//! register has its row from the first instruction at which it is written or may be wanted to the last (its *span*);
+//! two of as many bits whose spans do not meet may have the same. That lanes stand at different instructions changes
+//! nothing: each has its own column of a row, and its own path through the program.
 
 use crate::ir::{CONSTANT, Op, Program, Row, Use};
 use std::cmp::Reverse;
@@ -213,7 +214,7 @@ impl<'a> Function<'a> {
                 });
             }
         }
-        // What may be read before it is written is zero: nobody else's.
+        // What may be read before it is written is zero: no register is shared.
         let unwritten = self.parts.first().map(|part| &part.wanted);
         for register in unwritten.into_iter().flat_map(Set::iter) {
             extend(register, self.range.start);
@@ -330,7 +331,8 @@ mod tests {
         assert_eq!(out, std::array::from_fn(expected));
     }
 
-    /// The lanes of a branch stand behind those of the other when these write registers that those no longer want, or not yet.
+    /// The lanes of a branch stand behind those of the other when these write registers that those no longer want, or
+    /// not yet.
     #[test]
     fn lanes_that_part_have_their_own_values() {
         let body = "setp.lt.u32 %p1, %r1, 16; @%p1 bra LOW;

@@ -99,8 +99,8 @@ pub struct Counts {
     pub shared_requests: u64,
     /// Bytes that lanes moved to or from shared memory.
     pub shared_bytes: u64,
-    /// Extra passes that bank conflicts cost: of the distinct words that one pass (32 lanes of 4 bytes, 16 of 8, 8 of 16)
-    /// wants from one bank, all but the first.
+    /// Extra passes that bank conflicts cost: of the distinct words that one pass (32 lanes of 4 bytes, 16 of 8, 8 of
+    /// 16) needs from one bank, all but the first.
     pub bank_conflicts: u64,
     /// Conditional branches after which the lanes of a warp stood at different instructions.
     pub divergent_branches: u64,

@@ -181,12 +181,12 @@ impl Device {
     /// Runs a kernel to its end.
     ///
     /// `params` is the buffer of parameters as the driver takes it: each at its [`Param::offset`](crate::Param), so
-    /// [`Entry::param_bytes`] bytes (a struct's tail padding may follow). Blocks run on rayon's threads, unless the kernel
-    /// uses global atomics whose order shows: then one after the other.
+    /// [`Entry::param_bytes`] bytes (a struct's tail padding may follow). Blocks run on rayon's threads, unless the
+    /// kernel uses global atomics whose order shows: then one after the other.
     ///
     /// # Errors
-    /// [`LaunchError`]: the first fault in the order of blocks, else the race between blocks at the lowest address. After a
-    /// fault, memory that the kernel writes is undefined.
+    /// [`LaunchError`]: the first fault in the order of blocks, else the race between blocks at the lowest address.
+    /// After a fault, memory that the kernel writes is undefined.
     #[allow(clippy::too_many_arguments)]
     pub fn launch(
         &self,

@@ -3,8 +3,9 @@
 //! A [`Module`] is a PTX text, parsed, linked and typed: an instruction, type or modifier that is not implemented is an
 //! error that names it and its line. A [`Device`] is simulated memory and runs kernels, blocks side by side on rayon's
 //! threads. Every launch is checked: bounds, alignment, uninitialised reads, races inside a block and between blocks,
-//! barriers that not all threads reach, exchanges with inactive lanes, deadlocks, endless loops. A [`Fault`] names kernel,
-//! block, thread, instruction, source line, address and allocation. [`Counts`] are exact and repeat on every machine.
+//! barriers that not all threads reach, exchanges with inactive lanes, deadlocks, endless loops. A [`Fault`] names
+//! kernel, block, thread, instruction, source line, address and allocation. [`Counts`] are exact and repeat on every
+//! machine.
 //!
 //! ```
 //! use ptx_emulator::{Device, LaunchOptions, Module};
@@ -26,7 +27,8 @@
 //! let device = Device::default();
 //! let data = device.alloc(4 * 32)?;
 //! device.write(data, &[1; 4 * 32])?;
-//! let report = device.launch(&module, "twice", [1, 1, 1], [32, 1, 1], 0, &data.to_le_bytes(), &LaunchOptions::default())?;
+//! let options = LaunchOptions::default();
+//! let report = device.launch(&module, "twice", [1, 1, 1], [32, 1, 1], 0, &data.to_le_bytes(), &options)?;
 //! let mut out = [0; 4];
 //! device.read(data, &mut out)?;
 //! assert_eq!(out, [2; 4]);
@@ -36,9 +38,9 @@
 //!
 //! # What is exact and what is not
 //! Integer, half, single and double arithmetic and conversions give the hardware's bits: NaN results are canonical
-//! (0x7fff, 0x7fffffff), subnormals are kept unless `.ftz` asks otherwise. Approximate instructions (`ex2`, `rsqrt`, …) are
-//! computed in double and rounded once, within the error that PTX documents. `mma` takes exact products and rounds each
-//! accumulator once for eight of them; the hardware's own order is not documented.
+//! (0x7fff, 0x7fffffff), subnormals are kept unless `.ftz` asks otherwise. Approximate instructions (`ex2`, `rsqrt`, …)
+//! are computed in double and rounded once, within the error that PTX documents. `mma` takes exact products and rounds
+//! each accumulator once for eight of them; the hardware's own order is not documented.
 #![forbid(unsafe_code)]
 
 mod allocate;

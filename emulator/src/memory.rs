@@ -1,7 +1,8 @@
 //! The simulated global memory: allocations with gaps between them, and a bit for every byte that was ever written.
 //!
-//! Words are relaxed atomics, because blocks run side by side and a kernel under test may race; what a racing kernel reads is
-//! then any of the values written, never undefined behaviour. Without races the order is given by the launches alone.
+//! Words are relaxed atomics, because blocks run side by side and a kernel under test may race; what a racing kernel
+//! reads is then any of the values written, never undefined behaviour. Without races the order is given by the launches
+//! alone.
 
 use crate::shadow::Shadow;
 use std::collections::VecDeque;

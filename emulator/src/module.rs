@@ -65,7 +65,7 @@ pub struct Entry {
     pub instructions: usize,
     /// As the text has it.
     program: Program,
-    /// As it is run: made where somebody launches it.
+    /// As it is run: made at the first launch.
     allocated: OnceLock<Program>,
 }
 
@@ -86,8 +86,8 @@ impl Module {
     /// Parses a PTX text and decodes every instruction in it.
     ///
     /// # Errors
-    /// For text that is not PTX, and for any instruction, type or modifier that is not implemented: nothing is left to be
-    /// found out at a launch.
+    /// For text that is not PTX, and for any instruction, type or modifier that is not implemented: nothing is left to
+    /// be found out at a launch.
     pub fn parse(ptx: &str) -> Result<Module, ParseError> {
         let source = ptx_syntax::parse(ptx)?;
         let names = Names::new(&source)?;

@@ -1,4 +1,4 @@
-//! What a device and a launch are told, and what a launch tells.
+//! Options of a device and of a launch, and the report of a launch.
 
 use crate::counts::Counts;
 use crate::fault::Fault;
@@ -18,7 +18,7 @@ impl Default for DeviceOptions {
     }
 }
 
-/// Which checks a launch makes beside bounds, alignment, barriers and lanes, which are always checked.
+/// Which checks a launch makes besides bounds, alignment, barriers and lanes, which are always checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checks {
     /// Reads of global, shared and local memory that nothing wrote.

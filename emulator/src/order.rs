@@ -1,12 +1,13 @@
 //! Which accesses of a block are ordered: a clock for each warp, and who has seen whose.
 //!
-//! A warp's clock advances with each barrier it takes part in. An access carries the thread and its warp's clock; a later
-//! access is ordered after it when the later one's warp (or, inside a warp, its lane) has synchronised with the earlier one's
-//! since. `bar.sync`, also with a part of the block, and `bar.warp.sync`, also with a part of the warp, synchronise;
-//! shuffles and votes do not, as in PTX's memory model.
+//! A warp's clock advances with each barrier it takes part in. An access carries the thread and its warp's clock; a
+//! later access is ordered after it when the later one's warp (or, inside a warp, its lane) has synchronised with the
+//! earlier one's since. `bar.sync`, also with a part of the block, and `bar.warp.sync`, also with a part of the warp,
+//! synchronise; shuffles and votes do not, as in PTX's memory model.
 //!
-//! [`ClockedAccess::next`] is the state machine of one *thread cell*: what the last accesses were, in 32 bits. Where it must forget,
-//! it forgets towards silence: it may miss a race among three or more threads, and never reports an ordered pair.
+//! [`ClockedAccess::next`] is the state machine of one *thread cell*: what the last accesses were, in 32 bits. Where it
+//! must forget, it forgets towards silence: it may miss a race among three or more threads, and never reports an
+//! ordered pair.
 
 use crate::shadow::Touch;
 
@@ -221,7 +222,7 @@ pub(crate) struct ClockedAccess<'a> {
     clocks: &'a Clocks,
     thread: u32,
     touch: Touch,
-    /// What it makes of a cell that nobody has been to.
+    /// The state of a cell without an access.
     fresh: u32,
     /// What the last cell held, and what became of it.
     before: u32,

@@ -27,7 +27,8 @@ impl Order {
         }
     }
 
-    /// The block that runs at `position`: the seed's permutation of a power of two, walked until it lands inside the grid.
+    /// The block that runs at `position`: the seed's permutation of a power of two, walked until it lands inside the
+    /// grid.
     fn block(&self, position: u64) -> u64 {
         let Some(keys) = self.keys else {
             return position;
@@ -58,7 +59,8 @@ pub(crate) struct Failure {
 /// Blocks that one task runs, so that its registers and tables are made once.
 const CHUNK: u64 = 16;
 
-/// Runs all blocks, side by side where nobody can tell. `races` gets the lowest address of a race between blocks.
+/// Runs all blocks, in parallel where the results are the same. `races` gets the lowest address of a race between
+/// blocks.
 pub(crate) fn run_blocks(
     env: &Env<'_>,
     order: &Order,

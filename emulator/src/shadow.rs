@@ -1,12 +1,13 @@
 //! Who touched which global memory in a launch: the state from which races are found.
 //!
 //! Two cells of 32 bits stand for every two bytes. The *block cell* says which blocks touched them and how; its states
-//! remember enough that whether two blocks race on an address does not depend on the order in which they ran. The *thread
-//! cell* belongs to the one block that has them and holds the last access inside it, with the clock of its warp (see
+//! remember enough that whether two blocks race on an address does not depend on the order in which they ran. The
+//! *thread cell* belongs to the one block that has them and holds the last access inside it, with the clock of its warp
+//! (see
 //! [`crate::order`]). Both carry the number of the launch, so that a new launch needs no clearing.
 //!
-//! Accesses of single bytes go to a table beside the cells: they are rare in these kernels, and two bytes of one cell may
-//! belong to two blocks.
+//! Accesses of single bytes go to a table next to the cells: they are rare in these kernels, and two bytes of one cell
+//! may belong to two blocks.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -40,7 +41,7 @@ pub(crate) enum Touch {
 /// What a block's access found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nobody of this block was here before.
+    /// This block has no access here yet.
     First,
     /// Only this block was here, so the thread cell is its own.
     Own,
@@ -115,9 +116,9 @@ impl Shadow {
         f(&mut guard.1)
     }
 
-    /// Notes an access of `bytes` (1, 2, 4, 8 or 16, aligned). `thread` gets the block's own thread cell, 0 at first, and
-    /// gives its next state, or nothing for a race inside the block. The result is the first race, if there is one: its
-    /// offset, and whether it is one between blocks.
+    /// Notes an access of `bytes` (1, 2, 4, 8 or 16, aligned). `thread` gets the block's own thread cell, 0 at first,
+    /// and gives its next state, or nothing for a race inside the block. The result is the first race, if there is one:
+    /// its offset, and whether it is one between blocks.
     #[inline(always)]
     pub(crate) fn touch(
         &self,

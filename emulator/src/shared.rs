@@ -1,4 +1,4 @@
-//! A block's shared memory, with the written bytes and the last accesses beside it.
+//! A block's shared memory, with its written bytes and last accesses.
 
 use crate::order::{ClockedAccess, Clocks};
 use crate::shadow::Touch;
@@ -136,8 +136,8 @@ impl Shared {
     }
 }
 
-/// Extra passes of one request: 32 lanes of up to 4 bytes go at once, 16 of 8, 8 of 16; of the distinct words that a pass
-/// wants from one of the 32 banks, all but the first cost another.
+/// Extra passes of one request: 32 lanes of up to 4 bytes go at once, 16 of 8, 8 of 16; of the distinct words that a
+/// pass needs from one of the 32 banks, all but the first cost another.
 pub(crate) fn bank_conflicts(offsets: &[u32; 32], mask: u32, bytes: u32) -> u64 {
     // Lanes side by side, or all at one place: nothing to count.
     let first = mask.trailing_zeros().min(31) as usize;

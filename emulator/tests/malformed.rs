@@ -1,5 +1,5 @@
-//! Text that is not what the emulator runs: an error that says where and why. What no text may do (panic, hang, allocate
-//! without bound) is fuzzed.
+//! Text that is not what the emulator runs: an error that says where and why. What no text may do (panic, hang,
+//! allocate without bound) is fuzzed.
 
 use ptx_emulator::Module;
 

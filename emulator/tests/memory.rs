@@ -1,4 +1,4 @@
-//! What a launch takes of the machine's memory: the buffers, and beside them the state by which races are found.
+//! What a launch takes of the machine's memory: the buffers, and the state by which races are found.
 #![cfg(target_os = "linux")]
 
 use ptx_emulator::{Checks, Device, DeviceOptions, LaunchOptions, Module};
@@ -68,7 +68,7 @@ fn a_launch_takes_little_more_than_its_buffers_and_their_shadow() {
     // The words, and a bit for each byte.
     let buffers = taken(0.02, Checks::NONE);
     assert!(buffers < 1.3, "{buffers} times the buffer");
-    // The shadow is four times what is touched, and nothing for what is not.
+    // The access history is four times what is touched, and nothing for what is not.
     let little = taken(0.02, Checks::ALL);
     assert!(little < 1.4, "{little} times the buffer");
     let all = taken(1.0, Checks::ALL);

@@ -1,4 +1,4 @@
-//! Compiles the kernels to PTX, and tells the program where it is.
+//! Compiles the kernels to PTX, and passes its path to the program.
 
 use halfgnn_builder::PtxBuilder;
 

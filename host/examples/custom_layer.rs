@@ -1,5 +1,5 @@
-//! A layer of your own: `GraphConv` of PyG, `H · W₁ + A · H · W₂`, as its formula. The gradient, every precision, ranks, sampled batches,
-//! quantized messages and checkpoints follow from it.
+//! A layer of your own: `GraphConv` of PyG, `H · W₁ + A · H · W₂`, as its formula. The gradient, every precision,
+//! ranks, sampled batches, quantized messages and checkpoints follow from it.
 //!
 //! `cargo run --example custom_layer`
 

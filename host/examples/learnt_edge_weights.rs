@@ -1,9 +1,9 @@
 //! Weights of edges that are learnt, by a loss of your own.
 //!
-//! What vertices hear is `y = A_w · x`, a sum over neighbours with a weight an edge: an SpMM. The gradient of the weights is the
-//! dot product of `dL/dy` and `x` over each edge, `dw(i,j) = dy[i] · x[j]`: an SDDMM. Here a graph learns which of its edges somebody
-//! else's sums came along, and half of them did not. The loss is log-cosh, which this crate does not have: it is made on the host, and
-//! so is its gradient.
+//! Vertices aggregate `y = A_w · x`, a sum over neighbours with a weight an edge: an SpMM. The gradient of the weights
+//! is the dot product of `dL/dy` and `x` over each edge, `dw(i,j) = dy[i] · x[j]`: an SDDMM. Here a graph learns along
+//! which of its edges given sums were made; half of its edges have no part in them. The loss is log-cosh, which this
+//! crate does not have: it is made on the host, and so is its gradient.
 //!
 //! `cargo run --example learnt_edge_weights`
 
@@ -27,7 +27,7 @@ fn log_cosh(y: &[f32], target: &[f32]) -> (f32, Vec<f32>) {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Each vertex hears the next four; the truth has every second edge.
+    // Each vertex aggregates the next four; the truth has every second edge.
     let edges = (0..VERTICES as u32).flat_map(|v| (1..5).map(move |k| (v, (v + k) % 40)));
     let (rows, columns): (Vec<u32>, Vec<u32>) = edges.unzip();
     let graph = Graph::from_edges(VERTICES, &rows, &columns)?;

@@ -1,5 +1,5 @@
-//! Draws batches of neighbours and trains a GraphSAGE on them, step by step: the loader, the sampler and the trainer are used by
-//! themselves, as a loop of one's own does.
+//! Draws batches of neighbours and trains a GraphSAGE on them, step by step: the loader, the sampler and the trainer
+//! are used by themselves, as a loop of one's own does.
 //!
 //! `cargo run --release --example sampled_batches -- [cora.npz]`: without a file, on a graph that the program makes.
 
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Test accuracy after so many epochs, in percent.
+/// Test accuracy after the given number of epochs, in percent.
 fn train(data: &Dataset, epochs: u32) -> Result<f64, Box<dyn Error>> {
     const SEED: u64 = 0;
     let backend = Cpu::new();
@@ -32,7 +32,7 @@ fn train(data: &Dataset, epochs: u32) -> Result<f64, Box<dyn Error>> {
     };
     let labels = data.class_labels()?;
 
-    // Graph and features lie on the device; a batch takes of them what it hears from.
+    // Graph and features lie on the device; a batch gathers the rows of its in-neighbors.
     let features = data.upload_features::<_, f16>(&backend)?;
     let fanouts = vec![Fanout::of(10)?, Fanout::of(5)?];
     let mut sampler = NeighborSampler::new(&backend, data.graph.csr(), fanouts)?;

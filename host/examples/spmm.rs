@@ -9,7 +9,7 @@ use halfgnn::ops::{self, Spmm};
 use halfgnn::tensor::{Array, Matrix};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Vertex 0 hears from 1 and 2, vertex 1 from 2, vertex 2 from nobody; each has the features (v, 10 v).
+    // Vertex 0 aggregates 1 and 2, vertex 1 aggregates 2, vertex 2 none; each has the features (v, 10 v).
     let graph = Graph::from_edges(3, &[0, 0, 1], &[1, 2, 2])?;
     let backend = Cpu::new();
     let a = Adjacency::new(&backend, graph.csr())?;

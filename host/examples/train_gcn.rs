@@ -1,4 +1,4 @@
-//! Trains a graph convolutional network in half precision and tells how well it predicts.
+//! Trains a graph convolutional network in half precision and prints how well it predicts.
 //!
 //! `cargo run --release --example train_gcn -- [cora.npz]`: without a file, on a graph that the program makes.
 

@@ -1,5 +1,5 @@
-//! Models of PyTorch Geometric's, read here: the logits are PyG's, and what is written is what was read. Of DGL, which has no
-//! release for the torch that made these files, the names and shapes of its sources, version 2.1.
+//! Models of PyTorch Geometric's, read here: the logits are PyG's, and what is written is what was read. Of DGL, which
+//! has no release for the torch that made these files, the names and shapes of its sources, version 2.1.
 //!
 //! ```python
 //! torch.manual_seed(0)

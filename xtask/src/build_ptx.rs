@@ -8,8 +8,8 @@ use halfgnn_manifest::{ARCHIVE_SUFFIX, Store, pack};
 
 use crate::{Failure, setup, workspace};
 
-/// The architecture that PTX is made for: the drivers of newer cards compile it too. What they make of PTX for sm_90 is the same machine code,
-/// since no kernel has an instruction of a newer card.
+/// The architecture that PTX is made for: the drivers of newer GPUs compile it too. What they make of PTX for sm_90 is the same machine code,
+/// since no kernel has an instruction of a newer GPU.
 pub const ARCH: &str = "sm_80";
 
 /// What the built kernels are called.

@@ -15,7 +15,7 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// Installs what is missing, builds the PTX and as much of the program as the demo wants, and runs `halfgnn demo`. Where no device toolchain can be
+/// Installs what is missing, builds the PTX and as much of the program as the demo needs, and runs `halfgnn demo`. Where no device toolchain can be
 /// had, the demo still runs, on the CPU; and where nothing would read the PTX, it is not built.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let on_card = wants_kernels(&options.arguments, has_driver());
@@ -39,7 +39,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     workspace::run(demo.args(["--", "demo"]).args(&options.arguments))
 }
 
-/// Whether the demo runs kernels: as its `--device` says, and by itself where there is a card's driver.
+/// Whether the demo runs kernels: as its `--device` says, and by itself where there is a GPU's driver.
 fn wants_kernels(arguments: &[String], has_driver: bool) -> bool {
     let mut words = arguments.iter().map(String::as_str);
     let device = words.find_map(|word| match word.strip_prefix("--device") {

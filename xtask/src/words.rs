@@ -1,4 +1,4 @@
-//! `cargo xtask ci words`: the wording, the sizes and the links of the documentation.
+//! `cargo xtask ci words`: the wording, the sizes and the links of the documentation, and the wording of comments.
 //!
 //! Pages are read as mdBook reads them. Words in code are not checked; headings and cells of tables are no sentences.
 
@@ -62,6 +62,24 @@ const EXCEPTIONS: [(&str, &str, &str); 2] = [
 
 /// Pages, or folders of pages, that `cargo xtask book` makes. They are in the book and not in the repository.
 const GENERATED: [&str; 2] = ["docs/cli.md", "docs/python/"];
+
+/// Folders whose comments are checked: their words, and that no line of theirs is longer than [`WIDTH`].
+const COMMENTS: [&str; 11] = [
+    "benches/",
+    "builder/",
+    "emulator/",
+    "examples/",
+    "host/cuda-loader/",
+    "host/examples/",
+    "host/graph/",
+    "host/platform/",
+    "host/tests/",
+    "tests/fuzz/",
+    "xtask/src/book/",
+];
+
+/// The most characters of a line of comments.
+const WIDTH: usize = 120;
 
 /// The table of contents of the book.
 const CONTENTS: &str = "docs/SUMMARY.md";
@@ -139,6 +157,9 @@ fn check(texts: &BTreeMap<String, String>, files: &BTreeSet<String>) -> Vec<Stri
         .iter()
         .filter(|(name, _)| !name.ends_with(".md") && *name != "xtask/src/words.rs");
     for (name, text) in sources {
+        if COMMENTS.iter().any(|folder| name.starts_with(folder)) {
+            faults.extend(comments(name, text));
+        }
         for (line, link) in mentions(text) {
             // Pages are named from the root.
             let found = target(&pages, files, ("README.md", &link));
@@ -153,6 +174,35 @@ fn check(texts: &BTreeMap<String, String>, files: &BTreeSet<String>) -> Vec<Stri
         }
     }
     faults
+}
+
+/// What is wrong with the comments of a source in Rust: old words outside of code, and lines that are too long.
+fn comments(name: &str, text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let at = format!("{name}:{}", number + 1);
+        let Some(comment) = comment(line).filter(|_| name.ends_with(".rs")) else {
+            continue;
+        };
+        // Every other piece between backquotes is code.
+        let words: Vec<&str> = comment.split('`').step_by(2).collect();
+        for (word, better) in old_words(&words.join(CODE)) {
+            faults.push(format!("{at}: `{word}`: write {better}"));
+        }
+        let length = line.chars().count();
+        if length > WIDTH && line.trim_start().starts_with("//") {
+            faults.push(format!("{at}: {length} characters; at most {WIDTH}"));
+        }
+    }
+    faults
+}
+
+/// The comment of a line: what follows two slashes that begin a word.
+fn comment(line: &str) -> Option<&str> {
+    let mut found = line.match_indices("//");
+    let (at, _) =
+        found.find(|(at, _)| line[..*at].trim_end().is_empty() || line[..*at].ends_with(' '))?;
+    Some(&line[at..])
 }
 
 /// Old words of a page that is generated, a line each.
@@ -483,6 +533,28 @@ mod tests {
             assert!(found.starts_with(start), "{found}, not {start}");
         }
         assert_eq!(faults(&[("python/README.md", page)]), [""; 0]);
+    }
+
+    #[test]
+    fn old_words_and_long_lines_of_comments_are_found() {
+        let long = "x".repeat(WIDTH - 2);
+        let source = format!(
+            "//! It hears `told`, and https://room.y/cards.\n/// Told.\nlet x = \"a//room\"; // so many `cards`\n// {long}\n\
+             let room = \"{long}{long}\";\n"
+        );
+        let wrong = [
+            "emulator/a.rs:1: `hears`: write aggregates",
+            "emulator/a.rs:1: `room`: write buffer, capacity, space, memory",
+            "emulator/a.rs:1: `cards`: write GPUs, devices",
+            "emulator/a.rs:2: `told`: write reported, specified",
+            "emulator/a.rs:3: `so many`: write the given number of",
+            "emulator/a.rs:4: 121 characters; at most 120",
+        ];
+        assert_eq!(faults(&[("emulator/a.rs", &source)]), wrong);
+        assert_eq!(
+            faults(&[("elsewhere/a.rs", &source), ("emulator/a.py", &source)]),
+            [""; 0]
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Built GPU kernels as files: a [`Manifest`] that lists modules and their entries, and a [`Store`] that holds the files.
+//! Built GPU kernels as files: a [`Manifest`] that lists modules and their entries, and a [`Store`] that holds the
+//! files.
 //!
 //! ```text
 //! halfgnn.manifest.json          modules, entries, fingerprints          a folder, as the builder writes it,
@@ -158,7 +159,8 @@ impl Manifest {
 }
 
 impl ModuleRecord {
-    /// The PTX for a GPU of this architecture, as a number (90 for sm_90): of the architectures that the GPU has, the newest.
+    /// The PTX for a GPU of this architecture, as a number (90 for sm_90): of the architectures that the GPU has, the
+    /// newest.
     pub fn ptx_for(&self, architecture: u32) -> Option<(u32, &FileRecord)> {
         self.ptx
             .iter()
@@ -167,8 +169,8 @@ impl ModuleRecord {
             .max_by_key(|(arch, _)| *arch)
     }
 
-    /// The machine code that a GPU of this architecture runs: of the same major version and not newer, the newest
-    /// (CUDA C++ Programming Guide, "Binary Compatibility"). Machine code of other PTX than that of the module is not taken.
+    /// The machine code that a GPU of this architecture runs: of the same major version and not newer, the newest (CUDA
+    /// C++ Programming Guide, "Binary Compatibility"). Machine code of other PTX than that of the module is not taken.
     pub fn machine_code_for(&self, architecture: u32) -> Option<(u32, &FileRecord)> {
         self.machine_code
             .iter()

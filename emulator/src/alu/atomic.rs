@@ -93,7 +93,8 @@ fn add_single(unit: Unit, old: u32, b: u32) -> u64 {
     }
 }
 
-/// Of two NaN, global memory takes the operand and shared memory keeps its own; on global memory a NaN that signals stays so.
+/// Of two NaN, global memory takes the operand and shared memory keeps its own; on global memory a NaN that signals
+/// stays so.
 fn add_double(unit: Unit, old: u64, b: u64) -> u64 {
     match unit {
         Unit::Shared => float::binary64(Float2::Add, b, old),

@@ -1,7 +1,8 @@
 //! Single-precision arithmetic rounded towards zero, down or up.
 //!
-//! Each result is computed in double and rounded there to odd (Boldo and Melquiond), from the exact error; a double has more
-//! than twice a float's precision plus two bits, so one more rounding, in whichever direction, gives what a single would.
+//! Each result is computed in double and rounded there to odd (Boldo and Melquiond), from the exact error; a double has
+//! more than twice a float's precision plus two bits, so one more rounding, in whichever direction, gives what a single
+//! would.
 
 use super::convert::{Format, narrow};
 use super::float;
@@ -107,8 +108,8 @@ fn wider(ty: FloatType, bits: u64) -> f64 {
     }
 }
 
-/// Below the least normal number of the type: what `.ftz` goes by is the exact result, so that numbers which rounding would
-/// carry up to the least normal one are flushed too.
+/// Below the least normal number of the type: what `.ftz` goes by is the exact result, so that numbers which rounding
+/// would carry up to the least normal one are flushed too.
 fn is_tiny(ty: FloatType, exact: f64) -> bool {
     let least = if ty == FloatType::F32 {
         f32::MIN_POSITIVE

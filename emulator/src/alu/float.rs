@@ -1,5 +1,5 @@
-//! Single and double precision: Rust's own arithmetic is IEEE's; here are the NaN, flushing and saturation rules on top, and
-//! the functions that the hardware approximates, computed in double and rounded once.
+//! Single and double precision: Rust's own arithmetic is IEEE's; here are the NaN, flushing and saturation rules on
+//! top, and the functions that the hardware approximates, computed in double and rounded once.
 
 use super::convert::half_from_f64;
 use super::half;
@@ -174,8 +174,8 @@ pub(crate) fn fma32(a: u64, b: u64, c: u64) -> u64 {
     bits(a.mul_add(b, c))
 }
 
-/// [`fma32`] of all lanes. The loop is compiled for each kind of CPU, so that it has vectors of the CPU's own instruction where there
-/// is one: elsewhere every lane calls a function that looks for it.
+/// [`fma32`] of all lanes. The loop is compiled for each kind of CPU, so that it has vectors of the CPU's own
+/// instruction where there is one: elsewhere every lane calls a function that looks for it.
 pub(crate) fn fma32_of_lanes(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
     struct EachLane<'a>([&'a Lanes; 3]);
     impl pulp::NullaryFnOnce for EachLane<'_> {
@@ -189,8 +189,8 @@ pub(crate) fn fma32_of_lanes(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
     pulp::Arch::new().dispatch(EachLane([a, b, c]))
 }
 
-/// A float instruction with `.ftz`, `.sat` or `.relu`: the rare ones, one lane at a time. `tiny` says of operands whether
-/// their result is below the least normal number before it is rounded.
+/// A float instruction with `.ftz`, `.sat` or `.relu`: the rare ones, one lane at a time. `tiny` says of operands
+/// whether their result is below the least normal number before it is rounded.
 pub(crate) fn with_mode(
     ty: FloatType,
     mode: FloatMode,

@@ -1,8 +1,8 @@
 //! Half precision from single, each operation rounded once.
 //!
-//! Sums and products: a half has 11 bits of precision and a float 24 = 2·11 + 2, enough that rounding to float first and
-//! to half then gives what one rounding would. Fused multiply-add: the product of two halves is exact in float, and the sum
-//! is rounded to odd, which leaves the tie to the final rounding. NaN is 0x7fff, as on the hardware.
+//! Sums and products: a half has 11 bits of precision and a float 24 = 2·11 + 2, enough that rounding to float first
+//! and to half then gives what one rounding would. Fused multiply-add: the product of two halves is exact in float, and
+//! the sum is rounded to odd, which leaves the tie to the final rounding. NaN is 0x7fff, as on the hardware.
 
 /// The NaN that half instructions give.
 pub(crate) const NAN: u16 = 0x7FFF;

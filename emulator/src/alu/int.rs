@@ -223,8 +223,8 @@ fn byte(v: u64, i: u32, signed: bool) -> i32 {
     }
 }
 
-/// Positions and lengths of bit fields. The PTX ISA restricts them to 0 to 255: of larger ones the hardware takes the low
-/// 8 bits where the field is of 32 bits, and the whole where it is of 64.
+/// Positions and lengths of bit fields. The PTX ISA restricts them to 0 to 255: of larger ones the hardware takes the
+/// low 8 bits where the field is of 32 bits, and the whole where it is of 64.
 fn field_operand(v: u32, bits: u32) -> u32 {
     if bits == 64 { v } else { v & 0xFF }
 }

@@ -1,11 +1,12 @@
-//! `mma.sync` on a whole warp's fragments: m16n8k8 and m16n8k16 of halves or of bfloats, m16n8k16 and m16n8k32 of bytes, m16n8k128 and m16n8k256
-//! of bits.
+//! `mma.sync` on a whole warp's fragments: m16n8k8 and m16n8k16 of halves or of bfloats, m16n8k16 and m16n8k32 of
+//! bytes, m16n8k128 and m16n8k256 of bits.
 //!
 //! Products of bits are counts, and those of bytes integers, exact and in 32 bits that wrap.
 //!
-//! Products of halves and of bfloats are exact. Each group of eight products along k is summed with the accumulator in double and rounded
-//! to float once, groups in ascending k. Tensor cores sum in an order and with a truncation that NVIDIA does not document,
-//! so results agree with the hardware's within a few units of the last place of the largest term, not bit for bit.
+//! Products of halves and of bfloats are exact. Each group of eight products along k is summed with the accumulator in
+//! double and rounded to float once, groups in ascending k. Tensor cores sum in an order and with a truncation that
+//! NVIDIA does not document, so results agree with the hardware's within a few units of the last place of the largest
+//! term, not bit for bit.
 
 type Fragment = [u64; 32];
 
@@ -21,8 +22,9 @@ fn element(register: &Fragment, lane: usize, upper: bool) -> u16 {
 
 /// The four accumulators of each lane: `a` has `k/4` registers, `b` has `k/8`, whose elements `widen` makes singles of.
 ///
-/// The layout is the PTX ISA's: with `g = lane / 4` and `t = lane % 4`, `a`'s registers hold rows g, g+8, g, g+8 at columns
-/// 2t, 2t, 2t+8, 2t+8; `b`'s hold column g at rows 2t, 2t+8; accumulators are (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
+/// The layout is the PTX ISA's: with `g = lane / 4` and `t = lane % 4`, `a`'s registers hold rows g, g+8, g, g+8 at
+/// columns 2t, 2t, 2t+8, 2t+8; `b`'s hold column g at rows 2t, 2t+8; accumulators are (g, 2t), (g, 2t+1), (g+8, 2t),
+/// (g+8, 2t+1).
 pub(crate) fn multiply(
     a: &[Fragment],
     b: &[Fragment],
@@ -66,8 +68,9 @@ pub(crate) fn multiply(
 
 /// The accumulators of a product of bytes, which have a sign in `a` and in `b` where `signed` says so.
 ///
-/// The layout is the PTX ISA's (Matrix Fragments for mma.m16n8k16 with integer type, and m16n8k32): with `g = lane / 4` and `t = lane % 4`, `a`'s
-/// registers hold rows g, g+8, g, g+8 at columns 4t, 4t, 4t+16, 4t+16 and the three after each; `b`'s hold column g at rows 4t, 4t+16.
+/// The layout is the PTX ISA's (Matrix Fragments for mma.m16n8k16 with integer type, and m16n8k32): with `g = lane / 4`
+/// and `t = lane % 4`, `a`'s registers hold rows g, g+8, g, g+8 at columns 4t, 4t, 4t+16, 4t+16 and the three after
+/// each; `b`'s hold column g at rows 4t, 4t+16.
 pub(crate) fn multiply_bytes(
     a: &[Fragment],
     b: &[Fragment],
@@ -98,12 +101,12 @@ pub(crate) fn multiply_bytes(
     out
 }
 
-/// The accumulators of a product of bits: to each is added how many bits of its row of `a` and its column of `b` are both set, or,
-/// without `and`, differ.
+/// The accumulators of a product of bits: to each is added how many bits of its row of `a` and its column of `b` are
+/// both set, or, without `and`, differ.
 ///
-/// The layout is the PTX ISA's (Matrix Fragments for mma.m16n8k128 and m16n8k256): with `g = lane / 4` and `t = lane % 4`, `a`'s
-/// registers hold rows g, g+8, g, g+8 at bits 32t, 32t, 32t+128, 32t+128 and the 31 after each; `b`'s hold column g at bits 32t,
-/// 32t+128.
+/// The layout is the PTX ISA's (Matrix Fragments for mma.m16n8k128 and m16n8k256): with `g = lane / 4` and
+/// `t = lane % 4`, `a`'s registers hold rows g, g+8, g, g+8 at bits 32t, 32t, 32t+128, 32t+128 and the 31 after each;
+/// `b`'s hold column g at bits 32t, 32t+128.
 pub(crate) fn count(a: &[Fragment], b: &[Fragment], c: &[Fragment], and: bool) -> Vec<Fragment> {
     let mut out = c.to_vec();
     for (i, register) in out.iter_mut().enumerate() {

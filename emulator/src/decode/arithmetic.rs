@@ -1,4 +1,4 @@
-//! Moves and integer arithmetic; what floats share with integers is told apart here.
+//! Moves and integer arithmetic; what floats share with integers is separated here.
 
 use super::modifiers::{Modifiers, Type};
 use super::{Decoder, Result};
@@ -199,7 +199,7 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                 .map_or(String::new(), |l| format!("; .{l} is not implemented"));
             self.error(format!("{} needs a type{unknown}", m.base))
         })?;
-        // There are conversions and matrix products of them on every card of this PTX, and no arithmetic before sm_90.
+        // There are conversions and matrix products of them on every GPU of this PTX, and no arithmetic before sm_90.
         if matches!(ty, Type::Bf16 | Type::Bf16x2) && !matches!(m.base, "cvt" | "mma") {
             return Err(self.error(format!("{} of .bf16 is not implemented", m.base)));
         }

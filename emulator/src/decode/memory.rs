@@ -5,10 +5,11 @@ use super::{Decoder, Result};
 use crate::ir::*;
 use ptx_syntax::{Operand, SlotKind};
 
-/// Whether the order of blocks can be seen through this instruction: an atomic's old value, a float sum, a strong access.
+/// Whether the order of blocks can be seen through this instruction: an atomic's old value, a float sum, a strong
+/// access.
 ///
-/// Integer reductions commute and return nothing, so blocks that use only those may run side by side; 64-bit ones are two
-/// words of the emulated memory and may not.
+/// Integer reductions commute and return nothing, so blocks that use only those may run side by side; 64-bit ones are
+/// two words of the emulated memory and may not.
 pub(super) fn orders_blocks(op: &Op) -> bool {
     match op {
         Op::Atomic {

@@ -1,7 +1,7 @@
 //! Syntax to typed programs: one for each kernel, with the functions that it reaches linked in.
 //!
-//! Functions do not recurse (the text is refused if they do), so every register, call parameter and local variable has one
-//! place for the whole kernel, as a linker without a stack would give it.
+//! Functions do not recurse (the text is refused if they do), so every register, call parameter and local variable has
+//! one place for the whole kernel, as a linker without a stack would give it.
 
 mod arithmetic;
 mod control;
@@ -122,7 +122,7 @@ impl<'s, 'a> Names<'s, 'a> {
         Ok(order)
     }
 
-    /// A call graph has an order in which callers stand before callees, unless somebody recurses.
+    /// A call graph has an order in which callers stand before callees, unless a function recurses.
     fn refuse_recursion(&self, order: &[usize], edges: &HashMap<usize, Vec<usize>>) -> Result<()> {
         let mut incoming: HashMap<usize, usize> = order.iter().map(|f| (*f, 0)).collect();
         for callee in edges.values().flatten() {

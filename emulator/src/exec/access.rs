@@ -12,7 +12,7 @@ use crate::shadow::Touch;
 const MAX_ELEMENTS: usize = 4;
 
 impl Access {
-    /// What it does to memory, beside what a plain access would: relaxed and volatile ones count as atomic.
+    /// What it does to memory in addition to a plain access: relaxed and volatile ones count as atomic.
     fn touch(&self, plain: Touch) -> Touch {
         if self.strong { Touch::Atomic } else { plain }
     }

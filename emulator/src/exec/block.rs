@@ -1,4 +1,4 @@
-//! One block: its warps in turn, its barriers, and what it reports.
+//! One block: its warps one after the other, its barriers, and what it reports.
 
 use super::warp::{Pause, State, Warp};
 use super::{Env, Seen, Step, Trouble};

@@ -317,8 +317,8 @@ impl Block<'_> {
         }
     }
 
-    /// Lane `8m + r` gives the address of row `r` of matrix `m`; lane `l` receives elements `2(l % 4)` and the next of row
-    /// `l / 4`, or of that column when transposed.
+    /// Lane `8m + r` gives the address of row `r` of matrix `m`; lane `l` receives elements `2(l % 4)` and the next of
+    /// row `l / 4`, or of that column when transposed.
     fn load_matrix(&mut self, warp: &mut Warp, parts: &[Part]) -> Step<()> {
         let Collective::LoadMatrix {
             count, transposed, ..

@@ -1,7 +1,7 @@
 //! `cp.async`: the source is read when the copy is issued, and lands in shared memory when the thread waits for it.
 //!
-//! Landing as late as the program allows is what finds a missing wait: a read before it sees the old bytes, or bytes that
-//! nothing wrote. For races the destination counts as written at both ends.
+//! Landing as late as the program allows is what finds a missing wait: a read before it sees the old bytes, or bytes
+//! that nothing wrote. For races the destination counts as written at both ends.
 
 use super::access::Request;
 use super::block::Block;

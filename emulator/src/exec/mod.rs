@@ -1,8 +1,8 @@
 //! Runs a linked program: blocks, warps, lanes.
 //!
-//! A warp's registers are rows of 32 lanes, and an instruction is executed for all lanes of a *group* at once: the lanes
-//! that stand at one instruction. Where lanes part, groups split; where they meet again, groups merge. Nothing ties the lanes
-//! of a warp together but the instructions that name others in a mask, as on Volta and later.
+//! A warp's registers are rows of 32 lanes, and an instruction is executed for all lanes of a *group* at once: the
+//! lanes that stand at one instruction. Where lanes part, groups split; where they meet again, groups merge. Nothing
+//! ties the lanes of a warp together but the instructions that name others in a mask, as on Volta and later.
 
 mod access;
 mod arithmetic;

@@ -12,7 +12,7 @@ pub(crate) struct Private {
     bytes: Vec<u8>,
     /// Bytes of a lane.
     stride: usize,
-    /// A bit for each byte that was written, each lane's from a word of its own; empty where nobody asks.
+    /// A bit for each byte that was written, each lane's from a word of its own; empty where writes are not tracked.
     written: Vec<u32>,
 }
 

@@ -201,7 +201,8 @@ impl Block<'_> {
         }
     }
 
-    /// Runs one group until it meets another, its turn ends, or its lanes part; a group that was put back comes out empty.
+    /// Runs one group until it meets another, its turn ends, or its lanes part; a group that was put back comes out
+    /// empty.
     fn run_group(
         &mut self,
         warp: &mut Warp,

@@ -18,7 +18,7 @@ pub(crate) type Row = u32;
 pub(crate) const CONSTANT: u32 = 1 << 31;
 /// A predicate register: 32 bits, one a lane.
 pub(crate) type Pred = u32;
-/// A result that nobody wants (`_`, or a reduction's).
+/// A result that is not used (`_`, or a reduction's).
 pub(crate) const SINK: u32 = u32::MAX;
 
 /// A kernel with all functions that it can reach, linked into one array.
@@ -29,7 +29,8 @@ pub(crate) struct Program {
     pub places: Vec<Place>,
     /// First instruction of each function, ascending, and its name.
     pub functions: Vec<(u32, String)>,
-    /// The bits of the registers that each row is for: what an instruction does to the lanes that do not execute it must not be more.
+    /// The bits of the registers that each row is for: what an instruction does to the lanes that do not execute it
+    /// must not be more.
     pub rows: Vec<u8>,
     pub preds: u32,
     pub constants: Vec<Constant>,

@@ -11,7 +11,8 @@ pub(crate) enum Use {
 }
 
 impl Op {
-    /// Gives `f` each row that the instruction names, constants and [`SINK`](super::SINK) among them. All are read before any is written.
+    /// Gives `f` each row that the instruction names, constants and [`SINK`](super::SINK) among them. All are read
+    /// before any is written.
     pub(crate) fn rows(&mut self, mut f: impl FnMut(&mut Row, Use)) {
         let mut visit = |reads: &mut [&mut Row], writes: &mut [&mut Row]| {
             reads.iter_mut().for_each(|row| f(row, Use::Read));

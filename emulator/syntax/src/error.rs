@@ -49,7 +49,7 @@ pub fn shown_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text with its control characters escaped, of which some end a line, and some tell a terminal what to do.
+/// A text with its control characters escaped, some of which end a line or control a terminal.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -61,8 +61,8 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// One line of at most 160 characters, the control characters among them escaped: what a report can show of a text of any
-/// length.
+/// One line of at most 160 characters, the control characters among them escaped: what a report can show of a text of
+/// any length.
 pub fn shorten(text: &str) -> String {
     const LIMIT: usize = 160;
     let mut out = String::new();

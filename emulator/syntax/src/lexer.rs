@@ -166,7 +166,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// To the next byte that may open or close something. Bodies are nearly all of a text, so it looks at many bytes at once.
+    /// To the next byte that may open or close something. Bodies are nearly all of a text, so it looks at many bytes at
+    /// once.
     fn skip_plain(&mut self) {
         const BYTES: usize = 64;
         let is_special = |byte: &u8| matches!(byte, b'{' | b'}' | b'"' | b'/');
@@ -334,7 +335,8 @@ mod tests {
         assert_eq!((lexemes[0].line, lexemes[1].line), (1, 4));
     }
 
-    /// Bodies are skipped many bytes at a time: what closes them, what only seems to, and lines are found wherever they lie among those.
+    /// Bodies are skipped many bytes at a time: what closes them, what only seems to, and lines are found wherever they
+    /// lie among those.
     #[test]
     fn bodies_are_skipped_to_the_brace_that_closes_them() {
         for blanks in 0..140 {

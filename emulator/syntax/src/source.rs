@@ -203,7 +203,7 @@ pub enum Operand<'a> {
     Name(&'a str, i64),
     /// A variable of the function, by its kind and index, plus an offset.
     Slot(SlotKind, u32, i64),
-    /// `_`: nobody wants this result.
+    /// `_`: the result is not used.
     Sink,
     /// `!%p1`
     Not(u32),

@@ -130,7 +130,7 @@ fn a_source_outside_its_allocation() {
         ..Case::default()
     }
     .passes();
-    // Bytes that the copy was told to leave out are not read.
+    // Bytes that the copy leaves out are not read.
     let shorter = body.replace("[%d1], 16;", "[%d1], 16, 0;");
     Case {
         body: &shorter,

@@ -158,7 +158,7 @@ fn null_and_wild_pointers() {
 }
 
 /// Around every power of two, where a sum or a difference of addresses may leave its type: whatever the instruction and
-/// the memory, the access works or is a fault that can be told.
+/// the memory, the access works or is a fault with a message.
 #[test]
 fn addresses_from_end_to_end() {
     let instructions = [

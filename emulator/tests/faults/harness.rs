@@ -19,9 +19,9 @@ pub enum State {
 /// One launch. The kernel's parameters are the addresses of `a` and `b`, `offset` added to the first, and `n`.
 #[derive(Clone, Copy)]
 pub struct Case<'a> {
-    /// Instructions of the kernel, one a line. They find `tid`, `block` (`%ctaid.x`), `rank` (in the grid), `lane`, `n`,
-    /// the global addresses `a` and `b`, and 1024 bytes of shared memory called `fixed` to begin with. A comment `//@name`
-    /// marks a line that an assertion speaks of.
+    /// Instructions of the kernel, one a line. They find `tid`, `block` (`%ctaid.x`), `rank` (in the grid), `lane`,
+    /// `n`, the global addresses `a` and `b`, and 1024 bytes of shared memory called `fixed` to begin with. A comment
+    /// `//@name` marks a line that an assertion speaks of.
     pub body: &'a str,
     pub blocks: u32,
     pub threads: u32,

@@ -1,4 +1,4 @@
-//! For every fault a kernel that commits it, and beside it a twin that is right and must pass.
+//! For every fault a kernel that commits it, and a correct twin that must pass.
 
 mod asynchronous;
 mod bounds;

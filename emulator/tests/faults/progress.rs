@@ -136,7 +136,7 @@ fn a_loop_without_an_end() {
     .passes();
 }
 
-/// Nobody writes the flag that everyone waits for.
+/// No thread writes the flag that all wait for.
 #[test]
 fn a_flag_that_never_comes() {
     let body = "LOOP:

@@ -32,7 +32,7 @@ fn a_shuffle_from_a_lane_outside_the_mask() {
     .passes();
 }
 
-/// The mask names lanes that have exited. Nobody waits for them, and nobody may read from them.
+/// The mask names lanes that have exited. No lane waits for them, and none may read from them.
 #[test]
 fn a_shuffle_with_lanes_that_are_gone() {
     fn case(body: &str) -> Case<'_> {
@@ -113,7 +113,7 @@ fn a_lane_outside_its_own_mask() {
 #[test]
 fn a_warp_that_is_not_full() {
     let body = "shfl.sync.idx.b32 %r1, tid, 0, 31, 0xffffffff; //@shuffle";
-    // Lanes that the block does not have count as gone, and nobody reads from them.
+    // Lanes that the block does not have count as exited, and no lane reads from them.
     let mask = "shfl.sync.idx.b32 %r1, tid, 0, 31, 0x0000ffff; //@shuffle";
     Case {
         body: mask,

@@ -202,7 +202,8 @@ impl Round {
     ];
 }
 
-/// `exact · 2^scale` as a float of `precision` bits whose least step is `2^least`, rounded once; as a double, which holds it.
+/// `exact · 2^scale` as a float of `precision` bits whose least step is `2^least`, rounded once; as a double, which
+/// holds it.
 pub fn round(exact: i128, scale: i32, precision: u32, least: i32, how: Round) -> f64 {
     let magnitude = exact.unsigned_abs();
     let length = 128 - magnitude.leading_zeros();

@@ -147,7 +147,7 @@ fn local_memory() {
     }
 }
 
-/// Static variables and the dynamic rest lie beside each other, and generic addresses reach both.
+/// Static variables and the dynamic rest lie next to each other, and generic addresses reach both.
 #[test]
 fn shared_memory() {
     let outside = ".extern .shared .align 16 .b8 dynamic[];\n.shared .align 8 .b8 one[256];\n.shared .align 4 .b8 two[256];";

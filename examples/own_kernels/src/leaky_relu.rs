@@ -1,5 +1,5 @@
-//! A leaky ReLU and its gradient, as operators: their operands and what must be true of them, a CPU form, and the launch of a
-//! kernel. Nothing of it is in `halfgnn`.
+//! A leaky ReLU and its gradient, as operators: their operands and what must be true of them, a CPU form, and the
+//! launch of a kernel. Nothing of it is in `halfgnn`.
 
 #[path = "../kernels/src/params.rs"]
 mod params;
@@ -157,7 +157,7 @@ impl<D: Driver> LeakyReluOperators for Gpu<D> {
     ) -> Result<(), Error> {
         let Forward { slope, y } = operands.into_inner();
         let y = (self.address_of(y)?, y.rows() * y.stride());
-        // SAFETY: one matrix of this device, of so many floats.
+        // SAFETY: one matrix of this device, of that number of floats.
         unsafe { launch(self.driver(), &kernels.forward, y, y.0, slope) }
     }
 
@@ -196,7 +196,7 @@ unsafe fn launch<D: Driver>(
         slope,
         padding: 0,
     };
-    // SAFETY: `params` is what the kernels declare; the rest is the caller's promise. Matrices outlive the launch, because a
-    // driver frees in the order of its streams.
+    // SAFETY: `params` is what the kernels declare; the rest is the caller's promise. Matrices outlive the launch,
+    // because a driver frees in the order of its streams.
     Ok(unsafe { driver.launch_with(function, config, &params) }?)
 }

@@ -1,8 +1,9 @@
-//! An operator of one's own among `halfgnn`'s: a leaky ReLU, with kernel, check, CPU form and gradient; called by hand behind a
-//! graph convolution, and as a layer of a network (`network.rs`).
+//! An operator of one's own among `halfgnn`'s: a leaky ReLU, with kernel, check, CPU form and gradient; called by hand
+//! behind a graph convolution, and as a layer of a network (`network.rs`).
 //!
-//! `cargo run` in this folder runs it on the CPU and on the PTX emulator, and `cargo run --features cuda` on a card if there is
-//! one. The build script compiles `kernels/`, which wants the device toolchain (`cargo xtask setup` in the clone installs it).
+//! `cargo run` in this folder runs it on the CPU and on the PTX emulator, and `cargo run --features cuda` on a GPU if
+//! there is one. The build script compiles `kernels/`, which needs the device toolchain (`cargo xtask setup` in the
+//! clone installs it).
 
 mod leaky_relu;
 mod network;
@@ -74,7 +75,7 @@ fn follow<D: Driver>(
     Ok(())
 }
 
-/// `h = leaky_relu(A x W)`, with what its gradient wants.
+/// `h = leaky_relu(A x W)`, with what its gradient needs.
 struct Layer<B: LeakyReluOperators> {
     kernels: B::Kernels,
     weights: Matrix<B, f32>,
@@ -129,7 +130,7 @@ fn numbers(len: usize, seed: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Every vertex hears from three others.
+/// Every vertex aggregates three others.
 fn graph() -> Result<Graph, Error> {
     let (rows, columns): (Vec<u32>, Vec<u32>) = (0..VERTICES as u32)
         .flat_map(|v| [1, 7, 20].map(|step| (v, (v + step) % VERTICES as u32)))
@@ -142,7 +143,7 @@ fn train_network<B: LeakyReluOperators>(backend: &B) -> Result<Vec<f32>, Error> 
     let (values, kind) = (numbers(VERTICES * INPUTS, 5), MemoryKind::Features);
     let features = Matrix::from_f32(backend, VERTICES, INPUTS, &values, kind)?;
     let graph = graph()?;
-    // Of the first features that a vertex hears, which is the largest.
+    // Which of the first features that a vertex aggregates is the largest.
     let heard = |vertex: usize, class: usize| {
         let neighbours = graph.csr().row(vertex).iter();
         neighbours

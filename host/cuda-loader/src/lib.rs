@@ -15,7 +15,8 @@
 //! # To build with it
 //! - The program must call [`load`]: that is what makes the linker take the trampolines.
 //! - `cust_raw`'s build script looks for `lib64` in `$CUDA_LIBRARY_PATH` and asks for `-lcuda`. The crate's folder
-//!   `link-stub` holds a `lib64/libcuda.so` that is an empty linker script, and empty archives for Windows. In `.cargo/config.toml`:
+//!   `link-stub` holds a `lib64/libcuda.so` that is an empty linker script, and empty archives for Windows. In
+//!   `.cargo/config.toml`:
 //!
 //! ```toml
 //! [env]
@@ -23,7 +24,8 @@
 //! ```
 //!
 //! # Where it works
-//! Linux on x86-64 and on AArch64, Windows on x86-64. Elsewhere the crate compiles, defines nothing, and [`load`] says so.
+//! Linux on x86-64 and on AArch64, Windows on x86-64. Elsewhere the crate compiles, defines nothing, and [`load`] says
+//! so.
 
 mod platform;
 
@@ -83,8 +85,8 @@ pub enum LoadError {
 /// Opens the machine's CUDA driver and binds every entry point to it.
 ///
 /// Looks for the library that `HALFGNN_LIBCUDA` names, or else for `libcuda.so.1` where the dynamic linker looks, where
-/// WSL has it and where NixOS has it; on Windows for `nvcuda.dll`. May be called from any thread and any number of times: the first call decides, the
-/// others wait for it and return the same. The library is never closed.
+/// WSL has it and where NixOS has it; on Windows for `nvcuda.dll`. May be called from any thread and any number of
+/// times: the first call decides, the others wait for it and return the same. The library is never closed.
 ///
 /// # Errors
 /// [`LoadError`]; the entry points then go on answering `CUDA_ERROR_NO_DEVICE`.

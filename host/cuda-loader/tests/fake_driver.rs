@@ -8,7 +8,8 @@ use cust::sys::{self, cudaError_enum};
 use cust::{CudaApiVersion, CudaFlags};
 use halfgnn_cuda_loader::{LIBRARY_VARIABLE, load};
 
-/// The stand-in, an example of this crate that cargo has built for the same system: that may not be the one that compiles.
+/// The stand-in, an example of this crate that cargo has built for the same system: that may not be the one that
+/// compiles.
 fn fake_driver() -> PathBuf {
     let program = std::env::current_exe().expect("a test has a path");
     let built = program.ancestors().nth(2).expect("target/debug/deps/test");

@@ -1,4 +1,4 @@
-//! A program that uses `cust` on a machine without a driver: it links, starts, and hears "no device".
+//! A program that uses `cust` on a machine without a driver: it links, starts, and reports "no device".
 
 use cust::error::CudaError;
 use cust::{CudaFlags, device::Device};

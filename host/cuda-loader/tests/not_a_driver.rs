@@ -1,4 +1,4 @@
-//! A library that is not the CUDA driver is told from one, and nothing is bound to it.
+//! A library that is not the CUDA driver is recognized, and nothing is bound to it.
 
 use cust::CudaFlags;
 use cust::error::CudaError;

@@ -1,4 +1,4 @@
-//! A file that is no library at all: the dynamic linker's reason is told.
+//! A file that is no library at all: the dynamic linker's reason is reported.
 
 use halfgnn_cuda_loader::{LIBRARY_VARIABLE, LoadError, load};
 

@@ -1,4 +1,4 @@
-//! Adjacencies between vertices that hear and vertices that are heard, as sampled layers and parts of a graph have them.
+//! Adjacencies from sources to destinations, as sampled layers and parts of a graph have them.
 
 use super::{Csr, GraphError};
 
@@ -34,12 +34,12 @@ impl Block {
         &self.csr
     }
 
-    /// The number of vertices that hear.
+    /// The number of destinations.
     pub fn destinations(&self) -> usize {
         self.csr.shape().0
     }
 
-    /// The number of vertices that are heard, and those that hear.
+    /// The number of sources, of which the destinations are the first.
     pub fn sources(&self) -> usize {
         self.csr.shape().1
     }

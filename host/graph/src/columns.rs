@@ -1,4 +1,4 @@
-//! The columns of the edges: in memory, or in a file of which as much is there as the system has room for.
+//! The columns of the edges: in memory, or in a file of which the system keeps as much in memory as it can.
 
 use super::csr::Csr;
 use super::error::{GraphError, check_edges, check_ids, check_vertices};
@@ -54,7 +54,7 @@ impl From<Vec<u32>> for Columns {
 }
 
 impl Columns {
-    /// The bytes that they take of memory, whoever else may want it.
+    /// The bytes that they take of memory.
     pub fn bytes_in_memory(&self) -> u64 {
         match self {
             Self::Memory(columns) => size_of_val(&columns[..]) as u64,
@@ -78,8 +78,8 @@ impl Columns {
         }
     }
 
-    /// Rows of the length that `offsets` give them, as `fill` makes each: in memory, or on disk in `folder`, of which no more than some rows
-    /// are in memory at a time.
+    /// Rows of the length that `offsets` give them, as `fill` makes each: in memory, or on disk in `folder`, of which
+    /// no more than some rows are in memory at a time.
     ///
     /// # Errors
     /// [`GraphError::Disk`].
@@ -179,10 +179,11 @@ impl RawColumns {
             // Nothing can be mapped of nothing.
             return Ok(Columns::Memory(Vec::new()));
         }
-        // SAFETY: a map must not change under whoever reads it, nor lose its end. Its file has never had a name (`tempfile_in`), or has lost it
-        // at once, so no one else can open it; the one handle to it is this, by which nothing is written from here on, and which is kept as
-        // long as the map. All of it was written without an error, or this was not come to. A disk that cannot give
-        // a page all the same ends the process by a signal, and gives no other bytes.
+        // SAFETY: a map must not change under its reader, nor lose its end. Its file has never had a name
+        // (`tempfile_in`), or has lost it at once, so no one else can open it; the one handle to it is this, by which
+        // nothing is written from here on, and which is kept as long as the map. All of it was written without an
+        // error, or this was not come to. A disk that cannot give a page all the same ends the process by a signal, and
+        // gives no other bytes.
         let bytes = unsafe { Mmap::map(&self.file) };
         let bytes = bytes.map_err(|error| refused(&self.folder, &error))?;
         Ok(Columns::Disk(Mapped {
@@ -200,8 +201,8 @@ fn refused(folder: &Path, error: &io::Error) -> GraphError {
     }
 }
 
-/// The rows of an adjacency, written one behind the other to a file that is gone with the adjacency, whatever ends the process: of a graph
-/// whose edges have no room in memory.
+/// The rows of an adjacency, written one behind the other to a file that is gone with the adjacency, whatever ends the
+/// process: of a graph whose edges do not fit in memory.
 ///
 /// ```
 /// use halfgnn_graph::{Csr, RowFile};
@@ -239,7 +240,8 @@ impl RowFile {
     /// Writes the next row, whose columns may be in any order.
     ///
     /// # Errors
-    /// [`GraphError::VertexOutOfRange`], [`GraphError::TooManyEdges`], [`GraphError::TooManyVertices`], and [`GraphError::Disk`], as of a disk that is full.
+    /// [`GraphError::VertexOutOfRange`], [`GraphError::TooManyEdges`], [`GraphError::TooManyVertices`], and
+    /// [`GraphError::Disk`], as of a disk that is full.
     pub fn write_row(&mut self, row: &[u32]) -> Result<(), GraphError> {
         check_vertices(self.offsets.len() as u64)?;
         let is_sorted = row.is_sorted();
@@ -316,7 +318,7 @@ mod tests {
             (&offsets[..], &columns[..]),
             (graph.offsets(), graph.cols())
         );
-        // Its edges are there as long as somebody has them.
+        // Its edges are there as long as they are referenced.
         let kept = stored.clone();
         drop((stored, folder));
         assert_eq!(kept, graph);
@@ -353,7 +355,7 @@ mod tests {
         assert!(told.starts_with(&named), "{told}");
     }
 
-    /// `/dev/full` is a disk without room.
+    /// `/dev/full` is a full disk.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_told() {

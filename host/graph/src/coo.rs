@@ -2,12 +2,12 @@
 
 use crate::error::{GraphError, check_edges, check_length, check_vertices};
 
-/// That `rows` and `columns` are the edges of an adjacency of `shape` (rows, columns) in order of rows: edge `k` is (`rows[k]`,
-/// `columns[k]`), and rows ascend. Gives the number of edges of the longest row.
+/// That `rows` and `columns` are the edges of an adjacency of `shape` (rows, columns) in order of rows: edge `k` is
+/// (`rows[k]`, `columns[k]`), and rows ascend. Gives the number of edges of the longest row.
 ///
 /// # Errors
-/// [`GraphError::Length`], [`GraphError::TooManyVertices`], [`GraphError::TooManyEdges`], [`GraphError::VertexOutOfRange`],
-/// [`GraphError::RowOrder`].
+/// [`GraphError::Length`], [`GraphError::TooManyVertices`], [`GraphError::TooManyEdges`],
+/// [`GraphError::VertexOutOfRange`], [`GraphError::RowOrder`].
 pub fn check_sorted_coo(
     shape: (usize, usize),
     rows: &[u32],

@@ -84,13 +84,13 @@ impl GraphCounts {
         }
     }
 
-    /// Of so many graphs beside one another.
+    /// Of the given number of graphs next to one another.
     #[must_use]
     pub fn with_graphs(self, graphs: usize) -> Self {
         Self { graphs, ..self }
     }
 
-    /// With so many features of each edge.
+    /// With the given number of features of each edge.
     #[must_use]
     pub fn with_edge_features(self, edge_features: usize) -> Self {
         Self {

@@ -12,14 +12,15 @@ use super::sort::{EdgeSource, WithinRow, fill_rows, rows_of, sort_by_row, sort_r
 use super::transpose::transposed;
 use crate::parallel;
 
-/// A sparse pattern: row offsets and columns, and the row of each edge beside them where somebody asks for it. That of a [`Graph`](super::Graph) is square;
-/// that of a sampled layer or a part of a graph has rows and columns of different vertices, and another number of each.
+/// A sparse pattern: row offsets and columns, and, on request, the row of each edge. That of a [`Graph`](super::Graph)
+/// is square; that of a sampled layer or a part of a graph has rows and columns of different vertices, and another
+/// number of each.
 ///
 /// Edges are sorted by row and, within a row, by column. An edge that occurs twice is two edges. The module's
 /// first page has a worked picture.
 #[derive(Debug, Clone)]
 pub struct Csr {
-    /// Made when somebody asks for them.
+    /// Made at the first request.
     rows: OnceLock<Vec<u32>>,
     cols: Columns,
     offsets: Vec<u64>,
@@ -81,7 +82,8 @@ impl Csr {
         Ok(Self::from_sorted_of(shape.1, offsets, cols.into()))
     }
 
-    /// A square one from a source whose edges are known to be in range; one that is given away is dropped as early as can be.
+    /// A square one from a source whose edges are known to be in range; one that is given away is dropped as early as
+    /// can be.
     pub(crate) fn from_source(
         vertices: usize,
         source: impl EdgeSource,
@@ -111,8 +113,9 @@ impl Csr {
         (self.offsets, self.cols.into_vec())
     }
 
-    /// The same whose columns are in a file without a name in a folder, which is gone with its last clone, whatever ends the process. They
-    /// look like memory, of which the system gives it as much as others leave, and reads from the disk what is not there; offsets are in memory. What
+    /// The same whose columns are in a file without a name in a folder, which is gone with its last clone, whatever
+    /// ends the process. They look like memory, of which the system gives it as much as others leave, and reads from
+    /// the disk what is not there; offsets are in memory. What
     /// [`Graph`](super::Graph) makes of its edges is on the same disk, but for a transpose and what has reverses added.
     ///
     /// A disk that fails while columns are read ends the process, as where a part of the program itself cannot be read.
@@ -273,8 +276,8 @@ impl Csr {
         repeated.into_iter().sum()
     }
 
-    /// The bytes that its arrays take of memory: offsets, columns that are not [on disk](Csr::to_disk), and the rows where somebody has asked
-    /// for them.
+    /// The bytes that its arrays take of memory: offsets, columns that are not [on disk](Csr::to_disk), and the rows
+    /// where they have been made.
     pub fn bytes(&self) -> u64 {
         let rows = self.rows.get().map_or(0, Vec::len) as u64 * 4;
         rows + self.cols.bytes_in_memory() + self.offsets.len() as u64 * 8

@@ -11,10 +11,11 @@ use super::{Graph, Symmetry};
 
 impl Graph {
     /// With an edge from every vertex to itself: one is added where there is none, and those that are there
-    /// stay as they are (`add_remaining_self_loops` of PyG). GCN wants this.
+    /// stay as they are (`add_remaining_self_loops` of PyG). GCN needs this.
     ///
     /// # Errors
-    /// [`GraphError::TooManyEdges`], [`GraphError::OutOfMemory`]; [`GraphError::Disk`] of edges [on disk](Csr::to_disk).
+    /// [`GraphError::TooManyEdges`], [`GraphError::OutOfMemory`]; [`GraphError::Disk`] of edges [on
+    /// disk](Csr::to_disk).
     pub fn with_self_loops(&self) -> Result<Self, GraphError> {
         let csr = self.csr();
         let missing = |row: usize| csr.row(row).binary_search(&(row as u32)).is_err();
@@ -68,8 +69,8 @@ impl Graph {
         Ok(Self::with_symmetry(both, Symmetry::Known(true)))
     }
 
-    /// The graph of some vertices and the edges between them, vertex `i` being `vertices[i]`, and for each of its edges the place of
-    /// the edge that it was.
+    /// The graph of some vertices and the edges between them, vertex `i` being `vertices[i]`, and for each of its edges
+    /// the place of the edge that it was.
     ///
     /// # Errors
     /// [`GraphError::VertexOutOfRange`], and [`GraphError::Parameter`] where a vertex is listed twice.
@@ -107,8 +108,8 @@ impl Graph {
     /// With vertex `v` renamed to `permutation[v]`.
     ///
     /// # Errors
-    /// [`GraphError::Length`], [`GraphError::VertexOutOfRange`], [`GraphError::NotAPermutation`] and [`GraphError::OutOfMemory`];
-    /// [`GraphError::Disk`] of edges [on disk](Csr::to_disk).
+    /// [`GraphError::Length`], [`GraphError::VertexOutOfRange`], [`GraphError::NotAPermutation`] and
+    /// [`GraphError::OutOfMemory`]; [`GraphError::Disk`] of edges [on disk](Csr::to_disk).
     pub fn permuted(&self, permutation: &[u32]) -> Result<Self, GraphError> {
         check_length(
             "permutation",
@@ -148,8 +149,8 @@ impl Graph {
         Ok(Self::with_symmetry(renamed, self.known_symmetry()))
     }
 
-    /// This graph with its vertices renamed, of the row offsets and the columns that it then has and that were made elsewhere, such as on a
-    /// device. What is known of its symmetry stays known, since that does not depend on names.
+    /// This graph with its vertices renamed, of the row offsets and the columns that it then has and that were made
+    /// elsewhere, such as on a device. What is known of its symmetry stays known, since that does not depend on names.
     ///
     /// # Errors
     /// [`GraphError::Length`] where there are not as many vertices or edges, and those of [`Graph::from_offsets`].

@@ -169,13 +169,13 @@ impl std::fmt::Display for OffsetRule {
 pub enum TileRule {
     /// Rows of tiles start where offsets may.
     Offset(OffsetRule),
-    /// A column of tiles is one of so many.
+    /// A column of tiles is below the number of columns.
     ColumnsBelow(u64),
     /// Columns ascend within a row of tiles; the value here is that of the tile before.
     Ascend(u32),
     /// A tile has an edge.
     HasEdge,
-    /// No bit lies past the last row or column of the pattern, of which there are so many.
+    /// No bit lies past the last row or column of the pattern.
     Within {
         /// Rows.
         rows: usize,
@@ -204,7 +204,8 @@ impl std::fmt::Display for TileRule {
     }
 }
 
-/// The first of offsets that are not those of as many entries as `end`'s rule says: its position, and the rule that it breaks.
+/// The first of offsets that are not those of as many entries as `end`'s rule says: its position, and the rule that it
+/// breaks.
 pub(crate) fn wrong_offset<T: Copy + Into<u64>>(
     offsets: &[T],
     (end, rule): (u64, fn(u64) -> OffsetRule),
@@ -239,8 +240,8 @@ pub(crate) fn check_edges(edges: u64) -> Result<(), GraphError> {
     }
 }
 
-/// That there is room for so many bytes: what is not there is found out before it is asked for, for a request that fails ends the
-/// process.
+/// That the given number of bytes is free: a lack is found before memory is requested, for a request that fails ends
+/// the process.
 pub(crate) fn check_room(what: &'static str, bytes: u64) -> Result<(), GraphError> {
     let mut probe = Vec::<u8>::new();
     let has_room = usize::try_from(bytes).is_ok_and(|bytes| probe.try_reserve_exact(bytes).is_ok());

@@ -9,9 +9,9 @@ use super::{Csr, parallel};
 /// Rows and columns of a tile.
 pub const TILE: usize = 4;
 
-/// A pattern as BitGNN stores it (Chen et al., ICS 2023, §3.2.1: "fine-representing, dynamic-coarsening"): of a matrix that is cut
-/// into tiles of 4 × 4 those that have an edge, row of tiles by row of tiles, each as 16 bits. An edge that occurs twice is one
-/// bit, and so one edge.
+/// A pattern as BitGNN stores it (Chen et al., ICS 2023, §3.2.1: "fine-representing, dynamic-coarsening"): of a matrix
+/// that is cut into tiles of 4 × 4 those that have an edge, row of tiles by row of tiles, each as 16 bits. An edge that
+/// occurs twice is one bit, and so one edge.
 ///
 /// ```text
 ///            columns 0 1 2 3   4 5 6 7         tile_offsets  0 2      of each row of tiles
@@ -45,7 +45,7 @@ impl Frdc {
     /// Rows and columns of a tile.
     pub const TILE: usize = TILE;
 
-    /// Of arrays that somebody else made: `shape` is (rows, columns) of the pattern; `offsets` has one more than there are rows of tiles,
+    /// Of given arrays: `shape` is (rows, columns) of the pattern; `offsets` has one more than there are rows of tiles,
     /// `columns` and `tiles` one a tile.
     ///
     /// # Errors
@@ -129,8 +129,8 @@ impl Frdc {
         by_row.iter().sum()
     }
 
-    /// Calls `take` with the column and the bits of each tile of a row of them, from the left to the right: of the columns of its four rows,
-    /// which ascend in each; rows past the last are empty.
+    /// Calls `take` with the column and the bits of each tile of a row of them, from the left to the right: of the
+    /// columns of its four rows, which ascend in each; rows past the last are empty.
     pub fn tiles_of(mut rows: [&[u32]; TILE], take: &mut dyn FnMut(u32, u16)) {
         let tile_of = |column: u32| column / TILE as u32;
         // Columns ascend, so each tile is what the least of the columns that are left begins.
@@ -147,7 +147,8 @@ impl Frdc {
         }
     }
 
-    /// Bytes of so many tiles of a pattern of so many rows: a column and 16 bits each, and an offset a row of tiles.
+    /// Bytes of a number of tiles of a pattern with a number of rows: a column and 16 bits each, and an offset a row of
+    /// tiles.
     pub fn bytes_of(rows: usize, tiles: usize) -> u64 {
         4 * (rows.div_ceil(TILE) as u64 + 1) + 6 * tiles as u64
     }
@@ -221,7 +222,8 @@ fn rows_of(csr: &Csr, row: usize) -> [&[u32]; TILE] {
     rows
 }
 
-/// Tiles in their order, each looked at as it comes: for who does not have all of them in memory. [`Frdc::from_arrays`] is for who has.
+/// Tiles in their order, each checked as it comes, for callers that do not have all of them in memory.
+/// [`Frdc::from_arrays`] is for those that do.
 ///
 /// ```
 /// use halfgnn_graph::TileWalk;
@@ -246,12 +248,12 @@ pub struct TileWalk<'a> {
 }
 
 impl<'a> TileWalk<'a> {
-    /// Before the first of `tiles` tiles of a pattern of `shape` (rows, columns), whose rows of tiles start at `offsets`, one more than there
-    /// are.
+    /// Before the first of `tiles` tiles of a pattern of `shape` (rows, columns), whose rows of tiles start at
+    /// `offsets`, one more than there are.
     ///
     /// # Errors
-    /// [`GraphError::Tile`] of offsets that do not start at 0, that decrease or that do not end at `tiles`; [`GraphError::Length`],
-    /// [`GraphError::TooManyVertices`].
+    /// [`GraphError::Tile`] of offsets that do not start at 0, that decrease or that do not end at `tiles`;
+    /// [`GraphError::Length`], [`GraphError::TooManyVertices`].
     pub fn new(
         shape: (usize, usize),
         offsets: &'a [u32],
@@ -285,7 +287,8 @@ impl<'a> TileWalk<'a> {
     /// The edges (row, column) of the next tile, row by row.
     ///
     /// # Errors
-    /// [`GraphError::Tile`] of a column that is none or does not ascend, of a tile without a bit, and of a bit past the last row or column.
+    /// [`GraphError::Tile`] of a column that is none or does not ascend, of a tile without a bit, and of a bit past the
+    /// last row or column.
     ///
     /// # Panics
     /// If there is no next tile.

@@ -1,10 +1,10 @@
 //! Graphs as the kernels read them: coordinates in row order, row offsets, and the transpose.
 //!
 //! Row = destination, column = source: an SpMM computes y\[r\] = Σ x\[c\] over the columns c of row r, so the
-//! row of a vertex lists the vertices that it hears from.
+//! row of a vertex lists its in-neighbors.
 //!
 //! ```text
-//!   vertex 0 hears from 2;  1 from 0 and 3;  2 from nobody;  3 from 1, twice
+//!   in-neighbors:  of vertex 0: 2;  of 1: 0 and 3;  of 2: none;  of 3: 1, twice
 //!
 //!            cols                       edge     0  1  2  3  4
 //!          0 1 2 3                      rows   │ 0│ 1  1│ 3  3│     COO: for edge-parallel kernels
@@ -13,10 +13,11 @@
 //!       2  . . . .                     offsets  0  1    33     5    CSR: for row-parallel kernels
 //!       3  . 2 . .
 //! ```
-//! GNNOne calls this "COO arranged as CSR"; HalfGNN's kernels take their work from the edges, whatever the
-//! degrees, and know where rows start by the row ids or by [`Starts`]. Edges are sorted by row, then by column; duplicates are legal edges.
+//! GNNOne calls this "COO arranged as CSR"; HalfGNN's kernels take their work from the edges, whatever the degrees, and
+//! know where rows start by the row ids or by [`Starts`]. Edges are sorted by row, then by column; duplicates are legal
+//! edges.
 //!
-//! - [`Csr`]: the arrays, checked when made and never changed; the rows are made when somebody asks for them.
+//! - [`Csr`]: the arrays, checked when made and never changed; the rows are made at the first request.
 //! - [`Graph`]: a [`Csr`], and what follows from it, made when first asked for: whether it is symmetric, its
 //!   [`Transpose`], the map between the two edge orders.
 //! - [`generate`]: graphs from a seed, the same on every machine.
@@ -44,7 +45,7 @@ mod error;
 mod frdc;
 pub mod generate;
 pub mod index;
-#[doc(hidden)] // for the crates beside this one
+#[doc(hidden)] // for the workspace's other crates
 pub mod parallel;
 mod part;
 pub mod reorder;
@@ -74,7 +75,8 @@ pub use weights::AddedWeight;
 
 /// A graph: an adjacency, and what follows from it.
 ///
-/// Immutable; what follows is computed once, when it is first asked for, from any thread. A handle, whose clones are the same graph.
+/// Immutable; what follows is computed once, when it is first asked for, from any thread. A handle, whose clones are
+/// the same graph.
 #[derive(Debug, Clone)]
 pub struct Graph(Arc<Known>);
 
@@ -197,8 +199,8 @@ impl Graph {
             .get_or_init(|| Transpose::of(&self.0.csr, self.is_symmetric()))
     }
 
-    /// That there is room for the transpose, where there is one to be made. [`Graph::transpose`] itself ends the process where there
-    /// is none.
+    /// That memory for the transpose is free, where one is to be made. [`Graph::transpose`] itself ends the process
+    /// where there is none.
     ///
     /// # Errors
     /// [`GraphError::OutOfMemory`].

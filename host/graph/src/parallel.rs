@@ -1,7 +1,8 @@
 //! Work shared out to the threads of the surrounding rayon pool.
 //!
-//! What is generic, over formats or sources of edges, is compiled for each of them with what shares its work out. Here that is the
-//! halving alone, and all of it meets in one call of rayon: rayon's own adapters were a third of the functions of a program.
+//! What is generic, over formats or sources of edges, is compiled for each of them with what shares its work out. Here
+//! that is the halving alone, and all of it meets in one call of rayon: rayon's own adapters were a third of the
+//! functions of a program.
 
 use std::ops::Range;
 
@@ -111,13 +112,13 @@ impl<A: Items, B: Items> Items for (A, B) {
     }
 }
 
-/// Chunks of so many elements, as of [`slice::chunks`].
+/// Chunks of the given number of elements, as of [`slice::chunks`].
 pub struct Chunks<'a, T> {
     values: &'a [T],
     width: usize,
 }
 
-/// Chunks of so many elements to write to, as of [`slice::chunks_mut`].
+/// Chunks of the given number of elements to write to, as of [`slice::chunks_mut`].
 pub struct ChunksMut<'a, T> {
     values: &'a mut [T],
     width: usize,
@@ -171,8 +172,8 @@ impl<'a, T: Send> Items for ChunksMut<'a, T> {
     }
 }
 
-/// Calls `f(number of the first, items)` for pieces of the items, none cut that has no more than `least`. How many there are
-/// depends on the threads, so sums over a piece must not be kept.
+/// Calls `f(number of the first, items)` for pieces of the items, none cut that has no more than `least`. How many
+/// there are depends on the threads, so sums over a piece must not be kept.
 pub fn pieces<I: Items>(items: I, least: usize, f: &(dyn Fn(usize, I) + Sync)) {
     let pieces = PIECES_PER_THREAD * rayon::current_num_threads();
     let most = items.count().div_ceil(pieces).max(least);

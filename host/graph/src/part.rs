@@ -6,10 +6,10 @@ use super::{Block, Csr, Graph, GraphError, parallel};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Vertices of a graph, and what they hear from: a block, and which vertices and edges of the graph it has.
+/// Vertices of a graph and their in-neighbors: a block, and which vertices and edges of the graph it has.
 ///
 /// ```text
-///   vertices  2 3 │ 0 5       2 and 3 are the part's own; they hear from 0 and 5 as well
+///   vertices  2 3 │ 0 5       2 and 3 are the part's own; their in-neighbors are 0 and 5 as well
 ///   sources   0 1 │ 2 3       their places
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Part {
         Self::at(graph, own, others, &places)
     }
 
-    /// The rows of the vertices of a range, with all that they hear from, those behind them in ascending order.
+    /// The rows of the vertices of a range, with all in-neighbors, those behind them in ascending order.
     ///
     /// # Errors
     /// [`GraphError::VertexOutOfRange`] where the range ends behind the last vertex.
@@ -96,7 +96,7 @@ impl Part {
         })
     }
 
-    /// The rows of some vertices, with all that they hear from, the others of those behind them in ascending order.
+    /// The rows of some vertices, with all in-neighbors, the others of those behind them in ascending order.
     ///
     /// # Errors
     /// Those of [`Part::new`].
@@ -105,7 +105,7 @@ impl Part {
         Self::new(graph, own, &heard_by(graph, own).0)
     }
 
-    /// The rows of `own`, where each vertex that they hear from has a place.
+    /// The rows of `own`, where each in-neighbor has a place.
     fn at(graph: &Graph, own: &[u32], others: &[u32], places: &[u32]) -> Result<Self, GraphError> {
         let csr = graph.csr();
         let offsets = offsets_of((own.iter()).map(|&vertex| csr.row(vertex as usize).len() as u64));
@@ -146,7 +146,7 @@ impl Part {
         }
     }
 
-    /// The graph's vertex of each source: the own ones in their order, then the others that they hear from.
+    /// The graph's vertex of each source: the own ones in their order, then their other in-neighbors.
     pub fn vertices(&self) -> &[u32] {
         &self.vertices
     }
@@ -186,7 +186,8 @@ impl Part {
     }
 }
 
-/// What `own` vertices hear from beside one another, ascending, and the place of each of those and these, the own ones first.
+/// The in-neighbors of the `own` vertices that are not their own, ascending, and the place of each of those and these,
+/// the own ones first.
 fn heard_by(graph: &Graph, own: &[u32]) -> (Vec<u32>, Vec<u32>) {
     const HEARD: u32 = u32::MAX - 1;
     let nobody = || AtomicU32::new(u32::MAX);
@@ -210,8 +211,8 @@ fn heard_by(graph: &Graph, own: &[u32]) -> (Vec<u32>, Vec<u32>) {
     (others, places)
 }
 
-/// Ranges of vertices, one behind the other, each of nearly as many edges and vertices together as every other; as many as there
-/// are vertices at most, and one at least.
+/// Ranges of vertices, one behind the other, each of nearly as many edges and vertices together as every other; as many
+/// as there are vertices at most, and one at least.
 pub fn even_ranges(graph: &Graph, count: usize) -> Vec<Range<usize>> {
     let (offsets, vertices) = (graph.offsets(), graph.vertices());
     let count = count.clamp(1, vertices.max(1));
@@ -254,7 +255,7 @@ mod tests {
         let part = Part::of_range(&graph, 2..4).unwrap();
         assert_eq!(part.vertices, [2, 3, 0, 5]);
         assert_eq!(part.own(), [2, 3]);
-        // Vertex 2 hears from 3 twice and from 0, and 3 from 5.
+        // Vertex 2 aggregates 3 twice and 0, and 3 aggregates 5.
         assert_eq!(part.block.csr().cols(), [1, 1, 2, 3]);
         assert_eq!(part.block.csr().offsets(), [0, 3, 4]);
         assert_eq!(part.edges, [4, 5, 3, 6]);
@@ -276,7 +277,7 @@ mod tests {
             |own: &[u32], others: &[u32]| Part::new(&graph, own, others).unwrap_err().to_string();
         assert!(told(&[6], &[]).contains("vertices[0] is 6"));
         assert!(told(&[2, 3], &[0, 2]).contains("permutation[3] is 2"));
-        // Vertex 5, which 3 hears from, is in neither.
+        // Vertex 5, an in-neighbor of 3, is in neither.
         assert!(told(&[2, 3], &[0]).contains("4294967295"));
         let told = Part::of_rows(&graph, &[1, 6]).unwrap_err().to_string();
         assert!(told.contains("vertices[1] is 6"), "{told}");
@@ -296,13 +297,13 @@ mod tests {
             let all = ranges.iter().cloned().flatten();
             assert!(all.eq(0..graph.vertices()), "{count}");
         }
-        // The hub, which hears from all, is as much as all the others.
+        // The hub, which aggregates all, is as much as all the others.
         assert_eq!(even_ranges(&graph, 2), [0..26, 26..101]);
         let empty = Graph::from_edges(0, &[], &[]).unwrap();
         assert!(even_ranges(&empty, 3).into_iter().eq(std::iter::once(0..0)));
     }
 
-    /// Vertex 0 hears from 100 others, each of which hears from it.
+    /// Vertex 0 aggregates 100 others, each of which aggregates it.
     fn generate_star() -> Graph {
         let others = || 1..=100_u32;
         let rows: Vec<u32> = others().map(|_| 0).chain(others()).collect();

@@ -50,12 +50,12 @@ impl Starts {
         Self { words, filled }
     }
 
-    /// Words for so many edges.
+    /// Words for the given number of edges.
     pub const fn words(edges: usize) -> usize {
         edges / 32 + 1 + AHEAD
     }
 
-    /// Length of [`Starts::filled`] for so many rows that have edges.
+    /// Length of [`Starts::filled`] for the given number of rows with edges.
     pub const fn filled(rows: usize) -> usize {
         rows + AHEAD
     }

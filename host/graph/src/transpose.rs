@@ -66,17 +66,18 @@ pub(crate) fn transposed(columns: usize, offsets: &[u64], cols: &[u32]) -> (Vec<
     by_column(columns, Reversed { offsets, cols })
 }
 
-/// Offsets of the transpose, and what `edges`, which come by ascending row, give beside each column. Keeping their order
+/// Offsets of the transpose, and what `edges`, which come by ascending row, give for each column. Keeping their order
 /// sorts each column by row, and equal edges by position.
 fn by_column(vertices: usize, edges: impl EdgeSource) -> (Vec<u64>, Vec<u32>) {
-    // Whether there is room is asked by who can say that there is none.
+    // Callers that can report a lack of memory check for it.
     match sort_with_room(vertices, edges, WithinRow::AsEmitted, |_| Ok(())) {
         Ok(sorted) => sorted,
         Err(error) => unreachable!("a pattern that exists has few enough edges: {error}"),
     }
 }
 
-/// Whether a pattern equals its transpose, multiplicities included: by all threads, which stop at the first edge without a partner.
+/// Whether a pattern equals its transpose, multiplicities included: by all threads, which stop at the first edge
+/// without a partner.
 pub(crate) fn is_symmetric(csr: &Csr) -> bool {
     // Where each edge above the diagonal has its partners, and there are no more below, all have.
     let (above, below) = (AtomicUsize::new(0), AtomicUsize::new(0));

@@ -9,7 +9,7 @@ use crate::parallel;
 
 impl Graph {
     /// From a source whose edges are known to be in range: each in both directions and without duplicates, as
-    /// [`to_undirected`](Self::to_undirected), which would need the listed edges' rows beside the result.
+    /// [`to_undirected`](Self::to_undirected), which would need the listed edges' rows as well as the result.
     pub(crate) fn undirected_from_source(
         vertices: usize,
         source: impl EdgeSource,
@@ -25,8 +25,8 @@ impl Graph {
 }
 
 /// Offsets and columns of a pattern that is in order, united with its transpose, without duplicates. 12 bytes an edge
-/// beside the two patterns while the transpose is made, 4 afterwards: an edge that is listed in both directions is never
-/// there four times.
+/// in addition to the two patterns while the transpose is made, 4 afterwards: an edge that is listed in both directions
+/// is never there four times.
 pub(super) fn with_reverse(
     offsets: &[u64],
     cols: &[u32],

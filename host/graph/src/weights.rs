@@ -13,9 +13,9 @@ pub enum AddedWeight {
 }
 
 impl Graph {
-    /// The weights of the edges of `edited`, a graph that was made of this one by adding edges or taking some away, in its
-    /// order: those of this graph's edges are theirs, several between the same two vertices of which one is left add up, and
-    /// edges that were not there have what `added` says.
+    /// The weights of the edges of `edited`, a graph that was made of this one by adding edges or taking some away, in
+    /// its order: those of this graph's edges are theirs, several between the same two vertices of which one is left
+    /// add up, and edges that were not there have what `added` says.
     ///
     /// # Errors
     /// [`GraphError::Length`] where there is not a weight for each edge, or the graphs differ in vertices;

@@ -35,7 +35,8 @@ impl Identity {
             };
             let file = crate::folder::open(path)?;
             let mut found = BY_HANDLE_FILE_INFORMATION::default();
-            // SAFETY: the handle is open as long as `file` lives; one struct is written, of the type that the function is declared with.
+            // SAFETY: the handle is open as long as `file` lives; one struct is written, of the type that the function
+            // is declared with.
             let done = unsafe { GetFileInformationByHandle(file.as_raw_handle(), &mut found) };
             if done == 0 {
                 return Err(io::Error::last_os_error());

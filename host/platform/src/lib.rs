@@ -1,6 +1,6 @@
-//! What differs between operating systems and processors, one file a concern. Everything above it is written once: no other crate
-//! asks which system it is built for, but for [vector instructions] and the entry points of the CUDA driver, which are lowest layers
-//! of their own.
+//! What differs between operating systems and processors, one file a concern. Everything above it is written once: no
+//! other crate asks which system it is built for, but for [vector instructions] and the entry points of the CUDA
+//! driver, which are lowest layers of their own.
 //!
 //! - [`position`]: reads of a file at a position.
 //! - [`folder`]: folders as handles, to synchronize and lock.

@@ -24,7 +24,8 @@ impl Library {
     /// Opens a library by its path, or by the name that the dynamic linker looks for.
     ///
     /// # Safety
-    /// Opening a library runs its initializers, and dropping the result its finalizers: both may be run in this process.
+    /// Opening a library runs its initializers, and dropping the result its finalizers: both may be run in this
+    /// process.
     ///
     /// # Errors
     /// The dynamic linker's words.

@@ -1,7 +1,7 @@
 //! Memory, processor and name of the machine.
 
-/// Free and total bytes of the machine's memory, of this process's control group, or of its address space (`ulimit -v`), whichever is
-/// the least; `None` where the system does not say.
+/// Free and total bytes of the machine's memory, of this process's control group, or of its address space
+/// (`ulimit -v`), whichever is the least; `None` where the system does not say.
 pub fn memory() -> Option<(u64, u64)> {
     #[cfg(target_os = "macos")]
     return macos::memory();
@@ -62,8 +62,8 @@ mod linux {
         cpu_model(&read_to_string("/proc/cpuinfo").ok()?)
     }
 
-    /// Free and total bytes of a limited address space, from the texts of `/proc/self/limits` and `/proc/self/status`; `None` of one
-    /// without a limit.
+    /// Free and total bytes of a limited address space, from the texts of `/proc/self/limits` and `/proc/self/status`;
+    /// `None` of one without a limit.
     fn address_space(limits: &str, status: &str) -> Option<(u64, u64)> {
         let limit = |line: &str| -> Option<u64> {
             let soft = line.strip_prefix("Max address space")?;
@@ -185,7 +185,8 @@ mod macos {
     /// The bytes of a variable of the kernel, at most as many as `buffer` has.
     fn variable(name: &CStr, buffer: &mut [u8]) -> Option<usize> {
         let mut bytes = buffer.len();
-        // SAFETY: the name ends with a zero byte; at most `bytes` are written to the slice, which has as many; nothing is set.
+        // SAFETY: the name ends with a zero byte; at most `bytes` are written to the slice, which has as many; nothing
+        // is set.
         let done = unsafe {
             libc::sysctlbyname(
                 name.as_ptr(),

@@ -1,4 +1,5 @@
-//! Who may read, write and run a file. Windows asks lists of access instead, which a new file has of its folder: nothing is set there.
+//! Who may read, write and run a file. Windows asks lists of access instead, which a new file has of its folder:
+//! nothing is set there.
 
 use std::fs::{OpenOptions, Permissions};
 use std::io;
@@ -37,7 +38,8 @@ pub fn make_executable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Has a new file be for its own user alone to read and write. On Windows a user's folders are that user's alone as a rule.
+/// Has a new file be for its own user alone to read and write. On Windows a user's folders are that user's alone as a
+/// rule.
 pub fn for_own_user(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io;
 
-/// Fills `bytes` with those of a file from byte `at` on. Threads may read one file at once: no position is shared between calls.
+/// Fills `bytes` with those of a file from byte `at` on. Threads may read one file at once: no position is shared
+/// between calls.
 ///
 /// # Errors
 /// [`io::ErrorKind::UnexpectedEof`] where the file ends before; those of the system.

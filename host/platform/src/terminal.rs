@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal};
 
-/// Whether stderr is a terminal that takes ANSI sequences. Of a console of Windows they are asked for here; one older than Windows 10 takes
-/// none.
+/// Whether stderr is a terminal that takes ANSI sequences. Of a console of Windows they are asked for here; one older
+/// than Windows 10 takes none.
 pub fn stderr_takes_ansi() -> bool {
     if !io::stderr().is_terminal() {
         return false;

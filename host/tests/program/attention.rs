@@ -90,8 +90,9 @@ fn gat_has_the_bits_of_the_network() {
     of::<f32>();
 }
 
-/// The ReLU and the dropout before a layer are undone in the products that write the gradient of its input, where the network has a pass
-/// of its own for them. With half of the elements dropped the factor is a power of two, and the bits are the same.
+/// The ReLU and the dropout before a layer are undone in the products that write the gradient of its input, where the
+/// network has a pass of its own for them. With half of the elements dropped the factor is a power of two, and the bits
+/// are the same.
 #[test]
 fn gatv2_has_the_bits_of_the_network() {
     fn of<E: Element>() {

@@ -1,7 +1,9 @@
-//! Layers that are formulas alone, next to sums over edges in double: a table of layers, each with its formula in plain loops.
+//! Layers that are formulas alone, next to sums over edges in double: a table of layers, each with its formula in plain
+//! loops.
 //!
-//! The graph has a vertex without edges, one with a single edge, a hub, self-loops and edges that are there twice. Each layer's input is
-//! a product of an identity and a parameter, so that the gradient of that parameter is the gradient of the input.
+//! The graph has a vertex without edges, one with a single edge, a hub, self-loops and edges that are there twice. Each
+//! layer's input is a product of an identity and a parameter, so that the gradient of that parameter is the gradient of
+//! the input.
 
 use super::reference::{Dense, Values};
 use super::setup::{compiled, numbers};
@@ -650,7 +652,8 @@ struct Results {
     gradients: Vec<(String, Vec<f32>)>,
 }
 
-/// Numbers of a parameter. Columns between heads stay zero, as those are that a program begins with: a bias has those of its weight.
+/// Numbers of a parameter. Columns between heads stay zero, as those are that a program begins with: a bias has those
+/// of its weight.
 fn given(runner: &Runner, parameter: Value, numbers: Vec<f32>) -> Vec<f32> {
     let program = runner.program();
     let name = &program.description(parameter).name;
@@ -759,8 +762,8 @@ fn expected(case: &Case, a: &Adjacency, values: &Values) -> (Vec<f64>, Vec<(Stri
     (output, gradients)
 }
 
-/// Asserts that numbers are near those expected: in float each to this share of the largest, and of rounded elements all together, since
-/// a ReLU next to zero may go either way.
+/// Asserts that numbers are near those expected: in float each to this share of the largest, and of rounded elements
+/// all together, since a ReLU next to zero may go either way.
 fn assert_near(what: &str, expected: &[f64], found: &[f32], (precision, share): (Precision, f64)) {
     assert_eq!(expected.len(), found.len(), "{what}");
     let largest =
@@ -878,8 +881,8 @@ fn graph_transformers_are_their_formulas() {
     check_all(attention());
 }
 
-/// Sums of whole numbers are exact, so that their order on a device does not matter. Gates and a softmax make other numbers of them, whose
-/// sums differ in the last digits of a float.
+/// Sums of whole numbers are exact, so that their order on a device does not matter. Gates and a softmax make other
+/// numbers of them, whose sums differ in the last digits of a float.
 #[test]
 fn formulas_have_the_same_bits_on_the_cpu_and_the_emulator() {
     let driver = Emulated::new();

@@ -208,7 +208,8 @@ fn the_plan_is_what_a_step_allocates_to_the_byte() {
 
 #[test]
 fn values_that_are_not_alive_together_share_memory() {
-    // A chain without gradients needs two matrices, however long it is: the one that is read and the one that is written.
+    // A chain without gradients needs two matrices, however long it is: the one that is read and the one that is
+    // written.
     let chain = |steps| {
         let program = program(Precision::Float, (50, 16), Norm::None, |g, edges, x| {
             let mut h = x;

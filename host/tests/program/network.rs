@@ -281,8 +281,8 @@ fn appnp(g: &mut Builder, config: &ModelConfig, of: &AppnpConfig, edges: Edges, 
     steps.build(g, h)
 }
 
-/// Gradients of the predictions are added with their factors, in one operator, where the network rounds each multiple before: in half
-/// that differs by a digit.
+/// Gradients of the predictions are added with their factors, in one operator, where the network rounds each multiple
+/// before: in half that differs by a digit.
 #[test]
 fn appnp_is_the_network_but_for_one_rounding() {
     fn of<E: Element>(share: f32) {

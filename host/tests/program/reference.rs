@@ -105,8 +105,8 @@ impl Dense {
 /// Parameters and inputs by name.
 pub type Values = HashMap<String, Dense>;
 
-/// Asserts that outputs and gradients are those of `formula`, to 1e-5 of the largest number of each, of programs of the same values
-/// with other passes.
+/// Asserts that outputs and gradients are those of `formula`, to 1e-5 of the largest number of each, of programs of the
+/// same values with other passes.
 pub fn assert_is(
     runners: &mut [Runner],
     outputs: &[Value],

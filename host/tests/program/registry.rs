@@ -176,8 +176,8 @@ fn formula(name: &str, edges: Edges) -> Box<dyn Layer> {
     }
 }
 
-/// The name of a parameter, without its layer's number and with the parts that a relation or a number gives it left open: the first of
-/// the layer's names that stands for it.
+/// The name of a parameter, without its layer's number and with the parts that a relation or a number gives it left
+/// open: the first of the layer's names that stands for it.
 fn open(kind: &LayerKind, name: &str) -> String {
     let name = name.strip_prefix("layers.1.").unwrap_or(name);
     let stands_for = |of: &str| match of.split_once('*') {

@@ -211,8 +211,8 @@ fn store(config: ModelConfig) -> ModelConfig {
     }
 }
 
-/// A step of the program has the logits and gradients of the network, which stores the same matrices; and not those of a
-/// program that stores none.
+/// A step of the program has the logits and gradients of the network, which stores the same matrices; and not those of
+/// a program that stores none.
 fn both<B: Backend, E: Element>(
     backend: &B,
     name: &str,
@@ -334,7 +334,8 @@ fn others() -> Vec<(&'static str, ModelConfig)> {
         ),
         (
             "graphconv",
-            // Of sums the first gradients leave the range of half here or there, so that steps are skipped in one of the two.
+            // Of sums the first gradients leave the range of half here or there, so that steps are skipped in one of
+            // the two.
             of(ModelConfig::of(mean, FEATURES, CLASSES)),
         ),
     ];

@@ -58,8 +58,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What `f` gives, and the most bytes that this thread held during it beyond what it held before. Zero where [`Counting`]
-/// is not the program's allocator.
+/// What `f` gives, and the most bytes that this thread held during it beyond what it held before. Zero where
+/// [`Counting`] is not the program's allocator.
 pub fn peak_of<T>(f: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();
     PEAK.set(before);

@@ -49,7 +49,7 @@ pub(crate) fn mend_checksums(zip: &mut [u8]) -> bool {
             let field = |offset, bytes| word(zip, at + offset, bytes);
             let entry = (at..zip.len())
                 .find(|&d| zip[d..].starts_with(DIRECTORY) && word(zip, d + 42, 4) == Some(at));
-            // Torch's members tell their size behind their data; the directory has it in any case.
+            // Torch's members have their size behind their data; the directory has it in any case.
             let size = match field(18, 4) {
                 Some(0) => entry.and_then(|entry| word(zip, entry + 20, 4)),
                 told => told,

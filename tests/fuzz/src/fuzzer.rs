@@ -145,7 +145,7 @@ impl Shared {
     /// One worker, from its share of the seeds to the end of the budget.
     fn work(&self, target: &Target, index: usize, budget: &Budget) {
         let mut known = HashSet::new();
-        // An error ends the work early and is told by the finding.
+        // An error ends the work early and is reported by the finding.
         let _: Result<(), Stopped> = self.work_until_stopped(target, index, budget, &mut known);
         lock(&self.answers).extend(known);
     }

@@ -1,8 +1,8 @@
 //! Fuzz targets, and a fuzzer for them that runs on stable Rust.
 //!
-//! A target reads what a stranger may have written: a PTX text, a file with a graph. Whatever the bytes are, it answers,
-//! soon and in one line, without a panic and without much memory ([`Target`]). [`fuzz`] mutates a corpus and watches
-//! over that; `cargo xtask fuzz` and the tests of this crate call it, and `cargo fuzz` runs the same functions.
+//! A target reads what a stranger may have written: a PTX text, a file with a graph. Whatever the bytes are, it
+//! answers, soon and in one line, without a panic and without much memory ([`Target`]). [`fuzz`] mutates a corpus and
+//! watches over that; `cargo xtask fuzz` and the tests of this crate call it, and `cargo fuzz` runs the same functions.
 //!
 //! To add a target, write a function that takes bytes and gives an [`Answer`], and a line in [`TARGETS`].
 

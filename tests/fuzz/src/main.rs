@@ -103,7 +103,7 @@ fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Keeps an input beside the build's products; where it is.
+/// Keeps an input in the target folder; its path.
 fn store(target: &Target, input: &[u8]) -> String {
     let folder = std::env::temp_dir();
     let hash = input.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

@@ -83,7 +83,7 @@ fn kind_of(error: &ParseError) -> String {
     words.chars().take(60).collect()
 }
 
-/// What a launch said, and the buffers behind it; nothing where the device has no room for the module's variables.
+/// What a launch said, and the buffers behind it; nothing where the device has no memory for the module's variables.
 type Outcome = (Result<String, String>, Vec<u8>);
 
 fn run(module: &Module, entry: &str, seed: u64) -> Option<Outcome> {

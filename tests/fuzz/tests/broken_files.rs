@@ -1,5 +1,5 @@
-//! What can be wrong with an input file, for every format that is read: a clear error in one line, no panic, and no memory
-//! for what a header only claims. A table: each mistake of each format, or why it cannot be made there.
+//! What can be wrong with an input file, for every format that is read: a clear error in one line, no panic, and no
+//! memory for what a header only claims. A table: each mistake of each format, or why it cannot be made there.
 
 use halfgnn::data::{DataError, Dataset, Format, OpenGraph, OpenOptions};
 use halfgnn::graph::Graph;
@@ -16,7 +16,8 @@ macro_rules! corpus {
     };
 }
 
-/// What a reader may hold for a file of a few hundred bytes: blocks of text, and a bit for each vertex that is believed.
+/// What a reader may hold for a file of a few hundred bytes: blocks of text, and a bit for each vertex that is
+/// believed.
 const MOST_MEMORY: usize = 32 << 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +50,7 @@ const MISTAKES: [Mistake; 8] = [
 enum Case {
     /// This file of the format's, with these bytes, is refused in these words.
     Refused(&'static str, Vec<u8>, &'static str),
-    /// The file is read, and the claim in it not believed: the graph has so many vertices.
+    /// The file is read, and the claim in it not believed: the graph has the given number of vertices.
     Read(&'static str, Vec<u8>, usize),
     /// The mistake cannot be made in this format.
     Impossible(&'static str),
@@ -181,7 +182,8 @@ fn raw_csr(vertices: i64, edges: i64, columns: [i32; 4]) -> Vec<u8> {
     header.chain(words.flat_map(i32::to_le_bytes)).collect()
 }
 
-/// And in tiles of bits, of which there is one: the header's three numbers behind the version, the column of the tile, and its bits.
+/// And in tiles of bits, of which there is one: the header's three numbers behind the version, the column of the tile,
+/// and its bits.
 fn frdc(counts: [u32; 3], column: u32, bits: u16) -> Vec<u8> {
     let words = [&[1], &counts[..], &[0, 1, column]].concat();
     let words = words.into_iter().flat_map(u32::to_le_bytes);
@@ -382,7 +384,7 @@ fn case(format: Format, mistake: Mistake) -> Case {
         // Behind the header, 2 vertices and 3 offsets.
         (Format::Parts, OutOfRange) => Refused("part-00000.bin", set(format, "part-00000.bin", 24 + 8 + 24, 9), "columns[0] is 9, but"),
         (Format::Parts, Negative) => Impossible("nothing in it has a sign but features and weights, which may be negative"),
-        // Of the numbers of a file its sum is told first.
+        // Of the numbers of a file its sum is reported first.
         (Format::Parts, NanFeature) => Refused("part-00000.bin", set(format, "part-00000.bin", 24 + 8 + 24 + 8 + 8 + 8 + 1, 0x7e), "checksum: it is"),
         (Format::Parts, HugeHeader) =>
             Refused("manifest.json", patched(format, "manifest.json", b"\"vertices\": 4", b"\"vertices\": 4000000000"), "there are 4000000000"),
@@ -445,8 +447,8 @@ fn open(folder: &Path, format: Format, options: &OpenOptions) -> Result<usize, D
     }
 }
 
-/// Writes `files` into a new folder, and opens them on one thread, whose memory is counted; as the format that they are,
-/// and as what their content says.
+/// Writes `files` into a new folder, and opens them on one thread, whose memory is counted; as the format that they
+/// are, and as what their content says.
 fn answers(format: Format, files: &Files) -> [Result<usize, String>; 2] {
     let folder = tempfile::Builder::new().prefix("tmp").tempdir();
     let folder = folder.expect("room for a folder");

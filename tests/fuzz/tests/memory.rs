@@ -1,4 +1,4 @@
-//! The memory that reading a list of edges takes, beside that of the finished graph.
+//! The memory that reading a list of edges takes in addition to that of the finished graph.
 
 use halfgnn::data::parts::{Deal, FeaturePrecision, Parted, StreamedArchive};
 use halfgnn::data::{Dataset, OpenGraph, OpenOptions};
@@ -69,7 +69,7 @@ fn a_list_of_edges_is_read_in_less_than_five_graphs() {
     }
 }
 
-/// An archive of PyG's arrays as `np.savez` writes it: so many edges between vertices with 64 features each.
+/// An archive of PyG's arrays as `np.savez` writes it: a number of edges between vertices with 64 features each.
 fn archive(vertices: usize, edges: u32) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     let stored =

@@ -278,7 +278,7 @@ impl<'a> Bench<'a> {
         builder.build()
     }
 
-    /// `cargo test` in the copy; what it prints goes into a file beside it.
+    /// `cargo test` in the copy; what it prints goes into a file next to it.
     fn cargo_test(&self, arguments: &str) -> Result<Command, Failure> {
         let output = File::create(self.output())?;
         let mut cargo = workspace::cargo();

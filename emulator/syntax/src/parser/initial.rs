@@ -12,7 +12,8 @@ impl<'a> Parser<'a> {
         ty: &str,
         element: u32,
     ) -> Result<()> {
-        // PTX ISA, "Initializers": all types have them but these and `.pred`, of which there are no variables in memory.
+        // PTX ISA, "Initializers": all types have them but these and `.pred`, of which there are no variables in
+        // memory.
         if matches!(ty, ".f16" | ".f16x2") {
             return Err(self.error(format!(
                 "a variable of type {ty} has no initial value; write its bits as .b16 or .b32"

@@ -5,7 +5,8 @@ mod bound;
 #[cfg(all(target_os = "linux", target_arch = "aarch64"))]
 mod bound;
 
-/// The library's name, for the dynamic linker to find (`ldconfig`, `LD_LIBRARY_PATH`; on Windows the folder of the system).
+/// The library's name, for the dynamic linker to find (`ldconfig`, `LD_LIBRARY_PATH`; on Windows the folder of the
+/// system).
 #[cfg(not(windows))]
 pub(crate) const USUAL_NAME: &str = "libcuda.so.1";
 /// The library's name: NVIDIA's driver puts it into the folder of the system.
@@ -32,8 +33,9 @@ pub(crate) fn find_and_bind() -> Result<crate::CudaDriver, crate::LoadError> {
     }
 }
 
-/// Assembly of ELF, for `define!`: a section of data that is writable and relocated when the program is loaded, as the slots hold
-/// addresses of functions; and what makes a symbol hidden, so that neither the real driver nor another library in the process binds to it.
+/// Assembly of ELF, for `define!`: a section of data that is writable and relocated when the program is loaded, as the
+/// slots hold addresses of functions; and what makes a symbol hidden, so that neither the real driver nor another
+/// library in the process binds to it.
 #[cfg(not(windows))]
 #[allow(unused_macros, reason = "elsewhere there are no trampolines")]
 macro_rules! directives {

@@ -11,9 +11,9 @@ use super::{below, draw, out_of_range, shuffled, stream};
 
 /// A degree-corrected stochastic block model (Karrer and Newman, Phys. Rev. E 83, 016107, 2011), and hubs.
 ///
-/// Vertices fall evenly into classes. An edge's ends are drawn with weight ∝ rank^(-1/2) within a class, which
+/// Vertices fall evenly into classes. An edge's ends are sampled with weight ∝ rank^(-1/2) within a class, which
 /// makes degrees follow a power law of exponent 3; it stays within one class with probability
-/// `within`, and otherwise its other end is drawn from all classes. A hub is joined to `hub_degree` of the
+/// `within`, and otherwise its other end is sampled from all classes. A hub is joined to `hub_degree` of the
 /// other vertices without regard to class, so it says nothing about labels and its sum passes half's range.
 /// The graph is undirected, without duplicates and self-loops.
 #[derive(Debug, Clone, PartialEq)]

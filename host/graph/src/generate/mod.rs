@@ -63,8 +63,8 @@ pub fn draw_words(key: [u32; 2], first: u64, to: &mut [u32]) {
     }
 }
 
-/// The low and the high word of a product. Unlike a closure it is inlined by a compiler that is told to optimise little: four fifths of the
-/// time of an R-MAT graph were calls of one.
+/// The low and the high word of a product. Unlike a closure it is inlined by a compiler that optimizes little: four
+/// fifths of the time of an R-MAT graph were calls of one.
 #[inline(always)]
 fn product(a: u32, b: u32) -> [u32; 2] {
     let product = u64::from(a) * u64::from(b);

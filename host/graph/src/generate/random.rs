@@ -14,9 +14,9 @@ use super::{below, draw, out_of_range, stream};
 pub struct ErdosRenyi {
     /// The number of vertices; at least 1 where there are edges.
     pub vertices: u64,
-    /// The number of edges drawn.
+    /// The number of sampled edges.
     pub edges: u64,
-    /// Whether each drawn edge stands in both directions, and so counts twice.
+    /// Whether each sampled edge stands in both directions, and so counts twice.
     pub undirected: bool,
 }
 

@@ -77,7 +77,7 @@ impl EdgeSource for StarOfHubs {
 
     fn emit(&self, items: Range<u64>, mut sink: impl FnMut(u32, u32)) {
         for edge in items {
-            // Vertex edge + 1 is a hub, whose parent is the centre, or a leaf of the hubs in turn.
+            // Vertex edge + 1 is a hub, whose parent is the centre, or a leaf of the hubs, round-robin.
             let parent = if edge < self.hubs {
                 0
             } else {

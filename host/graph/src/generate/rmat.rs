@@ -26,11 +26,11 @@ use super::{draw, out_of_range, shuffled, stream};
 pub struct Rmat {
     /// The number of vertices, at least 1. Where it is no power of two, ids wrap around.
     pub vertices: u64,
-    /// The number of edges drawn.
+    /// The number of sampled edges.
     pub edges: u64,
     /// The probability of each quadrant: upper left, upper right, lower left, lower right. They add up to 1.
     pub quadrants: [f64; 4],
-    /// Whether each drawn edge stands in both directions, and so counts twice.
+    /// Whether each sampled edge stands in both directions, and so counts twice.
     pub undirected: bool,
     /// Whether vertices are renamed at random; otherwise the low ids have the high degrees.
     pub renamed: bool,
@@ -66,8 +66,9 @@ impl Rmat {
         ))
     }
 
-    /// Of the edges that are drawn for [`generate`](Self::generate) those of a range of numbers below [`edges`](Self::edges), each as (row,
-    /// column) and once, in the order of their numbers: what one of several takes who make a graph together.
+    /// Of the edges that are sampled for [`generate`](Self::generate) those of a range of numbers below
+    /// [`edges`](Self::edges), each as (row, column) and once, in the order of their numbers: what one of several takes
+    /// who make a graph together.
     ///
     /// # Errors
     /// Those of [`generate`](Self::generate), and [`GraphError::OutOfMemory`].

@@ -1,4 +1,4 @@
-//! What an order saves, told from a sample of the edges: how many of the rows that an SpMM gathers are in a cache.
+//! What an order saves, estimated from a sample of the edges: how many of the rows that an SpMM gathers are in a cache.
 
 use super::Permutation;
 use crate::Graph;
@@ -12,12 +12,14 @@ const READERS: usize = 1 << 11;
 /// Key of the random numbers that say which edges.
 const KEY: [u32; 2] = [0x6c6f_6361, 0x6c69_7479];
 
-/// The share of the edges, 0 to 1, whose column's row is in a cache of `rows` rows when a graph is walked row by row in `order`, or as it is:
-/// what a cache saves of an SpMM's gathering. Estimated from a sample of the edges, in some milliseconds.
+/// The share of the edges, 0 to 1, whose column's row is in a cache of `rows` rows when a graph is walked row by row in
+/// `order`, or as it is: what a cache saves of an SpMM's gathering. Estimated from a sample of the edges, in some
+/// milliseconds.
 ///
-/// Of an edge it is looked up how many edges were walked since its column was read. A cache that drops what was not read for longest
-/// has what the last `T` edges read, where `T` is the number of edges that read so many different rows: the
-/// integral of the share of reads whose last one is longer ago (Xiang et al., "HOTL: a higher order theory of locality", ASPLOS 2013).
+/// Of an edge it is looked up how many edges were walked since its column was read. A cache that drops what was not
+/// read for longest has what the last `T` edges read, where `T` is the number of edges that read as many different
+/// rows: the integral of the share of reads whose last one is longer ago (Xiang et al., "HOTL: a higher order theory of
+/// locality", ASPLOS 2013).
 ///
 /// # Panics
 /// Where `order` is of another number of vertices.
@@ -67,7 +69,8 @@ pub fn cached_share(graph: &Graph, order: Option<&Permutation>, rows: u64) -> f6
         before.map_or(u64::MAX, |before| (here - before) / 2 / step as u64)
     });
     since.sort_unstable();
-    // Different rows that so many edges read: each read counts for the time since its last one, as far as that is among them.
+    // Different rows that a number of edges read: each read counts for the time since its last one, as far as that is
+    // among them.
     let mut shorter = 0.0;
     for (at, &time) in since.iter().enumerate() {
         let longer = (since.len() - at) as f64;

@@ -3,11 +3,11 @@
 //!
 //! | order | what it does | cost |
 //! |---|---|---|
-//! | [`by_degree`] | vertices of many edges first: their rows, which most edges read, share cache lines and pages | a sort |
-//! | [`louvain`] | communities together, and communities of communities (HP-SpMM's graph-clustering-based reordering) | some passes over the edges |
+//! | [`by_degree`] | vertices of many edges first: their rows share cache lines and pages | a sort |
+//! | [`louvain`] | communities together, and communities of communities (as in HP-SpMM) | some passes over the edges |
 //!
-//! A third, label propagation, is an operator of `halfgnn-ops`, since a card finds it in well below a second. What an order is good for is
-//! told by [`cached_share`].
+//! A third, label propagation, is an operator of `halfgnn-ops`, since a GPU finds it in well below a second. What an
+//! order is good for is estimated by [`cached_share`].
 //!
 //! An order is a [`Permutation`]: [`Graph::permuted`](super::Graph::permuted) applies it to a graph,
 //! [`Permutation::apply`] to what there is one of a vertex, and [`Permutation::restore`] maps results back.

@@ -13,7 +13,8 @@ impl Permutation {
     /// The one after which vertex `order[k]` is called `k`.
     ///
     /// # Errors
-    /// [`GraphError::VertexOutOfRange`] and [`GraphError::NotAPermutation`] where `order` does not name each vertex once.
+    /// [`GraphError::VertexOutOfRange`] and [`GraphError::NotAPermutation`] where `order` does not name each vertex
+    /// once.
     pub fn of_order(order: &[u32]) -> Result<Self, GraphError> {
         check_ids("order", order, order.len() as u64)?;
         // No new name: there are fewer vertices than that.

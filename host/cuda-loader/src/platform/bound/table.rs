@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A jump leaves registers and stack as the caller made them, so one instruction serves every signature. Slots and
-//! trampolines are one piece of assembly and hence one object file: whoever calls [`bind`] makes the linker take them
+//! trampolines are one piece of assembly and hence one object file: a caller of [`bind`] makes the linker take them
 //! all. No other library in the process, the real driver among them, ever binds to them.
 
 use std::arch::global_asm;
@@ -61,7 +61,7 @@ unsafe extern "C" fn answer_error_string(error: c_uint, string: *mut *const c_ch
     unsafe { answer_text(text, string) }
 }
 
-/// Writes `text` where the caller of an entry point wants it, or answers `CUDA_ERROR_INVALID_VALUE` for null.
+/// Writes `text` where the caller of an entry point asks for it, or returns `CUDA_ERROR_INVALID_VALUE` for null.
 ///
 /// # Safety
 /// `target` is null or may be written to.
@@ -126,7 +126,8 @@ unsafe extern "C" {
 /// the names that were not found.
 ///
 /// # Safety
-/// What `symbol` returns is a function of that name of the CUDA driver's API, and stays callable until the process ends.
+/// What `symbol` returns is a function of that name of the CUDA driver's API, and stays callable until the process
+/// ends.
 pub(crate) unsafe fn bind(
     mut symbol: impl FnMut(&str) -> Option<*mut c_void>,
 ) -> Vec<&'static str> {
