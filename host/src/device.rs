@@ -18,7 +18,7 @@ use crate::train::host_memory;
 /// A device, as a person names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// A CUDA card if one can be used, else the CPU.
+    /// A GPU if one can be used, else the CPU.
     #[default]
     Auto,
     /// The CPU.

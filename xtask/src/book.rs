@@ -127,10 +127,13 @@ fn page_of_commands(page: &Path) -> Result<(), Failure> {
         .args(test::FEATURES)
         .args(["--bin", "halfgnn", "--", "page_of_commands"]);
     workspace::run(write.env(WRITE, page))?;
-    match page.exists() {
-        true => Ok(()),
-        false => Err(format!("the test of the program did not write {}", page.display()).into()),
-    }
+    let text = fs::read_to_string(page);
+    let text =
+        text.map_err(|error| format!("a test should have written {}: {error}", page.display()))?;
+    expect_words(
+        "the help of the program",
+        &words::of_generated("cli.md", &text),
+    )
 }
 
 /// The table of contents, and its line of the Python package.
@@ -159,13 +162,14 @@ fn python_reference(source: &Path) -> Result<(), Failure> {
             &fs::read_to_string(folder.join(&page))?,
         ));
     }
+    expect_words("docstrings of python/halfgnn", &faults)
+}
+
+/// That a text has no old words.
+fn expect_words(of: &str, faults: &[String]) -> Result<(), Failure> {
     match faults.is_empty() {
         true => Ok(()),
-        false => Err(format!(
-            "old words in docstrings of python/halfgnn\n{}",
-            faults.join("\n")
-        )
-        .into()),
+        false => Err(format!("old words in {of}\n{}", faults.join("\n")).into()),
     }
 }
 

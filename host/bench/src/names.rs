@@ -20,11 +20,11 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// [`device::Choice`], as it is typed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DeviceName {
-    /// A CUDA card if one can be used, else the CPU
+    /// A GPU if one can be used, else the CPU
     Auto,
     /// The CPU
     Cpu,
-    /// A CUDA card
+    /// A GPU
     Cuda,
     /// The GPU kernels on the CPU: slow, checks every access
     Emulator,
@@ -44,13 +44,12 @@ impl From<DeviceName> for device::Choice {
 /// [`FeaturesIn`], as it is typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FeaturesName {
-    /// The device's memory if all fits there, else, of several ranks that learn in batches, a share on each, else the host's; of a folder of parts that the host has no room
-    /// for, the disk
+    /// The device's memory if all fits there, else a share on each of several ranks that learn in batches, else the host's memory; the disk for a folder of parts that does not fit the host
     #[default]
     Auto,
     /// The device's memory
     Device,
-    /// The host's memory, which the card reads over its bus
+    /// The host's memory, which the GPU reads over its bus
     Host,
     /// The folder of parts that the dataset is, from where the rows of each batch are read
     Disk,
@@ -230,7 +229,7 @@ impl From<CodeFormatName> for CodeFormat {
 /// [`Store`], as it is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StoreName {
-    /// In int8 codes with a scale a column
+    /// As int8 values with a scale a column
     EightBit,
 }
 

@@ -13,10 +13,10 @@ A policy of the SpMM is SUMS[-WARPS][-LOAD], or `all`, or `hp` and `coo` for dis
   SUMS   discretized-float, discretized-half   batches added up in float or half2, scaled and merged in float
          post-half, pre-half                   rows summed up in half, then scaled; products scaled, then summed up
          atomic-float, atomic-half             as discretized, what warps share of a row added by atomics
-  WARPS  edge, edge16 … edge256   a warp has so many edges, and a row that several have takes a second launch
+  WARPS  edge, edge16 … edge256   a warp has that number of edges, and a row that several have takes a second launch
          hp                       as edge, with as many edges a warp as HP-SpMM's inequality says
          coo, coo16 … coo256      as edge, of row ids alone (GNNOne): no row starts, sums discretized-float or atomic-float
-         roundrobin, roundrobin16 …   the same, of atomic-float in float: the lanes' groups of a warp take its edges in turn
+         roundrobin, roundrobin16 …   the same, of atomic-float in float: the lanes' groups of a warp take its edges round-robin
          vertex                   a warp has a row, in one launch
          left away, the faster of them is chosen
   LOAD   half2, half4   what a lane loads at once in half, 16 bytes (half8) if left away

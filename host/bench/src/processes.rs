@@ -29,10 +29,10 @@ pub fn meet(rendezvous: &Rendezvous, member: &Member<'_>) -> Result<Group, Failu
 /// What moves rows between ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Exchange {
-    /// NCCL where each process has it and a card of its own, else the host
+    /// NCCL where each process has it and a GPU of its own, else the host
     #[default]
     Auto,
-    /// NCCL, from card to card: a step is recorded with its exchanges
+    /// NCCL, from GPU to GPU: a step is recorded with its exchanges
     Nccl,
     /// The host, through its memory and the network
     Host,
@@ -92,7 +92,7 @@ pub enum GatherName {
     /// What takes less time where NCCL moves rows, by a model
     #[default]
     Auto,
-    /// Those that a rank hears: fewer, and packed before they are sent
+    /// Those that a rank aggregates: fewer, and packed before they are sent
     Halo,
     /// All, as they lie
     Whole,

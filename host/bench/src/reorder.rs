@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub enum ReorderName {
     /// That of label propagation where a sample of the edges says that it is paid back within the run, otherwise as they are
     Auto,
-    /// Communities together, by label propagation on the device: within a second, of a hundred million edges on a card
+    /// Communities together, by label propagation on the device: within a second, of a hundred million edges on a GPU
     LabelPropagation,
     /// Communities together, and communities of them, by Louvain's method: a hundred times as long
     Louvain,

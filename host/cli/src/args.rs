@@ -47,10 +47,10 @@ pub struct Cli {
 /// What the program can do.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Train a model on a labelled graph and tell how well it predicts
+    /// Train a model on a labelled graph and report how well it predicts
     #[command(after_help = TRAIN_EXAMPLES)]
     Train(Box<TrainArgs>),
-    /// Try options of train that are drawn from a space, and tell which are best
+    /// Try options of train that are sampled from a space, and report the best
     #[command(after_help = tune::EXAMPLES)]
     Tune(TuneArgs),
     /// Try other parts of a trained network of one bit: accuracy, time and memory of each variant of its layers
@@ -68,7 +68,7 @@ pub enum Command {
     /// Train a GCN in half, in float and with plain half sums on a graph with hubs, and compare
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
-    /// Time an operator on a graph, checked before it is timed, beside what a user would pick instead
+    /// Time an operator on a graph, checked before it is timed, and its baselines
     #[cfg(feature = "bench")]
     #[command(subcommand, after_help = help::BENCH)]
     Bench(BenchCommand),
@@ -78,10 +78,10 @@ pub enum Command {
     /// Make figures and tables of what --json wrote, in one HTML file
     #[command(after_help = help::REPORT)]
     Report(ReportArgs),
-    /// Tell what is in a dataset, convert it, make one, or print where to get one
+    /// Show what is in a dataset, convert it, make one, or print where to get one
     #[command(after_help = dataset::EXAMPLES)]
     Dataset(DatasetArgs),
-    /// Tell what this machine offers to run on, and why a device cannot be used
+    /// Show the devices of this machine, and why one cannot be used
     #[command(after_help = help::DEVICE)]
     Device(DeviceArgs),
     /// Write the completions of a shell to stdout
@@ -151,7 +151,7 @@ pub struct TrainArgs {
     pub dataset: SourceName,
     #[command(flatten)]
     pub open: OpenArgs,
-    /// Rename the vertices first, so that neighbours lie close together; a run that goes on wants the same order
+    /// Rename the vertices first, so that neighbours lie close together; a run that goes on needs the same order
     #[arg(long, value_enum, value_name = "ORDER")]
     pub reorder: Option<ReorderName>,
     /// Divide each column of features by its largest magnitude, so that half holds them; `predict` does the same
@@ -166,7 +166,7 @@ pub struct TrainArgs {
     /// What features, activations and the weights that kernels read are stored in
     #[arg(long, value_enum, default_value_t = PrecisionName::Half)]
     pub precision: PrecisionName,
-    /// Where to train; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to train; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
     /// Where what is computed on lies
@@ -219,7 +219,7 @@ pub struct TrainArgs {
 /// Options of `demo`.
 #[derive(Args)]
 pub struct DemoArgs {
-    /// Where to train; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to train; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
     /// Training steps of each of the three runs

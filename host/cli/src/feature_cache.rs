@@ -18,7 +18,7 @@ use std::str::FromStr;
 /// How much of the card's memory they may have.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct FeatureCacheArgs {
-    /// With features in the host's memory and a --sampler: how much of the card's memory is for copies of the features of the vertices that
+    /// With features in the host's memory and a --sampler: how much of the GPU's memory is for copies of the features of the vertices that
     /// most edges lead from, which do not come over the bus then; auto is half of what the run leaves free, of several ranks none, and a
     /// size is for each of them; results are the same
     #[arg(long, value_name = "auto|none|SIZE", default_value = "auto")]

@@ -12,13 +12,13 @@ Examples:
 `halfgnn COMMAND --help` has examples of each command.
 
 Exit status:
-  0    done, or ended by Ctrl-C with what there was to tell
+  0    done, or ended by Ctrl-C with its results so far
   1    the run failed: the device, a launch, a loss that is not a number
   2    wrong usage or input: a flag, a file, a model that does not fit
   130  ended by Ctrl-C; train, demo, bench and report by a second one, or while ranks meet
 
 Environment:
-  CUDA_VISIBLE_DEVICES  cards that the driver shows; the first is taken
+  CUDA_VISIBLE_DEVICES  GPUs that the driver shows; the first is taken
   HALFGNN_DATA          folder of datasets, where a name that is no file is looked for
   HALFGNN_PTX_DIR       folder of the kernels' PTX
   HALFGNN_LIBCUDA       the driver's library, where it is not found by its name
@@ -60,7 +60,7 @@ Examples:
   halfgnn import model.safetensors --from pyg own.safetensors
   halfgnn predict --model own.safetensors --dataset data.pt --out classes.csv
 
-The names and shapes of the tensors tell the model: GCN, GraphSAGE, GIN, GAT or, from PyG, GATv2.";
+The names and shapes of the tensors determine the model: GCN, GraphSAGE, GIN, GAT or, from PyG, GATv2.";
 
 /// Of `bench`, which is a family.
 #[cfg(feature = "bench")]

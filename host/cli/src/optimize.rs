@@ -27,7 +27,7 @@ pub struct OptimizeArgs {
     /// Take Nesterov's momentum
     #[arg(long, requires = "momentum")]
     pub nesterov: bool,
-    /// How the learning rate falls: constant, cosine (to 0 after the last epoch), step:EVERY,FACTOR (every so many epochs),
+    /// How the learning rate falls: constant, cosine (to 0 after the last epoch), step:EVERY,FACTOR (every EVERY epochs),
     /// plateau:PATIENCE,FACTOR (when validation has not become better for more epochs than that) [default: constant]
     #[arg(long, value_name = "SCHEDULE")]
     pub schedule: Option<Decay>,

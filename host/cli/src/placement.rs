@@ -22,13 +22,11 @@ use std::str::FromStr;
 /// Where what is computed on lies, as a person asks for it.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct PlacementArgs {
-    /// Where the features of the graph lie while the device computes; auto leaves them in the host's memory where the device has no
-    /// room for them beside the rest, of several ranks that learn in batches a share on each where there is room for that, and those of a
-    /// folder of parts on disk where the host has none either
+    /// Where the features of the graph lie while the device computes; auto leaves them in the host's memory where they do not fit the device. Several ranks that learn in batches have a share each where it fits. Those of a folder of parts stay on disk where they do not fit the host either
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = FeaturesName::Auto)]
     pub features: FeaturesName,
     /// Evaluate layer by layer on one of N pieces of the graph after the other, each with all neighbours of its vertices, and keep what layers give in
-    /// the host's memory, or on disk where the features are there: nothing is sampled; auto takes the graph whole where the device has room for that, else as few pieces as have;
+    /// the host's memory, or on disk where the features are there: nothing is sampled; auto takes the graph whole where it fits the device, else as few pieces as fit;
     /// where steps are on the whole graph, so are evaluations
     #[arg(long, value_name = "auto|N", default_value = "auto")]
     pub pieces: PieceCount,
@@ -37,7 +35,7 @@ pub struct PlacementArgs {
 /// Where files for a while are.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TempFolderArgs {
-    /// With features on disk: a folder with room for what a layer gives of all vertices, and for what the one before it gave; with edges on disk
+    /// With features on disk: a folder with space for the outputs of a layer and of the one before it, of all vertices; with edges on disk
     /// for those, 4 bytes each. A file there has no name, and is gone with the evaluation, or the run, whatever ends it [default: that of temporary files, TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     pub temp_folder: Option<PathBuf>,

@@ -66,13 +66,13 @@ pub struct PredictArgs {
     /// of links; vertices under the ids of the dataset's tables, or numbered from 0
     #[arg(long, value_name = "FILE", group = "wanted")]
     pub pairs: Option<PathBuf>,
-    /// Where to compute; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to compute; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
     /// Where what is computed on lies
     #[command(flatten)]
     pub placement: PlacementArgs,
-    /// Where the edges lie; auto puts those of a folder of parts on disk where the host's memory has no room for them
+    /// Where the edges lie; auto puts those of a folder of parts on disk where they do not fit the host's memory
     #[arg(long, value_enum, value_name = "WHERE", default_value_t)]
     pub structure: GraphPlace,
     #[command(flatten)]

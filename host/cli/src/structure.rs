@@ -15,8 +15,7 @@ use std::fmt;
 /// Where edges lie.
 #[derive(Args)]
 pub struct StructureArgs {
-    /// Where the edges lie that a neighbour sampler draws of; auto leaves them in the host's memory where the card has no room for them beside the
-    /// rest, from where it reads those that it draws, and puts those of a folder of parts on disk where the host has none either
+    /// Where the edges lie that a neighbour sampler samples from; auto leaves them in the host's memory, which the GPU reads, where they do not fit the GPU, and those of a folder of parts on disk where they do not fit the host either
     #[arg(long, value_enum, value_name = "WHERE", default_value_t)]
     pub structure: StructureName,
 }
@@ -29,7 +28,7 @@ pub enum StructureName {
     Auto,
     /// The device's memory
     Device,
-    /// The host's memory, which the card reads over its bus
+    /// The host's memory, which the GPU reads over its bus
     Host,
     /// A file without a name in --temp-folder, of which the host draws, and whose graph is evaluated in pieces
     Disk,
@@ -38,7 +37,7 @@ pub enum StructureName {
 /// Where edges lie for a prediction, which draws none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum GraphPlace {
-    /// The host's memory, or on disk where those of a folder of parts have no room there
+    /// The host's memory, or the disk where those of a folder of parts do not fit there
     #[default]
     Auto,
     /// The host's memory, until the device has them or a piece of them

@@ -10,7 +10,7 @@ use halfgnn::train::{Few, HeldOut, Learning, LinkSplit, Loss, TrainConfig};
 /// What a model is to tell, and how well it does is measured.
 #[derive(Args)]
 pub struct TaskArgs {
-    /// What to tell of each vertex, or of pairs of them; auto takes what the targets of the dataset are
+    /// What to predict of each vertex, or of pairs of them; auto takes what the targets of the dataset are
     #[arg(long, value_enum, default_value_t = TaskName::Auto)]
     pub task: TaskName,
     /// What is made small, of a regression [default: mse]
@@ -19,7 +19,7 @@ pub struct TaskArgs {
     /// What vertices of each class count in the loss: numbers by class, or balanced, so that all classes count the same
     #[arg(long, value_name = "balanced|W0,W1,…", value_parser = weights)]
     pub class_weights: Option<Weights>,
-    /// What a label that a vertex has counts beside one that it has not: numbers by label, or balanced
+    /// What a label that a vertex has counts, relative to one that it has not: numbers by label, or balanced
     #[arg(long, value_name = "balanced|W0,W1,…", value_parser = weights)]
     pub pos_weight: Option<Weights>,
     /// The metric whose value on the validation vertices chooses the best epoch: accuracy, micro-f1, macro-f1, roc-auc,
@@ -35,7 +35,7 @@ pub struct TaskArgs {
     /// How the score of a pair is made of its two embeddings, the mean of its two orders where they differ [default: dot]
     #[arg(long, value_enum)]
     pub decoder: Option<DecoderName>,
-    /// Width of the embeddings that links are told by [default: 16]
+    /// Width of the embeddings that links are scored by [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub embedding: Option<u32>,
     /// Shares of the edges that are held out to validate and to test links [default: 0.05,0.1]

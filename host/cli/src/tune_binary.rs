@@ -32,7 +32,7 @@ Of each layer the products are of bits; what it sums up over neighbours is in ha
 takes the weights as they are trained: one that proves fast and almost as good is worth a training of its own (train --binary bin,full).
 The time of a variant is that of an evaluation which is recorded once and replayed. Where its first layer reads nothing but signs of the
 features, these are made before, once, and lie on the device instead of the features; so are bits of weights.
-A layer that sums up signs takes the mean over neighbours, and so do all layers beside it. Names of operators are BitGNN's:
+A layer that sums up signs takes the mean over neighbours, and so do all layers with it. Names of operators are BitGNN's:
 activation, second factor, result, F in full precision, B of bits.";
 
 /// More layers have too many variants.
@@ -52,10 +52,10 @@ pub struct TuneBinaryArgs {
     /// Points of validation accuracy that the variant may lose that is named at the end, the fastest of those that lose no more
     #[arg(long, value_name = "POINTS", default_value_t = 1.0, value_parser = points)]
     pub lose: f64,
-    /// Timed runs of each; the median is told
+    /// Timed runs of each; the median is reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
-    /// Where to compute; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to compute; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
     /// Write one JSON object a line to FILE, or to stdout for `-`

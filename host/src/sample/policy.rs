@@ -190,7 +190,7 @@ impl TryFrom<String> for SamplingPolicy {
     }
 }
 
-/// Where the edges lie that neighbours are drawn of. Batches are the same.
+/// Where the edges lie that neighbours are sampled from. Batches are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EdgesIn {
     /// In the device's memory.
@@ -213,7 +213,7 @@ pub struct Sampling {
     /// [`SubgraphSampler::coverage`](super::SubgraphSampler::coverage). Of no meaning for others.
     #[serde(default = "Sampling::customary_coverage")]
     pub coverage: u32,
-    /// Where the edges lie that neighbours are drawn of: of each run anew. Of no meaning for others, which take edges on the device.
+    /// Where the edges lie that neighbours are sampled from: of each run anew. Of no meaning for others, which take edges on the device.
     #[serde(skip)]
     pub edges: EdgesIn,
 }

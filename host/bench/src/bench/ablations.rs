@@ -59,12 +59,12 @@ Examples:
 
 Both sides of a ratio are timed in this run on the same operands: means of the neighbours' rows (SpMM) and dot products
 (SDDMM). Errors are those of means of numbers from 0 to 64, which half holds, while it does not hold a hub's sum. Where
-there is no card there are no times: the CPU has neither loads nor warps nor atomics, and the emulator no clock.";
+there is no GPU there are no times: the CPU has neither loads nor warps nor atomics, and the emulator no clock.";
 
 /// Options of `bench ablations`.
 #[derive(Args)]
 pub struct AblationsArgs {
-    /// Whose ideas; each as policies of this library's kernels, which share what is not told apart
+    /// Whose ideas; each as policies of this library's kernels, which share everything else
     #[arg(long, value_enum, value_name = "PAPER", default_value_t = Paper::Halfgnn)]
     pub paper: Paper,
     /// Graphs, as of `bench spmm`; may be repeated
@@ -73,10 +73,10 @@ pub struct AblationsArgs {
     /// Feature lengths
     #[arg(long, value_name = "F", value_delimiter = ',', default_values_t = [32, 64], value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub features: Vec<u32>,
-    /// Timed runs of each; the median is told
+    /// Timed runs of each; the median is reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to run; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
     /// Write one JSON object a line to FILE, or to stdout for `-`

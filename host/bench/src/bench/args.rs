@@ -22,43 +22,43 @@ use std::str::FromStr;
 /// What to time.
 #[derive(Subcommand)]
 pub enum BenchCommand {
-    /// Time SpMM, checked before it is timed, beside what a user would pick instead
+    /// Time SpMM, checked before it is timed, and its baselines
     #[command(after_help = format!("{SPMM_EXAMPLES}\n\n{SPMM_GRAMMAR}"))]
     Spmm(SpmmArgs),
-    /// Time SDDMM, checked before it is timed, beside what a user would pick instead
+    /// Time SDDMM, checked before it is timed, and its baselines
     #[command(after_help = SDDMM_EXAMPLES)]
     Sddmm(SddmmArgs),
-    /// Time SpMV, a graph times a vector, beside what a user would pick instead
+    /// Time SpMV, a graph times a vector, and its baselines
     #[command(after_help = spmv::EXAMPLES)]
     Spmv(SpmvArgs),
-    /// Time sums of bits over neighbours (BitGNN), beside the SpMM in half
+    /// Time sums of bits over neighbours (BitGNN), and the SpMM in half
     #[command(after_help = bspmm::EXAMPLES)]
     Bspmm(BspmmArgs),
-    /// Time products of matrices of bits (BitGNN), beside the product in half
+    /// Time products of matrices of bits (BitGNN), and the product in half
     #[command(after_help = bmm::EXAMPLES)]
     Bmm(BmmArgs),
-    /// Time sums over neighbours of rows of 8 bits, beside the SpMM in half
+    /// Time sums over neighbours of rows of 8 bits, and the SpMM in half
     #[command(after_help = quantized::EXAMPLES)]
     Quantized(QuantizedArgs),
-    /// Time the making of graphs on the device, beside the host's
+    /// Time the making of graphs, on the device and on the host
     #[command(after_help = construct::EXAMPLES)]
     Construct(ConstructArgs),
-    /// Time sampled subgraphs, each made and used once (HP-SpMM), beside cuSPARSE
+    /// Time sampled subgraphs, each made and used once (HP-SpMM), and cuSPARSE
     #[command(after_help = sampled::EXAMPLES)]
     Sampled(SampledArgs),
-    /// Time batches that are drawn on the device: drawing, features, a training step
+    /// Time batches that are sampled on the device: sampling, features, a training step
     #[command(after_help = sampling::EXAMPLES)]
     Sampling(SamplingBenchArgs),
     /// Time exchanges of rows between ranks, by size and by what moves them
     #[command(after_help = comm::EXAMPLES)]
     Comm(CommArgs),
-    /// What so many ranks would have of a graph, and what they would send one another: counted, and times by a model
+    /// What each of several ranks would have of a graph, and what they would send one another: counted, and times by a model
     #[command(after_help = scale::EXAMPLES)]
     Scale(ScaleArgs),
     /// What each of the paper's ideas is worth: with it and without, times and errors in one table
     #[command(after_help = ablations::EXAMPLES)]
     Ablations(AblationsArgs),
-    /// Time training on random features and labels, beside figures of others
+    /// Time training on random features and labels, and compare with figures of others
     #[command(after_help = train::EXAMPLES)]
     Train(TrainBenchArgs),
 }
@@ -75,7 +75,7 @@ Examples:
 A graph is a file (raw CSR, FRDC, .npz, Matrix Market, edge list: whatever its content says) or one that the
 program makes, the same on every machine:
   kron:SCALE, kron:18..23   Graph500's Kronecker graph of 2^SCALE vertices, or one a scale
-  rmat:VERTICESxEDGES       the same of any number of vertices, with so many edges drawn
+  rmat:VERTICESxEDGES       the same of any number of vertices, with EDGES sampled edges
   amazon-like, road-like, kron21, products-like, reddit-like, papers-like
                             the sizes and the skew of the graphs of the paper
 
@@ -88,7 +88,7 @@ Examples:
   halfgnn bench sddmm --graph kron:21 --graph reddit-like --against cusparse,dgl,gather --json sddmm.jsonl
   halfgnn bench sddmm --graph web.mtx --policy half8-in-half,half2-in-half    the paper's ablation
 
-Graphs and peers are those of `halfgnn bench spmm`.";
+Graphs and baselines are those of `halfgnn bench spmm`.";
 
 /// Options that every bench has.
 #[derive(Args)]
@@ -108,10 +108,10 @@ pub struct Common {
     /// Rename the vertices first, so that neighbours lie close together
     #[arg(long, value_enum, value_name = "ORDER")]
     pub reorder: Option<ReorderName>,
-    /// Timed runs of each; the median is told
+    /// Timed runs of each; the median is reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to run; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
     /// Write one JSON object a line to FILE, or to stdout for `-`

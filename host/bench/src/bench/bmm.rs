@@ -31,7 +31,7 @@ Examples:
 
 Variants have BitGNN's names: left factor, right factor, result; F is full precision (half), B is bits. The signs of a factor F are
 taken on the way, but for FFF, which is this library's product on tensor cores. Products of signs are compared with exact ones on rows
-from the whole range before they are told.";
+from the whole range before they are reported.";
 
 /// Options of `bench bmm`.
 #[derive(Args)]
@@ -51,10 +51,10 @@ pub struct BmmArgs {
     /// What to time in the same run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PEER")]
     against: Vec<Gathering>,
-    /// Timed runs of each; the median is told
+    /// Timed runs of each; the median is reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to run; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     device: DeviceName,
     /// Write one JSON object a line to FILE, or to stdout for `-`

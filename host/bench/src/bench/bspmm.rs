@@ -35,8 +35,8 @@ Examples:
   halfgnn bench bspmm --graph kron21 --graph products-like --features 64,128,256 --against gather --json bspmm.jsonl
 
 Variants have BitGNN's names: activation, adjacency, result; F is full precision (half), B is bits. An adjacency F has a factor a
-column, in float beside half (FFF, FFB) and in 8 bits beside bits (BFF, BFB); FBF is this library's SpMM. Graphs are those of
-`halfgnn bench spmm`. Sums are compared with exact ones on rows from the whole range before they are told.";
+column, in float for half (FFF, FFB) and in 8 bits for bits (BFF, BFB); FBF is this library's SpMM. Graphs are those of
+`halfgnn bench spmm`. Sums are compared with exact ones on rows from the whole range before they are reported.";
 
 /// Options of `bench bspmm`.
 #[derive(Args)]
@@ -54,17 +54,17 @@ pub struct BspmmArgs {
     /// with these ways to multiply edges and signs
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORM")]
     frdc: Vec<TrinaryName>,
-    /// Time BBB and BBF of the variants by these ways to deal edges out to warps as well: shares of the edges in two launches, or a row
+    /// Time BBB and BBF of the variants by these ways to distribute edges to warps as well: shares of the edges in two launches, or a row
     /// a warp in one; by itself an operator takes what suits the graph
     #[arg(long, value_enum, value_delimiter = ',', value_name = "SCHEDULE")]
     schedule: Vec<ScheduleName>,
     /// What to time in the same run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PEER")]
     against: Vec<Gathering>,
-    /// Timed runs of each; the median is told
+    /// Timed runs of each; the median is reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to run; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     device: DeviceName,
     /// Write one JSON object a line to FILE, or to stdout for `-`

@@ -33,7 +33,7 @@ it is timed. Times are those of the slowest rank; where NCCL exchanges, of excha
 /// Options of `bench comm`.
 #[derive(Args)]
 pub struct CommArgs {
-    /// Ranks are processes, one for each of these cards of this host, which the program starts
+    /// Ranks are processes that the program starts, one for each of these GPUs of this host
     #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with = "rendezvous", required_unless_present = "rendezvous")]
     devices: Option<Devices>,
     /// Ranks are processes that you start, and where these meet
@@ -45,13 +45,13 @@ pub struct CommArgs {
     /// KiB that a rank receives of all others, at each size
     #[arg(long, value_name = "KIB", value_delimiter = ',', default_values_t = [16, 256, 4096, 65536, 262_144], value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     sizes: Vec<u32>,
-    /// Timed runs of each; the median is told
+    /// Timed runs of each; the median is reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Seconds that a rank may stay away
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     rank_timeout: u32,
-    /// Where the ranks are; auto takes a CUDA card if one can be used, else the CPU
+    /// Where the ranks are; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     device: DeviceName,
     /// Write one JSON object a line to FILE, or to stdout for `-`

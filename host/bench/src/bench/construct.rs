@@ -34,10 +34,10 @@ pub struct ConstructArgs {
     /// Graphs to make; may be repeated
     #[arg(long = "graph", value_name = "FILE|NAME|kron:SCALE", required = true)]
     graphs: Vec<GraphName>,
-    /// Timed runs of each; the median is told
+    /// Timed runs of each; the median is reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to run; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     device: DeviceName,
     /// Write one JSON object a line to FILE, or to stdout for `-`

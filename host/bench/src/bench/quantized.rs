@@ -28,12 +28,12 @@ Examples:
   halfgnn bench quantized --graph kron21 --graph products-like --against cusparse,gather --json quantized.jsonl
   halfgnn bench quantized --graph kron:14 --model gcn,gin,gat,sage
 
-A row is stored in 8 bits a number with a scale a column; sums are written in half. `quantize` is the pass that makes the codes
-of a matrix in half. Graphs are those of `halfgnn bench spmm`. Sums are compared with exact ones of the same codes on rows from
-the whole range before they are timed; the error that is told is against the numbers before they were rounded to codes.
+A row is stored in 8 bits a number with a scale a column; sums are written in half. `quantize` is the pass that quantizes
+a matrix in half. Graphs are those of `halfgnn bench spmm`. Sums are compared with exact ones of the same values on rows from
+the whole range before they are timed; the reported error is against the numbers before they were quantized.
 
-With --model nothing is timed: of one training step of each model is told how far off what each layer gives is, and the gradient of its
-weights, in half with such messages, from the same in float: the norm of the difference over the norm.";
+With --model nothing is timed: the errors of each layer's output and of the gradient of its weights are reported, of one training
+step of each model in half with quantized messages, against the same in float: the norm of the difference over the norm.";
 
 /// Options of `bench quantized`.
 #[derive(Args)]
@@ -47,16 +47,16 @@ pub struct QuantizedArgs {
     /// How rows are stored
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMAT", default_values_t = [Storage::Int8, Storage::E4m3, Storage::Half])]
     storage: Vec<Storage>,
-    /// Tell how far off each layer of these models is in one training step, by what it sends, instead of timing sums
+    /// Report the error of each layer of these models in one training step, by its messages, instead of timing sums
     #[arg(long, value_enum, value_delimiter = ',', value_name = "MODEL", conflicts_with_all = ["against", "runs"])]
     model: Vec<ModelName>,
     /// What to time in the same run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PEER")]
     against: Vec<Peer>,
-    /// Timed runs of each; the median is told
+    /// Timed runs of each; the median is reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to run; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     device: DeviceName,
     /// Write one JSON object a line to FILE, or to stdout for `-`

@@ -28,10 +28,10 @@ Examples:
   halfgnn bench sampled --graph products-like --against cusparse --json sampled.jsonl
   halfgnn bench sampled --graph kron:12 --subgraphs 8 --vertices 200,800 --device cpu
 
-HP-SpMM is measured on 838 subgraphs, one a training step. Here as many are drawn as GraphSAINT's node sampler draws them: vertices
+HP-SpMM is measured on 838 subgraphs, one a training step. Here as many are sampled by GraphSAINT's node sampler: vertices
 in proportion to their degree, and all edges between them; the same on every machine. Their edges lie on the device, row by row, when
-time begins: looked at on the host before, as row ids are, or not, as a COO is that the device checks. What is told is making the graph,
-where one is made, and one SpMM, until the device is done, by the clock; of cuSPARSE what it asks for before
+time begins: looked at on the host before, as row ids are, or not, as a COO is that the device checks. The report has the time of making
+the graph, where one is made, and of one SpMM, until the device is done, by the clock; of cuSPARSE what it asks for before
 its first SpMM (descriptors, workspace, preprocessing) and one, by the best of its algorithms, with its offsets given to it. Results are
 compared with sums in double precision on rows from the whole range.";
 
@@ -47,7 +47,7 @@ pub struct SampledArgs {
     /// Subgraphs to draw
     #[arg(long, value_name = "N", default_value_t = SUBGRAPHS, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     subgraphs: u32,
-    /// Draws of vertices for a subgraph, the numbers in turn; a vertex drawn twice is there once
+    /// Sampled vertices of a subgraph, the numbers round-robin; a vertex that is sampled twice is there once
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [2_000, 8_000, 32_000], value_parser = clap::value_parser!(u32).range(1..))]
     vertices: Vec<u32>,
     /// Seed of the draws
@@ -68,7 +68,7 @@ pub struct SampledArgs {
     /// Timed runs of each subgraph; the fastest counts, on both sides
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to run; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     device: DeviceName,
     /// Write one JSON object a line to FILE, or to stdout for `-`

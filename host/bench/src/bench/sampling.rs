@@ -35,11 +35,11 @@ Examples:
   halfgnn bench sampling --graph kron:18
   halfgnn bench sampling --graph products-like --sampler neighbor:15,10,5 --batch 1024 --json sampling.jsonl
 
-Three times are told of the same batches: drawing the blocks and making them (sample), taking the rows of features in half from where they
-lie (features), and a training step of a GraphSAGE on them (step). Of neighbours, on a card, two more: drawing the blocks into the same
+Three times are reported of the same batches: sampling the blocks and making them (sample), taking the rows of features in half from where they
+lie (features), and a training step of a GraphSAGE on them (step). Of neighbours, on a GPU, two more: sampling the blocks into the same
 memory each time, with places for all that it meets, recorded (replay), and all of a batch as train does it then, in which the next one is
-drawn and its features are taken while this one is learnt from, or read where they lie (batch). Of GraphSAINT's subgraphs one more: counting for
-their norms how often each vertex and edge is drawn, once a run (count). Seeds are all vertices, shuffled.";
+sampled and its features are taken while this one is learnt from, or read where they lie (batch). Of GraphSAINT's subgraphs one more: counting for
+their norms how often each vertex and edge is sampled, once a run (count). Seeds are all vertices, shuffled.";
 
 /// Classes of the step: of ogbn-products.
 const CLASSES: usize = 47;
@@ -52,13 +52,13 @@ pub struct SamplingBenchArgs {
     /// Graphs to draw from; may be repeated
     #[arg(long = "graph", value_name = "FILE|NAME|kron:SCALE", required = true)]
     graphs: Vec<GraphName>,
-    /// How batches are drawn: neighbor:F,F,… or neighbor-replace:F,F,… with a fanout for each layer
+    /// How batches are sampled: neighbor:F,F,… or neighbor-replace:F,F,… with a fanout for each layer
     #[arg(long, value_name = "SAMPLER", default_value = "neighbor:15,10,5")]
     sampler: SamplingPolicy,
     /// Seeds of a batch
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
-    /// Batches that are timed, after two that are not; the median is told
+    /// Batches that are timed, after two that are not; the median is reported
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     batches: u32,
     /// Features of a vertex
@@ -67,20 +67,19 @@ pub struct SamplingBenchArgs {
     /// Where features lie
     #[arg(long, value_enum, value_name = "MEMORY", default_value_t = LiesIn::Device)]
     features_in: LiesIn,
-    /// Where the edges lie that neighbours are drawn of
+    /// Where the edges lie that neighbours are sampled from
     #[arg(long, value_enum, value_name = "MEMORY", default_value_t = EdgesLie::Device)]
     structure_in: EdgesLie,
-    /// Of features in the host's memory: so much of the card's for copies of those of the vertices that most edges lead from, such as 4GiB
+    /// Of features in the host's memory: the amount of the GPU's memory for copies of those of the vertices that most edges lead from, such as 4GiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     feature_cache: Option<u64>,
     /// Width of hidden layers
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     hidden: u32,
-    /// Probability of an input of a layer to be dropped in a step, that of the features first, or one for all. Where no features are dropped
-    /// a batch on a card reads them where they lie
+    /// Probability of an input of a layer to be dropped in a step, that of the features first, or one for all. Where no features are dropped a batch on a GPU reads them where they lie
     #[arg(long, value_name = "P[,P]…", value_delimiter = ',', num_args = 1, value_parser = probability, default_value = "0")]
     dropout: Vec<f32>,
-    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to run; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     device: DeviceName,
     /// Write one JSON object a line to FILE, or to stdout for `-`
@@ -94,7 +93,7 @@ pub struct SamplingBenchArgs {
 enum LiesIn {
     /// On the device
     Device,
-    /// In the host's memory, page-locked, from where a card reads what a batch takes
+    /// In the host's memory, page-locked, from where a GPU reads what a batch takes
     Host,
 }
 
@@ -104,7 +103,7 @@ enum LiesIn {
 enum EdgesLie {
     /// On the device
     Device,
-    /// In the host's memory, page-locked, from where a card reads those that it draws
+    /// In the host's memory, page-locked, from where a GPU reads those that it samples
     Host,
     /// In a file in the folder of temporary files, TMPDIR or /tmp, of which the host draws
     Disk,

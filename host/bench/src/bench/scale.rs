@@ -20,20 +20,20 @@ Examples:
   halfgnn bench scale --graph products-like --ranks 1000 --features 128 --json scale.jsonl
   halfgnn bench scale --graph cora.npz --ranks 4 --partition louvain
 
-The graph is dealt out, and vertices, edges, halos and bytes of each rank are counted, edge by edge: they are exact. Times are not
+The graph is partitioned, and vertices, edges, halos and bytes of each rank are counted, edge by edge: they are exact. Times are not
 measured: an exchange takes α and the most bytes that a rank sends or receives over β, an all-gather of all rows likewise. `halo` or `whole`
 is what --gather auto of `train` takes.";
 
 /// Options of `bench scale`.
 #[derive(Args)]
 pub struct ScaleArgs {
-    /// Graphs to deal out; may be repeated
+    /// Graphs to partition; may be repeated
     #[arg(long = "graph", value_name = "FILE|NAME|kron:SCALE", required = true)]
     graphs: Vec<GraphName>,
     /// Numbers of ranks
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = clap::value_parser!(u32).range(1..=65536))]
     ranks: Vec<u32>,
-    /// How it is dealt out: degree, louvain, or a file with a part in each line, one a vertex
+    /// How it is partitioned: degree, louvain, or a file with a part in each line, one a vertex
     #[arg(long, value_name = "degree|louvain|FILE", default_value = "degree")]
     partition: PathBuf,
     /// Columns of the rows that are exchanged

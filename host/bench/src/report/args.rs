@@ -13,7 +13,7 @@ pub struct ReportArgs {
     /// Also run a small benchmark and the demo, now and here
     #[arg(long)]
     pub run: bool,
-    /// Where --run runs; auto takes a CUDA card if one can be used, else the CPU
+    /// Where --run runs; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
     /// The page [default: report.html, or none with --svg alone]

@@ -37,7 +37,7 @@ Examples:
   halfgnn dataset info cora
   halfgnn dataset info kron:16 --json - | jq 'select(.event == \"dataset\").half'
 
-`half` tells what plain sums in half precision, divided by the degree afterwards, would do on this graph: past 2,048 a sum
+`half` is what plain sums in half precision, divided by the degree afterwards, would do on this graph: past 2,048 a sum
 of ones no longer grows, past 65,504 a sum is infinite. The kernels of this program do neither.";
 
 const CONVERT_EXAMPLES: &str = "\
@@ -47,12 +47,12 @@ Examples:
   halfgnn dataset convert web.csr web.frdc
   halfgnn dataset convert roadNet-CA.txt.gz road.mtx.gz --undirected
 
-The output's name tells its format, or --to: .npz is gnn-benchmark's archive for a dataset with labels and scipy's sparse
+The output's name gives its format, or --to: .npz is gnn-benchmark's archive for a dataset with labels and scipy's sparse
 archive for a graph (PyG's arrays where a dataset has features of edges, or other targets than classes, or --to pyg); .mtx, .txt, .csr, .frdc hold a graph only, and .frdc an edge that occurs several times once. Features are written as they are read, not normalised, unless
 --normalize-features asks for it. A file appears whole or not at all.
 
 An edge list (.txt, .tsv, .gz; what follows the two ids of a line is left out), a matrix of Matrix Market's or scipy's, raw compressed rows and tiles of bits
-are converted as a stream, within --memory: it has room for what there is one of a vertex, and edges are sorted on disk, in up to 24 bytes a listed
+are converted as a stream, within --memory: it holds what there is one of a vertex, and edges are sorted on disk, in up to 24 bytes a listed
 edge. Datasets are read whole: gnn-benchmark's and PyG's archives, .pt, tables of vertices and edges, OGB's, Planetoid's and TU's folders, DGL's
 Reddit, parts.";
 
@@ -93,7 +93,7 @@ pub struct DatasetArgs {
 /// What `dataset` can do.
 #[derive(Subcommand)]
 pub enum DatasetCommand {
-    /// Tell what is in a graph or dataset, and where half precision would overflow on it
+    /// Show what is in a graph or dataset, and where half precision would overflow on it
     #[command(after_help = INFO_EXAMPLES)]
     Info(InfoArgs),
     /// Write a graph or dataset in another format
@@ -131,7 +131,7 @@ pub struct ConvertArgs {
     pub source: SourceName,
     /// File to write
     pub output: PathBuf,
-    /// Format to write, where the name of the file does not tell it
+    /// Format to write, where the name of the file does not give it
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<Format>,
     /// How features are stored: as bits, eight a byte, where all are +1 and -1 or all 1 and 0; a .npz is PyG's then
@@ -173,7 +173,7 @@ pub struct PartitionArgs {
     /// on in each line, one a vertex, as METIS and KaHIP write it
     #[arg(long, value_name = "degree|louvain|FILE", default_value = "degree")]
     pub by: PathBuf,
-    /// What features are kept in: half the room, each number rounded; or as they are
+    /// What features are kept in: half the space, each number rounded; or as they are
     #[arg(long, value_enum, value_name = "PRECISION", default_value_t = KeptPrecision::Half)]
     pub feature_precision: KeptPrecision,
     #[command(flatten)]
@@ -217,7 +217,7 @@ pub struct GenerateArgs {
     pub recipe: Recipe,
     /// File to write
     pub output: PathBuf,
-    /// Format to write, where the name of the file does not tell it
+    /// Format to write, where the name of the file does not give it
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<Format>,
     /// Seed of the graph, of its features and splits

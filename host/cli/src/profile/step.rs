@@ -46,7 +46,7 @@ pub struct StepArgs {
     /// What features, activations and the weights that kernels read are stored in
     #[arg(long, value_enum, default_value_t = PrecisionName::Half)]
     precision: PrecisionName,
-    /// Where to compute; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to compute; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     device: DeviceName,
     /// Steps that are timed, of which the median counts

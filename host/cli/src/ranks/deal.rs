@@ -16,15 +16,13 @@ use std::time::Duration;
 /// Who has which part of the graph.
 #[derive(Args)]
 pub struct RanksArgs {
-    /// Deal the vertices out, or with --sampler those of each batch, to N ranks, threads that train one model together on the device: what
-    /// several devices would compute
+    /// Partition the vertices, or with --sampler those of each batch, between N ranks: threads that train one model together on the device, as several devices would
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "rendezvous")]
     pub ranks: Option<u32>,
-    /// Deal them out to processes, one for each of these cards of this host, which the program starts; numbers count the cards that
-    /// CUDA_VISIBLE_DEVICES shows
+    /// Partition them between processes that the program starts, one for each of these GPUs of this host; numbers count the GPUs that CUDA_VISIBLE_DEVICES shows
     #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with_all = ["ranks", "rendezvous"])]
     pub devices: Option<Devices>,
-    /// Deal them out to processes that you start (torchrun, mpirun, srun, a shell), on one host or several, and where these meet: at a
+    /// Partition them between processes that you start (torchrun, mpirun, srun, a shell), on one host or several, and where these meet: at a
     /// port of the first rank, by a file that all see and that is not there before (local:PATH where all are on this host), or by MPI, which
     /// then moves what else goes through the host. RANK and WORLD_SIZE say which one a process is, or what mpirun and srun have for that.
     /// Where a tcp address is not loopback, set HALFGNN_RENDEZVOUS_KEY to one secret for all
@@ -40,7 +38,7 @@ pub struct RanksArgs {
     /// Whether devices compute while NCCL moves rows [default: off]
     #[arg(long, value_enum)]
     pub overlap: Option<Overlap>,
-    /// Which rows of others a rank is given at each layer, of a graph that is dealt out [default: auto]
+    /// Which rows of others a rank receives at each layer, of a partitioned graph [default: auto]
     #[arg(long, value_enum)]
     pub gather: Option<GatherName>,
     /// Seconds that a rank may stay away from an exchange at which another waits, before all end; where NCCL exchanges, that a step may

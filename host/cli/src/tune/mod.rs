@@ -45,7 +45,7 @@ space.toml names options of `train`, without --, and what they may be; a table t
   [gat]
   heads = [1, 2, 4]
 
-Trials are drawn from the seed alone. The best is that of the best validation; what is tested chooses nothing. With --state an
+Trials are sampled from the seed alone. The best is that of the best validation; what is tested chooses nothing. With --state an
 interrupted tuning goes on: type the same command again. A trial is a process of its own: one that fails takes nothing with it.
 Comparing after few epochs depends on which trial comes first where several run at once; --halving 1 does not compare.";
 
@@ -84,13 +84,13 @@ pub struct TuneArgs {
     /// Trials
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub trials: u32,
-    /// Of the trials that came as far, let go on one of so many; 1 lets all go on
+    /// Of the trials that came as far, one of ETA goes on; 1 lets all go on
     #[arg(long, value_name = "ETA", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub halving: u32,
     /// Epochs after which trials are first compared [default: the epochs over ETA²]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub min_epochs: Option<u32>,
-    /// Trials at once [default: as many as cores and memory hold, which the first one tells]
+    /// Trials at once [default: as many as cores and memory hold, by the first one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
     /// Keep the trials in FILE, and go on with those that are there

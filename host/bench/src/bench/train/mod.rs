@@ -95,16 +95,16 @@ pub struct TrainBenchArgs {
     /// Keep what the backward pass reads of the forward pass in this way, of models that can, in half and bf16
     #[arg(long, value_enum, value_name = "HOW")]
     pub store: Option<StoreName>,
-    /// Edges that a warp of an SpMM walks, a power of two from 16 to 256, instead of what suits graph and card
+    /// Edges that a warp of an SpMM walks, a power of two from 16 to 256, instead of what suits graph and GPU
     #[arg(long, value_name = "N")]
     pub edges_per_warp: Option<u32>,
     /// Launch the kernels of a step one by one instead of replaying a recorded step
     #[arg(long)]
     pub no_record: bool,
-    /// Deal each graph out to processes, one for each of these cards of this host, which the program starts
+    /// Partition each graph between processes that the program starts, one for each of these GPUs of this host
     #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with = "rendezvous")]
     pub devices: Option<Devices>,
-    /// Deal it out to processes that you start, and where these meet
+    /// Partition it between processes that you start, and where these meet
     #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|local:PATH|mpi")]
     pub rendezvous: Option<Rendezvous>,
     /// What moves rows and gradients between processes [default: auto]
@@ -116,10 +116,10 @@ pub struct TrainBenchArgs {
     /// Which rows of others a rank is given at each layer [default: auto]
     #[arg(long, value_enum)]
     pub gather: Option<GatherName>,
-    /// Figures of others to set beside: JSON lines with name, model, graph, ms, gib
+    /// Figures of others to compare with: JSON lines with name, model, graph, ms, gib
     #[arg(long, value_name = "FILE")]
     pub against: Vec<PathBuf>,
-    /// Where to train; auto takes a CUDA card if one can be used, else the CPU
+    /// Where to train; auto takes a GPU if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
     /// Write one JSON object a line to FILE, or to stdout for `-`
