@@ -1,4 +1,4 @@
-//! `cargo xtask book`: the book of `docs/`, with the pages that are made of the program and of the Python package.
+//! `cargo xtask book`: the book of `docs/`, with the pages that are made of the program, of the Python package and of the results.
 //!
 //! The sources of the book are a copy of `docs/` with these pages, so that nothing generated lies among what people write. mdBook
 //! renders them. Then every link of the rendered pages is followed.
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use pulldown_cmark::{Event, Options, Parser, Tag};
 
-use crate::{Failure, test, words, workspace};
+use crate::{Failure, tables, test, words, workspace};
 
 /// The version of mdBook that renders the book, from crates.io.
 const MDBOOK: &str = "0.5.4";
@@ -29,6 +29,7 @@ pub fn run() -> Result<(), Failure> {
     copy_pages(&source)?;
     page_of_commands(&source.join("cli.md"))?;
     python_reference(&source)?;
+    fs::write(source.join("commands.md"), tables::commands()?)?;
     workspace::run(
         Command::new(mdbook()?)
             .arg("build")

@@ -81,9 +81,31 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// A table's name, columns and rows.
+/// The page of the commands: each row of each table with its machine.
+///
+/// # Errors
+/// Results that cannot be read.
+pub fn commands() -> Result<String, Failure> {
+    let tables = Tables::read(&workspace::root().join(RESULTS))?;
+    let mut page = "# Commands of the figures\n\nEach row of the tables of [Performance](performance.md), with its machine and command.\n".to_owned();
+    for table in &tables.0 {
+        page.push_str(&format!(
+            "\n## {}\n\n| row | machine | command |\n|---|---|---|\n",
+            table.title
+        ));
+        for row in table.rows.0.iter().filter(|row| !row.is_summary) {
+            page.push_str(&line(
+                [row.name.clone(), row.machines(), row.commands()].into_iter(),
+            ));
+        }
+    }
+    Ok(page)
+}
+
+/// A table's name, title, columns and rows.
 struct Table {
     name: String,
+    title: String,
     columns: Vec<Column>,
     rows: Rows,
 }
@@ -168,8 +190,11 @@ impl Table {
             let wrong = "is not [title, cell] or [title, cell, summary], with figures in braces";
             column(of).ok_or_else(|| format!("tables.toml: {name}: column {} {wrong}", at + 1))
         });
+        let title = item.get("title").and_then(Item::as_str);
+        let title = title.ok_or_else(|| format!("tables.toml: {name} has no `title`"))?;
         Ok(Self {
             name: name.to_owned(),
+            title: title.to_owned(),
             columns: parsed.collect::<Result<_, _>>()?,
             rows: Rows::of(records, &key),
         })
@@ -217,6 +242,7 @@ mod tests {
     use super::*;
 
     const COLUMNS: &str = r#"
+        title = "SpMM"
         key = ["graph", "features"]
         columns = [
             ["graph", "{graph}", "**mean**"],
@@ -264,6 +290,23 @@ mod tests {
     }
 
     #[test]
+    fn a_row_has_its_machine_and_command() {
+        let tables = tables(COLUMNS, RESULTS).unwrap();
+        let row = &tables.0[0].rows.0[0];
+        let several = RESULTS.replace(
+            "[{\"name\":\"H200\"}]",
+            "[{\"name\":\"A\"},{\"name\":\"A\"}]",
+        );
+        let records = records::read(&several).unwrap();
+        assert_eq!(records[0].source.machine, "2 × A");
+        assert_eq!(row.name, "road, 64");
+        assert_eq!(
+            (row.machines(), row.commands()),
+            ("H200".to_owned(), "`halfgnn bench spmm`".to_owned())
+        );
+    }
+
+    #[test]
     fn what_is_wrong_with_columns_and_results_is_said() {
         let why = |columns: &str, results: &str| match tables(columns, results) {
             Ok(tables) => tables
@@ -276,13 +319,14 @@ mod tests {
         for (columns, results, words) in [
             ("columns = []", RESULTS, "no `key`"),
             ("key = [\"graph\"]", RESULTS, "no `columns`"),
+            ("key = []\ncolumns = []", RESULTS, "no `title`"),
             (
-                "key = []\ncolumns = [[\"a\"]]",
+                "title = \"a\"\nkey = []\ncolumns = [[\"a\"]]",
                 RESULTS,
                 "not [title, cell]",
             ),
             (
-                "key = []\ncolumns = [[\"a\", \"{b\"]]",
+                "title = \"a\"\nkey = []\ncolumns = [[\"a\", \"{b\"]]",
                 RESULTS,
                 "not [title, cell]",
             ),

@@ -3,9 +3,9 @@
 //! A figure is `{FILTERS:PATH:FORMAT}`. Filters, such as `precision=half,model=gcn`, choose one of the row's records; without filters it
 //! is the first that has the path. A path names a field, or with points one inside: `speedup.cusparse half`. Of a list it names the
 //! element by its `peer` and `precision`, or by its `name`. Formats: `4` for four digits, at most three of them decimals; `.2` for two
-//! decimals; `,` for groups of thousands; `e1` for an exponent. Without a format, the value is as it is in the file.
+//! decimals; `,` for groups of thousands; `e1` for an exponent; `g2` for two digits of thousand millions. Without a format, the value is as it is in the file.
 
-use super::records::{Record, shown};
+use super::records::{Fields, Record, shown};
 use serde_json::Value;
 
 /// A cell to fill.
@@ -29,6 +29,7 @@ enum Format {
     Decimals(usize),
     Thousands,
     Exponent(usize),
+    Giga(usize),
 }
 
 impl Template {
@@ -108,22 +109,23 @@ impl Figure {
     fn of(&self, records: &[Record]) -> Result<Option<String>, String> {
         let is_chosen = |record: &&Record| {
             let has = |(field, value): &(String, String)| {
-                record.get(field).is_some_and(|of| shown(of) == *value)
+                let found = record.fields.get(field);
+                found.is_some_and(|of| shown(of) == *value)
             };
-            self.filters.iter().all(has) && self.value(record).is_some()
+            self.filters.iter().all(has) && self.value(&record.fields).is_some()
         };
         let chosen: Vec<&Record> = records.iter().filter(is_chosen).collect();
         if chosen.len() > 1 && !self.filters.is_empty() {
             return Err(format!("{} records have {}", chosen.len(), self.name()));
         }
-        let value = chosen.first().and_then(|record| self.value(record));
+        let value = chosen.first().and_then(|record| self.value(&record.fields));
         value.map(|value| self.format.text(value)).transpose()
     }
 
-    fn value<'a>(&self, record: &'a Record) -> Option<&'a Value> {
+    fn value<'a>(&self, fields: &'a Fields) -> Option<&'a Value> {
         let (first, rest) = self.path.split_first()?;
         rest.iter()
-            .try_fold(record.get(first)?, |value, part| inner(value, part))
+            .try_fold(fields.get(first)?, |value, part| inner(value, part))
     }
 
     fn name(&self) -> String {
@@ -160,9 +162,11 @@ impl Format {
             return Some(Self::Thousands);
         }
         let number = |digits: &str| digits.parse::<usize>().ok();
-        match (text.strip_prefix('.'), text.strip_prefix('e')) {
-            (Some(decimals), _) => number(decimals).map(Self::Decimals),
-            (_, Some(decimals)) => number(decimals).map(Self::Exponent),
+        let (kind, rest) = text.split_at_checked(1)?;
+        match kind {
+            "." => number(rest).map(Self::Decimals),
+            "e" => number(rest).map(Self::Exponent),
+            "g" => number(rest).map(Self::Giga),
             _ => number(text).filter(|digits| *digits > 0).map(Self::Digits),
         }
     }
@@ -179,6 +183,10 @@ impl Format {
             Self::Digits(digits) => format!("{number:.*}", decimals(number, digits)),
             Self::Decimals(decimals) => format!("{number:.decimals$}"),
             Self::Exponent(decimals) => format!("{number:.decimals$e}"),
+            Self::Giga(digits) => {
+                let giga = number / 1e9;
+                format!("{giga:.*}", decimals(giga, digits))
+            }
             Self::Thousands => thousands(&format!("{number:.0}")),
         })
     }
@@ -210,6 +218,9 @@ fn thousands(digits: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
+    use super::super::records::Source;
     use super::*;
 
     #[test]
@@ -234,6 +245,7 @@ mod tests {
             (",", 51.0, "51"),
             (",", -1051.0, "-1,051"),
             ("e1", 0.000_49, "4.9e-4"),
+            ("g2", 3.46e9, "3.5"),
         ] {
             assert_eq!(text(format, number), expected, "{format} {number}");
         }
@@ -242,7 +254,15 @@ mod tests {
 
     #[test]
     fn cells_are_words_and_figures() {
-        let record = |text: &str| serde_json::from_str::<Record>(text).unwrap();
+        let source = Rc::new(Source {
+            command: String::new(),
+            machine: String::new(),
+            date: None,
+        });
+        let record = |text: &str| Record {
+            fields: serde_json::from_str(text).unwrap(),
+            source: source.clone(),
+        };
         let records = [
             record(r#"{"a": 1, "peers": [{"name": "x.y", "ms": 3}, {"name": "z", "ms": 2.5}]}"#),
             record(r#"{"a": 2, "b": {"c d": "text"}}"#),
