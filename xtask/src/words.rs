@@ -64,11 +64,13 @@ const EXCEPTIONS: [(&str, &str, &str); 2] = [
 const GENERATED: [&str; 3] = ["docs/cli.md", "docs/commands.md", "docs/python/"];
 
 /// Folders whose comments are checked: their words, and that no line of theirs is longer than [`WIDTH`].
-const COMMENTS: [&str; 11] = [
+const COMMENTS: [&str; 13] = [
     "benches/",
     "builder/",
     "emulator/",
     "examples/",
+    "host/bench/",
+    "host/cli/",
     "host/cuda-loader/",
     "host/examples/",
     "host/graph/",

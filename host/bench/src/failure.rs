@@ -31,7 +31,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Failure::Input(text) | Failure::Run(text)) = self;
-        // Whatever a driver or a file had to say, it stays one line and tells the terminal nothing.
+        // Whatever a driver or a file had to say, it stays one line without control characters.
         for (index, line) in text
             .lines()
             .filter(|line| !line.trim().is_empty())

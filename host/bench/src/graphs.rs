@@ -119,7 +119,7 @@ static LIKE: [Like; 6] = [
             quadrants: MILD,
         },
     },
-    // ogbn-papers100M: 1.6 G edges, to draw batches from; an SpMM of it wants more memory than most cards have.
+    // ogbn-papers100M: 1.6 G edges, to sample batches from; an SpMM of it needs more memory than most GPUs have.
     Like {
         name: "papers-like",
         shape: Shape::Rmat {
@@ -155,7 +155,7 @@ impl FromStr for GraphName {
     }
 }
 
-/// A graph, or what one of several ranks has of it before it is dealt out.
+/// A graph, or what one of several ranks has of it before it is partitioned.
 pub enum Opened {
     /// All of it.
     Whole(Graph),
@@ -174,7 +174,7 @@ impl GraphName {
         self.open_one(0)
     }
 
-    /// The same for one rank of so many, which are to train on them together: of what R-MAT makes a share of the edges.
+    /// The same for one rank of several, which are to train on them together: of what R-MAT makes a share of the edges.
     pub fn open_for_rank(
         &self,
         (rank, ranks): (usize, usize),

@@ -23,7 +23,8 @@ pub fn has_come() -> bool {
     CAME.load(Ordering::SeqCst)
 }
 
-/// Does what only waits for others, such as ranks that meet: an interrupt, also one that has come before, ends the program there.
+/// Does what only waits for others, such as ranks that meet: an interrupt, also one that has come before, ends the
+/// program there.
 pub fn at_once<T>(wait: impl FnOnce() -> T) -> T {
     WAITS.fetch_add(1, Ordering::SeqCst);
     // The handler sees the count, or this its note.

@@ -23,7 +23,8 @@ enum Target {
     },
 }
 
-/// Writes one JSON object a line, each there for others to read when it is written: a run that is killed leaves its lines.
+/// Writes one JSON object a line, each there for others to read when it is written: a run that is killed leaves its
+/// lines.
 #[derive(Debug)]
 pub struct JsonLines {
     target: Target,
@@ -172,7 +173,7 @@ impl Drop for JsonLines {
         if let Target::File { new: true, .. } = self.target
             && !self.begun
         {
-            // It cannot be removed where the folder has changed meanwhile, and then it is nobody's concern.
+            // It cannot be removed where the folder has changed meanwhile, and then it does not matter.
             let _ = std::fs::remove_file(&self.path);
         }
     }

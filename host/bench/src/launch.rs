@@ -1,4 +1,4 @@
-//! The program, started again once for each card: `--devices`.
+//! The program, started again once for each GPU: `--devices`.
 
 use crate::failure::Failure;
 use crate::interrupt;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Cards of this host.
+/// GPUs of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Devices {
     /// All that can be used.
@@ -51,8 +51,8 @@ pub fn devices(text: &str) -> Result<Devices, String> {
 /// Environment variable of the processes that are started: their stdin ends when they are to stop.
 const STARTED: &str = "HALFGNN_STARTED_FOR_A_DEVICE";
 
-/// Sets `stop` in a process that [`run`] started as soon as the one that started it asks for that, or has ended: an interrupt may reach that
-/// one alone.
+/// Sets `stop` in a process that [`run`] started as soon as the one that started it asks for that, or has ended: an
+/// interrupt may reach that one alone.
 pub fn stop_with_parent(stop: &Arc<AtomicBool>) {
     if std::env::var_os(STARTED).is_none() {
         return;
@@ -73,12 +73,13 @@ const OTHERS_GRACE: Duration = Duration::from_secs(2);
 /// How often processes are looked at.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How long the first rank may take to end when another has failed. It tells why better than the other can, and is about to.
+/// How long the first rank may take to end when another has failed. It reports why better than the other can, and is
+/// about to.
 const FIRST_GRACE: Duration = Duration::from_secs(6);
 
-/// Starts a process for each card, which is given it alone, and waits for all; `auto` where no device was named, which is a card then.
-/// The output is that of the first, which also decides how the program ends; unless it hangs where another rank has failed, which
-/// tells why then.
+/// Starts a process for each GPU, which is given it alone, and waits for all; `auto` where no device was named, which
+/// is a GPU then. The output is that of the first, which also decides how the program ends; unless it hangs where
+/// another rank has failed, which reports why then.
 ///
 /// # Errors
 /// Where a process cannot be started, and what ended the first, or another where the first does not end.
@@ -128,7 +129,7 @@ pub fn run(devices: &Devices, auto: bool) -> Result<(), Failure> {
             .env(STARTED, "1")
             .stdin(Stdio::piped());
         if rank > 0 {
-            // The first tells what ended any of them, as long as it can.
+            // The first reports what ended any of them, as long as it can.
             let said = File::create(words(folder.path(), rank)).map_err(failed)?;
             command.stdout(Stdio::null()).stderr(said);
         }
@@ -165,7 +166,7 @@ pub fn run(devices: &Devices, auto: bool) -> Result<(), Failure> {
     }
 }
 
-/// Where a rank's stderr goes, which nobody sees unless the first rank hangs.
+/// Where a rank's stderr goes, which is not shown unless the first rank hangs.
 fn words(folder: &Path, rank: usize) -> PathBuf {
     folder.join(format!("rank-{rank}.txt"))
 }
@@ -247,7 +248,7 @@ fn end(children: &mut [Child]) {
     }
 }
 
-/// Ends as the first process did, which has told why.
+/// Ends as the first process did, which has reported why.
 fn tell(status: ExitStatus, ranks: usize) -> Result<(), Failure> {
     match (status.code(), process::signal(status)) {
         (Some(0), _) => Ok(()),

@@ -5,7 +5,7 @@ use halfgnn::driver::{DeviceInfo, DriverError};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 
-/// Environment variables that change what a command does, and are told where they are set.
+/// Environment variables that change what a command does, and are reported where they are set.
 const VARIABLES: [&str; 7] = [
     "CUDA_VISIBLE_DEVICES",
     "HALFGNN_CPU_INSTRUCTIONS",
@@ -48,13 +48,13 @@ pub struct Machine {
     pub driver_library: Option<String>,
     /// CUDA version that the driver supports.
     pub cuda: Option<String>,
-    /// The visible cards.
+    /// The visible GPUs.
     pub gpus: Vec<Card>,
-    /// Why there is no card, where the driver says why.
+    /// Why there is no GPU, where the driver says why.
     pub no_gpu: Option<String>,
 }
 
-/// A card.
+/// A GPU.
 #[derive(Debug, Serialize)]
 pub struct Card {
     /// Its name.
@@ -126,7 +126,7 @@ impl From<&DeviceInfo> for Card {
     }
 }
 
-/// The words of a command as a person would type them: the program by its name alone, quotes where a shell wants them.
+/// The words of a command as a person would type them: the program by its name alone, quotes where a shell needs them.
 pub fn command_line(mut words: impl Iterator<Item = OsString>) -> String {
     let program = words.next().unwrap_or_default();
     let name = std::path::Path::new(&program)

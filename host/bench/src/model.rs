@@ -39,35 +39,37 @@ pub struct ModelArgs {
     /// Add the input of a layer to its output where they are of one width
     #[arg(long)]
     pub residual: bool,
-    /// What is done to the outputs of hidden layers; all but a ReLU take a pass of their own. That of the paper of GAT is elu
-    /// [default: relu; with --binary none]
+    /// What is done to the outputs of hidden layers; all but a ReLU take a pass of their own. That of the paper of GAT
+    /// is elu [default: relu; with --binary none]
     #[arg(long, value_enum, value_name = "FUNCTION")]
     pub activation: Option<ActivationName>,
-    /// What normalises the outputs of hidden layers, before a residual input and the activation, as PyG's models have it; in addition to
-    /// the batch normalisation inside GIN's layers. pair and graph are of one rank
+    /// What normalises the outputs of hidden layers, before a residual input and the activation, as PyG's models have
+    /// it; in addition to the batch normalisation inside GIN's layers. pair and graph are of one rank
     #[arg(long, value_enum, value_name = "NORM", default_value_t = HiddenNormName::None)]
     pub hidden_norm: HiddenNormName,
-    /// What of all layers' outputs goes on to a last linear map, jumping knowledge, as PyG's `jk` has it; without it the last layer's
-    /// alone. Not of APPNP and GCNII
+    /// What of all layers' outputs goes on to a last linear map, jumping knowledge, as PyG's `jk` has it; without it
+    /// the last layer's alone. Not of APPNP and GCNII
     #[arg(long, value_enum, value_name = "HOW")]
     pub jumping: Option<JumpingName>,
-    /// How neighbours are summed up, as `halfgnn bench spmm --help` says: post-half is the way of frameworks, which overflows;
-    /// not of GAT [default: discretized-float]
+    /// How neighbours are summed up, as `halfgnn bench spmm --help` says: post-half is the way of frameworks, which
+    /// overflows; not of GAT [default: discretized-float]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<SpmmPolicyName>,
     /// What is taken of the vertices of each graph, of a dataset that is many graphs [default: sum]
     #[arg(long, value_enum, value_name = "READOUT")]
     pub pool: Option<PoolName>,
-    /// Send what is summed up over neighbours in 8 bits while training, forward and backward, in half or bf16; evaluations and
-    /// predictions send what the model computes with. Not of GATv2. Without a format int8, whose sums are faster than e4m3's
+    /// Send what is summed up over neighbours in 8 bits while training, forward and backward, in half or bf16;
+    /// evaluations and predictions send what the model computes with. Not of GATv2. Without a format int8, whose sums
+    /// are faster than e4m3's
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, default_missing_value = "int8")]
     pub messages: Option<CodeFormatName>,
-    /// Keep what the backward pass reads of the forward pass, outputs of hidden layers and what GIN normalises, in this way instead of as
-    /// the model computes with it; of networks with ReLU, in half or bf16, by one rank
+    /// Keep what the backward pass reads of the forward pass, outputs of hidden layers and what GIN normalises, in this
+    /// way instead of as the model computes with it; of networks with ReLU, in half or bf16, by one rank
     #[arg(long, value_enum, value_name = "HOW")]
     pub store: Option<StoreName>,
-    /// Multiply signs of activations by signs of weights, as Bi-GCN does, of GCN and GraphSAGE; weight decay is then 0 and dropout 0.3 unless
-    /// they are given, hidden layers of bin 128 wide, and the sign is the only activation; one of each layer, where they differ
+    /// Multiply signs of activations by signs of weights, as Bi-GCN does, of GCN and GraphSAGE; weight decay is then 0
+    /// and dropout 0.3 unless they are given, hidden layers of bin 128 wide, and the sign is the only activation; one
+    /// of each layer, where they differ
     #[arg(long, value_enum, value_name = "PARTS", value_delimiter = ',')]
     pub binary: Vec<BinaryName>,
     /// What only one kind of model has.
@@ -201,7 +203,7 @@ impl ModelArgs {
         self.config_for(features, classes, false)
     }
 
-    /// The model likewise, or one that tells whole graphs where a dataset is many.
+    /// The model likewise, or one that classifies whole graphs where a dataset is many.
     ///
     /// # Errors
     /// Those of [`ModelArgs::config`], and where `--pool` is given and the dataset is one graph.

@@ -44,7 +44,8 @@ impl From<DeviceName> for device::Choice {
 /// [`FeaturesIn`], as it is typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FeaturesName {
-    /// The device's memory if all fits there, else a share on each of several ranks that learn in batches, else the host's memory; the disk for a folder of parts that does not fit the host
+    /// The device's memory if all fits there, else a share on each of several ranks that learn in batches, else the
+    /// host's memory; the disk for a folder of parts that does not fit the host
     #[default]
     Auto,
     /// The device's memory
@@ -53,7 +54,8 @@ pub enum FeaturesName {
     Host,
     /// The folder of parts that the dataset is, from where the rows of each batch are read
     Disk,
-    /// The memory of the devices of several ranks that learn in batches, a share on each; they exchange the rows of each batch
+    /// The memory of the devices of several ranks that learn in batches, a share on each; they exchange the rows of
+    /// each batch
     Sharded,
 }
 

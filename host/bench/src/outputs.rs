@@ -1,5 +1,5 @@
-//! The files that a command is to write, checked before it computes anything: that each can be written, and that none is one of the
-//! command's inputs or another of its outputs.
+//! The files that a command is to write, checked before it computes anything: that each can be written, and that none
+//! is one of the command's inputs or another of its outputs.
 
 use crate::failure::Failure;
 use crate::source::{OpenArgs, SourceName};

@@ -199,7 +199,7 @@ impl SpmmPolicyName {
         })
     }
 
-    /// The policy without what is chosen from the graph and the card.
+    /// The policy without what is chosen from the graph and the GPU.
     pub fn sums(self) -> Self {
         Self(SpmmPolicy {
             schedule: Schedule::Auto,

@@ -48,7 +48,7 @@ impl Exchange {
             (Ok(library), _) => Ok(group.linked(backend, &library)?),
             (Err(reason), Self::Nccl) => Err(Failure::Run(format!("--exchange nccl: {reason}"))),
             (Err(reason), Self::Auto) => {
-                // Of cards it is slow, and nobody asked for it.
+                // Of GPUs it is slow, and was not asked for.
                 match backend.name().starts_with("CPU") {
                     true => tracing::info!("exchanges go through the host: {reason}"),
                     false => tracing::warn!("exchanges go through the host: {reason}"),
@@ -119,7 +119,7 @@ pub fn moved_by(group: &Group) -> &str {
     group.library().unwrap_or_else(|| group.mover())
 }
 
-/// What errors call a device: a process that was given one card says which.
+/// What errors call a device: a process that was given one GPU says which.
 pub fn device_name(name: &str) -> String {
     match std::env::var("CUDA_VISIBLE_DEVICES") {
         Ok(card) if !name.starts_with("CPU") && !card.is_empty() && !card.contains(',') => {
@@ -161,7 +161,7 @@ fn place(variable: impl Fn(&str) -> Option<String>) -> Result<(usize, usize), Fa
     ))
 }
 
-/// As many as anybody has.
+/// As many as any machine has.
 const MOST_RANKS: usize = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The memory of each of several ranks, told by all before anything of the graph lies on a device.
+//! The memory of each of several ranks, reported by all before anything of the graph lies on a device.
 
 use crate::failure::Failure;
 use crate::screen::bytes;
@@ -22,8 +22,8 @@ pub enum Devices {
 }
 
 impl RankMemory {
-    /// What all ranks take, of which this one takes `own` and its device has `memory`, free and total bytes, where that is known. All call it
-    /// at once, and all are refused where one has no room.
+    /// What all ranks take, of which this one takes `own` and its device has `memory`, free and total bytes, where that
+    /// is known. All call it at once, and all are refused where one has no memory.
     ///
     /// # Errors
     /// With the rank that lacks most, what it takes and what its device has; those of the group.

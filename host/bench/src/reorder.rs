@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 /// An order of the vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReorderName {
-    /// That of label propagation where a sample of the edges says that it is paid back within the run, otherwise as they are
+    /// That of label propagation where a sample of the edges says that it is paid back within the run, otherwise as
+    /// they are
     Auto,
     /// Communities together, by label propagation on the device: within a second, of a hundred million edges on a GPU
     LabelPropagation,
@@ -26,8 +27,8 @@ pub enum ReorderName {
     Degree,
 }
 
-/// Nanoseconds an edge, about, that an order by label propagation takes on a card, to be found there and for the graph to be renamed by
-/// sixteen threads.
+/// Nanoseconds an edge, about, that an order by label propagation takes on a GPU, to be found there and for the graph
+/// to be renamed by sixteen threads.
 const NS_PER_EDGE_ON_CARD: f64 = 4.0;
 /// Likewise on a CPU, of one thread.
 const NS_PER_EDGE_OF_THREAD: f64 = 120.0;
@@ -79,8 +80,9 @@ impl ReorderName {
 }
 
 impl Ordering<'_> {
-    /// Finds the order, on the device of `choice` where it is one that devices find, and gives what belongs to the vertices that order. It
-    /// is the host that does so, where what is renamed is wanted: to copy it from a device takes as long.
+    /// Finds the order, on the device of `choice` where it is one that devices find, and gives what belongs to the
+    /// vertices that order. It is the host that does so, where what is renamed is wanted: to copy it from a device
+    /// takes as long.
     pub fn apply_on<T, E: Into<Failure>>(
         self,
         choice: device::Choice,
@@ -109,8 +111,8 @@ impl Ordering<'_> {
         })
     }
 
-    /// Finds the order and renames the graph, on the device where that is one that does it and has room, and otherwise on the host. What a
-    /// device has renamed is there too.
+    /// Finds the order and renames the graph, on the device where that is one that does it and has the memory, and
+    /// otherwise on the host. What a device has renamed is there too.
     pub fn apply<B: Backend>(
         self,
         device: &Device<B>,
@@ -140,8 +142,8 @@ impl Ordering<'_> {
         Ok((Reordered { what, line }, None))
     }
 
-    /// The graph renamed on the device, and on the host as well; `None` where the host has to do it: of a CPU, which keeps rows together and
-    /// is faster so, and of a device without room.
+    /// The graph renamed on the device, and on the host as well; `None` where the host has to do it: of a CPU, which
+    /// keeps rows together and is faster so, and of a device without the memory.
     fn rename_on<B: Backend>(
         &self,
         device: &Device<B>,
@@ -321,8 +323,8 @@ struct OnDevice<B: Backend> {
     copying: Duration,
 }
 
-/// Seconds that an order by label propagation takes, about. They depend on nothing but the graph and the machine, so that a run that is
-/// repeated decides as it did before.
+/// Seconds that an order by label propagation takes, about. They depend on nothing but the graph and the machine, so
+/// that a run that is repeated decides as it did before.
 fn seconds(edges: u64, on_card: bool) -> f64 {
     let ns = match on_card {
         true => NS_PER_EDGE_ON_CARD,
@@ -436,7 +438,7 @@ mod tests {
         model.generate(3).expect("a graph").0
     }
 
-    /// The operators of a CPU, as if it were a card with so much free memory and such a cache.
+    /// The operators of a CPU, as if it were a GPU with the given free memory and cache.
     fn card(cache: u64, free: Option<u64>) -> Device<Cpu> {
         Device {
             backend: Cpu::new(),
@@ -457,7 +459,7 @@ mod tests {
         ordered.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// What `auto` makes of a graph of communities on a device with a cache of so many bytes.
+    /// What `auto` makes of a graph of communities on a device with a cache of the given number of bytes.
     fn auto(cache: u64, sums: u64) -> Reordered<Graph> {
         let ordering = Ordering {
             name: ReorderName::Auto,

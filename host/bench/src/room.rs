@@ -1,4 +1,4 @@
-//! Whether there is room for a graph that is to be made, and for a model on it: asked before either is made.
+//! Whether a graph that is to be made, and a model on it, fit the memory: asked before either is made.
 
 use crate::failure::Failure;
 use crate::names::DeviceName;
@@ -15,11 +15,11 @@ use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory
 use halfgnn::with_element;
 use std::fmt::Display;
 
-/// Of how many vertices a card has copies in `asked` bytes, which `--feature-cache` names, where the features, of `shape` (vertices and columns), lie in
-/// the host's memory.
+/// Of how many vertices a GPU has copies in `asked` bytes, which `--feature-cache` names, where the features, of
+/// `shape` (vertices and columns), lie in the host's memory.
 ///
 /// # Errors
-/// If there is no room for those of one vertex; the message has the bytes that would do.
+/// If there is no memory for those of one vertex; the message has the bytes that would do.
 pub fn feature_copies<B: Backend, E: Element>(
     shape: (usize, usize),
     asked: u64,
@@ -34,7 +34,7 @@ pub fn feature_copies<B: Backend, E: Element>(
     }
 }
 
-/// Free and total bytes; `None` where nobody knows.
+/// Free and total bytes; `None` where they are not known.
 type Memory = Option<(u64, u64)>;
 
 /// That this machine can make what `recipe` makes.
@@ -59,7 +59,8 @@ pub fn for_rmat(name: &str, rmat: &Rmat) -> Result<(), Failure> {
     making_rmat(name, rmat, host_memory())
 }
 
-/// That one of several ranks that make an R-MAT graph together can make its share. What other ranks of this machine take is not counted.
+/// That one of several ranks that make an R-MAT graph together can make its share. What other ranks of this machine
+/// take is not counted.
 ///
 /// # Errors
 /// As [`for_recipe`].
@@ -73,7 +74,8 @@ fn making_share(name: &str, rmat: &Rmat, ranks: usize, memory: Memory) -> Result
     fits(&what, share_of_rmat(rmat, ranks), memory, instead)
 }
 
-/// Edges as they are dealt out, and the graph of a rank's own with and without self-loops; degrees, owners and places of all vertices.
+/// Edges as they are sorted by rank, and the graph of a rank's own with and without self-loops; degrees, owners and
+/// places of all vertices.
 fn share_of_rmat(rmat: &Rmat, ranks: usize) -> u64 {
     let directions = if rmat.undirected { 2 } else { 1 };
     let own = rmat.edges.div_ceil(ranks as u64).saturating_mul(directions);
@@ -113,8 +115,8 @@ pub struct Training {
     pub features: FeaturesIn,
 }
 
-/// That there is room for training a model on what `source` makes, if it makes something: on the device and, beside the
-/// dataset, on this machine. It is told at least; once the graph is there the figures are exact.
+/// That memory is free for training a model on what `source` makes, if it makes something: on the device and, for the
+/// dataset, on this machine. It is a lower bound; once the graph is there the figures are exact.
 ///
 /// # Errors
 /// With what it takes and what is free, or why there is no such model.
@@ -140,7 +142,7 @@ pub fn for_training(
     training(recipe, (&model, &train), how, card, host_memory())
 }
 
-/// On a card of so many multiprocessors and bytes, or on the CPU.
+/// On a GPU of the given number of multiprocessors and bytes, or on the CPU.
 fn training(
     recipe: &Recipe,
     (model, train): (&ModelConfig, &TrainConfig),

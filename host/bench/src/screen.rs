@@ -22,7 +22,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// A screen for runs of `epochs` epochs; `stop` is set when nobody reads any more.
+    /// A screen for runs of `epochs` epochs; `stop` is set when the reader has left.
     pub fn new(to_stderr: bool, epochs: u32, stop: &Arc<AtomicBool>) -> Self {
         let terminal = if to_stderr {
             io::stderr().is_terminal()
@@ -50,13 +50,13 @@ impl Screen {
         }
     }
 
-    /// Shows nothing from now on: of a process beside which another shows the same.
+    /// Shows nothing from now on: of a process while another shows the same.
     pub fn silence(&mut self) {
         self.bar = None;
         self.silent = true;
     }
 
-    /// Makes room for messages of several lines, such as charts, which a terminal alone has.
+    /// Makes space for messages of several lines, such as charts, which a terminal alone has.
     pub fn follow(&mut self) -> bool {
         let style =
             ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {eta:>4} left\n{msg}");
@@ -138,7 +138,8 @@ impl Screen {
 /// Why a page could not be written, if one could not.
 static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
 
-/// That all pages of this process were written, but to a reader who has left: asked once, when a command has done what it should.
+/// That all pages of this process were written, but to a reader who has left: asked once, when a command has done what
+/// it should.
 pub fn check_pages() -> Result<(), Failure> {
     match UNWRITTEN.get() {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -156,7 +157,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page beside JSON that goes to stdout, or does not.
+    /// A page next to JSON that goes to stdout, or does not.
     pub fn new(to_stderr: bool) -> Self {
         Self {
             to_stderr,
@@ -197,7 +198,7 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
-/// Rates below this many terabytes a second, such as a CPU's, are told in gigabytes.
+/// Rates below this many terabytes a second, such as a CPU's, are reported in gigabytes.
 pub const LEAST_TERABYTES: f64 = 0.1;
 
 /// Terabytes a second as a person reads them.

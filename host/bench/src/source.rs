@@ -44,7 +44,7 @@ impl FromStr for SourceName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.parse() {
             Ok(recipe) => Ok(Self::Made(recipe)),
-            // A file may have any name, and a recipe's mistakes are told only where there is no such file.
+            // A file may have any name, and a recipe's mistakes are reported only where there is no such file.
             Err(RecipeError::Numbers { .. }) if Path::new(text).exists() => {
                 Ok(Self::File(text.into()))
             }
@@ -75,13 +75,16 @@ pub struct OpenArgs {
     /// Divide each row of features by its sum, or do not; bags of words are divided unless this says `false`
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Reading")]
     pub normalize_features: Option<bool>,
-    /// Split anew: per-class:20,30 or public:20,500,1000 or fractions:0.6,0.2, or fold:K, K from 0, of ten parts of which one is tested on and the next validated on; per-class:20,30 where the file has no splits, and fractions:0.8,0.1 of many graphs
+    /// Split anew: per-class:20,30 or public:20,500,1000 or fractions:0.6,0.2, or fold:K, K from 0, of ten parts of
+    /// which one is tested on and the next validated on; per-class:20,30 where the file has no splits, and
+    /// fractions:0.8,0.1 of many graphs
     #[arg(long, value_name = "RULE", help_heading = "Reading")]
     pub split: Option<SplitRule>,
     /// Of tables: the column of the vertices' ids, otherwise `id`, `node_id`, `node` or `vertex`
     #[arg(long, value_name = "NAME", help_heading = "Tables")]
     pub id_column: Option<String>,
-    /// The column of labels, otherwise `label`, `y` or `class`; several, apart by commas, are truths or numbers of each vertex
+    /// The column of labels, otherwise `label`, `y` or `class`; several, apart by commas, are truths or numbers of each
+    /// vertex
     #[arg(
         long,
         value_name = "NAMES",
@@ -322,7 +325,7 @@ impl OpenArgs {
     }
 }
 
-/// Opens or makes a graph and tells its name, for a command without the options of reading.
+/// Opens or makes a graph and reports its name, for a command without the options of reading.
 pub fn graph(name: &Path) -> Result<(String, Graph), Failure> {
     let source: SourceName = match name.to_str() {
         Some(text) => text.parse().map_err(refuse)?,

@@ -1,4 +1,4 @@
-//! What ranks are told of the memory that each takes.
+//! What ranks learn of the memory that each takes.
 
 use halfgnn::backend::MemoryKind;
 use halfgnn::distributed::{Group, in_process};
@@ -6,7 +6,7 @@ use halfgnn::train::Footprint;
 use halfgnn_bench::rank_memory::{Devices, RankMemory};
 use std::time::Duration;
 
-/// What each of the ranks is told that take and have so many bytes.
+/// What each of the ranks learns that take and have the given numbers of bytes.
 fn agreed(
     ranks: &[(u64, Option<(u64, u64)>)],
     devices: Devices,
@@ -75,7 +75,7 @@ fn threads_share_what_there_is() {
         ];
         assert!(words.iter().all(|words| told.contains(words)), "{told}");
     }
-    // Each its own: there is room.
+    // Each its own: they fit.
     let own = agreed(&[(2048, room), (3072, room)], Devices::Own);
     assert!(own.iter().all(Result::is_ok), "{own:?}");
 }

@@ -157,7 +157,7 @@ pub struct TrainArgs {
     /// Divide each column of features by its largest magnitude, so that half holds them; `predict` does the same
     #[arg(long)]
     pub scale_features: bool,
-    /// What it is to tell
+    /// What it is to report
     #[command(flatten)]
     pub task: TaskArgs,
     /// Which model
@@ -184,7 +184,8 @@ pub struct TrainArgs {
     pub sampling: SamplingArgs,
     #[command(flatten)]
     pub edges: StructureArgs,
-    /// Epochs: a training step each, on the whole graph, or of --sampler a step on each batch [default: 200, or as many as the run to resume was to have]
+    /// Epochs: a training step each, on the whole graph, or of --sampler a step on each batch [default: 200, or as many
+    /// as the run to resume was to have]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: Option<u32>,
     /// End a run when validation has not become better for N epochs

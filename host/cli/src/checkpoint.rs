@@ -19,8 +19,8 @@ const MOST_KEPT: u32 = 10_000;
 /// What is kept of a run.
 #[derive(Args)]
 pub struct CheckpointArgs {
-    /// Keep the run in FILE (safetensors): at every best validation epoch, at the end, and at Ctrl-C; without a validation score the
-    /// last epoch is kept. With --seeds, each run has a file of its own, whose name has the seed
+    /// Keep the run in FILE (safetensors): at every best validation epoch, at the end, and at Ctrl-C; without a
+    /// validation score the last epoch is kept. With --seeds, each run has a file of its own, whose name has the seed
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Keep it every N epochs instead of at the best ones
@@ -33,7 +33,7 @@ pub struct CheckpointArgs {
 }
 
 impl CheckpointArgs {
-    /// The run to go on with, if there is one, what it is to tell, and of which task: that of `dataset`.
+    /// The run to go on with, if there is one, what it is to predict, and of which task: that of `dataset`.
     pub fn open(
         &self,
         dataset: &mut Dataset,
@@ -160,7 +160,7 @@ pub struct Run<'a> {
     pub model: &'a ModelConfig,
     /// What columns of features were divided by.
     pub feature_divisors: Option<&'a [f32]>,
-    /// What it is to tell.
+    /// What it is to report.
     pub goal: &'a Goal,
     /// How it is cut into batches.
     pub sampling: Option<&'a Sampling>,
@@ -171,7 +171,7 @@ pub struct Run<'a> {
 }
 
 impl Saving {
-    /// The files of runs of so many seeds from the first on.
+    /// The files of runs of a number of seeds from the first on.
     pub fn paths(&self, first: u64, seeds: u32) -> impl Iterator<Item = PathBuf> {
         (0..seeds).map(move |run| self.path_of(first.wrapping_add(run.into())))
     }

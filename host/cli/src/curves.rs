@@ -9,7 +9,7 @@ use halfgnn::train::{EpochReport, Split};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What is drawn of an epoch.
+/// What is plotted of an epoch.
 type Value<'a> = &'a dyn Fn(&EpochReport) -> f64;
 
 /// The epochs of runs, and where their curves go.

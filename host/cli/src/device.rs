@@ -92,7 +92,7 @@ pub fn run(args: &DeviceArgs, modules: bool) -> Result<(), Failure> {
     json.finish()
 }
 
-/// Program, CPU, driver, cards.
+/// Program, CPU, driver, GPUs.
 fn describe(page: &mut Page, machine: &Machine) {
     page.line(&format_args!(
         "halfgnn {}, for {} on {}, built {} CUDA",

@@ -1,4 +1,4 @@
-//! What a session tells: JSON lines for programs, a screen for people.
+//! What a session reports: JSON lines for programs, a screen for people.
 
 use crate::curves::Curves;
 use crate::failure::Failure;
@@ -31,11 +31,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Of training in batches.
 #[derive(Serialize)]
 pub struct Batches {
-    /// How they are drawn, such as `neighbor:15,10,5`.
+    /// How they are sampled, such as `neighbor:15,10,5`.
     sampler: String,
     /// Vertices, clusters or graphs of one.
     batch: u32,
-    /// How many times the vertices were drawn to count them, of GraphSAINT's samplers.
+    /// How many times the vertices were sampled to count them, of GraphSAINT's samplers.
     #[serde(skip_serializing_if = "Option::is_none")]
     coverage: Option<u32>,
 }
@@ -56,12 +56,12 @@ impl From<&Sampling> for Batches {
 pub struct RanksOf<'a> {
     /// How many there are.
     ranks: usize,
-    /// Of a graph that is dealt out; of batches each rank has all of it.
+    /// Of a graph that is partitioned; of batches each rank has all of it.
     #[serde(flatten)]
     dealt: Option<Shares<'a>>,
 }
 
-/// How a graph is dealt out.
+/// How a graph is partitioned.
 #[derive(Serialize)]
 struct Shares<'a> {
     /// `degree`, `louvain`, or the file.
@@ -70,7 +70,7 @@ struct Shares<'a> {
     vertices: &'a [usize],
     /// Edges that lead to them, self-loops that the model adds not counted.
     edges: &'a [usize],
-    /// Vertices of other ranks that they hear from; not known of parts before ranks have read theirs.
+    /// Vertices of other ranks that they aggregate; not known of parts before ranks have read theirs.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     halo: &'a [usize],
     /// Rows that they send.
@@ -100,8 +100,8 @@ impl<'a> From<&'a Ranks> for RanksOf<'a> {
     }
 }
 
-/// One JSON line. Accuracies, F1, areas and ranks are in percent, times in milliseconds, memory in bytes; a number that is not finite is
-/// `null`.
+/// One JSON line. Accuracies, F1, areas and ranks are in percent, times in milliseconds, memory in bytes; a number that
+/// is not finite is `null`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
@@ -145,7 +145,7 @@ pub enum Event<'a> {
         /// `batch`, `layer`, `pair` or `graph`, where hidden layers have a norm.
         #[serde(skip_serializing_if = "Option::is_none")]
         hidden_norm: Option<&'static str>,
-        /// `dot`, `bilinear` or `mlp`, where links are told.
+        /// `dot`, `bilinear` or `mlp`, where links are predicted.
         #[serde(skip_serializing_if = "Option::is_none")]
         decoder: Option<&'static str>,
         /// `cat`, `max` or `all`, where all layers' outputs go on.
@@ -194,7 +194,7 @@ pub enum Event<'a> {
         bytes_by_kind: RanksByKind,
         /// Which takes most.
         largest: usize,
-        /// What each is given of the others, of a graph that is dealt out: `halo` or `whole`.
+        /// What each receives of the others, of a graph that is partitioned: `halo` or `whole`.
         #[serde(skip_serializing_if = "Option::is_none")]
         gather: Option<&'static str>,
     },
@@ -259,7 +259,7 @@ pub enum Event<'a> {
         /// Time of a training step.
         ms_per_epoch: f64,
     },
-    /// What runs take, told before the first step.
+    /// What runs take, reported before the first step.
     Memory {
         /// The plan's label.
         model: &'a str,
@@ -270,19 +270,19 @@ pub enum Event<'a> {
         /// What graphs, features and activations of the largest batch take of it, where training is in batches.
         #[serde(skip_serializing_if = "Option::is_none")]
         batch_bytes: Option<u64>,
-        /// The vertices whose features go into that or, where they are read in place, those that hear of them.
+        /// The vertices whose features go into that or, where they are read in place, those that aggregate them.
         #[serde(skip_serializing_if = "Option::is_none")]
         batch_vertices: Option<usize>,
         /// Its edges, in all layers.
         #[serde(skip_serializing_if = "Option::is_none")]
         batch_edges: Option<usize>,
-        /// Vertices of whose features, in the host's memory, the card has copies.
+        /// Vertices of whose features, in the host's memory, the GPU has copies.
         #[serde(skip_serializing_if = "Option::is_none")]
         cached_vertices: Option<usize>,
-        /// What those take of the card's memory.
+        /// What those take of the GPU's memory.
         #[serde(skip_serializing_if = "Option::is_none")]
         cached_bytes: Option<u64>,
-        /// What edges take of the host's memory of which the card draws neighbours, where they lie there.
+        /// What edges take of the host's memory of which the GPU draws neighbours, where they lie there.
         #[serde(skip_serializing_if = "Option::is_none")]
         host_edge_bytes: Option<u64>,
         /// Where the edges lie of which the host draws neighbours, if it does: `memory` or `disk`.
@@ -323,7 +323,7 @@ pub enum Event<'a> {
         ms_per_epoch: f64,
         /// Its standard deviation.
         ms_per_epoch_std: f64,
-        /// Messages that were larger than their scales had room for, where they are sent in 8 bits.
+        /// Messages that were out of the range of their scales, where they are sent in 8 bits.
         #[serde(skip_serializing_if = "Option::is_none")]
         saturated_messages: Option<u64>,
         /// The most memory at any moment.

@@ -102,7 +102,7 @@ struct Carried<'a> {
     features: usize,
     outputs: usize,
     output: String,
-    /// What whoever loads it should know.
+    /// What a reader of it should know.
     notes: &'a [String],
 }
 

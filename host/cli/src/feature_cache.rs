@@ -1,4 +1,4 @@
-//! Copies, in a card's memory, of features that lie in the host's.
+//! Copies, in a GPU's memory, of features that lie in the host's.
 
 use crate::failure::Failure;
 use crate::placement::{BatchMemory, Placement};
@@ -15,12 +15,12 @@ use halfgnn_bench::names::size;
 use halfgnn_bench::room::feature_copies;
 use std::str::FromStr;
 
-/// How much of the card's memory they may have.
+/// How much of the GPU's memory they may have.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct FeatureCacheArgs {
-    /// With features in the host's memory and a --sampler: how much of the GPU's memory is for copies of the features of the vertices that
-    /// most edges lead from, which do not come over the bus then; auto is half of what the run leaves free, of several ranks none, and a
-    /// size is for each of them; results are the same
+    /// With features in the host's memory and a --sampler: how much of the GPU's memory is for copies of the features
+    /// of the vertices that most edges lead from, which do not come over the bus then; auto is half of what the run
+    /// leaves free, of several ranks none, and a size is for each of them; results are the same
     #[arg(long, value_name = "auto|none|SIZE", default_value = "auto")]
     pub feature_cache: FeatureCache,
 }
@@ -33,7 +33,7 @@ pub enum FeatureCache {
     Auto,
     /// Nothing.
     None,
-    /// So many bytes.
+    /// The given number of bytes.
     Bytes(u64),
 }
 
@@ -57,13 +57,13 @@ impl FromStr for FeatureCache {
 pub struct CachedFeatures {
     /// Vertices whose features they are.
     pub vertices: usize,
-    /// Bytes of the card's memory.
+    /// Bytes of the GPU's memory.
     pub bytes: u64,
 }
 
 impl FeatureCache {
-    /// Refuses copies that are asked for and would be of nothing: `copied` says whether features lie in the host's memory beside a card and
-    /// are learnt from in batches of vertices.
+    /// Refuses copies that are asked for and would be of nothing: `copied` says whether features lie in the host's
+    /// memory of a GPU and are learnt from in batches of vertices.
     ///
     /// # Errors
     /// In a line that says what to do.
@@ -76,8 +76,8 @@ impl FeatureCache {
         }
     }
 
-    /// Makes the copies that a run has of a `task`'s features beside such `memory`, and tells of them there; once for all runs. `of_vertices`
-    /// says whether its batches are of vertices.
+    /// Makes the copies that a run has of a `task`'s features with such `memory`, and reports of them there; once for
+    /// all runs. `of_vertices` says whether its batches are of vertices.
     ///
     /// # Errors
     /// Those of [`FeatureCache::check`], where there is less free than is asked for, and those of the device.
@@ -97,7 +97,7 @@ impl FeatureCache {
         }
         let beside = match (&memory, self) {
             (Some(memory), _) => memory.footprint.total(),
-            // Of ranks what is left beside their batches is not known.
+            // Of ranks what their batches leave is not known.
             (None, Self::Auto) => return Ok(()),
             (None, _) => placement.footprint.total(),
         };
@@ -113,8 +113,8 @@ impl FeatureCache {
         Ok(())
     }
 
-    /// What a run has of `shape` (vertices and columns) that takes so many bytes beside; `memory` is free and total bytes of the card,
-    /// where somebody knows.
+    /// What a run has of `shape` (vertices and columns) that takes the given number of bytes otherwise; `memory` is
+    /// free and total bytes of the GPU, where they are known.
     ///
     /// # Errors
     /// Where there is less free than is asked for.

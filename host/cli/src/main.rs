@@ -101,7 +101,8 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     }
 }
 
-/// Messages to stderr: warnings, more with `-v`, or what `RUST_LOG` says. Colours on a terminal, unless `NO_COLOR` is set.
+/// Messages to stderr: warnings, more with `-v`, or what `RUST_LOG` says. Colours on a terminal, unless `NO_COLOR` is
+/// set.
 fn start_logging(verbose: u8) -> Result<(), Failure> {
     let level = [Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE][usize::from(verbose.min(3))];
     let filter: Targets = match std::env::var("RUST_LOG") {
@@ -133,8 +134,9 @@ fn targets(text: &str) -> Result<Targets, String> {
     text.parse::<Targets>().map_err(|error| error.to_string())
 }
 
-/// A flag that the first Ctrl-C (or SIGTERM) sets for a command that looks at it and ends itself; the second, the first of any other command
-/// or one [that only waits](interrupt::at_once) ends the program at once, without files that are half written.
+/// A flag that the first Ctrl-C (or SIGTERM) sets for a command that looks at it and ends itself; the second, the first
+/// of any other command or one [that only waits](interrupt::at_once) ends the program at once, without files that are
+/// half written.
 fn stop_on_interrupt(ends_itself: bool) -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);

@@ -27,8 +27,9 @@ pub struct OptimizeArgs {
     /// Take Nesterov's momentum
     #[arg(long, requires = "momentum")]
     pub nesterov: bool,
-    /// How the learning rate falls: constant, cosine (to 0 after the last epoch), step:EVERY,FACTOR (every EVERY epochs),
-    /// plateau:PATIENCE,FACTOR (when validation has not become better for more epochs than that) [default: constant]
+    /// How the learning rate falls: constant, cosine (to 0 after the last epoch), step:EVERY,FACTOR (every EVERY
+    /// epochs), plateau:PATIENCE,FACTOR (when validation has not become better for more epochs than that) [default:
+    /// constant]
     #[arg(long, value_name = "SCHEDULE")]
     pub schedule: Option<Decay>,
     /// Epochs at the beginning in which the learning rate grows to its full size [default: 0]
@@ -101,7 +102,7 @@ impl OptimizeArgs {
         Ok(config)
     }
 
-    /// Changes what was given of what a run may go on with, and tells each change: what, from what, to what.
+    /// Changes what was given of what a run may go on with, and reports each change: what, from what, to what.
     pub fn change(&self, config: &mut TrainConfig) -> Vec<String> {
         let mut told = Vec::new();
         let mut tell = |what: &str, before: String, after: String| {

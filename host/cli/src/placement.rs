@@ -1,4 +1,5 @@
-//! Where the features of a graph lie while a device computes on them, and whether it computes on all of the graph at once.
+//! Where the features of a graph lie while a device computes on them, and whether it computes on all of the graph at
+//! once.
 
 use crate::failure::Failure;
 use crate::feature_cache::CachedFeatures;
@@ -22,12 +23,15 @@ use std::str::FromStr;
 /// Where what is computed on lies, as a person asks for it.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct PlacementArgs {
-    /// Where the features of the graph lie while the device computes; auto leaves them in the host's memory where they do not fit the device. Several ranks that learn in batches have a share each where it fits. Those of a folder of parts stay on disk where they do not fit the host either
+    /// Where the features of the graph lie while the device computes; auto leaves them in the host's memory where they
+    /// do not fit the device. Several ranks that learn in batches have a share each where it fits. Those of a folder of
+    /// parts stay on disk where they do not fit the host either
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = FeaturesName::Auto)]
     pub features: FeaturesName,
-    /// Evaluate layer by layer on one of N pieces of the graph after the other, each with all neighbours of its vertices, and keep what layers give in
-    /// the host's memory, or on disk where the features are there: nothing is sampled; auto takes the graph whole where it fits the device, else as few pieces as fit;
-    /// where steps are on the whole graph, so are evaluations
+    /// Evaluate layer by layer on one of N pieces of the graph after the other, each with all neighbours of its
+    /// vertices, and keep what layers give in the host's memory, or on disk where the features are there: nothing is
+    /// sampled; auto takes the graph whole where it fits the device, else as few pieces as fit; where steps are on the
+    /// whole graph, so are evaluations
     #[arg(long, value_name = "auto|N", default_value = "auto")]
     pub pieces: PieceCount,
 }
@@ -35,8 +39,9 @@ pub struct PlacementArgs {
 /// Where files for a while are.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TempFolderArgs {
-    /// With features on disk: a folder with space for the outputs of a layer and of the one before it, of all vertices; with edges on disk
-    /// for those, 4 bytes each. A file there has no name, and is gone with the evaluation, or the run, whatever ends it [default: that of temporary files, TMPDIR or /tmp]
+    /// With features on disk: a folder with space for the outputs of a layer and of the one before it, of all vertices;
+    /// with edges on disk for those, 4 bytes each. A file there has no name, and is gone with the evaluation, or the
+    /// run, whatever ends it [default: that of temporary files, TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     pub temp_folder: Option<PathBuf>,
 }
@@ -64,10 +69,10 @@ impl TempFolderArgs {
 /// In how many pieces a graph is evaluated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PieceCount {
-    /// As few as there is room for.
+    /// As few as fit.
     #[default]
     Auto,
-    /// So many.
+    /// The given number.
     Of(NonZeroU32),
 }
 
@@ -92,7 +97,7 @@ pub struct Placement {
     asked: PlacementArgs,
     /// [`MemoryKind::HostFeatures`], or that of the device.
     pub features: MemoryKind,
-    /// What features take of it, or of the disk; nothing of the device's, which the table of memory tells.
+    /// What features take of it, or of the disk; nothing of the device's, which the table of memory reports.
     bytes: u64,
     /// Whether they stay on disk.
     on_disk: bool,
@@ -108,7 +113,7 @@ pub struct Placement {
     is_card: bool,
 }
 
-/// What a run in batches takes, told before its first step.
+/// What a run in batches takes, reported before its first step.
 #[derive(Clone, Debug)]
 pub struct BatchMemory {
     /// All of it.
@@ -119,7 +124,7 @@ pub struct BatchMemory {
     pub bytes: u64,
     /// Copies of features that lie in the host's memory.
     pub cached: Option<CachedFeatures>,
-    /// The edges that batches are drawn of, where they lie elsewhere than on the device.
+    /// The edges that batches are sampled of, where they lie elsewhere than on the device.
     pub edges: Option<EdgesElsewhere>,
 }
 
@@ -165,8 +170,8 @@ impl BatchMemory {
 }
 
 impl Placement {
-    /// What a run takes beside its evaluations that learns from batches of such `sizes`, drawn from so many bytes of graph; and that the
-    /// device has room for it, or why it has none.
+    /// What a run takes in addition to its evaluations that learns from batches of such `sizes`, sampled from a graph
+    /// of that many bytes; and that the device has memory for it, or why it has not.
     ///
     /// # Errors
     /// With what it takes and what is free.
@@ -277,11 +282,11 @@ impl Placement {
     }
 }
 
-/// More pieces than these have hardly more room: what a piece hears from is most of the graph by then.
+/// More pieces than these save hardly more memory: what a piece aggregates is most of the graph by then.
 const MOST_PIECES: usize = 1024;
 
-/// Of so many edges on disk, in how many pieces a graph is evaluated at least: a quarter of what is free has room for one of them, and for what it is
-/// made of.
+/// Of a number of edges on disk, in how many pieces a graph is evaluated at least: one of them, and what it is made of,
+/// fits a quarter of what is free.
 fn pieces_on_disk(edges: usize, memory: Option<(u64, u64)>) -> usize {
     /// A row and a column, as they are put together and once they are.
     const BYTES: u64 = 16;
@@ -293,8 +298,8 @@ fn pieces_on_disk(edges: usize, memory: Option<(u64, u64)>) -> usize {
         .next_power_of_two() as usize
 }
 
-/// Whether the features of `source` are to stay on disk: as they are asked to, or as they are in parts and the host's memory has no
-/// room for them. `in_batches` says whether they may, where that is known.
+/// Whether the features of `source` are to stay on disk: as they are asked to, or as they are in parts and the host's
+/// memory has no memory for them. `in_batches` says whether they may, where that is known.
 ///
 /// # Errors
 /// Where they cannot, in a line that says what to do.
@@ -322,7 +327,8 @@ pub fn whole_from_disk() -> Failure {
     )
 }
 
-/// Refuses features that are dealt out where there are not several ranks, which `in_batches` says learn from batches of one graph's vertices.
+/// Refuses features that are partitioned where there are not several ranks, which `in_batches` says learn from batches
+/// of one graph's vertices.
 ///
 /// # Errors
 /// In a line that says what to do.
@@ -351,7 +357,7 @@ pub struct OnDisk<'a> {
 /// A graph that a model does its work on.
 #[derive(Debug)]
 pub struct WorkOn<'a> {
-    /// As the model wants it.
+    /// As the model needs it.
     pub prepared: &'a PreparedGraph<'a>,
     /// The graphs that it is, where those are many.
     pub graphs: Option<&'a GraphIndex>,
@@ -361,16 +367,16 @@ pub struct WorkOn<'a> {
     pub asked_for: Option<Vec<u32>>,
 }
 
-/// From where features are fetched that a batch or a piece of the graph wants.
+/// From where features are fetched that a batch or a piece of the graph needs.
 #[derive(Clone, Copy, Debug)]
 pub enum Fetched<'a> {
     /// On disk, where what layers give is for a while as well.
     Disk(OnDisk<'a>),
-    /// Dealt out to so many ranks.
+    /// Partitioned between the given number of ranks.
     Ranks(usize),
 }
 
-/// Whether so many bytes are more than are free, where that is known.
+/// Whether the given number of bytes are more than are free, where that is known.
 pub fn has_no_room(bytes: u64, memory: Option<(u64, u64)>) -> bool {
     memory.is_some_and(|(free, _)| bytes > free)
 }
@@ -406,8 +412,8 @@ fn wants_all(why: &str, fetched: Option<Fetched<'_>>) -> Failure {
     })
 }
 
-/// Where the features are to lie of a graph that a model does its work on, and the pieces where it is evaluated in some; and that all
-/// of it has room on the device. Features that are `fetched` stay where that says.
+/// Where the features are to lie of a graph that a model does its work on, and the pieces where it is evaluated in
+/// some; and that all of it fits the device. Features that are `fetched` stay where that says.
 ///
 /// # Errors
 /// With what it takes and what is free; where the model, or its work, is on whole graphs and pieces are asked for.
@@ -428,7 +434,7 @@ pub fn place<B: Backend, E: Element>(
     // Of edges on disk no more than a piece is in memory.
     let edges_on_disk = prepared.graph.csr().is_on_disk();
     let takes_pieces = fetched.is_some() || edges_on_disk;
-    // Of a CPU the pieces are to leave room for one another.
+    // Of a CPU the pieces are to leave memory for one another.
     let memory = match takes_pieces {
         true => device.memory.or(host_memory()),
         false => device.memory,
@@ -466,8 +472,8 @@ pub fn place<B: Backend, E: Element>(
     let fewest = |fewer: &mut dyn Iterator<Item = usize>| {
         let most = MOST_PIECES.min(vertices);
         if !edges_on_disk && !matches!(fetched, Some(Fetched::Disk(_))) {
-            // What the smallest have no room for is refused before anything else is tried; those of a graph that is as large as the host's
-            // memory are made each time, which takes longer the more they are.
+            // What does not fit with the smallest is refused before anything else is tried; those of a graph that is as
+            // large as the host's memory are made each time, which takes longer the more they are.
             drop(in_pieces(most)?);
         }
         let mut fewer = fewer.take_while(|&count| count < most).map(in_pieces);
@@ -530,7 +536,7 @@ pub mod tests {
     use halfgnn::tensor::Precision;
     use halfgnn::train::TrainConfig;
 
-    /// What counts as a card that has so many bytes.
+    /// What counts as a GPU that has the given number of bytes.
     pub fn card_of(bytes: u64) -> Device<Cpu> {
         Device {
             backend: Cpu::new(),
@@ -543,7 +549,7 @@ pub mod tests {
         }
     }
 
-    /// In how many pieces a graph is evaluated on a card that has so many bytes.
+    /// In how many pieces a graph is evaluated on a GPU that has the given number of bytes.
     fn pieces(
         config: &ModelConfig,
         bytes: u64,

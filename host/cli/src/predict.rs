@@ -49,21 +49,23 @@ pub struct PredictArgs {
     /// Rename the vertices first, so that neighbours lie close together; what is written is in the order of the dataset
     #[arg(long, value_enum, value_name = "ORDER")]
     pub reorder: Option<ReorderName>,
-    /// Where to write what is predicted, the class of each vertex, or of each graph of many, its labels as zeros and ones, or its values: a NumPy array of u32 (.npy), or a table of vertices and classes
-    /// (.csv, or .parquet in a build with it), under the ids and names that the dataset's tables have
+    /// Where to write what is predicted, the class of each vertex, or of each graph of many, its labels as zeros and
+    /// ones, or its values: a NumPy array of u32 (.npy), or a table of vertices and classes (.csv, or .parquet in a
+    /// build with it), under the ids and names that the dataset's tables have
     #[arg(long, value_name = "FILE.npy|FILE.csv|FILE.parquet")]
     pub out: PathBuf,
     /// Write the logits instead, vertices x classes, as f32; in a table, a column for each class
     #[arg(long, group = "wanted")]
     pub logits: bool,
-    /// Write the probability of each class instead, the softmax of the logits; of each label its own, the sigmoid of its logit
+    /// Write the probability of each class instead, the softmax of the logits; of each label its own, the sigmoid of
+    /// its logit
     #[arg(long, group = "wanted")]
     pub probabilities: bool,
     /// Write embeddings instead: what layer N gives, from 1, with its bias and activation
     #[arg(long, value_name = "N", group = "wanted", value_parser = clap::value_parser!(u32).range(1..))]
     pub layer: Option<u32>,
-    /// Write the score of each pair of vertices of a table of two columns, .csv or .tsv, and the probability that they are linked, of a model
-    /// of links; vertices under the ids of the dataset's tables, or numbered from 0
+    /// Write the score of each pair of vertices of a table of two columns, .csv or .tsv, and the probability that they
+    /// are linked, of a model of links; vertices under the ids of the dataset's tables, or numbered from 0
     #[arg(long, value_name = "FILE", group = "wanted")]
     pub pairs: Option<PathBuf>,
     /// Where to compute; auto takes a GPU if one can be used, else the CPU
@@ -113,7 +115,7 @@ struct Predicted<'a> {
     /// In how many pieces the graph was taken, where not whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pieces: Option<usize>,
-    /// How many pairs of vertices are told of, where links are.
+    /// The number of pairs of vertices that are predicted, where links are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pairs: Option<usize>,
     /// In percent; none where the dataset has no test vertices.
@@ -265,7 +267,8 @@ fn check_edges(
     dataset: &Dataset,
 ) -> Result<(), Failure> {
     takes_edge_weights(&checkpoint.model, dataset)?;
-    // Another framework's model has numbers of edges, which are a weight here where there is one: their number was compared.
+    // Another framework's model has numbers of edges, which are a weight here where there is one: their number was
+    // compared.
     let is_imported = checkpoint.task.vertices == 0;
     let reads_numbers = is_imported && checkpoint.model.edge_features() > 0;
     if dataset.edge_weights.is_some() && !checkpoint.task.edge_weights && !reads_numbers {

@@ -1,4 +1,4 @@
-//! Training by several ranks, of a graph that is dealt out or of batches that are: `--ranks`.
+//! Training by several ranks, of a graph that is partitioned or of batches that are: `--ranks`.
 
 mod deal;
 mod shard;
@@ -26,15 +26,16 @@ struct Common<'a, B: Backend> {
     dataset: &'a Dataset,
     plan: &'a Plan,
     ranks: &'a Ranks,
-    /// The whole graph, where it is here and dealt out.
+    /// The whole graph, where it is here and partitioned.
     graph: Option<&'a PreparedGraph<'a>>,
     train: TrainConfig,
-    /// Whether what ranks take is still to be told.
+    /// Whether what ranks take is still to be reported.
     tells_memory: bool,
 }
 
 impl<B: Backend> Common<'_, B> {
-    /// Has all ranks say what they take of their devices, of which this one takes `own`, and compares it with what those have.
+    /// Has all ranks say what they take of their devices, of which this one takes `own`, and compares it with what
+    /// those have.
     fn agree_on_memory(
         &self,
         group: &Group,
@@ -127,8 +128,8 @@ pub fn carry_out<B: Backend, E: Element>(
     })
 }
 
-/// What processes compare when they meet: all that they have read and were given. Of a folder of parts, of which each reads its own, that is
-/// its manifest, with the checksums of all, and what there is one of a vertex.
+/// What processes compare when they meet: all that they have read and were given. Of a folder of parts, of which each
+/// reads its own, that is its manifest, with the checksums of all, and what there is one of a vertex.
 fn compared(dataset: &Dataset, (plan, ranks): (&Plan, &Ranks)) -> Result<Vec<Compared>, Failure> {
     let parts = ranks.dealt.as_ref().and_then(|dealt| dealt.parts.as_ref());
     let mut all = match parts {
@@ -207,7 +208,7 @@ fn run<B: Backend, E: Element>(
             other.join().unwrap_or_else(panicked)
         });
         let mut failures = others.filter_map(Result::err);
-        // All tell the same reason, but for whose it is, which knows whether it was asked for too much.
+        // All report the same reason; the rank that has it knows whether it was asked for too much.
         match (
             failures.find(|failure| matches!(failure, Failure::Input(_))),
             result,
@@ -229,7 +230,7 @@ fn of_rank<B: Backend, E: Element>(
         None => train_batches::<B, E>(common, &group, observer),
     };
     if let Err(failure) = &result {
-        // The first reason that is given stays the one that all tell.
+        // The first reason that is given stays the one that all report.
         group.abort(&failure.to_string());
     }
     result

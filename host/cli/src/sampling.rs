@@ -10,19 +10,19 @@ use halfgnn::sample::{Sampling, SamplingPolicy};
 /// In which batches it learns.
 #[derive(Args)]
 pub struct SamplingArgs {
-    /// Learn in batches of training vertices and of their in-neighbours, sampled on the device: neighbor:F,F,… with a fanout for each
-    /// layer, that of the batch's vertices first and -1 for all neighbours, or neighbor-replace:F,F,… with replacement;
-    /// or of GraphSAINT's subgraphs: saint-node:N, saint-edge:N, saint-rw:ROOTS,LENGTH, saint-mrw:FRONTIER,BUDGET; or of some of N
-    /// clusters: cluster:N; the whole graph is seen in evaluation; graphs of a dataset that is many, which are learnt from all at once
-    /// otherwise
+    /// Learn in batches of training vertices and of their in-neighbours, sampled on the device: neighbor:F,F,… with a
+    /// fanout for each layer, that of the batch's vertices first and -1 for all neighbours, or neighbor-replace:F,F,…
+    /// with replacement; or of GraphSAINT's subgraphs: saint-node:N, saint-edge:N, saint-rw:ROOTS,LENGTH,
+    /// saint-mrw:FRONTIER,BUDGET; or of some of N clusters: cluster:N; the whole graph is seen in evaluation; graphs of
+    /// a dataset that is many, which are learnt from all at once otherwise
     #[arg(long, value_name = "SAMPLER")]
     pub sampler: Option<SamplingPolicy>,
-    /// Training vertices of a batch [default: 1024], clusters [default: 20], or training graphs, for which it is enough by itself
-    /// [default: 32]; of several ranks those of all together
+    /// Training vertices of a batch [default: 1024], clusters [default: 20], or training graphs, for which it is enough
+    /// by itself [default: 32]; of several ranks those of all together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch: Option<u32>,
-    /// Of GraphSAINT's subgraphs, how many times the vertices of the graph are sampled before the run, to count how often each comes
-    /// [default: 50]
+    /// Of GraphSAINT's subgraphs, how many times the vertices of the graph are sampled before the run, to count how
+    /// often each comes [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub coverage: Option<u32>,
 }
@@ -97,7 +97,7 @@ pub fn check(
             sampling.policy
         ));
     }
-    // Of subgraphs that are drawn, edges have their weights and the factors of the whole graph.
+    // Of subgraphs that are sampled, edges have their weights and the factors of the whole graph.
     let counted = sampling.policy.is_counted();
     if dataset.edge_weights.is_some() && !counted {
         return refuse(format!(

@@ -43,7 +43,7 @@ pub struct Plan {
     pub precision: Precision,
     /// The model.
     pub model: ModelConfig,
-    /// What it is to tell.
+    /// What it is to report.
     pub goal: Goal,
 
     /// How it is cut into batches, where it is.
@@ -52,9 +52,9 @@ pub struct Plan {
     pub placement: PlacementArgs,
     /// The folder for what layers give, with features on disk.
     pub between: PathBuf,
-    /// What of a card's memory is for copies of features that lie in the host's.
+    /// What of a GPU's memory is for copies of features that lie in the host's.
     pub feature_cache: FeatureCache,
-    /// Where the edges are to lie that neighbours are drawn of.
+    /// Where the edges are to lie that neighbours are sampled of.
     pub structure: StructureName,
     /// The ranks that train it together, where there are several.
     pub ranks: Option<Ranks>,
@@ -77,14 +77,14 @@ pub struct Outcome {
     pub device: String,
     /// Memory of the device at its peak.
     pub memory: MemoryReport,
-    /// Messages that were larger than their scales had room for, in all runs, where they are sent in 8 bits.
+    /// Messages that were out of the range of their scales, in all runs, where they are sent in 8 bits.
     pub saturated: Option<u64>,
     /// The runs, each with its seed.
     pub runs: Vec<(u64, RunSummary)>,
 }
 
 impl Plan {
-    /// What a person calls it, and the precision where that does not tell it.
+    /// What a person calls it, and the precision where the name does not have it.
     pub fn title(&self) -> String {
         let precision = match self.model.binary_name() {
             Some(binary) => format!("binary {binary} {}", self.precision),
@@ -193,7 +193,8 @@ impl Outcome {
 pub trait Observer {
     /// Where what is computed on is to lie, for a run or several.
     fn placed(&mut self, placement: Placement);
-    /// What each rank is going to take of its device, where there are several; and what others give it, of a graph that is dealt out.
+    /// What each rank is going to take of its device, where there are several; and what others give it, of a graph that
+    /// is partitioned.
     fn ranks_take(&mut self, memory: &RankMemory, gather: Option<Gather>);
     /// What runs take that learn from the whole graph, before the first step.
     fn foretold(&mut self, plan: &Plan, memory: &Footprint);
@@ -284,7 +285,7 @@ fn carry_out<B: Backend, E: Element>(
     })
 }
 
-/// A plan on a graph that is as the model wants it, and where it is to lie; nothing of it is on a device yet.
+/// A plan on a graph that is as the model needs it, and where it is to lie; nothing of it is on a device yet.
 pub struct Placed<'a, E: Element> {
     dataset: &'a Dataset,
     plan: &'a Plan,
@@ -292,11 +293,11 @@ pub struct Placed<'a, E: Element> {
     /// Where features and graph lie, and what that takes.
     pub placement: Placement,
     pieces: Option<Pieces<E>>,
-    /// Where the edges lie of which the first run's neighbours were drawn.
+    /// Where the edges lie of which the first run's neighbours were sampled.
     edges: OnceLock<EdgesIn>,
 }
 
-/// A plan on a graph that is as the model wants it; where it is to lie is open.
+/// A plan on a graph that is as the model needs it; where it is to lie is open.
 struct Whole<'a> {
     dataset: &'a Dataset,
     plan: &'a Plan,
@@ -324,7 +325,7 @@ impl<'a> Whole<'a> {
         stored.map(|stored| Fetched::Disk(on_disk(stored)))
     }
 
-    /// Where it has room.
+    /// Where it fits.
     fn place<B: Backend, E: Element>(
         &self,
         device: &Device<B>,
@@ -375,14 +376,14 @@ impl<'a> Whole<'a> {
 pub struct Trained {
     /// How it went.
     pub summary: RunSummary,
-    /// Whether somebody ended it.
+    /// Whether it was ended from outside.
     pub stopped: bool,
-    /// Messages that were larger than their scales had room for.
+    /// Messages that were out of the range of their scales.
     pub saturated: Option<u64>,
 }
 
 impl<'a, E: Element> Placed<'a, E> {
-    /// A plan for a device that has room for it.
+    /// A plan for a device that has memory for it.
     pub fn new<B: Backend>(
         device: &Device<B>,
         dataset: &'a Dataset,
@@ -393,9 +394,10 @@ impl<'a, E: Element> Placed<'a, E> {
         Ok(whole.placed(placed))
     }
 
-    /// The same of one of several ranks that learn in batches. Where it is open where features lie, they are dealt out as soon as some rank has no room
-    /// for all of them and each has for a share. Ranks that exchange features evaluate in as many pieces as the one that has the least room, since all are
-    /// to exchange equally often.
+    /// The same of one of several ranks that learn in batches. Where it is open where features lie, they are
+    /// partitioned as soon as some rank has no memory for all of them and each has for a share. Ranks that exchange
+    /// features evaluate in as many pieces as the one that has the least memory, since all are to exchange equally
+    /// often.
     pub fn of_rank<B: Backend>(
         device: &Device<B>,
         (dataset, plan): (&'a Dataset, &'a Plan),
@@ -419,7 +421,7 @@ impl<'a, E: Element> Placed<'a, E> {
                 features: FeaturesName::Device,
                 ..asked
             };
-            // Whether the host of each rank has room for them may differ.
+            // Whether the host of each rank has memory for them may differ.
             let on_disk = whole.on_disk();
             let all = whole.place(device, (on_device, None));
             if !group.any("room for features", on_disk.is_some() || all.is_err())? {
@@ -466,7 +468,8 @@ impl<'a, E: Element> Placed<'a, E> {
         objectives::<B, E>(backend, self.dataset, (self.plan, features), graph)
     }
 
-    /// The batches of a run, of one rank or as one of a group; and, where that is told, what it takes with them, for which there is room.
+    /// The batches of a run, of one rank or as one of a group; and, where that is reported, what it takes with them,
+    /// for which memory is free.
     fn batches<B: Backend>(
         &self,
         device: &Device<B>,
@@ -531,7 +534,8 @@ impl<'a, E: Element> Placed<'a, E> {
         )
     }
 
-    /// The batches of a run, with rows of features that are read often on the device, and what they take where that is said.
+    /// The batches of a run, with rows of features that are read often on the device, and what they take where that is
+    /// said.
     fn copied_batches<B: Backend>(
         &self,
         device: &Device<B>,
@@ -674,8 +678,8 @@ impl<'a, E: Element> Placed<'a, E> {
     }
 }
 
-/// What a model reads of the edges of a dataset: features are those of models that have a term for them, and the first lines say
-/// where they are not used.
+/// What a model reads of the edges of a dataset: features are those of models that have a term for them, and the first
+/// lines say where they are not used.
 pub fn edge_data<'a>(model: &ModelConfig, dataset: &'a Dataset) -> EdgeData<'a> {
     let features = dataset.edge_features.as_ref();
     EdgeData {
@@ -798,8 +802,8 @@ enum FeaturesAt<'a> {
     Ranks(&'a Group),
 }
 
-/// What is learnt from with its graph, and what is evaluated on `graph`, the dataset's as the model wants it; none where that is in
-/// pieces.
+/// What is learnt from with its graph, and what is evaluated on `graph`, the dataset's as the model needs it; none
+/// where that is in pieces.
 fn objectives<'a, B: Backend, E: Element>(
     backend: &B,
     dataset: &'a Dataset,
@@ -890,7 +894,7 @@ fn of_training_vertices<B: Backend, E: Element>(
             .write_row(dataset.train[vertex] as usize, row);
     };
     let (graphs, rows) = match (features, dataset.features.as_stored()) {
-        // Nobody takes a step on the whole of it.
+        // No step is on the whole of it.
         (FeaturesAt::Ranks(group), _) => {
             let rows = FeatureRows::sharded(backend, group, shape, write_row)?;
             (Vec::new(), rows)

@@ -1,4 +1,4 @@
-//! Where the edges lie that the neighbours of batches are drawn of.
+//! Where the edges lie that the neighbours of batches are sampled of.
 
 use crate::failure::Failure;
 use crate::placement::has_no_room;
@@ -15,7 +15,9 @@ use std::fmt;
 /// Where edges lie.
 #[derive(Args)]
 pub struct StructureArgs {
-    /// Where the edges lie that a neighbour sampler samples from; auto leaves them in the host's memory, which the GPU reads, where they do not fit the GPU, and those of a folder of parts on disk where they do not fit the host either
+    /// Where the edges lie that a neighbour sampler samples from; auto leaves them in the host's memory, which the GPU
+    /// reads, where they do not fit the GPU, and those of a folder of parts on disk where they do not fit the host
+    /// either
     #[arg(long, value_enum, value_name = "WHERE", default_value_t)]
     pub structure: StructureName,
 }
@@ -47,8 +49,8 @@ pub enum GraphPlace {
 }
 
 impl GraphPlace {
-    /// Whether the edges of a dataset go to disk as it is read: as they are asked to, or as they are in parts and the host's memory has no room
-    /// for them, beside features unless those stay on disk.
+    /// Whether the edges of a dataset go to disk as it is read: on request, or where they are in parts and do not fit
+    /// the host's memory together with features, unless those stay on disk.
     ///
     /// # Errors
     /// Where the dataset cannot be looked at.
@@ -65,7 +67,7 @@ impl GraphPlace {
     }
 }
 
-/// Whether the edges of a dataset are in parts, and the host's memory has no room for them.
+/// Whether the edges of a dataset are in parts, and do not fit the host's memory.
 fn lack_room_in_memory(
     (source, open): (&SourceName, &OpenArgs),
     features_stay: bool,
@@ -95,7 +97,7 @@ pub fn may_be_reordered(dataset: &Dataset) -> Result<(), Failure> {
     }
 }
 
-/// Refuses what wants the edges of `dataset` in memory, which are on disk.
+/// Refuses what needs the edges of `dataset` in memory, which are on disk.
 ///
 /// # Errors
 /// In a line that says what to do.
@@ -126,14 +128,14 @@ pub fn check_on_disk(
 pub struct EdgesElsewhere {
     /// Where that is.
     pub place: EdgePlace,
-    /// Whether nobody asked for that.
+    /// Whether it was not asked for.
     pub for_room: bool,
 }
 
 /// Where edges lie that are not on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgePlace {
-    /// In memory of the host that a card reads, and what they take of it; nothing more of a CPU, whose memory it is.
+    /// In memory of the host that a GPU reads, and what they take of it; nothing more of a CPU, whose memory it is.
     Host(u64),
     /// Where the dataset has them, in the host's memory, whose threads draw.
     Memory,
@@ -142,7 +144,7 @@ pub enum EdgePlace {
 }
 
 impl EdgesElsewhere {
-    /// What they take of the host's memory beside a card and the dataset.
+    /// What they take of the host's memory in addition to the dataset, with a GPU.
     pub fn bytes(&self) -> u64 {
         match self.place {
             EdgePlace::Host(bytes) => bytes,
@@ -181,7 +183,7 @@ impl fmt::Display for EdgesElsewhere {
     }
 }
 
-/// What is made of a run, or why it has no room.
+/// What is made of a run, or why it does not fit.
 pub type Made<T> = Result<Result<T, Failure>, Failure>;
 
 /// Whether something was asked for that there is no memory for.
@@ -238,7 +240,8 @@ impl StructureName {
         Err(Failure::Input(format!("--structure {name}: {why}")))
     }
 
-    /// Refuses to lock so many edges in the host's memory where those have no room, `memory` being free and total bytes of it, where they are known.
+    /// Refuses to lock a number of edges in the host's memory where those do not fit, `memory` being free and total
+    /// bytes of it, where they are known.
     ///
     /// # Errors
     /// With what they take and what is free.
@@ -255,11 +258,12 @@ impl StructureName {
         }
     }
 
-    /// What `make` makes of a run whose edges lie where this says, or where it has room: with them on the device, else, if that is open and those
-    /// are of neighbours, in the memory of the host of a card, else where the dataset has them. On disk a CPU leaves them, which has no memory but the host's.
+    /// What `make` makes of a run whose edges lie where this says, or where they fit: with them on the device, else, if
+    /// that is open and those are of neighbours, in the memory of the host of a GPU, else where the dataset has them.
+    /// On disk a CPU leaves them, which has no memory but the host's.
     ///
     /// # Errors
-    /// Those of `make`; where none has room, the first.
+    /// Those of `make`; where none fits, the first.
     pub fn made<T>(
         self,
         policy: &SamplingPolicy,

@@ -1,4 +1,4 @@
-//! Options that say what a model is to tell, what is made small, and what chooses the epoch.
+//! Options that say what a model is to predict, what is made small, and what chooses the epoch.
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
@@ -7,7 +7,7 @@ use halfgnn::metrics::Metric;
 use halfgnn::nn::LinkDecoder;
 use halfgnn::train::{Few, HeldOut, Learning, LinkSplit, Loss, TrainConfig};
 
-/// What a model is to tell, and how well it does is measured.
+/// What a model is to predict, and how it is measured.
 #[derive(Args)]
 pub struct TaskArgs {
     /// What to predict of each vertex, or of pairs of them; auto takes what the targets of the dataset are
@@ -23,7 +23,8 @@ pub struct TaskArgs {
     #[arg(long, value_name = "balanced|W0,W1,…", value_parser = weights)]
     pub pos_weight: Option<Weights>,
     /// The metric whose value on the validation vertices chooses the best epoch: accuracy, micro-f1, macro-f1, roc-auc,
-    /// average-precision, mrr, hits@K, mae, rmse or r2 [default: accuracy; multi-label micro-f1, regression mae, link roc-auc]
+    /// average-precision, mrr, hits@K, mae, rmse or r2 [default: accuracy; multi-label micro-f1, regression mae, link
+    /// roc-auc]
     #[arg(long, value_name = "NAME")]
     pub metric: Option<Metric>,
     /// Other metrics to show, of the same names
@@ -32,7 +33,8 @@ pub struct TaskArgs {
     /// Learn from the subgraph of the training vertices alone; the whole graph is seen in evaluation only
     #[arg(long)]
     pub inductive: bool,
-    /// How the score of a pair is made of its two embeddings, the mean of its two orders where they differ [default: dot]
+    /// How the score of a pair is made of its two embeddings, the mean of its two orders where they differ [default:
+    /// dot]
     #[arg(long, value_enum)]
     pub decoder: Option<DecoderName>,
     /// Width of the embeddings that links are scored by [default: 16]
@@ -43,7 +45,7 @@ pub struct TaskArgs {
     pub held_out: Option<Shares>,
 }
 
-/// What to tell.
+/// What to predict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TaskName {
     /// What the targets of the dataset are
@@ -58,7 +60,7 @@ pub enum TaskName {
     Link,
 }
 
-/// How links are told.
+/// How links are predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DecoderName {
     /// Their dot product; nothing is learnt
@@ -85,7 +87,7 @@ impl TaskName {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// What such targets are told by.
+    /// What such targets are predicted by.
     fn of(targets: &Targets) -> Self {
         match targets {
             Targets::Labels(_) => Self::MultiLabel,
@@ -190,7 +192,7 @@ impl Default for Goal {
 }
 
 impl Goal {
-    /// What is told: `classes`, `labels`, `values` or `links`.
+    /// What is predicted: `classes`, `labels`, `values` or `links`.
     pub fn unit(&self, dataset: &Dataset) -> &'static str {
         match self {
             Self::Vertices { .. } => dataset.targets.unit(),
@@ -245,7 +247,7 @@ impl TaskArgs {
             || self.held_out.is_some()
     }
 
-    /// How links are told, where they are.
+    /// How links are predicted, where they are.
     pub fn decoder(&self) -> LinkDecoder {
         self.decoder.map_or(LinkDecoder::Dot, LinkDecoder::from)
     }
@@ -381,7 +383,7 @@ impl TaskArgs {
     }
 }
 
-/// Holds edges of a dataset out, whose links are told by embeddings of so many numbers.
+/// Holds edges of a dataset out, whose links are predicted by embeddings of the given width.
 pub fn hold_out(dataset: &mut Dataset, held_out: HeldOut, width: usize) -> Result<Goal, Failure> {
     if dataset.outline().is_some() {
         return Err(Failure::Input(format!(

@@ -345,8 +345,8 @@ fn report(
     }
 }
 
-/// What a run gathers, which `--reorder auto` weighs an order against: a sum of each layer forward and one backward, an epoch. What
-/// batches gather is drawn at random in any order, and many graphs keep theirs.
+/// What a run gathers, which `--reorder auto` weighs an order against: a sum of each layer forward and one backward, an
+/// epoch. What batches gather is sampled at random in any order, and many graphs keep theirs.
 fn gathering(args: &TrainArgs, dataset: &Dataset) -> Result<Gathering, Failure> {
     let of_graphs = dataset.graphs.is_some();
     let outputs = dataset.outputs.max(1);
@@ -354,7 +354,7 @@ fn gathering(args: &TrainArgs, dataset: &Dataset) -> Result<Gathering, Failure> 
         .model
         .config_for(dataset.feature_len(), outputs, of_graphs)?;
     let precision: Precision = args.precision.into();
-    // A message in codes is a byte an element, forward and backward.
+    // A quantized message is a byte an element, forward and backward.
     let bytes = match model.messages {
         Some(_) => 1,
         None => with_element!(precision, E => size_of::<E>()),
@@ -408,8 +408,8 @@ pub fn takes_edge_weights(model: &ModelConfig, dataset: &Dataset) -> Result<(), 
     }
 }
 
-/// Warns of features that are infinite in the precision of a model, from which nothing but NaN can come; `instead` is the
-/// way out in half.
+/// Warns of features that are infinite in the precision of a model, from which nothing but NaN can come; `instead` is
+/// the way out in half.
 pub fn warn_of_infinite(dataset: &Dataset, precision: Precision, instead: &str) {
     if precision != Precision::Half {
         return;
@@ -480,7 +480,8 @@ pub fn empty_classes(sizes: &[usize]) -> String {
     )
 }
 
-/// Takes note of what a model does with a dataset: the self-loops that it adds, the features of edges that it leaves out.
+/// Takes note of what a model does with a dataset: the self-loops that it adds, the features of edges that it leaves
+/// out.
 pub fn tell_use(model: &ModelConfig, dataset: &mut Dataset) {
     let read = model.edge_features();
     for step in &mut dataset.preparations {

@@ -44,12 +44,14 @@ pub struct TuneBinaryArgs {
     /// A checkpoint of a network of one bit, of train --binary, or packed by export --to bits
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
-    /// A graph with as many features as the model was trained with, and with labels: file, folder, name below HALFGNN_DATA, or recipe
+    /// A graph with as many features as the model was trained with, and with labels: file, folder, name below
+    /// HALFGNN_DATA, or recipe
     #[arg(long, value_name = "DATASET")]
     pub dataset: SourceName,
     #[command(flatten)]
     pub open: OpenArgs,
-    /// Points of validation accuracy that the variant may lose that is named at the end, the fastest of those that lose no more
+    /// Points of validation accuracy that the variant may lose that is named at the end, the fastest of those that lose
+    /// no more
     #[arg(long, value_name = "POINTS", default_value_t = 1.0, value_parser = points)]
     pub lose: f64,
     /// Timed runs of each; the median is reported
@@ -202,8 +204,8 @@ pub fn run(args: &TuneBinaryArgs) -> Result<(), Failure> {
     json.finish()
 }
 
-/// The fastest of those that lose no more than so many points; where nothing is validated it is the test that tells nothing to a choice,
-/// and none is made.
+/// The fastest of those that lose no more than the given number of points; where nothing is validated it is the test
+/// that has no part in a choice, and none is made.
 fn choose(variants: &[Variant], lose: f64) -> Option<&Variant> {
     let of = |variant: &Variant| variant.validation_accuracy;
     let best = variants.iter().filter_map(of).reduce(f64::max)?;
@@ -264,7 +266,7 @@ impl Tuning<'_> {
         let tensors = with_biases(&model, &self.checkpoint.snapshot.tensors);
         load_weights(backend, &mut model, &tensors)?;
         model.freeze(backend)?;
-        // Before the graph, so that features of which signs alone are read need not lie beside it.
+        // Before the graph, so that features of which signs alone are read need not lie in memory with it.
         let features = match (&self.dataset.features, model.reads_signs()) {
             (Features::Bits(bits), true) => Read::Signs(model.signs_of_bits(backend, bits)?),
             (_, reads_signs) => {

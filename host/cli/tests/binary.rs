@@ -1,4 +1,4 @@
-//! Networks of one bit, as a person meets them: told, kept, predicted with, refused where there is none.
+//! Networks of one bit, as a person meets them: reported, saved, predicted with, refused where there is none.
 
 mod common;
 
@@ -122,7 +122,8 @@ fn networks_of_one_bit_learn_and_are_kept() {
     );
 }
 
-/// Of subgraphs, whose samplers the log names what of them is normalised; and what is kept goes on, is packed and predicts as any.
+/// Of subgraphs, whose samplers the log names what of them is normalised; and what is kept goes on, is packed and
+/// predicts as any.
 #[test]
 fn networks_of_one_bit_learn_of_subgraphs() {
     let place = place(&Ring::new());
@@ -210,7 +211,7 @@ fn networks_of_one_bit_learn_of_subgraphs() {
     }
 }
 
-/// A file that is cut, and one of whose signs is another, are told in one line.
+/// A file that is cut, and one of whose signs is another, are reported in one line.
 fn damaged_bits_are_refused(place: &Place, bits: &str) {
     let damaged = place.folder.path().join("damaged").display().to_string();
     let refused_with = |bytes: &[u8], words: &[&str]| {
@@ -320,7 +321,8 @@ fn predictions_of_packed_features_are_those_of_numbers() {
     }
 }
 
-/// The magnitudes of rows are those of the weights, which half has not: kept in bits, they are not rounded to it once more.
+/// The magnitudes of rows are those of the weights, which half has not: kept in bits, they are not rounded to it once
+/// more.
 #[test]
 fn bits_predict_what_the_weights_do() {
     let folder = tempfile::tempdir().unwrap();

@@ -97,7 +97,7 @@ fn a_killed_run_leaves_the_last_whole_checkpoint() {
     run(place.train(&["--save", "whole", "--epochs", &epochs]));
     let tensors = |file| {
         let (epoch, tensors) = state(&place, file);
-        // The run that was killed had other numbers of epochs to come, which are nobody's business.
+        // The run that was killed had other numbers of epochs to come, which do not matter.
         (epoch, tensors)
     };
     assert_eq!(tensors("kept"), tensors("whole"));
@@ -434,8 +434,8 @@ fn what_does_not_fit_is_refused_in_one_line() {
     assert_eq!(place.files(), ["cut", "kept", "ring.npz"]);
 }
 
-/// Files that version 0.1.0 wrote before there were checksums: they are read, written again with the same content, and gone
-/// on with.
+/// Files that version 0.1.0 wrote before there were checksums: they are read, written again with the same content, and
+/// gone on with.
 #[test]
 fn checkpoints_of_before_are_read_and_gone_on_with() {
     for model in ["gcn", "gat", "gin", "sage"] {

@@ -121,7 +121,7 @@ fn the_demonstration_says_each_precision_once() {
     }
 }
 
-/// What a person copies from the documents tells errors in words, and not as `Debug` has them.
+/// What a person copies from the documents has errors in words, and not as `Debug` has them.
 #[test]
 fn examples_of_the_documents_tell_errors_in_words() {
     let documents = concat!(
@@ -171,7 +171,7 @@ fn lines_that_cannot_be_written_end_the_run_with_a_status() {
     refused(&output, 1, &["cannot write", "No space left"]);
 }
 
-/// However a run ends, what it has told is there.
+/// However a run ends, what it has reported is there.
 #[test]
 fn a_killed_run_leaves_its_lines() {
     let place = place(&Ring::new());
@@ -397,7 +397,7 @@ fn a_model_wider_than_memory_is_refused_before_it_is_made() {
 #[test]
 fn a_device_that_is_not_there_is_said_so() {
     let place = place(&Ring::new());
-    // On a machine with a card this hides it.
+    // On a machine with a GPU this hides it.
     let mut cuda = halfgnn(&["train", "--epochs", "1", "--device", "cuda", "--dataset"]);
     let output = cuda
         .arg(&place.dataset)
@@ -525,7 +525,7 @@ fn a_reader_who_leaves_ends_the_run_quietly() {
     );
 }
 
-/// What cannot fit is told at once, with the figure, and not after minutes of making a graph for it.
+/// What cannot fit is reported at once, with the figure, and not after minutes of making a graph for it.
 #[test]
 fn what_fits_no_machine_is_refused_before_it_is_made() {
     for (dataset, options, words) in [

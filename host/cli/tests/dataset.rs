@@ -464,7 +464,7 @@ fn a_stream_keeps_to_the_memory_that_it_may_take() {
         (&written["streamed"], &written["memory_bytes"]),
         (&true.into(), &(64 << 20).into())
     );
-    // In one piece, beside the output, it becomes the same.
+    // In one piece, next to the output, it becomes the same.
     let arguments = ["dataset", "convert", "large.csr", "much.npz", "--memory"];
     let output = succeeded(&folder, &[&arguments[..], &["4GiB"]].concat());
     let told = "as a stream within 4.0 GiB of memory";
@@ -527,7 +527,7 @@ fn a_stream_without_room_on_disk_is_told_in_one_line_and_leaves_nothing() {
     };
     let conversion = ["dataset", "convert", "edges.txt", "out.npz"];
     let sorted_in = |place| [&conversion[..], &["--temp-folder", place]].concat();
-    // Edges of 8 bytes have no room; a few have, and the archive of them has none.
+    // Edges of 8 bytes do not fit; a few do, and the archive of them does not.
     for (edges, place) in [(400, "data"), (60, "out.npz")] {
         write(edges);
         let full = on_a_full_disk(folder.path(), &sorted_in("data"));
@@ -556,7 +556,7 @@ fn a_stream_without_room_on_disk_is_told_in_one_line_and_leaves_nothing() {
         &["read or made whole; leave them out"],
     );
     assert_eq!(files(folder.path()), ["data", "edges.txt"]);
-    // With room it is written.
+    // With more space it is written.
     succeeded(&folder, &sorted_in("data"));
 }
 

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 const GRAPHS: usize = 90;
 
-/// Paths (class -1) and cycles (class 1) of 4 to 9 vertices, in turn, which have nothing but their edges; every tenth has a leaf more,
-/// so that the largest degree does not tell them apart.
+/// Paths (class -1) and cycles (class 1) of 4 to 9 vertices, one after the other, which have nothing but their edges;
+/// every tenth has a leaf more, so that the largest degree does not distinguish them.
 fn collection() -> TempDir {
     let folder = tempfile::tempdir().expect("room for a folder");
     let [mut edges, mut indicator, mut labels] = [(); 3].map(|()| String::new());
@@ -179,7 +179,8 @@ fn all_graphs_at_once_and_means() {
     );
 }
 
-/// Graphs of a batch are dealt out to ranks, which learn together what one learns; all graphs at once are of one rank.
+/// Graphs of a batch are distributed to ranks, which learn together what one learns; all graphs at once are of one
+/// rank.
 #[test]
 fn batches_of_graphs_are_dealt_out_to_ranks() {
     let folder = collection();

@@ -323,7 +323,7 @@ fn without_validation_the_last_epoch_is_kept_and_said() {
 #[test]
 fn a_metric_that_is_undefined_where_it_is_validated_keeps_the_last_epoch() {
     let mut ring = Ring::new();
-    // One class alone, of which no curve can be drawn.
+    // One class alone, which has no curve.
     ring.validation = vec![10, 11];
     let place = Place::of(&ring);
     let output = place.train(&["--epochs", "20", "--metric", "roc-auc", "--json", "-"]);

@@ -6,7 +6,7 @@ use common::{events, halfgnn, refused, text};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Forty people in two rings; who is of which team tells their first feature. Ids are names, one with a comma.
+/// Forty people in two rings; their first feature is their team. Ids are names, one with a comma.
 fn tables(folder: &Path, labels: bool) {
     let name = |v: usize| match v {
         0 => "\"Ann, first\"".to_owned(),
@@ -326,7 +326,8 @@ fn a_gatv2_goes_to_pyg_and_comes_back() {
     refused(&dgl, 2, &["GATv2 is written under PyG's names alone"]);
 }
 
-/// Three heads, whose hidden layers are 66 wide where nothing is said, and the outputs of all layers, under PyG's names and back.
+/// Three heads, whose hidden layers are 66 wide where nothing is said, and the outputs of all layers, under PyG's names
+/// and back.
 #[test]
 fn jumping_knowledge_goes_to_pyg_and_comes_back() {
     let place = Place::new();

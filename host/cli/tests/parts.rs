@@ -64,7 +64,8 @@ fn bits(events: &[Value]) -> Vec<[u64; 2]> {
     bits.collect()
 }
 
-/// The rank of each vertex, where ranks have so many parts one behind the other: what a file of a partition says.
+/// The rank of each vertex, where ranks have equal numbers of parts one behind the other: what a file of a partition
+/// says.
 fn ranks_file(place: &Place, ranks: usize) -> String {
     use halfgnn::data::parts::Parted;
     let parted = Parted::open(place.folder.path().join("ring.parts")).unwrap();
@@ -119,7 +120,8 @@ fn ranks_that_read_their_parts_compute_what_they_do_of_the_whole() {
                     );
                     assert_eq!(events[0]["edges"], 2 * VERTICES);
                 }
-                // One rank reads the whole, as the file that it was made of: features are 0 and 1, weights are kept in float.
+                // One rank reads the whole, as the file that it was made of: features are 0 and 1, weights are kept in
+                // float.
                 let one = course(&place, &[&more[..], &["--ranks", "1"]].concat());
                 let common = ["--epochs", "4", "--json", "-"];
                 let file = run(place.train(&[&more[..], &common].concat()));
@@ -184,7 +186,7 @@ fn features_of_edges_and_directed_graphs_are_the_same_in_parts() {
             "--split",
             "fractions:0.5,0.2",
         ],
-        // In codes, which are exchanged where edges go both ways: here they do not, which each has to find out.
+        // Quantized, as they are exchanged where edges go both ways: here they do not, which each has to find out.
         &[
             "--model",
             "sage",
@@ -447,7 +449,7 @@ fn an_archive_of_pyg_is_cut_as_a_stream_to_the_same_bytes() {
         (&streamed["streamed"], &streamed["parts"]),
         (&true.into(), &40.into())
     );
-    // The same dealt out by a file, read whole since communities are asked for first.
+    // The same partitioned by a file, read whole since communities are asked for first.
     let whole = cut("two", &["--by", "louvain", "--parts", "3"]);
     assert_eq!(whole["streamed"], false);
     let info = |folder: &str| {
@@ -477,7 +479,8 @@ fn a_folder_that_has_no_room_is_not_there() {
     assert_eq!(place.files(), ["ring.npz"]);
 }
 
-/// A disk that is full, and a folder that is not whole, end a conversion in one line with the name of the file, and leave nothing behind.
+/// A disk that is full, and a folder that is not whole, end a conversion in one line with the name of the file, and
+/// leave nothing behind.
 #[cfg(unix)]
 #[test]
 fn a_conversion_that_fails_leaves_nothing() {
@@ -503,7 +506,7 @@ fn a_conversion_that_fails_leaves_nothing() {
         let failed = on_a_full_disk(place.folder.path(), conversion);
         refused(&failed, 2, &[output, "cannot be written"]);
         assert_eq!(place.files(), before, "{conversion:?}");
-        // With room it is written.
+        // With more space it is written.
         let done = there(&place, conversion).output().unwrap();
         assert!(done.status.success(), "{}", text(&done.stderr));
         let made = place.folder.path().join(output);

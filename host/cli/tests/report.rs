@@ -102,7 +102,7 @@ fn a_page_has_the_figures_the_commands_and_nothing_from_elsewhere() {
     }
 }
 
-/// Lines as `bench spmm --against cusparse,gather` and `bench train --against pyg.jsonl` write them on a card.
+/// Lines as `bench spmm --against cusparse,gather` and `bench train --against pyg.jsonl` write them on a GPU.
 fn measured_on_a_card() -> String {
     let machine = |command: &str| {
         json!({"event": "machine", "version": "0.1.0", "command": command, "environment": [], "cpu": "x86",
@@ -186,7 +186,7 @@ fn figures_of_a_card_set_ours_beside_the_peers() {
         "speedup-spmm-cusparse-half.svg",
         &["SpMM: times faster than cuSPARSE in half"],
     );
-    // Feature lengths are the graphs' own here, and tell nothing apart.
+    // Feature lengths are the graphs' own here, and distinguish nothing.
     has(
         "speedup-train-pyg-2-8-0-float.svg",
         &[

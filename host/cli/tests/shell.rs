@@ -160,8 +160,8 @@ fn devices_are_tried_and_told() {
     }
 }
 
-/// Every command that tells something tells it as JSON lines as well, on stdout with nothing else there, and docs/events.md has each
-/// event and field.
+/// Every command that reports something reports it as JSON lines as well, on stdout with nothing else there, and
+/// docs/events.md has each event and field.
 #[test]
 fn every_command_has_json_for_programs() {
     const ON_CPU: [&str; 2] = ["--device", "cpu"];
@@ -442,7 +442,7 @@ fn every_command_has_json_for_programs() {
         .unwrap();
     }
 
-    // None is left out but what writes what other programs read, and what wants kernels: the next test.
+    // None is left out but what writes what other programs read, and what needs kernels: the next test.
     let named: Vec<String> = commands
         .iter()
         .map(|(command, _, _)| command.join(" "))

@@ -1,4 +1,5 @@
-//! The program on every system: paths, line ends, files that others have open, and interrupts. Run natively, by qemu and by Wine.
+//! The program on every system: paths, line ends, files that others have open, and interrupts. Run natively, by qemu
+//! and by Wine.
 
 mod common;
 
@@ -170,8 +171,8 @@ fn files_are_converted_saved_and_read_again() {
     assert_eq!(place.names(), all);
 }
 
-/// As a program that shows a checkpoint does while the next is written. Some file systems of Windows, and Wine, replace no file that is
-/// open: there the old one stays whole.
+/// As a program that shows a checkpoint does while the next is written. Some file systems of Windows, and Wine, replace
+/// no file that is open: there the old one stays whole.
 #[test]
 fn a_model_is_saved_over_one_that_is_being_read() {
     let place = Place::new();
@@ -265,7 +266,8 @@ fn interrupt(process: &Child) {
     assert!(sent.unwrap().success());
 }
 
-/// Interrupts a process as Ctrl-C in its console does. Another process of this program does it, which leaves its own console for that one.
+/// Interrupts a process as Ctrl-C in its console does. Another process of this program does it, which leaves its own
+/// console for that one.
 #[cfg(windows)]
 fn interrupt(process: &Child) {
     let number = process.id().to_string();
@@ -296,7 +298,8 @@ fn send_interrupt() {
         return;
     };
     let number = number.parse().unwrap();
-    // SAFETY: all take numbers, or no function. Ctrl-C goes to all processes of a console, of which this one ignores it.
+    // SAFETY: all take numbers, or no function. Ctrl-C goes to all processes of a console, of which this one ignores
+    // it.
     let sent = unsafe {
         SetConsoleCtrlHandler(None, 1);
         FreeConsole();

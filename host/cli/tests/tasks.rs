@@ -1,4 +1,4 @@
-//! Tasks and metrics beside the accuracy of one class: what a person asks for is what is trained and told.
+//! Tasks and metrics other than the accuracy of one class: what a person asks for is what is trained and reported.
 
 mod common;
 
@@ -142,7 +142,8 @@ fn inductive_training_sees_the_training_vertices_alone() {
         let events = run(place, &[&["--epochs", "1"], more].concat());
         of(&events, "epoch")[0]["loss"].as_f64().unwrap()
     };
-    // Every vertex hears two of the other class; no two training vertices are neighbours, so what is left are self-loops.
+    // Every vertex aggregates two of the other class; no two training vertices are neighbours, so what is left are
+    // self-loops.
     let mut crossed = Ring::new();
     let neighbours = |v: i32| [(v + 19) % VERTICES, (v + 21) % VERTICES];
     crossed.columns = (0..VERTICES).flat_map(neighbours).collect();
@@ -159,7 +160,7 @@ fn inductive_training_sees_the_training_vertices_alone() {
         told.contains("training sees the subgraph of the training vertices alone"),
         "{told}"
     );
-    // What it has learnt of vertices alone is wrong of those that hear the others.
+    // What it has learnt of vertices alone is wrong of those that aggregate the others.
     let last = |events: &[Value]| of(events, "summary")[0]["test_accuracy_last"].clone();
     assert_eq!(last(&events), 0.0);
     assert_eq!(
@@ -228,7 +229,7 @@ fn links_are_told_from_other_pairs() {
     assert_eq!(losses(&train(&[])), losses(&events));
 }
 
-/// A model of links is kept, goes on, and tells pairs under the ids of a table and by number.
+/// A model of links is saved, goes on, and scores pairs under the ids of a table and by number.
 #[test]
 fn links_are_kept_and_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -376,7 +377,8 @@ fn links_are_kept_and_told() {
     );
 }
 
-/// Decoders that learn are kept, go on with the same bits, and tell pairs of their two orders alike, in any order of the vertices.
+/// Decoders that learn are kept, go on with the same bits, and score pairs of their two orders alike, in any order of
+/// the vertices.
 #[test]
 fn decoders_of_links_are_kept_and_tell_pairs() {
     let folder = tempfile::tempdir().unwrap();

@@ -60,7 +60,7 @@ fn the_best_validation_is_told_with_the_command_that_trains_it() {
             .contains("<svg")
     );
 
-    // What it tells to type gives the same numbers.
+    // The command that it prints gives the same numbers.
     let words: Vec<&str> = tuned["command"]
         .as_str()
         .unwrap()

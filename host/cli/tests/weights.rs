@@ -5,8 +5,8 @@ mod common;
 use common::ring::{Place, Ring, VERTICES, place};
 use common::{events, halfgnn, refused, text};
 
-/// Every vertex hears vertex 0, of the first class, and vertex 20, of the other, and has no features of its own: which of
-/// the two it is like is in the weights alone.
+/// Every vertex aggregates vertex 0, of the first class, and vertex 20, of the other, and has no features of its own:
+/// which of the two it is like is in the weights alone.
 fn told_by_weights() -> Place {
     let mut ring = Ring::new();
     let own = |v: i32| if v / 20 == 0 { [5.0, 0.1] } else { [0.1, 5.0] };
@@ -76,7 +76,7 @@ fn a_gat_that_was_made_without_weights_refuses_them() {
         .output()
         .unwrap();
     refused(&output, 2, &["--ignore-edge-weights"]);
-    // And one that was made with them wants them.
+    // And one that was made with them needs them.
     let given = ["--model", "gat", "--epochs", "2", "--save", model];
     assert!(place.train(&given).output().unwrap().status.success());
     let given = ["--resume", model, "--epochs", "3"];

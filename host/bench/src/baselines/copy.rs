@@ -1,4 +1,4 @@
-//! A copy on the card: the bandwidth that reading and writing without a thought reaches.
+//! A copy on the GPU: the bandwidth that reading and writing without a thought reaches.
 
 use halfgnn::Error;
 use halfgnn::backend::Storage;

@@ -1,4 +1,4 @@
-//! Kernels that only stand beside others in a comparison.
+//! Kernels that are there for comparisons alone.
 
 use super::EdgeIds;
 use bytemuck::Pod;
@@ -63,7 +63,7 @@ impl GatheredRows {
         })
     }
 
-    /// The rows of a matrix of 8-bit codes: as vectors of 16 bytes, and as vectors of 8.
+    /// The rows of a matrix of 8-bit values: as vectors of 16 bytes, and as vectors of 8.
     ///
     /// # Errors
     /// Those of the device.

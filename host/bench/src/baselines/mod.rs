@@ -1,8 +1,8 @@
-//! What a user would pick instead, run on the same card, stream and operands, so that a bench can time both in one run.
+//! What a user would pick instead, run on the same GPU, stream and operands, so that a bench can time both in one run.
 //!
 //! - [`cusparse`]: NVIDIA's library, opened at run time where it is installed.
 //! - [`kernels`]: DGL's way of an SDDMM, and only reading what an SpMM reads.
-//! - [`copy`]: the card's own copy, which is the time of writing a result.
+//! - [`copy`]: the GPU's own copy, which is the time of writing a result.
 //!
 //! What is made here is ready to be timed: descriptors, workspace and preprocessing are done, and `run` queues the work
 //! on the stream of the backend.
@@ -42,7 +42,7 @@ impl<D: Driver> EdgeIds<D> {
     }
 }
 
-/// A failure of the peer's own, as one of the device.
+/// A failure of the baseline's own, as one of the device.
 fn failed(call: &'static str, reason: String) -> Error {
     Error::Driver(DriverError::Device { call, reason })
 }

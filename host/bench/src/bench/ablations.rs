@@ -1,5 +1,5 @@
-//! `halfgnn bench ablations`: each of the paper's ideas with it and without, in one run, beside the paper's figure; and the
-//! errors of what a batch can be added up in.
+//! `halfgnn bench ablations`: each of the paper's ideas with it and without, in one run, compared with the paper's
+//! figure; and the errors of what a batch can be added up in.
 
 use super::measure::{Operand, Times, check_means};
 use super::operator::{Operator, SddmmOperator};
@@ -41,7 +41,7 @@ impl Paper {
         }
     }
 
-    /// What errors are told of.
+    /// Those whose errors are reported.
     fn sums(self) -> &'static [(SpmmPolicy, Precision)] {
         match self {
             Paper::Halfgnn => &SUMS,
@@ -202,7 +202,7 @@ const ABLATIONS: [Ablation; 7] = [
     },
 ];
 
-/// A warp that caches so many edges at once.
+/// A warp that caches the given number of edges at once.
 const fn caching(edges: u32) -> SpmmPolicy {
     SpmmPolicy {
         accumulate: Accumulate::Float,
@@ -269,7 +269,7 @@ const GNNONE: [Ablation; 5] = [
     },
 ];
 
-/// What errors are told of: every way to add up, in both schedules.
+/// Those whose errors are reported: every way to add up, in both schedules.
 const SUMS: [(SpmmPolicy, Precision); 7] = {
     const fn float(policy: SpmmPolicy) -> SpmmPolicy {
         SpmmPolicy {
@@ -372,7 +372,7 @@ impl Summary {
     }
 }
 
-/// Times all of them and tells the errors, graph by graph.
+/// Times all of them and reports the errors, graph by graph.
 pub fn run(args: &AblationsArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let mut told = Told {
         json: graphs::json_lines(&args.graphs, args.json.as_deref())?,
@@ -400,7 +400,7 @@ pub fn run(args: &AblationsArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> 
     told.json.finish()
 }
 
-/// What has been told so far.
+/// What has been reported so far.
 struct Told {
     json: JsonLines,
     rows: Vec<Row>,

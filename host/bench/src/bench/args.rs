@@ -52,7 +52,8 @@ pub enum BenchCommand {
     /// Time exchanges of rows between ranks, by size and by what moves them
     #[command(after_help = comm::EXAMPLES)]
     Comm(CommArgs),
-    /// What each of several ranks would have of a graph, and what they would send one another: counted, and times by a model
+    /// What each of several ranks would have of a graph, and what they would send one another: counted, and times by a
+    /// model
     #[command(after_help = scale::EXAMPLES)]
     Scale(ScaleArgs),
     /// What each of the paper's ideas is worth: with it and without, times and errors in one table
@@ -128,8 +129,8 @@ pub struct SpmmArgs {
     /// How it computes: see below; may be repeated
     #[arg(long, value_delimiter = ',', value_name = "POLICY|all", default_values = ["discretized-float", "discretized-half"])]
     pub policy: Vec<SpmmPolicies>,
-    /// Bytes from one row that is gathered to the next, a multiple of 16; auto times rows as close as can be, at whole sectors of 32 bytes
-    /// and at whole lines of 128; as close as can be if left away
+    /// Bytes from one row that is gathered to the next, a multiple of 16; auto times rows as close as can be, at whole
+    /// sectors of 32 bytes and at whole lines of 128; as close as can be if left away
     #[arg(long, value_delimiter = ',', value_name = "auto|BYTES")]
     pub stride: Vec<Stride>,
 }
@@ -139,7 +140,7 @@ pub struct SpmmArgs {
 pub enum Stride {
     /// Each that is worth trying.
     Auto,
-    /// So many bytes, whole 16-byte vectors.
+    /// The given number of bytes, whole 16-byte vectors.
     Bytes(u32),
 }
 

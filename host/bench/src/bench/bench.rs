@@ -1,4 +1,4 @@
-//! One operator on one graph: peers first, then every policy that was asked for.
+//! One operator on one graph: baselines first, then every policy that was asked for.
 
 use super::args::{Common, PeerName, Stride};
 use super::measure::Times;
@@ -98,7 +98,7 @@ impl<O: Operator> Bench<'_, '_, O> {
         self.common.against.contains(&peer)
     }
 
-    /// The peers of the backend; what is missing is said.
+    /// The baselines of the backend; what is missing is said.
     fn peers<'p, B: Backend>(&self, backend: &'p B) -> Option<Peers<'p>> {
         if self.common.against.is_empty() {
             return None;
@@ -215,7 +215,7 @@ impl<O: Operator> Bench<'_, '_, O> {
         Ok(strides)
     }
 
-    /// Times the peers in one precision.
+    /// Times the baselines in one precision.
     fn peer<B: Backend, E: Element>(
         &self,
         backend: &B,

@@ -1,4 +1,5 @@
-//! `halfgnn bench bmm`: products of matrices of bits, beside the product in half and the time that a copy of as many bytes takes.
+//! `halfgnn bench bmm`: products of matrices of bits, compared with the product in half and the time that a copy of as
+//! many bytes takes.
 
 use super::args::Gathering;
 use super::bspmm::words;

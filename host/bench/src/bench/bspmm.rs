@@ -1,4 +1,5 @@
-//! `halfgnn bench bspmm`: sums of ±1 over neighbours, beside the SpMM in half and the time that reading alone takes.
+//! `halfgnn bench bspmm`: sums of ±1 over neighbours, compared with the SpMM in half and the time that reading alone
+//! takes.
 
 use super::args::Gathering;
 use super::measure::{Operand, Times, samples};
@@ -50,12 +51,12 @@ pub struct BspmmArgs {
     /// What is summed up, and what sums become
     #[arg(long, value_delimiter = ',', value_name = "VARIANT|all", default_values = ["BBB", "BBF", "FBF"])]
     variant: Vec<Variants>,
-    /// Time BBB and BBF of the variants on BitGNN's own format as well, tiles of 4 x 4 bits in which an edge that occurs twice is one,
-    /// with these ways to multiply edges and signs
+    /// Time BBB and BBF of the variants on BitGNN's own format as well, tiles of 4 x 4 bits in which an edge that
+    /// occurs twice is one, with these ways to multiply edges and signs
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORM")]
     frdc: Vec<TrinaryName>,
-    /// Time BBB and BBF of the variants by these ways to distribute edges to warps as well: shares of the edges in two launches, or a row
-    /// a warp in one; by itself an operator takes what suits the graph
+    /// Time BBB and BBF of the variants by these ways to distribute edges to warps as well: shares of the edges in two
+    /// launches, or a row a warp in one; by itself an operator takes what suits the graph
     #[arg(long, value_enum, value_delimiter = ',', value_name = "SCHEDULE")]
     schedule: Vec<ScheduleName>,
     /// What to time in the same run
@@ -272,7 +273,7 @@ impl<B: Backend> Coded<B> {
     fn new(backend: &B, columns: usize) -> Result<Self, Error> {
         let draw = |at: usize| 1 + rng::uniform_u32(rng::key(1, 2), at as u64) % 255;
         let mut codes: Vec<u32> = (0..columns).map(draw).collect();
-        // The largest is met, so that codes are these.
+        // The largest is met, so that the quantized values are these.
         codes.iter_mut().take(1).for_each(|code| *code = 255);
         let factors: Vec<f32> = codes.iter().map(|&code| code as f32 * CODE).collect();
         let kind = MemoryKind::Features;
@@ -301,7 +302,7 @@ impl<B: Backend> Summed<'_, B> {
         }
     }
 
-    /// What row `row` of the operand adds to a sum: of bits a whole number, of codes where there are any.
+    /// What row `row` of the operand adds to a sum: a whole number of bits, and of 8-bit values where there are any.
     fn term(&self, variant: BitVariant, row: usize, column: usize) -> f64 {
         let (bits, words) = self.bits;
         let code = f64::from(self.coded.codes[row]);

@@ -185,7 +185,8 @@ impl Task for Comm<'_> {
     }
 }
 
-/// Bytes that a rank receives, about so many as are wanted, and the median of milliseconds that it takes, of the slowest rank.
+/// Bytes that a rank receives, about the number asked for, and the median of milliseconds that it takes, of the slowest
+/// rank.
 fn time<B: Backend>(
     backend: &B,
     group: &Group,
@@ -287,7 +288,8 @@ fn parts(rank: usize, ranks: usize, rows: usize) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// α in µs and β in GB/s of `α + bytes / β`, which miss the times by as little as can be, each by a share of itself (least squares).
+/// α in µs and β in GB/s of `α + bytes / β`, which miss the times by as little as can be, each by a share of itself
+/// (least squares).
 fn fit(times: &[[f64; 2]]) -> [f64; 2] {
     let mut sums = [0.0; 5];
     for [bytes, ms] in times {

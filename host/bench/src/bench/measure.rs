@@ -206,7 +206,7 @@ pub fn check_spmm<B: Backend, E: Element>(
     Ok(largest)
 }
 
-/// Rows of the most edges that are looked at beside the sampled ones: hubs.
+/// Rows of the most edges that are looked at in addition to the sampled ones: hubs.
 const CHECKED_HUBS: usize = 32;
 
 /// Most columns of a row that are looked at.
@@ -223,8 +223,8 @@ pub struct MeanErrors {
     pub checked: usize,
 }
 
-/// Compares means of rows of `x`, none of whose elements is negative, with sums in double precision: on rows from the whole
-/// range, and on the longest.
+/// Compares means of rows of `x`, none of whose elements is negative, with sums in double precision: on rows from the
+/// whole range, and on the longest.
 pub fn check_means<B: Backend, E: Element>(
     backend: &B,
     graph: &halfgnn::graph::Csr,

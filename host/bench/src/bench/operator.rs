@@ -1,4 +1,4 @@
-//! What is timed: an operator with its operands, its policies, its check and its peers.
+//! What is timed: an operator with its operands, its policies, its check and its baselines.
 
 use super::measure::{Operand, check_sddmm, check_spmm};
 use super::peers::{PeerTime, Peers};

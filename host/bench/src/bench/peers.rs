@@ -1,4 +1,4 @@
-//! Peers on the operands of a bench, where the backend is a CUDA card; elsewhere there are none, and why.
+//! Baselines on the operands of a bench, where the backend is a GPU; elsewhere there are none, and why.
 
 use super::measure::Times;
 use halfgnn::tensor::Precision;
@@ -56,7 +56,7 @@ mod card {
     use halfgnn::tensor::{Array, Element, Matrix};
     use std::any::Any;
 
-    /// Bytes that are copied to learn the card's bandwidth.
+    /// Bytes that are copied to learn the GPU's bandwidth.
     const COPIED_BYTES: usize = 1 << 30;
     /// Copies, of which the fastest counts.
     const COPIES: u32 = 7;
@@ -66,7 +66,7 @@ mod card {
 
     const SAME: &str = "operands are of the backend that they were made on";
 
-    /// What can be timed beside a backend.
+    /// What can be timed with a backend.
     #[derive(Debug)]
     pub struct Peers<'a> {
         gpu: &'a Gpu<Cuda>,
@@ -77,13 +77,13 @@ mod card {
         (value as &dyn Any).downcast_ref()
     }
 
-    /// Whether the backend is a CUDA card.
+    /// Whether the backend is a GPU.
     pub fn is_card<B: Backend>(backend: &B) -> bool {
         cast::<B, Gpu<Cuda>>(backend).is_some()
     }
 
     impl<'a> Peers<'a> {
-        /// The peers of `backend`, or why there are none.
+        /// The baselines of `backend`, or why there are none.
         pub fn of<B: Backend>(backend: &'a B) -> Result<Self, String> {
             match cast::<B, Gpu<Cuda>>(backend) {
                 Some(gpu) => Ok(Self {
@@ -105,7 +105,7 @@ mod card {
             }
         }
 
-        /// Bytes a second of a copy on the card, read and written together.
+        /// Bytes a second of a copy on the GPU, read and written together.
         pub fn copy_bandwidth(&self) -> Result<f64, Error> {
             copy::bandwidth(self.gpu, COPIED_BYTES, COPIES)
         }
@@ -143,8 +143,8 @@ mod card {
             best.ok_or_else(|| refused.join("; "))
         }
 
-        /// The best of cuSPARSE's SpMM algorithms on a graph that is used once: what it asks for before the first call and one call, by
-        /// the clock, the fastest of `runs`. Offsets and weights are there before. Each is checked.
+        /// The best of cuSPARSE's SpMM algorithms on a graph that is used once: what it asks for before the first call
+        /// and one call, by the clock, the fastest of `runs`. Offsets and weights are there before. Each is checked.
         pub fn spmm_of_a_new_graph<B: Backend, E: Element>(
             &self,
             graph: &Csr,
@@ -223,8 +223,8 @@ mod card {
             self.gather_rows(graph, x, BITS.into(), runs)
         }
 
-        /// As [`Peers::gather`], of rows of 8-bit codes, whose format is `name`: by vectors of 16 bytes or of 8, whichever is
-        /// faster.
+        /// As [`Peers::gather`], of rows of 8-bit values, whose format is `name`: by vectors of 16 bytes or of 8,
+        /// whichever is faster.
         pub fn gather_codes<B: Backend>(
             &self,
             graph: &Csr,
@@ -328,7 +328,8 @@ mod card {
             })
         }
 
-        /// The best of cuSPARSE's SpMV algorithms that work, with the weight 1 on each edge; each is timed, and looked at by `check`.
+        /// The best of cuSPARSE's SpMV algorithms that work, with the weight 1 on each edge; each is timed, and looked
+        /// at by `check`.
         pub fn spmv<B: Backend, E: Element>(
             &self,
             graph: &Csr,
@@ -408,14 +409,14 @@ mod elsewhere {
     use std::convert::Infallible;
     use std::marker::PhantomData;
 
-    /// What can be timed beside a backend: in this build, nothing.
+    /// What can be timed with a backend: in this build, nothing.
     #[derive(Debug)]
     pub struct Peers<'a> {
         none: Infallible,
         backend: PhantomData<&'a ()>,
     }
 
-    /// Whether the backend is a CUDA card: in this build, none is.
+    /// Whether the backend is a GPU: in this build, none is.
     pub fn is_card<B: Backend>(_: &B) -> bool {
         false
     }
@@ -431,7 +432,7 @@ mod elsewhere {
             match self.none {}
         }
 
-        /// Bytes a second of a copy on the card, read and written together.
+        /// Bytes a second of a copy on the GPU, read and written together.
         pub fn copy_bandwidth(&self) -> Result<f64, Error> {
             match self.none {}
         }
@@ -467,7 +468,7 @@ mod elsewhere {
             match self.none {}
         }
 
-        /// Only reading rows of 8-bit codes.
+        /// Only reading rows of 8-bit values.
         pub fn gather_codes<B: Backend>(
             &self,
             _: &Csr,

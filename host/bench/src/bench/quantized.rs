@@ -1,4 +1,5 @@
-//! `halfgnn bench quantized`: sums over neighbours of rows of 8 bits, beside the SpMM in half and the time that reading alone takes.
+//! `halfgnn bench quantized`: sums over neighbours of rows of 8 bits, compared with the SpMM in half and the time that
+//! reading alone takes.
 
 mod layers;
 
@@ -76,7 +77,7 @@ enum Storage {
 }
 
 impl Storage {
-    /// The format of codes, if it is one.
+    /// The format of 8-bit values, if it is one.
     fn format(self) -> Option<CodeFormat> {
         match self {
             Self::Int8 => Some(CodeFormat::Int8),
@@ -227,7 +228,7 @@ impl Bench<'_, '_> {
         self.push(of, "half", times, error, gather, 2)
     }
 
-    /// The SpMM of codes, and the pass that makes them.
+    /// The SpMM of quantized values, and the pass that quantizes.
     fn codes<B: Backend>(
         &mut self,
         of: &Setting<'_, B>,
@@ -262,7 +263,8 @@ impl Bench<'_, '_> {
         Failure::Run(format!("{}: {wrong}; {name} is not timed", self.label))
     }
 
-    /// A row of the table: of sums of numbers of so many bytes, or of the pass, which has `gathered` 3 bytes a number.
+    /// A row of the table: of sums of numbers of a width in bytes, or of the pass, which has `gathered` 3 bytes a
+    /// number.
     fn push<B: Backend>(
         &mut self,
         of: &Setting<'_, B>,
@@ -305,8 +307,8 @@ impl Bench<'_, '_> {
     }
 }
 
-/// Compares sums on sampled rows with exact ones of the same codes, and gives the largest |error| over Σ|terms| against the numbers
-/// before they were rounded.
+/// Compares sums on sampled rows with exact ones of the same quantized values, and gives the largest |error| over
+/// Σ|terms| against the numbers before they were rounded.
 fn check<B: Backend>(
     backend: &B,
     graph: &Csr,

@@ -1,4 +1,5 @@
-//! `halfgnn bench sampled`: sampled subgraphs, each new: what a graph costs that is made and used once, beside cuSPARSE.
+//! `halfgnn bench sampled`: sampled subgraphs, each new: what a graph costs that is made and used once, compared with
+//! cuSPARSE.
 
 use super::measure::{Operand, check_spmm};
 use super::peers::Peers;
@@ -231,7 +232,7 @@ struct Bench<'a> {
     stop: &'a AtomicBool,
 }
 
-/// Vertices of subgraph `number`, each once: the columns of edges that are drawn at random.
+/// Vertices of subgraph `number`, each once: the columns of edges that are sampled at random.
 fn drawn(graph: &Graph, seed: u32, number: u32, draws: u32) -> Vec<u32> {
     let key = rng::key(u64::from(seed), number);
     let edges = graph.edges() as u64;

@@ -1,4 +1,4 @@
-//! `halfgnn bench sampling`: how long a batch takes: what is drawn, the features of it, and a training step on it.
+//! `halfgnn bench sampling`: how long a batch takes: what is sampled, the features of it, and a training step on it.
 
 use super::measure::Times;
 use crate::failure::Failure;
@@ -70,13 +70,15 @@ pub struct SamplingBenchArgs {
     /// Where the edges lie that neighbours are sampled from
     #[arg(long, value_enum, value_name = "MEMORY", default_value_t = EdgesLie::Device)]
     structure_in: EdgesLie,
-    /// Of features in the host's memory: the amount of the GPU's memory for copies of those of the vertices that most edges lead from, such as 4GiB
+    /// Of features in the host's memory: the amount of the GPU's memory for copies of those of the vertices that most
+    /// edges lead from, such as 4GiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     feature_cache: Option<u64>,
     /// Width of hidden layers
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     hidden: u32,
-    /// Probability of an input of a layer to be dropped in a step, that of the features first, or one for all. Where no features are dropped a batch on a GPU reads them where they lie
+    /// Probability of an input of a layer to be dropped in a step, that of the features first, or one for all. Where no
+    /// features are dropped a batch on a GPU reads them where they lie
     #[arg(long, value_name = "P[,P]…", value_delimiter = ',', num_args = 1, value_parser = probability, default_value = "0")]
     dropout: Vec<f32>,
     /// Where to run; auto takes a GPU if one can be used, else the CPU
@@ -141,7 +143,7 @@ struct Row<'a> {
     dropout: &'a [f32],
     features_in: LiesIn,
     structure_in: EdgesLie,
-    /// Vertices of whose features the card has copies.
+    /// Vertices of whose features the GPU has copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     cached_vertices: Option<usize>,
     /// `sample`, `features` or `step`; `replay` or `batch`; `count`.
@@ -199,7 +201,7 @@ struct Bench<'a> {
     graph: &'a Graph,
     json: &'a mut JsonLines,
     stop: &'a AtomicBool,
-    /// Vertices of whose features the card has copies.
+    /// Vertices of whose features the GPU has copies.
     cached: Option<usize>,
 }
 
@@ -355,7 +357,7 @@ impl Task for Bench<'_> {
             let seeds = epoch.iter().cycle().take(timed);
             let replayed = replayed(backend, &*sampler, &seen.room, seeds)?;
             drop(sampler);
-            // Whole batches where the next is drawn while one is learnt from.
+            // Whole batches where the next is sampled while one is learnt from.
             let draws_ahead = replayed.is_some() || args.structure_in == EdgesLie::Disk;
             parts.extend(replayed.map(|ms| ("replay", ms)));
             if draws_ahead {
@@ -392,8 +394,8 @@ fn largest<B: Backend>(room: &mut Vec<LayerSizes>, batch: &Batch<B>) {
     }
 }
 
-/// Milliseconds of drawing batches into the same memory, recorded, with the transposes that a GraphSAGE asks for and the sizes that a host
-/// looks at; none where nothing is gained by recording.
+/// Milliseconds of drawing batches into the same memory, recorded, with the transposes that a GraphSAGE asks for and
+/// the sizes that a host looks at; none where nothing is gained by recording.
 fn replayed<'a, B: Backend>(
     backend: &B,
     sampler: &dyn Sampler<B>,
@@ -435,7 +437,7 @@ fn replayed<'a, B: Backend>(
 }
 
 impl Bench<'_> {
-    /// Milliseconds of batches as training has them: drawing, features, a step, and the loss that is told of it.
+    /// Milliseconds of batches as training has them: sampling, features, a step, and the loss that is reported of it.
     fn whole_batches<B: Backend>(
         &self,
         backend: &B,

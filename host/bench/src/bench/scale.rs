@@ -1,4 +1,4 @@
-//! `halfgnn bench scale`: what so many ranks would have of a graph, and what they would send one another.
+//! `halfgnn bench scale`: what each of several ranks would have of a graph, and what they would send one another.
 
 use crate::failure::Failure;
 use crate::graphs::{self, GraphName};
@@ -60,7 +60,7 @@ fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A graph on so many ranks.
+/// A graph on a number of ranks.
 #[derive(Clone, Debug, Serialize)]
 struct Row<'a> {
     event: &'static str,
@@ -75,7 +75,7 @@ struct Row<'a> {
     most_vertices: usize,
     most_edges: usize,
     imbalance: f64,
-    /// Vertices of others that a rank hears from: the mean over the graph's vertices, and the most.
+    /// Vertices of others that a rank aggregates: the mean over the graph's vertices, and the most.
     halo_share: f64,
     most_halo: usize,
     /// Of an exchange: of the rank that sends or receives most, and of all.
@@ -151,7 +151,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Deals out every graph that was asked for, to each number of ranks.
+/// Partitions every graph that was asked for, to each number of ranks.
 pub fn run(args: &ScaleArgs, stop: &AtomicBool) -> Result<(), Failure> {
     let mut json = graphs::json_lines(&args.graphs, args.json.as_deref())?;
     for name in &args.graphs {
@@ -206,7 +206,7 @@ mod tests {
             .map(|line| line.args)
             .ok()
             .unwrap();
-        // 0 and 1 hear each other and 2; 3 hears 0.
+        // 0 and 1 aggregate each other and 2; 3 aggregates 0.
         let graph = Graph::from_edges(4, &[0, 1, 0, 1, 3], &[1, 0, 2, 2, 0]).unwrap();
         let partition = Partition::from_parts(vec![0, 0, 1, 1], 2).unwrap();
         let balance = partition.balance(&graph).unwrap();

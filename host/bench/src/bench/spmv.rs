@@ -1,4 +1,5 @@
-//! `halfgnn bench spmv`: a graph times a vector, beside cuSPARSE and the time that reading 8 bytes an edge alone takes.
+//! `halfgnn bench spmv`: a graph times a vector, compared with cuSPARSE and the time that reading 8 bytes an edge alone
+//! takes.
 
 use super::measure::{Times, samples, unit};
 use super::peers::{PeerTime, Peers};
@@ -162,7 +163,7 @@ impl Bench<'_, '_> {
         self.args.against.contains(&peer)
     }
 
-    /// The peers of the backend; what is missing is said.
+    /// The baselines of the backend; what is missing is said.
     fn peers<'p, B: Backend>(&self, backend: &'p B) -> Option<Peers<'p>> {
         if self.args.against.is_empty() {
             return None;

@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One timed operator, with the peers of the same run.
+/// One timed operator, with the baselines of the same run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The operator.
@@ -40,7 +40,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Computes how many times faster it is than each of its peers.
+    /// Computes how many times faster it is than each of its baselines.
     pub fn compare(&mut self) {
         let mut best = f64::INFINITY;
         // The bound is nothing that could be picked instead.
@@ -58,7 +58,7 @@ impl Row {
     }
 }
 
-/// What was chosen from the graph and the card, beside the best of what was forced.
+/// What was chosen from the graph and the GPU, compared with the best of what was forced.
 #[derive(Clone, Debug, Serialize)]
 pub struct Choice<'a> {
     /// `choice`.
@@ -74,7 +74,8 @@ pub struct Choice<'a> {
     pub over_best: f64,
 }
 
-/// Fills a table, which also goes to `json`, with what `time` adds to it of every graph, and tells what comes of all of them.
+/// Fills a table, which also goes to `json`, with what `time` adds to it of every graph, and reports what comes of all
+/// of them.
 ///
 /// # Errors
 /// Those of [`graphs::each`], and of writing.
@@ -110,7 +111,7 @@ impl<'a> Table<'a> {
         Page::new(self.json.is_stdout()).line(&line);
     }
 
-    /// Tells what is no time, to a person in a line.
+    /// Reports what is no time, in a line for a person.
     pub fn tell(&mut self, line: &str, event: &impl Serialize) -> Result<(), Failure> {
         if !self.json.is_stdout() {
             Page::new(false).line(&line);
@@ -162,7 +163,7 @@ impl<'a> Table<'a> {
         Ok(self.json.write(choice)?)
     }
 
-    /// Shows a peer's time.
+    /// Shows a baseline's time.
     pub fn peer(&self, graph: &str, features: u32, peer: &PeerTime) {
         self.say(&format!(
             "{graph:<16} {:>17}  F={features:<4} {:<5} {:<24} {:>9.4} ms ({:.4} to {:.4})",
@@ -237,5 +238,5 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The precisions in which peers are timed whatever was asked for: a user may pick either.
+/// The precisions in which baselines are timed in any case: a user may choose either.
 pub const PRECISIONS: [Precision; 2] = [Precision::Half, Precision::Float];

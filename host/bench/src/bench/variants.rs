@@ -35,7 +35,7 @@ pub fn named(variants: &[Variants]) -> Vec<BitVariant> {
     named
 }
 
-/// Bytes of a row of so many columns, of bits in whole words or of half.
+/// Bytes of a row of the given number of columns, of bits in whole words or of half.
 pub fn row_bytes(is_bits: bool, columns: u32) -> f64 {
     match is_bits {
         true => f64::from(columns.div_ceil(64)) * 8.0,

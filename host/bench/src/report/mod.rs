@@ -131,7 +131,7 @@ fn measure(records: &mut Records, device: DeviceName, stop: &AtomicBool) -> Resu
         let file = folder.path().join(format!("{}.jsonl", arguments[0]));
         let mut command = Command::new(&program);
         command.args(arguments).args(["--device", device, "--json"]);
-        // What they tell a person is not what was asked for here.
+        // Their lines for a person are not what was asked for here.
         command.arg(&file).stdout(io::stderr());
         let status = command.status().map_err(failed)?;
         if !status.success() {

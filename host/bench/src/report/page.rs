@@ -18,7 +18,7 @@ struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// A figure, drawn.
+/// A figure, plotted.
 #[derive(Debug, Serialize)]
 struct Drawing<'a> {
     title: &'a str,
@@ -26,7 +26,7 @@ struct Drawing<'a> {
     svg: &'a str,
 }
 
-/// What a command is called on the page, and what is told of it.
+/// What a command is called on the page, and what the page has of it.
 #[derive(Debug, Serialize)]
 struct Origin {
     number: usize,
@@ -117,7 +117,7 @@ fn origin((index, source): (usize, &Source)) -> Origin {
     }
 }
 
-/// A number as it is told, or a dash.
+/// A number as the page has it, or a dash.
 fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }

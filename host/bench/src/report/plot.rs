@@ -17,7 +17,7 @@ const SIZE: (u32, u32) = (960, 440);
 /// Widths that a legend may have, and the height of one of its lines.
 const LEGEND: (std::ops::RangeInclusive<u32>, u32) = (120..=340, 21);
 
-/// Size of the text beside a figure, and about how wide a letter of it is: an SVG does not know its reader's fonts.
+/// Size of the text next to a figure, and about how wide a letter of it is: an SVG does not know its reader's fonts.
 const TEXT: (u32, f64) = (16, 8.0);
 
 /// Size of the text over a bar, and about how wide a digit of it is.
@@ -26,11 +26,12 @@ const SMALL_TEXT: (u32, f64) = (13, 7.0);
 /// Height under an axis for one line of names.
 const NAMES: u32 = 30;
 
-/// Width beside a vertical axis for its title and the ticks, and the least with its numbers; most numbers that there are.
+/// Width next to a vertical axis for its title and the ticks, and the least with its numbers; most numbers that there
+/// are.
 const TITLED: (u32, u32) = (38, 64);
 const NUMBERS: usize = 11;
 
-/// Colours that people who see few colours can tell apart (Okabe and Ito, 2008).
+/// Colours that people who see few colours can distinguish (Okabe and Ito, 2008).
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -91,7 +92,7 @@ fn draw(area: &Area<'_>, figure: &Figure) -> Drawn {
     }
 }
 
-/// The names in a figure's legend, with their colours; it stands beside the figure, where it hides nothing.
+/// The names in a figure's legend, with their colours; it stands next to the figure, where it hides nothing.
 fn legend_of(data: &Data) -> Vec<(&str, RGBColor)> {
     let coloured = |(index, name)| (name, colour(index));
     match data {
@@ -129,7 +130,7 @@ fn colour(index: usize) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Width beside a vertical axis of these heights: numbers may be long, and its title stands left of them.
+/// Width next to a vertical axis of these heights: numbers may be long, and its title stands left of them.
 fn width_beside(heights: &std::ops::Range<f64>) -> u32 {
     let axis = RangedCoordf64::from(heights.clone());
     let numbers = axis.key_points(BoldPoints(NUMBERS));
@@ -275,7 +276,7 @@ fn grouped(area: &Area<'_>, bars: &Bars) -> Drawn {
     Ok(())
 }
 
-/// The value of each bar over it, where bars of `width` groups have room for that.
+/// The value of each bar over it, where bars of `width` groups leave space for that.
 fn write_values(
     area: &Area<'_>,
     chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<Axis, RangedCoordf64>>,
@@ -385,7 +386,7 @@ where
         .map_err(failed)?;
     for (index, (_, points)) in lines.series.iter().enumerate() {
         let stroke = colour(index);
-        // Those drawn first are wider, so that a curve which lies under another is still seen.
+        // Those plotted first are wider, so that a curve which lies under another is still seen.
         let width = 2 + 2 * (lines.series.len() - 1 - index).min(2) as u32;
         let upper = points.iter().map(|point| (point.x, point.high));
         let lower = points.iter().rev().map(|point| (point.x, point.low));
@@ -525,7 +526,8 @@ mod tests {
         }
     }
 
-    /// Where a text of an SVG begins, if it is not turned: `text-anchor` and size are those of the vertical axis' numbers.
+    /// Where a text of an SVG begins, if it is not turned: `text-anchor` and size are those of the vertical axis'
+    /// numbers.
     fn numbers_beside(svg: &str) -> Vec<(f64, String)> {
         let mut texts = svg.split("<text ").skip(1);
         let mut found = Vec::new();

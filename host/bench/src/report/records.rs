@@ -1,7 +1,7 @@
 //! What `--json` wrote, read back: timings and trainings, each with the machine and the command that it came from.
 //!
-//! Reading is tolerant, so that a report can be made of what another version wrote: events and fields that are not known
-//! are passed over, and any event with a graph and a time is a timing.
+//! Reading is tolerant, so that a report can be made of what another version wrote: events and fields that are not
+//! known are passed over, and any event with a graph and a time is a timing.
 
 use crate::failure::Failure;
 use serde::Deserialize;
@@ -44,11 +44,11 @@ pub struct Source {
     pub driver: Option<String>,
     /// CUDA version of the driver.
     pub cuda: Option<String>,
-    /// The visible cards.
+    /// The visible GPUs.
     pub gpus: Vec<Gpu>,
 }
 
-/// A card.
+/// A GPU.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Gpu {
@@ -99,7 +99,7 @@ pub struct Timing {
     /// How many times faster than each peer.
     #[serde(deserialize_with = "tolerant")]
     pub speedup: BTreeMap<String, f64>,
-    /// Milliseconds of each peer, where they are told by name.
+    /// Milliseconds of each baseline, where they are by name.
     #[serde(deserialize_with = "tolerant")]
     pub peers: BTreeMap<String, f64>,
     /// How many times faster and smaller than each peer a training step is.
@@ -109,7 +109,7 @@ pub struct Timing {
     pub gib: Option<f64>,
 }
 
-/// A training step beside a peer's.
+/// A training step compared with a baseline's.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Against {
     /// The peer.
@@ -128,7 +128,7 @@ fn tolerant<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String
     Ok(numbers.collect())
 }
 
-/// A list of peers; what is none is passed over.
+/// A list of baselines; anything else is passed over.
 fn tolerant_list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Against>, D::Error> {
     let value = Value::deserialize(from)?;
     let listed = value.as_array().into_iter().flatten();
@@ -163,13 +163,13 @@ impl Timing {
 pub struct Training {
     /// Index into [`Records::sources`].
     pub source: usize,
-    /// The graph's name, where it was told.
+    /// The graph's name, where it was given.
     pub dataset: Option<String>,
     /// The plan's label.
     pub model: String,
-    /// `half` or `float`, where it was told.
+    /// `half` or `float`, where it was given.
     pub precision: Option<String>,
-    /// What was made small, where it was told.
+    /// What was made small, where it was given.
     pub loss: Option<String>,
     /// Epochs of each seed.
     pub runs: BTreeMap<u64, Vec<Epoch>>,
@@ -460,7 +460,7 @@ mod tests {
         };
         assert_eq!((spmm.source, sddmm.source), (0, 1));
         assert_eq!(spmm.policy.as_deref(), Some("float"));
-        // What the row says itself goes before what follows from the peer's time.
+        // What the row says itself goes before what follows from the baseline's time.
         assert_eq!(spmm.ratios()["cusparse half"], 3.0);
         assert_eq!(spmm.ratios()["gather"], 0.5);
         assert!(sddmm.ratios().is_empty());

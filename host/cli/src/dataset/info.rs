@@ -13,10 +13,10 @@ use halfgnn::message::escaped;
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Quantiles of the degrees that are told.
+/// Quantiles of the degrees that are reported.
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
 
-/// What is told about a graph or dataset.
+/// What is reported about a graph or dataset.
 #[derive(Debug, Serialize)]
 struct Info {
     event: &'static str,
@@ -77,7 +77,7 @@ struct Ids {
     last: String,
 }
 
-/// What is told about features, labels and splits.
+/// What is reported about features, labels and splits.
 #[derive(Debug, Serialize)]
 struct Labels {
     features: usize,
@@ -153,7 +153,7 @@ struct Half {
     largest_sum: Option<f32>,
 }
 
-/// Opens what was named and tells about it.
+/// Opens what was named and reports on it.
 pub fn run(args: &InfoArgs) -> Result<(), Failure> {
     let mut outputs = Outputs::new();
     outputs.reads_source(&args.source, &args.open);

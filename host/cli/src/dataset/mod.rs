@@ -1,4 +1,5 @@
-//! `halfgnn dataset`: what is in a file, the same in another format, graphs that are made, and where to get the known ones.
+//! `halfgnn dataset`: what is in a file, the same in another format, graphs that are made, and where to get the known
+//! ones.
 
 mod convert;
 mod download;
@@ -169,8 +170,8 @@ pub struct PartitionArgs {
     /// Parts: as many ranks may train on it at most [default: 1024, or as many as there are vertices]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=MOST_PARTS as i64))]
     pub parts: Option<u32>,
-    /// How: degree, each part has as many vertices and nearly as many edges; louvain, communities stay together; or a file with a part from 0
-    /// on in each line, one a vertex, as METIS and KaHIP write it
+    /// How: degree, each part has as many vertices and nearly as many edges; louvain, communities stay together; or a
+    /// file with a part from 0 on in each line, one a vertex, as METIS and KaHIP write it
     #[arg(long, value_name = "degree|louvain|FILE", default_value = "degree")]
     pub by: PathBuf,
     /// What features are kept in: half the space, each number rounded; or as they are

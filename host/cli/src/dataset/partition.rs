@@ -13,7 +13,7 @@ use halfgnn::file::WholeFolder;
 use serde::Serialize;
 use std::time::Instant;
 
-/// Parts where nobody says how many: enough for any number of ranks that anybody has.
+/// Parts where no number is given: enough for any number of ranks.
 const DEFAULT_PARTS: usize = 1024;
 
 /// What was written.
@@ -141,7 +141,7 @@ fn deal<'a>(args: &PartitionArgs, by: &'a str, partition: &'a Partition) -> Deal
     }
 }
 
-/// How many parts so many vertices are cut into.
+/// How many parts a number of vertices are cut into.
 fn parts(args: &PartitionArgs, vertices: usize) -> Result<usize, Failure> {
     match args.parts.map(|parts| parts as usize) {
         None => Ok(DEFAULT_PARTS.min(vertices).max(1)),

@@ -1,4 +1,4 @@
-//! Pairs of vertices whose links are told: a table of them, and a table of what is said of each.
+//! Pairs of vertices whose links are predicted: a table of them, and a table of the scores of each.
 
 use super::sigmoid;
 use super::table::{OutputFormat, npy, quoted};
@@ -15,8 +15,8 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Reads a table of two columns, whose cells are ids of the dataset's tables or, where it has none, numbers of vertices from 0. A
-    /// first line of which neither cell is one is names of columns.
+    /// Reads a table of two columns, whose cells are ids of the dataset's tables or, where it has none, numbers of
+    /// vertices from 0. A first line of which neither cell is one is names of columns.
     pub fn read(path: &Path, dataset: &Dataset) -> Result<Self, Failure> {
         let refuse =
             |reason: String| Failure::Input(format!("--pairs {}: {reason}", path.display()));
@@ -93,7 +93,8 @@ impl Pairs {
         self.scores = scores;
     }
 
-    /// The bytes of a file: each pair with its score and the probability of a link, the sigmoid of it; of an array those two alone.
+    /// The bytes of a file: each pair with its score and the probability of a link, the sigmoid of it; of an array
+    /// those two alone.
     pub fn to_bytes(
         &self,
         format: OutputFormat,

@@ -60,7 +60,8 @@ impl Predictions<'_> {
         }
     }
 
-    /// The bytes of a file, in whose tables `member` is what a row is of; vertices are called by their ids where they have some.
+    /// The bytes of a file, in whose tables `member` is what a row is of; vertices are called by their ids where they
+    /// have some.
     pub fn to_bytes(
         &self,
         format: OutputFormat,

@@ -16,20 +16,24 @@ use std::time::Duration;
 /// Who has which part of the graph.
 #[derive(Args)]
 pub struct RanksArgs {
-    /// Partition the vertices, or with --sampler those of each batch, between N ranks: threads that train one model together on the device, as several devices would
+    /// Partition the vertices, or with --sampler those of each batch, between N ranks: threads that train one model
+    /// together on the device, as several devices would
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "rendezvous")]
     pub ranks: Option<u32>,
-    /// Partition them between processes that the program starts, one for each of these GPUs of this host; numbers count the GPUs that CUDA_VISIBLE_DEVICES shows
+    /// Partition them between processes that the program starts, one for each of these GPUs of this host; numbers count
+    /// the GPUs that CUDA_VISIBLE_DEVICES shows
     #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with_all = ["ranks", "rendezvous"])]
     pub devices: Option<Devices>,
-    /// Partition them between processes that you start (torchrun, mpirun, srun, a shell), on one host or several, and where these meet: at a
-    /// port of the first rank, by a file that all see and that is not there before (local:PATH where all are on this host), or by MPI, which
-    /// then moves what else goes through the host. RANK and WORLD_SIZE say which one a process is, or what mpirun and srun have for that.
-    /// Where a tcp address is not loopback, set HALFGNN_RENDEZVOUS_KEY to one secret for all
+    /// Partition them between processes that you start (torchrun, mpirun, srun, a shell), on one host or several, and
+    /// where these meet: at a port of the first rank, by a file that all see and that is not there before (local:PATH
+    /// where all are on this host), or by MPI, which then moves what else goes through the host. RANK and WORLD_SIZE
+    /// say which one a process is, or what mpirun and srun have for that. Where a tcp address is not loopback, set
+    /// HALFGNN_RENDEZVOUS_KEY to one secret for all
     #[arg(long, value_name = "tcp://HOST:PORT|file:PATH|local:PATH|mpi")]
     pub rendezvous: Option<Rendezvous>,
-    /// How: the parts of a dataset that is in parts, each rank a range of them, which it alone reads [default there]; degree, each rank has as many vertices and nearly as many edges; louvain, communities stay together; or a file with a part
-    /// from 0 on in each line, one a vertex, as METIS and KaHIP write it [default: degree]
+    /// How: the parts of a dataset that is in parts, each rank a range of them, which it alone reads [default there];
+    /// degree, each rank has as many vertices and nearly as many edges; louvain, communities stay together; or a file
+    /// with a part from 0 on in each line, one a vertex, as METIS and KaHIP write it [default: degree]
     #[arg(long, value_name = "degree|louvain|FILE")]
     pub partition: Option<PathBuf>,
     /// What moves rows and gradients between processes [default: auto]
@@ -41,11 +45,12 @@ pub struct RanksArgs {
     /// Which rows of others a rank receives at each layer, of a partitioned graph [default: auto]
     #[arg(long, value_enum)]
     pub gather: Option<GatherName>,
-    /// Seconds that a rank may stay away from an exchange at which another waits, before all end; where NCCL exchanges, that a step may
-    /// take [default: 60]
+    /// Seconds that a rank may stay away from an exchange at which another waits, before all end; where NCCL exchanges,
+    /// that a step may take [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub rank_timeout: Option<u32>,
-    /// Have a rank die, hang, give the wrong count or be late at one of its exchanges, such as hang:1@7, to see what all do
+    /// Have a rank die, hang, give the wrong count or be late at one of its exchanges, such as hang:1@7, to see what
+    /// all do
     #[arg(long, value_name = "FAULT", requires = "ranks")]
     pub rank_fault: Vec<Fault>,
 }
@@ -55,7 +60,7 @@ pub struct RanksArgs {
 pub struct Ranks {
     /// How many there are.
     pub count: usize,
-    /// How the graph is dealt out to them; in batches each has all of it, and a part of each batch.
+    /// How the graph is partitioned between them; in batches each has all of it, and a part of each batch.
     pub dealt: Option<Dealt>,
     pub(super) timeout: Duration,
     pub(super) faults: Vec<Fault>,
@@ -66,7 +71,7 @@ pub struct Ranks {
     pub(super) process: Option<(Rendezvous, usize)>,
 }
 
-/// A graph that is dealt out.
+/// A graph that is partitioned.
 #[derive(Clone, Debug)]
 pub struct Dealt {
     /// To whom.
@@ -75,7 +80,7 @@ pub struct Dealt {
     pub by: String,
     /// How evenly.
     pub balance: Balance,
-    /// Where each rank reads what it has, where nobody reads all.
+    /// Where each rank reads what it has, where none reads all.
     pub(super) parts: Option<Arc<InParts>>,
 }
 
@@ -102,7 +107,7 @@ impl InParts {
         Partition::from_parts(owners, self.ranks).map_err(refuse)
     }
 
-    /// What is known of the balance without reading a part: nothing of who hears whom.
+    /// What is known of the balance without reading a part: nothing of the edges between ranks.
     fn balance(&self, partition: &Partition) -> Balance {
         let mut balance = Balance {
             vertices: vec![0; self.ranks],
@@ -146,7 +151,8 @@ impl RanksArgs {
         Ok(self.process()?.map_or(ranks, |(_, ranks)| ranks))
     }
 
-    /// The folder whose parts ranks read, where a dataset is one and there are several that take it as it was dealt out.
+    /// The folder whose parts ranks read, where a dataset is one and there are several that take it as it was
+    /// partitioned.
     pub fn in_parts(
         &self,
         source: &SourceName,
@@ -159,7 +165,7 @@ impl RanksArgs {
         let Some(parted) = open.parted(source)? else {
             return Ok(None);
         };
-        // More ranks than parts are told before anything is read.
+        // More ranks than parts are reported before anything is read.
         parted.range_of(0, ranks)?;
         let table = parted.table()?;
         Ok(Some(Arc::new(InParts {
@@ -169,8 +175,8 @@ impl RanksArgs {
         })))
     }
 
-    /// Deals the graph of a dataset out, where several ranks are asked for; one rank is a run as any other. What is `in_parts` is dealt out
-    /// already, and where training is `in_batches` those are.
+    /// Partitions the graph of a dataset, where several ranks are asked for; one rank is a run as any other. What is
+    /// `in_parts` is partitioned already, and where training is `in_batches` those are.
     pub fn deal(
         &self,
         dataset: &Dataset,
@@ -226,7 +232,7 @@ impl RanksArgs {
         }))
     }
 
-    /// Refuses what deals the graph out, where batches are.
+    /// Refuses options of a partitioned graph, where ranks share batches.
     fn expect_whole(&self, dataset: &Dataset, in_parts: bool) -> Result<(), Failure> {
         if self.partition.is_some() {
             return Err(Failure::Input(

@@ -1,4 +1,4 @@
-//! Training on what a rank has of a graph that is dealt out.
+//! Training on what a rank has of a graph that is partitioned.
 
 use super::{Common, Dealt, InParts};
 use crate::checkpoint::Run;
@@ -12,7 +12,7 @@ use halfgnn::nn::{EdgeData, Network, PreparedGraph, PreparedRows, Propagation};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{self, Footprint, Learning, Objective, Trainer};
 
-/// A run on what this rank has of a graph that is dealt out.
+/// A run on what this rank has of a graph that is partitioned.
 pub(super) fn train_shard<B: Backend, E: Element>(
     common: &Common<'_, B>,
     dealt: &Dealt,
@@ -164,8 +164,8 @@ impl<'a, E: Element> Rows<'a, E> {
         }
     }
 
-    /// Copies it to the device. Where the model's first layer hears from neighbours it wants their features as well, which those who read
-    /// parts ask the others for.
+    /// Copies it to the device. Where the model's first layer aggregates neighbours it needs their features as well,
+    /// which those who read parts ask the others for.
     fn upload<B: Backend>(
         self,
         backend: &B,

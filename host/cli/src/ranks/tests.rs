@@ -17,7 +17,7 @@ use halfgnn::tensor::Precision;
 use halfgnn_bench::names::FeaturesName;
 use std::time::Duration;
 
-/// A graph with so many features of each vertex.
+/// A graph with a number of features of each vertex.
 fn dataset(graph: Graph, columns: usize) -> Dataset {
     let vertices = graph.vertices();
     let values = vec![1.0; columns * vertices];
@@ -30,8 +30,8 @@ fn dataset(graph: Graph, columns: usize) -> Dataset {
     Dataset::new("a graph", graph, features, labels, splits).expect("a dataset")
 }
 
-/// Where each of two ranks has the features of a dataset, which learn by `model` in batches and have so many bytes each; or why they have
-/// no room.
+/// Where each of two ranks has the features of a dataset, which learn by `model` in batches and have that many bytes
+/// each; or why they have too few.
 fn placed(
     dataset: &Dataset,
     (model, features): (ModelConfig, FeaturesName),
@@ -86,7 +86,8 @@ fn placed(
     })
 }
 
-/// Of ranks that exchange features the one with the least memory says in how many pieces all evaluate; others choose for themselves.
+/// Of ranks that exchange features the one with the least memory says in how many pieces all evaluate; others choose
+/// for themselves.
 #[test]
 fn ranks_that_exchange_features_have_as_many_pieces() {
     let dataset = dataset(Rmat::graph500(10).generate(1).expect("a graph"), 64);
@@ -107,8 +108,8 @@ fn ranks_that_exchange_features_have_as_many_pieces() {
     assert!(agreed[0] > 1 && agreed[0] == agreed[1], "{agreed:?}");
 }
 
-/// Where nothing is asked for, features are dealt out as soon as one rank has no room for all; where it has none for a share either, each
-/// has them where it has room, as one rank does.
+/// Where nothing is asked for, features are partitioned as soon as one rank has no memory for all; where it has none
+/// for a share either, each has them where they fit, as one rank does.
 #[test]
 fn features_are_dealt_out_where_a_rank_has_no_room_for_all() {
     let ring: Vec<u32> = (0..1000).collect();

@@ -1,13 +1,13 @@
-//! Asynchronous successive halving: Li et al., *A System for Massively Parallel Hyperparameter Tuning*, MLSys 2020, algorithm 2, in
-//! its form that stops trials instead of pausing them.
+//! Asynchronous successive halving: Li et al., *A System for Massively Parallel Hyperparameter Tuning*, MLSys 2020,
+//! algorithm 2, in its form that stops trials instead of pausing them.
 //!
-//! After `first` epochs, and after each `factor` times as many, a trial goes on if it is among the best `1 / factor` of those that came
-//! as far. Nobody waits for the others, so the first ones go on in any case.
+//! After `first` epochs, and after each `factor` times as many, a trial goes on if it is among the best `1 / factor` of
+//! those that came as far. None waits for the others, so the first ones go on in any case.
 
 use halfgnn::metrics::Metric;
 use std::collections::BTreeMap;
 
-/// Scores of trials after so many epochs.
+/// Scores of trials after the given number of epochs.
 #[derive(Debug)]
 pub struct Halving {
     factor: u32,

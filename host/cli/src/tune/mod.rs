@@ -66,7 +66,7 @@ const NOT_TUNED: [&str; 13] = [
     "format",
 ];
 
-/// Bytes that a process takes on a card beside its arrays: the driver's context and the kernels.
+/// Bytes that a process takes on a GPU in addition to its arrays: the driver's context and the kernels.
 const CONTEXT_BYTES: u64 = 700 << 20;
 
 /// How often Ctrl-C is looked for.
@@ -110,7 +110,7 @@ pub struct TuneArgs {
     pub train: Vec<OsString>,
 }
 
-/// Searches, and tells what is best.
+/// Searches, and reports what is best.
 pub fn run(args: &TuneArgs, stop: &AtomicBool) -> Result<(), Failure> {
     let text = std::fs::read_to_string(&args.space).unwrap_or_default();
     let space = Space::read(&args.space, &is_option)?;
@@ -234,7 +234,7 @@ fn epochs_of(args: &TuneArgs, number: usize, choice: &Choice) -> Result<u32, Fai
 /// A trial that is under way.
 struct Running {
     process: Process,
-    /// Whether others run beside it.
+    /// Whether others run at the same time.
     shared: bool,
     /// What it was when others proved better.
     halved: Option<Box<Trial>>,
@@ -250,7 +250,8 @@ struct Tuning<'a> {
     json: JsonLines,
     state: Option<TrialLog>,
     done: BTreeMap<u32, Trial>,
-    /// Bytes that trials may take together, and each beside what it counts, once a trial has told the device.
+    /// Bytes that trials may take together, and each in addition to what it counts, once a trial has reported the
+    /// device.
     memory: Option<(u64, u64)>,
     /// The most that a trial took.
     largest: u64,
@@ -324,7 +325,7 @@ impl Tuning<'_> {
                             ..*halved
                         };
                     }
-                    // It may have had no room beside the others.
+                    // It may have run out of memory because of the others.
                     if trial.status == TrialStatus::Failed && ran.shared {
                         alone.push(trial.number);
                         continue;
@@ -346,7 +347,7 @@ impl Tuning<'_> {
         if let Some(jobs) = self.args.jobs {
             return jobs as usize;
         }
-        // The first one tells what the others may take.
+        // The first one determines what the others may take.
         let Some((room, beside)) = self.memory else {
             return 1;
         };

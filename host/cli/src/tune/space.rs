@@ -17,7 +17,7 @@ enum Values {
         to: f64,
         /// Evenly by magnitude.
         log: bool,
-        /// Only every so many from the first on; whole numbers if this is.
+        /// Only every n-th from the first on; whole numbers if this is.
         step: Option<f64>,
     },
 }

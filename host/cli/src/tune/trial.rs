@@ -1,4 +1,5 @@
-//! A trial: `train` in a process of its own, whose lines are read while it goes on, so that one that fails takes nothing with it.
+//! A trial: `train` in a process of its own, whose lines are read while it goes on, so that one that fails takes
+//! nothing with it.
 
 use super::space::Choice;
 use halfgnn::metrics::Metric;
@@ -119,7 +120,7 @@ impl Trial {
     /// Reads what the process writes until it ends.
     fn follow(mut self, out: ChildStdout, mut err: ChildStderr, said: &Sender<Said>) {
         let began = Instant::now();
-        // Drained beside the other, so that neither pipe fills.
+        // Drained at the same time as the other, so that neither pipe fills.
         let errors = thread::spawn(move || {
             let mut bytes = Vec::new();
             let _ = err.read_to_end(&mut bytes);
@@ -132,7 +133,7 @@ impl Trial {
             };
             match event["event"].as_str() {
                 Some("epoch") if self.add(&event) => {
-                    // Nobody listens where the tuning has ended.
+                    // There is no receiver where the tuning has ended.
                     let _ = said.send(Said::Epoch(Box::new(self.clone())));
                 }
                 Some("summary") => {

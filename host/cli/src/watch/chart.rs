@@ -5,7 +5,7 @@ use halfgnn::train::{EpochReport, Split};
 use std::fmt;
 use textplots::{Chart as Plot, Plot as _, Shape};
 
-/// Dots across and down; four of them below one another and two beside are one letter.
+/// Dots across and down; two columns of four of them are one letter.
 const DOTS: (u32, u32) = (120, 40);
 
 /// The epochs of a run.

@@ -1,8 +1,8 @@
 //! `--tensorboard`: event files as TensorBoard reads them.
 //!
-//! A file is a row of records as TensorFlow frames them (`tensorflow/core/lib/io/record_writer.h`): length, its masked CRC-32C, the
-//! bytes, their masked CRC-32C. Each is an `Event` (`tensorboard/compat/proto/event.proto`): wall time, step, and scalars under their
-//! tags. That is four fields of protocol buffers, written here.
+//! A file is a row of records as TensorFlow frames them (`tensorflow/core/lib/io/record_writer.h`): length, its masked
+//! CRC-32C, the bytes, their masked CRC-32C. Each is an `Event` (`tensorboard/compat/proto/event.proto`): wall time,
+//! step, and scalars under their tags. That is four fields of protocol buffers, written here.
 
 use super::{SPLITS, scores};
 use crate::failure::Failure;
@@ -170,7 +170,8 @@ mod tests {
         assert_eq!(varint(u64::MAX).len(), 10);
     }
 
-    /// What TensorBoard 2.21 writes: `RecordWriter(file).write(Event(step=7, file_version="brain.Event:2").SerializeToString())` of
+    /// What TensorBoard 2.21 writes:
+    /// `RecordWriter(file).write(Event(step=7, file_version="brain.Event:2").SerializeToString())` of
     /// `tensorboard.summary.writer.record_writer`.
     #[test]
     fn records_are_tensorboards() {

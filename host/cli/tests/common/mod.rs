@@ -31,7 +31,7 @@ pub fn halfgnn(arguments: &[&str]) -> Command {
     command
 }
 
-/// The program on a disk that has room for files of a KiB at most, as far as it can tell: what is longer cannot be written.
+/// The program on a disk that seems to hold files of a KiB at most: what is longer cannot be written.
 pub fn on_a_full_disk(folder: &Path, arguments: &[&str]) -> Output {
     Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""])

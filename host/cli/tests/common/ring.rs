@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The arrays of a gnn-benchmark file: two classes on a ring, told apart by their first feature.
+/// The arrays of a gnn-benchmark file: two classes on a ring, distinguished by their first feature.
 pub struct Ring {
     /// Features of a vertex: one of them is not 0.
     pub features: i64,

@@ -1,4 +1,4 @@
-//! Batches and features that are dealt out to ranks.
+//! Batches and features that are partitioned between ranks.
 
 use super::common::ring::{Ring, place};
 use super::common::{events, halfgnn, refused, text};
@@ -16,8 +16,8 @@ const SAMPLED: [&str; 6] = [
     "7",
 ];
 
-/// Training in batches: each rank has all of the graph and a part of each batch, and what they learn together is what one learns. Threads and
-/// processes, and another run, have the same bits; a run goes on with another number of ranks.
+/// Training in batches: each rank has all of the graph and a part of each batch, and what they learn together is what
+/// one learns. Threads and processes, and another run, have the same bits; a run goes on with another number of ranks.
 #[test]
 fn batches_are_dealt_out_to_ranks() {
     let place = place(&Ring::new());
@@ -88,8 +88,8 @@ fn a_rank_that_fails_in_a_batch_is_named() {
     refused(&output, 1, &["rank 2 of 3", "it died in epoch", "exchange"]);
 }
 
-/// Features of which each rank has a share are those that each has whole, to the bit; threads and processes have the same. What each takes has less of
-/// them.
+/// Features of which each rank has a share are those that each has whole, to the bit; threads and processes have the
+/// same. What each takes has less of them.
 #[test]
 fn features_are_dealt_out_to_ranks() {
     let place = place(&Ring::new());
@@ -146,8 +146,8 @@ fn features_are_dealt_out_to_ranks() {
     }
 }
 
-/// Features are dealt out to several ranks that learn in batches and nowhere else, and a rank that fails while they are exchanged ends all in a
-/// line that says so.
+/// Features are partitioned between several ranks that learn in batches and nowhere else, and a rank that fails while
+/// they are exchanged ends all in a line that says so.
 #[test]
 fn features_are_dealt_out_or_refused_in_a_line() {
     let place = place(&Ring::new());
@@ -219,7 +219,8 @@ fn features_are_dealt_out_or_refused_in_a_line() {
     }
 }
 
-/// So they do in batches: codes of a rank's part with the scales of all. What was beyond those is told of all together.
+/// So they do in batches: values of a rank's part are quantized by the scales of all. What was beyond those is reported
+/// of all together.
 #[test]
 fn messages_of_batches_have_8_bits() {
     let place = place(&Ring::new());

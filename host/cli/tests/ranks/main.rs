@@ -87,8 +87,8 @@ fn a_run_of_several_ranks_is_that_of_one() {
     }
 }
 
-/// What each rank takes is told before the first epoch: on one device all together are what was taken, to a hundredth; and what has no
-/// room is refused with the rank that takes most of it.
+/// What each rank takes is reported before the first epoch: on one device all together are what was taken, to a
+/// hundredth; and what has no memory is refused with the rank that takes most of it.
 #[test]
 fn the_memory_of_each_rank_is_told() {
     let place = place(&Ring::new());
@@ -161,7 +161,8 @@ fn a_run_goes_on_with_any_number_of_ranks() {
     assert_eq!((epoch, part.len()), (6, whole.len()));
 }
 
-/// Ranks with messages of 8 bits learn what one does, count together what was beyond scales, and go on to the same bits.
+/// Ranks with messages of 8 bits learn what one does, count together what was beyond scales, and go on to the same
+/// bits.
 #[test]
 fn ranks_send_messages_of_8_bits() {
     let place = place(&Ring::new());
@@ -195,7 +196,7 @@ fn ranks_send_messages_of_8_bits() {
             for (epoch, ([loss, _], [expected, _])) in pairs.enumerate() {
                 let off = (loss - expected).abs() / expected;
                 let what = format!("{model} with {format}, {ranks} ranks, epoch {epoch}");
-                // A code is the one beside it where a rounding turns, which a batch normalisation makes much of, step by step.
+                // A value is the next one where a rounding turns, which a batch normalisation amplifies, step by step.
                 let allowed = if model == "gin" { 0.2 } else { 0.02 };
                 assert!(off < allowed, "{what}: {loss} and {expected}");
             }
@@ -264,7 +265,7 @@ fn runs_of_ranks_repeat_and_stop_early_together() {
 #[test]
 fn parts_may_be_communities_or_come_from_a_file() {
     let place = place(&Ring::new());
-    // Halves of the ring: four vertices are heard across.
+    // Halves of the ring: four vertices are aggregated across.
     let parts: String = (0..VERTICES).map(|v| format!("{}\n", v / 20)).collect();
     std::fs::write(place.folder.path().join("ring.part"), parts).unwrap();
     for (by, at_most) in [("ring.part", 4), ("louvain", 8)] {
@@ -285,8 +286,8 @@ fn parts_may_be_communities_or_come_from_a_file() {
     }
 }
 
-/// Dealt out by degree the neighbours on a ring are other ranks', so that all rows are given; as arcs a rank hears two vertices of the others, and is given all where
-/// that is wanted.
+/// Partitioned by degree the neighbours on a ring are other ranks', so that all rows are given; as arcs a rank
+/// aggregates two vertices of the others, and is given all where that is wanted.
 #[test]
 fn ranks_may_be_given_all_rows_of_the_others() {
     let place = place(&Ring::new());
@@ -389,7 +390,8 @@ fn what_ranks_do_not_do_is_refused() {
     );
 }
 
-/// Whatever a rank does: the program ends in time, in one line that names it and where it was, and what was kept stands.
+/// Whatever a rank does: the program ends in time, in one line that names it and where it was, and what was kept
+/// stands.
 #[test]
 fn a_rank_that_fails_ends_the_run_in_one_line() {
     let place = place(&Ring::new());

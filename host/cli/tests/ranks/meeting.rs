@@ -142,7 +142,8 @@ fn ranks_train_whichever_strangers_come() {
     }
 }
 
-/// Each kind of data and option, changed for one rank. Rows of features are normalised as they are read, so a zero is what differs.
+/// Each kind of data and option, changed for one rank. Rows of features are normalised as they are read, so a zero is
+/// what differs.
 #[test]
 fn ranks_that_read_other_data_are_refused() {
     type Change = fn(&mut Ring);

@@ -18,8 +18,8 @@ fn has_open_mpi() -> bool {
     false
 }
 
-/// So many ranks that `mpirun` starts with these arguments of `train`, one kind after the other, and what all have said; nothing where
-/// there is none of Open MPI.
+/// Ranks that `mpirun` starts with these arguments of `train`, one kind after the other, and what all have said;
+/// nothing where there is none of Open MPI.
 fn started(place: &Place, kinds: &[(&str, &[&str])]) -> Option<Output> {
     if !has_open_mpi() {
         return None;
@@ -64,7 +64,7 @@ fn processes_of_mpi_train_as_threads_do() {
     }
 }
 
-/// Who was given other options is told, and ends all.
+/// A rank with other options is reported, and ends all.
 #[test]
 fn ranks_of_mpi_that_are_unlike_end_all() {
     let place = place(&Ring::new());

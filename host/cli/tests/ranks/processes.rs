@@ -268,7 +268,8 @@ fn ranks_that_make_a_graph_train_as_those_that_read_it() {
     assert_eq!(made, read);
 }
 
-/// What ranks give one another in a step is told: with all rows of the others more than with those that are heard.
+/// What ranks give one another in a step is reported: with all rows of the others more than with those that are
+/// aggregated.
 #[test]
 fn bench_train_tells_what_ranks_exchange() {
     let of = |gather: &str| -> Value {
@@ -292,8 +293,8 @@ fn bench_train_tells_what_ranks_exchange() {
     }
     let (sent, rows) = ("most_sent_bytes", "most_halo");
     assert!(number(&halo, rows) < number(&whole, rows));
-    // Of 512 vertices a rank has 170 or 171. Its products of 7 columns, 16 bytes a row, go to two others, and as many gradients come as there
-    // are rows of others, besides the gradients of weights.
+    // Of 512 vertices a rank has 170 or 171. Its products of 7 columns, 16 bytes a row, go to two others, and as many
+    // gradients come as there are rows of others, besides the gradients of weights.
     assert_eq!(number(&whole, rows), 342.0);
     let of_rows = f64::from((2 * 171 + 341) * 16);
     assert!(number(&whole, sent) > of_rows, "{whole}");

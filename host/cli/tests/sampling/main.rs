@@ -109,10 +109,11 @@ fn every_model_learns_of_subgraphs() {
     }
 }
 
-/// Of whole neighbourhoods and one batch the mean over neighbours is the graph's, so the losses are; of fewer they are others.
+/// Of whole neighbourhoods and one batch the mean over neighbours is the graph's, so the losses are; of fewer they are
+/// others.
 #[test]
 fn a_batch_of_everything_is_the_graph() {
-    // Every vertex is another, so that it shows which neighbours are drawn.
+    // Every vertex is another, so that it shows which neighbours are sampled.
     let mut ring = Ring::new();
     ring.values = (0..40_u16).map(|v| f32::from(v * 7 % 40) / 10.0).collect();
     let place = place(&ring);
@@ -183,7 +184,7 @@ fn every_task_of_vertices_learns_in_batches() {
             "{task:?}"
         );
     }
-    // No two training vertices are neighbours, so that nothing is left to be drawn.
+    // No two training vertices are neighbours, so that nothing is left to be sampled.
     let of = |more: &[&str]| told(&run(&place, &[&batches[..], more].concat()));
     assert_ne!(of(&[]), of(&["--inductive"]));
 }

@@ -1,4 +1,4 @@
-//! Where the features of batches lie, evaluations in pieces, and the memory that is foretold.
+//! Where the features of batches lie, evaluations in pieces, and the memory that is estimated.
 
 use super::common::ring::{Place, Ring, place};
 use super::common::{events, halfgnn, refused, text};
@@ -15,7 +15,8 @@ fn run_in(place: &Place, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// A run that is evaluated in pieces, and what it predicts, are those of the whole graph; and the events say which it was.
+/// A run that is evaluated in pieces, and what it predicts, are those of the whole graph; and the events say which it
+/// was.
 #[test]
 fn a_graph_is_evaluated_in_pieces() {
     let place = place(&Ring::new());
@@ -111,7 +112,8 @@ fn a_graph_is_evaluated_in_pieces() {
     }
 }
 
-/// Edges that stay in the host's memory are drawn as those of the device are, and everybody is told where they are; what draws none there is refused.
+/// Edges that stay in the host's memory are sampled as those of the device are, and reports say where they are; a
+/// sampler that has none there is refused.
 #[test]
 fn edges_may_stay_on_the_host() {
     let place = place(&Ring::new());
@@ -190,8 +192,8 @@ fn edges_may_stay_on_the_host() {
     }
 }
 
-/// Edges on disk, of a file and of a folder of parts, with features there and without, are learnt from and predict as those in memory do; and what they
-/// are not for is refused.
+/// Edges on disk, of a file and of a folder of parts, with features there and without, are learnt from and predict as
+/// those in memory do; and what they are not for is refused.
 #[test]
 fn edges_may_lie_on_disk() {
     let place = place(&Ring::new());
@@ -223,7 +225,7 @@ fn edges_may_lie_on_disk() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         events(&output.stdout)
     };
-    // A GCN wants self-loops.
+    // A GCN needs self-loops.
     for model in ["sage", "gcn"] {
         let cpu =
             |dataset, more: &[&str]| learnt(dataset, model, &[&["--device", "cpu"], more].concat());
@@ -248,7 +250,7 @@ fn edges_may_lie_on_disk() {
                 "{model}, {dataset}, {more:?}"
             );
             assert_eq!(of_kind(&found, "memory")["host_draws_from"], "disk");
-            // Where they are is told with what was done to the dataset.
+            // Where they are is reported with what was done to the dataset.
             let start = of_kind(&found, "start").to_string();
             assert!(start.contains("320 bytes on the disk of "), "{start}");
         }
@@ -341,7 +343,7 @@ fn edges_may_lie_on_disk() {
     assert_eq!(names.len(), 4, "files that stay: {names:?}");
 }
 
-/// Features that stay in the host's memory train as those of the device do, and everybody is told where they are.
+/// Features that stay in the host's memory train as those of the device do, and reports say where they are.
 #[test]
 fn features_may_stay_on_the_host() {
     let place = place(&Ring::new());
@@ -385,13 +387,14 @@ fn features_may_stay_on_the_host() {
         assert!(peak(&on_device).get("host_features").is_none());
         let features = [&on_host, &on_device].map(|events| peak(events)["features"].as_u64());
         let [here, there] = features.map(|bytes| bytes.expect("a number"));
-        // Of batches one more is on its way, over the bus: rows of 4 seeds and twice of at most all vertices, and four words a seed.
+        // Of batches one more is on its way, over the bus: rows of 4 seeds and twice of at most all vertices, and four
+        // words a seed.
         let of_batch = if more.is_empty() { 0 } else { 84 * 16 + 4 * 16 };
         assert_eq!(here + 40 * 8 * 2, there + of_batch);
         if more.is_empty() {
             continue;
         }
-        // Copies of some features, or of all where there is room, take two words for each 32 vertices and 16 bytes a vertex.
+        // Copies of some features, or of all where they fit, take two words for each 32 vertices and 16 bytes a vertex.
         for (cache, vertices) in [("117B", 6), ("auto", 40)] {
             let copied = with(&[&host[..], &["--feature-cache", cache]].concat());
             assert_eq!(told(&copied), told(&on_host), "{cache}");
@@ -407,7 +410,7 @@ fn features_may_stay_on_the_host() {
             assert_eq!(peak(&copied)["features"], here + 16 + 16 * vertices);
         }
     }
-    // What would have nothing to copy, or no room for it, is refused; a line tells of the others.
+    // What would have nothing to copy, or no memory for it, is refused; a line reports the others.
     let (done, output) = train(
         "emulator",
         &[
@@ -476,8 +479,8 @@ fn features_may_stay_on_the_host() {
     assert_eq!(on_host, on_device);
 }
 
-/// A run of the ring in parts, whose features stay on disk, is that of features in memory, to the bit; so is what it predicts. What
-/// cannot be read from disk is refused in a line that says what can.
+/// A run of the ring in parts, whose features stay on disk, is that of features in memory, to the bit; so is what it
+/// predicts. What cannot be read from disk is refused in a line that says what can.
 #[test]
 fn features_stay_on_disk() {
     fn train<'a>(dataset: &'a str, features: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -665,7 +668,7 @@ fn features_stay_on_disk() {
     assert_eq!(place.files(), before);
 }
 
-/// What a run in batches takes is told before its first step, and is about what it takes.
+/// What a run in batches takes is reported before its first step, and is about what it takes.
 #[test]
 fn the_memory_of_batches_is_foretold() {
     let place = place(&Ring::new());
@@ -731,7 +734,7 @@ fn the_memory_of_batches_is_foretold() {
             let (told, summary) = (&events[told], of_kind(&events, "summary"));
             let [told_bytes, peak] = [&told["foretold_bytes"], &summary["peak_bytes"]]
                 .map(|bytes| bytes.as_u64().unwrap());
-            // Two clusters that are drawn are smaller than the two largest, which are counted.
+            // Two clusters that are sampled are smaller than the two largest, which are counted.
             assert!(
                 told_bytes >= peak && told_bytes <= peak * 5 / 3,
                 "{of:?} on {device}: {told} {summary}"

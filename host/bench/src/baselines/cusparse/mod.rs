@@ -46,7 +46,7 @@ impl fmt::Debug for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A failure leaves a handle behind, and there is nobody to tell.
+        // A failure leaves a handle behind, which cannot be reported.
         if self.driver.make_current().is_ok() {
             // SAFETY: every call holds the session, so none is left that could use the handle.
             unsafe {
@@ -242,7 +242,7 @@ impl Cusparse {
         let driver = gpu.driver().clone();
         driver.make_current()?;
         let mut handle = ptr::null_mut();
-        // SAFETY: writes one handle; the card's primary context is current.
+        // SAFETY: writes one handle; the GPU's primary context is current.
         functions.check("cusparseCreate", unsafe { (functions.create)(&mut handle) })?;
         let session = Session {
             functions,
@@ -251,7 +251,7 @@ impl Cusparse {
         };
         let functions = &session.functions;
         let mut version = 0;
-        // SAFETY: the handle is live, and its stream lives as long as the driver beside it.
+        // SAFETY: the handle is live, and its stream lives as long as the driver next to it.
         unsafe {
             functions.check(
                 "cusparseSetStream",
@@ -365,7 +365,7 @@ impl Cusparse {
         let [rows, columns, offsets] = [&a.ids.rows, &a.ids.columns, &a.offsets].map(address);
         let values = address(&a.values);
         let mut sparse = ptr::null_mut();
-        // SAFETY: the descriptor only notes the addresses, of arrays as long as it is told, which the call borrows.
+        // SAFETY: the descriptor only notes the addresses, of arrays of the given length, which the call borrows.
         unsafe {
             if coo {
                 functions.check(
@@ -420,7 +420,8 @@ impl Cusparse {
                 ffi::ORDER_ROW => (matrix.rows(), matrix.columns()),
                 _ => (matrix.columns(), matrix.rows()),
             };
-            // SAFETY: the descriptor only notes the address, of a matrix of this shape and stride, which the call borrows.
+            // SAFETY: the descriptor only notes the address, of a matrix of this shape and stride, which the call
+            // borrows.
             functions.check("cusparseCreateDnMat", unsafe {
                 (functions.create_dense)(
                     descriptor,
@@ -523,7 +524,8 @@ impl Call<'_> {
         };
         let spmm = matches!(self.kind, Kind::Spmm(_));
         // SAFETY: handle and descriptors are live; the factors are floats on the host, as the handle's pointer mode and
-        // the compute type say, and are read before the call returns; the workspace is as long as the library asked for.
+        // the compute type say, and are read before the call returns; the workspace is as long as the library asked
+        // for.
         unsafe {
             match (step, spmm) {
                 (Step::Measure(bytes), true) => functions.check(

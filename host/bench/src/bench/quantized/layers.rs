@@ -1,4 +1,5 @@
-//! How far off each layer of a model is where it sends messages of 8 bits: what it gives, and the gradients of its weights.
+//! How far off each layer of a model is where it sends messages of 8 bits: what it gives, and the gradients of its
+//! weights.
 
 use super::{Storage, Table};
 use crate::bench::train::objective;
@@ -15,7 +16,7 @@ use halfgnn::train::{TrainConfig, Trainer};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Classes that a model tells apart.
+/// Classes that a model distinguishes.
 const CLASSES: usize = 8;
 /// Most steps until one has gradients that are finite: a loss scale of half begins too large.
 const MOST_STEPS: u32 = 32;
@@ -37,7 +38,7 @@ struct Step {
     gradients: Vec<Vec<f32>>,
 }
 
-/// A layer of a model in half, beside the same in float.
+/// A layer of a model in half, compared with the same in float.
 #[derive(Serialize)]
 struct Row<'a> {
     event: &'static str,

@@ -1,10 +1,10 @@
-//! Figures of others, from JSON lines, and ours beside them.
+//! Figures of others, from JSON lines, and ours compared with them.
 
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// A figure of somebody else.
+/// A figure of another program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Peer {
     name: String,
@@ -15,8 +15,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// How a step of `model` on `graph` compares with this figure, of `ms` milliseconds and `gib` GiB at the peak; nothing where the figure is of
-    /// something else.
+    /// How a step of `model` on `graph` compares with this figure, of `ms` milliseconds and `gib` GiB at the peak;
+    /// nothing where the figure is of something else.
     pub fn ratio(&self, model: &str, graph: &str, (ms, gib): (f64, f64)) -> Option<Ratio<'_>> {
         (self.model == model && self.graph == graph).then(|| Ratio {
             name: &self.name,
@@ -29,7 +29,7 @@ impl Peer {
 /// How many times as fast as a peer, and how many times smaller.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratio<'a> {
-    /// The peer's name.
+    /// The baseline's name.
     pub name: &'a str,
     /// Its time over ours.
     pub faster: f64,
@@ -37,7 +37,7 @@ pub struct Ratio<'a> {
     pub smaller: f64,
 }
 
-/// The lines of a file of peers.
+/// The lines of a file of baselines.
 ///
 /// # Errors
 /// A line that is no figure, by its number.
@@ -62,7 +62,7 @@ pub fn read_peers(path: &Path) -> Result<Vec<Peer>, Failure> {
         .collect()
 }
 
-/// Of each peer's figures for a model on a graph the one with the least time.
+/// Of each baseline's figures for a model on a graph the one with the least time.
 pub fn fastest(peers: Vec<Peer>) -> Vec<Peer> {
     let mut best: Vec<Peer> = Vec::new();
     for peer in peers {

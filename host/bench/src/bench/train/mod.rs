@@ -1,7 +1,7 @@
-//! `halfgnn bench train`: how long a training step takes, and how much memory, beside figures of others.
+//! `halfgnn bench train`: how long a training step takes, and how much memory, compared with figures of others.
 //!
-//! The task is made up: random features, a random class for each vertex, all of them trained on, no dropout. What a step
-//! costs does not depend on what there is to learn.
+//! The task is made up: random features, a random class for each vertex, all of them trained on, no dropout. What a
+//! step costs does not depend on what there is to learn.
 
 mod figures;
 mod task;
@@ -173,7 +173,7 @@ struct Row<'a> {
     ms: f64,
     gib: f64,
     foretold_gib: f64,
-    /// The rank that was foretold to take most, what each took and what was foretold of it, where there are several.
+    /// The rank that was estimated to take most, what each took and what was estimated of it, where there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     largest_rank: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -185,7 +185,7 @@ struct Row<'a> {
     against: Vec<Ratio<'a>>,
 }
 
-/// How a step is dealt out to several ranks.
+/// How a step is partitioned between several ranks.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Shares {
     /// The most edges of a rank over the mean.
@@ -200,8 +200,8 @@ struct Shares {
 }
 
 impl Shares {
-    /// Of what each rank has: edges, rows of others, bytes that it gives, and without exchanges the milliseconds of a step, which takes `ms`
-    /// with them.
+    /// Of what each rank has: edges, rows of others, bytes that it gives, and without exchanges the milliseconds of a
+    /// step, which takes `ms` with them.
     fn new(all: &[Vec<f64>], ms: f64) -> Self {
         let most = |at: usize| all.iter().map(|of| of[at]).fold(0.0, f64::max);
         let balance = Balance {
@@ -300,7 +300,7 @@ struct OnGraph<'a, 'b> {
     graph: &'a Opened,
 }
 
-/// Tells with `-v` what the time before the first step goes to.
+/// Reports with `-v` what the time before the first step goes to.
 struct Phases(Instant);
 
 impl Phases {
@@ -417,7 +417,7 @@ impl OnGraph<'_, '_> {
         let recorded = trainer.is_recorded();
         let mut peak = backend.memory().peak_total;
         drop(trainer);
-        // On the emulator no time means anything, and what nobody sent may not be read.
+        // On the emulator no time means anything, and what was not sent may not be read.
         let still = match group {
             Some(group) if !matches!(args.device, DeviceName::Emulator) => {
                 let model = Network::new(backend, &config, train.seed)?;
@@ -490,7 +490,7 @@ impl OnGraph<'_, '_> {
     }
 }
 
-/// Milliseconds of a step, of so many after some that are not timed, which all ranks begin together.
+/// Milliseconds of a step, the mean of a number of steps after some that are not timed, which all ranks begin together.
 fn timed_steps<B: Backend, E: Element>(
     backend: &B,
     trainer: &mut Trainer<B, E, Network<B, E>>,

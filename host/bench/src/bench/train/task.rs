@@ -20,7 +20,7 @@ use std::borrow::Cow;
 /// Multiprocessors of a device, and its free and whole memory in bytes; nothing of one that has none of its own.
 pub type Card = (Option<u32>, Option<(u64, u64)>);
 
-/// A graph as a model wants it, and what this process has of it.
+/// A graph as a model needs it, and what this process has of it.
 pub enum Prepared<'a, E: Element> {
     /// All of it.
     Whole(Cow<'a, Graph>),
@@ -75,10 +75,10 @@ impl<'a, E: Element> Prepared<'a, E> {
         }
     }
 
-    /// What training takes of this process, and of each rank where there are several; refused where one has no room.
+    /// What training takes of this process, and of each rank where there are several; refused where one has no memory.
     ///
     /// # Errors
-    /// [`Failure::Input`] where there is no room.
+    /// [`Failure::Input`] where memory is short.
     pub fn room(
         &self,
         (config, train): (&ModelConfig, &TrainConfig),
@@ -94,7 +94,7 @@ impl<'a, E: Element> Prepared<'a, E> {
         }
     }
 
-    /// The task on the device, for a model whose first layer hears from neighbours or does not.
+    /// The task on the device, for a model whose first layer aggregates neighbours or does not.
     ///
     /// # Errors
     /// Those of the device.
@@ -138,7 +138,7 @@ pub fn objective<B: Backend, E: Element>(
     )
 }
 
-/// A graph that is dealt out by degree: what a rank has of it, and vertices and edges of all.
+/// A graph that is partitioned by degree: what a rank has of it, and vertices and edges of all.
 pub struct Dealt<'a, E: Element> {
     of_rank: OfRank<'a, E>,
     counts: (usize, usize),
@@ -151,7 +151,7 @@ enum OfRank<'a, E: Element> {
 }
 
 impl<'a, E: Element> Dealt<'a, E> {
-    /// Once, of the graph as the model wants it.
+    /// Once, of the graph as the model needs it.
     fn new(
         graph: &'a Opened,
         config: &ModelConfig,
@@ -197,7 +197,7 @@ impl<'a, E: Element> Dealt<'a, E> {
         }
     }
 
-    /// What training takes of this rank, and of all; refused where one has no room.
+    /// What training takes of this rank, and of all; refused where one has no memory.
     fn room(
         &self,
         group: &Group,
@@ -213,7 +213,7 @@ impl<'a, E: Element> Dealt<'a, E> {
         Ok((own, Some(all)))
     }
 
-    /// Random features and labels on what a rank has, for a model whose first layer hears from neighbours or does not.
+    /// Random features and labels on what a rank has, for a model whose first layer aggregates neighbours or does not.
     fn objective<B: Backend>(
         &self,
         backend: &B,
@@ -247,7 +247,7 @@ impl<'a, E: Element> Dealt<'a, E> {
     }
 }
 
-/// The features of so many before them.
+/// The features of a number of vertices before them.
 fn write_features(first: u64, to: &mut [f32]) {
     let mut words = vec![0; to.len()];
     draw_words(rng::key(1, 0), first, &mut words);

@@ -1,4 +1,4 @@
-//! Which figures follow from the records: data alone, drawn by `plot`.
+//! Which figures follow from the records: data alone, plotted by `plot`.
 
 mod timings;
 mod trainings;
@@ -7,7 +7,7 @@ use super::records::Records;
 use timings::{FASTER, SMALLER, half_against_float, ratios, rooflines, step_memory};
 use trainings::{accuracies, curves, loss_unit, memory};
 
-/// A figure: what stands over it and what is drawn.
+/// A figure: its title and what is plotted.
 #[derive(Debug, PartialEq)]
 pub struct Figure {
     /// A name for a file.
@@ -20,7 +20,7 @@ pub struct Figure {
     pub data: Data,
 }
 
-/// What is drawn.
+/// What is plotted.
 #[derive(Debug, PartialEq)]
 pub enum Data {
     /// Bars side by side, a group for each graph.

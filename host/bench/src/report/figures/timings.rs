@@ -26,7 +26,7 @@ fn peer_spelled(peer: &str) -> String {
     }
 }
 
-/// What the names of series say, beside model and precision: only what tells one from another.
+/// What the names of series say, in addition to model and precision: only what distinguishes them.
 #[derive(Clone, Copy, Debug)]
 struct Naming {
     /// The policy of what is not float, and of what is.
@@ -52,12 +52,12 @@ impl Naming {
         let everywhere = distinct(timings.iter().copied(), |timing| timing.features);
         Self {
             policy: [false, true].map(policies),
-            // Where each graph has a length of its own, as datasets have, it tells nothing apart.
+            // Where each graph has a length of its own, as datasets have, it distinguishes nothing.
             features: everywhere.len() == 1 || graphs.iter().any(|graph| lengths(graph).len() > 1),
         }
     }
 
-    /// What tells a timing from others on the same graph.
+    /// What distinguishes a timing from others on the same graph.
     fn variant(self, timing: &Timing) -> String {
         let mut words: Vec<String> = Vec::new();
         words.extend(timing.model.clone());
@@ -121,7 +121,7 @@ fn by_operator(records: &Records) -> impl Iterator<Item = (String, Vec<&Timing>)
         })
 }
 
-/// What is compared with peers.
+/// What is compared with baselines.
 pub(super) struct Comparison {
     name: &'static str,
     /// What stands between the operator and the peer in a title.
@@ -255,7 +255,7 @@ pub(super) fn half_against_float(records: &Records) -> Vec<Figure> {
     figures
 }
 
-/// One figure: what a training step takes at its peak, ours and each peer's, by graph and model.
+/// One figure: what a training step takes at its peak, ours and each baseline's, by graph and model.
 pub(super) fn step_memory(records: &Records) -> Option<Figure> {
     let told = |timing: &&Timing| timing.gib.is_some();
     let timings: Vec<&Timing> = records.timings.iter().filter(told).collect();
@@ -269,7 +269,7 @@ pub(super) fn step_memory(records: &Records) -> Option<Figure> {
         let name = timing.precision.clone().unwrap_or_default();
         put(&mut series, &groups, name, &group(timing), timing.gib);
     }
-    // A peer's is the same beside each of our precisions.
+    // A baseline's is the same for each of our precisions.
     for timing in &timings {
         for (peer, ratio) in timing.memory_ratios() {
             let theirs = timing.gib.map(|ours| ours * ratio);
@@ -293,8 +293,8 @@ pub(super) fn step_memory(records: &Records) -> Option<Figure> {
 /// The most curves in one figure: as many as there are colours.
 const MOST_CURVES: usize = 8;
 
-/// A figure an operator: bytes gathered a second by feature length, under what the card's memory delivers. Where that is too
-/// many curves, a figure for each precision and policy.
+/// A figure an operator: bytes gathered a second by feature length, under what the GPU's memory delivers. Where that is
+/// too many curves, a figure for each precision and policy.
 pub(super) fn rooflines(records: &Records) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (operator, timings) in by_operator(records) {
@@ -326,7 +326,7 @@ pub(super) fn rooflines(records: &Records) -> Vec<Figure> {
                 ceiling.get_or_insert_with(|| (format!("memory of {}", card.name), rate));
             }
         }
-        // A curve wants two feature lengths.
+        // A curve needs two feature lengths.
         let lengths = curves.iter().flat_map(|(_, _, points)| points.keys());
         if distinct(lengths, |features| *features).len() < 2 {
             continue;

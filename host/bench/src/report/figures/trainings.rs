@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// The kinds of memory, in the order in which they are stacked, as `--json` names them.
 const KINDS: [&str; 5] = ["graph", "features", "activations", "weights", "workspace"];
 
-/// Trainings of one graph, by graph; those whose graph was not told make a group of their own for each command.
+/// Trainings of one graph, by graph; those whose graph is not named make a group of their own for each command.
 fn by_dataset(records: &Records) -> Vec<(String, Vec<&Training>)> {
     let key = |training: &Training| match &training.dataset {
         Some(dataset) => (dataset.clone(), None),
