@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 fn main() -> io::Result<()> {
-    // Relative to the package, which is a build script's current folder. The folder always exists: one that did not would make
-    // cargo run this again at every build.
+    // Relative to the package, which is a build script's current folder. The folder always exists: one that did not
+    // would make cargo run this again at every build.
     println!("cargo::rerun-if-changed=ptx");
     let archive = Path::new("ptx/halfgnn.kernels.zip");
     let constant = match archive.is_file() {

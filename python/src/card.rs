@@ -1,4 +1,4 @@
-//! CUDA cards, on the streams that torch has current and in memory that torch allocates.
+//! GPUs, on the streams that torch has current and in memory that torch allocates.
 
 use crate::memory::{Lend, RawArray};
 use crate::place::{Operation, Shape};
@@ -14,10 +14,10 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 /// Bytes of workspaces that were counted.
 type Counted = HashMap<Shape, u64>;
 
-/// Of so many shapes; batches of a sampler all have their own.
+/// Of the given number of shapes; batches of a sampler all have their own.
 const MOST: usize = 1024;
 
-/// A card, and its handles by stream. They live as long as the process does, as torch's streams do.
+/// A GPU, and its handles by stream. They live as long as the process does, as torch's streams do.
 pub struct Card {
     /// On a stream of its own, for what allocates.
     pub own: Gpu<Cuda>,
@@ -52,27 +52,27 @@ impl Card {
             .unwrap_or_else(PoisonError::into_inner);
         let handle = handles.entry(stream).or_insert_with(|| {
             let raw = std::ptr::with_exposed_provenance_mut::<c_void>(stream as usize);
-            // SAFETY: torch's streams are of the card's primary context and are never destroyed; of others the caller keeps
-            // theirs while it is current.
+            // SAFETY: torch's streams are of the GPU's primary context and are never destroyed; of others the caller
+            // keeps theirs while it is current.
             self.own
                 .on(unsafe { self.own.driver().on_lent_stream(raw) })
         });
         handle.clone()
     }
 
-    /// Waits until no other thread is in [`perform`](Card::perform).
+    /// Waits until no other thread is in [`Self::perform`].
     pub fn alone(&self) -> MutexGuard<'_, Counted> {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same for a thread that holds the interpreter, which it lets go of meanwhile: torch's allocator, called by the other, may
-    /// want it.
+    /// The same for a thread that holds the interpreter, which it lets go of meanwhile: torch's allocator, called by
+    /// the other, may want it.
     pub fn alone_attached(&self, py: Python<'_>) -> MutexGuard<'_, Counted> {
         let busy = self.busy.lock_py_attached(py);
         busy.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that an operation wants.
+    /// Bytes that an operation needs.
     fn workspace(&self, operation: &impl Operation, counted: &mut Counted) -> Result<u64, Error> {
         let shape = operation.shape();
         if let Some(bytes) = shape.as_ref().and_then(|shape| counted.get(shape)) {
@@ -88,8 +88,8 @@ impl Card {
         Ok(bytes)
     }
 
-    /// Calls operators on a stream of torch's, in a workspace that `room` gives: so many bytes of torch's memory on it, what keeps
-    /// them, and their address. Launches take microseconds.
+    /// Calls operators on a stream of torch's, in a workspace that `room` gives: a number of bytes of torch's memory on
+    /// it, what keeps them, and their address. Launches take microseconds.
     ///
     /// # Errors
     /// Those of `room`, and of the operators.
@@ -112,7 +112,7 @@ impl Card {
         let (_memory, address) = room(bytes)?;
         let floats = RawArray(address, bytes as usize / size_of::<f32>());
         let run = || {
-            // SAFETY: torch's memory on the card, which is kept until the launches are queued.
+            // SAFETY: torch's memory on the GPU, which is kept until the launches are queued.
             let lent = unsafe { backend.array(floats) }?;
             backend.lend_workspace(lent)?;
             let done = operation.run(&backend);
@@ -123,7 +123,7 @@ impl Card {
     }
 }
 
-/// Card `ordinal`, with its kernels.
+/// GPU `ordinal`, with its kernels.
 pub fn open(ordinal: u32) -> Result<Arc<Card>, Error> {
     static CARDS: LazyLock<Mutex<HashMap<u32, Arc<Card>>>> = LazyLock::new(Mutex::default);
     let mut cards = CARDS.lock().unwrap_or_else(PoisonError::into_inner);

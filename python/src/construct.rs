@@ -15,7 +15,7 @@ use halfgnn::ops::EdgeMap;
 use halfgnn::tensor::Array;
 use pyo3::prelude::*;
 
-/// An adjacency that was made, until its arrays are copied to where Python wants them.
+/// An adjacency that was made, until its arrays are copied to where Python needs them.
 #[pyclass(frozen)]
 pub struct Adjacency {
     arrays: Made,
@@ -88,8 +88,8 @@ impl Adjacency {
         }
     }
 
-    /// Copies the arrays, one after the other, and where it is known which edge each one was, to memory of the same device, and waits
-    /// for it.
+    /// Copies the arrays, one after the other, and where it is known which edge each one was, to memory of the same
+    /// device, and waits for it.
     fn copy_to(&self, words: u64, order: u64) -> PyResult<()> {
         let arrays = self.layout().at(words);
         let order = RawArray(order, self.shape()[1]);
@@ -124,7 +124,7 @@ impl Adjacency {
         }
     }
 
-    /// Of arrays on a card.
+    /// Of arrays on a GPU.
     #[cfg(feature = "cuda")]
     pub fn on_card(ordinal: u32, parts: Parts<Gpu<Cuda>>) -> Self {
         Self {
@@ -156,7 +156,7 @@ fn to_host(parts: &Parts<Cpu>, to: [RawArray; 6], order: RawArray) -> Result<(),
     }
 }
 
-/// Copies arrays of a card, of elements of so many bytes, to Python's on the same one, and waits for it.
+/// Copies arrays of a GPU, of elements of a width in bytes, to Python's on the same one, and waits for it.
 #[cfg(feature = "cuda")]
 pub fn on_card(
     ordinal: u32,
@@ -168,7 +168,8 @@ pub fn on_card(
     let copy = || {
         for (from, bytes, RawArray(target, len)) in arrays(backend)? {
             let bytes = bytes * len;
-            // SAFETY: the one is the array's own memory, as `sizes` has told its length; the other is Python's, on the same card.
+            // SAFETY: the one is the array's own memory, as `sizes` has returned its length; the other is Python's, on
+            // the same GPU.
             let (from, target) =
                 unsafe { (driver.borrow(from, bytes)?, driver.borrow(target, bytes)?) };
             driver.copy(&from, &target)?;
@@ -178,7 +179,7 @@ pub fn on_card(
     Ok(copy())
 }
 
-/// Sorts edges by row and column. On a card all work on the ids is done when this is called.
+/// Sorts edges by row and column. On a GPU all work on the ids is done when this is called.
 #[pyfunction]
 pub fn adjacency(
     py: Python<'_>,

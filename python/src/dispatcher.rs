@@ -1,9 +1,10 @@
-//! Operators in torch's dispatcher, without Python on the way: registered through torch's stable C interface, whose functions Python
-//! finds in the torch that is loaded. Nothing of torch is needed to build this, and any torch that has the functions will do.
+//! Operators in torch's dispatcher, without Python on the way: registered through torch's stable C interface, whose
+//! functions Python finds in the torch that is loaded. Nothing of torch is needed to build this, and any torch that has
+//! the functions will do.
 //!
-//! Such a kernel has no way to raise an exception. What it cannot do, it refuses with tensors of one dimension where its results have
-//! two: Python then calls the operator in its general form, which makes copies where there must be some, and raises what there is to
-//! raise.
+//! Such a kernel has no way to raise an exception. What it cannot do, it refuses with tensors of one dimension where
+//! its results have two: Python then calls the operator in its general form, which makes copies where there must be
+//! some, and raises what there is to raise.
 
 mod attention;
 mod edges;
@@ -37,8 +38,8 @@ fn definitions() -> [Definition; 7] {
     ]
 }
 
-/// Defines the operators in torch's dispatcher, for tensors of the CPU and of cards, by functions of these names and addresses, which
-/// are those of torch's headers: once in a process. What stands in the way is returned.
+/// Defines the operators in torch's dispatcher, for tensors of the CPU and of GPUs, by functions of these names and
+/// addresses, which are those of torch's headers: once in a process. What stands in the way is returned.
 #[pyfunction]
 pub fn register(functions: HashMap<String, usize>) -> Option<String> {
     static REGISTERED: OnceLock<Option<String>> = OnceLock::new();
@@ -60,7 +61,7 @@ fn try_register(functions: &HashMap<String, usize>) -> Result<(), String> {
 fn answers<const N: usize>(torch: &'static Interface, results: Option<[Operand; N]>) -> [u64; N] {
     let refusal = || {
         let shared = REFUSAL.get().and_then(|refusal| refusal.shared(torch));
-        // Torch has no room for a pointer: it would end by itself a moment later.
+        // Torch has no field for a pointer: it would end by itself a moment later.
         shared.unwrap_or_else(|| std::process::abort())
     };
     match results {

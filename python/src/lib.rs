@@ -1,5 +1,6 @@
-//! `halfgnn._core`: what the Python package calls. Everything takes addresses and sizes; that they are those of arrays that live,
-//! with elements of the right type on the right device, is what the Python side sees to, which is the only one to call it.
+//! `halfgnn._core`: what the Python package calls. Everything takes addresses and sizes; that they are those of arrays
+//! that live, with elements of the right type on the right device, is what the Python side sees to, which is the only
+//! one to call it.
 
 #[cfg(feature = "cuda")]
 mod card;

@@ -47,7 +47,8 @@ impl RawMatrix {
     }
 }
 
-/// An adjacency, whose arrays lie one after the other: `(address, rows, edges, rows without edges, columns, longest row)`.
+/// An adjacency, whose arrays lie one after the other:
+/// `(address, rows, edges, rows without edges, columns, longest row)`.
 #[derive(Clone, Copy, Debug, FromPyObject)]
 pub struct RawAdjacency(pub u64, pub usize, pub usize, pub usize, pub usize, pub u32);
 
@@ -67,7 +68,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of an adjacency of so many rows, edges, and rows without edges. Each array begins at a multiple of 16 bytes.
+    /// Of an adjacency of a number of rows, edges, and rows without edges. Each array begins at a multiple of 16 bytes.
     pub fn new(rows: usize, edges: usize, empty: usize) -> Self {
         let filled = Starts::filled(rows.saturating_sub(empty));
         let lengths = [
@@ -94,12 +95,12 @@ impl Layout {
     }
 }
 
-/// A backend that takes memory of somebody else's.
+/// A backend that takes memory of another program's.
 ///
 /// # Safety of all methods
-/// The memory lives until the operand is dropped and its work is done, has as many elements of the type as is said, on the
-/// backend's device (the host's, of the emulator), and nobody else uses it meanwhile; of a matrix `stride` times rows of them,
-/// those past the last column zero.
+/// The memory lives until the operand is dropped and its work is done, has as many elements of the type as is said, on
+/// the backend's device (the host's, of the emulator), and it is not used elsewhere meanwhile; of a matrix `stride`
+/// times rows of them, those past the last column zero.
 pub trait Lend: Backend {
     /// An array.
     ///

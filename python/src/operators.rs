@@ -1,4 +1,5 @@
-//! Operators on borrowed memory. Shapes are checked by the operators themselves; what is written is what the page of each says.
+//! Operators on borrowed memory. Shapes are checked by the operators themselves; what is written is what the page of
+//! each says.
 
 mod additive;
 pub mod attention;
@@ -26,7 +27,7 @@ trait OnElements: Sync {
     /// Calls the operators.
     ///
     /// # Safety
-    /// All memory is as [`Lend`] wants it.
+    /// All memory is as [`Lend`] needs it.
     unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error>;
 
     /// As [`Operation::shape`], of one kind of operation.
@@ -54,16 +55,16 @@ fn bits(flags: &[bool]) -> usize {
     flags.iter().fold(0, next)
 }
 
-/// An exponential takes as long as so many products, about.
+/// An exponential takes as long as this number of products, about.
 const EXPONENTIAL: usize = 16;
 
-/// So many products take a thread of the CPU less time than to wake another.
+/// This number of products takes a thread of the CPU less time than to wake another.
 const FEW: usize = 1 << 14;
 
 impl<T: OnElements> Operation for T {
     fn run<B: Lend>(&self, backend: &B) -> Result<(), Error> {
-        // SAFETY: Python gives tensors of these sizes and types on the place's device, and keeps them until it is called back; on
-        // a card whatever torch does with their memory later is queued behind, on the same stream.
+        // SAFETY: Python gives tensors of these sizes and types on the place's device, and keeps them until it is
+        // called back; on a GPU whatever torch does with their memory later is queued behind, on the same stream.
         with_element!(self.precision(), E => unsafe { OnElements::run::<B, E>(self, backend) })
     }
 
@@ -76,10 +77,10 @@ impl<T: OnElements> Operation for T {
     }
 }
 
-/// Tells the masks of attention from others that are drawn from the same words.
+/// Distinguishes the masks of attention from others that are sampled from the same words.
 const STREAM: u32 = 0x6174_7465;
 
-/// What masks of weights are drawn from: the word on the device, where the probability, in [0, 1), is not 0.
+/// What masks of weights are sampled from: the word on the device, where the probability, in [0, 1), is not 0.
 ///
 /// # Safety
 /// As of [`Lend`].
@@ -223,13 +224,14 @@ fn one_of_four(RawArray(address, len): RawArray) -> Result<RawMatrix, Error> {
     Ok(RawMatrix(address, 1, 1, len))
 }
 
-/// How far apart rows of so many elements of a format should be where sums over neighbours read them.
+/// How far apart rows of a number of elements of a format should be where sums over neighbours read them.
 #[pyfunction]
 pub fn gathered_stride(format: u8, columns: usize) -> PyResult<usize> {
     Ok(with_element!(precision(format)?, E => tensor::gathered_stride::<E>(columns)))
 }
 
-/// `y = relu(R · A_w · (C · x) + (1 + epsilon) · x + bias)`, each part where it is given; or the maximum in place of the sum.
+/// `y = relu(R · A_w · (C · x) + (1 + epsilon) · x + bias)`, each part where it is given; or the maximum in place of
+/// the sum.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "operands, as Python has them")]
 pub fn spmm(
@@ -343,7 +345,7 @@ pub struct SoftmaxCall {
     pub alpha: Option<RawArray>,
     /// In place.
     pub e: RawArray,
-    /// Room for a float a head and row.
+    /// Memory for a float a head and row.
     pub rows: RawArray,
     pub heads: usize,
 }
@@ -386,7 +388,7 @@ impl OnElements for SoftmaxCall {
     }
 }
 
-/// Softmax over the edges of each row, in place; `rows` is room for a float a head and row.
+/// Softmax over the edges of each row, in place; `rows` is memory for a float a head and row.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "operands, as Python has them")]
 pub fn edge_softmax(

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// A device, and of a card the stream.
+/// A device, and of a GPU the stream.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     not(feature = "cuda"),
@@ -25,7 +25,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 pub enum Place {
     /// The CPU.
     Cpu,
-    /// A card: its number, and a `CUstream`.
+    /// A GPU: its number, and a `CUstream`.
     Cuda(u32, u64),
     /// The emulator, for tests.
     Emulator,
@@ -59,10 +59,10 @@ pub fn precision(number: u8) -> PyResult<Precision> {
 
 /// Operators that are called on borrowed memory.
 pub trait Operation: Sync {
-    /// Calls them. Done twice on a card, the first time without a launch.
+    /// Calls them. Done twice on a GPU, the first time without a launch.
     fn run<B: Lend>(&self, backend: &B) -> Result<(), Error>;
 
-    /// All that the workspace on a card depends on, which then is counted once.
+    /// All that the workspace on a GPU depends on, which then is counted once.
     #[cfg_attr(
         not(feature = "cuda"),
         expect(dead_code, reason = "workspaces are of cards")
@@ -71,13 +71,13 @@ pub trait Operation: Sync {
         None
     }
 
-    /// Whether the CPU is done with it before another thread would have heard of it.
+    /// Whether the CPU is done with it before another thread would have learnt of it.
     fn is_small(&self) -> bool {
         false
     }
 }
 
-/// A name and numbers that tell operations apart that want other workspaces.
+/// A name and numbers that distinguish operations that need other workspaces.
 pub type Shape = (&'static str, Vec<usize>);
 
 /// Whether memory of the host is the emulator's.
@@ -102,8 +102,8 @@ impl Place {
 /// The CPU, which all operators share.
 pub static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
 
-/// Calls `operation` on the device of `place`. Of a card the workspace is memory that `allocate` gives: called with a number of
-/// bytes, it returns an object that keeps them, and their address.
+/// Calls `operation` on the device of `place`. Of a GPU the workspace is memory that `allocate` gives: called with a
+/// number of bytes, it returns an object that keeps them, and their address.
 pub fn perform(
     py: Python<'_>,
     place: Place,
@@ -200,8 +200,8 @@ pub fn kernels_in(folder: PathBuf) {
     halfgnn::kernels::look_in(folder);
 }
 
-/// Opens the device of a place, kernels included, so that nothing of it is left for an operator to do: not while a graph is
-/// captured.
+/// Opens the device of a place, kernels included, so that nothing of it is left for an operator to do: not while a
+/// graph is captured.
 #[pyfunction]
 pub fn load(place: Place) -> PyResult<()> {
     match place {
@@ -252,7 +252,7 @@ pub fn processor() -> String {
     halfgnn::device::Processor::survey().to_string()
 }
 
-/// What cards there are, a line each, or why there is none.
+/// What GPUs there are, a line each, or why there is none.
 #[pyfunction]
 pub fn survey() -> Result<Vec<String>, PyErr> {
     #[cfg(feature = "cuda")]

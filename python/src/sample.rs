@@ -1,4 +1,4 @@
-//! Batches of vertices and what they hear from, drawn on the device that they are for.
+//! Batches of vertices and their in-neighbours, sampled on the device that they are for.
 
 use crate::construct::{Adjacency, Parts};
 use crate::errors::exception;
@@ -21,7 +21,7 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// Vertices, until they are copied to where Python wants them.
+/// Vertices, until they are copied to where Python needs them.
 #[pyclass(frozen)]
 pub struct Vertices(On<Array<Cpu, u32>, CardVertices>);
 
@@ -30,7 +30,7 @@ type CardVertices = Array<Gpu<Cuda>, u32>;
 #[cfg(not(feature = "cuda"))]
 type CardVertices = std::convert::Infallible;
 
-/// Of the host, or of a card.
+/// Of the host, or of a GPU.
 enum On<H, C> {
     Host(H),
     #[cfg_attr(

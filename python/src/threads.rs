@@ -1,7 +1,7 @@
 //! The threads that operators of the CPU run on.
 //!
-//! A forked process has the memory of a pool and none of its threads: work that is given to it waits for ever, as that of
-//! `DataLoader`'s workers would. So there is a pool of our own, made anew in each process that asks for one.
+//! A forked process has the memory of a pool and none of its threads: work that is given to it waits for ever, as that
+//! of `DataLoader`'s workers would. So there is a pool of our own, made anew in each process that asks for one.
 
 use halfgnn::threads::{Asked, MOST_PER_CORE, VARIABLE, asked, most};
 use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
@@ -19,11 +19,13 @@ struct Pool {
     pool: ThreadPool,
 }
 
-/// The present pool. A process may fork at any time, so there is no lock that a child could find taken. Pools that are replaced
-/// are not freed: another thread may still be in them, and they are replaced once a fork or a change of the number.
+/// The present pool. A process may fork at any time, so there is no lock that a child could find taken. Pools that are
+/// replaced are not freed: another thread may still be in them, and they are replaced once a fork or a change of the
+/// number.
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
 
-/// Threads that were asked for, at most [`most`]; 0 for as many as there are processors, or as `RAYON_NUM_THREADS` says.
+/// Threads that were asked for, at most [`most`]; 0 for as many as there are processors, or as `RAYON_NUM_THREADS`
+/// says.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Runs `work` with this process's pool around it.
@@ -36,8 +38,8 @@ thread_local! {
     static ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` on this thread, which becomes a pool of one for as long as it lives: waking another takes longer than what is small.
-/// A process that is forked here has the thread, and with it the whole pool.
+/// Runs `work` on this thread, which becomes a pool of one for as long as it lives: waking another takes longer than
+/// what is small. A process that is forked here has the thread, and with it the whole pool.
 pub fn here<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
     if rayon::current_thread_index().is_none() {
         // It cannot be ended before the thread is, so nothing is kept.
@@ -48,7 +50,7 @@ pub fn here<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
     Ok(work())
 }
 
-/// Runs `work`, which is mostly a card's, wherever rayon has it: not on a thread that is a pool of its own.
+/// Runs `work`, which is mostly a GPU's, wherever rayon has it: not on a thread that is a pool of its own.
 pub fn around<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
     match ALONE.get() {
         false => Ok(work()),
@@ -86,13 +88,14 @@ fn pool() -> PyResult<&'static Pool> {
         }));
         let stored = POOL.compare_exchange(present, new, Ordering::AcqRel, Ordering::Acquire);
         if stored.is_err() {
-            // SAFETY: it came out of a box, and nobody has seen it.
+            // SAFETY: it came out of a box, and there is no other reference to it.
             drop(unsafe { Box::from_raw(new) });
         }
     }
 }
 
-/// Has operators of the CPU run on this number of threads, but on no more than [`most`]; 0 for as many as there are processors.
+/// Has operators of the CPU run on this number of threads, but on no more than [`most`]; 0 for as many as there are
+/// processors.
 #[pyfunction]
 pub fn set_threads(py: Python<'_>, threads: usize) -> PyResult<()> {
     let most = most();

@@ -68,9 +68,9 @@ impl Data {
             })
     }
 
-    /// A dataset of arrays: row offsets and columns of the graph, a float for each edge or none, rows of features, targets, and the
-    /// vertices of the three splits. Targets are `integers` of 64 bits, or rows of floats: `numbers`, which are taken for what
-    /// [`rules::targets`] says, or `values`.
+    /// A dataset of arrays: row offsets and columns of the graph, a float for each edge or none, rows of features,
+    /// targets, and the vertices of the three splits. Targets are `integers` of 64 bits, or rows of floats: `numbers`,
+    /// which are taken for what [`rules::targets`] says, or `values`.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "arrays, as Python has them")]
     fn new(
@@ -399,8 +399,8 @@ pub fn nearest(given: &str, known: Vec<String>) -> Option<String> {
     rules::nearest(given, known.iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// Whether an array of doubles that selects some of `vertices` is a mask, or else a list: see [`rules::selection`]. They were truths
-/// (0), integers (1) or floats (2).
+/// Whether an array of doubles that selects some of `vertices` is a mask, or else a list: see [`rules::selection`].
+/// They were truths (0), integers (1) or floats (2).
 #[pyfunction]
 pub fn is_mask(name: &str, kind: u8, numbers: RawArray, vertices: usize) -> PyResult<bool> {
     let selects = match kind {
@@ -643,7 +643,8 @@ impl Trainer {
         )
     }
 
-    /// The run in a file of the program's or of [`Trainer::save`], to go on with; `epochs` in all, where more are wanted.
+    /// The run in a file of the program's or of [`Trainer::save`], to go on with; `epochs` in all, where more are
+    /// wanted.
     #[staticmethod]
     fn load(
         py: Python<'_>,
@@ -715,7 +716,7 @@ impl Trainer {
         self.call(py, |run| run.evaluate())
     }
 
-    /// Rows, columns, and what the model tells of each vertex.
+    /// Rows, columns, and the model's output for each vertex.
     fn logits(&self, py: Python<'_>) -> PyResult<(usize, usize, Vec<f32>)> {
         self.call(py, |run| run.logits())
     }
@@ -739,7 +740,7 @@ impl Trainer {
             .map_err(with_checkpoint_error)
     }
 
-    /// The parameters of the best epoch under PyG's names or DGL's, and what is to be known beside them.
+    /// The parameters of the best epoch under PyG's names or DGL's, and notes on them.
     fn state_dict(&self, py: Python<'_>, dgl: bool) -> PyResult<(Tensors, Vec<String>)> {
         let to = if dgl { Framework::Dgl } else { Framework::Pyg };
         let (tensors, notes) = self.checkpoint(py)?.state_dict(to).map_err(refused)?;

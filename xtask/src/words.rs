@@ -64,7 +64,7 @@ const EXCEPTIONS: [(&str, &str, &str); 2] = [
 const GENERATED: [&str; 3] = ["docs/cli.md", "docs/commands.md", "docs/python/"];
 
 /// Folders whose comments are checked: their words, and that no line of theirs is longer than [`WIDTH`].
-const COMMENTS: [&str; 13] = [
+const COMMENTS: [&str; 15] = [
     "benches/",
     "builder/",
     "emulator/",
@@ -72,10 +72,12 @@ const COMMENTS: [&str; 13] = [
     "host/bench/",
     "host/cli/",
     "host/cuda-loader/",
+    "host/device/",
     "host/examples/",
     "host/graph/",
     "host/platform/",
     "host/tests/",
+    "python/src/",
     "tests/fuzz/",
     "xtask/src/book/",
 ];

@@ -1,6 +1,7 @@
 //! A device that only counts: memory that holds nothing, launches that do nothing.
 //!
-//! The operators plan for it as for the device that it stands for, so what they allocate is what they would allocate there.
+//! The operators plan for it as for the device that it stands for, so what they allocate is what they would allocate
+//! there.
 
 use crate::{
     DeviceBuffer, DeviceInfo, Driver, DriverError, LaunchConfig, LinkPlace, MemoryUse, Part, Watch,
@@ -32,7 +33,7 @@ impl Dry {
     }
 }
 
-/// So many bytes of nothing.
+/// A number of bytes without contents.
 #[derive(Debug)]
 pub struct DryBuffer {
     len: usize,

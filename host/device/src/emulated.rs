@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// The texts that devices were given last: parsing takes time, and most devices of a process are given the same modules.
+/// The texts that devices were given last: parsing takes time, and most devices of a process are given the same
+/// modules.
 static PARSED: Mutex<VecDeque<Module>> = Mutex::new(VecDeque::new());
 
 /// How many of them are kept: all modules of this project, and some more.
@@ -45,7 +46,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Every check, and few multiprocessors, so that small operands are split as large ones are on a card.
+    /// Every check, and few multiprocessors, so that small operands are split as large ones are on a GPU.
     fn default() -> Self {
         Self {
             launch: LaunchOptions::default(),
@@ -55,8 +56,8 @@ impl Default for Options {
     }
 }
 
-/// The emulator, as a device: a handle, of which clones are the same device. Its streams run in the order of the calls, one
-/// launch after the other.
+/// The emulator, as a device: a handle, of which clones are the same device. Its streams run in the order of the calls,
+/// one launch after the other.
 #[derive(Clone, Debug)]
 pub struct Emulated(Arc<Shared>);
 
@@ -169,7 +170,8 @@ enum Work {
         sends: Vec<Place>,
         receives: Vec<Place>,
     },
-    /// The first half of a transfer: until the second what is to come is no number, so that whoever looks at it is found out.
+    /// The first half of a transfer: until the second what is to come is no number, so that a premature reader is found
+    /// out.
     Give {
         link: LocalLink,
         sends: Vec<Place>,
@@ -630,7 +632,8 @@ mod tests {
         assert!(others.iter().any(|block| *block != 99), "{others:?}");
         assert_eq!((1..4).map(last).collect::<Vec<_>>(), others);
     }
-    /// A text that is read once has variables of its own wherever it is loaded, as on a card; what cannot be read leaves it as it was.
+    /// A text that is read once has variables of its own wherever it is loaded, as on a GPU; what cannot be read leaves
+    /// it as it was.
     #[test]
     fn who_loads_the_same_text_shares_no_memory() {
         let text = ".version 8.0 .target sm_80 .address_size 64

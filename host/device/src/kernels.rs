@@ -1,7 +1,7 @@
 //! The built kernels: where they are, and the form of each module that a device runs.
 //!
-//! A package embeds an archive of the kernels, or has it in a folder next to the program. A clone of the repository has the files
-//! that `cargo xtask build-ptx` made. [`Kernels::find`] looks for both, at run time.
+//! A package embeds an archive of the kernels, or has it in a folder next to the program. A clone of the repository has
+//! the files that `cargo xtask build-ptx` made. [`Kernels::find`] looks for both, at run time.
 //!
 //! ```no_run
 //! use halfgnn_device::kernels::Kernels;
@@ -95,9 +95,9 @@ impl fmt::Display for Kernels {
 impl Kernels {
     /// Finds the kernels for a GPU of compute capability `capability`; `None` stands for one newer than all.
     ///
-    /// The folder that [`DIRECTORY_VARIABLE`] names is searched first, and alone, where the variable is set. Then come the
-    /// archive in the program, the folders of [`look_in`], and the folder `ptx` next to the program and in each folder above it,
-    /// where `cargo xtask build-ptx` writes.
+    /// The folder that [`DIRECTORY_VARIABLE`] names is searched first, and alone, where the variable is set. Then come
+    /// the archive in the program, the folders of [`look_in`], and the folder `ptx` next to the program and in each
+    /// folder above it, where `cargo xtask build-ptx` writes.
     ///
     /// # Errors
     /// [`KernelsError`] where there are none for such a GPU, with the folders that were searched.
@@ -185,8 +185,8 @@ impl Kernels {
         self.modules.get(entry).map(String::as_str)
     }
 
-    /// The form in which the device has a module: machine code, if it takes that and there is some, or else PTX. `None` where a
-    /// package does not carry the module.
+    /// The form in which the device has a module: machine code, if it takes that and there is some, or else PTX. `None`
+    /// where a package does not carry the module.
     pub fn form(&self, module: &ModuleRecord, machine_code: bool) -> Option<Form> {
         let code = module
             .machine_code_for(self.architecture)
@@ -202,7 +202,8 @@ impl Kernels {
     /// The content of a module in one form.
     ///
     /// # Errors
-    /// [`KernelsError`] where the module is not there in that form, cannot be read, or is not what the manifest describes.
+    /// [`KernelsError`] where the module is not there in that form, cannot be read, or is not what the manifest
+    /// describes.
     pub fn image(&self, module: &str, form: Form) -> Result<Image, KernelsError> {
         let missing = || {
             KernelsError::new(format!(
@@ -247,8 +248,8 @@ impl Kernels {
 /// Folders that the program names itself: see [`look_in`].
 static NAMED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// From now on [`Kernels::find`] searches `directory` before those next to the program: for programs that are not where their
-/// files are, such as an interpreter that has loaded this crate as a library.
+/// From now on [`Kernels::find`] searches `directory` before those next to the program: for programs that are not where
+/// their files are, such as an interpreter that has loaded this crate as a library.
 pub fn look_in(directory: PathBuf) {
     let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
     if !named.contains(&directory) {

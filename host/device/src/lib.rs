@@ -1,8 +1,8 @@
 //! What a device must offer: memory, modules, launches and events.
 //!
-//! [`Driver`] is the lowest layer of HalfGNN and the only one that knows whether kernels run on a CUDA card (`cuda`, feature
-//! `cuda`) or on the PTX emulator (`emulated`, feature `emulator`). Everything above it is written once. [`kernels`] finds
-//! the built kernels.
+//! [`Driver`] is the lowest layer of HalfGNN and the only one that knows whether kernels run on a GPU (`cuda`, feature
+//! `cuda`) or on the PTX emulator (`emulated`, feature `emulator`). Everything above it is written once. [`kernels`]
+//! finds the built kernels.
 
 #[cfg(any(feature = "cuda", feature = "emulator"))]
 mod capture;
@@ -36,8 +36,8 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     /// The most shared memory a CTA may have, in bytes, static and dynamic together.
     pub max_shared_bytes: u32,
-    /// The most that the memory can deliver, in bytes a second, from its clock and the width of its bus; `None` where the
-    /// device does not say.
+    /// The most that the memory can deliver, in bytes a second, from its clock and the width of its bus; `None` where
+    /// the device does not say.
     pub memory_bytes_per_second: Option<u64>,
     /// CUDA version that the driver supports, as `(major, minor)`; `None` for the emulator.
     pub driver_version: Option<(u32, u32)>,
@@ -123,13 +123,13 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// [`DriverError::OutOfMemory`] with what was asked and what was free.
     fn alloc(&self, bytes: usize) -> Result<Self::Buffer, DriverError>;
 
-    /// `bytes` of the host's memory with any content, which launches read and write at the address that the buffer says, and
-    /// copies reach like any other: for what the device has no room for. A card has it over its bus; of other devices it is memory
-    /// like all of theirs.
+    /// `bytes` of the host's memory with any content, which launches read and write at the address that the buffer
+    /// says, and copies reach like any other: for what does not fit the device. A GPU has it over its bus; of other
+    /// devices it is memory like all of theirs.
     ///
     /// # Errors
-    /// [`DriverError::OutOfHostMemory`] where the host has not as much, or does not let it be locked; [`DriverError::OutOfMemory`] of a
-    /// device whose memory it is.
+    /// [`DriverError::OutOfHostMemory`] where the host has not as much, or does not let it be locked;
+    /// [`DriverError::OutOfMemory`] of a device whose memory it is.
     fn alloc_host(&self, bytes: usize) -> Result<Self::Buffer, DriverError> {
         self.alloc(bytes)
     }
@@ -195,7 +195,7 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// in a buffer that is alive until the launch is done and is as long as the kernel's contract asks for.
     ///
     /// # Errors
-    /// [`DriverError::Launch`]; a fault inside a kernel shows at once on the emulator, and on a card at a later call.
+    /// [`DriverError::Launch`]; a fault inside a kernel shows at once on the emulator, and on a GPU at a later call.
     unsafe fn launch(
         &self,
         function: &Self::Function,
@@ -205,8 +205,8 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
 
     /// [`Driver::launch`] with a struct for the entry's parameter; nothing where the grid is empty.
     ///
-    /// The struct is the one that the kernel declares, `#[repr(C)]` and without padding bytes; `examples/own_kernels` in
-    /// the repository compiles one definition into both sides.
+    /// The struct is the one that the kernel declares, `#[repr(C)]` and without padding bytes; `examples/own_kernels`
+    /// in the repository compiles one definition into both sides.
     ///
     /// # Safety
     /// As for [`Driver::launch`].
@@ -226,12 +226,12 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         unsafe { self.launch(function, config, bytemuck::bytes_of(params)) }
     }
 
-    /// Records what this thread launches and [fills](Driver::fill) in `work`, in its order, instead of doing it. What other threads do
-    /// is done as ever.
+    /// Records what this thread launches and [fills](Driver::fill) in `work`, in its order, instead of doing it. What
+    /// other threads do is done as ever.
     ///
     /// # Errors
-    /// [`DriverError::Recording`] from every other method that `work` calls on this driver, and where this thread records
-    /// already; those of `work` and of the device.
+    /// [`DriverError::Recording`] from every other method that `work` calls on this driver, and where this thread
+    /// records already; those of `work` and of the device.
     fn capture<E: From<DriverError>>(
         &self,
         work: impl FnOnce() -> Result<(), E>,
@@ -258,9 +258,10 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// Those of the device.
     fn record(&self) -> Result<Self::Event, DriverError>;
 
-    /// The same device through a stream of its own, which begins behind all work that was called before. From then on work of
-    /// the two has no order but that which [`Driver::wait`] makes. Memory and modules are both streams': memory that is
-    /// freed is used again only behind what any stream still does with it, and an upload is done when it returns.
+    /// The same device through a stream of its own, which begins behind all work that was called before. From then on
+    /// work of the two has no order but that which [`Driver::wait`] makes. Memory and modules are both streams': memory
+    /// that is freed is used again only behind what any stream still does with it, and an upload is done when it
+    /// returns.
     ///
     /// # Errors
     /// Those of the device.
@@ -279,8 +280,8 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// [`Driver::new_stream`] whose work, and what is recorded through it, goes before that of other streams where both want room on the
-    /// device: for short work beside long.
+    /// [`Driver::new_stream`] whose work, and what is recorded through it, goes before that of other streams where both
+    /// compete for the device: for short work in parallel with long.
     ///
     /// # Errors
     /// Those of [`Driver::new_stream`].
@@ -301,11 +302,11 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Memory of the device that somebody else allocated, as a buffer that does not free it.
+    /// Memory of the device that another program allocated, as a buffer that does not free it.
     ///
     /// # Safety
-    /// The `bytes` from `address` on are memory of the device for as long as the buffer lives and work that uses it is under
-    /// way, and whoever else uses them sees to the order.
+    /// The `bytes` from `address` on are memory of the device for as long as the buffer lives and work that uses it is
+    /// under way, and other users of them see to the order.
     ///
     /// # Errors
     /// [`DriverError::Device`] where the device takes none.
@@ -333,17 +334,20 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// Those of [`Driver::interconnect`].
     fn link_id(&self) -> Result<Vec<u8>, DriverError>;
 
-    /// Links a rank with the others, which all call it. It and whatever waits for the device from then on end when `watch` says so.
+    /// Links a rank with the others, which all call it. It and whatever waits for the device from then on end when
+    /// `watch` says so.
     ///
     /// # Errors
     /// [`DriverError::Link`] with what the library says, or why `watch` gave up.
     fn link(&self, place: LinkPlace<'_>, watch: Watch) -> Result<Self::Link, DriverError>;
 
-    /// Gives each of `sends` to its rank and fills each of `receives` with what its rank gives, as many bytes in the same order between
-    /// each two ranks, all at once: work like a launch, which is done in the order of the calls and can be recorded.
+    /// Gives each of `sends` to its rank and fills each of `receives` with what its rank gives, as many bytes in the
+    /// same order between each two ranks, all at once: work like a launch, which is done in the order of the calls and
+    /// can be recorded.
     ///
     /// # Errors
-    /// [`DriverError::OutOfRange`]; [`DriverError::Link`], also of a later call, where a rank fails or the watch gives up.
+    /// [`DriverError::OutOfRange`]; [`DriverError::Link`], also of a later call, where a rank fails or the watch gives
+    /// up.
     fn transfer(
         &self,
         link: &Self::Link,
@@ -351,9 +355,9 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         receives: &[Part<'_, Self::Buffer>],
     ) -> Result<(), DriverError>;
 
-    /// The same as far as it is begun: where it is recorded it may go on beside the work behind it, until [`Driver::transfer_end`]. Before
-    /// that nothing else is given to the link, what is sent stays as it is and nobody looks at what is received. Elsewhere
-    /// it may be done by then.
+    /// The same as far as it is begun: where it is recorded it may go on in parallel with the work behind it, until
+    /// [`Driver::transfer_end`]. Before that nothing else is given to the link, what is sent stays as it is and what is
+    /// received is not read. Elsewhere it may be done by then.
     ///
     /// # Errors
     /// Those of [`Driver::transfer`].
@@ -374,8 +378,8 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         receives: &[Part<'_, Self::Buffer>],
     ) -> Result<(), DriverError>;
 
-    /// Makes each of the first `count` words of 32 bits in `buffer` the sum of those of all ranks, which wraps around: work like
-    /// [`Driver::transfer`].
+    /// Makes each of the first `count` words of 32 bits in `buffer` the sum of those of all ranks, which wraps around:
+    /// work like [`Driver::transfer`].
     ///
     /// # Errors
     /// Those of [`Driver::transfer`].
@@ -402,7 +406,7 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     fn reset_peak(&self);
 }
 
-/// Why a device did not do as it was told.
+/// Why a device did not do what was asked of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {

@@ -1,8 +1,9 @@
 //! Ranks whose devices move memory from one to another, without the host.
 //!
-//! A driver says what links its devices ([`Driver::interconnect`](crate::Driver::interconnect)). One rank makes an id, which is handed
-//! round by whatever means there are, and each rank is linked by it. From then on [`Driver::transfer`](crate::Driver::transfer) is
-//! work like a launch: in the order of the calls, and recorded where launches are.
+//! A driver says what links its devices ([`Driver::interconnect`](crate::Driver::interconnect)). One rank makes an id,
+//! which is handed round by whatever means there are, and each rank is linked by it. From then on
+//! [`Driver::transfer`](crate::Driver::transfer) is work like a launch: in the order of the calls, and recorded where
+//! launches are.
 //!
 //! [`LocalLink`] is that of devices that are this process's memory, between threads.
 
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 pub struct Interconnect {
     /// The library and its version, such as `NCCL 2.28.9`.
     pub library: String,
-    /// What tells this device from all others, of whichever host: no two ranks may have one.
+    /// What distinguishes this device from all others, of whichever host: no two ranks may have one.
     pub device: [u8; 16],
 }
 
@@ -46,8 +47,8 @@ pub struct Part<'a, B> {
     pub len: usize,
 }
 
-/// Asked again and again while a rank waits for the others, and told for how long it does: why it is to give up, if it is. May take
-/// its time, as nothing else goes on.
+/// Asked again and again while a rank waits for the others, with the time that it has waited: why it is to give up, if
+/// it is. May take its time, as nothing else goes on.
 #[derive(Clone)]
 pub struct Watch(Arc<dyn Fn(Duration) -> Option<String> + Send + Sync>);
 
@@ -99,7 +100,7 @@ struct State {
     failure: Option<String>,
 }
 
-/// Rooms by their number, as long as somebody is in them.
+/// Meeting places by their number, as long as a rank is in them.
 static ROOMS: Mutex<Option<HashMap<u64, Weak<Room>>>> = Mutex::new(None);
 
 impl Room {
@@ -118,7 +119,7 @@ impl Room {
 }
 
 impl LocalLink {
-    /// The id of a link that nobody has yet, for ranks of this process alone.
+    /// The id of a link that is not in use yet, for ranks of this process alone.
     pub fn id() -> Vec<u8> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -162,8 +163,8 @@ impl LocalLink {
         })))
     }
 
-    /// Gives each of `sends` to its rank, and fills each of `receives` with what its rank gives: between two ranks, in the order in
-    /// which both have them.
+    /// Gives each of `sends` to its rank, and fills each of `receives` with what its rank gives: between two ranks, in
+    /// the order in which both have them.
     ///
     /// # Errors
     /// [`DriverError::Link`] where another number of bytes comes, or the watch gives up.

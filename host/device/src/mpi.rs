@@ -1,8 +1,8 @@
 //! MPI, opened at run time: what moves bytes between the processes that `mpirun` or `srun` started.
 //!
-//! The part of it that is called is declared by hand after MPI 3.1 (<https://www.mpi-forum.org/docs>, §3.7 nonblocking communication, §5.4
-//! broadcast, §8.7 startup). What a communicator or a type *is* each MPI decides by itself: bound here is Open MPI, from version 2 on, where they
-//! are addresses of variables.
+//! The part of it that is called is declared by hand after MPI 3.1 (<https://www.mpi-forum.org/docs>, §3.7 nonblocking
+//! communication, §5.4 broadcast, §8.7 startup). What a communicator or a type *is* each MPI decides by itself: bound
+//! here is Open MPI, from version 2 on, where they are addresses of variables.
 
 use crate::DriverError;
 use halfgnn_platform::library::{Library, Symbols};
@@ -50,7 +50,8 @@ macro_rules! functions {
             /// # Safety
             /// The library is an MPI, and is never closed while the pointers can be called.
             unsafe fn bind(library: &Library) -> Result<Self, String> {
-                // SAFETY: each symbol is declared as MPI 3.1 has it, where handles are pointers; the rest is the caller's promise.
+                // SAFETY: each symbol is declared as MPI 3.1 has it, where handles are pointers; the rest is the
+                // caller's promise.
                 unsafe {
                     Ok(Self {
                         $($field: library.get::<unsafe extern "C" fn($($ty),*) -> c_int>(
@@ -97,7 +98,7 @@ enum Life {
 pub struct Mpi {
     functions: Functions,
     handles: Handles,
-    /// Held by whoever calls it.
+    /// Held by the thread that calls it.
     life: Mutex<Life>,
     rank: usize,
     ranks: usize,
@@ -106,8 +107,8 @@ pub struct Mpi {
     _library: Library,
 }
 
-// SAFETY: handles are addresses of variables of a library that stays open; calls are made by one thread at a time, who holds `life`, as
-// MPI_THREAD_SERIALIZED asks.
+// SAFETY: handles are addresses of variables of a library that stays open; calls are made by one thread at a time, who
+// holds `life`, as MPI_THREAD_SERIALIZED asks.
 unsafe impl Send for Mpi {}
 // SAFETY: as above.
 unsafe impl Sync for Mpi {}
@@ -122,8 +123,8 @@ impl Mpi {
     /// That of this process, which is begun by the first call: it waits for all that the launcher has started.
     ///
     /// # Errors
-    /// [`DriverError::Link`] where there is none, or one that is not Open MPI, and how to come by one; and with its words where it does not
-    /// begin.
+    /// [`DriverError::Link`] where there is none, or one that is not Open MPI, and how to come by one; and with its
+    /// words where it does not begin.
     pub fn begin() -> Result<&'static Self, DriverError> {
         static BEGUN: OnceLock<Result<Mpi, String>> = OnceLock::new();
         BEGUN
@@ -131,8 +132,8 @@ impl Mpi {
                 (Feature::Mpi.expect()).map_err(|refusal| refusal.to_string())?;
                 let named = env::var_os(LIBRARY_VARIABLE).filter(|name| !name.is_empty());
                 let name = named.unwrap_or_else(|| NAME.into());
-                // SAFETY: opening a library runs its initialisers: of an MPI, or of what the user vouches for. Its own plugins look for its
-                // symbols among the global ones.
+                // SAFETY: opening a library runs its initialisers: of an MPI, or of what the user vouches for. Its own
+                // plugins look for its symbols among the global ones.
                 let library = unsafe { Library::open(&name, Symbols::Global) };
                 let library = library.map_err(|words| format!("no MPI: {words}; {ADVICE}"))?;
                 Self::of(library, &name.to_string_lossy())
@@ -143,7 +144,8 @@ impl Mpi {
 
     fn of(library: Library, name: &str) -> Result<Self, String> {
         let none = |words: String| format!("{name} is not Open MPI: {words}; {ADVICE}");
-        // SAFETY: these are variables of Open MPI, whose addresses are what its header has for the handles; nothing is read of them here.
+        // SAFETY: these are variables of Open MPI, whose addresses are what its header has for the handles; nothing is
+        // read of them here.
         let variable = |symbol: &[u8]| unsafe { library.get::<*mut c_void>(symbol) };
         let handles = Handles {
             world: variable(b"ompi_mpi_comm_world\0").map_err(none)?,
@@ -155,7 +157,8 @@ impl Mpi {
         let (mut begun, mut provided, mut rank, mut ranks) = (0, 0, 0, 0);
         let mut text = [0; LONGEST_TEXT];
         let mut len = 0;
-        // SAFETY: both may be called at any time (§8.1, §8.7); they write an integer, and a text with its end that is no longer than the longest.
+        // SAFETY: both may be called at any time (§8.1, §8.7); they write an integer, and a text with its end that is
+        // no longer than the longest.
         unsafe {
             (functions.initialized)(&mut begun);
             (functions.library_version)(text.as_mut_ptr(), &mut len);
@@ -169,7 +172,7 @@ impl Mpi {
                 "{version}: somebody else has begun it in this process"
             ));
         }
-        // SAFETY: nobody has begun it; argc and argv may be absent (§8.7), and how threads may call it is written.
+        // SAFETY: it has not begun; argc and argv may be absent (§8.7), and how threads may call it is written.
         let done =
             unsafe { (functions.init_thread)(null_mut(), null_mut(), SERIALIZED, &mut provided) };
         if done != SUCCESS || provided < SERIALIZED {
@@ -220,24 +223,25 @@ impl Mpi {
         };
         let _calling = self.calling()?;
         let (byte, world) = (self.handles.byte, self.handles.world);
-        // SAFETY: it reads or writes so many bytes, and is done with them when it returns.
+        // SAFETY: it reads or writes the given number of bytes, and is done with them when it returns.
         let done =
             unsafe { (self.functions.broadcast)(bytes.as_mut_ptr().cast(), count, byte, 0, world) };
         self.check("MPI_Bcast", done)
     }
 
-    /// Gives `sends[r]` to each rank `r`, and fills `receives[r]` with what that gives, which must be as long; nothing goes where both are
-    /// empty. Whether all has come before `is_over` says that nothing will.
+    /// Gives `sends[r]` to each rank `r`, and fills `receives[r]` with what that gives, which must be as long; nothing
+    /// goes where both are empty. Whether all has come before `is_over` says that nothing will.
     ///
     /// # Errors
-    /// [`DriverError::Link`] with its words. Then, and where it is over, what has come is lost, and nothing else may be exchanged.
+    /// [`DriverError::Link`] with its words. Then, and where it is over, what has come is lost, and nothing else may be
+    /// exchanged.
     pub fn exchange(
         &self,
         sends: &[&[u8]],
         receives: &mut [&mut [u8]],
         mut is_over: impl FnMut() -> bool,
     ) -> Result<bool, DriverError> {
-        // What the library reads and writes belongs to nobody else, and is left to it where it is not done.
+        // What the library reads and writes has no other owner, and is left to it where it is not done.
         let mut flight = Box::new(Flight::default());
         let done = self.fly(&mut flight, (sends, receives), &mut is_over);
         if !matches!(done, Ok(true)) {
@@ -264,7 +268,8 @@ impl Mpi {
             for part in room.chunks_mut(LONGEST_MESSAGE) {
                 let (at, count) = (part.as_mut_ptr().cast(), part.len() as c_int);
                 let mut request = null_mut();
-                // SAFETY: the room is `flight`'s, which lives until the request is done, or for good; a request is written.
+                // SAFETY: the buffer is `flight`'s, which lives until the request is done, or for good; a request is
+                // written.
                 let done = unsafe {
                     (self.functions.irecv)(at, count, byte, from as c_int, TAG, world, &mut request)
                 };
@@ -276,7 +281,7 @@ impl Mpi {
             for part in bytes.chunks(LONGEST_MESSAGE) {
                 let (at, count) = (part.as_ptr().cast(), part.len() as c_int);
                 let mut request = null_mut();
-                // SAFETY: as above; nobody writes the bytes.
+                // SAFETY: as above; the bytes are not written.
                 let done = unsafe {
                     (self.functions.isend)(at, count, byte, to as c_int, TAG, world, &mut request)
                 };
@@ -290,7 +295,8 @@ impl Mpi {
             let calling = self.calling()?;
             let count = flight.requests.len() as c_int;
             let mut all = 0;
-            // SAFETY: so many requests, which it overwrites where they are done; MPI_STATUSES_IGNORE is a null pointer in Open MPI.
+            // SAFETY: the given number of requests, which it overwrites where they are done; MPI_STATUSES_IGNORE is a
+            // null pointer in Open MPI.
             let done = unsafe {
                 let ignore = null::<c_void>().cast_mut();
                 (self.functions.testall)(count, flight.requests.as_mut_ptr(), &mut all, ignore)
@@ -341,7 +347,8 @@ impl Mpi {
 
     fn failed(&self, call: &str, code: c_int) -> DriverError {
         let (mut text, mut len) = ([0; LONGEST_TEXT], 0);
-        // SAFETY: it writes a text of at most so many bytes and its length; it may be called at any time (§8.3).
+        // SAFETY: it writes a text of at most the given number of bytes and its length; it may be called at any time
+        // (§8.3).
         unsafe { (self.functions.error_string)(code, text.as_mut_ptr(), &mut len) };
         // SAFETY: the text ends within it.
         let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy();

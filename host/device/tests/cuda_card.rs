@@ -1,4 +1,4 @@
-//! The CUDA driver on a real card; on a machine without one, what is said of that.
+//! The CUDA driver on a real GPU; on a machine without one, what is said of that.
 #![cfg(feature = "cuda")]
 
 use halfgnn_device::cuda::Cuda;
@@ -114,7 +114,7 @@ fn computes(cuda: &Cuda) {
     }
     assert!(cuda.resident_ctas(&add, 256, 0).expect("it fits") >= 4);
 
-    // Nothing was taken from the card that does not go back.
+    // Nothing was taken from the GPU that does not go back.
     let (free, _) = cuda.memory_info().expect("the card tells");
     let returned = cuda.trim().expect("nothing has failed");
     assert!(returned > 0 && cuda.memory_info().expect("the card tells").0 >= free);

@@ -1,5 +1,5 @@
 //! The CUDA driver's side of the host, against a stand-in for libcuda that defers all work: what is allocated, copied,
-//! launched and told of failures, on machines without a card.
+//! launched and reported of failures, on machines without a GPU.
 #![cfg(feature = "cuda")]
 
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ fn the_cuda_driver_on_a_stand_in() {
     leaves_the_context(SOMEBODY_ELSES, a_fault_shows_when_it_is_waited_for);
 }
 
-/// A context that a framework has made current: of another card, for instance.
+/// A context that a framework has made current: of another GPU, for instance.
 const SOMEBODY_ELSES: CUcontext = ptr::without_provenance_mut(0x77);
 
 /// The thread's context.
@@ -315,7 +315,7 @@ fn a_full_card_is_told() {
     assert_eq!(cuda.memory().current, half.len() as u64);
 }
 
-/// It is none of the card's, larger than that, and work on it is waited for before a copy and before it goes.
+/// It is none of the GPU's, larger than that, and work on it is waited for before a copy and before it goes.
 fn memory_of_the_host_is_read_and_written_by_launches() {
     let cuda = open();
     let before = (free(&cuda), cuda.memory());

@@ -1,5 +1,5 @@
-//! NCCL's side of the host, against stand-ins for libnccl and libcuda: what is opened and refused, what is asked of it with which
-//! ranks, addresses and counts, and how a rank that waits in vain comes out of it.
+//! NCCL's side of the host, against stand-ins for libnccl and libcuda: what is opened and refused, what is asked of it
+//! with which ranks, addresses and counts, and how a rank that waits in vain comes out of it.
 #![cfg(feature = "cuda")]
 
 use std::path::{Path, PathBuf};
@@ -294,7 +294,7 @@ fn who_waits_in_vain_comes_out(cuda: &Cuda, log: &Log) {
     assert_eq!(told(read), "nobody answers");
     drop(linked);
     assert!(log.take().contains(&"abort".to_owned()));
-    // What NCCL finds by itself, where nobody has better words; and where somebody has.
+    // What NCCL finds by itself, where there are no better words; and where there are.
     for (words, expected) in [
         (None, "NCCL: remote process exited"),
         (Some("rank 2 ended"), "rank 2 ended"),
@@ -307,7 +307,7 @@ fn who_waits_in_vain_comes_out(cuda: &Cuda, log: &Log) {
         let told = loop {
             match cuda.synchronize() {
                 Ok(()) if words.is_some() => {
-                    // The watch is asked while somebody waits.
+                    // The watch is asked while a caller waits.
                     let sent = cuda.transfer(&linked, &[part(0, &buffer, 0, 13)], &[]);
                     break told(sent);
                 }
@@ -319,7 +319,7 @@ fn who_waits_in_vain_comes_out(cuda: &Cuda, log: &Log) {
         drop(linked);
         assert!(log.take().contains(&"abort".to_owned()));
     }
-    // Who is told to end.
+    // Those that are asked to end.
     let linked = link(cuda, Watch::new(|_| None));
     cuda.cut(&linked, "it is enough");
     assert_eq!(told(cuda.synchronize()), "it is enough");

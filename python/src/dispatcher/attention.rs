@@ -7,12 +7,12 @@ use crate::memory::{RawArray, RawMatrix};
 use crate::operators::attention::{Backward, Forward, Gradients, Layer, saved, scratch};
 use halfgnn::tensor::Precision;
 
-/// A bit of the graph's: what the backward pass wants is kept.
+/// A bit of the graph's: what the backward pass needs is kept.
 const KEEP: usize = 1;
 
 operator! {
-    /// The sum over edges; over those whose sum of scores is positive, which is empty where it is not kept for the backward pass; and
-    /// what else that one wants.
+    /// The sum over edges; over those whose sum of scores is positive, which is empty where it is not kept for the
+    /// backward pass; and what else that one needs.
     Attention = "gat_attention_direct" {
         a: Graph,
         h: Operand,
@@ -65,7 +65,8 @@ impl Direct<3> for Attention {
 }
 
 operator! {
-    /// The gradients for the features of sources, of destinations (empty where those are the sources'), and, in float, for the vectors.
+    /// The gradients for the features of sources, of destinations (empty where those are the sources'), and, in float,
+    /// for the vectors.
     AttentionBackward = "gat_attention_backward_direct" {
         t: Graph,
         h: Operand,

@@ -1,5 +1,5 @@
-//! Torch's stable C interface (`torch/csrc/inductor/aoti_torch/c/shim.h` and `torch/csrc/stable`), as much as operators want of it.
-//! Each function returns 0, or something else where torch threw an exception, which it keeps to itself.
+//! Torch's stable C interface (`torch/csrc/inductor/aoti_torch/c/shim.h` and `torch/csrc/stable`), as much as operators
+//! want of it. Each function returns 0, or something else where torch threw an exception, which it keeps to itself.
 
 use super::operator::Definition;
 use halfgnn::tensor::Precision;
@@ -45,7 +45,7 @@ pub struct Interface {
     /// Torch's numbers of half, bfloat16 and float, and of 32-bit integers.
     formats: [i32; 3],
     words: i32,
-    /// And of the CPU and of cards.
+    /// And of the CPU and of GPUs.
     devices: [i32; 2],
 }
 
@@ -149,7 +149,8 @@ impl Interface {
         }
     }
 
-    /// Defines an operator of the namespace `halfgnn`, with one kernel for the CPU and for cards. It stays as long as the process.
+    /// Defines an operator of the namespace `halfgnn`, with one kernel for the CPU and for GPUs. It stays as long as
+    /// the process.
     pub fn define(&self, of: &Definition) -> Result<(), String> {
         let Definition {
             name,
@@ -161,7 +162,7 @@ impl Interface {
         let refused = |what: &str| format!("torch refuses {what}");
         let mut library = ptr::null_mut();
         let schema = text(schema)?;
-        // SAFETY: strings that end with a zero, and room for a handle; the kernel is of the type that torch calls.
+        // SAFETY: strings that end with a zero, and memory for a handle; the kernel is of the type that torch calls.
         unsafe {
             let made = (self.library_init_fragment)(
                 namespace.as_ptr(),
@@ -211,7 +212,7 @@ impl Interface {
         }
         let shape = [rows, columns];
         self.made(|handle| {
-            // SAFETY: as many sizes and strides as are said, a part of what the tensor is of, and room for a handle.
+            // SAFETY: as many sizes and strides as are said, a part of what the tensor is of, and memory for a handle.
             unsafe {
                 (self.reinterpret_tensor)(
                     whole.handle,
@@ -238,7 +239,7 @@ impl Interface {
         };
         let (dimensions, sizes, strides) = (sizes.len() as i64, sizes.as_ptr(), strides.as_ptr());
         self.made(|handle| {
-            // SAFETY: as many sizes and strides as are said, and room for a handle.
+            // SAFETY: as many sizes and strides as are said, and memory for a handle.
             unsafe {
                 (self.empty_strided)(dimensions, sizes, strides, dtype, device, index, handle)
             }
@@ -257,7 +258,7 @@ impl Interface {
     /// A tensor that torch gave a kernel.
     ///
     /// # Safety
-    /// The word is such an argument, of the type `Tensor`, and nobody else takes it.
+    /// The word is such an argument, of the type `Tensor`, and has no other owner.
     pub unsafe fn tensor(&self, word: u64) -> Tensor<'_> {
         Tensor {
             handle: ptr::with_exposed_provenance_mut(word as usize),
@@ -284,20 +285,20 @@ impl Interface {
         Some(unsafe { self.tensor(word) })
     }
 
-    /// Torch's current stream on a card.
+    /// Torch's current stream on a GPU.
     pub fn stream(&self, card: i32) -> Option<u64> {
         let mut stream = ptr::null_mut();
-        // SAFETY: room for a pointer.
+        // SAFETY: memory for a pointer.
         let code = unsafe { (self.cuda.as_ref()?.get_current_stream)(card, &raw mut stream) };
         check(code).ok()?;
         Some(stream.expose_provenance() as u64)
     }
 
-    /// Has a card be the current one until the guard is dropped.
+    /// Has a GPU be the current one until the guard is dropped.
     pub fn guard(&self, card: i32) -> Option<Guard<'_>> {
         let cuda = self.cuda.as_ref()?;
         let mut handle = ptr::null_mut();
-        // SAFETY: room for a handle.
+        // SAFETY: memory for a handle.
         check(unsafe { (cuda.create_guard)(card, &raw mut handle) }).ok()?;
         Some(Guard { handle, cuda })
     }
@@ -307,7 +308,7 @@ fn check(code: Code) -> Result<(), ()> {
     if code == 0 { Ok(()) } else { Err(()) }
 }
 
-/// A card that is the current one.
+/// A GPU that is the current one.
 pub struct Guard<'a> {
     handle: Handle,
     cuda: &'a Cuda,
@@ -326,7 +327,7 @@ pub struct Tensor<'a> {
     interface: &'a Interface,
 }
 
-// SAFETY: torch counts references atomically, and what this reads of a tensor nobody changes meanwhile.
+// SAFETY: torch counts references atomically, and what this reads of a tensor does not change meanwhile.
 unsafe impl Send for Tensor<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Tensor<'_> {}
@@ -360,13 +361,13 @@ impl Tensor<'_> {
 
     fn read<T: Copy>(&self, what: Read<T>) -> Option<T> {
         let mut value = std::mem::MaybeUninit::uninit();
-        // SAFETY: torch's tensor, and room for what the function writes.
+        // SAFETY: torch's tensor, and memory for what the function writes.
         check(unsafe { what(self.handle, value.as_mut_ptr()) }).ok()?;
         // SAFETY: it was written.
         Some(unsafe { value.assume_init() })
     }
 
-    /// Elements of a format of halfgnn's or 32-bit integers, on the CPU or a card; None of all else.
+    /// Elements of a format of halfgnn's or 32-bit integers, on the CPU or a GPU; None of all else.
     pub fn kind(&self) -> Option<Kind> {
         let torch = self.interface;
         let dtype = self.read(torch.get_dtype)?;

@@ -7,11 +7,13 @@ use crate::place::{Operation, Place, perform_unattached};
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::with_element;
 
-/// Results of more bytes are left to the general form, whose call takes no time beside them: where memory is short torch tells of it
-/// at length as soon as it is asked for through this interface, although the exception is made elsewhere.
+/// Results of more bytes are left to the general form, whose call takes little time compared with them: where memory is
+/// short torch reports it at length as soon as it is asked for through this interface, although the exception is made
+/// elsewhere.
 pub const LARGE: usize = 1 << 26;
 
-/// A graph, as torch gives it, with what an operator is told in the same words: pairs of numbers, the first in the upper half.
+/// A graph, as torch gives it, with the operator's numbers in the same words: pairs of numbers, the first in the upper
+/// half.
 pub struct Graph {
     arrays: Operand,
     rows: usize,
@@ -23,7 +25,8 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// `pairs`: rows and columns; edges and the longest row; rows without edges, and `8 · heads` and three bits of the operator's.
+    /// `pairs`: rows and columns; edges and the longest row; rows without edges, and `8 · heads` and three bits of the
+    /// operator's.
     pub fn new(arrays: Operand, pairs: [u64; 3]) -> Self {
         let [(rows, columns), (edges, longest), (empty, options)] =
             pairs.map(|pair| ((pair >> 32) as usize, (pair & 0xffff_ffff) as usize));
@@ -78,7 +81,7 @@ impl Site {
         }
     }
 
-    /// The adjacency of so many rows and columns.
+    /// The adjacency of a number of rows and columns.
     pub fn adjacency(&self, of: &Graph) -> Option<RawAdjacency> {
         let Graph {
             rows,
@@ -100,8 +103,8 @@ impl Site {
         ))
     }
 
-    /// A tensor of any shape, whose elements follow one another at a multiple of 16 bytes; of two dimensions the planes of edges'
-    /// values. No format is that of words.
+    /// A tensor of any shape, whose elements follow one another at a multiple of 16 bytes; of two dimensions the planes
+    /// of edges' values. No format is that of words.
     pub fn array(&self, tensor: &Operand, format: Option<Precision>) -> Option<RawArray> {
         if tensor.kind()? != self.kind(format) {
             return None;
@@ -119,7 +122,7 @@ impl Site {
         (address % 16 == 0).then_some(RawArray(address, len))
     }
 
-    /// The same of so many elements.
+    /// The same of a number of elements.
     pub fn array_of(
         &self,
         tensor: &Operand,
@@ -170,7 +173,8 @@ impl Site {
         Some(RawMatrix(address, rows, columns, apart))
     }
 
-    /// A matrix of this shape, of which what lies behind the last column is read: there is nothing, or it is said to be zero.
+    /// A matrix of this shape, of which what lies behind the last column is read: there is nothing, or it is said to be
+    /// zero.
     pub fn clean(
         &self,
         tensor: &Operand,
@@ -238,7 +242,7 @@ impl Site {
         Some((copy, raw))
     }
 
-    /// Calls operators, on torch's current stream of a card, in torch's memory.
+    /// Calls operators, on torch's current stream of a GPU, in torch's memory.
     pub fn perform(&self, operation: &impl Operation) -> Option<()> {
         let place = match self.device {
             Device::Cpu => Place::host(),

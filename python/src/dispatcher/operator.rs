@@ -25,7 +25,7 @@ pub trait Operands: Sized {
     /// The operands, in the order of [`arguments`](Operands::arguments).
     ///
     /// # Safety
-    /// The words are such arguments, which nobody else takes.
+    /// The words are such arguments, which have no other owner.
     unsafe fn read(words: &mut Words) -> Self;
 }
 
@@ -106,7 +106,8 @@ impl Argument for Graph {
     }
 }
 
-/// Defines the operands of an operator: what torch calls it, and its arguments in their order. Schema and reading are of one list.
+/// Defines the operands of an operator: what torch calls it, and its arguments in their order. Schema and reading are
+/// of one list.
 macro_rules! operator {
     ($(#[$doc:meta])* $name:ident = $torch:literal { $($field:ident: $kind:ty),* $(,)? }) => {
         $(#[$doc])*
@@ -132,7 +133,7 @@ macro_rules! operator {
 }
 pub(super) use operator;
 
-/// An operator as torch is told of it.
+/// An operator as torch knows it.
 pub struct Definition {
     pub name: &'static str,
     pub schema: String,
@@ -154,23 +155,23 @@ impl Definition {
     }
 }
 
-/// The kernel of an operator, for the CPU and for cards.
+/// The kernel of an operator, for the CPU and for GPUs.
 ///
 /// # Safety
-/// Called by torch with the arguments of its schema, which become the kernel's, and room for the results.
+/// Called by torch with the arguments of its schema, which become the kernel's, and memory for the results.
 unsafe extern "C" fn kernel<O: Direct<N>, const N: usize>(
     stack: *mut u64,
     _arguments: u64,
     _results: u64,
 ) {
     let Some(torch) = INTERFACE.get() else {
-        // Torch has it from whoever set the interface.
+        // Torch has it from the code that set the interface.
         std::process::abort()
     };
     let mut words = Words { torch, next: stack };
     // SAFETY: what this function asks of its caller: the schema is of the same list of operands.
     let operands = unsafe { O::read(&mut words) };
-    // Whatever panics here does so in the general form again, where it is told.
+    // Whatever panics here does so in the general form again, where it is reported.
     let results = catch_unwind(AssertUnwindSafe(|| operands.run(torch)));
     drop(operands);
     let words = answers(torch, results.ok().flatten());

@@ -13,7 +13,8 @@ const MAXIMUM: usize = 1;
 const RELU: usize = 2;
 
 operator! {
-    /// `relu(R · A_w · (C · x) + (1 + epsilon) · x + bias)`, each part where it is given; or the maximum in place of the sum.
+    /// `relu(R · A_w · (C · x) + (1 + epsilon) · x + bias)`, each part where it is given; or the maximum in place of
+    /// the sum.
     Spmm = "spmm_direct" {
         a: Graph,
         x: Operand,

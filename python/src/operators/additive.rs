@@ -1,4 +1,5 @@
-//! Additive attention, GATv2's (`halfgnn::ops::AdditiveAttention`), with all that it keeps and computes in in memory of the caller's.
+//! Additive attention, GATv2's (`halfgnn::ops::AdditiveAttention`), with all that it keeps and computes in in memory of
+//! the caller's.
 
 use super::{OnElements, dropout, random};
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
@@ -18,9 +19,9 @@ pub struct Layer {
     slope: f32,
     /// Of the weights, in [0, 1).
     dropout: f32,
-    /// A word on the device that the mask is drawn from.
+    /// A word on the device that the mask is sampled from.
     seed: Option<RawArray>,
-    /// Features of the sources: what is heard.
+    /// Features of the sources: what is aggregated.
     sources: RawMatrix,
     /// Of the destinations, where they are not those of the sources.
     destinations: Option<RawMatrix>,
@@ -34,7 +35,7 @@ pub struct Layer {
     scores: RawArray,
 }
 
-/// What [`Layer`] names, lent.
+/// What [`Layer`] names, borrowed.
 struct Lent<B: Storage, E: Element> {
     attention: AdditiveAttention<B>,
     sources: Matrix<B, E>,
@@ -71,7 +72,7 @@ impl Layer {
 }
 
 impl<B: Lend, E: Element> Lent<B, E> {
-    /// The attention and room for its scores beside what it reads.
+    /// The attention and memory for its scores, in addition to what it reads.
     fn parts(
         &mut self,
         probability: f32,
@@ -122,7 +123,8 @@ impl OnElements for Forward {
     }
 }
 
-/// `y[i] = Σ_j α(i,j) k(i,j) v[j]`, `α(i, ·)` the softmax of `Σ a · LeakyReLU(u[i] + v[j])`, and the statistics of the softmax.
+/// `y[i] = Σ_j α(i,j) k(i,j) v[j]`, `α(i, ·)` the softmax of `Σ a · LeakyReLU(u[i] + v[j])`, and the statistics of the
+/// softmax.
 #[pyfunction]
 pub fn gatv2_forward(
     py: Python<'_>,
@@ -151,8 +153,8 @@ pub struct Gradients {
     d_sources: RawMatrix,
     /// Floats, one row.
     d_vector: RawMatrix,
-    /// Of any content: a float a destination and head; planes of floats, and of elements; and matrices of the shapes of the features of
-    /// destinations and of sources.
+    /// Of any content: a float a destination and head; planes of floats, and of elements; and matrices of the shapes of
+    /// the features of destinations and of sources.
     inner: RawArray,
     d: RawArray,
     products: RawArray,

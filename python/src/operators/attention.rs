@@ -1,5 +1,5 @@
-//! GAT's attention without an array of edges (`halfgnn::ops::Attention`), with all that it keeps in memory of the caller's, and
-//! with destinations that need not be the first sources.
+//! GAT's attention without an array of edges (`halfgnn::ops::Attention`), with all that it keeps in memory of the
+//! caller's, and with destinations that need not be the first sources.
 
 use super::{EXPONENTIAL, OnElements, dropout, random, shape};
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
@@ -22,7 +22,7 @@ pub struct Layer {
     pub slope: f32,
     /// Of the weights, in [0, 1).
     pub dropout: f32,
-    /// A word on the device that the mask is drawn from.
+    /// A word on the device that the mask is sampled from.
     pub seed: Option<RawArray>,
     /// Features of the sources.
     pub h: RawMatrix,
@@ -36,7 +36,8 @@ pub struct Layer {
     pub scratch: RawArray,
 }
 
-/// What the backward pass wants of the forward one beside its results, planes of floats, each at a multiple of 16 bytes.
+/// What the backward pass needs of the forward one in addition to its results, planes of floats, each at a multiple of
+/// 16 bytes.
 struct Saved {
     /// Scores.
     destination: RawArray,
@@ -70,8 +71,8 @@ pub fn saved(heads: usize, destinations: usize, sources: usize) -> usize {
     room(&Saved::lengths(heads, destinations, sources))
 }
 
-/// Floats that [`Layer::scratch`] has in the forward pass, where destinations have features of their own, and twice as many in the
-/// backward pass.
+/// Floats that [`Layer::scratch`] has in the forward pass, where destinations have features of their own, and twice as
+/// many in the backward pass.
 pub fn scratch(heads: usize, destinations: usize, sources: usize) -> usize {
     room(&[heads * destinations, heads * sources])
 }
@@ -94,7 +95,7 @@ fn parts<const N: usize>(memory: RawArray, lengths: [usize; N]) -> Result<[RawAr
     }))
 }
 
-/// What [`Layer`] names, lent.
+/// What [`Layer`] names, borrowed.
 struct Lent<B: Storage, E: Element> {
     h: Matrix<B, E>,
     h_destination: Option<Matrix<B, E>>,
@@ -166,7 +167,7 @@ impl Layer {
         ]
     }
 
-    /// Products of numbers that a pass over so many edges and rows takes, about.
+    /// Products of numbers that a pass over a number of edges and rows takes, about.
     fn products(&self, a: &RawAdjacency) -> usize {
         let rows = a.1.saturating_add(a.4);
         let of_edges = (2 * self.h.2).saturating_add(EXPONENTIAL * self.heads);
@@ -252,7 +253,7 @@ impl OnElements for Forward {
         match h_destination {
             None => ops::head_scores(backend, heads, h, vectors, destination, source)?,
             Some(of) => {
-                // Scores of destinations as sources, and of sources as destinations, are read by nobody.
+                // Scores of destinations as sources, and of sources as destinations, are not read.
                 let unread = [heads * of.rows(), heads * h.rows()];
                 let [mut as_source, mut as_destination] =
                     // SAFETY: as above.
@@ -310,8 +311,8 @@ impl OnElements for Forward {
     }
 }
 
-/// `y[i] = Σ_j α(i,j) k(i,j) h[j]`, and what the backward pass wants of it: scores, statistics, shares, and the sums over the edges
-/// whose sum of scores is positive.
+/// `y[i] = Σ_j α(i,j) k(i,j) h[j]`, and what the backward pass needs of it: scores, statistics, shares, and the sums
+/// over the edges whose sum of scores is positive.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "operands, as Python has them")]
 pub fn gat_forward(
@@ -459,7 +460,7 @@ impl OnElements for Backward {
                     ..HeadDots::new(heads, &lent.h, (layer.slope, &dh))
                 };
                 ops::head_dots(backend, &op, &mut dr)?;
-                // Neither is the other: the room of the inner sums and of the softmax's gradient is free again.
+                // Neither is the other: the memory of the inner sums and of the softmax's gradient is free again.
                 let (no_source, no_destination) = (&mut inner, &mut softmax_gradient);
                 no_source.clear(backend)?;
                 no_destination.clear(backend)?;

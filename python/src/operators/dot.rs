@@ -18,7 +18,7 @@ pub struct Inputs {
     scale: f32,
     /// Of the weights, in [0, 1).
     dropout: f32,
-    /// A word on the device that the mask is drawn from.
+    /// A word on the device that the mask is sampled from.
     seed: Option<RawArray>,
     q: RawMatrix,
     k: RawMatrix,
@@ -27,7 +27,7 @@ pub struct Inputs {
     statistics: RawArray,
 }
 
-/// What [`Inputs`] names, lent.
+/// What [`Inputs`] names, borrowed.
 struct Lent<B: Storage, E: Element> {
     q: Matrix<B, E>,
     k: Matrix<B, E>,

@@ -1,4 +1,4 @@
-//! Memory that kernels use: of the pool, to which it returns, of the host, or of somebody else's.
+//! Memory that kernels use: of the pool, to which it returns, of the host, or of another program's.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use super::pool::Block;
 use super::stream::Queue;
 use crate::{DeviceBuffer, DriverError};
 
-/// Memory that a card reaches. Dropping it keeps the card's own for the next buffer of about its size, which is sound while kernels
-/// that use it are still queued, on whichever stream: whatever the next owner does is queued behind them. The host's is waited for
-/// and freed.
+/// Memory that a GPU reaches. Dropping it keeps the GPU's own for the next buffer of about its size, which is sound
+/// while kernels that use it are still queued, on whichever stream: whatever the next owner does is queued behind them.
+/// The host's is waited for and freed.
 #[derive(Debug)]
 pub struct CudaBuffer {
     memory: Memory,
@@ -23,9 +23,9 @@ pub struct CudaBuffer {
 enum Memory {
     /// The pool's.
     Pooled(Block),
-    /// The host's, with an address on the card.
+    /// The host's, with an address on the GPU.
     Host(HostMemory),
-    /// Somebody else's, at this address.
+    /// Another program's, at this address.
     Borrowed(u64),
 }
 
@@ -51,7 +51,7 @@ impl CudaBuffer {
         })
     }
 
-    /// Memory that somebody else allocated.
+    /// Memory that another program allocated.
     ///
     /// # Safety
     /// As of [`Driver::borrow`](crate::Driver::borrow).
@@ -104,12 +104,14 @@ impl Drop for CudaBuffer {
             Memory::Host(memory) => {
                 let freed = self.context.enter().and_then(|_entered| {
                     let waited = self.context.streams().synchronize();
-                    // SAFETY: every stream of the card was waited for just now, and this is the last that is done with it.
+                    // SAFETY: every stream of the GPU was waited for just now, and this is the last that is done with
+                    // it.
                     unsafe { memory.free() };
                     waited
                 });
                 if let Err(error) = freed {
-                    // A failure is of an earlier kernel, and told to whoever waits for that: nothing runs any more.
+                    // A failure is of an earlier kernel, and reported to those that wait for that: nothing runs any
+                    // more.
                     tracing::debug!(%error, "freeing memory of the host");
                 }
             }

@@ -1,4 +1,4 @@
-//! One card's primary context with its memory: what all streams of it share.
+//! One GPU's primary context with its memory: what all streams of it share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -19,11 +19,11 @@ use crate::{DeviceInfo, DriverError, MemoryUse};
 pub const MINIMUM_CAPABILITY: (u32, u32) = (8, 0);
 
 /// Environment variable that, where it is set and not `0`, makes every buffer an allocation of its own, of exactly its
-/// length, which goes back to the card when it is dropped. Slow; it lets `compute-sanitizer` see a read past a buffer's
+/// length, which goes back to the GPU when it is dropped. Slow; it lets `compute-sanitizer` see a read past a buffer's
 /// end, or of a new buffer before anything wrote it, where the pool's blocks hide them.
 pub const NO_POOL_VARIABLE: &str = "HALFGNN_CUDA_NO_POOL";
 
-/// A card in use.
+/// A GPU in use.
 #[derive(Debug)]
 pub(super) struct Context {
     info: DeviceInfo,
@@ -35,13 +35,13 @@ pub(super) struct Context {
     captures: Captures<Capture>,
     graph_launches: Mutex<()>,
     streams: Mutex<Streams>,
-    /// What work on the card may wait for.
+    /// What work on the GPU may wait for.
     links: Mutex<Vec<Weak<Watched>>>,
     primary: PrimaryContext,
 }
 
 impl Context {
-    /// Finds the driver and card `ordinal` of the visible ones, and retains its primary context.
+    /// Finds the driver and GPU `ordinal` of the visible ones, and retains its primary context.
     pub(super) fn open(ordinal: u32) -> Result<Self, DriverError> {
         let library = load()?;
         let device = find(library, ordinal)?;
@@ -95,7 +95,7 @@ impl Context {
         set_current(self.primary.get_inner())
     }
 
-    /// What tells the card from all others.
+    /// What distinguishes the GPU from all others.
     pub(super) fn identity(&self) -> Result<[u8; 16], DriverError> {
         let device = check_cust("cuDeviceGet", Device::get_device(self.ordinal))?;
         let mut uuid = sys::CUuuid { bytes: [0; 16] };
@@ -106,19 +106,19 @@ impl Context {
         Ok(uuid.bytes.map(|byte| byte as u8))
     }
 
-    /// What the card says of itself.
+    /// What the GPU says of itself.
     pub(super) fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// Adds what work on the card may wait for from now on.
+    /// Adds what work on the GPU may wait for from now on.
     pub(super) fn add_link(&self, link: &Arc<Watched>) {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.retain(|link| link.strong_count() > 0);
         links.push(Arc::downgrade(link));
     }
 
-    /// Waits by `wait` for work on the card, which ends where a link that the work may wait for does.
+    /// Waits by `wait` for work on the GPU, which ends where a link that the work may wait for does.
     pub(super) fn wait<T>(
         &self,
         wait: impl FnOnce() -> Result<T, DriverError>,
@@ -145,15 +145,15 @@ impl Context {
         &self.captures
     }
 
-    /// The right to launch a graph, of which the driver wants one thread at a time.
+    /// The right to launch a graph, of which the driver needs one thread at a time.
     pub(super) fn graph_launches(&self) -> MutexGuard<'_, ()> {
         self.graph_launches
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block for `len` bytes that `stream` may use, and whoever waits for that stream: one from the pool, or new memory. Before
-    /// it gives up, it returns the pool's to the card.
+    /// A block for `len` bytes that `stream` may use, and streams that wait for it: one from the pool, or new memory.
+    /// Before it gives up, it returns the pool's to the GPU.
     pub(super) fn alloc(&self, len: usize, stream: CUstream) -> Result<Block, DriverError> {
         let mut pool = self.pool();
         let class = if self.pooled {
@@ -193,22 +193,22 @@ impl Context {
         Ok(block)
     }
 
-    /// Takes back the block of a buffer of `len` bytes, and where each stream has come to, if there are several: what any of
-    /// them still does with the block comes before what its next owner does.
+    /// Takes back the block of a buffer of `len` bytes, and where each stream has come to, if there are several: what
+    /// any of them still does with the block comes before what its next owner does.
     pub(super) fn release(&self, block: Block, len: usize) {
         let marks = self.marks();
         let mut pool = self.pool();
         pool.give(block, marks);
         pool.count_out(len);
         if !self.pooled {
-            // A failure is of an earlier kernel, and told to whoever waits for that.
+            // A failure is of an earlier kernel, and reported to those that wait for that.
             if let Err(error) = self.enter().and_then(|_entered| free_all(&mut pool)) {
                 tracing::debug!(%error, "freeing device memory");
             }
         }
     }
 
-    /// Returns the memory of freed buffers to the card; how many bytes.
+    /// Returns the memory of freed buffers to the GPU; how many bytes.
     pub(super) fn trim(&self) -> Result<u64, DriverError> {
         free_all(&mut self.pool())
     }
@@ -232,7 +232,7 @@ impl Context {
         let marks = self.enter().and_then(|_entered| streams.marks());
         marks.unwrap_or_else(|error| {
             tracing::debug!(%error, "marking the streams of a freed buffer: waiting for them instead");
-            // A failure is of an earlier kernel, and told to whoever waits for that: nothing runs any more.
+            // A failure is of an earlier kernel, and reported to those that wait for that: nothing runs any more.
             let _ = streams.synchronize();
             Vec::new()
         })
@@ -246,8 +246,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // Streams, buffers, modules and events hold the context, so nothing is in use but what is freed here. A failure (a
-        // kernel that was at fault, mostly) has been told to whoever waited for it; the primary context goes in any case.
+        // Streams, buffers, modules and events hold the context, so nothing is in use but what is freed here. A failure
+        // (a kernel that was at fault, mostly) has been reported to those that waited for it; the primary context goes
+        // in any case.
         let emptied = self
             .enter()
             .and_then(|_entered| free_all(&mut self.pool()).map(|_| ()));
@@ -257,8 +258,8 @@ impl Drop for Context {
     }
 }
 
-/// A context that is the calling thread's; once this is dropped, the one before is again. A framework in the same process, such as
-/// torch, takes the current context for what its user chose.
+/// A context that is the calling thread's; once this is dropped, the one before is again. A framework in the same
+/// process, such as torch, takes the current context for what its user chose.
 #[derive(Debug)]
 #[must_use = "the context is the thread's only until this is dropped"]
 pub(super) struct Entered {
@@ -281,7 +282,7 @@ impl Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         let Some(before) = self.before else { return };
-        // It fails where the other context was destroyed meanwhile: then nobody misses it.
+        // It fails where the other context was destroyed meanwhile: then it is not missed.
         if let Err(error) = set_current(before) {
             tracing::debug!(%error, "leaving a CUDA context");
         }
@@ -304,7 +305,7 @@ fn set_current(context: CUcontext) -> Result<(), DriverError> {
     check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context) })
 }
 
-/// The driver's library, and what it says of every card that is visible, without making any of them ready for work.
+/// The driver's library, and what it says of every GPU that is visible, without making any of them ready for work.
 pub(super) fn survey() -> Result<(&'static str, Vec<DeviceInfo>), DriverError> {
     let library = load()?;
     let cards = (0..count(library)?)
@@ -323,7 +324,7 @@ fn load() -> Result<&'static str, DriverError> {
         .map_err(|error| DriverError::Unavailable(error.to_string()))
 }
 
-/// Starts the driver and counts the visible cards, which may be none.
+/// Starts the driver and counts the visible GPUs, which may be none.
 fn count(library: &str) -> Result<u32, DriverError> {
     // SAFETY: may be called at any time; zero is the only legal argument.
     match unsafe { sys::cuInit(0) } {
@@ -336,7 +337,7 @@ fn count(library: &str) -> Result<u32, DriverError> {
     }
 }
 
-/// Card `ordinal` of the visible ones, or why there is none.
+/// GPU `ordinal` of the visible ones, or why there is none.
 fn find(library: &str, ordinal: u32) -> Result<Device, DriverError> {
     match count(library)? {
         0 => Err(no_card(library)),
@@ -348,7 +349,7 @@ fn find(library: &str, ordinal: u32) -> Result<Device, DriverError> {
     }
 }
 
-/// A driver without a card.
+/// A driver without a GPU.
 fn no_card(library: &str) -> DriverError {
     DriverError::Unavailable(format!(
         "{library} finds no card{}; see what `nvidia-smi` lists",
@@ -356,7 +357,7 @@ fn no_card(library: &str) -> DriverError {
     ))
 }
 
-/// What the user said of which cards to use, for an error's text.
+/// What the user said of which GPUs to use, for an error's text.
 fn visible_devices() -> String {
     match std::env::var_os("CUDA_VISIBLE_DEVICES") {
         Some(value) => format!(" (CUDA_VISIBLE_DEVICES is \"{}\")", value.to_string_lossy()),
@@ -364,7 +365,7 @@ fn visible_devices() -> String {
     }
 }
 
-/// Asks the driver about the card.
+/// Asks the driver about the GPU.
 fn describe(device: Device) -> Result<DeviceInfo, DriverError> {
     let attribute = |attribute: DeviceAttribute| -> Result<u32, DriverError> {
         let value = check_cust("cuDeviceGetAttribute", device.get_attribute(attribute))?;
@@ -400,8 +401,8 @@ fn describe(device: Device) -> Result<DeviceInfo, DriverError> {
     })
 }
 
-/// Bytes a second of a memory with this clock in kHz, which transfers twice a cycle over a bus of so many bits. `None`
-/// where the driver gave no such numbers.
+/// Bytes a second of a memory with this clock in kHz, which transfers twice a cycle over a bus of a number of bits.
+/// `None` where the driver gave no such numbers.
 fn memory_rate(kilohertz: i32, bits: i32) -> Option<u64> {
     let (hertz, bits) = (
         u64::try_from(kilohertz).ok()?.checked_mul(1000)?,
@@ -411,7 +412,7 @@ fn memory_rate(kilohertz: i32, bits: i32) -> Option<u64> {
     (rate > 0).then_some(rate)
 }
 
-/// Bytes free and in all, of the card whose context is current.
+/// Bytes free and in all, of the GPU whose context is current.
 pub(super) fn memory_info() -> Result<(u64, u64), DriverError> {
     let (mut free, mut total) = (0, 0);
     // SAFETY: writes two integers.
@@ -436,7 +437,7 @@ fn new_block(class: usize) -> Result<Option<Block>, DriverError> {
     }
 }
 
-/// Returns every block of `pool` to the card whose context is current; how many bytes.
+/// Returns every block of `pool` to the GPU whose context is current; how many bytes.
 fn free_all(pool: &mut Pool) -> Result<u64, DriverError> {
     let (mut returned, mut outcome) = (0, Ok(()));
     for block in pool.drain() {

@@ -1,4 +1,4 @@
-//! The driver's codes as words for people.
+//! The driver's error numbers as words for people.
 
 use std::ffi::{CStr, c_char};
 use std::ptr;

@@ -19,7 +19,7 @@ use crate::DriverError;
 #[derive(Debug)]
 pub(super) struct Capture {
     stream: Stream,
-    /// For what goes on beside the launches, once there is some.
+    /// For what runs in parallel with the launches, once there is some.
     aside: Option<Stream>,
     /// Where the two have waited for one another.
     marks: Vec<Mark>,
@@ -27,8 +27,8 @@ pub(super) struct Capture {
     links: Vec<NcclLink>,
 }
 
-// SAFETY: a stream's handle belongs to a context and not to a thread; `Captures` hands a capture only to the thread that
-// began it, and moves it under a lock.
+// SAFETY: a stream's handle belongs to a context and not to a thread; `Captures` hands a capture only to the thread
+// that began it, and moves it under a lock.
 unsafe impl Send for Capture {}
 
 impl Capture {
@@ -55,8 +55,8 @@ impl Capture {
     }
 
     /// The stream for work of `link` that waits for all that is recorded so far and not for what comes, until they are
-    /// [joined](Capture::join). Its kernels go before others: at the same priority they would wait for room on the card until those were
-    /// done. The context is current.
+    /// [joined](Capture::join). Its kernels go before others: at the same priority they would wait for multiprocessors
+    /// until those were done. The context is current.
     pub(super) fn fork(&mut self, link: &NcclLink) -> Result<CUstream, DriverError> {
         self.keep(link);
         let aside = match &self.aside {
@@ -73,7 +73,7 @@ impl Capture {
         Ok(aside)
     }
 
-    /// Has what is recorded from now on wait for what goes on beside. The context is current.
+    /// Has what is recorded from now on wait for what runs in parallel. The context is current.
     pub(super) fn join(&mut self) -> Result<(), DriverError> {
         let Some(aside) = &self.aside else {
             return Ok(());
@@ -85,19 +85,19 @@ impl Capture {
     }
 }
 
-/// Launches that were recorded, instantiated for a card.
+/// Launches that were recorded, instantiated for a GPU.
 pub struct CudaGraph {
     executable: CUgraphExec,
     /// What it launches, so that their modules stay loaded.
     functions: Vec<CudaFunction>,
-    /// Whose work it has: NCCL wants its graphs gone before a communicator.
+    /// Whose work it has: NCCL needs its graphs gone before a communicator.
     _links: Vec<NcclLink>,
     context: Arc<Context>,
 }
 
-// SAFETY: an executable graph belongs to a context and not to a thread. The driver does not serialise calls on one graph,
-// so that it must not be used by two threads at a time: all that is done with it besides destroying it is launching it,
-// and `CudaGraph::launch` does so under the lock of its context's launches.
+// SAFETY: an executable graph belongs to a context and not to a thread. The driver does not serialise calls on one
+// graph, so that it must not be used by two threads at a time: all that is done with it besides destroying it is
+// launching it, and `CudaGraph::launch` does so under the lock of its context's launches.
 unsafe impl Send for CudaGraph {}
 // SAFETY: as above.
 unsafe impl Sync for CudaGraph {}
@@ -172,7 +172,7 @@ impl CudaGraph {
         }
         let _entered = context.enter()?;
         let _alone = context.graph_launches();
-        // Where the card has as much to do as it can note, this waits.
+        // Where the GPU has as much to do as it can note, this waits.
         context.wait(|| {
             // SAFETY: the graph is of this context and instantiated as long as `self` lives; what its kernels do is the
             // caller's promise.
@@ -196,7 +196,7 @@ fn instantiate(graph: CUgraph) -> Result<CUgraphExec, DriverError> {
 impl Drop for CudaGraph {
     fn drop(&mut self) {
         let destroyed = self.context.enter().and_then(|_entered| {
-            // SAFETY: nobody can launch it any more; where it is under way, the driver frees it when it is done.
+            // SAFETY: no one can launch it any more; where it is under way, the driver frees it when it is done.
             check("cuGraphExecDestroy", unsafe {
                 sys::cuGraphExecDestroy(self.executable)
             })

@@ -35,18 +35,18 @@ pub(super) unsafe fn free_pages(base: NonNull<u8>) {
     unsafe { sys::cuMemFreeHost(base.as_ptr().cast()) };
 }
 
-/// Page-locked memory with an address on the card. It is
-/// never in the pool: locking pages takes longer than a kernel does, and who wants such memory wants it for a whole run.
+/// Page-locked memory with an address on the GPU. It is never in the pool: locking pages takes longer than a kernel
+/// does, and who needs such memory needs it for a whole run.
 #[derive(Debug)]
 pub(super) struct HostMemory {
     address: u64,
     bytes: usize,
-    /// Held by whoever reads or writes here, so that threads of the host do not meet.
+    /// Held by a thread that reads or writes here, so that threads of the host do not meet.
     base: Mutex<NonNull<u8>>,
 }
 
-// SAFETY: `base` is memory of the process like any other, which only this value's methods use, under the lock; page-locked memory
-// may be used and freed from any thread.
+// SAFETY: `base` is memory of the process like any other, which only this value's methods use, under the lock;
+// page-locked memory may be used and freed from any thread.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory {}
@@ -60,27 +60,29 @@ impl HostMemory {
             bytes,
             base: Mutex::new(base),
         };
-        // SAFETY: the memory was allocated to have an address on the card; writes that.
+        // SAFETY: the memory was allocated to have an address on the GPU; writes that.
         let told = check("cuMemHostGetDevicePointer", unsafe {
             sys::cuMemHostGetDevicePointer_v2(&mut memory.address, base.as_ptr().cast(), 0)
         });
         if told.is_err() {
-            // SAFETY: nobody knows of it yet.
+            // SAFETY: there is no other reference to it yet.
             unsafe { memory.free() };
         }
         told.map(|()| memory)
     }
 
-    /// Where the card has it.
+    /// Where the GPU has it.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
 
-    /// Copies `source` to byte `offset` on. What a kernel reads meanwhile is the old bytes or the new ones, as on the card.
+    /// Copies `source` to byte `offset` on. What a kernel reads meanwhile is the old bytes or the new ones, as on the
+    /// GPU.
     pub(super) fn write(&self, offset: usize, source: &[u8]) {
         self.expect(offset, source.len());
         let base = self.base();
-        // SAFETY: the range lies here, as was just looked at, and nobody else of the host uses it while the lock is held.
+        // SAFETY: the range lies here, as was just looked at, and no other thread of the host uses it while the lock is
+        // held.
         unsafe {
             let target = base.as_ptr().add(offset);
             target.copy_from_nonoverlapping(source.as_ptr(), source.len());
@@ -117,7 +119,7 @@ impl HostMemory {
         unsafe { free_pages(*base) };
     }
 
-    /// Panics unless the bytes lie here: whoever calls has looked.
+    /// Panics unless the bytes lie here: callers have checked.
     fn expect(&self, offset: usize, len: usize) {
         let end = offset.checked_add(len);
         assert!(

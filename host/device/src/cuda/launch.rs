@@ -131,7 +131,7 @@ fn failed(function: &CudaFunction, reason: String) -> DriverError {
     }
 }
 
-/// What a kernel on a card allows a launch.
+/// What a kernel on a GPU allows a launch.
 struct Limits {
     /// Threads of a CTA.
     threads: u32,
@@ -182,7 +182,7 @@ impl Limits {
     }
 }
 
-/// A point in a card's stream.
+/// A point in a GPU's stream.
 #[derive(Debug)]
 pub struct CudaEvent {
     mark: Mark,

@@ -1,4 +1,4 @@
-//! CUDA cards, through `cust`, opened at run time.
+//! GPUs, through `cust`, opened at run time.
 //!
 //! ```text
 //! Cuda ── Queue: a stream, pinned memory for small uploads      CudaModule, CudaFunction, CudaEvent
@@ -6,9 +6,9 @@
 //!                       └─ Pool: freed buffers, kept by size    CudaBuffer  ──▶ back to the pool on drop
 //! ```
 //!
-//! All work of a handle and its clones goes to one stream, in the order of the calls, from whichever thread. That order is
-//! also what makes it safe to hand a buffer's memory on while a kernel that uses it is still queued: whatever uses it next
-//! comes after. Where a card has several streams, the next owner's waits for what the others had to do.
+//! All work of a handle and its clones goes to one stream, in the order of the calls, from whichever thread. That order
+//! is also what makes it safe to hand a buffer's memory on while a kernel that uses it is still queued: whatever uses
+//! it next comes after. Where a GPU has several streams, the next owner's waits for what the others had to do.
 //!
 //! `cust` provides the context, the stream and the events. Memory, modules and launches go to `cust::sys`, since `cust`
 //! has no untyped buffers, no log of the PTX compiler, no shared memory above 48 KiB, and a function of its own cannot
@@ -45,7 +45,7 @@ pub use graph::CudaGraph;
 pub use launch::CudaEvent;
 pub use module::{CudaFunction, CudaModule};
 
-/// A CUDA card.
+/// A GPU.
 #[derive(Clone, Debug)]
 pub struct Cuda {
     queue: Arc<Queue>,
@@ -55,11 +55,11 @@ pub struct Cuda {
 type Place = (usize, u64, usize);
 
 impl Cuda {
-    /// Opens card `ordinal`, counting those that `CUDA_VISIBLE_DEVICES` leaves visible, with its primary context.
+    /// Opens GPU `ordinal`, counting those that `CUDA_VISIBLE_DEVICES` leaves visible, with its primary context.
     ///
     /// # Errors
-    /// [`DriverError::Unavailable`] where there is no driver, no card of that number, or one older than
-    /// [`MINIMUM_CAPABILITY`]; [`DriverError::Device`] where the card does not give a context.
+    /// [`DriverError::Unavailable`] where there is no driver, no GPU of that number, or one older than
+    /// [`MINIMUM_CAPABILITY`]; [`DriverError::Device`] where the GPU does not give a context.
     pub fn open(ordinal: u32) -> Result<Self, DriverError> {
         let context = Arc::new(Context::open(ordinal)?);
         Ok(Self {
@@ -67,12 +67,12 @@ impl Cuda {
         })
     }
 
-    /// A handle whose work goes to a stream that somebody else made, such as a framework's. A stream that is being captured
-    /// takes launches, fills and copies on the card into its graph; what wants an answer, an allocation or an upload is then
-    /// an error, and nothing may be freed, so whatever a step needs is there before.
+    /// A handle whose work goes to a stream that another program made, such as a framework's. A stream that is being
+    /// captured takes launches, fills and copies on the GPU into its graph; what needs an answer, an allocation or an
+    /// upload is then an error, and nothing may be freed, so whatever a step needs is there before.
     ///
     /// # Safety
-    /// `stream` is a `CUstream` of the card's primary context, and lives longer than every clone of the result.
+    /// `stream` is a `CUstream` of the GPU's primary context, and lives longer than every clone of the result.
     ///
     /// # Errors
     /// Those of the device.
@@ -87,9 +87,9 @@ impl Cuda {
         })
     }
 
-    /// [`Cuda::on_foreign_stream`] for work on [borrowed](Driver::borrow) memory alone, whose owner sees to the order of streams:
-    /// nothing is allocated, recorded or waited for to open it, so that it may be opened while the stream is being captured.
-    /// An allocation through it is an error.
+    /// [`Cuda::on_foreign_stream`] for work on [borrowed](Driver::borrow) memory alone, whose owner sees to the order
+    /// of streams: nothing is allocated, recorded or waited for to open it, so that it may be opened while the stream
+    /// is being captured. An allocation through it is an error.
     ///
     /// # Safety
     /// As of [`Cuda::on_foreign_stream`].
@@ -105,17 +105,17 @@ impl Cuda {
         self.queue.context()
     }
 
-    /// The driver's library, and the cards that `CUDA_VISIBLE_DEVICES` leaves visible, too old ones among them. No card is
-    /// made ready for work.
+    /// The driver's library, and the GPUs that `CUDA_VISIBLE_DEVICES` leaves visible, too old ones among them. No GPU
+    /// is made ready for work.
     ///
     /// # Errors
-    /// [`DriverError::Unavailable`] where there is no driver or it does not start; [`DriverError::Device`] where a card
+    /// [`DriverError::Unavailable`] where there is no driver or it does not start; [`DriverError::Device`] where a GPU
     /// does not answer.
     pub fn survey() -> Result<(&'static str, Vec<DeviceInfo>), DriverError> {
         context::survey()
     }
 
-    /// Bytes of the card's memory that are free, and all of them. What the pool keeps for reuse is not free.
+    /// Bytes of the GPU's memory that are free, and all of them. What the pool keeps for reuse is not free.
     ///
     /// # Errors
     /// Those of the device.
@@ -124,7 +124,7 @@ impl Cuda {
         context::memory_info()
     }
 
-    /// Gives the memory of freed buffers back to the card, and returns how many bytes that was.
+    /// Gives the memory of freed buffers back to the GPU, and returns how many bytes that was.
     ///
     /// # Errors
     /// Those of the device, the failure of an earlier launch among them.
@@ -133,7 +133,8 @@ impl Cuda {
         self.context().trim()
     }
 
-    /// The stream for work of `link`: the one that this thread records in, which holds the link then, or the handle's own.
+    /// The stream for work of `link`: the one that this thread records in, which holds the link then, or the handle's
+    /// own.
     fn stream_for(&self, link: &NcclLink) -> Result<*mut std::ffi::c_void, DriverError> {
         link.check_owner(self.context())?;
         let recorded = self.context().captures().with(|it| it.stream_with(link));
@@ -193,8 +194,8 @@ impl Cuda {
         unsafe { self.queue.copy(source, target, bytes) }
     }
 
-    /// Makes the card's primary context the calling thread's, for libraries that work in whichever is. Every other call leaves the
-    /// thread's context as it finds it.
+    /// Makes the GPU's primary context the calling thread's, for libraries that work in whichever is. Every other call
+    /// leaves the thread's context as it finds it.
     ///
     /// # Errors
     /// Those of the device.
@@ -202,8 +203,8 @@ impl Cuda {
         self.context().make_current()
     }
 
-    /// The stream that this handle's work goes to, as `CUstream`, for libraries that are to queue theirs behind it. It lives as
-    /// long as a clone of this driver.
+    /// The stream that this handle's work goes to, as `CUstream`, for libraries that are to queue theirs behind it. It
+    /// lives as long as a clone of this driver.
     pub fn raw_stream(&self) -> *mut std::ffi::c_void {
         self.queue.raw().cast()
     }
@@ -391,8 +392,8 @@ impl Driver for Cuda {
             return Ok(());
         };
         let stream = self.stream_for(link)?;
-        // SAFETY: `places` has checked the ranges; memory that is freed is used again behind what is in the stream, or, of a
-        // recording, when that is gone. The stream is this context's, as are link and buffers.
+        // SAFETY: `places` has checked the ranges; memory that is freed is used again behind what is in the stream, or,
+        // of a recording, when that is gone. The stream is this context's, as are link and buffers.
         unsafe { link.transfer(stream, &sends, &receives) }
     }
 

@@ -20,8 +20,8 @@ use crate::DriverError;
 /// Bytes for what the driver's compiler says.
 const LOG_BYTES: usize = 16 << 10;
 
-/// Kernels for a GPU: machine code, or PTX that the driver compiles. Clones share it; it is unloaded with the last of them and of
-/// its functions.
+/// Kernels for a GPU: machine code, or PTX that the driver compiles. Clones share it; it is unloaded with the last of
+/// them and of its functions.
 ///
 /// Of PTX each kernel is compiled when it is first asked for.
 #[derive(Clone, Debug)]
@@ -126,8 +126,8 @@ impl CudaModule {
     }
 }
 
-/// The machine code that the driver makes of PTX. Several threads may compile at a time, which the call that compiles and loads
-/// at once does not let them.
+/// The machine code that the driver makes of PTX. Several threads may compile at a time, which the call that compiles
+/// and loads at once does not let them.
 fn compile(context: &Arc<Context>, ptx: &str) -> Result<Vec<u8>, String> {
     let text = CString::new(ptx).map_err(|error| {
         format!(
@@ -147,8 +147,8 @@ fn compile(context: &Arc<Context>, ptx: &str) -> Result<Vec<u8>, String> {
         ptr::without_provenance_mut(LOG_BYTES),
     ];
     let mut linker = Linker(ptr::null_mut());
-    // SAFETY: there are two options with two values; the log has the size that they name and, declared before the linker, outlives
-    // it. The call writes the handle.
+    // SAFETY: there are two options with two values; the log has the size that they name and, declared before the
+    // linker, outlives it. The call writes the handle.
     let mut result = unsafe {
         let count = options.len() as u32;
         sys::cuLinkCreate_v2(
@@ -160,8 +160,8 @@ fn compile(context: &Arc<Context>, ptx: &str) -> Result<Vec<u8>, String> {
     };
     if result == CUresult::CUDA_SUCCESS {
         let bytes = text.as_bytes_with_nul();
-        // SAFETY: the linker was just made; the text has as many bytes, its final zero included, and is copied; there are no
-        // options for it, and no name is a null pointer, which the driver takes.
+        // SAFETY: the linker was just made; the text has as many bytes, its final zero included, and is copied; there
+        // are no options for it, and no name is a null pointer, which the driver takes.
         result = unsafe {
             sys::cuLinkAddData_v2(
                 linker.0,
@@ -181,7 +181,8 @@ fn compile(context: &Arc<Context>, ptx: &str) -> Result<Vec<u8>, String> {
         result = unsafe { sys::cuLinkComplete(linker.0, &mut code, &mut length) };
     }
     if result == CUresult::CUDA_SUCCESS {
-        // SAFETY: the driver has just said so, and the linker, which owns the bytes, lives until the end of this function.
+        // SAFETY: the driver has just said so, and the linker, which owns the bytes, lives until the end of this
+        // function.
         let code = unsafe { std::slice::from_raw_parts(code.cast::<u8>(), length) }.to_vec();
         drop(linker);
         drop(entered);
@@ -386,8 +387,8 @@ fn check_elf(code: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Says what is wrong where `ptx` was built for a card other than one of `capability`, in words clearer than the
-/// driver's. PTX of an older architecture runs on a newer card, that of an architecture-specific target (`sm_90a`) on
+/// Says what is wrong where `ptx` was built for a GPU other than one of `capability`, in words clearer than the
+/// driver's. PTX of an older architecture runs on a newer GPU, that of an architecture-specific target (`sm_90a`) on
 /// its own only, that of a family-specific one (`sm_100f`) within its major number.
 fn check_target(ptx: &str, capability: (u32, u32)) -> Result<(), String> {
     let Some(target) = ptx

@@ -1,7 +1,7 @@
 //! PTX of several kernels, split so that each can be compiled by itself.
 //!
-//! The driver compiles a module on one thread, all kernels of it. A run launches some tens of the kernels that there are, so each is
-//! compiled when it is first asked for, and several are compiled in parallel.
+//! The driver compiles a module on one thread, all kernels of it. A run launches some tens of the kernels that there
+//! are, so each is compiled when it is first asked for, and several are compiled in parallel.
 
 use std::collections::HashMap;
 
@@ -17,8 +17,8 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Splits a text. `None` where it has functions other than kernels, which kernels may call, and where it is not laid out as
-    /// compilers write PTX: it is then compiled as a whole.
+    /// Splits a text. `None` where it has functions other than kernels, which kernels may call, and where it is not
+    /// laid out as compilers write PTX: it is then compiled as a whole.
     pub fn split(ptx: &str) -> Option<Self> {
         let (mut head, mut tail) = (String::new(), String::new());
         let mut entries = HashMap::new();

@@ -1,7 +1,7 @@
 //! Freed device memory, kept by size, so that a second epoch allocates nothing.
 //!
 //! An epoch asks for the same sizes in the same order each time; `cuMemAlloc` and `cuMemFree` cost tens of
-//! microseconds each and `cuMemFree` waits for the card. So a freed block waits here for the next request of its class,
+//! microseconds each and `cuMemFree` waits for the GPU. So a freed block waits here for the next request of its class,
 //! and of its class only: then an epoch needs of each class no more blocks than the one before it had at its peak.
 
 use std::collections::HashMap;

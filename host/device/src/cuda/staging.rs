@@ -1,7 +1,7 @@
 //! Pinned memory through which small uploads go, so that they return at once.
 //!
-//! The source of an upload may be reused as soon as the call returns, but CUDA may read ordinary memory later than that.
-//! A small source is therefore copied to pinned memory, from which the card takes it in its own time.
+//! The source of an upload may be reused as soon as the call returns, but CUDA may read ordinary memory later than
+//! that. A small source is therefore copied to pinned memory, from which the GPU takes it in its own time.
 
 use std::ptr::NonNull;
 
@@ -51,8 +51,8 @@ impl Staging {
                 (0, source.len().next_multiple_of(GRANULE))
             }
         };
-        // SAFETY: `start + source.len()` is at most `CAPACITY`, by `place` or since `LONGEST` is less; the ranges cannot
-        // overlap, since nobody else has a reference to this memory.
+        // SAFETY: `start + source.len()` is at most `CAPACITY`, by `place` or since `LONGEST` is less; the ranges
+        // cannot overlap, since there is no other reference to this memory.
         let target = unsafe {
             let target = self.base.as_ptr().add(start);
             target.copy_from_nonoverlapping(source.as_ptr(), source.len());

@@ -1,9 +1,9 @@
-//! A stream of a card: its work is done in the order of the calls, from whichever thread.
+//! A stream of a GPU: its work is done in the order of the calls, from whichever thread.
 //!
-//! A card may have several, which have no order among one another but where one waits for an event of another's. Two things
-//! keep memory safe all the same. A block that is freed goes to another stream only behind all work that was queued, on
-//! any stream, when it was freed ([`Context::release`]). And an upload that another stream might read is waited for, so
-//! that the indices of a graph are there for all of them.
+//! A GPU may have several, which have no order among one another but where one waits for an event of another's. Two
+//! things keep memory safe all the same. A block that is freed goes to another stream only behind all work that was
+//! queued, on any stream, when it was freed ([`Context::release`]). And an upload that another stream might read is
+//! waited for, so that the indices of a graph are there for all of them.
 
 use std::fmt;
 use std::ptr;
@@ -17,15 +17,15 @@ use super::error::{check, check_cust};
 use super::staging::{self, Staging};
 use crate::DriverError;
 
-/// The first priority of all: the driver takes the first that a card has.
+/// The first priority of all: the driver takes the first that a GPU has.
 pub(super) const FIRST: i32 = i32::MIN;
 
 /// A stream in use.
 pub(super) struct Queue {
     raw: CUstream,
-    /// None where the stream is somebody else's.
+    /// None where the stream is another program's.
     owned: Option<Stream>,
-    /// Whether the card's memory is ordered for it; not where all that it works on is somebody else's.
+    /// Whether the GPU's memory is ordered for it; not where all that it works on is another program's.
     ordered: bool,
     /// Where it has one of its own.
     priority: Option<i32>,
@@ -34,8 +34,8 @@ pub(super) struct Queue {
     context: Arc<Context>,
 }
 
-// SAFETY: a stream's handle belongs to a context and not to a thread, and the driver's calls on one stream may be made from
-// several threads at a time.
+// SAFETY: a stream's handle belongs to a context and not to a thread, and the driver's calls on one stream may be made
+// from several threads at a time.
 unsafe impl Send for Queue {}
 // SAFETY: as above.
 unsafe impl Sync for Queue {}
@@ -49,7 +49,7 @@ impl Queue {
         Self::with(context, stream.as_inner(), (Some(stream), priority))
     }
 
-    /// A stream that somebody else made in `context`.
+    /// A stream that another program made in `context`.
     ///
     /// # Safety
     /// It is a stream of the context, and outlives the result.
@@ -78,7 +78,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// A stream that somebody else made in `context`, for work on memory of theirs.
+    /// A stream that another program made in `context`, for work on memory of theirs.
     ///
     /// # Safety
     /// It is a stream of the context, and outlives the result.
@@ -93,7 +93,7 @@ impl Queue {
         }
     }
 
-    /// An error where only memory of somebody else's may be used.
+    /// An error where only memory of another program's may be used.
     pub(super) fn expect_own_memory(&self) -> Result<(), DriverError> {
         if self.ordered {
             return Ok(());
@@ -104,7 +104,7 @@ impl Queue {
         })
     }
 
-    /// What all streams of the card share.
+    /// What all streams of the GPU share.
     pub(super) fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -114,7 +114,7 @@ impl Queue {
         self.raw
     }
 
-    /// That of the stream, where it is not the card's own choice.
+    /// That of the stream, where it is not the GPU's own choice.
     pub(super) fn priority(&self) -> Option<i32> {
         self.priority
     }
@@ -125,7 +125,7 @@ impl Queue {
         self.context.wait(|| synchronize(self.raw))
     }
 
-    /// Copies `source` to the card. May return before the copy is done, but not before `source` may be reused.
+    /// Copies `source` to the GPU. May return before the copy is done, but not before `source` may be reused.
     ///
     /// # Safety
     /// The `source.len()` bytes from `address` on lie in a buffer of this context.
@@ -135,10 +135,11 @@ impl Queue {
         }
         let _entered = self.context.enter()?;
         let copy = |from: *const u8| {
-            // A copy from memory that is not locked may wait for the card by itself.
+            // A copy from memory that is not locked may wait for the GPU by itself.
             self.context.wait(|| {
-                // SAFETY: the target by what this function asks of its caller; `from` is `source` or a copy of it, and stays
-                // unchanged until the copy is done: the one because of the wait below, the other as `stage` sees to.
+                // SAFETY: the target by what this function asks of its caller; `from` is `source` or a copy of it, and
+                // stays unchanged until the copy is done: the one because of the wait below, the other as `stage` sees
+                // to.
                 check("cuMemcpyHtoDAsync", unsafe {
                     sys::cuMemcpyHtoDAsync_v2(address, from.cast(), source.len(), self.raw)
                 })
@@ -159,7 +160,7 @@ impl Queue {
         copy(staged)
     }
 
-    /// Copies from the card, once all work before it is done.
+    /// Copies from the GPU, once all work before it is done.
     ///
     /// # Safety
     /// The `target.len()` bytes from `address` on lie in a buffer of this context.
@@ -172,7 +173,8 @@ impl Queue {
             return Ok(());
         }
         let _entered = self.context.enter()?;
-        // A copy to memory that is not locked waits for the card by itself, and so is a wait that a link may have to end.
+        // A copy to memory that is not locked waits for the GPU by itself, and so is a wait that a link may have to
+        // end.
         let queued = self.context.wait(|| {
             // SAFETY: the source by what this function asks of its caller; the target is borrowed until the wait below.
             check("cuMemcpyDtoHAsync", unsafe {
@@ -189,7 +191,7 @@ impl Queue {
         queued.and(done)
     }
 
-    /// Copies `len` bytes on the card.
+    /// Copies `len` bytes on the GPU.
     ///
     /// # Safety
     /// The `len` bytes from `source` on and from `target` on lie in buffers of this context.
@@ -212,7 +214,8 @@ impl Queue {
     /// Sets `len` bytes, in the stream of a recording where one is given.
     ///
     /// # Safety
-    /// The `len` bytes from `address` on lie in a buffer of this context, until the recording is gone. The stream is this context's.
+    /// The `len` bytes from `address` on lie in a buffer of this context, until the recording is gone. The stream is
+    /// this context's.
     pub(super) unsafe fn fill(
         &self,
         (address, len): (u64, usize),
@@ -239,7 +242,7 @@ impl Drop for Queue {
         if !self.ordered {
             return;
         }
-        // A failure (a kernel that was at fault, mostly) has been told to whoever waited for it.
+        // A failure (a kernel that was at fault, mostly) has been reported to those that waited for it.
         let emptied = self.context.enter().and_then(|_entered| {
             let waited = self.context.streams().remove(self.raw);
             if let Some(staging) = &mut *self.staging() {
@@ -263,7 +266,7 @@ impl fmt::Debug for Queue {
 }
 
 fn synchronize(stream: CUstream) -> Result<(), DriverError> {
-    // SAFETY: whoever calls has a stream that lives.
+    // SAFETY: the caller has a stream that lives.
     check("cuStreamSynchronize", unsafe {
         sys::cuStreamSynchronize(stream)
     })
@@ -316,7 +319,8 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // SAFETY: nobody uses the handle any more; a stream that waits for it goes on to. A failure leaves an event behind.
+        // SAFETY: the handle is not used any more; a stream that waits for it goes on to. A failure leaves an event
+        // behind.
         unsafe { sys::cuEventDestroy_v2(self.event) };
     }
 }

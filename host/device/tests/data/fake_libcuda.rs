@@ -1,10 +1,10 @@
-//! A stand-in for libcuda.so.1, compiled by `tests/cuda_driver.rs`: two cards, device memory in the process, and streams
-//! that do nothing until somebody waits for them, so that whoever reuses memory too early is found out.
+//! A stand-in for libcuda.so.1, compiled by `tests/cuda_driver.rs`: two GPUs, device memory in the process, and streams
+//! that do nothing until a caller waits for them, so that a premature reuse of memory is found out.
 //!
-//! Card 0 is an sm_90 with 64 MiB, card 1 an sm_75. Of modules it knows the kernels `add_one`, which adds one to each of
-//! `len` bytes, and `fault`, which fails as an illegal address does: late, and for good. PTX with the word `nonsense` does
-//! not compile. As in the real driver, most calls fail where another context than the card's is the thread's, or none, and
-//! a launch whose dynamic shared memory is above 48 KiB fails unless it was asked for before.
+//! GPU 0 is an sm_90 with 64 MiB, GPU 1 an sm_75. Of modules it knows the kernels `add_one`, which adds one to each of
+//! `len` bytes, and `fault`, which fails as an illegal address does: late, and for good. PTX with the word `nonsense`
+//! does not compile. As in the real driver, most calls fail where another context than the GPU's is the thread's, or
+//! none, and a launch whose dynamic shared memory is above 48 KiB fails unless it was asked for before.
 #![allow(
     non_snake_case,
     clippy::missing_safety_doc,
@@ -32,7 +32,7 @@ type Launch = fn(AddOne) -> c_uint;
 /// What a stream has to do.
 enum Item {
     Work(Work),
-    /// Wait for the first so many items that were ever queued in a stream.
+    /// Wait for the first items that were queued in a stream, of a number.
     After(usize, usize),
 }
 
@@ -466,7 +466,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(
     unsafe { cuMemAllocHost_v2(address, bytes) }
 }
 
-/// The card has memory of the host's at its own address.
+/// The GPU has memory of the host's at its own address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostGetDevicePointer_v2(
     device: *mut u64,
@@ -477,7 +477,7 @@ pub unsafe extern "C" fn cuMemHostGetDevicePointer_v2(
     0
 }
 
-/// Keeps the memory, since it is not told how much there is.
+/// Keeps the memory, since its size is not known.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFreeHost(_address: usize) -> c_uint {
     with(idle_or_fault)
@@ -515,8 +515,8 @@ pub extern "C" fn cuMemcpyDtoHAsync_v2(
     bytes: usize,
     stream: usize,
 ) -> c_uint {
-    // Into memory that is not locked a copy returns when it is done: one of 13 bytes stands behind a kernel that waits for another rank,
-    // until NCCL is aborted.
+    // Into memory that is not locked a copy returns when it is done: one of 13 bytes stands behind a kernel that waits
+    // for another rank, until NCCL is aborted.
     if let (13, Some(log)) = (bytes, std::env::var_os("FAKE_NCCL_LOG")) {
         let is_aborted = || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("abort"));
         for _ in 0..500 {

@@ -1,6 +1,7 @@
-//! A stand-in for libnccl.so.2, compiled by `tests/nccl.rs`: it moves nothing, and writes a line on each call to the file that
-//! FAKE_NCCL_LOG names. With `--cfg old` it is of 2.18, with `--cfg lacks_send` it has no `ncclSend`. A group that sends 13 bytes ends
-//! when it is aborted, as one of a rank that nobody answers; one that sends 14 leaves an error for who asks.
+//! A stand-in for libnccl.so.2, compiled by `tests/nccl.rs`: it moves nothing, and writes a line on each call to the
+//! file that FAKE_NCCL_LOG names. With `--cfg old` it is of 2.18, with `--cfg lacks_send` it has no `ncclSend`. A group
+//! that sends 13 bytes ends when it is aborted, as one of a rank without an answer; one that sends 14 leaves an error
+//! for a later query.
 #![allow(
     non_snake_case,
     unexpected_cfgs,

@@ -15,7 +15,8 @@ use crate::DriverError;
 /// Environment variable that names the library's file, instead of the places where it is looked for.
 pub const LIBRARY_VARIABLE: &str = "HALFGNN_LIBNCCL";
 
-/// The oldest version that is taken, 2.19: a step with its exchanges is recorded, which earlier ones do not all survive.
+/// The oldest version that is taken, 2.19: a step with its exchanges is recorded, which earlier ones do not all
+/// survive.
 const OLDEST: c_int = 21_900;
 
 /// Its name, for the dynamic linker to find (`ldconfig`, `LD_LIBRARY_PATH`).
@@ -60,8 +61,8 @@ macro_rules! functions {
             /// # Safety
             /// The library is NCCL, from 2.19 on, and is never closed while the pointers can be called.
             unsafe fn bind(library: &Library) -> Result<Self, String> {
-                // SAFETY: each symbol is declared as NCCL's header has declared it since 2.14, within which names keep their
-                // meaning; the rest is the caller's promise.
+                // SAFETY: each symbol is declared as NCCL's header has declared it since 2.14, within which names keep
+                // their meaning; the rest is the caller's promise.
                 unsafe {
                     Ok(Self {
                         $($field: library.get::<unsafe extern "C" fn($($ty),*) -> $result>(
@@ -119,8 +120,8 @@ impl fmt::Debug for Nccl {
 }
 
 impl Nccl {
-    /// The machine's: what `HALFGNN_LIBNCCL` names, or `libnccl.so.2` where the dynamic linker looks, or where the package of a
-    /// Python on `PATH`, in `VIRTUAL_ENV` or in `CONDA_PREFIX` has it. The first call decides.
+    /// The machine's: what `HALFGNN_LIBNCCL` names, or `libnccl.so.2` where the dynamic linker looks, or where the
+    /// package of a Python on `PATH`, in `VIRTUAL_ENV` or in `CONDA_PREFIX` has it. The first call decides.
     ///
     /// # Errors
     /// [`DriverError::Link`] where there is none or it is too old, and how to come by one.
@@ -146,7 +147,8 @@ impl Nccl {
     fn open_first(candidates: &[OsString]) -> Result<Self, String> {
         let mut attempts = Vec::new();
         for candidate in candidates {
-            // SAFETY: opening a library runs its initialisers: of NVIDIA's library, or of one that the user vouches for.
+            // SAFETY: opening a library runs its initialisers: of NVIDIA's library, or of one that the user vouches
+            // for.
             match unsafe { Library::open(candidate, Symbols::Local) } {
                 Ok(library) => return Self::bind(library, &candidate.to_string_lossy()),
                 Err(words) => attempts.push(words),
@@ -170,7 +172,8 @@ impl Nccl {
                 version_words(version)
             ));
         }
-        // SAFETY: it tells a version of NCCL from 2.19 on, and stays open as long as the pointers, which lie beside it.
+        // SAFETY: it reports a version of NCCL from 2.19 on, and stays open as long as the pointers, which lie next to
+        // it.
         let functions = unsafe { Functions::bind(&library) }.map_err(none)?;
         Ok(Self {
             functions,

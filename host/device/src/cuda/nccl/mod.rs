@@ -1,9 +1,9 @@
-//! NCCL between cards of several processes, one a rank.
+//! NCCL between GPUs of several processes, one a rank.
 //!
-//! Transfers are queued in the driver's stream, or in the one that is being captured. The communicator blocks, as that is what NCCL
-//! records: so a thread watches over it. Whoever enters NCCL or waits for the card says so (`Watched::waits`); the thread asks the
-//! link's [`Watch`] and NCCL whether to go on, and if not, aborts, which ends the kernels that wait for other ranks and with them
-//! all waits. From then on every wait is an error that says why.
+//! Transfers are queued in the driver's stream, or in the one that is being captured. The communicator blocks, as that
+//! is what NCCL records: so a thread watches over it. A thread that enters NCCL or waits for the GPU says so
+//! (`Watched::waits`); the thread asks the link's [`Watch`] and NCCL whether to go on, and if not, aborts, which ends
+//! the kernels that wait for other ranks and with them all waits. From then on every wait is an error that says why.
 
 mod library;
 
@@ -20,7 +20,7 @@ use library::{BYTES, Comm, IN_PROGRESS, SUCCESS, SUM, Stream, UniqueId, WORDS};
 
 pub use library::{LIBRARY_VARIABLE, Nccl};
 
-/// How long the ranks' own channel may take to say who failed, once NCCL has said that somebody did.
+/// How long the ranks' own channel may take to say who failed, once NCCL has said that a rank did.
 const WORDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// The link of a rank by NCCL.
@@ -51,9 +51,10 @@ pub(super) struct Watched {
 #[derive(Clone, Copy, Debug)]
 struct Handle(Comm);
 
-// SAFETY: a communicator belongs to a process and a card, not to a thread.
+// SAFETY: a communicator belongs to a process and a GPU, not to a thread.
 unsafe impl Send for Handle {}
-// SAFETY: NCCL lets other threads ask for its errors and abort it while one is inside; all else is done under `Inner::calls`.
+// SAFETY: NCCL lets other threads ask for its errors and abort it while one is inside; all else is done under
+// `Inner::calls`.
 unsafe impl Sync for Handle {}
 
 #[derive(Debug, Default)]
@@ -147,8 +148,9 @@ impl Watched {
             }
         }
         self.state().aborted = true;
-        // SAFETY: the handle is NCCL's and was neither aborted nor destroyed before: that is done here, or where this thread has
-        // ended. NCCL documents that a thread may abort what another waits for; whoever calls it later is refused by `goes_on`.
+        // SAFETY: the handle is NCCL's and was neither aborted nor destroyed before: that is done here, or where this
+        // thread has ended. NCCL documents that a thread may abort what another waits for; later callers are refused by
+        // `goes_on`.
         let status = unsafe { self.nccl.comm_abort(self.comm.0) };
         tracing::debug!(status, "aborted a communicator");
     }
@@ -164,7 +166,7 @@ impl Watched {
 }
 
 impl NcclLink {
-    /// Links a rank on the card of `context`.
+    /// Links a rank on the GPU of `context`.
     pub(super) fn new(
         context: &Arc<Context>,
         place: LinkPlace<'_>,
@@ -185,7 +187,7 @@ impl NcclLink {
                 let status = unsafe { nccl.comm_init_rank(&mut comm.0, ranks, id, rank) };
                 nccl.check("ncclCommInitRank", status).map(|()| comm)
             });
-            // Nobody listens any more where the rank has given up.
+            // There is no receiver any more where the rank has given up.
             let _ = sender.send(met);
         });
         let start = Instant::now();
@@ -226,7 +228,8 @@ impl NcclLink {
     /// Queues sends and receives, each a rank, an address and a number of bytes, in `stream`.
     ///
     /// # Safety
-    /// The bytes lie in buffers of the link's context that are alive until the work is done, and `stream` is one of its streams.
+    /// The bytes lie in buffers of the link's context that are alive until the work is done, and `stream` is one of its
+    /// streams.
     pub(super) unsafe fn transfer(
         &self,
         stream: Stream,
@@ -235,8 +238,8 @@ impl NcclLink {
     ) -> Result<(), DriverError> {
         let (nccl, comm) = (self.0.watched.nccl, self.0.watched.comm.0);
         self.call("ncclGroupEnd", || {
-            // SAFETY: what this function asks of its caller; ranks are those of the communicator, which is not aborted, as `call` has
-            // seen. A group that was begun is ended whatever is in it.
+            // SAFETY: what this function asks of its caller; ranks are those of the communicator, which is not aborted,
+            // as `call` has seen. A group that was begun is ended whatever is in it.
             unsafe {
                 let mut status = nccl.group_start();
                 for &(rank, address, bytes) in sends.iter().filter(|(_, _, bytes)| *bytes > 0) {
@@ -316,8 +319,8 @@ impl Drop for Inner {
             return;
         }
         let entered = self.context.enter();
-        // SAFETY: the handle is NCCL's, and neither aborted nor used by anybody else: this is its last owner, its thread has ended,
-        // and a graph with its work holds the owner.
+        // SAFETY: the handle is NCCL's, and neither aborted nor used elsewhere: this is its last owner, its thread has
+        // ended, and a graph with its work holds the owner.
         let status = unsafe {
             if std::thread::panicking() || entered.is_err() {
                 watched.nccl.comm_abort(watched.comm.0)
