@@ -1,4 +1,4 @@
-"""SpMM and a GCN's training step on the CPU: HalfGNN beside SciPy, PyTorch and PyTorch Geometric, in one run, in turns.
+"""SpMM and a GCN's training step on the CPU: HalfGNN and SciPy, PyTorch and PyTorch Geometric, in one run, in turns.
 
     python3 cpu.py path/to/halfgnn [cora.npz]
 

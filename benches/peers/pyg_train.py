@@ -6,7 +6,7 @@
 A graph is a raw CSR file: i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]. Features and labels are
 random, every vertex is trained on, layers are 64 wide. Every model is run in float and in float16 under autocast with a
 scaled loss, each with the adjacency as a sparse matrix and as a list of edges, one line each; what fails or runs out of
-memory is told on stderr. MODELS=gcn,gin,gat and PRECISIONS=float,autocast narrow it down.
+memory is reported on stderr. MODELS=gcn,gin,gat and PRECISIONS=float,autocast narrow it down.
 """
 
 import itertools
@@ -26,7 +26,7 @@ LAYERS = {"gcn": 2, "gin": 5, "gat": 3}
 
 
 def load(path):
-    """Vertices, offsets and columns of a raw CSR file, on the card."""
+    """Vertices, offsets and columns of a raw CSR file, on the GPU."""
     with open(path, "rb") as file:
         vertices, edges = (int(x) for x in np.fromfile(file, np.int64, 2))
         offsets = torch.from_numpy(np.fromfile(file, np.int32, vertices + 1)).long()

@@ -1,8 +1,8 @@
-"""What a training step takes from Python beside the program's own, on a card, milliseconds.
+"""What a training step takes from Python and in the program, on a GPU, milliseconds.
 
-    python python/benches/against_program.py                          # layers of PyG beside Trainer: GAT on reddit-like
+    python python/benches/against_program.py                          # layers of PyG and Trainer: GAT on reddit-like
     halfgnn dataset convert reddit-like:1 reddit.npz
-    python python/benches/against_program.py --program halfgnn --dataset reddit.npz        # and Trainer beside the program
+    python python/benches/against_program.py --program halfgnn --dataset reddit.npz        # and Trainer and the program
 
 Of the first, both are GATs of three layers, 64 wide, on the same 232,965 vertices and 114.6 M uniformly random edges with 602 features:
 PyG's model after ``halfgnn.nn.replace`` under autocast to half, with Adam (fused) and a GradScaler, its step launched from Python and

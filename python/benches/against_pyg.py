@@ -1,4 +1,4 @@
-"""PyG's own models on a card, before and after ``halfgnn.nn.replace``: milliseconds a training step, and peaks of memory.
+"""PyG's own models on a GPU, before and after ``halfgnn.nn.replace``: milliseconds a training step, and peaks of memory.
 
     python python/benches/against_pyg.py                     # reddit-like: 232,965 vertices, 114.6 M edges, 602 features
     python python/benches/against_pyg.py --vertices 2449029 --edges 123718280 --features 100 --classes 47 --training 196615   # of products' size
@@ -6,7 +6,7 @@
     python python/benches/against_pyg.py --edges 20000000 --only GAT         # what PyG's GAT has memory for
     python python/benches/against_pyg.py --calls             # microseconds of the host a call instead
 
-Edges are random, uniformly or by R-MAT (``--shape``), and in both directions; so many vertices have classes to learn (``--training``).
+Edges are random, uniformly or by R-MAT (``--shape``), and in both directions; ``--training`` is the number of vertices that have classes to learn.
 A step is a forward and a backward pass and Adam's (fused); two steps are not timed.
 Peaks are torch's; *before* is what lay there before the step: features, and the graph in each form.
 """

@@ -1,10 +1,10 @@
-"""Batches of sampled neighbours with their features on a card: ``halfgnn.Loader`` beside PyG's ``NeighborLoader``, milliseconds a batch.
+"""Batches of sampled neighbours with their features on a GPU: ``halfgnn.Loader`` and PyG's ``NeighborLoader``, milliseconds a batch.
 
     python python/benches/batches.py                         # 2.4 M vertices, 124 M edges, 100 features, fanouts 15, 10, 5
     python python/benches/batches.py --workers 8             # of PyG's
     python python/benches/batches.py --features device,host,disk
 
-Edges are uniformly random. Features lie on the card, and of halfgnn also where ``--features`` says; PyG samples on the host, with pyg-lib or torch-sparse, without which it is left out, and its
+Edges are uniformly random. Features lie on the GPU, and of halfgnn also where ``--features`` says; PyG samples on the host, with pyg-lib or torch-sparse, without which it is left out, and its
 batches are copied. The first batches, in which workers start, are not timed.
 """
 

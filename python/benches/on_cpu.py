@@ -1,4 +1,4 @@
-"""Products and a GCN on the CPU beside torch's, SciPy's and PyG's, milliseconds: the least of several rounds, in which all take turns.
+"""Products and a GCN on the CPU, ours and torch's, SciPy's and PyG's, milliseconds: the least of several rounds, in which all take turns.
 
     python python/benches/on_cpu.py                          # 2 threads
     python python/benches/on_cpu.py --threads 8 --rounds 30

@@ -1,14 +1,14 @@
-"""Training on sampled neighbours by PyTorch Geometric, on one card or on several by ``DistributedDataParallel``: what `halfgnn bench sampling` and
-`halfgnn train --sampler neighbor:… --devices …` are beside.
+"""Training on sampled neighbours by PyTorch Geometric, on one GPU or on several by ``DistributedDataParallel``: the baseline of `halfgnn bench sampling` and
+`halfgnn train --sampler neighbor:… --devices …`.
 
     python python/benches/pyg_sampled.py                                            # ogbn-products' size: fanouts 15, 10, 5, three layers of 256
     python python/benches/pyg_sampled.py --ranks 4 --vertices 232965 --edges 114615892 --features 602 --classes 41 --training 153431 \\
-        --fanouts 25,10 --hidden 128                                                # Reddit's, on four cards
+        --fanouts 25,10 --hidden 128                                                # Reddit's, on four GPUs
 
-Edges are uniformly random. Features lie on each card, in half; weights are float and products run under autocast to half. Neighbours are sampled on the host by pyg-lib or
-torch-sparse, by `--workers` processes a card. Told are milliseconds a step, and an epoch of as many steps as the training vertices make, of all ranks together. The first
+Edges are uniformly random. Features lie on each GPU, in half; weights are float and products run under autocast to half. Neighbours are sampled on the host by pyg-lib or
+torch-sparse, by `--workers` processes a GPU. Reported are milliseconds a step, and an epoch of as many steps as the training vertices make, of all ranks together. The first
 steps, in which workers start, are not timed. Each layer runs over all that was sampled, as PyG's examples for GraphSAGE do it; `trim_to_layer`, which
-wants pyg-lib, is not used.
+needs pyg-lib, is not used.
 """
 
 from __future__ import annotations

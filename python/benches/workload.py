@@ -1,4 +1,4 @@
-"""What the programs here that want a card time: random graphs of real ones' sizes, and a training step of torch's."""
+"""What the programs here that need a GPU time: random graphs of real ones' sizes, and a training step of torch's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rmat(vertices: int, edges: int) -> torch.Tensor:
 
 
 def random_data(options: argparse.Namespace) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """On the card, ``edge_index`` of random edges in both directions, features in float, and the classes of the vertices that are
+    """On the GPU, ``edge_index`` of random edges in both directions, features in float, and the classes of the vertices that are
     trained on, the first ones."""
     torch.manual_seed(0)
     vertices, edges = options.vertices, options.edges // 2

@@ -1,7 +1,7 @@
 """A GAT of PyG's, and the one line that makes it halfgnn's: the same model, the same loss, less memory.
 
     python examples/one_line.py                     # a small graph, on whatever there is
-    python examples/one_line.py --vertices 230000 --degree 490 --features 602 --classes 41 --amp    # of Reddit's size, on a card
+    python examples/one_line.py --vertices 230000 --degree 490 --features 602 --classes 41 --amp    # of Reddit's size, on a GPU
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import halfgnn
 
 
 def graph(vertices: int, degree: int, classes: int, features: int, device: str) -> tuple[torch.Tensor, ...]:
-    """Vertices that mostly hear from those of their own class, and features that say a little of it."""
+    """Vertices that mostly aggregate those of their own class, and features that say a little of it."""
     generator = torch.Generator().manual_seed(0)
     label = torch.randint(classes, (vertices,), generator=generator)
     by_class = label.argsort()

@@ -52,7 +52,7 @@ __all__ = [
     "train",
 ]
 
-# The kernels are files of the package: the program that runs is the interpreter, which has none beside it.
+# The kernels are files of the package: the program that runs is the interpreter, which has none next to it.
 _core.kernels_in(os.path.join(os.path.dirname(__file__), "ptx"))
 
 

@@ -3,7 +3,7 @@ way through Python that a dispatcher takes for formulas of gradients that are Py
 
 Most of them are also operators that the extension module registers with the dispatcher itself, such as
 ``torch.ops.halfgnn.spmm_direct``, through the stable C interface of torch's that is loaded; where a torch has none, all goes through
-Python. Such an operator refuses what is not laid out as it wants, fails, or is large, by a first result of one dimension.
+Python. Such an operator refuses what is not laid out as it needs, fails, or is large, by a first result of one dimension.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _heads(rest: int) -> int:
 
 
 def _together(operands: tuple[Any, ...], results: Callable[[], Any], count: int = 1) -> Any:
-    """The results, or the refusal where operands lie apart: such as one of torch's "meta" beside others, of which there is nothing to
+    """The results, or the refusal where operands lie apart: such as one of torch's "meta" among others, of which there is nothing to
     compute with."""
     first = next(operand for operand in operands[1:] if operand is not None)
     if first.ndim == 2 and all(operand is None or operand.device == first.device for operand in operands):
@@ -338,7 +338,7 @@ def _function(name: str, run: _Operator, setup: Any, gradients: Any, twice: bool
     def forward(ctx: Any, *inputs: Any) -> Any:
         results = run(*inputs)
         setup(ctx, inputs, results)
-        # Of several results only the first is anybody's.
+        # Of several results only the first is for callers.
         return results[0] if type(results) is tuple else results
 
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -378,7 +378,7 @@ def edge_softmax(*operands: Any) -> Tensor:
 
 
 def gat_attention(*operands: Any) -> Any:
-    """As ``torch.ops.halfgnn.gat_attention``, of whose results the first alone is anybody's."""
+    """As ``torch.ops.halfgnn.gat_attention``, of whose results the first alone is for callers."""
     return _attended(_Attention, _attention, operands)
 
 

@@ -46,7 +46,7 @@ class _Array:
 
 
 class _Elsewhere:
-    """Rows that are in memory of the host which a card reads, or on disk."""
+    """Rows that are in memory of the host which a GPU reads, or on disk."""
 
     def __init__(self, rows: _core.Rows, shape: tuple[int, int], number: int, graph: Graph) -> None:
         self._rows, self._shape, self._number, self._graph = rows, shape, number, graph
@@ -69,10 +69,10 @@ class _Elsewhere:
 
 
 def rows_of(x: Any, features: Features | None, graph: Graph, cached: int | None) -> Rows | None:
-    """The rows of ``x`` for batches of a graph, of which a card has copies of ``cached``.
+    """The rows of ``x`` for batches of a graph, of which a GPU has copies of ``cached``.
 
     Raises:
-        ValueError: ``features`` are nowhere, or ``x`` is nothing that can lie there; ``cached`` is of rows that no card reads.
+        ValueError: ``features`` are nowhere, or ``x`` is nothing that can lie there; ``cached`` is of rows that no GPU reads.
     """
     if cached is not None and features != "host":
         raise ValueError(f"cached {cached}: a card has copies of features='host'; for {features!r} leave it out")
@@ -107,7 +107,7 @@ def rows_of(x: Any, features: Features | None, graph: Graph, cached: int | None)
 
 
 def _cache(rows: _core.Rows, graph: Graph, count: int) -> None:
-    """Has copies of the rows of so many vertices, those that most edges leave."""
+    """Has copies of the rows of a number of vertices, those that most edges leave."""
     import numpy as np
 
     from . import _numpy

@@ -1,7 +1,7 @@
 """The operators in torch's dispatcher, as ``torch.ops.halfgnn``: functions of tensors alone, with what autograd, ``torch.compile`` and
 captured graphs want of them. :mod:`halfgnn.ops` is what people call.
 
-A graph is a tensor and five sizes (:func:`halfgnn.graph.made`), ``a`` and ``sizes``, and transposed ``t`` and ``turned``; ``map`` tells
+A graph is a tensor and five sizes (:func:`halfgnn.graph.made`), ``a`` and ``sizes``, and transposed ``t`` and ``turned``; ``map`` is
 which edge each transposed one is. Values of edges are planes, heads × :func:`halfgnn._tensors.plane`, in the graph's own order, zero
 behind the last edge. That tensors are those of a graph is not checked: indices are followed as they are.
 """
@@ -30,7 +30,7 @@ _library = torch.library.Library("halfgnn", "DEF")
 
 
 def _guard(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Another card than the current one is current while operators are called, and no longer."""
+    """Another GPU than the current one is current while operators are called, and no longer."""
     if device.type != "cuda" or device.index == torch.cuda.current_device():
         return contextlib.nullcontext()
     return torch.cuda.device(device)
@@ -65,7 +65,7 @@ def _rows(x: Tensor, clean: bool = False, gathered: bool = False) -> tuple[Tenso
     fits = x.stride(1) == 1 or columns <= 1
     if rows > 1:
         apart = x.stride(0)
-        # The CPU takes rows that follow one another; products on a card also others.
+        # The CPU takes rows that follow one another; products on a GPU also others.
         fits = fits and (apart == stride if x.device.type == "cpu" or clean else apart >= stride and apart % lanes == 0)
     fits = fits and x.data_ptr() % 16 == 0
     if fits and (whole or (not clean and _has_padding(x, stride))):
@@ -605,7 +605,7 @@ def _attention(
 
 
 def _saved(h: Any, heads: Any, destinations: Any) -> Tensor:
-    """Room for the floats that the backward pass wants of the forward one, as ``saved`` of the extension module's attention counts
+    """Memory for the floats that the backward pass needs of the forward one, as ``saved`` of the extension module's attention counts
     them: scores of both ends, two statistics and a share a head, each as long as whole vectors."""
     sources = (heads * h.shape[0] + 3) // 4 * 4
     ends, pairs = (heads * destinations + 3) // 4 * 4, (2 * heads * destinations + 3) // 4 * 4

@@ -150,7 +150,7 @@ def may_keep() -> bool:
 
 
 def place_of(graph: Graph) -> Place:
-    """Where batches of a graph are drawn."""
+    """Where batches of a graph are sampled."""
     return host()
 
 
@@ -208,7 +208,7 @@ def first(count: int, whole: Graph) -> Any:
 
 
 def marked(places: Any, count: int, whole: Graph) -> Any:
-    """Whether each of so many places is one of these."""
+    """Whether each of a number of places is one of these."""
     mask = np.zeros(count, dtype=bool)
     mask[places] = True
     return mask

@@ -47,7 +47,7 @@ def address(tensor: Tensor) -> int:
 
 
 def place(device: torch.device) -> Place:
-    """Where operators on tensors of a device run: on a card on torch's current stream."""
+    """Where operators on tensors of a device run: on a GPU on torch's current stream."""
     if device.type == "cpu":
         return host()
     if device.type == "cuda":
@@ -217,7 +217,7 @@ def masked(factors: Tensor, degrees: Tensor) -> Tensor:
 
 
 def place_of(graph: Graph) -> Place:
-    """Where batches of a graph are drawn."""
+    """Where batches of a graph are sampled."""
     return place(graph.device)
 
 
@@ -284,7 +284,7 @@ def first(count: int, whole: Graph) -> Tensor:
 
 
 def marked(places: Any, count: int, whole: Graph) -> Tensor:
-    """Whether each of so many places is one of these."""
+    """Whether each of a number of places is one of these."""
     mask = torch.zeros(count, dtype=torch.bool)
     mask[torch.as_tensor(places.astype("int64"))] = True
     return mask.to(whole.device)

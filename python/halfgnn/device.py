@@ -1,4 +1,4 @@
-"""Where operators run, as the extension module is told: ``(kind, ordinal, stream)``."""
+"""Where operators run, as the extension module takes it: ``(kind, ordinal, stream)``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The operators, on NumPy arrays and on torch tensors.
 
-Torch's are differentiable, run on the CPU and on CUDA cards in half, bfloat16 and float, and under autocast in its format; NumPy's
+Torch's are differentiable, run on the CPU and on GPUs in half, bfloat16 and float, and under autocast in its format; NumPy's
 run on the CPU, in half and float. All sums are float and rounded once, so that in half nothing overflows but a result that half cannot
 hold. The same operands give the same bits, on any number of threads.
 """

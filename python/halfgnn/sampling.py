@@ -201,7 +201,7 @@ class Loader:
         return made, self._kind.copied(ids, self._graph)
 
     def _made(self, made: list[_core.Adjacency], n_id: Any) -> Batch:
-        """The batch of what was drawn."""
+        """The batch of what was sampled."""
         whole, kind = self._graph, self._kind
         graphs, e_id = [], None
         for adjacency in made:

@@ -1,6 +1,6 @@
 """Training as the program ``halfgnn`` does it: the whole step on the device, recorded once and replayed.
 
-A :class:`Trainer` has a model of its own, with half, bfloat16 or float features and float master weights. It wants neither torch nor
+A :class:`Trainer` has a model of its own, with half, bfloat16 or float features and float master weights. It needs neither torch nor
 PyG; :meth:`Trainer.state_dict` and :meth:`Trainer.load_state_dict` carry weights to and from their layers.
 """
 

@@ -1,7 +1,7 @@
 """Lets the torch that is installed, a build for CUDA, start where there are no CUDA libraries.
 
 PyPI has no build of torch for CPUs alone, and that for CUDA is linked with libraries of 3 GB. Here each of them becomes a library of the
-same name whose functions all fail, so that torch finds no card: what torch then does on the CPU is what it does anywhere. For tests;
+same name whose functions all fail, so that torch finds no GPU: what torch then does on the CPU is what it does anywhere. For tests;
 made with the C compiler and binutils, in the environment of the interpreter that runs this, which must have no such libraries.
 """
 
@@ -37,7 +37,7 @@ OWNERS = [
     ("libnvrtc", r"nvrtc"),
 ]
 
-#: Functions that do more than to fail: there is no card, and errors have names.
+#: Functions that do more than to fail: there is no GPU, and errors have names.
 BODIES = [
     (r"cudaGetDeviceCount$", "int {name}(int *count) {{ *count = 0; return 100; }}"),
     (r".*(GetErrorString|GetErrorName|GetError)$", 'const char *{name}(int error) {{ return "no CUDA library"; }}'),

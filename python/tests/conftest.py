@@ -31,7 +31,7 @@ else:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of torch and of cards say why they are skipped where there is none."""
+    """Tests of torch and of GPUs say why they are skipped where there is none."""
     for item in items:
         if item.get_closest_marker("cuda") and (torch is None or not torch.cuda.is_available()):
             item.add_marker(pytest.mark.skip(reason="no CUDA card"))

@@ -1,4 +1,4 @@
-"""The operators that torch's dispatcher calls without Python, beside the general ones."""
+"""The operators that torch's dispatcher calls without Python, and the general ones."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_opcheck():
 def test_opcheck_of_others(name, own):
     for keep in (True,) if name == "gat_attention_backward" else (False, True):
         of = Graph(edges(), size=SIZE) if own else Graph(edges(), 19)
-        # Of four heads, so that there is no room between parts of what attention keeps, which would hold anything.
+        # Of four heads, so that there is no gap between parts of what attention keeps, which would hold anything.
         given = GIVEN[name](*others(name, of, own=own, dropout=0.5, keep=keep, heads=4))
         torch.library.opcheck(getattr(torch.ops.halfgnn, f"{name}_direct").default, given)
 
@@ -223,7 +223,7 @@ def test_others_give_the_bits_of_the_general_ones(dtype, name, kind, device):
     for ours, general in zip(*results, strict=True):
         assert ours.dtype == general.dtype and ours.shape == general.shape
         assert ours.numel() == 0 or ours.stride() == general.stride()
-    # What else the forward pass keeps has room between its parts, which holds anything.
+    # What else the forward pass keeps has gaps between its parts, which holds anything.
     known = 2 if name == "gat_attention" else None
     for ours, general in list(zip(*results, strict=True))[:known]:
         assert torch.equal(ours, general)

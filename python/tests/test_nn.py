@@ -1,4 +1,4 @@
-"""Layers: beside PyG's own, values, gradients and keys."""
+"""Layers, compared with PyG's own: values, gradients and keys."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LAYERS = {
 
 def graph_and_features(count=230):
     generator = torch.Generator().manual_seed(4)
-    # With loops and vertices that hear from nobody.
+    # With loops and vertices without in-neighbors.
     index = torch.randint(0, N - 3, (2, count), generator=generator)
     index[:, :5] = torch.arange(5)
     return index, torch.randn(N, IN, generator=generator)
@@ -110,7 +110,7 @@ def test_half_is_pygs_float_to_half(name, device):
 
 
 def in_half(theirs, ours, x, index, of_gradients=5e-3):
-    """Outputs and gradients of ours in half, beside those of PyG's in float of the same numbers."""
+    """Outputs and gradients of ours in half, and those of PyG's in float of the same numbers."""
     x = x.half().float()
     with torch.no_grad():
         for parameter in theirs.parameters():

@@ -13,7 +13,7 @@ VERTICES = 60
 
 
 def graph(weighted=False):
-    """Edges in no order, some of them several times; the last ten vertices hear from nobody."""
+    """Edges in no order, some of them several times; the last ten vertices have no in-neighbors."""
     rng = np.random.default_rng(5)
     edges = np.stack([rng.integers(0, VERTICES, 500), rng.integers(0, VERTICES - 10, 500)])
     return Graph(edges, VERTICES, weight=rng.random(500).astype(np.float32) if weighted else None)
@@ -105,7 +105,7 @@ def test_the_norms_make_sums_of_subgraphs_those_of_the_graph(rng):
     """GraphSAINT §3.2: in the mean over many subgraphs a vertex's sum, of the subgraphs that it is in, and a loss are the graph's."""
     whole = graph()
     x = rng.standard_normal((VERTICES, 4)).astype(np.float32)
-    # Vertices that many hear from cost more, and walks come to them more often.
+    # Vertices of many out-edges cost more, and walks come to them more often.
     cost = whole.out_degrees().astype(np.float32)
     expected, mean = spmm(whole, x), cost.mean()
     loader = Loader({"graph": whole, "x": x}, "saint-rw:12,2", coverage=2000, seed=9)

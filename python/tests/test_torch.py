@@ -366,7 +366,7 @@ def test_inputs_that_are_not_contiguous(device, make):
         [base],
         1e-5,
     )
-    # What lies behind a row is somebody else's number.
+    # What lies behind a row is a number of another owner.
     v, u = make(base), random(23, 17, device=device)
     expected = (u[index[1]] * v[index[0]]).sum(1)
     assert torch.allclose(halfgnn.sddmm(graph, u, v), expected, atol=1e-4)
@@ -431,7 +431,7 @@ def operations(graph, device="cpu"):
     x, u = random(19, 8, device=device), random(23, 8, device=device)
     planes = random(2, 120, device=device)
     vectors = random(2, 8, device=device)
-    # Of four heads, so that there is no room between parts of what attention keeps, which would hold anything.
+    # Of four heads, so that there is no gap between parts of what attention keeps, which would hold anything.
     wide = [random(rows, 16, device=device) for rows in (19, 23, 2)]
     return [
         (ops_.spmm, (*both, x, None, None, None, None, None, False, False, 1)),
@@ -718,7 +718,7 @@ def test_refusals():
 
 @pytest.mark.cuda
 class TestCards:
-    """What only a card can show."""
+    """What only a GPU can show."""
 
     def test_a_side_stream_and_a_captured_graph_give_the_same_bits(self):
         graph = Graph(torch.randint(0, 1000, (2, 20_000), device="cuda"), 1000).prepare()

@@ -324,16 +324,16 @@ def test_ctrl_c_ends_fit_and_keeps_what_was_learnt(options, tmp_path):
     script = textwrap.dedent(
         """
         import signal, sys
-        # Whoever runs the tests in the background has them ignore it.
+        # A shell that runs the tests in the background has them ignore it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.path.insert(0, sys.argv[1])
         from test_train import dataset
         from halfgnn import Trainer
         trainer = Trainer(dataset(2000), device="cpu", epochs=1_000_000, hidden=32, **eval(sys.argv[3]))
-        def tell(epoch):
+        def report(epoch):
             if epoch.epoch == 3:
                 print("go", flush=True)
-        run = trainer.fit(callbacks=[tell], save=sys.argv[2])
+        run = trainer.fit(callbacks=[report], save=sys.argv[2])
         print(run.status, run.last.epoch >= 3, trainer.predict().shape)
         # It goes on, here and from what was kept.
         print(next(trainer.epochs()).epoch == run.last.epoch + 1)

@@ -77,7 +77,7 @@ const COMMENTS: [&str; 15] = [
     "host/graph/",
     "host/platform/",
     "host/tests/",
-    "python/src/",
+    "python/",
     "tests/fuzz/",
     "xtask/src/book/",
 ];
@@ -180,12 +180,23 @@ fn check(texts: &BTreeMap<String, String>, files: &BTreeSet<String>) -> Vec<Stri
     faults
 }
 
-/// What is wrong with the comments of a source in Rust: old words outside of code, and lines that are too long.
+/// What is wrong with the comments of a source, and in Python with its docstrings: old words outside of code, and in
+/// Rust lines that are too long.
 fn comments(name: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
+    let is_rust = name.ends_with(".rs");
+    let mut in_docstring = false;
     for (number, line) in text.lines().enumerate() {
         let at = format!("{name}:{}", number + 1);
-        let Some(comment) = comment(line).filter(|_| name.ends_with(".rs")) else {
+        let quotes = line.matches("\"\"\"").count();
+        let is_docstring = !is_rust && (in_docstring || quotes > 0);
+        in_docstring ^= quotes % 2 == 1;
+        let comment = match (is_rust, is_docstring) {
+            (true, _) => comment(line, "//"),
+            (false, true) => Some(line),
+            (false, false) => comment(line, "#"),
+        };
+        let Some(comment) = comment else {
             continue;
         };
         // Every other piece between backquotes is code.
@@ -194,16 +205,16 @@ fn comments(name: &str, text: &str) -> Vec<String> {
             faults.push(format!("{at}: `{word}`: write {better}"));
         }
         let length = line.chars().count();
-        if length > WIDTH && line.trim_start().starts_with("//") {
+        if is_rust && length > WIDTH && line.trim_start().starts_with("//") {
             faults.push(format!("{at}: {length} characters; at most {WIDTH}"));
         }
     }
     faults
 }
 
-/// The comment of a line: what follows two slashes that begin a word.
-fn comment(line: &str) -> Option<&str> {
-    let mut found = line.match_indices("//");
+/// The comment of a line: what follows a mark that begins a word.
+fn comment<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
+    let mut found = line.match_indices(mark);
     let (at, _) =
         found.find(|(at, _)| line[..*at].trim_end().is_empty() || line[..*at].ends_with(' '))?;
     Some(&line[at..])
@@ -555,10 +566,20 @@ mod tests {
             "emulator/a.rs:4: 121 characters; at most 120",
         ];
         assert_eq!(faults(&[("emulator/a.rs", &source)]), wrong);
-        assert_eq!(
-            faults(&[("elsewhere/a.rs", &source), ("emulator/a.py", &source)]),
-            [""; 0]
-        );
+        assert_eq!(faults(&[("elsewhere/a.rs", &source)]), [""; 0]);
+    }
+
+    #[test]
+    fn old_words_of_docstrings_are_found() {
+        let python = "\"\"\"It hears.\n\nSo many ``cards``.\n\"\"\"\nroom = 'wants'  # Told.\n\
+                      def a():\n    \"\"\"Deals.\"\"\"\n    room()\n";
+        let wrong = [
+            "python/a.py:1: `hears`: write aggregates",
+            "python/a.py:3: `so many`: write the given number of",
+            "python/a.py:5: `told`: write reported, specified",
+            "python/a.py:7: `deals`: write partitions",
+        ];
+        assert_eq!(faults(&[("python/a.py", python)]), wrong);
     }
 
     #[test]

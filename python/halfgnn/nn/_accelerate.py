@@ -8,7 +8,7 @@ classes too. PyG's methods that aggregate are replaced by halfgnn's (:mod:`halfg
 Why this and nothing else: PyG's functions are imported by name into each module of layers. To change them where they are, even for the
 time of a forward pass, is seen by other threads, and by the guards of compiled models. A ``TorchFunctionMode`` sees the operators of torch
 that a softmax or a mean consists of, of which the first has overflowed in half before the last is called. A class of a layer's own is seen
-by nobody else. A context variable says which layer runs, so that an aggregator that two models share is halfgnn's in one of them alone.
+by no other caller. A context variable says which layer runs, so that an aggregator that two models share is halfgnn's in one of them alone.
 """
 
 from __future__ import annotations
