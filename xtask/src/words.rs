@@ -64,7 +64,7 @@ const EXCEPTIONS: [(&str, &str, &str); 2] = [
 const GENERATED: [&str; 3] = ["docs/cli.md", "docs/commands.md", "docs/python/"];
 
 /// Folders whose comments are checked: their words, and that no line of theirs is longer than [`WIDTH`].
-const COMMENTS: [&str; 15] = [
+const COMMENTS: [&str; 16] = [
     "benches/",
     "builder/",
     "emulator/",
@@ -75,11 +75,22 @@ const COMMENTS: [&str; 15] = [
     "host/device/",
     "host/examples/",
     "host/graph/",
+    "host/ops/",
     "host/platform/",
     "host/tests/",
     "python/",
     "tests/fuzz/",
     "xtask/src/book/",
+];
+
+/// Folders and files below these that are not checked yet.
+const UNCHECKED: [&str; 1] = ["host/ops/src/ops/dot_attention/"];
+
+/// Old words that are names in a folder, with their source.
+const NAMES: [(&str, &str); 2] = [
+    // HalfGNN's shadow operators (§4.4).
+    ("host/ops/src/ops/shadow/", "shadow"),
+    ("host/ops/src/ops/attention/edge_softmax.rs", "shadow"),
 ];
 
 /// The most characters of a line of comments.
@@ -161,7 +172,8 @@ fn check(texts: &BTreeMap<String, String>, files: &BTreeSet<String>) -> Vec<Stri
         .iter()
         .filter(|(name, _)| !name.ends_with(".md") && *name != "xtask/src/words.rs");
     for (name, text) in sources {
-        if COMMENTS.iter().any(|folder| name.starts_with(folder)) {
+        let is_in = |folders: &[&str]| folders.iter().any(|folder| name.starts_with(folder));
+        if is_in(&COMMENTS) && !is_in(&UNCHECKED) {
             faults.extend(comments(name, text));
         }
         for (line, link) in mentions(text) {
@@ -199,17 +211,36 @@ fn comments(name: &str, text: &str) -> Vec<String> {
         let Some(comment) = comment else {
             continue;
         };
-        // Every other piece between backquotes is code.
+        // Every other piece between backquotes is code; what a link leads to is as well.
         let words: Vec<&str> = comment.split('`').step_by(2).collect();
-        for (word, better) in old_words(&words.join(CODE)) {
+        let words = without_targets(&words.join(CODE));
+        for (word, better) in old_words(&words) {
+            if NAMES
+                .iter()
+                .any(|(folder, of)| name.starts_with(folder) && word == *of)
+            {
+                continue;
+            }
             faults.push(format!("{at}: `{word}`: write {better}"));
         }
         let length = line.chars().count();
-        if is_rust && length > WIDTH && line.trim_start().starts_with("//") {
+        // A row of a table is one line.
+        let is_row = comment.trim_start_matches(['/', '!', ' ']).starts_with('|');
+        if is_rust && length > WIDTH && line.trim_start().starts_with("//") && !is_row {
             faults.push(format!("{at}: {length} characters; at most {WIDTH}"));
         }
     }
     faults
+}
+
+/// A text without what its links lead to.
+fn without_targets(text: &str) -> String {
+    let mut pieces = text.split("](");
+    let mut words = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        words.push_str(piece.split_once(')').map_or("", |(_, rest)| rest));
+    }
+    words
 }
 
 /// The comment of a line: what follows a mark that begins a word.
@@ -554,7 +585,7 @@ mod tests {
     fn old_words_and_long_lines_of_comments_are_found() {
         let long = "x".repeat(WIDTH - 2);
         let source = format!(
-            "//! It hears `told`, and https://room.y/cards.\n/// Told.\nlet x = \"a//room\"; // so many `cards`\n// {long}\n\
+            "//! It hears `told`, [a](Rooms::beside) and https://room.y/cards.\n/// Told.\nlet x = \"a//room\"; // so many `cards`\n// {long}\n//! | {long} |\n\
              let room = \"{long}{long}\";\n"
         );
         let wrong = [

@@ -34,7 +34,7 @@ impl Precision {
 
     /// Of a precision whose sums are made in float, whatever was asked for, what cannot be done; `None` where it can.
     ///
-    /// bfloat16 has no arithmetic of its own, and cards before sm_90 do not add to it in memory.
+    /// bfloat16 has no arithmetic of its own, and GPUs before sm_90 do not add to it in memory.
     pub(crate) fn without_arithmetic(self, wanted: bool) -> Option<String> {
         (self == Precision::BFloat16 && wanted).then(|| {
             format!(
@@ -72,8 +72,8 @@ mod sealed {
     impl Sealed for f32 {}
 }
 
-/// An element of a matrix that operators compute with: `f16`, `bf16` or `f32`. No other type can be one, since the kernels read
-/// memory by what an element says of itself:
+/// An element of a matrix that operators compute with: `f16`, `bf16` or `f32`. No other type can be one, since the
+/// kernels read memory by what an element says of itself:
 ///
 /// ```compile_fail,E0277
 /// # use halfgnn_ops::tensor::{Element, Precision};
@@ -141,8 +141,8 @@ impl Element for f32 {
 #[doc(hidden)] // for `with_element`
 pub use half;
 
-/// The one switch from a precision that is a value to the type of its elements: `with_element!(precision, E => …)` is the
-/// expression with `E` for that type.
+/// The one switch from a precision that is a value to the type of its elements: `with_element!(precision, E => …)` is
+/// the expression with `E` for that type.
 ///
 /// ```
 /// use halfgnn_ops::tensor::{Element, Precision};
@@ -175,8 +175,8 @@ pub fn padded<E: Element>(columns: usize) -> usize {
     columns.next_multiple_of(E::LANES)
 }
 
-/// Writes `floats` to `elements`, each rounded to the nearest, ties to even: many at a time, by the widest instructions that the
-/// processor has.
+/// Writes `floats` to `elements`, each rounded to the nearest, ties to even: many at a time, by the widest instructions
+/// that the processor has.
 ///
 /// # Panics
 /// If they are not as many.
@@ -266,8 +266,9 @@ impl<B: Storage, T: Pod + Send + Sync> Array<B, T> {
     }
 }
 
-/// Distances of the rows of a matrix of `columns`, in elements, that are worth trying where rows are gathered: as close as can be, at
-/// whole sectors of 32 bytes, and at whole lines of 128, of which a row that begins anywhere takes one more than it must. Ascending, each once.
+/// Distances of the rows of a matrix of `columns`, in elements, that are worth trying where rows are gathered: as close
+/// as can be, at whole sectors of 32 bytes, and at whole lines of 128, of which a row that begins anywhere takes one
+/// more than it must. Ascending, each once.
 pub fn gathered_strides<E: Element>(columns: usize) -> Vec<usize> {
     const SECTOR: usize = 32;
     const LINE: usize = 128;
@@ -278,9 +279,9 @@ pub fn gathered_strides<E: Element>(columns: usize) -> Vec<usize> {
     strides
 }
 
-/// The one of [`gathered_strides`] that a sum over neighbours reads fastest: whole lines, for elements of 16 bits in rows of more than half of
-/// one and at most two. As measured with 40, 47, 100 and 200 columns: of a wider row fewer of its lines are spared, and rows of floats gain
-/// nothing, and take more room.
+/// The one of [`gathered_strides`] that a sum over neighbours reads fastest: whole lines, for elements of 16 bits in
+/// rows of more than half of one and at most two. As measured with 40, 47, 100 and 200 columns: of a wider row fewer of
+/// its lines are spared, and rows of floats gain nothing, and take more memory.
 pub fn gathered_stride<E: Element>(columns: usize) -> usize {
     let least = padded::<E>(columns);
     let (half_a_line, line) = (64 / size_of::<E>(), 128 / size_of::<E>());
@@ -299,7 +300,7 @@ pub struct Matrix<B: Storage, E: Element> {
     pub(crate) buffer: B::Buffer<E>,
     rows: usize,
     columns: usize,
-    /// At least [`padded`] columns; more in memory of somebody else's.
+    /// At least [`padded`] columns; more in memory of another program's.
     stride: usize,
     /// Rows before the first: none but where [some](Matrix::with_rows) are written.
     before: usize,
@@ -321,8 +322,8 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         Ok(Self::of(buffer, rows, columns))
     }
 
-    /// `rows` × `columns` of any content, padding included: an output of an operator that writes all of it, which saves the
-    /// clearing. What is read before it is written is anything.
+    /// `rows` × `columns` of any content, padding included: an output of an operator that writes all of it, which saves
+    /// the clearing. What is read before it is written is anything.
     ///
     /// # Errors
     /// Those of [`Matrix::zeros`].
@@ -356,8 +357,8 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         Self::strided(buffer, (rows, columns), padded::<E>(columns))
     }
 
-    /// A matrix in memory that is there, whose rows are `stride` elements apart: a multiple of a vector's, and no fewer than
-    /// [`padded`] columns; `buffer` has as many, but for the last row, of which it has the padded columns.
+    /// A matrix in memory that is there, whose rows are `stride` elements apart: a multiple of a vector's, and no fewer
+    /// than [`padded`] columns; `buffer` has as many, but for the last row, of which it has the padded columns.
     pub(crate) fn strided(
         buffer: B::Buffer<E>,
         (rows, columns): (usize, usize),
@@ -415,8 +416,8 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         Ok(matrix)
     }
 
-    /// Rows that `write_row` gives: it is called with each row's index and zeros or an earlier row, which it overwrites, from
-    /// all threads. Each number is rounded to the nearest element.
+    /// Rows that `write_row` gives: it is called with each row's index and zeros or an earlier row, which it
+    /// overwrites, from all threads. Each number is rounded to the nearest element.
     ///
     /// # Errors
     /// [`Error::TooLarge`] where the matrix cannot be addressed, [`Error::Driver`] where there is not enough memory.
@@ -435,11 +436,13 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         )
     }
 
-    /// [`Matrix::from_rows`] whose rows are `stride` elements apart, with zeros between them: some of [`gathered_strides`]. Sums over
-    /// neighbours and products take it; what wants rows that [follow](Matrix::is_contiguous) one another refuses it.
+    /// [`Matrix::from_rows`] whose rows are `stride` elements apart, with zeros between them: some of
+    /// [`gathered_strides`]. Sums over neighbours and products take it; what needs rows that
+    /// [follow](Matrix::is_contiguous) one another refuses it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a stride below [`padded`] columns or of no whole 16-byte vectors; those of [`Matrix::from_rows`].
+    /// [`Error::Unsupported`] for a stride below [`padded`] columns or of no whole 16-byte vectors; those of
+    /// [`Matrix::from_rows`].
     pub fn from_rows_apart(
         backend: &B,
         (rows, columns): (usize, usize),
@@ -490,8 +493,8 @@ impl<B: Storage, E: Element> Matrix<B, E> {
     /// The elements of an array as rows of `columns` whole 16-byte vectors, without a copy.
     ///
     /// # Errors
-    /// [`Error::Shape`] where they are not as many as `rows · columns`, [`Error::Unsupported`] where rows of so many columns have
-    /// padding.
+    /// [`Error::Shape`] where they are not as many as `rows · columns`, [`Error::Unsupported`] where rows of the given
+    /// number of columns have padding.
     pub fn from_array(array: Array<B, E>, rows: usize, columns: usize) -> Result<Self, Error> {
         const NAME: &str = "Matrix::from_array";
         if padded::<E>(columns) != columns {
@@ -508,8 +511,8 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         Ok(Self::of(array.buffer, rows, columns))
     }
 
-    /// The elements of an array as rows that are [`padded`] columns apart, without a copy. What lies behind the columns of a row
-    /// is padding, and should be zero: products read it.
+    /// The elements of an array as rows that are [`padded`] columns apart, without a copy. What lies behind the columns
+    /// of a row is padding, and should be zero: products read it.
     ///
     /// # Errors
     /// [`Error::Shape`] where they are not as many as such rows have.
@@ -622,8 +625,8 @@ impl<B: Storage, E: Element> Matrix<B, E> {
     /// The elements of some rows as they lie, their padding included, on their way to another [`Matrix::write_rows`].
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where rows do not [follow](Matrix::is_contiguous) one another, [`Error::Driver`] where there are not
-    /// so many, or with the failure of an earlier operator.
+    /// [`Error::Unsupported`] where rows do not [follow](Matrix::is_contiguous) one another, [`Error::Driver`] where
+    /// there are not that number, or with the failure of an earlier operator.
     pub fn read_rows(&self, backend: &B, rows: Range<usize>) -> Result<Vec<E>, Error> {
         self.expect_contiguous("Matrix::read_rows")?;
         let first = rows.start * self.stride;
@@ -635,15 +638,15 @@ impl<B: Storage, E: Element> Matrix<B, E> {
     /// Replaces the rows from `first` on by those that [`Matrix::read_rows`] gave of a matrix of as many columns.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where rows do not [follow](Matrix::is_contiguous) one another, [`Error::Driver`] where there are not
-    /// so many.
+    /// [`Error::Unsupported`] where rows do not [follow](Matrix::is_contiguous) one another, [`Error::Driver`] where
+    /// there are not that number.
     pub fn write_rows(&mut self, backend: &B, first: usize, rows: &[E]) -> Result<(), Error> {
         self.expect_contiguous("Matrix::write_rows")?;
         backend.upload_at(&self.buffer, first * self.stride, rows)
     }
 
-    /// What `work` makes of as many of these rows as there are, as of a matrix that has no others. It leaves the matrix where it is, and is an
-    /// operator that comes by the matrix' elements through its address or a view of it.
+    /// What `work` makes of as many of these rows as there are, as of a matrix that has no others. It leaves the matrix
+    /// where it is, and is an operator that comes by the matrix' elements through its address or a view of it.
     pub(crate) fn with_rows<T>(
         &mut self,
         rows: Range<usize>,
@@ -677,18 +680,18 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         (self.rows, self.columns)
     }
 
-    /// Distance of two rows in elements: [`padded`] columns, or more in memory of somebody else's.
+    /// Distance of two rows in elements: [`padded`] columns, or more in memory of another program's.
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// Whether rows follow one another with nothing but their padding between them. Products and sums over neighbours take
-    /// other matrices as well, and other operators refuse them.
+    /// Whether rows follow one another with nothing but their padding between them. Products and sums over neighbours
+    /// take other matrices as well, and other operators refuse them.
     pub fn is_contiguous(&self) -> bool {
         self.stride == padded::<E>(self.columns)
     }
 
-    /// Whether it lies in another memory than what `backend` computes in: [`MemoryKind::HostFeatures`] of a card.
+    /// Whether it lies in another memory than what `backend` computes in: [`MemoryKind::HostFeatures`] of a GPU.
     pub fn is_remote(&self, backend: &B) -> bool {
         backend.is_remote(&self.buffer)
     }

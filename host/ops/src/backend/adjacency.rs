@@ -14,15 +14,15 @@ use halfgnn_contract::sort::bits_below;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// One edge order of a graph: column ids and row offsets, and where rows start ([`Starts`]). The row of each edge, four bytes
-/// an edge, is made when an operator first asks for it; a GCN never does. So is the [`RowIndex`] of one that was
-/// drawn, whose size a host would have to wait for: the vertex-parallel kernels do without. And of one that was made of
-/// [row ids](Adjacency::from_row_ids) the offsets as well, without which SpMM and SDDMM do.
+/// One edge order of a graph: column ids and row offsets, and where rows start ([`Starts`]). The row of each edge, four
+/// bytes an edge, is made when an operator first asks for it; a GCN never does. So is the [`RowIndex`] of one that was
+/// sampled, whose size a host would have to wait for: the vertex-parallel kernels do without. And of one that was made
+/// of [row ids](Adjacency::from_row_ids) the offsets as well, without which SpMM and SDDMM do.
 #[derive(Debug)]
 pub struct Adjacency<B: Storage> {
     rows: usize,
     columns: usize,
-    /// Edges of the longest row; where it was drawn a bound of them.
+    /// Edges of the longest row; where it was sampled a bound of them.
     longest_row: u32,
     rows_are: Rows,
     row_ids: OnceLock<Array<B, u32>>,
@@ -44,11 +44,11 @@ const DRAWN: &str = "an adjacency that was drawn has its rows and offsets";
 enum Rows {
     /// All.
     Known,
-    /// Nothing before somebody asks: they were drawn on the device.
+    /// Nothing before the first request: they were sampled on the device.
     Drawn,
     /// The row of each edge, and no more: a COO.
     Ids,
-    /// Nothing, ever: they are drawn again and again in the same memory, of which the last rows and edges are none.
+    /// Nothing, ever: they are sampled again and again in the same memory, of which the last rows and edges are none.
     DrawnAgain,
 }
 
@@ -71,8 +71,9 @@ impl<B: Storage> Adjacency<B> {
         })
     }
 
-    /// Copies the lists of an adjacency to the backend, of which neighbours are drawn: where each row begins, and the columns in memory of
-    /// `kind`, which may be the host's ([`MemoryKind::HostGraph`]). Of where rows start in edges, which sums ask for, it has nothing until one does.
+    /// Copies the lists of an adjacency to the backend, of which neighbours are sampled: where each row begins, and the
+    /// columns in memory of `kind`, which may be the host's ([`MemoryKind::HostGraph`]). Of where rows start in edges,
+    /// which sums ask for, it has nothing until one does.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -99,7 +100,8 @@ impl<B: Storage> Adjacency<B> {
         }
     }
 
-    /// An adjacency of arrays that were drawn on the device, edges in order and ids in range, and no row longer than `longest_row`.
+    /// An adjacency of arrays that were sampled on the device, edges in order and ids in range, and no row longer than
+    /// `longest_row`.
     pub(crate) fn of_drawn_parts(
         (rows, columns): (usize, usize),
         row_ids: Array<B, u32>,
@@ -121,8 +123,8 @@ impl<B: Storage> Adjacency<B> {
         }
     }
 
-    /// An adjacency of arrays that are there, such as those of [`Adjacency::into_arrays`] in memory of somebody else's. Nothing is
-    /// copied, and nothing but lengths is checked.
+    /// An adjacency of arrays that are there, such as those of [`Adjacency::into_arrays`] in memory of another
+    /// program's. Nothing is copied, and nothing but lengths is checked.
     ///
     /// # Safety
     /// The arrays hold what [`AdjacencyArrays`] says of them, and go on to: kernels follow them without looking.
@@ -179,8 +181,8 @@ impl<B: Storage> Adjacency<B> {
     /// The arrays of an adjacency of `counts`, without any edge in them: for a backend that only counts memory.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] on a backend that runs operators, which would read them; [`Error::Driver`] where there is not
-    /// enough memory.
+    /// [`Error::Unsupported`] on a backend that runs operators, which would read them; [`Error::Driver`] where there is
+    /// not enough memory.
     pub fn counted(backend: &B, counts: &RowCounts) -> Result<Self, Error> {
         if !backend.only_counts() {
             return Err(Error::Unsupported {
@@ -216,12 +218,12 @@ impl<B: Storage> Adjacency<B> {
         })
     }
 
-    /// Number of rows: of vertices that hear from others.
+    /// Number of rows: of vertices that aggregate others.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of columns: of vertices that are heard.
+    /// Number of columns: of vertices that are sources.
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -231,12 +233,12 @@ impl<B: Storage> Adjacency<B> {
         self.column_ids.len()
     }
 
-    /// Edges of the longest row; of a layer that was [drawn](crate::ops::Places::hop) what it has at most.
+    /// Edges of the longest row; of a layer that was [sampled](crate::ops::Places::hop) what it has at most.
     pub fn longest_row(&self) -> u32 {
         self.longest_row
     }
 
-    /// Whether it was drawn: then its [`RowIndex`] is better not asked for.
+    /// Whether it was sampled: then its [`RowIndex`] is better not asked for.
     pub(crate) fn is_drawn(&self) -> bool {
         self.rows_are != Rows::Known
     }
@@ -256,8 +258,8 @@ impl<B: Storage> Adjacency<B> {
     /// The row of each edge, ascending: made from the offsets the first time, and kept.
     ///
     /// # Errors
-    /// [`Error::Driver`] where there is not enough memory, or where operators are recorded: what a recorded step wants is made
-    /// by a step before it.
+    /// [`Error::Driver`] where there is not enough memory, or where operators are recorded: what a recorded step needs
+    /// is made by a step before it.
     pub fn row_ids(&self, backend: &B) -> Result<&Array<B, u32>, Error> {
         if let Some(ids) = self.row_ids.get() {
             return Ok(ids);
@@ -277,7 +279,7 @@ impl<B: Storage> Adjacency<B> {
         offsets.expect("an adjacency without row ids has offsets")
     }
 
-    /// Refuses rows that are drawn again in the same memory, where the last edges are none.
+    /// Refuses rows that are sampled again in the same memory, where the last edges are none.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with what such rows do not have or do.
@@ -293,7 +295,8 @@ impl<B: Storage> Adjacency<B> {
         })
     }
 
-    /// Whether nothing but the row and the column of each edge is there, so that operators that want no more are to be preferred.
+    /// Whether nothing but the row and the column of each edge is there, so that operators that want no more are to be
+    /// preferred.
     pub(crate) fn is_coo_alone(&self) -> bool {
         self.rows_are == Rows::Ids && self.index.get().is_none()
     }
@@ -319,7 +322,8 @@ impl Words for ListOf {
 }
 
 impl Adjacency<Cpu> {
-    /// The [lists](Adjacency::lists) of a graph where they lie, be it memory or a [file](Csr::to_disk): nothing is copied.
+    /// The [lists](Adjacency::lists) of a graph where they lie, be it memory or a [file](Csr::to_disk): nothing is
+    /// copied.
     pub fn shared(backend: &Cpu, graph: &Graph) -> Self {
         let list = |bytes| {
             let graph = graph.clone();
@@ -330,17 +334,20 @@ impl Adjacency<Cpu> {
         Self::of_lists(graph.csr(), offsets, columns)
     }
 
-    /// The first edge of each row, and the number of edges behind them. The CPU walks rows, so it has them from the start.
+    /// The first edge of each row, and the number of edges behind them. The CPU walks rows, so it has them from the
+    /// start.
     pub(crate) fn row_offsets(&self) -> &Array<Cpu, u64> {
         self.offsets_that_are_there()
     }
 }
 
 impl<B: ConstructOperators + SortOperators> Adjacency<B> {
-    /// The edges of a share of the rows: where the host never knew them, read from the backend the first time, and kept.
+    /// The edges of a share of the rows: where the host never knew them, read from the backend the first time, and
+    /// kept.
     ///
     /// # Errors
-    /// [`Error::Driver`] with the failure of an earlier operator, or where operators are recorded; those of [`Adjacency::offsets`].
+    /// [`Error::Driver`] with the failure of an earlier operator, or where operators are recorded; those of
+    /// [`Adjacency::offsets`].
     pub(crate) fn edges_of(&self, backend: &B, share: RowShare) -> Result<Range<u64>, Error> {
         let cuts = match self.edges_before.get() {
             Some(cuts) => cuts,
@@ -353,7 +360,8 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
         Ok(cuts[first]..cuts[end])
     }
 
-    /// Room for rows that are drawn again and again, `edges` of them in all at most and `longest` in one: nothing in it yet.
+    /// Memory for rows that are sampled again and again, `edges` of them in all at most and `longest` in one: nothing
+    /// in it yet.
     pub(crate) fn to_be_drawn(
         backend: &B,
         shape: (usize, usize),
@@ -398,10 +406,11 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
         Ok(self.grouping.get_mut().expect("it was made above"))
     }
 
-    /// Makes `into` the transpose, drawn again in the same memory: what this has of columns was counted in its [room](Adjacency::group_room).
+    /// Makes `into` the transpose, sampled again in the same memory: what this has of columns was counted in its
+    /// [memory](Adjacency::group_room).
     ///
     /// # Panics
-    /// If there is no such room.
+    /// If there is no such memory.
     pub(crate) fn transpose_into(&self, backend: &B, into: &mut Self) -> Result<(), Error> {
         into.edges_before.take();
         let room = into.grouping.get_mut();
@@ -447,7 +456,8 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
 }
 
 impl<B: ConstructOperators> Adjacency<B> {
-    /// The first edge of each row, and the number of edges behind them: of row ids made on the device the first time, and kept.
+    /// The first edge of each row, and the number of edges behind them: of row ids made on the device the first time,
+    /// and kept.
     ///
     /// # Errors
     /// Those of [`Adjacency::row_ids`].
@@ -460,13 +470,14 @@ impl<B: ConstructOperators> Adjacency<B> {
         Ok(self.offsets.get_or_init(|| offsets))
     }
 
-    /// Of `shape` (rows, columns) from a plain COO in order of rows: edge `k` is (`row_ids[k]`, `column_ids[k]`). Nothing is made
-    /// of it: no offsets, no starts, no lists of rows. SpMM and SDDMM read the two lists as they are (GNNOne §4); what another
-    /// operator wants is made when it first asks. Edges of a row may be in any order.
+    /// Of `shape` (rows, columns) from a plain COO in order of rows: edge `k` is (`row_ids[k]`, `column_ids[k]`).
+    /// Nothing is made of it: no offsets, no starts, no lists of rows. SpMM and SDDMM read the two lists as they are
+    /// (GNNOne §4); what another operator needs is made when it first asks. Edges of a row may be in any order.
     ///
     /// # Errors
-    /// [`Error::Graph`] where the lists differ in length, for an id that is no row's or no column's, for a row that comes before that of the
-    /// edge before it, or too many of anything; [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Graph`] where the lists differ in length, for an id that is no row's or no column's, for a row that
+    /// comes before that of the edge before it, or too many of anything; [`Error::Driver`] where there is not enough
+    /// memory.
     pub fn from_row_ids(
         backend: &B,
         shape: (usize, usize),
@@ -656,7 +667,7 @@ impl<B: Storage> DeviceGraph<B> {
         })
     }
 
-    /// The adjacency: row `i` lists the vertices that `i` hears from.
+    /// The adjacency: row `i` lists the vertices that `i` aggregates.
     pub fn forward(&self) -> &Adjacency<B> {
         &self.forward
     }
@@ -672,11 +683,12 @@ impl<B: Storage> DeviceGraph<B> {
     }
 }
 
-/// A sampled layer, or a part of a graph with what it hears from, on a backend; see [`graph::Block`]. The transpose of one that was
-/// drawn is made when somebody first asks for it: of the layer whose sources are inputs often nobody does.
+/// A sampled layer, or a part of a graph with its in-neighbours, on a backend; see [`graph::Block`]. The transpose of
+/// one that was sampled is made at the first request: of the layer whose sources are inputs there is often none.
 ///
-/// The destinations are the first sources. Only where the sources are all vertices of the graph that a layer was drawn of
-/// ([`LayerSources::All`](crate::ops::LayerSources::All)) they lie anywhere among them, and there is a [list](Block::own).
+/// The destinations are the first sources. Only where the sources are all vertices of the graph that a layer was
+/// sampled of ([`LayerSources::All`](crate::ops::LayerSources::All)) they lie anywhere among them, and there is a
+/// [list](Block::own).
 #[derive(Debug)]
 pub struct Block<B: Storage> {
     forward: Adjacency<B>,
@@ -697,8 +709,8 @@ impl<B: Storage> Block<B> {
         })
     }
 
-    /// The arrays of a block that is drawn with at most so many edges and vertices, without any edge in them: for a backend that only counts
-    /// memory.
+    /// The arrays of a block that is sampled with at most these numbers of edges and vertices, without any edge in
+    /// them: for a backend that only counts memory.
     ///
     /// # Errors
     /// Those of [`Adjacency::counted`].
@@ -756,12 +768,12 @@ impl<B: Storage> Block<B> {
         self.own.as_ref()
     }
 
-    /// The same, to be drawn again.
+    /// The same, to be sampled again.
     pub(crate) fn own_mut(&mut self) -> Option<&mut Array<B, u32>> {
         self.own.as_mut()
     }
 
-    /// The adjacency: row `i` lists the sources that destination `i` hears from.
+    /// The adjacency: row `i` lists the sources that destination `i` aggregates.
     pub fn forward(&self) -> &Adjacency<B> {
         &self.forward
     }
@@ -771,22 +783,23 @@ impl<B: Storage> Block<B> {
         self.forward
     }
 
-    /// Number of vertices that hear; they are the first sources, where there is no [list](Block::own) of them.
+    /// Number of vertices that aggregate; they are the first sources, where there is no [list](Block::own) of them.
     pub fn destinations(&self) -> usize {
         self.forward.rows()
     }
 
-    /// Number of vertices that are heard, and those that hear.
+    /// Number of sources, of which the destinations are the first.
     pub fn sources(&self) -> usize {
         self.forward.columns()
     }
 }
 
 impl Block<Cpu> {
-    /// Copies a block that was drawn on the CPU to another backend, its transpose to be made there.
+    /// Copies a block that was sampled on the CPU to another backend, its transpose to be made there.
     ///
     /// # Errors
-    /// [`Error::Driver`] where there is not enough memory, [`Error::Unsupported`] of one that is drawn again in the same memory.
+    /// [`Error::Driver`] where there is not enough memory, [`Error::Unsupported`] of one that is sampled again in the
+    /// same memory.
     pub fn copied_to<B: Storage>(&self, backend: &B) -> Result<Block<B>, Error> {
         fn copy<B: Storage, T: Pod + Send + Sync>(
             backend: &B,
@@ -816,11 +829,11 @@ impl Block<Cpu> {
 }
 
 impl<B: ConstructOperators + SortOperators> Block<B> {
-    /// The transposed adjacency, along which gradients flow: of a block that was drawn made the first time, and kept.
+    /// The transposed adjacency, along which gradients flow: of a block that was sampled made the first time, and kept.
     ///
     /// # Errors
-    /// [`Error::Driver`] where there is not enough memory, or where operators are recorded: what a recorded step wants is made
-    /// by a step before it.
+    /// [`Error::Driver`] where there is not enough memory, or where operators are recorded: what a recorded step needs
+    /// is made by a step before it.
     pub fn backward(&self, backend: &B) -> Result<&Adjacency<B>, Error> {
         if let Some(backward) = self.backward.get() {
             return Ok(backward);
@@ -835,7 +848,7 @@ impl<B: ConstructOperators + SortOperators> Block<B> {
         Ok(self.backward.get_or_init(|| backward))
     }
 
-    /// Both edge orders, to be drawn again; the transpose if somebody has asked for it.
+    /// Both edge orders, to be sampled again; the transpose if it has been asked for.
     pub(crate) fn parts_mut(&mut self) -> (&mut Adjacency<B>, Option<&mut Adjacency<B>>) {
         (&mut self.forward, self.backward.get_mut())
     }

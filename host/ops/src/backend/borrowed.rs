@@ -1,4 +1,4 @@
-//! What memory of somebody else's must be like, on whichever backend.
+//! What memory of another program's must be like, on whichever backend.
 
 use crate::error::Error;
 use crate::tensor::Element;

@@ -1,7 +1,7 @@
 //! Where operators run.
 //!
-//! [`Backend`] is a device with all operators of [`crate::ops`], whose functions check their operands before they call it.
-//! There are two: [`cpu::Cpu`], whose plain form says what the answer is, and [`gpu::Gpu`], which launches kernels
+//! [`Backend`] is a device with all operators of [`crate::ops`], whose functions check their operands before they call
+//! it. There are two: [`cpu::Cpu`], whose plain form says what the answer is, and [`gpu::Gpu`], which launches kernels
 //! on any [`crate::driver::Driver`].
 
 mod adjacency;

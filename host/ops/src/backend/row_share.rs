@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// One of so many equal shares of the rows of a graph, that an operator may be asked for alone.
+/// One of the given number of equal shares of the rows of a graph, that an operator may be asked for alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowShare {
     number: usize,
@@ -19,13 +19,13 @@ impl RowShare {
         shares: 1,
     };
 
-    /// Each of at least so many shares, of [`RowShare::MOST`] at most: of 1, 2, 4, 8 or 16.
+    /// Each of at least a number of shares, of [`RowShare::MOST`] at most: of 1, 2, 4, 8 or 16.
     pub fn each(at_least: usize) -> impl Iterator<Item = Self> {
         let shares = at_least.clamp(1, Self::MOST).next_power_of_two();
         (0..shares).map(move |number| Self { number, shares })
     }
 
-    /// Which rows these are, of so many.
+    /// Which rows these are, of all rows.
     pub fn rows(self, rows: usize) -> Range<usize> {
         let [first, end] = self.cuts();
         Self::cut(rows, first)..Self::cut(rows, end)

@@ -1,7 +1,7 @@
 //! Operands that fit one another, by their type.
 //!
-//! A backend launches kernels that read and write wherever they are told to. So its operators take [`Checked`] operands
-//! alone, and the only way to one is the operands' own check: no call in safe code can reach past it.
+//! A backend launches kernels that read and write wherever their parameters say. So its operators take [`Checked`]
+//! operands alone, and the only way to one is the operands' own check: no call in safe code can reach past it.
 //!
 //! ```compile_fail
 //! # use halfgnn_ops::backend::cpu::Cpu;
@@ -33,7 +33,7 @@
 
 use crate::error::Error;
 
-/// All operands of an operator, which can tell whether they fit one another.
+/// All operands of an operator, which can check that they fit one another.
 ///
 /// An operator of one's own implements it for a struct of its operands, and its kernels' launches take that
 /// [`Checked`].
@@ -41,8 +41,8 @@ pub trait Operator {
     /// What errors call the operator.
     const NAME: &'static str;
 
-    /// Whether the operands fit: shapes, lengths and policies. Whether they lie on the backend's device is compared where
-    /// it takes their addresses.
+    /// Whether the operands fit: shapes, lengths and policies. Whether they lie on the backend's device is compared
+    /// where it takes their addresses.
     ///
     /// # Errors
     /// [`Error::Shape`] with the operand and both figures, [`Error::Unsupported`] with what is not supported.

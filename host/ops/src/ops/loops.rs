@@ -1,7 +1,7 @@
 //! The CPU's loops in which the time goes, of each format.
 //!
-//! What is generic is compiled where it is used: again for each program, and as that program is. Of these loops every set of
-//! instructions has its own, so they are compiled here, once, and to be fast.
+//! What is generic is compiled where it is used: again for each program, and as that program is. Of these loops every
+//! set of instructions has its own, so they are compiled here, once, and to be fast.
 
 use super::SpmmPolicy;
 use super::elementwise::cpu::KeepPositive;

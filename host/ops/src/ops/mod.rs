@@ -1,13 +1,13 @@
-//! The operators, a folder a family: what they take, which operands fit, and what a CPU and a card make of them.
+//! The operators, a folder a family: what they take, which operands fit, and what a CPU and a GPU make of them.
 //!
-//! Shapes are checked once for every backend, and nothing is launched where they do not fit. In a folder are the types and
-//! the function of an operator (`mod.rs`), which operands it takes (`check.rs`), and what it is on either (`cpu.rs`, `gpu.rs`);
-//! its parameters and kernels have the same name in `kernels-gpu`.
+//! Shapes are checked once for every backend, and nothing is launched where they do not fit. In a folder are the types
+//! and the function of an operator (`mod.rs`), which operands it takes (`check.rs`), and what it is on either
+//! (`cpu.rs`, `gpu.rs`); its parameters and kernels have the same name in `kernels-gpu`.
 //!
 //! # Layouts
 //! - Numbers of vertices lie in planes of floats, one a head: head `h`, vertex `v` at `h · vertices + v`.
-//! - Numbers of edges lie in planes of elements, one a head, in the order of the adjacency, [`edge_plane`] apart. What lies
-//!   between the last edge and the end of a plane is zero.
+//! - Numbers of edges lie in planes of elements, one a head, in the order of the adjacency, [`edge_plane`] apart. What
+//!   lies between the last edge and the end of a plane is zero.
 //! - Features have their heads side by side, all of one width; with more than one head a width must fill whole 16-byte
 //!   vectors (8 halves or 4 floats), so that every head starts at one.
 

@@ -16,14 +16,15 @@ pub(super) struct Launch {
     pub(super) edges: u32,
     /// `K / VectorWidth`: loads of a row.
     pub(super) loads: u32,
-    /// `FullWaveSize`: CTAs that are on the card at once.
+    /// `FullWaveSize`: CTAs that are on the GPU at once.
     pub(super) full_wave: u64,
     /// `WarpsPerBlock`.
     pub(super) warps_per_cta: u32,
 }
 
 impl Launch {
-    /// `α · FullWaveSize ≤ NNZ / (NnzPerWarp · WarpsPerBlock) · K / (WarpSize · VectorWidth)`, inequality (5), in integers.
+    /// `α · FullWaveSize ≤ NNZ / (NnzPerWarp · WarpsPerBlock) · K / (WarpSize · VectorWidth)`, inequality (5), in
+    /// integers.
     fn suits(self, edges_per_warp: u32) -> bool {
         let product = |factors: [u64; 2]| u128::from(factors[0]) * u128::from(factors[1]);
         let a_warp = product([edges_per_warp.into(), self.warps_per_cta.into()]);
@@ -31,8 +32,8 @@ impl Launch {
             <= product([self.edges.into(), self.loads.into()])
     }
 
-    /// `NnzPerWarp`: the largest candidate that `built` kernels can have and the inequality allows; where it allows none, the
-    /// smallest that can be had. None where no candidate can.
+    /// `NnzPerWarp`: the largest candidate that `built` kernels can have and the inequality allows; where it allows
+    /// none, the smallest that can be had. None where no candidate can.
     pub(super) fn edges_per_warp(self, built: impl Fn(u32) -> bool) -> Option<u32> {
         let mut candidates = CANDIDATES.into_iter().filter(|&edges| built(edges));
         let smallest = candidates.next()?;

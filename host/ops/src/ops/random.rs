@@ -1,4 +1,4 @@
-//! What random numbers are drawn from.
+//! What random numbers are sampled from.
 
 use super::OptimizerState;
 use crate::backend::{MemoryKind, Storage};
@@ -7,10 +7,10 @@ use crate::tensor::Array;
 use halfgnn_contract::optimizer::state;
 use std::sync::Arc;
 
-/// What the random numbers of a run are a function of, beside their place: its seed, and a count of steps.
+/// What the random numbers of a run are a function of, in addition to their place: its seed, and a count of steps.
 ///
-/// The count lies on the device, so that operators that were recorded once draw other numbers whenever they are replayed.
-/// Clones have the same count.
+/// The count lies on the device, so that operators that were recorded once draw other numbers whenever they are
+/// replayed. Clones have the same count.
 #[derive(Clone, Debug)]
 pub struct RandomState<B: Storage> {
     seed: u64,
@@ -20,7 +20,7 @@ pub struct RandomState<B: Storage> {
 }
 
 impl<B: Storage> RandomState<B> {
-    /// A seed with a count of its own, which stands at `step` until somebody [sets](RandomState::set_step) it.
+    /// A seed with a count of its own, which stands at `step` until it is [set](RandomState::set_step).
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -48,8 +48,8 @@ impl<B: Storage> RandomState<B> {
     /// Sets the count.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where it is an [optimiser's](OptimizerState::random), whose steps advance it; those of the
-    /// device.
+    /// [`Error::Unsupported`] where it is an [optimiser's](OptimizerState::random), whose steps advance it; those of
+    /// the device.
     pub fn set_step(&mut self, backend: &B, step: u32) -> Result<(), Error> {
         if self.words.len() > 1 {
             return Err(Error::Unsupported {

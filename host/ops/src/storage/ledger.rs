@@ -17,7 +17,7 @@ pub enum MemoryKind {
     Weights,
     /// Staging buffers and partial sums.
     Workspace,
-    /// Input features that stay in the host's memory, which kernels read from there: of a card over its bus. The same as
+    /// Input features that stay in the host's memory, which kernels read from there: of a GPU over its bus. The same as
     /// [`Features`](MemoryKind::Features) on devices whose memory is the host's.
     HostFeatures,
     /// Edges that stay in the host's memory likewise, of which kernels read those that they draw. The same as

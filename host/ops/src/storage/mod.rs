@@ -32,8 +32,8 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Loads kernels that are known to be launched soon, in parallel where the device compiles them. A hint: a kernel that cannot
-    /// be loaded is left to its launch, which reports why.
+    /// Loads kernels that are known to be launched soon, in parallel where the device compiles them. A hint: a kernel
+    /// that cannot be loaded is left to its launch, which reports why.
     fn prefetch(&self, kernels: KernelSet) {
         let _ = kernels;
     }
@@ -61,7 +61,8 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
         self.alloc(len, kind)
     }
 
-    /// Whether `buffer` lies in another memory than what the device computes in, so that each read of it goes over a bus.
+    /// Whether `buffer` lies in another memory than what the device computes in, so that each read of it goes over a
+    /// bus.
     fn is_remote<T: Pod>(&self, buffer: &Self::Buffer<T>) -> bool {
         let _ = buffer;
         false
@@ -107,13 +108,14 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
         target: &mut [T],
     ) -> Result<(), Error>;
 
-    /// Records the operators that `work` calls instead of running them, to be run again and again at the cost of one call
-    /// ([`Storage::replay`]). They read and write the same memory each time, and memory that is freed while the recording
-    /// lives is not used again before it is dropped. `None` where a device gains nothing by it: then `work` is not called.
+    /// Records the operators that `work` calls instead of running them, to be run again and again at the cost of one
+    /// call ([`Storage::replay`]). They read and write the same memory each time, and memory that is freed while the
+    /// recording lives is not used again before it is dropped. `None` where a device gains nothing by it: then `work`
+    /// is not called.
     ///
     /// # Errors
-    /// Those of `work`, and [`DriverError::Recording`](crate::driver::DriverError::Recording) where it allocates, copies
-    /// or waits.
+    /// Those of `work`, and [`DriverError::Recording`](crate::driver::DriverError::Recording) where it allocates,
+    /// copies or waits.
     fn record(
         &self,
         work: impl FnOnce() -> Result<(), Error>,
@@ -130,9 +132,9 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// The same device with an order of its own: operators of the two go on beside one another, with a workspace each, and those of the
-    /// result first where both want room on the device. `None` where a device does one thing after the other. What one of them writes
-    /// is there for the other once the first is [waited for](Storage::synchronize).
+    /// The same device with an order of its own: operators of the two run in parallel, with a workspace each, and those
+    /// of the result first where both compete for resources on the device. `None` where a device does one thing after
+    /// the other. What one of them writes is there for the other once the first is [waited for](Storage::synchronize).
     ///
     /// # Errors
     /// Those of the device.
@@ -140,7 +142,8 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Has what is called of this handle from now on wait for what was called of `other` until now, a handle of the same device.
+    /// Has what is called of this handle from now on wait for what was called of `other` until now, a handle of the
+    /// same device.
     ///
     /// # Errors
     /// Those of the device.
@@ -174,14 +177,16 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
     /// Those of [`Storage::interconnect`].
     fn link_id(&self) -> Result<Vec<u8>, Error>;
 
-    /// Links a rank with the others, which all call it. It and whatever waits for the device from then on end when `watch` says so.
+    /// Links a rank with the others, which all call it. It and whatever waits for the device from then on end when
+    /// `watch` says so.
     ///
     /// # Errors
     /// Those of the device.
     fn link(&self, place: LinkPlace<'_>, watch: Watch) -> Result<Self::Link, Error>;
 
-    /// Gives each of `sends` to its rank and fills each of `receives` with what its rank gives, as many elements in the same order
-    /// between each two ranks, all at once: work like an operator's, in the order of the calls, which is recorded as they are.
+    /// Gives each of `sends` to its rank and fills each of `receives` with what its rank gives, as many elements in the
+    /// same order between each two ranks, all at once: work like an operator's, in the order of the calls, which is
+    /// recorded as they are.
     ///
     /// # Errors
     /// Those of the device; that a rank failed may show at a later call.
@@ -192,8 +197,9 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
         receives: &[Transfer<'_, Self, T>],
     ) -> Result<(), Error>;
 
-    /// The same as far as it is begun: where it is recorded it may go on beside the operators behind it, until
-    /// [`Storage::transfer_end`]. Before that no other transfer is begun, what is sent stays as it is and nobody looks at what is received.
+    /// The same as far as it is begun: where it is recorded it may go on in parallel with the operators behind it,
+    /// until [`Storage::transfer_end`]. Before that no other transfer is begun, what is sent stays as it is and what is
+    /// received is not read.
     ///
     /// # Errors
     /// Those of [`Storage::transfer`].

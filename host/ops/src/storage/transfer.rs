@@ -15,7 +15,8 @@ pub struct Transfer<'a, B: Storage, T: Pod> {
     pub(crate) elements: Range<usize>,
 }
 
-/// Rows that lie one behind the other, padding included: what ranks give one another of elements or of codes.
+/// Rows that lie one behind the other, padding included: what ranks give one another of elements or of quantized
+/// values.
 #[derive(Debug)]
 pub struct Rows<'a, B: Storage, T: Pod> {
     buffer: &'a B::Buffer<T>,
@@ -73,7 +74,7 @@ impl<'a, B: Storage, T: Pod> Rows<'a, B, T> {
     /// Has the elements of the rows from `first` on in `elements`, after all work on the backend is done.
     ///
     /// # Errors
-    /// [`Error::Driver`] where there are not so many, or with the failure of an earlier operator.
+    /// [`Error::Driver`] where there are not that number, or with the failure of an earlier operator.
     pub fn read(&self, backend: &B, first: usize, elements: &mut [T]) -> Result<(), Error> {
         backend.download_at(self.buffer, first * self.stride, elements)
     }
@@ -81,7 +82,7 @@ impl<'a, B: Storage, T: Pod> Rows<'a, B, T> {
     /// Replaces the rows from `first` on by what was [read](Rows::read) of others.
     ///
     /// # Errors
-    /// [`Error::Driver`] where there are not so many.
+    /// [`Error::Driver`] where there are not that number.
     pub fn write(&self, backend: &B, first: usize, elements: &[T]) -> Result<(), Error> {
         backend.upload_at(self.buffer, first * self.stride, elements)
     }

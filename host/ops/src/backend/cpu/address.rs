@@ -1,4 +1,4 @@
-//! Operands in memory of somebody else's, such as a framework's tensors.
+//! Operands in memory of another program's, such as a framework's tensors.
 
 use super::{Buffer, Cpu};
 use crate::backend::MemoryKind;
@@ -9,9 +9,9 @@ use bytemuck::Pod;
 use std::ptr::NonNull;
 
 impl<E: Element> Matrix<Cpu, E> {
-    /// A matrix in memory that somebody else allocated; dropping it frees nothing. Rows are
-    /// [`padded(columns)`](crate::tensor::padded) elements apart, as the crate's own are: every operator takes it, also for its
-    /// output.
+    /// A matrix in memory that another program allocated; dropping it frees nothing. Rows are
+    /// [`padded(columns)`](crate::tensor::padded) elements apart, as the crate's own are: every operator takes it, also
+    /// for its output.
     ///
     /// ```
     /// use halfgnn_ops::backend::{MemoryKind, cpu::Cpu};
@@ -23,7 +23,7 @@ impl<E: Element> Matrix<Cpu, E> {
     ///
     /// let mut rows = Rows([1.0, 2.0, 3.0, 0.0, 4.0, 5.0, 6.0, 0.0]);
     /// let backend = Cpu::new();
-    /// // SAFETY: the rows outlive the matrix, nobody else uses them meanwhile, and their padding is zero.
+    /// // SAFETY: the rows outlive the matrix, no one else uses them meanwhile, and their padding is zero.
     /// let x = unsafe {
     ///     Matrix::<Cpu, f32>::from_pointer(&backend, rows.0.as_mut_ptr(), (2, 3), 4, MemoryKind::Features)
     /// }?;
@@ -32,12 +32,13 @@ impl<E: Element> Matrix<Cpu, E> {
     /// ```
     ///
     /// # Safety
-    /// From `start` on lie `rows` times `stride` elements, until the matrix is dropped. Nobody else writes them while operators read
-    /// them, nor uses them while operators write them. Elements past the last column are zero and stay zero.
+    /// From `start` on lie `rows` times `stride` elements, until the matrix is dropped. No one else writes them while
+    /// operators read them, nor uses them while operators write them. Elements past the last column are zero and stay
+    /// zero.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for an address that is no multiple of 16 bytes or is null, and for any other stride: then copy the
-    /// rows first; [`Error::TooLarge`].
+    /// [`Error::Unsupported`] for an address that is no multiple of 16 bytes or is null, and for any other stride: then
+    /// copy the rows first; [`Error::TooLarge`].
     pub unsafe fn from_pointer(
         backend: &Cpu,
         start: *mut E,
@@ -66,7 +67,7 @@ impl<E: Element> Matrix<Cpu, E> {
 }
 
 impl<T: Pod + Send + Sync> Array<Cpu, T> {
-    /// An array in memory that somebody else allocated; dropping it frees nothing.
+    /// An array in memory that another program allocated; dropping it frees nothing.
     ///
     /// # Safety
     /// From `start` on lie `len` values; else as of [`Matrix::from_pointer`].
@@ -119,8 +120,9 @@ unsafe fn borrowed<T: Pod>(
             columns: len,
         });
     }
-    // Whoever allocated it counts it.
+    // Its owner counts it.
     let uncounted = backend.ledger.track(0, kind);
-    // SAFETY: what this function asks of its caller; the address is a multiple of 16 bytes, and no type is aligned to more.
+    // SAFETY: what this function asks of its caller; the address is a multiple of 16 bytes, and no type is aligned to
+    // more.
     Ok(unsafe { Buffer::borrowed(start, len, uncounted) })
 }

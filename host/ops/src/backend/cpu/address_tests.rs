@@ -1,4 +1,4 @@
-//! Operators on memory of somebody else's.
+//! Operators on memory of another program's.
 
 use super::Cpu;
 use crate::backend::{Adjacency, MemoryKind, Storage};
@@ -28,7 +28,8 @@ impl<E: Element> Foreign<E> {
     fn matrix(&mut self, cpu: &Cpu, shape: (usize, usize)) -> Matrix<Cpu, E> {
         let stride = padded::<E>(shape.1);
         let start = self.elements().as_mut_ptr();
-        // SAFETY: it has so many rows, outlives the matrix in each test, and its padding is zero where it is read.
+        // SAFETY: it has the given number of rows, outlives the matrix in each test, and its padding is zero where it
+        // is read.
         unsafe { Matrix::<Cpu, E>::from_pointer(cpu, start, shape, stride, KIND) }.unwrap()
     }
 }

@@ -12,8 +12,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-/// A line of the cache. Rows of a matrix begin at multiples of 16 bytes; those that are whole lines so take no more lines than they fill, and
-/// no vector of them lies in two.
+/// A line of the cache. Rows of a matrix begin at multiples of 16 bytes; those that are whole lines so take no more
+/// lines than they fill, and no vector of them lies in two.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
@@ -24,7 +24,7 @@ enum Memory {
     Owned(Vec<Line>),
     /// Those of something that others may have as well, and that is only read.
     Shared(Arc<dyn Words>),
-    /// Somebody else's, who frees them: see [`Buffer::borrowed`].
+    /// Another program's, which frees them: see [`Buffer::borrowed`].
     Borrowed { start: NonNull<u8>, bytes: usize },
 }
 
@@ -34,7 +34,8 @@ pub(crate) trait Words: Send + Sync {
     fn bytes(&self) -> &[u8];
 }
 
-// SAFETY: whoever lent the bytes has promised that they may be used like the buffer's own, from whichever thread it is on.
+// SAFETY: the caller that passed the bytes has promised that they may be used like the buffer's own, from whichever
+// thread it is on.
 unsafe impl Send for Memory {}
 // SAFETY: as above; through a shared reference they are only read.
 unsafe impl Sync for Memory {}
@@ -44,7 +45,8 @@ impl Memory {
         match self {
             Self::Owned(lines) => bytemuck::cast_slice(lines),
             Self::Shared(words) => words.bytes(),
-            // SAFETY: by the promise of `Buffer::borrowed` the bytes are there, initialised, and written by nobody else.
+            // SAFETY: by the promise of `Buffer::borrowed` the bytes are there, initialised, and written by no one
+            // else.
             Self::Borrowed { start, bytes } => unsafe {
                 std::slice::from_raw_parts(start.as_ptr(), *bytes)
             },
@@ -61,7 +63,7 @@ impl Memory {
         match self {
             Self::Owned(lines) => bytemuck::cast_slice_mut(lines),
             Self::Shared(_) => unreachable!("it was copied above"),
-            // SAFETY: as above, and nobody else reads what an operator writes.
+            // SAFETY: as above, and no one else reads what an operator writes.
             Self::Borrowed { start, bytes } => unsafe {
                 std::slice::from_raw_parts_mut(start.as_ptr(), *bytes)
             },
@@ -69,8 +71,8 @@ impl Memory {
     }
 }
 
-/// Times that somebody asks what is not zero of a matrix, which nobody writes meanwhile, before that is [kept](Nonzeros): the products of
-/// a layer, forward and backward, ask twice of what it is given.
+/// Times that the nonzeros of a matrix are asked for, which is not written meanwhile, before that is [kept](Nonzeros):
+/// the products of a layer, forward and backward, ask twice of what it is given.
 const ASKED_OFTEN: u32 = 3;
 
 /// Memory, and what is known of it until it is written.
@@ -133,11 +135,11 @@ impl<T: Pod> Buffer<T> {
         })
     }
 
-    /// `len` elements from `start` on, which are somebody else's; `uncounted` counts no bytes.
+    /// `len` elements from `start` on, which are another program's; `uncounted` counts no bytes.
     ///
     /// # Safety
-    /// From `start` on lie `len` initialised elements, until the buffer is dropped. Nobody writes them while the buffer is read,
-    /// nor reads or writes them while it is written. `start` is a multiple of the element's alignment.
+    /// From `start` on lie `len` initialised elements, until the buffer is dropped. No one writes them while the buffer
+    /// is read, nor reads or writes them while it is written. `start` is a multiple of the element's alignment.
     pub(super) unsafe fn borrowed(start: NonNull<T>, len: usize, uncounted: Tracked) -> Self {
         Self {
             contents: Contents::new(Memory::Borrowed {
@@ -150,7 +152,8 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    /// The elements of something that is there, which is copied where somebody writes to the buffer; `uncounted` counts no bytes.
+    /// The elements of something that is there, which is copied at the first write to the buffer; `uncounted` counts no
+    /// bytes.
     pub(super) fn shared(words: Arc<dyn Words>, uncounted: Tracked) -> Self {
         let len = bytemuck::cast_slice::<u8, T>(words.bytes()).len();
         Self {
@@ -170,12 +173,12 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    /// The elements, which nobody else can reach.
+    /// The elements, which no one else can reach.
     pub(crate) fn get_mut(&mut self) -> &mut [T] {
         self.get_mut_and_nonzeros().0
     }
 
-    /// The elements, which nobody else can reach, and what was known to be not zero of them.
+    /// The elements, which no one else can reach, and what was known to be not zero of them.
     pub(crate) fn get_mut_and_nonzeros(&mut self) -> (&mut [T], Option<Nonzeros>) {
         let contents = self.contents.get_mut();
         let contents = contents.unwrap_or_else(PoisonError::into_inner);
@@ -183,7 +186,7 @@ impl<T: Pod> Buffer<T> {
         (elements_mut(bytes, self.len), nonzeros)
     }
 
-    /// Keeps what is not zero of the elements, which whoever calls it has just written; not of memory that others may write.
+    /// Keeps what is not zero of the elements, which the caller has just written; not of memory that others may write.
     pub(crate) fn keep_nonzeros(&mut self, nonzeros: Nonzeros) {
         let contents = self.contents.get_mut();
         let contents = contents.unwrap_or_else(PoisonError::into_inner);
@@ -248,8 +251,8 @@ impl<T: Pod> std::ops::Deref for Reading<'_, T> {
 }
 
 impl<E: Element> Reading<'_, E> {
-    /// What is not zero of a matrix of these elements, if it is mostly zeros and was asked for [often](ASKED_OFTEN) since it was written.
-    /// Nothing of memory that others may write.
+    /// What is not zero of a matrix of these elements, if it is mostly zeros and was asked for [often](ASKED_OFTEN)
+    /// since it was written. Nothing of memory that others may write.
     pub(crate) fn nonzeros(
         &self,
         (rows, columns): (usize, usize),

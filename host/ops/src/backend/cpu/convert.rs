@@ -102,7 +102,7 @@ pub(crate) fn round_to<E: Element>(floats: &mut [f32], room: &mut [E]) {
     }
 }
 
-/// Rounds `floats` to halves in place; `halves` is room for them. Both have one length.
+/// Rounds `floats` to halves in place; `halves` is memory for them. Both have one length.
 pub(crate) fn round_in_place(floats: &mut [f32], halves: &mut [f16]) {
     halves.convert_from_f32_slice(floats);
     halves.convert_to_f32_slice(floats);

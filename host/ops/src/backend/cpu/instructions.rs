@@ -7,10 +7,12 @@ use std::str::FromStr;
 
 /// The instructions that the CPU's operators use, of those that the processor has.
 ///
-/// Results do not depend on them, up to the dense products, which `gemm` computes with the widest vectors that there are.
+/// Results do not depend on them, up to the dense products, which `gemm` computes with the widest vectors that there
+/// are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Instructions {
-    /// None but what the compiler makes of plain Rust: the formulas as they are written, which the others are compared with.
+    /// None but what the compiler makes of plain Rust: the formulas as they are written, which the others are compared
+    /// with.
     Plain,
     /// NEON, on AArch64: vectors of 4 floats.
     Neon,

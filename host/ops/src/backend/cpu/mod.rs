@@ -1,18 +1,18 @@
 //! Every operator on the CPU, in half, bfloat16 and float.
 //!
-//! Each operator (`cpu.rs` of its folder) is the twin of a GPU kernel and computes the same formula. Where time is spent it is
-//! written twice: plain and readable, which is the reference ([`Cpu::reference`]), and in vectors of the widest
-//! [`Instructions`] that the processor has.
+//! Each operator (`cpu.rs` of its folder) is the twin of a GPU kernel and computes the same formula. Where time is
+//! spent it is written twice: plain and readable, which is the reference ([`Cpu::reference`]), and in vectors of the
+//! widest [`Instructions`] that the processor has.
 //!
 //! # Bits
-//! Work is shared out over the threads of the surrounding rayon pool in pieces that depend on graph and shapes alone, and sums are
-//! merged in a fixed order, so that a result has the same bits for any number of threads.
+//! Work is shared out over the threads of the surrounding rayon pool in pieces that depend on graph and shapes alone,
+//! and sums are merged in a fixed order, so that a result has the same bits for any number of threads.
 //!
-//! Vectors lie along the features, nothing is contracted to a fused multiply-add, and sums over features are kept in a fixed
-//! number of parts. So results are the same bits for all instructions too, and on all machines, up to two things: the dense
-//! products, which `gemm` computes with fused operations and vectors as wide as it finds (on a machine without AVX2 and FMA
-//! they may differ in the last bit; those whose first operand is mostly zeros do not go through it), and what a NaN holds
-//! beside being one.
+//! Vectors lie along the features, nothing is contracted to a fused multiply-add, and sums over features are kept in a
+//! fixed number of parts. So results are the same bits for all instructions too, and on all machines, up to two things:
+//! the dense products, which `gemm` computes with fused operations and vectors as wide as it finds (on a machine
+//! without AVX2 and FMA they may differ in the last bit; those whose first operand is mostly zeros do not go through
+//! it), and what a NaN holds in addition to being one.
 
 mod access;
 mod address;
@@ -40,9 +40,9 @@ use bytemuck::Pod;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// The CPU of this machine, through the threads of the surrounding rayon pool. However many there are, they are one device:
-/// the memory is the process's, and operands of one are operands of any, whatever instructions each uses. Clones count what they
-/// allocate together.
+/// The CPU of this machine, through the threads of the surrounding rayon pool. However many there are, they are one
+/// device: the memory is the process's, and operands of one are operands of any, whatever instructions each uses.
+/// Clones count what they allocate together.
 #[derive(Clone, Debug)]
 pub struct Cpu {
     ledger: Ledger,
@@ -68,8 +68,8 @@ impl Cpu {
         Ok(Self::of(instructions.expect_available()?))
     }
 
-    /// The CPU with the instructions that the environment variable `HALFGNN_CPU_INSTRUCTIONS` names, the widest where it is not
-    /// set: for comparisons, and where one set is slower than it should be.
+    /// The CPU with the instructions that the environment variable `HALFGNN_CPU_INSTRUCTIONS` names, the widest where
+    /// it is not set: for comparisons, and where one set is slower than it should be.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where there are none of that name, or the processor has not got them.
@@ -94,7 +94,7 @@ impl Cpu {
 }
 
 impl Cpu {
-    /// What is there as an array, without a copy, and not counted: it is somebody else's as well.
+    /// What is there as an array, without a copy, and not counted: it is another program's as well.
     pub(crate) fn share<T: Pod + Send + Sync>(&self, words: Arc<dyn Words>) -> Array<Self, T> {
         let len = words.bytes().len() / size_of::<T>();
         let uncounted = self.ledger.track(0, MemoryKind::Graph);

@@ -1,8 +1,8 @@
-//! What is not zero of a matrix that is mostly zeros, kept as long as nobody writes the matrix: bags of words are read at every step
-//! of a training, and are a hundred times as long as what is in them.
+//! What is not zero of a matrix that is mostly zeros, kept as long as the matrix is not written: bags of words are read
+//! at every step of a training, and are a hundred times as long as what is in them.
 //!
-//! The matrix itself lies where it did, zeros and all. A list takes 16 bytes for each element that is listed, which is no more than
-//! two for each that the matrix has.
+//! The matrix itself lies where it did, zeros and all. A list takes 16 bytes for each element that is listed, which is
+//! no more than two for each that the matrix has.
 
 use super::convert::{round, widen};
 use super::view::View;
@@ -35,8 +35,8 @@ pub(crate) struct Places {
     by_columns: OnceLock<Vec<Columns>>,
 }
 
-/// The places of some rows by columns: column `i` has the places `places[starts[i]..starts[i + 1]]`, whose rows are `rows`, counted
-/// from the first of the range and ascending.
+/// The places of some rows by columns: column `i` has the places `places[starts[i]..starts[i + 1]]`, whose rows are
+/// `rows`, counted from the first of the range and ascending.
 #[derive(Debug)]
 pub(crate) struct Columns {
     pub(crate) starts: Vec<usize>,
@@ -98,7 +98,7 @@ impl Nonzeros {
         })
     }
 
-    /// Whether it can be that of a matrix of so many columns, whose rows are `stride` apart.
+    /// Whether it can be that of a matrix of the given number of columns, whose rows are `stride` apart.
     pub(super) fn fits(&self, columns: usize, stride: usize) -> bool {
         self.places.shape == (columns, stride)
     }
@@ -111,8 +111,9 @@ impl Nonzeros {
         &self.values
     }
 
-    /// What `f` makes of each element, which of a zero must be a zero: written to `elements`, and listed. `f` is called with the rows of
-    /// some elements, their columns, and their values in float, which it overwrites. `before` is what is listed of `elements`.
+    /// What `f` makes of each element, which of a zero must be a zero: written to `elements`, and listed. `f` is called
+    /// with the rows of some elements, their columns, and their values in float, which it overwrites. `before` is what
+    /// is listed of `elements`.
     pub(crate) fn map<E: Element>(
         &self,
         elements: &mut [E],

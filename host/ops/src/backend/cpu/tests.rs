@@ -25,7 +25,7 @@ fn matrix<E: Element>(rows: usize, columns: usize, values: &[f32]) -> Matrix<Cpu
     Matrix::from_f32(&Cpu::new(), rows, columns, values, KIND).unwrap()
 }
 
-/// A graph whose vertex 0 hears from `hub` others, and all others from a few.
+/// A graph whose vertex 0 aggregates `hub` others, and all others a few.
 fn hub(vertices: usize, hub: usize) -> Csr {
     let to_hub = (0..hub).map(|edge| (0, (edge % vertices) as u32));
     let others = (1..vertices)

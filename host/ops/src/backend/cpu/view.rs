@@ -116,8 +116,8 @@ const TOGETHER: usize = 1 << 11;
 /// Blocks of them that are one piece of work at least: to wake a thread takes longer than fewer do.
 const MIN_BLOCKS: usize = 4;
 
-/// Calls `f(first row, columns, elements, floats)` for some whole rows at a time, with the padding; `floats` have room for the elements
-/// twice.
+/// Calls `f(first row, columns, elements, floats)` for some whole rows at a time, with the padding; `floats` have
+/// memory for the elements twice.
 pub(crate) fn for_rows_together<E: Element>(
     matrix: ViewMut<'_, E>,
     f: impl Fn(usize, usize, &mut [E], &mut [f32]) + Sync,

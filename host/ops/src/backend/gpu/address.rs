@@ -1,4 +1,4 @@
-//! Where operands lie on the device, for kernels of one's own; and operands in memory of somebody else's.
+//! Where operands lie on the device, for kernels of one's own; and operands in memory of another program's.
 
 use super::{Buffer, Gpu};
 use crate::backend::MemoryKind;
@@ -13,26 +13,27 @@ impl<D: Driver, E: Element> Matrix<Gpu<D>, E> {
     /// Address of the first element on the device; row `r` begins `r ·` [`stride`](Matrix::stride) elements later. Rows
     /// are 16-byte aligned, and elements past the last column are zero and must stay zero.
     ///
-    /// It is good until the matrix is dropped. A kernel that is given it is launched through [`Gpu::driver`], whose stream
-    /// is the one that operators use: it runs after the operators that were called before it.
+    /// It is good until the matrix is dropped. A kernel that is given it is launched through [`Gpu::driver`], whose
+    /// stream is the one that operators use: it runs after the operators that were called before it.
     pub fn device_address(&self) -> u64 {
         self.buffer.address()
     }
 
-    /// A matrix in memory that somebody else allocated, such as a framework's tensor or columns of one; dropping it frees
-    /// nothing. Rows are `stride` elements apart: [`padded(columns)`](crate::tensor::padded), as the crate's own matrices have
-    /// them, or more. Of what lies between the padded columns of two rows nothing is read or written; in turn the matrix is
-    /// taken by products and sums over neighbours alone, unless its rows [follow](Matrix::is_contiguous) one another.
+    /// A matrix in memory that another program allocated, such as a framework's tensor or columns of one; dropping it
+    /// frees nothing. Rows are `stride` elements apart: [`padded(columns)`](crate::tensor::padded), as the crate's own
+    /// matrices have them, or more. Of what lies between the padded columns of two rows nothing is read or written; one
+    /// after the other the matrix is taken by products and sums over neighbours alone, unless its rows
+    /// [follow](Matrix::is_contiguous) one another.
     ///
     /// # Safety
-    /// From `address` on lie `rows` times `padded(columns)` elements, `stride` apart, on the device of `backend`, until the
-    /// matrix and every recording that was made while it lived are dropped and their work is done. Nobody else writes them
-    /// while operators read them, nor uses them while operators write them: events order the streams. Elements past the last
-    /// column, up to the padded ones, are zero and stay zero.
+    /// From `address` on lie `rows` times `padded(columns)` elements, `stride` apart, on the device of `backend`, until
+    /// the matrix and every recording that was made while it lived are dropped and their work is done. No one else
+    /// writes them while operators read them, nor uses them while operators write them: events order the streams.
+    /// Elements past the last column, up to the padded ones, are zero and stay zero.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for an address or a stride that is no multiple of 16 bytes, and for a stride that is shorter than
-    /// the padded columns or longer than 2³² − 1 bytes; [`Error::TooLarge`].
+    /// [`Error::Unsupported`] for an address or a stride that is no multiple of 16 bytes, and for a stride that is
+    /// shorter than the padded columns or longer than 2³² − 1 bytes; [`Error::TooLarge`].
     pub unsafe fn from_raw(
         backend: &Gpu<D>,
         address: u64,
@@ -60,8 +61,8 @@ impl<D: Driver, E: Element> Matrix<Gpu<D>, E> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// [`Matrix::device_address`], for an operator of one's own whose kernel takes rows to follow one another: an error where the
-    /// matrix is another device's, or they do not.
+    /// [`Matrix::device_address`], for an operator of one's own whose kernel takes rows to follow one another: an error
+    /// where the matrix is another device's, or they do not.
     ///
     /// # Errors
     /// [`Error::Elsewhere`], [`Error::Unsupported`].
@@ -69,8 +70,8 @@ impl<D: Driver> Gpu<D> {
         Ok(self.matrix::<E, E>(matrix)?.address())
     }
 
-    /// [`Gpu::address_of`] for a kernel that is told how far apart rows are ([`Matrix::stride`]) and touches nothing between their
-    /// padded columns.
+    /// [`Gpu::address_of`] for a kernel that takes the distance of rows ([`Matrix::stride`]) and touches nothing
+    /// between their padded columns.
     ///
     /// # Errors
     /// [`Error::Elsewhere`].
@@ -97,7 +98,7 @@ impl<D: Driver> Gpu<D> {
         self.address_of_array(&matrix.words)
     }
 
-    /// The address of a matrix of 8-bit codes: rows of bytes, [`QuantizedMatrix::stride`] apart.
+    /// The address of a matrix of 8-bit values: rows of bytes, [`QuantizedMatrix::stride`] apart.
     ///
     /// # Errors
     /// [`Error::Elsewhere`].
@@ -112,7 +113,7 @@ impl<D: Driver, T: Pod + Send + Sync> Array<Gpu<D>, T> {
         self.buffer.address()
     }
 
-    /// An array in memory that somebody else allocated; dropping it frees nothing.
+    /// An array in memory that another program allocated; dropping it frees nothing.
     ///
     /// # Safety
     /// From `address` on lie `len` values on the device of `backend`; else as of [`Matrix::from_raw`].

@@ -71,10 +71,10 @@ impl<D: Driver, T: Pod> Buffer<D, T> {
 }
 
 impl<D: Driver, T> Buffer<D, T> {
-    /// `len` elements from `address` on, which are somebody else's.
+    /// `len` elements from `address` on, which are another program's.
     ///
     /// # Safety
-    /// As of [`Driver::borrow`], for the bytes of so many elements.
+    /// As of [`Driver::borrow`], for the bytes of a number of elements.
     pub(super) unsafe fn borrowed(
         allocator: &Allocator<'_, D>,
         address: u64,
@@ -88,7 +88,7 @@ impl<D: Driver, T> Buffer<D, T> {
             address,
             bytes,
             on_host: kind.is_on_host(),
-            // Whoever allocated it counts it.
+            // Its owner counts it.
             memory: Some(Memory::new(buffer, 0, allocator.ledger, kind)),
             retired: Arc::clone(allocator.retired),
             element: PhantomData,

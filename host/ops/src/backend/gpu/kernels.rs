@@ -132,8 +132,8 @@ impl<D: Driver> Kernels<D> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Loads kernels that are known to be launched soon, in parallel. One that cannot be loaded is left to its launch, which
-    /// reports why.
+    /// Loads kernels that are known to be launched soon, in parallel. One that cannot be loaded is left to its launch,
+    /// which reports why.
     pub fn prefetch(&self, driver: &D, kernels: KernelSet) {
         if self.silent {
             return;
@@ -189,7 +189,7 @@ impl<D: Driver> Kernels<D> {
     /// Launches the entry `name`; nothing where the grid is empty.
     ///
     /// # Safety
-    /// Every device address in `params` lies in a buffer that the operator's caller lends, as long as the kernel's
+    /// Every device address in `params` lies in a buffer that the operator's caller owns, as long as the kernel's
     /// contract asks for.
     pub unsafe fn launch<P: Param>(
         &self,

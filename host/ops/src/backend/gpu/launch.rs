@@ -1,4 +1,4 @@
-//! What operators launch with, beside addresses.
+//! What operators launch with, in addition to addresses.
 
 use super::Gpu;
 use super::workspace::Lease;

@@ -1,7 +1,7 @@
 //! Operators as kernels, on any [`Driver`]: it picks a kernel, computes its geometry, and launches it.
 //!
 //! - `kernels`: the built kernels, compared with the launch contract, and loaded when they are first launched.
-//! - what a kernel is told stands in `gpu.rs` of its operator's folder.
+//! - what a kernel takes stands in `gpu.rs` of its operator's folder.
 
 mod address;
 mod buffer;
@@ -43,13 +43,13 @@ impl<D: Driver> Clone for Gpu<D> {
     }
 }
 
-/// Tells what workspace operators want, without launching any: see [`Gpu::workspace_counter`].
+/// Reports what workspace operators want, without launching any: see [`Gpu::workspace_counter`].
 #[derive(Debug)]
 pub struct WorkspaceCounter<D: Driver>(Gpu<D>);
 
 impl<D: Driver> WorkspaceCounter<D> {
-    /// Bytes that the most demanding of the operators wants that `work` calls on the handle that it is given. Of two threads that
-    /// ask at once one may be told the other's.
+    /// Bytes that the most demanding of the operators needs that `work` calls on the handle that it is given. Of two
+    /// threads that ask at once one may get the other's.
     ///
     /// # Errors
     /// Those of `work`.
@@ -75,8 +75,8 @@ pub struct Stream<D: Driver> {
 }
 
 impl Gpu<Dry> {
-    /// A backend that counts the memory that operators want on a card of so many multiprocessors; on the CPU, whose operators
-    /// take every policy and borrow next to nothing, where there are none.
+    /// A backend that counts the memory that operators want on a GPU of the given number of multiprocessors; on the
+    /// CPU, whose operators take every policy and borrow next to nothing, where there are none.
     pub fn counting(multiprocessors: Option<u32>) -> Result<Self, Error> {
         let driver = Dry::new(counted_device(multiprocessors.unwrap_or(1)));
         let kernels = Kernels::of_contract();
@@ -131,7 +131,8 @@ impl<D: Driver> Deref for Gpu<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// The backend of `driver`, with built kernels. A module of them is loaded when one of its kernels is first launched.
+    /// The backend of `driver`, with built kernels. A module of them is loaded when one of its kernels is first
+    /// launched.
     ///
     /// # Errors
     /// [`Error::Contract`] where a kernel is missing, or the kernels were built from other sources than this crate.
@@ -193,10 +194,10 @@ impl<D: Driver> Gpu<D> {
         unsafe { self.kernels.launch(&self.driver, name, config, params) }
     }
 
-    /// The same device on a stream of its own, which begins behind all work that was called before: operands, graphs and
-    /// kernels are shared, and the workspace is the new stream's. Work of two streams has no order but that of
-    /// [`Gpu::mark`] and [`Gpu::wait`]: an operand that one writes and the other reads wants them between. Recordings are
-    /// replayed on the stream that recorded them.
+    /// The same device on a stream of its own, which begins behind all work that was called before: operands, graphs
+    /// and kernels are shared, and the workspace is the new stream's. Work of two streams has no order but that of
+    /// [`Gpu::mark`] and [`Gpu::wait`]: an operand that one writes and the other reads needs them between. Recordings
+    /// are replayed on the stream that recorded them.
     ///
     /// # Errors
     /// Those of the device.
@@ -204,7 +205,7 @@ impl<D: Driver> Gpu<D> {
         Ok(self.on(self.driver.new_stream()?))
     }
 
-    /// The same device through another handle of its driver, such as one on a stream of somebody else's
+    /// The same device through another handle of its driver, such as one on a stream of another program's
     /// (`Cuda::on_foreign_stream`). Fails at the first operand where the driver is another device's.
     pub fn on(&self, driver: D) -> Self {
         Self::of(
@@ -215,9 +216,9 @@ impl<D: Driver> Gpu<D> {
         )
     }
 
-    /// Has operators of this stream use `memory` while they run, instead of a workspace of its own that grows to what they
-    /// want: memory of the caller's, or by [`Array::from_raw`] of somebody else's. It replaces an earlier loan, which is
-    /// dropped. An operator that wants more is an error that says how much.
+    /// Has operators of this stream use `memory` while they run, instead of a workspace of its own that grows to what
+    /// they want: memory of the caller's, or by [`Array::from_raw`] of another program's. It replaces an earlier loan,
+    /// which is dropped. An operator that needs more is an error that says how much.
     ///
     /// # Errors
     /// [`Error::Elsewhere`] for memory of another device.
@@ -227,16 +228,16 @@ impl<D: Driver> Gpu<D> {
         Ok(())
     }
 
-    /// Takes a [loan](Gpu::lend_workspace) back, if there is one; from then on operators have a workspace that grows. Work that
-    /// uses the loan may still be under way, and recordings that were made with it go on using it.
+    /// Takes a [loan](Gpu::lend_workspace) back, if there is one; from then on operators have a workspace that grows.
+    /// Work that uses the loan may still be under way, and recordings that were made with it go on using it.
     pub fn reclaim_workspace(&self) -> Option<Array<Self, f32>> {
         let buffer = self.workspace.reclaim()?;
         let len = buffer.bytes() / size_of::<f32>();
         Some(Array::of(buffer, len))
     }
 
-    /// Bytes that the most demanding of the operators wants that `work` calls on the handle that it is given. They are checked,
-    /// and nothing is launched or cleared: operands keep what they hold.
+    /// Bytes that the most demanding of the operators needs that `work` calls on the handle that it is given. They are
+    /// checked, and nothing is launched or cleared: operands keep what they hold.
     ///
     /// # Errors
     /// Those of `work`, and of a stream that is opened for it.
@@ -283,8 +284,8 @@ impl<D: Driver> Gpu<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Address of a matrix whose rows follow one another; an error where it does not lie here, or they do not. This and the
-    /// four below are the one way in which an operator comes by an address.
+    /// Address of a matrix whose rows follow one another; an error where it does not lie here, or they do not. This and
+    /// the four below are the one way in which an operator comes by an address.
     pub(crate) fn matrix<E: Element, T>(
         &self,
         matrix: &Matrix<Self, E>,
@@ -304,8 +305,8 @@ impl<D: Driver> Gpu<D> {
         })
     }
 
-    /// Address of a matrix, whatever its elements and the distance of its rows, for a kernel that is told the distance and
-    /// touches nothing between; an error where it does not lie here.
+    /// Address of a matrix, whatever its elements and the distance of its rows, for a kernel that takes the distance
+    /// and touches nothing between; an error where it does not lie here.
     pub(crate) fn strided<E: Element, T>(
         &self,
         matrix: &Matrix<Self, E>,

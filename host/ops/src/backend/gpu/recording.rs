@@ -1,7 +1,7 @@
 //! Operators that are recorded once and replayed.
 //!
-//! A recording names addresses, so whatever lies at them must stay: while a recording lives, memory that is freed is set
-//! aside and not handed out again. That makes replaying safe whatever became of the matrices.
+//! A recording names addresses, so whatever lies at them must stay: while a recording lives, memory that is freed is
+//! set aside and not handed out again. That makes replaying safe whatever became of the matrices.
 
 use super::Gpu;
 use super::retired::Hold;

@@ -12,7 +12,7 @@ pub(super) struct Memory<D: Driver> {
 }
 
 impl<D: Driver> Memory<D> {
-    /// `buffer`, of which so many bytes count.
+    /// `buffer`, of which the given number of bytes count.
     pub(super) fn new(buffer: D::Buffer, counted: u64, ledger: &Ledger, kind: MemoryKind) -> Self {
         Self {
             buffer,

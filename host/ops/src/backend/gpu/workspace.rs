@@ -17,13 +17,14 @@ pub struct Workspace<D: Driver> {
 /// What a workspace has.
 #[derive(Debug)]
 pub enum Held<D: Driver> {
-    /// A buffer that grows to what the largest operator asked for and stays, so that none allocates after its first call.
+    /// A buffer that grows to what the largest operator asked for and stays, so that none allocates after its first
+    /// call.
     Grown(Option<Buffer<D, f32>>),
     /// The caller's, which does not grow.
     Lent(Buffer<D, f32>),
     /// The most floats that were asked for: where nothing is launched.
     Counted(u64),
-    /// Nothing, and nobody misses it: where no kernel is launched, and operators of the device that is counted for borrow
+    /// Nothing, and none is needed: where no kernel is launched, and operators of the device that is counted for borrow
     /// nothing.
     Nothing,
 }
@@ -68,7 +69,7 @@ impl<D: Driver> Workspace<D> {
         *self.alone().0 = Held::Lent(buffer);
     }
 
-    /// The buffer that was lent, if one was.
+    /// The buffer that was borrowed, if one was.
     pub fn reclaim(&self) -> Option<Buffer<D, f32>> {
         let Lease(mut held) = self.alone();
         match std::mem::replace(&mut *held, Held::Grown(None)) {

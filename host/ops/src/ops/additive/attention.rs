@@ -1,7 +1,7 @@
 //! A layer of additive attention: scores, their softmax, the weighted sum, and all gradients.
 //!
-//! Nothing as long as the edges is kept between the passes: the scores are computed again. Lent are a float or two for each edge and
-//! head, never a row of features an edge.
+//! Nothing as long as the edges is kept between the passes: the scores are computed again. Borrowed are a float or two
+//! for each edge and head, never a row of features an edge.
 
 use super::{
     Additive, AdditiveGradientOperands, AdditiveOperators, additive_gradient, additive_scores,
@@ -19,10 +19,12 @@ use crate::tensor::{Array, Element, Matrix};
 
 const NAME: &str = "additive_attention";
 
-/// Additive attention of one layer: what its forward pass leaves for its backward pass, two floats a destination and head.
+/// Additive attention of one layer: what its forward pass leaves for its backward pass, two floats a destination and
+/// head.
 ///
-/// An adjacency may have fewer rows than columns, as a [`Block`](crate::backend::Block)'s has. Scores, weights and all sums are float
-/// in every precision; features, outputs and their gradients are elements, rounded once each, but the gradient of sources twice.
+/// An adjacency may have fewer rows than columns, as a [`Block`](crate::backend::Block)'s has. Scores, weights and all
+/// sums are float in every precision; features, outputs and their gradients are elements, rounded once each, but the
+/// gradient of sources twice.
 #[derive(Debug)]
 pub struct AdditiveAttention<B: Storage> {
     heads: usize,
@@ -39,7 +41,7 @@ pub struct AdditiveAttention<B: Storage> {
 pub struct AdditiveFeatures<'a, B: Storage, E: Element> {
     /// Features of the destinations, a row each.
     pub destinations: &'a Matrix<B, E>,
-    /// Features of the sources, of the same width: what is heard.
+    /// Features of the sources, of the same width: what is aggregated.
     pub sources: &'a Matrix<B, E>,
     /// The vector that scores are made by, 1 × that width.
     pub vector: &'a Matrix<B, E>,
@@ -55,15 +57,15 @@ impl<B: Storage, E: Element> Clone for AdditiveFeatures<'_, B, E> {
 
 impl<B: Storage, E: Element> Copy for AdditiveFeatures<'_, B, E> {}
 
-/// Operands of [`AdditiveAttention::backward`], beside the features.
+/// Operands of [`AdditiveAttention::backward`], in addition to the features.
 #[derive(Debug)]
 pub struct AdditiveBackward<'a, B: Storage, E: Element> {
     /// Output of the forward pass, before anything was added to it.
     pub y: &'a Matrix<B, E>,
     /// Gradient of its output.
     pub dy: &'a Matrix<B, E>,
-    /// Of any content: a float a head and destination, two planes of edges in float, and one of elements; a matrix of the shape of
-    /// the destinations' features and one of that of the sources'.
+    /// Of any content: a float a head and destination, two planes of edges in float, and one of elements; a matrix of
+    /// the shape of the destinations' features and one of that of the sources'.
     pub lent: AdditiveRoom<'a, B, E>,
     /// Becomes the gradient of the destinations' features.
     pub d_destinations: &'a mut Matrix<B, E>,
@@ -98,8 +100,8 @@ impl<
         + SpmmOperators,
 > AdditiveAttention<B>
 {
-    /// Attention over adjacencies of so many rows and columns, destinations and sources, with `heads` heads and this slope of the
-    /// LeakyReLU below zero (0.2 in GATv2).
+    /// Attention over adjacencies of the given number of rows and columns, destinations and sources, with `heads` heads
+    /// and this slope of the LeakyReLU below zero (0.2 in GATv2).
     ///
     /// # Errors
     /// [`Error::Unsupported`] for no heads, [`Error::Driver`] where there is not enough memory.
@@ -121,8 +123,8 @@ impl<
         })
     }
 
-    /// The same in memory of the caller's: `statistics` has as many elements as there are destinations and heads, the zeros as many
-    /// as destinations and heads, and as sources and heads.
+    /// The same in memory of the caller's: `statistics` has as many elements as there are destinations and heads, the
+    /// zeros as many as destinations and heads, and as sources and heads.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for no heads.
@@ -142,8 +144,8 @@ impl<
         })
     }
 
-    /// What the last forward pass has left: of each destination and head the largest score and the reciprocal of the sum of
-    /// exponentials.
+    /// What the last forward pass has left: of each destination and head the largest score and the reciprocal of the
+    /// sum of exponentials.
     pub fn statistics(&self) -> &Array<B, [f32; 2]> {
         &self.statistics
     }
@@ -154,11 +156,13 @@ impl<
         Self { policy, ..self }
     }
 
-    /// `y[i] = Σ_j α(i,j) k(i,j) v[j]` over the edges of row `i`, head by head, where `α(i, ·)` is the softmax of the scores of the
-    /// row and `k` are the factors of dropout. A row without edges becomes zero. `scores` are planes of edges of any content.
+    /// `y[i] = Σ_j α(i,j) k(i,j) v[j]` over the edges of row `i`, head by head, where `α(i, ·)` is the softmax of the
+    /// scores of the row and `k` are the factors of dropout. A row without edges becomes zero. `scores` are planes of
+    /// edges of any content.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns are not so many heads.
+    /// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns do not divide into the
+    /// heads.
     pub fn forward<E: Element>(
         &mut self,
         backend: &B,
@@ -180,7 +184,8 @@ impl<
         self.sum(backend, a, &weights, of.sources, y)
     }
 
-    /// The gradients of the features and of the vector. `a` is the adjacency of the forward pass, `transposed` the same transposed.
+    /// The gradients of the features and of the vector. `a` is the adjacency of the forward pass, `transposed` the same
+    /// transposed.
     ///
     /// # Errors
     /// As [`AdditiveAttention::forward`].

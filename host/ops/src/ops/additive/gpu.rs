@@ -1,4 +1,4 @@
-//! Additive attention on a card: the scores by the walk of the SDDMM, their gradient by that of the SpMM.
+//! Additive attention on a GPU: the scores by the walk of the SDDMM, their gradient by that of the SpMM.
 
 use super::{AdditiveGradientOperands, AdditiveOperators, AdditiveScoresOperands};
 use crate::backend::gpu::{Gpu, narrow};

@@ -1,9 +1,10 @@
-//! Additive attention (Bahdanau et al., ICLR 2015), as GATv2 has it (Brody et al., ICLR 2022, equation 7): the score of an edge is
-//! `Σ_f a[f] · LeakyReLU(u[i, f] + v[j, f])`, for row `i`, column `j` and each head.
+//! Additive attention (Bahdanau et al., ICLR 2015), as GATv2 has it (Brody et al., ICLR 2022, equation 7): the score of
+//! an edge is `Σ_f a[f] · LeakyReLU(u[i, f] + v[j, f])`, for row `i`, column `j` and each head.
 //!
-//! A score is not a sum of two numbers of the ends, as GAT's is, so it is computed edge by edge: [`additive_scores`], an SDDMM with
-//! something between. What is made of scores is not: as biases of an [`Attention`](super::EdgeAttention) whose own scores are zero and
-//! whose slope is 1 they become weights inside the SpMM, with dropout, and their gradient is [`edge_bias_gradient`](super::edge_bias_gradient).
+//! A score is not a sum of two numbers of the ends, as GAT's is, so it is computed edge by edge: [`additive_scores`],
+//! an SDDMM with something between. What is made of scores is not: as biases of an [`Attention`](super::EdgeAttention)
+//! whose own scores are zero and whose slope is 1 they become weights inside the SpMM, with dropout, and their gradient
+//! is [`edge_bias_gradient`](super::edge_bias_gradient).
 //!
 //! With the gradient `d` of the scores the others are
 //!
@@ -13,8 +14,8 @@
 //! da[f]    = Σ_i Σ_j d(i,j) · LeakyReLU(u[i, f] + v[j, f])
 //! ```
 //!
-//! [`additive_gradient`] is an SpMM whose lanes keep the row's `u` and compute the derivative again. What the edges of a row have of
-//! `da` is a second sum of the same walk; the sums of its columns are `da`.
+//! [`additive_gradient`] is an SpMM whose lanes keep the row's `u` and compute the derivative again. What the edges of
+//! a row have of `da` is a second sum of the same walk; the sums of its columns are `da`.
 
 mod attention;
 mod check;
@@ -28,11 +29,11 @@ use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 
-/// What the scores of edges are made of: `e[h][k] = Σ_f a[f] · LeakyReLU(u[row_k, f] + v[col_k, f])` of each edge `k` and head `h`, `f`
-/// over the columns of the head.
+/// What the scores of edges are made of: `e[h][k] = Σ_f a[f] · LeakyReLU(u[row_k, f] + v[col_k, f])` of each edge `k`
+/// and head `h`, `f` over the columns of the head.
 ///
-/// `u` is rows × (heads · D) and `v` columns × (heads · D), `a` 1 × (heads · D), for any D; of a square graph `u` and `v` may be one
-/// matrix. With more than one head, D fills whole 16-byte vectors (8 halves, 4 floats).
+/// `u` is rows × (heads · D) and `v` columns × (heads · D), `a` 1 × (heads · D), for any D; of a square graph `u` and
+/// `v` may be one matrix. With more than one head, D fills whole 16-byte vectors (8 halves, 4 floats).
 #[derive(Debug)]
 pub struct Additive<'a, B: Storage, E: Element> {
     /// Heads, side by side.
@@ -55,11 +56,12 @@ impl<B: Storage, E: Element> Clone for Additive<'_, B, E> {
 
 impl<B: Storage, E: Element> Copy for Additive<'_, B, E> {}
 
-/// The scores of additive attention, in float whatever the elements: planes of edges, [`edge_plane`](super::edge_plane) apart.
+/// The scores of additive attention, in float whatever the elements: planes of edges, [`edge_plane`](super::edge_plane)
+/// apart.
 ///
 /// # Errors
-/// [`Error::Shape`] where an operand does not fit the graph or another, [`Error::Unsupported`] where the columns are not so many
-/// heads, or there are none.
+/// [`Error::Shape`] where an operand does not fit the graph or another, [`Error::Unsupported`] where the columns do not
+/// divide into that number of heads, or there are none.
 pub fn additive_scores<B: AdditiveOperators, E: Element>(
     backend: &B,
     a: &Adjacency<B>,
@@ -81,8 +83,9 @@ pub struct AdditiveScoresOperands<'a, B: Storage, E: Element> {
     pub scores: &'a mut Array<B, f32>,
 }
 
-/// The gradient of [`additive_scores`] by `u`, from that of the scores, and what each row's edges have of that by the vector. In
-/// float, each element rounded once. By `v` it is that by `u` on the transposed adjacency with `u` and `v` changed over.
+/// The gradient of [`additive_scores`] by `u`, from that of the scores, and what each row's edges have of that by the
+/// vector. In float, each element rounded once. By `v` it is that by `u` on the transposed adjacency with `u` and `v`
+/// changed over.
 ///
 /// # Errors
 /// As [`additive_scores`].
@@ -104,8 +107,8 @@ pub struct AdditiveGradientOperands<'a, B: Storage, E: Element> {
     pub d: &'a Array<B, f32>,
     /// Becomes the gradient of [`Additive::u`], of its shape.
     pub du: &'a mut Matrix<B, E>,
-    /// Becomes `Σ_j d(i,j) · LeakyReLU(u[i] + v[j])`, of the same shape, where it is wanted: the sums of its columns are the gradient of
-    /// [`Additive::vector`].
+    /// Becomes `Σ_j d(i,j) · LeakyReLU(u[i] + v[j])`, of the same shape, where it is wanted: the sums of its columns
+    /// are the gradient of [`Additive::vector`].
     pub of_vector: Option<&'a mut Matrix<B, E>>,
 }
 

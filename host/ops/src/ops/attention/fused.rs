@@ -1,16 +1,16 @@
-//! Attention without an array of edges but that of their biases, where they have some, and, for the length of a forward pass, of the sums
-//! of their scores.
+//! Attention without an array of edges but that of their biases, where they have some, and, for the length of a forward
+//! pass, of the sums of their scores.
 //!
 //! # Gradient
 //! With `g = dL/dy`, dropout factors `k` and `D[i] = g[i] · y[i]`, which is the sum `Σ_j α k (g[i] · h[j])` that a
-//! softmax's gradient wants (FlashAttention, Dao et al., 2022, §3.1), the gradient of the sum of scores of an edge is
+//! softmax's gradient needs (FlashAttention, Dao et al., 2022, §3.1), the gradient of the sum of scores of an edge is
 //!
 //! ```text
 //! ds(i,j) = leaky'(i,j) · α(i,j) · (k(i,j) · g[i] · h[j] − D[i])
 //! ```
 //!
-//! It is never needed edge by edge, only its sums over rows and over columns. Let `leaky' = s + (1 − s) · [l + r > 0]`; the
-//! terms with `s` alone add up to zero in a row. What is left are products of a vertex's features with sums of its
+//! It is never needed edge by edge, only its sums over rows and over columns. Let `leaky' = s + (1 − s) · [l + r > 0]`;
+//! the terms with `s` alone add up to zero in a row. What is left are products of a vertex's features with sums of its
 //! neighbours', whose weights are computed on the way, `+` marking weights of positive sums only:
 //!
 //! ```text
@@ -22,11 +22,11 @@
 //! ```
 //!
 //! `y` and `P` are sums of the same rows, and so are `G` and `Q`: the edges are walked once forward and once backward
-//! ([`attention_pair`]), each time with two sums, and the walk backward brings `t` along. So `P` is kept between the passes,
-//! and the backward pass never comes to the rows.
+//! ([`attention_pair`]), each time with two sums, and the walk backward brings `t` along. So `P` is kept between the
+//! passes, and the backward pass never comes to the rows.
 //!
-//! With a bias an edge, which is a third part of the sum of scores, `ds` is the gradient of the bias as well: there it is wanted
-//! edge by edge, and made of an SDDMM, `g[i] · h[j]` ([`edge_bias_gradient`]).
+//! With a bias an edge, which is a third part of the sum of scores, `ds` is the gradient of the bias as well: there it
+//! is wanted edge by edge, and made of an SDDMM, `g[i] · h[j]` ([`edge_bias_gradient`]).
 
 use super::{
     AttentionOperators, EdgeBiasGradientOperands, attention_statistics, edge_bias_gradient,
@@ -50,8 +50,8 @@ const NAME: &str = "attention";
 /// An adjacency may have fewer rows than columns, as a [`Block`](crate::backend::Block)'s has: its destinations are its
 /// first sources.
 ///
-/// Weights, their softmax and all sums are float in every precision; features, outputs and their gradients are elements,
-/// rounded once each. Scores of any size are safe: `exp` is taken of nothing positive.
+/// Weights, their softmax and all sums are float in every precision; features, outputs and their gradients are
+/// elements, rounded once each. Scores of any size are safe: `exp` is taken of nothing positive.
 #[derive(Debug)]
 pub struct Attention<B: Storage> {
     destinations: usize,
@@ -74,7 +74,7 @@ pub struct Attention<B: Storage> {
 pub struct AttentionForward<'a, B: Storage, E: Element> {
     /// Features, a row a source. The first rows are those of the destinations.
     pub h: &'a Matrix<B, E>,
-    /// Their 8-bit codes, without factors, where those are added up in their place. Scores are those of the
+    /// Their 8-bit values, without factors, where those are added up in their place. Scores are those of the
     /// features.
     pub codes: Option<&'a QuantizedMatrix<B>>,
     /// Row 0 is the attention vector of destinations, row 1 that of sources, each as wide as `h`.
@@ -83,17 +83,18 @@ pub struct AttentionForward<'a, B: Storage, E: Element> {
     pub dropout: Option<Dropout<'a, B>>,
     /// Becomes the output, as wide as `h`, a row a destination.
     pub y: &'a mut Matrix<B, E>,
-    /// Becomes `P`, of the shape of `y`, which the backward pass wants; absent where none follows.
+    /// Becomes `P`, of the shape of `y`, which the backward pass needs; absent where none follows.
     pub positive: Option<&'a mut Matrix<B, E>>,
     /// A number for each edge and head that is added to the sum of its scores, in the order of the adjacency: see
     /// [`AttentionScores::biases`].
     pub biases: Option<&'a Array<B, f32>>,
-    /// Room for the sum of scores of each edge and head, planes of edges of any content, where the device
-    /// [keeps them](AttentionOperators::keeps_sums_of_scores). Nothing is left there without a [positive](AttentionForward::positive) sum.
+    /// Memory for the sum of scores of each edge and head, planes of edges of any content, where the device [keeps
+    /// them](AttentionOperators::keeps_sums_of_scores). Nothing is left there without a
+    /// [positive](AttentionForward::positive) sum.
     pub sums: Option<&'a mut Array<B, f32>>,
 }
 
-/// Biases of a forward pass, as its backward pass wants them.
+/// Biases of a forward pass, as its backward pass needs them.
 #[derive(Debug)]
 pub struct EdgeBiases<'a, B: Storage, E: Element> {
     /// The adjacency of the forward pass.
@@ -121,12 +122,12 @@ pub struct AttentionBackward<'a, B: Storage, E: Element> {
     pub positive: &'a Matrix<B, E>,
     /// Gradient of its output.
     pub dy: &'a Matrix<B, E>,
-    /// Its 8-bit codes, without factors, where those are added up in its place.
+    /// Its 8-bit values, without factors, where those are added up in its place.
     pub codes: Option<&'a QuantizedMatrix<B>>,
     /// Its dropout, at the same step.
     pub dropout: Option<Dropout<'a, B>>,
-    /// A matrix of the shape of `h`, and arrays of a float a head and vertex: two of the destinations and two of the sources.
-    /// Their content is overwritten.
+    /// A matrix of the shape of `h`, and arrays of a float a head and vertex: two of the destinations and two of the
+    /// sources. Their content is overwritten.
     pub lent: (&'a mut Matrix<B, E>, [&'a mut Array<B, f32>; 4]),
     /// Becomes the gradient of `h`, of its shape.
     pub dh: &'a mut Matrix<B, E>,
@@ -146,7 +147,8 @@ impl<B: AttentionOperators + HeadOperators + SddmmOperators + SpmmOperators> Att
         Self::between(backend, (vertices, vertices), heads, slope)
     }
 
-    /// [`Attention::new`] for adjacencies of so many rows and columns: destinations, which are the first of the sources.
+    /// [`Attention::new`] for adjacencies of the given number of rows and columns: destinations, which are the first of
+    /// the sources.
     ///
     /// # Errors
     /// Those of [`Attention::new`], and [`Error::Unsupported`] for more destinations than sources.
@@ -191,7 +193,8 @@ impl<B: AttentionOperators + HeadOperators + SddmmOperators + SpmmOperators> Att
     /// without edges becomes zero.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns are not so many heads.
+    /// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns do not divide into the
+    /// heads.
     pub fn forward<E: Element>(
         &mut self,
         backend: &B,
@@ -263,8 +266,8 @@ impl<B: AttentionOperators + HeadOperators + SddmmOperators + SpmmOperators> Att
         }
     }
 
-    /// The gradients of the features and of the attention vectors; see the module's page. `transposed` is the transposed
-    /// adjacency of that of the forward pass.
+    /// The gradients of the features and of the attention vectors; see the module's page. `transposed` is the
+    /// transposed adjacency of that of the forward pass.
     ///
     /// # Errors
     /// As [`Attention::forward`].

@@ -18,7 +18,7 @@ const NAME: &str = "attention";
 /// Sums of scores of fewer sources are made where they are wanted: a plane of such scores is found in the caches.
 const FEWEST_SOURCES_OF_SUMS: usize = 1 << 20;
 
-/// And so are those that would take more: whoever has so many edges and heads wants the memory.
+/// And so are those that would take more: with that many edges and heads the memory is needed.
 const MOST_BYTES_OF_SUMS: u64 = 2 << 30;
 
 impl<D: Driver> AttentionOperators for Gpu<D> {
@@ -42,8 +42,8 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             ..self.segment_params(of.a)?
         };
         let names = [first, "segment_follow_up_softmax"];
-        // SAFETY: the operator checked that scores, statistics and shares have a number for each head of each vertex, and
-        // biases and sums one of each edge.
+        // SAFETY: the operator checked that scores, statistics and shares have a number for each head of each vertex,
+        // and biases and sums one of each edge.
         unsafe { self.reduce_segments(names, of.scores.heads, SOFTMAX_WORDS, params) }
     }
 
@@ -100,7 +100,8 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             }
         };
         let config = edge_config(contract::edge_ctas(edges, E::LANES as u32), heads)?;
-        // SAFETY: the operator checked that planes are as long as the edges, and numbers of rows as the vertices, ask for.
+        // SAFETY: the operator checked that planes are as long as the edges, and numbers of rows as the vertices, ask
+        // for.
         unsafe { self.launch(name, config, &params) }
     }
 
@@ -130,13 +131,13 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         };
         let config = edge_config(contract::edge_bias_ctas(edges), weights.heads)?;
         let name = entry::<E>("edge_bias_gradient")?;
-        // SAFETY: the operator checked that there are biases, and that planes are as long as the edges and numbers of vertices as
-        // those ask for.
+        // SAFETY: the operator checked that there are biases, and that planes are as long as the edges and numbers of
+        // vertices as those ask for.
         unsafe { self.launch(name, config, &params) }
     }
 }
 
-/// The launch of a step on edges, of so many CTAs a head.
+/// The launch of a step on edges, of a number of CTAs a head.
 fn edge_config(ctas: u32, heads: usize) -> Result<LaunchConfig, Error> {
     Ok(LaunchConfig {
         grid: [ctas, narrow(NAME, "heads", heads)?, 1],

@@ -1,11 +1,11 @@
 //! Attention over the edges of a graph (GAT, Veličković et al., ICLR 2018, equations 1 to 6).
 //!
-//! Row `i` hears from column `j` over the edge `(i, j)` with the weight
+//! Row `i` aggregates column `j` over the edge `(i, j)` with the weight
 //! `α(i,j) = softmax_j(LeakyReLU(l[i] + r[j]))`, where `l = h · a_l` and `r = h · a_r` are two scores of each vertex.
 //!
-//! - [`Attention`]: fused. No number of an edge is ever stored: every kernel computes the weights it needs from two scores
-//!   and two statistics a vertex. Forward and backward. Scores may have a bias an edge, made of features of edges, and that and
-//!   its gradient are arrays of edges.
+//! - [`Attention`]: fused. No number of an edge is ever stored: every kernel computes the weights it needs from two
+//!   scores and two statistics a vertex. Forward and backward. Scores may have a bias an edge, made of features of
+//!   edges, and that and its gradient are arrays of edges.
 //! - [`edge_softmax`] and its gradient: unfused, on arrays of edges in the run's precision, as HalfGNN has it. With
 //!   [`sddmm`](super::sddmm()) and [`spmm`](super::spmm()) it makes the same layer.
 //! - the rest: the steps that both are made of. Others are in [`segment_reduce`](super::segment_reduce),
@@ -26,11 +26,13 @@ use crate::error::Error;
 use crate::tensor::{Array, Element};
 
 /// Softmax statistics of the scores `LeakyReLU(destination[i] + source[j])` of the edges of each row `i`: the largest
-/// score and the reciprocal of `Σ exp(score − largest)`, from which [`EdgeAttention`](super::EdgeAttention) has the weight of every edge, and, in
-/// `positive_share`, the sum of the weights of the edges whose `destination + source` is positive. One pass over the
-/// edges, in float; `exp` is taken of nothing positive, so scores of any size are safe. Zeros for a row without edges.
+/// score and the reciprocal of `Σ exp(score − largest)`, from which [`EdgeAttention`](super::EdgeAttention) has the
+/// weight of every edge, and, in `positive_share`, the sum of the weights of the edges whose `destination + source` is
+/// positive. One pass over the edges, in float; `exp` is taken of nothing positive, so scores of any size are safe.
+/// Zeros for a row without edges.
 ///
-/// `sums`, planes of edges, become `destination + source`, and the bias, of each edge: see [`EdgeAttention::sums`](super::EdgeAttention::sums).
+/// `sums`, planes of edges, become `destination + source`, and the bias, of each edge: see
+/// [`EdgeAttention::sums`](super::EdgeAttention::sums).
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] for no heads or too many.
@@ -67,8 +69,9 @@ pub struct AttentionStatisticsOperands<'a, B: Storage> {
     pub sums: Option<&'a mut Array<B, f32>>,
 }
 
-/// The gradient of [`biases`](AttentionScores::biases): `d[k] = LeakyReLU'(s) · α(i,j) · (k(i,j) · x[k] − inner[i])` of the edge `k`
-/// from `j` to `i`, with the sum `s` of its scores and bias, and the factors `k(i,j)` of dropout; in float.
+/// The gradient of [`biases`](AttentionScores::biases): `d[k] = LeakyReLU'(s) · α(i,j) · (k(i,j) · x[k] − inner[i])` of
+/// the edge `k` from `j` to `i`, with the sum `s` of its scores and bias, and the factors `k(i,j)` of dropout; in
+/// float.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] where there are no biases.
@@ -164,7 +167,8 @@ pub struct EdgeStepOperands<'a, B: Storage, E: Element> {
 /// Softmax over the edges of each row.
 pub trait AttentionOperators: Storage {
     /// Of each row and head the largest score and the reciprocal of `Σ exp(score − largest)`; zeros for a row without
-    /// edges. `positive_share` becomes the sum of the weights `α` of the edges whose `destination + source` is positive.
+    /// edges. `positive_share` becomes the sum of the weights `α` of the edges whose `destination + source` is
+    /// positive.
     ///
     /// # Errors
     /// Those of the device.
@@ -173,8 +177,8 @@ pub trait AttentionOperators: Storage {
         operands: Checked<AttentionStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error>;
 
-    /// Whether sums over so many edges, from so many sources, are faster where [`attention_statistics`] has left them the
-    /// [sums of scores](AttentionStatisticsOperands::sums), by more than the memory is worth.
+    /// Whether sums over a number of edges, from a number of sources, are faster where [`attention_statistics`] has
+    /// left them the [sums of scores](AttentionStatisticsOperands::sums), by more than the memory is worth.
     fn keeps_sums_of_scores(&self, sources: usize, edges: usize, heads: usize) -> bool;
 
     /// The gradient of biases of edges.

@@ -1,13 +1,14 @@
-//! BitGNN's blocks (§3.1.2, figure 2), the upper level of its two: what layers are made of. The lower level are the operators,
-//! [`bmm`] and [`bspmm`] with their variants.
+//! BitGNN's blocks (§3.1.2, figure 2), the upper level of its two: what layers are made of. The lower level are the
+//! operators, [`bmm`] and [`bspmm`] with their variants.
 //!
 //! | block | is | between its two parts |
 //! |---|---|---|
 //! | MM-SpMM, [`mm_spmm`] | a product of bits, then a sum of it over neighbours | a bit a number where signs are summed up, else an element |
 //! | MM-ADD, [`mm_add`] | a product of bits, or its signs, added to what is there | nothing: one launch |
 //!
-//! A GCN's layer is an MM-SpMM. GraphSAGE's is an MM-SpMM of the neighbours and then an MM-ADD of the vertex itself. What a factor of rows
-//! would multiply is not asked for where signs alone go on: a [`Bmm`](super::Bmm) without factors is the product as it is.
+//! A GCN's layer is an MM-SpMM. GraphSAGE's is an MM-SpMM of the neighbours and then an MM-ADD of the vertex itself.
+//! What a factor of rows would multiply is not asked for where signs alone go on: a [`Bmm`](super::Bmm) without factors
+//! is the product as it is.
 
 use super::{
     BitMatrix, BitOutput, BitsOperators, BmmElements, BmmOperands, bmm, bmm_signs, bspmm,
@@ -39,12 +40,12 @@ pub enum Between<'a, B: Storage, E: Element> {
     },
 }
 
-/// `y = A · (a · bᵀ)`, or `A · sign(a · bᵀ)`, with what `product` and `between` have done with them: BitGNN's MM-SpMM. `a` has a row
-/// a column of the graph, `y` a row a row of it. Signs go from the product to the sum as bits.
+/// `y = A · (a · bᵀ)`, or `A · sign(a · bᵀ)`, with what `product` and `between` have done with them: BitGNN's MM-SpMM.
+/// `a` has a row a column of the graph, `y` a row a row of it. Signs go from the product to the sum as bits.
 ///
 /// # Errors
-/// Those of [`bmm`], [`bspmm`] and [`spmm`]; [`Error::Unsupported`] for a result of bits of sums of elements, whose sums would want room:
-/// that is [`bspmm_of`](super::bspmm_of).
+/// Those of [`bmm`], [`bspmm`] and [`spmm`]; [`Error::Unsupported`] for a result of bits of sums of elements, whose
+/// sums would need memory: that is [`bspmm_of`](super::bspmm_of).
 pub fn mm_spmm<B: BitsOperators + SpmmOperators, E: Element>(
     backend: &B,
     product: BmmOperands<'_, B>,
@@ -91,8 +92,9 @@ pub enum Addition {
     },
 }
 
-/// `y += a · bᵀ`, or `y += share · sign(a · bᵀ)`, with what `product` has done with it: BitGNN's MM-ADD, in one launch. A product is as
-/// [`bmm`] has it before it is rounded; the sum is rounded once in float, and the element once. `y` is M × N.
+/// `y += a · bᵀ`, or `y += share · sign(a · bᵀ)`, with what `product` has done with it: BitGNN's MM-ADD, in one launch.
+/// A product is as [`bmm`] has it before it is rounded; the sum is rounded once in float, and the element once. `y` is
+/// M × N.
 ///
 /// # Errors
 /// Those of [`bmm`].

@@ -15,7 +15,8 @@ use crate::ops::normalize::cpu::AffineColumns;
 use crate::tensor::Element;
 use halfgnn_graph::parallel::{self, Items};
 
-/// The sums of the neighbours of each row: `write` gets a row and a number a column, of none where it has no neighbours.
+/// The sums of the neighbours of each row: `write` gets a row and a number a column, of none where it has no
+/// neighbours.
 fn for_sums<T: Send>(
     (a, factors): (&Adjacency<Cpu>, Option<&ColumnFactors<Cpu>>),
     x: &BitMatrix<Cpu>,

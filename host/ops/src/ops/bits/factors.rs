@@ -5,9 +5,9 @@ use crate::error::Error;
 use crate::tensor::Array;
 use halfgnn_contract::bits::{CODE_BITS, CODES_PER_WORD, LARGEST_CODE};
 
-/// A factor a column of a graph, as [`scale`](ColumnFactors::scale) times a whole number from 0 to 255: what BitGNN takes for the
-/// full-precision matrix of edges of sums of bits, of which each bit of a factor is a plane. A factor is off by at most half a `scale`,
-/// 1/510 of the largest.
+/// A factor a column of a graph, as [`scale`](ColumnFactors::scale) times a whole number from 0 to 255: what BitGNN
+/// takes for the full-precision matrix of edges of sums of bits, of which each bit of a factor is a plane. A factor is
+/// off by at most half a `scale`, 1/510 of the largest.
 #[derive(Debug)]
 pub struct ColumnFactors<B: Storage> {
     /// Four a word, the first in the lowest bits.
@@ -20,8 +20,8 @@ impl<B: Storage> ColumnFactors<B> {
     /// The factors that come closest to `factors`, of which the largest is met.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a factor that is negative or not finite, with its place; [`Error::Driver`] where there is not
-    /// enough memory.
+    /// [`Error::Unsupported`] for a factor that is negative or not finite, with its place; [`Error::Driver`] where
+    /// there is not enough memory.
     pub fn new(backend: &B, factors: &[f32], kind: MemoryKind) -> Result<Self, Error> {
         let is_legal = |factor: &f32| factor.is_finite() && *factor >= 0.0;
         if let Some(column) = factors.iter().position(|factor| !is_legal(factor)) {
@@ -36,7 +36,7 @@ impl<B: Storage> ColumnFactors<B> {
         let largest = factors
             .iter()
             .fold(0.0_f32, |most, &factor| most.max(factor));
-        // Of numbers so small that this is zero, all codes are.
+        // Of numbers so small that this is zero, all quantized values are.
         let scale = largest / LARGEST_CODE as f32;
         let code = |factor: &f32| match scale > 0.0 {
             true => ((factor / scale).round() as u32).min(LARGEST_CODE),
@@ -75,7 +75,7 @@ impl<B: Storage> ColumnFactors<B> {
         self.len == 0
     }
 
-    /// The codes, after all work on the backend is done.
+    /// The quantized values, after all work on the backend is done.
     ///
     /// # Errors
     /// [`Error::Driver`] with the failure of an earlier operator, if one failed.

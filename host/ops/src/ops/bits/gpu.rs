@@ -1,5 +1,5 @@
-//! Bits: a launch for the signs of a matrix, one for a product, and for sums over neighbours two for each 256 columns, or one of all on a
-//! small graph.
+//! Bits: a launch for the signs of a matrix, one for a product, and for sums over neighbours two for each 256 columns,
+//! or one of all on a small graph.
 
 use super::blocks::Addition;
 use super::{
@@ -46,8 +46,8 @@ impl<D: Driver> BitsOperators for Gpu<D> {
         let vectors = rows * y.stride() as u64 * (64 / E::LANES) as u64;
         let ctas = vectors.div_ceil(contract::THREADS_PER_CTA.into());
         let config = config(NAME, ctas, 0)?;
-        // SAFETY: the operator checked that both have one shape and a normalisation their columns; there is a thread for each vector of
-        // the words of some rows.
+        // SAFETY: the operator checked that both have one shape and a normalisation their columns; there is a thread
+        // for each vector of the words of some rows.
         unsafe { self.launch(entry::<E>("binarize")?, config, &params) }
     }
 
@@ -151,8 +151,8 @@ impl<D: Driver> BitsOperators for Gpu<D> {
             share,
             ..self.bmm_params(&operands)?
         };
-        // SAFETY: the operator checked that the operands fit one another; rows of `y` end with their columns' last word of signs, and it
-        // is none of what is multiplied, since it is borrowed mutably.
+        // SAFETY: the operator checked that the operands fit one another; rows of `y` end with their columns' last word
+        // of signs, and it is none of what is multiplied, since it is borrowed mutably.
         unsafe { self.multiply_bits(entry::<E>(family)?, 0, &params) }
     }
 
@@ -227,7 +227,8 @@ struct Entries {
 }
 
 impl Entries {
-    /// Those that write values of one type, of which `of_type` knows the name by that of the family, on a graph of so many rows, however few are written.
+    /// Those that write values of one type, of which `of_type` knows the name by that of the family, on a graph of a
+    /// number of rows, however few are written.
     fn of_values(
         of_type: impl Fn(&'static str) -> Result<&'static str, Error>,
         (rows, params): (u32, &BspmmParams),
@@ -417,8 +418,8 @@ impl<D: Driver> Gpu<D> {
                 words,
                 ..params
             };
-            // SAFETY: the caller's promise; a row has these words, as it has one or an even number, and the staging buffer is
-            // long enough for the most.
+            // SAFETY: the caller's promise; a row has these words, as it has one or an even number, and the staging
+            // buffer is long enough for the most.
             unsafe {
                 if ctas > 0 {
                     let (threads, shared_bytes) = (sum.threads, sum.shared_bytes);

@@ -6,7 +6,8 @@ use crate::error::Error;
 use crate::ops::{Checked, Operator, Schedule};
 use crate::tensor::{Array, Matrix, padded};
 
-/// A row-major matrix of `i32` on a backend. Its rows start at multiples of 16 bytes; padding is zero, and no public function shows it.
+/// A row-major matrix of `i32` on a backend. Its rows start at multiples of 16 bytes; padding is zero, and no public
+/// function shows it.
 #[derive(Debug)]
 pub struct IntegerMatrix<B: Storage> {
     pub(crate) values: Array<B, i32>,
@@ -18,7 +19,8 @@ impl<B: Storage> IntegerMatrix<B> {
     /// `rows` × `columns` zeros.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] where the matrix has more elements than can be addressed, [`Error::Driver`] where there is not enough memory.
+    /// [`Error::TooLarge`] where the matrix has more elements than can be addressed, [`Error::Driver`] where there is
+    /// not enough memory.
     pub fn zeros(
         backend: &B,
         rows: usize,
@@ -117,8 +119,8 @@ pub fn bspmm_integers<B: BitsOperators>(
     backend.bspmm_integers(Checked::new(operands)?)
 }
 
-/// `y = A · Q · x`, where `Q` has the [codes](ColumnFactors::to_codes) of the factors of columns: the sums are these integers times
-/// [`ColumnFactors::scale`]. Rows without neighbours are zero.
+/// `y = A · Q · x`, where `Q` has the [quantized values](ColumnFactors::to_codes) of the factors of columns: the sums
+/// are these integers times [`ColumnFactors::scale`]. Rows without neighbours are zero.
 ///
 /// # Errors
 /// Those of [`bspmm_factored`](super::bspmm_factored).
@@ -143,11 +145,11 @@ pub fn bspmm_factored_integers<B: BitsOperators>(
 pub struct BspmmIntegersOperands<'a, B: Storage> {
     /// The graph.
     pub a: &'a Adjacency<B>,
-    /// A factor a column of the graph, of which the codes are taken; ones where absent.
+    /// A factor a column of the graph, of which the quantized values are taken; ones where absent.
     pub factors: Option<&'a ColumnFactors<B>>,
     /// A row a column of the graph.
     pub x: &'a BitMatrix<B>,
-    /// How a card deals the edges out: the sums are the same.
+    /// How a GPU distributes the edges: the sums are the same.
     pub schedule: Schedule,
     /// Becomes the sums.
     pub y: &'a mut IntegerMatrix<B>,

@@ -6,9 +6,9 @@ use crate::tensor::Array;
 use halfgnn_contract::bits::{WORD_BITS, row_words};
 use halfgnn_graph::parallel;
 
-/// A row-major matrix of +1 (a bit that is set) and −1 on a backend, an eighth of a byte an element. Element `f` of a row is bit
-/// `f % 64` of its word `f / 64`; bits past the last column are zero, always, and rows of more than 64 columns start at
-/// multiples of 16 bytes.
+/// A row-major matrix of +1 (a bit that is set) and −1 on a backend, an eighth of a byte an element. Element `f` of a
+/// row is bit `f % 64` of its word `f / 64`; bits past the last column are zero, always, and rows of more than 64
+/// columns start at multiples of 16 bytes.
 #[derive(Debug)]
 pub struct BitMatrix<B: Storage> {
     pub(crate) words: Array<B, u64>,
@@ -20,8 +20,8 @@ impl<B: Storage> BitMatrix<B> {
     /// `rows` × `columns` of −1.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] where the matrix has more elements than can be addressed, [`Error::Unsupported`] for no columns,
-    /// [`Error::Driver`] where there is not enough memory.
+    /// [`Error::TooLarge`] where the matrix has more elements than can be addressed, [`Error::Unsupported`] for no
+    /// columns, [`Error::Driver`] where there is not enough memory.
     pub fn zeros(
         backend: &B,
         rows: usize,
@@ -49,8 +49,8 @@ impl<B: Storage> BitMatrix<B> {
     /// A copy of `values`, row-major, `rows · columns` long, each +1 or −1.
     ///
     /// # Errors
-    /// Those of [`BitMatrix::zeros`]; [`Error::Shape`] where the length is another, [`Error::Unsupported`] for another value, with
-    /// its place.
+    /// Those of [`BitMatrix::zeros`]; [`Error::Shape`] where the length is another, [`Error::Unsupported`] for another
+    /// value, with its place.
     pub fn from_signs(
         backend: &B,
         (rows, columns): (usize, usize),
@@ -84,8 +84,8 @@ impl<B: Storage> BitMatrix<B> {
     /// A copy of the words of all rows, [`BitMatrix::stride`] each.
     ///
     /// # Errors
-    /// Those of [`BitMatrix::zeros`]; [`Error::Shape`] where there are not as many, [`Error::Unsupported`] for a bit past the last
-    /// column, with its place.
+    /// Those of [`BitMatrix::zeros`]; [`Error::Shape`] where there are not as many, [`Error::Unsupported`] for a bit
+    /// past the last column, with its place.
     pub fn from_words(
         backend: &B,
         (rows, columns): (usize, usize),

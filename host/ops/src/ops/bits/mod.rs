@@ -1,4 +1,5 @@
-//! Matrices of bits: made of numbers by their sign, summed up over neighbours, and multiplied (BitGNN, Chen et al. 2023).
+//! Matrices of bits: made of numbers by their sign, summed up over neighbours, and multiplied (BitGNN, Chen et al.
+//! 2023).
 
 pub mod blocks;
 pub(super) mod cpu;
@@ -38,10 +39,12 @@ pub fn binarize<B: BitsOperators, E: Element>(
     })?)
 }
 
-/// The bits of what [`normalize`](super::normalize) makes of `x`, rounded to an element as it is there, without a matrix for it.
+/// The bits of what [`normalize`](super::normalize) makes of `x`, rounded to an element as it is there, without a
+/// matrix for it.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] for a normalisation with a ReLU, which leaves one sign.
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] for a normalisation with a ReLU, which leaves
+/// one sign.
 pub fn binarize_normalized<B: BitsOperators, E: Element>(
     backend: &B,
     normalization: &Normalization<'_, B>,
@@ -56,8 +59,8 @@ pub fn binarize_normalized<B: BitsOperators, E: Element>(
     })?)
 }
 
-/// `y = scale · R · A · x`, the sums of ±1 over neighbours, times a factor a row: BitGNN's BSpMM.BBF (§3.1.2). Sums are exact
-/// integers; each element is rounded once. Rows without neighbours are zero.
+/// `y = scale · R · A · x`, the sums of ±1 over neighbours, times a factor a row: BitGNN's BSpMM.BBF (§3.1.2). Sums are
+/// exact integers; each element is rounded once. Rows without neighbours are zero.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -72,12 +75,12 @@ pub fn bspmm<B: BitsOperators, E: Element>(
     bspmm_rows(backend, (a, RowShare::ALL), x, row_scale, scale, y)
 }
 
-/// A share of the rows of what [`bspmm`] makes, to the same bits: these are the first rows of `y`, whose others stay as they are; of
-/// [`RowShare::ALL`] `y` has no others. `row_scale` is of all rows.
+/// A share of the rows of what [`bspmm`] makes, to the same bits: these are the first rows of `y`, whose others stay as
+/// they are; of [`RowShare::ALL`] `y` has no others. `row_scale` is of all rows.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit; [`Error::Driver`] where operators are recorded, and no share of this graph was asked for
-/// before.
+/// [`Error::Shape`] where the operands do not fit; [`Error::Driver`] where operators are recorded, and no share of this
+/// graph was asked for before.
 pub fn bspmm_rows<B: BitsOperators, E: Element>(
     backend: &B,
     (a, share): (&Adjacency<B>, RowShare),
@@ -99,12 +102,13 @@ pub fn bspmm_rows<B: BitsOperators, E: Element>(
     backend.bspmm(Checked::new(operands)?)
 }
 
-/// `y = scale · R · A · C · x`, where `C` is a factor a column of the graph in 8 bits: BitGNN's BSpMM.BFF, on a matrix of edges that
-/// is a product of ones and factors (§3.1.2). Sums of codes are exact integers; the factor of a row is rounded once in float, a sum times
-/// it once, and each element once. Rows without neighbours are zero.
+/// `y = scale · R · A · C · x`, where `C` is a factor a column of the graph in 8 bits: BitGNN's BSpMM.BFF, on a matrix
+/// of edges that is a product of ones and factors (§3.1.2). Sums of quantized values are exact integers; the factor of
+/// a row is rounded once in float, a sum times it once, and each element once. Rows without neighbours are zero.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] for a row of so many edges that a sum might not fit 32 bits.
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] for a row of so large a number of edges that
+/// a sum might not fit 32 bits.
 pub fn bspmm_factored<B: BitsOperators, E: Element>(
     backend: &B,
     (a, factors): (&Adjacency<B>, &ColumnFactors<B>),
@@ -146,8 +150,8 @@ pub fn bspmm_factored_signs<B: BitsOperators>(
     backend.bspmm_signs(Checked::new(operands)?)
 }
 
-/// `y = sign(A · x)`, +1 where a sum is zero or more, as it is of no neighbours: BitGNN's BSpMM.BBB. A factor of rows or of all
-/// that is positive changes nothing here, which is why it has none.
+/// `y = sign(A · x)`, +1 where a sum is zero or more, as it is of no neighbours: BitGNN's BSpMM.BBB. A factor of rows
+/// or of all that is positive changes nothing here, which is why it has none.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -167,9 +171,9 @@ pub fn bspmm_signs<B: BitsOperators>(
     backend.bspmm_signs(Checked::new(operands)?)
 }
 
-/// `y = scale · R · a · bᵀ · C + bias` of rows of ±1: BitGNN's BMM.BBF (§3.1.1), on tensor cores. `a` is M × K, `b` N × K: a row of it is
-/// a column of the second factor, as a linear layer of PyTorch keeps its weights. Products are exact integers; a factor, the other and the
-/// sum are rounded once each in float, and the element once.
+/// `y = scale · R · a · bᵀ · C + bias` of rows of ±1: BitGNN's BMM.BBF (§3.1.1), on tensor cores. `a` is M × K, `b` N ×
+/// K: a row of it is a column of the second factor, as a linear layer of PyTorch keeps its weights. Products are exact
+/// integers; a factor, the other and the sum are rounded once each in float, and the element once.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -189,8 +193,8 @@ pub fn bmm<B: BitsOperators, E: Element>(
     })?)
 }
 
-/// The signs of what [`bmm`] computes, +1 where that is zero or more: BitGNN's BMM.BBB, with the threshold of a batch normalisation as
-/// the bias.
+/// The signs of what [`bmm`] computes, +1 where that is zero or more: BitGNN's BMM.BBB, with the threshold of a batch
+/// normalisation as the bias.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -337,7 +341,7 @@ pub struct BspmmOperands<'a, B: Storage, E: Element> {
     pub row_scale: Option<&'a Array<B, f32>>,
     /// A factor of all.
     pub scale: f32,
-    /// How a card deals the edges out: the sums are the same.
+    /// How a GPU distributes the edges: the sums are the same.
     pub schedule: Schedule,
     /// Becomes the sums.
     pub y: &'a mut Matrix<B, E>,
@@ -380,7 +384,7 @@ pub struct BspmmSignsOperands<'a, B: Storage> {
     pub factors: Option<&'a ColumnFactors<B>>,
     /// A row a column of the graph.
     pub x: &'a BitMatrix<B>,
-    /// How a card deals the edges out: the sums are the same.
+    /// How a GPU distributes the edges: the sums are the same.
     pub schedule: Schedule,
     /// Becomes the signs of the sums.
     pub y: &'a mut BitMatrix<B>,
@@ -397,7 +401,7 @@ impl<B: Storage> Operator for BspmmSignsOperands<'_, B> {
     }
 }
 
-/// That factors are those of the columns of a graph, and that no sum of so many is too large.
+/// That factors are those of the columns of a graph, and that no sum of that many is too large.
 fn check_factors<B: Storage>(
     name: &'static str,
     a: &Adjacency<B>,
@@ -419,7 +423,7 @@ fn check_factors<B: Storage>(
     Ok(())
 }
 
-/// That there are kernels that deal edges out so.
+/// That there are kernels that distribute edges so.
 fn check_schedule(name: &'static str, schedule: Schedule, has_factors: bool) -> Result<(), Error> {
     let reason = match (schedule, has_factors) {
         (Schedule::Auto | Schedule::Edge, _) | (Schedule::Vertex, false) => return Ok(()),
@@ -436,7 +440,7 @@ fn check_schedule(name: &'static str, schedule: Schedule, has_factors: bool) -> 
     })
 }
 
-/// That sums of the rows of `x` over the neighbours in a graph of so many rows and columns fit `y`.
+/// That sums of the rows of `x` over the neighbours in a graph of these numbers of rows and columns fit `y`.
 pub(super) fn check_sums<B: Storage, E: Element>(
     name: &'static str,
     (rows, columns): (usize, usize),

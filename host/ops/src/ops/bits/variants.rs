@@ -10,8 +10,8 @@ use crate::ops::{EdgeWeights, Spmm, SpmmOperators, spmm};
 use crate::tensor::{Array, Element, Matrix};
 use std::fmt;
 
-/// Whether each of three operands is of bits (B) or of elements (F): activation, second factor, result. The second factor of a product
-/// is its weights, that of a sum over neighbours the matrix of the edges: ones, or with factors.
+/// Whether each of three operands is of bits (B) or of elements (F): activation, second factor, result. The second
+/// factor of a product is its weights, that of a sum over neighbours the matrix of the edges: ones, or with factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BitVariant {
     /// Of activations.
@@ -60,7 +60,7 @@ impl fmt::Display for BitVariant {
 pub enum SignOperand<'a, B: Storage, E: Element> {
     /// Bits.
     Bits(&'a BitMatrix<B>),
-    /// Elements, and where their signs lie where those are taken: room that is kept from call to call.
+    /// Elements, and where their signs lie where those are taken: memory that is kept from call to call.
     Elements(&'a Matrix<B, E>, &'a mut Option<BitMatrix<B>>),
 }
 
@@ -92,9 +92,9 @@ pub enum BitOutput<'a, B: Storage, E: Element> {
     Elements(&'a mut Matrix<B, E>),
 }
 
-/// A product of signs, whatever types its operands have: the seven variants of BitGNN's BMM. Of an operand of elements the signs are
-/// taken first, [as bits](binarize); a result of bits has the [signs](bmm_signs) of what [`bmm`] computes. `op` has the factors that
-/// Bi-GCN takes from magnitudes, and a bias.
+/// A product of signs, whatever types its operands have: the seven variants of BitGNN's BMM. Of an operand of elements
+/// the signs are taken first, [as bits](binarize); a result of bits has the [signs](bmm_signs) of what [`bmm`]
+/// computes. `op` has the factors that Bi-GCN takes from magnitudes, and a bias.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where all are of elements: FFF, which is
@@ -130,8 +130,9 @@ pub fn bmm_of<B: BitsOperators, E: Element>(
 /// | bits | factors | any | BFF, BFB: [`bspmm_factored`], [`bspmm_factored_signs`] |
 /// | bits | ones | any | BBF, BBB: [`bspmm`], [`bspmm_signs`] |
 ///
-/// `edges` has the factors of columns, of elements as they are and of bits in 8 bits, and `row_scale` a factor a row, which is positive
-/// and of which signs take no notice. `sums` is where elements are added up whose signs are wanted: room that is kept from call to call.
+/// `edges` has the factors of columns, of elements as they are and of bits in 8 bits, and `row_scale` a factor a row,
+/// which is positive and which have no part in signs. `sums` is where elements are added up whose signs are wanted:
+/// memory that is kept from call to call.
 ///
 /// # Errors
 /// Those of these operators.

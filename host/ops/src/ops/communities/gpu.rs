@@ -30,8 +30,8 @@ impl<D: Driver> CommunityOperators for Gpu<D> {
             round: of.round,
         };
         let config = linear_config(NAME, ctas(vertices).into(), THREADS_PER_CTA, 0)?;
-        // SAFETY: the operator checked that there is a label a vertex before and after, and an offset more; the kernel looks
-        // whether an edge is one and a neighbour a vertex. A count for each warp was just made.
+        // SAFETY: the operator checked that there is a label a vertex before and after, and an offset more; the kernel
+        // looks whether an edge is one and a neighbour a vertex. A count for each warp was just made.
         unsafe { self.launch(NAME, config, &params)? };
         Ok(moved.to_vec(self)?.into_iter().map(u64::from).sum())
     }

@@ -1,7 +1,7 @@
 //! Communities of vertices, and the order that puts them together: label propagation, a launch a round.
 //!
-//! It costs some twenty reads of a part of the edges, in parallel, where Louvain's method goes through the vertices one after the
-//! other; and it has the same labels on every device ([`halfgnn_contract::communities`]).
+//! It costs some twenty reads of a part of the edges, in parallel, where Louvain's method goes through the vertices one
+//! after the other; and it has the same labels on every device ([`halfgnn_contract::communities`]).
 
 mod cpu;
 mod gpu;
@@ -17,7 +17,7 @@ use halfgnn_graph::reorder::Permutation;
 /// Most rounds. Labels of communities that there are have settled after some fifteen.
 pub const MOST_ROUNDS: u32 = 24;
 
-/// Two rounds that change fewer than one in so many labels are the last.
+/// Two rounds that change fewer than one in this number of labels are the last.
 const MOVED_OF: u64 = 256;
 
 /// Whose label each vertex may take: rows of a graph, on the device.
@@ -29,13 +29,13 @@ pub struct Neighbors<'a, B: Storage> {
     pub columns: &'a Array<B, u32>,
 }
 
-/// A round of label propagation (Raghavan, Albert and Kumara, 2007): `next` becomes the label of each vertex that most of its
-/// neighbours have, of 32 at most and in all rounds but the first of half of the vertices; its own where that is among those that
-/// most have. How many are others than before is returned; it waits for the device.
+/// A round of label propagation (Raghavan, Albert and Kumara, 2007): `next` becomes the label of each vertex that most
+/// of its neighbours have, of 32 at most and in all rounds but the first of half of the vertices; its own where that is
+/// among those that most have. How many are others than before is returned; it waits for the device.
 ///
 /// # Errors
-/// [`Error::Shape`] where there is not a label a vertex before and after, [`Error::Unsupported`] where there is no offset or more
-/// vertices than 2³² − 1.
+/// [`Error::Shape`] where there is not a label a vertex before and after, [`Error::Unsupported`] where there is no
+/// offset or more vertices than 2³² − 1.
 pub fn propagate_labels<B: CommunityOperators>(
     backend: &B,
     neighbors: Neighbors<'_, B>,
@@ -61,9 +61,9 @@ pub struct Communities<B: Storage> {
     pub rounds: u32,
 }
 
-/// Communities of `graph`, which is copied to the device for it: rounds of [`propagate_labels`] from a label of its own for each
-/// vertex, until few change. Of a graph that is not symmetric, vertices listen to those that they hear from and to those that hear
-/// them, in turns.
+/// Communities of `graph`, which is copied to the device for it: rounds of [`propagate_labels`] from a label of its own
+/// for each vertex, until few change. Of a graph that is not symmetric, vertices listen to those that they aggregate
+/// and to those that aggregate them, in turns.
 ///
 /// # Errors
 /// [`Error::Driver`] where there is not enough memory.

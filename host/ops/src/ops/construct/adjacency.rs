@@ -12,15 +12,16 @@ use halfgnn_contract::sort::bits_below;
 type Words<B> = Array<B, u32>;
 
 impl<B: ConstructOperators + SortOperators> Adjacency<B> {
-    /// Of `shape` (rows, columns) from edges in any order (COO): edge `k` is (`rows[k]`, `columns[k]`), on the device. The same
-    /// arrays as [`Adjacency::new`] makes of [`Csr::rectangular_from_edges`](crate::graph::Csr::rectangular_from_edges), and
-    /// beside them which of the given edges is each one: edges that are equal keep their order.
+    /// Of `shape` (rows, columns) from edges in any order (COO): edge `k` is (`rows[k]`, `columns[k]`), on the device.
+    /// The same arrays as [`Adjacency::new`] makes of
+    /// [`Csr::rectangular_from_edges`](crate::graph::Csr::rectangular_from_edges), and with them which of the given
+    /// edges is each one: edges that are equal keep their order.
     ///
     /// Nothing of it is done on the host but the allocations. Ids are checked on the device.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the lists differ in length, [`Error::Graph`] for an id that is no row's or no column's, or too many
-    /// of anything, [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Shape`] where the lists differ in length, [`Error::Graph`] for an id that is no row's or no column's,
+    /// or too many of anything, [`Error::Driver`] where there is not enough memory.
     pub fn from_coo(
         backend: &B,
         shape: (usize, usize),
@@ -70,7 +71,7 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
     /// Of row offsets (CSR), `rows + 1` of them, and columns, which may be unsorted within a row.
     ///
     /// # Errors
-    /// Those of [`Adjacency::from_coo`]; [`Error::Graph`] for offsets that are not those of so many edges.
+    /// Those of [`Adjacency::from_coo`]; [`Error::Graph`] for offsets that are not those of the edges.
     pub fn from_csr(
         backend: &B,
         columns: usize,
@@ -107,8 +108,8 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
         Self::of_drawn(backend, shape, ids, column_ids, 0)?.indexed(backend)
     }
 
-    /// [`Adjacency::of_sorted`] without an index of the rows, of which none has more than `longest` edges: nothing of it is waited
-    /// for.
+    /// [`Adjacency::of_sorted`] without an index of the rows, of which none has more than `longest` edges: nothing of
+    /// it is waited for.
     pub(crate) fn of_drawn(
         backend: &B,
         shape: (usize, usize),
@@ -128,8 +129,8 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
 }
 
 impl<B: ConstructOperators + SortOperators> DeviceGraph<B> {
-    /// A graph of `vertices` from edges in any order, on the device, in both edge orders; edge `k` is heard by `rows[k]` from
-    /// `columns[k]`.
+    /// A graph of `vertices` from edges in any order, on the device, in both edge orders; edge `k` goes to `rows[k]`
+    /// from `columns[k]`.
     ///
     /// # Errors
     /// Those of [`Adjacency::from_coo`].

@@ -51,7 +51,8 @@ impl<D: Driver> ConstructOperators for Gpu<D> {
             ..NOTHING
         };
         let config = config(contract::ctas(params.edges), 8)?;
-        // SAFETY: the operator checked that there is an offset more than rows; a search ends among them whatever they are.
+        // SAFETY: the operator checked that there is an offset more than rows; a search ends among them whatever they
+        // are.
         unsafe { self.launch("row_ids", config, &params) }
     }
 
@@ -140,7 +141,7 @@ impl<D: Driver> ConstructOperators for Gpu<D> {
         unsafe {
             let config = config(contract::start_ctas(words as u64), 0)?;
             self.launch("row_starts", config, &params)?;
-            // In three launches of small graphs too, which what was recorded of a card then stands for.
+            // In three launches of small graphs too, which what was recorded of a GPU then stands for.
             self.scan_sums(STARTS, &of_starts)?;
             self.scan_added(STARTS, &of_starts)?;
         }
@@ -195,8 +196,8 @@ impl<D: Driver> Gpu<D> {
             ..NOTHING
         };
         let config = config(contract::ctas(params.results), 0)?;
-        // SAFETY: the operator checked that there is a result for each of the order, and the entry is for numbers of `T`'s width; the
-        // kernel looks at the length of words.
+        // SAFETY: the operator checked that there is a result for each of the order, and the entry is for numbers of
+        // `T`'s width; the kernel looks at the length of words.
         unsafe { self.launch(entry, config, &params) }
     }
 

@@ -1,7 +1,7 @@
 //! Graphs made on a device, of lists of edges that lie there, without any work of the host.
 //!
-//! `Adjacency::from_coo` and its like are made of these: edges are put in order by [`sort_pairs`](super::sort_pairs), first by
-//! column, then by row.
+//! `Adjacency::from_coo` and its like are made of these: edges are put in order by [`sort_pairs`](super::sort_pairs),
+//! first by column, then by row.
 
 mod adjacency;
 mod cpu;
@@ -17,8 +17,8 @@ use crate::tensor::{Array, Element};
 use bytemuck::Pod;
 use halfgnn_contract::construct as contract;
 
-/// The row of each edge from the first edges of the rows, `rows + 1` of them. Edges past the last offset get the number of
-/// rows.
+/// The row of each edge from the first edges of the rows, `rows + 1` of them. Edges past the last offset get the number
+/// of rows.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where there is no offset.
@@ -30,11 +30,11 @@ pub fn row_ids<B: ConstructOperators>(
     backend.row_ids(Checked::new(RowIdsOperands { offsets, ids })?)
 }
 
-/// The first edge of each row, and the number of edges behind them, from the ascending rows of the edges. What has a number that is
-/// no row's, at the end, is no edge.
+/// The first edge of each row, and the number of edges behind them, from the ascending rows of the edges. What has a
+/// number that is no row's, at the end, is no edge.
 ///
 /// # Errors
-/// [`Error::Unsupported`] where there is no room for an offset.
+/// [`Error::Unsupported`] where there is no memory for an offset.
 pub fn row_offsets<B: ConstructOperators>(
     backend: &B,
     ids: &Array<B, u32>,
@@ -239,7 +239,7 @@ impl<B: Storage> Operator for RowIndexOperands<'_, B> {
     }
 }
 
-/// What an adjacency has beside offsets and columns.
+/// What an adjacency has in addition to offsets and columns.
 #[derive(Debug)]
 pub struct RowIndex<B: Storage> {
     /// Where rows start: see [`Starts::words`](crate::graph::Starts::words).

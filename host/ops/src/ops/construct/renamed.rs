@@ -9,8 +9,8 @@ use crate::tensor::Array;
 use halfgnn_contract::sort::bits_below;
 use halfgnn_graph::reorder::Permutation;
 
-/// Rows of a graph on a device as they are copied there, 4 bytes an edge and 8 a row: what label propagation reads, and what a renaming
-/// is made of.
+/// Rows of a graph on a device as they are copied there, 4 bytes an edge and 8 a row: what label propagation reads, and
+/// what a renaming is made of.
 #[derive(Debug)]
 pub struct GraphRows<B: Storage> {
     vertices: usize,
@@ -52,11 +52,12 @@ impl<B: Storage> GraphRows<B> {
     }
 }
 
-/// Bytes of a device, at most, that a renaming of a graph takes, the rows that it starts from and what its sorts borrow among them.
+/// Bytes of a device, at most, that a renaming of a graph takes, the rows that it starts from and what its sorts borrow
+/// among them.
 pub fn renaming_bytes(vertices: usize, edges: usize) -> u64 {
-    // Of an edge a column before, the two ends with their new names, two words out of each of two sorts, an index in order, and two words
-    // and a half that a sort borrows: ten words and less than one for where rows start. Of a vertex offsets before and after, its name,
-    // and the lists of rows.
+    // Of an edge a column before, the two ends with their new names, two words out of each of two sorts, an index in
+    // order, and two words and a half that a sort borrows: ten words and less than one for where rows start. Of a
+    // vertex offsets before and after, its name, and the lists of rows.
     44 * edges as u64 + 32 * vertices as u64
 }
 
@@ -93,8 +94,8 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
     /// [`Graph::permuted`](crate::graph::Graph::permuted). Nothing of it is done on the host but the allocations.
     ///
     /// # Errors
-    /// [`Error::Shape`] where `order` is of another number of vertices, [`Error::Driver`] where there is not enough memory:
-    /// [`renaming_bytes`].
+    /// [`Error::Shape`] where `order` is of another number of vertices, [`Error::Driver`] where there is not enough
+    /// memory: [`renaming_bytes`].
     pub fn renamed(backend: &B, rows: &GraphRows<B>, order: &Permutation) -> Result<Self, Error> {
         let vertices = rows.vertices();
         let given = Ends::renamed(backend, rows, order)?;
@@ -129,8 +130,8 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
         Self::of_sorted(backend, (vertices, vertices), ids, columns)
     }
 
-    /// [`Adjacency::renamed`], and which edge of `rows` each edge is: by it weights and features of edges go along. Edges between the
-    /// same vertices keep their order.
+    /// [`Adjacency::renamed`], and which edge of `rows` each edge is: by it weights and features of edges go along.
+    /// Edges between the same vertices keep their order.
     ///
     /// # Errors
     /// Those of [`Adjacency::renamed`].
@@ -146,8 +147,8 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
 }
 
 impl<B: ConstructOperators + SortOperators> DeviceGraph<B> {
-    /// A graph of the adjacency that a renaming has made, in both edge orders: the transpose of `forward` is made on the device where
-    /// `graph`, under its old names or its new ones, is not its own.
+    /// A graph of the adjacency that a renaming has made, in both edge orders: the transpose of `forward` is made on
+    /// the device where `graph`, under its old names or its new ones, is not its own.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.

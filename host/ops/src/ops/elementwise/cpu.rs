@@ -111,7 +111,7 @@ impl ElementwiseOperators for Cpu {
             let floats = &mut floats[..d.len()];
             widen(d, floats);
             match (op.relu, y) {
-                // What ReLU or dropout made zero says so by itself: no mask is drawn again.
+                // What ReLU or dropout made zero says so by itself: no mask is sampled again.
                 (true, Some(y)) => {
                     let scale = mask.as_ref().map_or(1.0, |mask| mask.scale);
                     E::keep_positive(KeepPositive::new(
@@ -276,7 +276,8 @@ pub(crate) fn add_bias_and_activate(floats: &mut [f32], bias: Option<&[f32]>, re
     }
     if relu {
         for value in floats {
-            // Not `max`, which would make a zero of a NaN. Written whether it changes or not, so that there is no branch.
+            // Not `max`, which would make a zero of a NaN. Written whether it changes or not, so that there is no
+            // branch.
             *value = if *value < 0.0 { 0.0 } else { *value };
         }
     }
@@ -361,8 +362,8 @@ impl Mask {
         }
     }
 
-    /// Drops of `values`, which begin at a column of a row, a multiple of four, and go on with the rows behind it. Rows are `stride`
-    /// apart, another multiple.
+    /// Drops of `values`, which begin at a column of a row, a multiple of four, and go on with the rows behind it. Rows
+    /// are `stride` apart, another multiple.
     fn apply(&self, (row, column): (usize, usize), stride: usize, values: &mut [f32]) {
         WIDEST.run(DropRows {
             mask: self,
@@ -373,7 +374,7 @@ impl Mask {
         });
     }
 
-    /// What becomes of a value, by the number that was drawn for it.
+    /// What becomes of a value, by the number that was sampled for it.
     #[inline(always)]
     fn decide(&self, value: f32, bits: u32) -> f32 {
         if bits >= self.threshold {
@@ -399,7 +400,7 @@ impl Kernel for DropRows<'_> {
 
     #[inline(always)]
     fn plain(self) {
-        /// Blocks of four that are drawn at a time, so that the compiler draws for as many as vectors hold.
+        /// Blocks of four that are sampled at a time, so that the compiler samples for as many as vectors hold.
         const TOGETHER: usize = 16;
         let Self {
             mask,
@@ -437,7 +438,7 @@ impl Kernel for DropRows<'_> {
     }
 }
 
-/// Drops of `values`, whose places are told one by one.
+/// Drops of `values`, whose places are given one by one.
 struct DropSome<'a> {
     mask: &'a Mask,
     rows: &'a [u32],

@@ -43,7 +43,8 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
             params.x_rows = x.rows() as u64;
             params.x_vectors = stride_vectors("activate", x)?;
         }
-        // SAFETY: the operator checked that `x`, `y` and the bias fit one another, and that an order has a number for each row of `y`.
+        // SAFETY: the operator checked that `x`, `y` and the bias fit one another, and that an order has a number for
+        // each row of `y`.
         unsafe { self.launch(entry::<E>("activate")?, config, &params) }
     }
 
@@ -62,7 +63,8 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         unsafe { self.launch(name, config, &params) }
     }
 
-    /// By the kernel that combines two numbers of each edge, of which all elements are the edges: their numbers lie one after the other.
+    /// By the kernel that combines two numbers of each edge, of which all elements are the edges: their numbers lie one
+    /// after the other.
     fn multiply<E: Element>(
         &self,
         operands: Checked<MultiplyOperands<'_, Self, E>>,
@@ -98,9 +100,10 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
                 block: [sddmm::THREADS_PER_CTA, 1, 1],
                 shared_bytes: 0,
             };
-            // SAFETY: the operator checked that the matrices have one shape and lie in one piece. `count` is a multiple of the four
-            // elements of a thread, as rows are whole vectors. Numbers of edges alone are read, so that there are no ids. There is
-            // one plane, so that its distance to another is not used. A thread reads what it writes before it writes it.
+            // SAFETY: the operator checked that the matrices have one shape and lie in one piece. `count` is a multiple
+            // of the four elements of a thread, as rows are whole vectors. Numbers of edges alone are read, so that
+            // there are no ids. There is one plane, so that its distance to another is not used. A thread reads what it
+            // writes before it writes it.
             unsafe { self.launch(name, config, &params)? };
         }
         Ok(())
@@ -161,8 +164,8 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         };
         let name = entry::<E>("column_sums")?;
         let turns = [0, 1].map(|turn| workspace.address() + turn * most * 4);
-        // SAFETY: the operator checked that `sums` has a column for each of `x`; a half of the workspace holds a row for
-        // each block.
+        // SAFETY: the operator checked that `sums` has a column for each of `x`; a half of the workspace holds a row
+        // for each block.
         unsafe { self.sum_rows(name, params, turns) }
     }
 
@@ -191,7 +194,7 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         };
         let ctas = params.len.div_ceil(contract::THREADS_PER_CTA.into());
         let config = dense_config(NAME, ctas, 1, 0)?;
-        // SAFETY: the operator checked that there are so many parts, each as long as the sums.
+        // SAFETY: the operator checked that there are the given number of parts, each as long as the sums.
         unsafe { self.launch(name, config, &params) }
     }
 }
@@ -240,7 +243,7 @@ impl<D: Driver> Gpu<D> {
     /// Adds up blocks of rows, then the blocks in the same way, until one row is left, in `params.sums`.
     ///
     /// # Safety
-    /// The operands in `params` are as its page asks for; `turns` are addresses of room for a row for each block, of
+    /// The operands in `params` are as its page asks for; `turns` are addresses of memory for a row for each block, of
     /// which the first is not `params.x`.
     pub(crate) unsafe fn sum_rows(
         &self,
@@ -293,12 +296,12 @@ impl<D: Driver> Gpu<D> {
         })
     }
 
-    /// Address of the word that tells the dropout of one step from that of the next.
+    /// Address of the word that distinguishes the dropout of one step from that of the next.
     pub(crate) fn step(&self, dropout: Dropout<'_, Self>) -> Result<DevicePtr<u32>, Error> {
         self.step_of(dropout.random)
     }
 
-    /// Address of the word that tells the random numbers of one step from those of the next.
+    /// Address of the word that distinguishes the random numbers of one step from those of the next.
     pub(crate) fn step_of(&self, random: &RandomState<Self>) -> Result<DevicePtr<u32>, Error> {
         let (words, at) = random.count();
         let words: DevicePtr<u32> = self.array(words)?;

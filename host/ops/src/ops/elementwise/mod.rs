@@ -29,8 +29,8 @@ pub fn activate<B: ElementwiseOperators, E: Element>(
     backend.activate(Checked::new(operands)?)
 }
 
-/// [`activate`] of rows that an order picks: row `i` of `y` is of row `order[i]` of `rows`, or of zeros where there is no such row. It has
-/// the bits of [`take_rows`](crate::ops::take_rows) and [`activate`] behind it.
+/// [`activate`] of rows that an order picks: row `i` of `y` is of row `order[i]` of `rows`, or of zeros where there is
+/// no such row. It has the bits of [`take_rows`](crate::ops::take_rows) and [`activate`] behind it.
 ///
 /// # Errors
 /// Those of [`take_rows`](crate::ops::take_rows) and [`activate`].
@@ -51,8 +51,8 @@ pub fn activate_rows<B: ElementwiseOperators, E: Element>(
     backend.activate(Checked::new(operands)?)
 }
 
-/// `y = dropout(relu(x + y + bias))`, each part where `op` has it: two matrices that are added up, rounded once. `x` may have more rows
-/// than `y`, which are not read.
+/// `y = dropout(relu(x + y + bias))`, each part where `op` has it: two matrices that are added up, rounded once. `x`
+/// may have more rows than `y`, which are not read.
 ///
 /// # Errors
 /// Those of [`activate`].
@@ -112,7 +112,8 @@ pub fn drop_rows<B: ElementwiseOperators, E: Element>(
     backend.drop_rows(Checked::new(operands)?)
 }
 
-/// `y = x ⊙ by`: the product of two matrices element by element, computed in float and rounded once. In place where `x` is absent.
+/// `y = x ⊙ by`: the product of two matrices element by element, computed in float and rounded once. In place where `x`
+/// is absent.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands differ in shape, [`Error::Unsupported`] where rows of one do not
@@ -162,7 +163,7 @@ impl<B: Storage> Activation<'_, B> {
 pub struct Dropout<'a, B: Storage> {
     /// Probability of an element to be dropped, in [0, 1).
     pub probability: f32,
-    /// Tells the dropouts of one model apart.
+    /// Distinguishes the dropouts of one model.
     pub stream: u32,
     /// Seed and step: no two steps drop alike, and the forward and the backward pass of one do.
     pub random: &'a RandomState<B>,
@@ -248,12 +249,12 @@ pub struct ColumnSumsOperands<'a, B: Storage, E: Element> {
     pub sums: &'a mut Matrix<B, f32>,
 }
 
-/// Each float of `sums` becomes `factor` times the sum of that of each of `count` parts, which lie one behind the other in `parts`:
-/// from zero on and in their order, so that it has the same bits on every device.
+/// Each float of `sums` becomes `factor` times the sum of that of each of `count` parts, which lie one behind the other
+/// in `parts`: from zero on and in their order, so that it has the same bits on every device.
 ///
 /// # Errors
-/// [`Error::Shape`] where the parts are not so many times as long as the sums, [`Error::Unsupported`] where there is something
-/// between the rows of the sums.
+/// [`Error::Shape`] where the parts are not that many times as long as the sums, [`Error::Unsupported`] where there is
+/// something between the rows of the sums.
 pub fn sum_parts<B: ElementwiseOperators>(
     backend: &B,
     factor: f32,
@@ -270,7 +271,8 @@ pub fn sum_parts<B: ElementwiseOperators>(
     backend.sum_parts(Checked::new(operands)?)
 }
 
-/// Each float of `largest` becomes the largest of that of each of `count` parts, none of which is negative: see [`sum_parts`].
+/// Each float of `largest` becomes the largest of that of each of `count` parts, none of which is negative: see
+/// [`sum_parts`].
 ///
 /// # Errors
 /// Those of [`sum_parts`].
@@ -324,8 +326,8 @@ pub trait ElementwiseOperators: Storage {
         operands: Checked<ActivateOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
-    /// The gradient of [`ElementwiseOperators::activate`] in place: `d` holds dL/dy and becomes dL/dx, times `row_scale` where it is
-    /// given. `y` is the stored output, wanted where the activation has a ReLU.
+    /// The gradient of [`ElementwiseOperators::activate`] in place: `d` holds dL/dy and becomes dL/dx, times
+    /// `row_scale` where it is given. `y` is the stored output, wanted where the activation has a ReLU.
     ///
     /// # Errors
     /// Those of the device.

@@ -12,8 +12,9 @@ use halfgnn_graph::parallel::{self, Items};
 
 const ROWS: usize = TILE as usize;
 
-/// The sums of the neighbours of each row: `write` gets a row and a number a column, of none where it has no neighbours. As the
-/// kernel does it: of eight tiles at a time the edges of a row are one word, and so are the signs of a column.
+/// The sums of the neighbours of each row: `write` gets a row and a number a column, of none where it has no
+/// neighbours. As the kernel does it: of eight tiles at a time the edges of a row are one word, and so are the signs of
+/// a column.
 fn for_sums<T: Send>(
     a: &TiledAdjacency<Cpu>,
     x: &BitMatrix<Cpu>,

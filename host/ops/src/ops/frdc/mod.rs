@@ -1,7 +1,7 @@
 //! Sums of ±1 over the neighbours in a graph of tiles of bits (BitGNN's FRDC, Chen et al., ICS 2023).
 //!
-//! The format and its kernel are here to be compared with: [`bspmm`](super::bspmm) sums up the same on the graphs that every other
-//! operator has, and faster on those that have not most of a tile's edges.
+//! The format and its kernel are here to be compared with: [`bspmm`](super::bspmm) sums up the same on the graphs that
+//! every other operator has, and faster on those that have not most of a tile's edges.
 
 mod cpu;
 mod gpu;
@@ -111,7 +111,8 @@ pub fn frdc_bspmm<B: FrdcOperators, E: Element>(
     backend.frdc_bspmm(Checked::new(operands)?)
 }
 
-/// `y = sign(A · x)`, as [`bspmm_signs`](super::bspmm_signs) has it, of a graph of tiles: BitGNN's BSpMM.BBB, Algorithm 1.
+/// `y = sign(A · x)`, as [`bspmm_signs`](super::bspmm_signs) has it, of a graph of tiles: BitGNN's BSpMM.BBB,
+/// Algorithm 1.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.

@@ -118,8 +118,8 @@ fn expect_dots<'a, B: Storage + 'a, E: Element>(
 
 const NUMBERS: [&str; 2] = ["numbers as destination", "numbers as source"];
 
-/// The two attention vectors, destination and source, lie in a matrix of two rows as wide as `x`. There is a number of the first for each
-/// head of each of the first `destinations` rows of `x`, and of the second of each row.
+/// The two attention vectors, destination and source, lie in a matrix of two rows as wide as `x`. There is a number of
+/// the first for each head of each of the first `destinations` rows of `x`, and of the second of each row.
 fn expect_ends<B: Storage, E: Element, V: Element>(
     operator: &'static str,
     (heads, destinations): (usize, usize),

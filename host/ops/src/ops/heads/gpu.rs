@@ -46,8 +46,8 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         };
         let name = entry::<E>("head_scores")?;
         let config = dense_config(NAME, params.heads.ctas(), 1, 0)?;
-        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a score for each head of each row, and of
-        // each that is a destination.
+        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a score for each head of
+        // each row, and of each that is a destination.
         unsafe { self.launch(name, config, &params) }
     }
 
@@ -132,8 +132,8 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         };
         let ctas = params.rows.div_ceil(params.rows_per_cta as u64);
         let name = entry::<E>("head_outer")?;
-        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a number for each head of each row, and of
-        // each that is a destination.
+        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a number for each head of
+        // each row, and of each that is a destination.
         unsafe { self.launch(name, dense_config(NAME, ctas, 1, 0)?, &params) }
     }
 
@@ -173,7 +173,7 @@ impl<D: Driver> HeadOperators for Gpu<D> {
             stride.div_ceil(heads::SUM_VECTORS),
             heads::SUM_SHARED_BYTES,
         )?;
-        // SAFETY: all but the room for sums as the operator checked it.
+        // SAFETY: all but the memory for sums as the operator checked it.
         unsafe {
             self.sums_of_blocks(ctas, sums, |sums, sum_stride| {
                 let params = HeadOuterParams {
@@ -205,7 +205,8 @@ impl<D: Driver> HeadOperators for Gpu<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Has `launch` write two rows of sums for each of so many CTAs, of floats so far apart, and adds those up to `sums`.
+    /// Has `launch` write two rows of sums for each of a number of CTAs, of floats so far apart, and adds those up to
+    /// `sums`.
     ///
     /// # Safety
     /// `launch` writes that much.
@@ -237,8 +238,8 @@ impl<D: Driver> Gpu<D> {
         unsafe { self.sum_rows("column_sums_f32", rest, turns) }
     }
 
-    /// Dots of heads. With a `d`, `u` becomes its dots with `a`; with an `outer`, products with the attention vectors are added to `b`, and
-    /// sums made of them where there is a matrix for those.
+    /// Dots of heads. With a `d`, `u` becomes its dots with `a`; with an `outer`, products with the attention vectors
+    /// are added to `b`, and sums made of them where there is a matrix for those.
     fn launch_dots<E: Element>(
         &self,
         op: &HeadDots<'_, Self, E>,
@@ -268,8 +269,9 @@ impl<D: Driver> Gpu<D> {
             reserved: 0,
         };
         let ctas = params.heads.ctas();
-        // SAFETY: the operators checked that the matrices have one shape, that `vectors` is as wide, and that there is a number
-        // for each head of each row; what is written was lent to them alone. Sums are asked for of one head that fits.
+        // SAFETY: the operators checked that the matrices have one shape, that `vectors` is as wide, and that there is
+        // a number for each head of each row; what is written is used by them alone. Sums are asked for of one head
+        // that fits.
         unsafe {
             let Some(sums) = outer.and_then(|outer| outer.sums) else {
                 let config = dense_config(NAME, ctas, 1, 0)?;
@@ -325,7 +327,7 @@ fn head_vectors<D: Driver, E: Element>(
     Ok((stride / narrow(NAME, "heads", heads)?, stride))
 }
 
-/// How the heads of the rows of a matrix are dealt out to sub-warps.
+/// How the heads of the rows of a matrix are distributed to sub-warps.
 fn deal_heads<D: Driver, E: Element>(heads: usize, x: &Matrix<Gpu<D>, E>) -> Result<Heads, Error> {
     let (head_vectors, stride) = head_vectors(heads, x)?;
     let heads = narrow(NAME, "heads", heads)?;

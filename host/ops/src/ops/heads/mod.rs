@@ -13,7 +13,8 @@ use crate::tensor::{Array, Element, Matrix};
 /// `source[h, v] = x[v, h] · vectors[1, h]`, in one pass over the features and in float.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns are not so many heads.
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns do not divide into the
+/// heads.
 pub fn head_scores<B: HeadOperators, E: Element>(
     backend: &B,
     heads: usize,
@@ -53,7 +54,8 @@ pub struct HeadScoresOperands<'a, B: Storage, E: Element> {
 /// Dots of the heads of each row, in float; see [`HeadDots`].
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns are not so many heads.
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns do not divide into the
+/// heads.
 pub fn head_dots<B: HeadOperators, E: Element>(
     backend: &B,
     op: &HeadDots<'_, B, E>,
@@ -103,8 +105,8 @@ pub struct HeadDotsOperands<'a, B: Storage, E: Element> {
     pub y: &'a mut Array<B, f32>,
 }
 
-/// Dots of each row of `a` with those of two matrices: `u = a · d`, and `y = a · (beta · b) + delta · u · v`, to the bits of two
-/// [`head_dots`]; a device reads `a` once.
+/// Dots of each row of `a` with those of two matrices: `u = a · d`, and `y = a · (beta · b) + delta · u · v`, to the
+/// bits of two [`head_dots`]; a device reads `a` once.
 ///
 /// # Errors
 /// Those of [`head_dots`].
@@ -134,10 +136,10 @@ pub struct HeadDotsPairOperands<'a, B: Storage, E: Element> {
     pub y: &'a mut Array<B, f32>,
 }
 
-/// `y = a · (beta · b + gamma · c) + delta · u`, and then `b += destination · vectors[0] + y · vectors[1]`, the first of these of the rows that
-/// are destinations, to the bits of [`head_dots`] and [`head_outer`] one after the other; and `sums[0] = Σ destination · a` and
-/// `sums[1] = Σ y · a`, as [`head_sums`] has them. A device passes over all of it once, where there is one head of no more vectors of 16 bytes
-/// than a warp has lanes.
+/// `y = a · (beta · b + gamma · c) + delta · u`, and then `b += destination · vectors[0] + y · vectors[1]`, the first
+/// of these of the rows that are destinations, to the bits of [`head_dots`] and [`head_outer`] one after the other; and
+/// `sums[0] = Σ destination · a` and `sums[1] = Σ y · a`, as [`head_sums`] has them. A device passes over all of it
+/// once, where there is one head of no more vectors of 16 bytes than a warp has lanes.
 ///
 /// # Errors
 /// Those of [`head_dots`], [`head_outer`] and [`head_sums`].
@@ -173,11 +175,12 @@ pub struct HeadDotsOuterOperands<'a, B: Storage, E: Element> {
     pub sums: &'a mut Matrix<B, f32>,
 }
 
-/// Adds `destination[h, v] · vectors[0, h] + source[h, v] · vectors[1, h]` to every head of every row of `x`: the gradient
-/// of [`head_scores`] for the features.
+/// Adds `destination[h, v] · vectors[0, h] + source[h, v] · vectors[1, h]` to every head of every row of `x`: the
+/// gradient of [`head_scores`] for the features.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns are not so many heads.
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns do not divide into the
+/// heads.
 pub fn head_outer<B: HeadOperators, E: Element>(
     backend: &B,
     heads: usize,
@@ -214,11 +217,12 @@ pub struct HeadOuterOperands<'a, B: Storage, E: Element> {
     pub x: &'a mut Matrix<B, E>,
 }
 
-/// `sums[0, h] = Σ_v destination[h, v] · x[v, h]` and `sums[1, h] = Σ_v source[h, v] · x[v, h]`, in float and in a fixed
-/// order: the gradient of [`head_scores`] for the attention vectors.
+/// `sums[0, h] = Σ_v destination[h, v] · x[v, h]` and `sums[1, h] = Σ_v source[h, v] · x[v, h]`, in float and in a
+/// fixed order: the gradient of [`head_scores`] for the attention vectors.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns are not so many heads.
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns do not divide into the
+/// heads.
 pub fn head_sums<B: HeadOperators, E: Element>(
     backend: &B,
     heads: usize,
@@ -255,11 +259,12 @@ pub struct HeadSumsOperands<'a, B: Storage, E: Element> {
     pub sums: &'a mut Matrix<B, f32>,
 }
 
-/// The mean of the heads of `x`, in float, rounded once. A head of `x` is as wide as a row of `y`, padded to a whole vector
-/// where there is more than one head.
+/// The mean of the heads of `x`, in float, rounded once. A head of `x` is as wide as a row of `y`, padded to a whole
+/// vector where there is more than one head.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns are not so many heads.
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns do not divide into the
+/// heads.
 pub fn head_mean<B: HeadOperators, E: Element>(
     backend: &B,
     heads: usize,

@@ -16,7 +16,8 @@ use halfgnn_contract::math::{exp_nonpositive, ln};
 use halfgnn_contract::spmm::lanes_log2;
 use halfgnn_graph::parallel;
 
-/// Rows whose outcomes are counted before they are added to those of others: enough that counts of many columns are few.
+/// Rows whose outcomes are counted before they are added to those of others: enough that counts of many columns are
+/// few.
 const COUNT_ROWS: usize = 8192;
 
 /// Rows whose losses are added up before they are added to those of others.
@@ -307,7 +308,7 @@ fn row_loss(row: &mut [f32], width: usize, target: usize, factor: f32) -> f32 {
     ln(sum) - logit
 }
 
-/// The sum as the lanes of a sub-warp make it: each adds up every so many vectors, and the halves of the lanes are added
+/// The sum as the lanes of a sub-warp make it: each adds up every n-th vector, and the halves of the lanes are added
 /// until one is left. So the gradient has the same bits as the kernel's.
 fn lane_sum(row: &[f32], width: usize) -> f32 {
     let vectors = row.len().div_ceil(width) as u32;

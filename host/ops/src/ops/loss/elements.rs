@@ -10,8 +10,8 @@ use crate::tensor::{Array, Element, Matrix};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ElementLoss<'a, B: Storage> {
-    /// `(1 - y) · x + (1 + (w - 1) · y) · ln(1 + e⁻ˣ)` with the column's `w`, 1 where there are none: binary cross-entropy of
-    /// the sigmoid of `x`.
+    /// `(1 - y) · x + (1 + (w - 1) · y) · ln(1 + e⁻ˣ)` with the column's `w`, 1 where there are none: binary
+    /// cross-entropy of the sigmoid of `x`.
     BinaryCrossEntropy {
         /// What the term of targets of 1 counts, by column.
         positive_weights: Option<&'a Array<B, f32>>,
@@ -32,11 +32,13 @@ impl<B: Storage> Copy for ElementLoss<'_, B> {}
 
 /// Mean loss of the elements of the rows that are selected, and its gradient times the loss scale.
 ///
-/// `targets` has the shape of `logits`. A row is selected where its word in `rows` is not [`NO_TARGET`](super::NO_TARGET);
-/// `count` are. What is not selected gets a zero gradient. `loss` is one float, not scaled.
+/// `targets` has the shape of `logits`. A row is selected where its word in `rows` is not
+/// [`NO_TARGET`](super::NO_TARGET); `count` are. What is not selected gets a zero gradient. `loss` is one float, not
+/// scaled.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where there are no columns or no row is selected.
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where there are no columns or no row is
+/// selected.
 #[allow(clippy::too_many_arguments)] // those of a cross-entropy, and which loss
 pub fn element_loss<B: LossOperators, E: Element>(
     backend: &B,
@@ -97,8 +99,8 @@ pub struct ElementLossOperands<'a, B: Storage, E: Element> {
     pub loss: &'a mut Array<B, f32>,
 }
 
-/// [`count_classes`](super::count_classes) where a row has any number of labels: one is told where its logit is above 0, and the
-/// row has it where its target is above a half.
+/// [`count_classes`](super::count_classes) where a row has any number of labels: one is predicted where its logit is
+/// above 0, and the row has it where its target is above a half.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where there are no columns.

@@ -1,5 +1,5 @@
-//! Losses and counts: a kernel over the rows, and one that makes a result of what its CTAs left, or none where counts are added
-//! up where they are.
+//! Losses and counts: a kernel over the rows, and one that makes a result of what its CTAs left, or none where counts
+//! are added up where they are.
 
 use super::{
     CountClassesOperands, CountCorrectOperands, CountLabelsOperands, CrossEntropyOperands,
@@ -15,7 +15,7 @@ use halfgnn_contract::loss::{self as contract, LossParams};
 use halfgnn_contract::{DevicePtr, spmm};
 
 impl<D: Driver> Gpu<D> {
-    /// What all kernels over the rows of `logits` are told, and how they are launched.
+    /// What all kernels over the rows of `logits` take, and how they are launched.
     fn over_rows<E: Element>(
         &self,
         operator: &'static str,

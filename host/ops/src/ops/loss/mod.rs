@@ -53,8 +53,8 @@ pub fn cross_entropy<B: LossOperators, E: Element>(
     backend.cross_entropy(Checked::new(operands)?)
 }
 
-/// [`cross_entropy`] whose rows count as much as `weights` says of their class: the sum of the weighted losses, divided by
-/// `total`, the sum of the weights of the rows that have a target.
+/// [`cross_entropy`] whose rows count as much as `weights` says of their class: the sum of the weighted losses, divided
+/// by `total`, the sum of the weights of the rows that have a target.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where there are no classes or `total` is not
@@ -153,11 +153,12 @@ pub struct CountCorrectOperands<'a, B: Storage, E: Element> {
     pub correct: &'a mut Array<B, u32>,
 }
 
-/// Of each split and class, how many rows were told the class rightly, told it wrongly, and are of it without being told so.
+/// Of each split and class, how many rows have the class predicted rightly, predicted wrongly, and are of it without
+/// the prediction.
 ///
-/// `splits` holds 0, 1 or 2 for each row, or [`NO_TARGET`]. `counts` has `3 · classes · 3` words: of each split, of each class,
-/// true positives, false positives and false negatives. What is told of a row is the first class of its largest logit, and
-/// nothing where there is a NaN.
+/// `splits` holds 0, 1 or 2 for each row, or [`NO_TARGET`]. `counts` has `3 · classes · 3` words: of each split, of
+/// each class, true positives, false positives and false negatives. What is predicted of a row is the first class of
+/// its largest logit, and nothing where there is a NaN.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where there are no classes.
@@ -195,8 +196,8 @@ pub const OUTCOMES: usize = halfgnn_contract::loss::OUTCOMES as usize;
 
 /// What is computed from logits.
 pub trait LossOperators: Storage {
-    /// Log-softmax and cross-entropy over the rows whose target is not [`NO_TARGET`], times their weights and divided by
-    /// `divisor`, and its gradient times the loss scale of `state`. Rows without a target get a zero gradient.
+    /// Log-softmax and cross-entropy over the rows whose target is not [`NO_TARGET`], times their weights and divided
+    /// by `divisor`, and its gradient times the loss scale of `state`. Rows without a target get a zero gradient.
     ///
     /// # Errors
     /// Those of the device.
@@ -215,8 +216,8 @@ pub trait LossOperators: Storage {
         operands: Checked<CountCorrectOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
-    /// A loss of each element of the rows whose word is not [`NO_TARGET`], divided by `divisor`, and its gradient times the loss
-    /// scale of `state`. Other rows get a zero gradient.
+    /// A loss of each element of the rows whose word is not [`NO_TARGET`], divided by `divisor`, and its gradient times
+    /// the loss scale of `state`. Other rows get a zero gradient.
     ///
     /// # Errors
     /// Those of the device.

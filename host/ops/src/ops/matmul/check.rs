@@ -125,7 +125,7 @@ impl<B: Storage, E: Element> Operator for QuantizedMatmulOperands<'_, B, E> {
     }
 }
 
-/// That there is room for the sums of the columns of `b`, where they are wanted.
+/// That memory is free for the sums of the columns of `b`, where they are wanted.
 fn expect_sums<B: Storage, E: Element>(
     operator: &'static str,
     b: &Matrix<B, E>,
@@ -138,7 +138,7 @@ fn expect_sums<B: Storage, E: Element>(
     }
 }
 
-/// That codes are whole numbers, which is what products widen.
+/// That quantized values are whole numbers, which is what products widen.
 fn expect_int8<B: Storage>(
     operator: &'static str,
     codes: &QuantizedMatrix<B>,

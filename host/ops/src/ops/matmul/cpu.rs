@@ -1,5 +1,5 @@
-//! Dense products: halves become floats a block at a time, and `gemm` multiplies floats. A block that is mostly zeros is summed up
-//! from what is not ([`Terms`]).
+//! Dense products: halves become floats a block at a time, and `gemm` multiplies floats. A block that is mostly zeros
+//! is summed up from what is not ([`Terms`]).
 //!
 //! Work is cut into blocks by the shapes alone, never by the number of threads, and `gemm` runs each block on one
 //! thread, so that a product has the same bits on any number of threads.
@@ -149,7 +149,7 @@ struct Finish<'a, O> {
 enum Positive<'a, O> {
     /// Lies as the result does.
     Output(&'a [O]),
-    /// int8 codes, rows of `stride`.
+    /// int8 values, rows of `stride`.
     Codes { codes: &'a [u8], stride: usize },
 }
 
@@ -288,7 +288,7 @@ impl<E: Element> SummedOver for LeftOperand<'_, E> {
     }
 }
 
-/// A first operand in int8 codes.
+/// A first operand in int8 values.
 #[derive(Clone, Copy)]
 struct CodedOperand<'a> {
     codes: &'a [u8],

@@ -62,7 +62,7 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
             stride: narrow(NAME, "columns of the codes", a.stride())? / contract::CODE_VECTOR_BYTES,
             inner: b.rows(),
             operand: contract::Operand::Codes,
-            // Columns of codes are rows of the product.
+            // Columns of quantized values are rows of the product.
             row_scale: self.matrix(&a.scales.scales)?,
         };
         let epilogue = Epilogue {
@@ -77,7 +77,7 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
     }
 }
 
-/// The first operand of a product, as kernels are told of it.
+/// The first operand of a product, as kernels take it.
 struct Left {
     data: DevicePtr<HalfBits>,
     /// Distance of two rows in vectors.
@@ -143,7 +143,7 @@ impl<D: Driver> Gpu<D> {
             Form::NN | Form::TN => (None, fusion.positive),
         };
         if let Some(positive) = positive {
-            // The kernel is told one distance for both.
+            // The kernel takes one distance for both.
             Error::expect(
                 NAME,
                 "stride of the ReLU's output",
@@ -167,7 +167,7 @@ impl<D: Driver> Gpu<D> {
         let (normalization, operand) = (fusion.normalization, left.operand);
         let built =
             contract::product(form, operand, input, output, n).zip(contract::reduction(output));
-        // Where the sum is not split; else codes have a pass of their own.
+        // Where the sum is not split; else quantized values have a pass of their own.
         let coded = contract::coded_product(form, input, n).filter(|_| {
             let plain = operand == contract::Operand::Plain && output == input;
             let written_once = apart.is_none() && dropped_apart.is_none();
@@ -253,9 +253,9 @@ impl<D: Driver> Gpu<D> {
                 shared_bytes,
             })
         };
-        // SAFETY: the operator checked that the operands fit one another, those beside the product and codes too, and that
-        // a normalisation has a column for each of A's; the workspace has
-        // `workspace_floats`. A product that makes codes is not split.
+        // SAFETY: the operator checked that the operands fit one another, those of the fusion and quantized values too,
+        // and that a normalisation has a column for each of A's; the workspace has `workspace_floats`. A product that
+        // makes quantized values is not split.
         unsafe {
             let product = config(tile.count(m, n), partial.split.splits, tile.shared_bytes())?;
             self.launch(coded.unwrap_or(entry).name, product, &params)?;
@@ -299,7 +299,7 @@ struct PartialSums {
 }
 
 impl PartialSums {
-    /// Of an `m × n` output with an inner dimension of `k`; with `column_sums` those of B are summed up beside it.
+    /// Of an `m × n` output with an inner dimension of `k`; with `column_sums` those of B are summed up with it.
     fn of(input: Format, [m, n, k]: [u32; 3], column_sums: bool, multiprocessors: u32) -> Self {
         Self {
             split: contract::split(input, m, n, k, multiprocessors),

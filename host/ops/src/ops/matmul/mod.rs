@@ -26,8 +26,8 @@ pub fn matmul<B: MatmulOperators, E: Element, O: Element>(
     matmul_fused(backend, form, a, b, epilogue, MatmulFusion::default(), c)
 }
 
-/// [`matmul`] to some rows of `c`, whose others stay as they are; of [`Form::NN`] and [`Form::NT`] it is of as many of the first rows of `a`, which may
-/// have more.
+/// [`matmul`] to some rows of `c`, whose others stay as they are; of [`Form::NN`] and [`Form::NT`] it is of as many of
+/// the first rows of `a`, which may have more.
 ///
 /// # Errors
 /// Those of [`matmul`]; [`Error::Shape`] where `c` has no such rows.
@@ -65,11 +65,12 @@ pub fn matmul_fused_to_rows<B: MatmulOperators, E: Element, O: Element>(
     })
 }
 
-/// [`matmul`], and what a layer's backward pass has of the same product beside it: see [`MatmulFusion`].
+/// [`matmul`], and what a layer's backward pass has of the same product with it: see [`MatmulFusion`].
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit one another or `a` has fewer rows than [`MatmulFusion::first_rows`], [`Error::Unsupported`] for a
-/// normalised operand, a second pair or a sum of another product than [`MatmulFusion`] says.
+/// [`Error::Shape`] where the operands do not fit one another or `a` has fewer rows than [`MatmulFusion::first_rows`],
+/// [`Error::Unsupported`] for a normalised operand, a second pair or a sum of another product than [`MatmulFusion`]
+/// says.
 pub fn matmul_fused<B: MatmulOperators, E: Element, O: Element>(
     backend: &B,
     form: Form,
@@ -90,13 +91,15 @@ pub fn matmul_fused<B: MatmulOperators, E: Element, O: Element>(
     backend.matmul(Checked::new(operands)?)
 }
 
-/// `c = alpha · aᵀ · b` of a matrix of int8 codes, in float: the gradient of a linear map's weights, of what it was given in 8 bits. No
-/// number of a code has a copy in memory. Of the first rows of `a`, where it has more than `b`. `column_sums` is as of [`MatmulFusion`].
+/// `c = alpha · aᵀ · b` of a matrix of int8 values, in float: the gradient of a linear map's weights, of what it was
+/// given in 8 bits. No number of a code has a copy in memory. Of the first rows of `a`, where it has more than `b`.
+/// `column_sums` is as of [`MatmulFusion`].
 ///
 /// The products are those of whole numbers, and a column's scale is multiplied once with their sum.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit one another, [`Error::Unsupported`] for codes of another format and for floats.
+/// [`Error::Shape`] where the operands do not fit one another, [`Error::Unsupported`] for quantized values of another
+/// format and for floats.
 pub fn quantized_matmul<B: MatmulOperators, E: Element>(
     backend: &B,
     a: &QuantizedMatrix<B>,
@@ -150,33 +153,34 @@ impl<B: Storage> Default for Epilogue<'_, B> {
     }
 }
 
-/// What a product does beside `c = epilogue(a · b)`, so that it takes no pass of its own over `a`, `b` or `c`.
+/// What a product does in addition to `c = epilogue(a · b)`, so that it takes no pass of its own over `a`, `b` or `c`.
 #[derive(Debug)]
 pub struct MatmulFusion<'a, B: Storage, O: Element> {
-    /// The product is not of `a` but of what [`normalize`](crate::ops::normalize()) would make of it: its columns are the
-    /// features. Of [`Form::NN`] with a result of the type of `a`, and of [`Form::TN`] with one in float.
+    /// The product is not of `a` but of what [`normalize`](crate::ops::normalize()) would make of it: its columns are
+    /// the features. Of [`Form::NN`] with a result of the type of `a`, and of [`Form::TN`] with one in float.
     pub normalization: Option<&'a Normalization<'a, B>>,
-    /// Two more operands, whose product is added before anything is rounded: `a · b + a₂ · b₂`, of [`Form::NN`] with a result of the type
-    /// of `a`, which is not normalised. `a₂` may have more rows than `c`, which are not read.
+    /// Two more operands, whose product is added before anything is rounded: `a · b + a₂ · b₂`, of [`Form::NN`] with a
+    /// result of the type of `a`, which is not normalised. `a₂` may have more rows than `c`, which are not read.
     pub second_pair: Option<[&'a Matrix<B, O>; 2]>,
-    /// How many of the first rows of `a` the product is of, where it has more of them: rows of `c` of [`Form::NN`] and [`Form::NT`], and of [`Form::TN`]
-    /// the rows that `b` has. The bits are those of a copy.
+    /// How many of the first rows of `a` the product is of, where it has more of them: rows of `c` of [`Form::NN`] and
+    /// [`Form::NT`], and of [`Form::TN`] the rows that `b` has. The bits are those of a copy.
     pub first_rows: Option<usize>,
-    /// The output of a ReLU, of the shape of `c` or with more rows, which are not read: where it holds no positive number `c` becomes zero.
-    /// So `c` is the gradient of what the ReLU was given.
+    /// The output of a ReLU, of the shape of `c` or with more rows, which are not read: where it holds no positive
+    /// number `c` becomes zero. So `c` is the gradient of what the ReLU was given.
     pub positive: Option<&'a Matrix<B, O>>,
-    /// The same in int8 codes that keep what is [positive](crate::ops::quantize_positive), in its place: of [`Form::NT`], in half or
-    /// bfloat16.
+    /// The same in int8 values that keep what is [positive](crate::ops::quantize_positive), in its place: of
+    /// [`Form::NT`], in half or bfloat16.
     pub positive_codes: Option<&'a QuantizedMatrix<B>>,
-    /// Whether the product is added to what stands in `c`, after it was rounded as if it were not: of [`Form::NT`], without codes.
+    /// Whether the product is added to what stands in `c`, after it was rounded as if it were not: of [`Form::NT`],
+    /// without quantized values.
     pub sum: bool,
-    /// Becomes the sums of the columns of `b`, in float and in a fixed order: 1 × columns of `b`. With [`Form::TN`], where `b`
-    /// is the gradient of a layer's output, those are the gradient of its bias.
+    /// Becomes the sums of the columns of `b`, in float and in a fixed order: 1 × columns of `b`. With [`Form::TN`],
+    /// where `b` is the gradient of a layer's output, those are the gradient of its bias.
     pub column_sums: Option<&'a mut Matrix<B, f32>>,
-    /// What is dropped of `c`, as [`activate`](crate::ops::activate) drops it of a matrix, of what is rounded. A card does so where it writes a
-    /// product of two pairs in 16 bits whose sums it does not split, else in a pass.
+    /// What is dropped of `c`, as [`activate`](crate::ops::activate) drops it of a matrix, of what is rounded. A GPU
+    /// does so where it writes a product of two pairs in 16 bits whose sums it does not split, else in a pass.
     pub dropout: Option<Dropout<'a, B>>,
-    /// 8-bit codes of `c`, made where it is written.
+    /// 8-bit values of `c`, made where it is written.
     pub coding: Option<Coding<'a, B>>,
 }
 
@@ -208,7 +212,7 @@ pub struct MatmulOperands<'a, B: Storage, E: Element, O: Element> {
     pub b: &'a Matrix<B, E>,
     /// What becomes of the sums.
     pub epilogue: &'a Epilogue<'a, B>,
-    /// What is computed beside the product.
+    /// What is computed in addition to the product.
     pub fusion: MatmulFusion<'a, B, O>,
     /// Becomes the product.
     pub c: &'a mut Matrix<B, O>,
@@ -224,7 +228,7 @@ impl<B: Storage, E: Element, O: Element> MatmulOperands<'_, B, E, O> {
 /// Operands of [`quantized_matmul`].
 #[derive(Debug)]
 pub struct QuantizedMatmulOperands<'a, B: Storage, E: Element> {
-    /// Codes; transposed in the product.
+    /// Quantized values; transposed in the product.
     pub a: &'a QuantizedMatrix<B>,
     /// The second operand.
     pub b: &'a Matrix<B, E>,
@@ -238,7 +242,7 @@ pub struct QuantizedMatmulOperands<'a, B: Storage, E: Element> {
 
 /// Products of matrices.
 pub trait MatmulOperators: Storage {
-    /// `c = epilogue(a · b)` in one of three forms, accumulated in float and rounded once, and what is wanted beside it.
+    /// `c = epilogue(a · b)` in one of three forms, accumulated in float and rounded once, and what is wanted with it.
     ///
     /// # Errors
     /// Those of the device.
@@ -247,7 +251,7 @@ pub trait MatmulOperators: Storage {
         operands: Checked<MatmulOperands<'_, Self, E, O>>,
     ) -> Result<(), Error>;
 
-    /// The product of codes: see [`quantized_matmul`].
+    /// The product of quantized values: see [`quantized_matmul`].
     ///
     /// # Errors
     /// Those of the device.

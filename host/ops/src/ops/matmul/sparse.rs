@@ -1,8 +1,8 @@
-//! Products whose first operand is mostly zeros, as bags of words are: sums of the second operand's rows, of those that something
-//! is multiplied with.
+//! Products whose first operand is mostly zeros, as bags of words are: sums of the second operand's rows, of those that
+//! something is multiplied with.
 //!
-//! Which operands are so is a question of their elements alone, so that bits depend on nothing else. A zero times a number
-//! that is not finite is not zero, so the second operand must be finite.
+//! Which operands are so is a question of their elements alone, so that bits depend on nothing else. A zero times a
+//! number that is not finite is not zero, so the second operand must be finite.
 
 use crate::backend::cpu::Instructions;
 use crate::backend::cpu::nonzeros::SPARSITY;
@@ -12,7 +12,8 @@ use crate::tensor::{Element, Precision};
 /// Elements that are compared with zero at a time.
 const RUN: usize = 32;
 
-/// The elements that are not zero of a part of a matrix, by rows of the result: row `i` has the terms `starts[i]..starts[i + 1]`.
+/// The elements that are not zero of a part of a matrix, by rows of the result: row `i` has the terms
+/// `starts[i]..starts[i + 1]`.
 pub(super) struct Terms {
     starts: Vec<usize>,
     rows: Vec<u32>,
@@ -76,8 +77,8 @@ impl Terms {
         })
     }
 
-    /// Of what is listed of a part of so many elements: row `i` of the result has the terms `starts[i]..starts[i + 1]` of `rows`, those of
-    /// which `weight` is not zero. `None` where too few are zero.
+    /// Of what is listed of a part of a number of elements: row `i` of the result has the terms
+    /// `starts[i]..starts[i + 1]` of `rows`, those of which `weight` is not zero. `None` where too few are zero.
     pub(super) fn of_listed(
         elements: usize,
         starts: &[usize],
@@ -93,7 +94,7 @@ impl Terms {
         let mut count = 0;
         for ends in starts.windows(2) {
             for (term, &row) in (ends[0]..).zip(&rows[ends[0]..ends[1]]) {
-                // A zero is overwritten by the next, since nobody could foresee which ones a dropout has made.
+                // A zero is overwritten by the next, since it cannot be foreseen which ones a dropout has made.
                 let weight = weight(term);
                 (terms.rows[count], terms.weights[count]) = (row, weight);
                 count += usize::from(weight.to_bits() != 0);
@@ -103,7 +104,8 @@ impl Terms {
         (count <= elements / SPARSITY).then_some(terms)
     }
 
-    /// Adds to each row of `sums` its sum of rows of `b`, which are `stride` floats apart. `sums` has rows of `columns` floats.
+    /// Adds to each row of `sums` its sum of rows of `b`, which are `stride` floats apart. `sums` has rows of `columns`
+    /// floats.
     pub(super) fn add_product(
         &mut self,
         instructions: Instructions,

@@ -97,7 +97,8 @@ impl<D: Driver> MaximumOperators for Gpu<D> {
         let GroupMaximumOperands { groups, x, y } = operands.into_inner();
         const NAME: &str = "group_maximum";
         let (params, config) = self.group_maximum_params(NAME, groups, x, &*y)?;
-        // SAFETY: the operator checked that the groups are the rows of `x`, and that `y` has a row of its width for each.
+        // SAFETY: the operator checked that the groups are the rows of `x`, and that `y` has a row of its width for
+        // each.
         unsafe { self.launch(entry::<E>(NAME)?, config, &params) }
     }
 
@@ -119,8 +120,8 @@ impl<D: Driver> MaximumOperators for Gpu<D> {
             dx: self.matrix(&*dx)?,
             ..params
         };
-        // SAFETY: the operator checked that the groups are the rows of `x`, that `dx` has its shape, and that `y` and `dy` have a row
-        // of its width for each group.
+        // SAFETY: the operator checked that the groups are the rows of `x`, that `dx` has its shape, and that `y` and
+        // `dy` have a row of its width for each group.
         unsafe { self.launch(entry::<E>(NAME)?, config, &params) }
     }
 }

@@ -32,8 +32,9 @@ pub struct MaximumOperands<'a, B: Storage, E: Element> {
     pub y: &'a mut Matrix<B, E>,
 }
 
-/// The gradient of one of several matrices that a maximum is of, which come one after the other: where `x` is as large as the maximum
-/// `y`, `dx` becomes `d`, and `d`, which the first is given as dL/dy, becomes zero for those after it; elsewhere `dx` becomes zero.
+/// The gradient of one of several matrices that a maximum is of, which come one after the other: where `x` is as large
+/// as the maximum `y`, `dx` becomes `d`, and `d`, which the first is given as dL/dy, becomes zero for those after it;
+/// elsewhere `dx` becomes zero.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -54,14 +55,14 @@ pub struct MaximumBackwardOperands<'a, B: Storage, E: Element> {
     pub x: &'a Matrix<B, E>,
     /// The maximum.
     pub y: &'a Matrix<B, E>,
-    /// What nobody before has taken of its gradient.
+    /// What is left of its gradient.
     pub d: &'a mut Matrix<B, E>,
     /// Becomes the gradient of `x`.
     pub dx: &'a mut Matrix<B, E>,
 }
 
-/// `y[g] = max x[i]` over the rows `i` of each group `g`, column by column: NaN where one is, zeros of a group without rows. A thread
-/// has the rows of a group one after the other, so that this is for many groups of few.
+/// `y[g] = max x[i]` over the rows `i` of each group `g`, column by column: NaN where one is, zeros of a group without
+/// rows. A thread has the rows of a group one after the other, so that this is for many groups of few.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -85,7 +86,8 @@ pub struct GroupMaximumOperands<'a, B: Storage, E: Element> {
     pub y: &'a mut Matrix<B, E>,
 }
 
-/// The gradient of [`group_maximum`]: `dx` becomes `dy` of its group where `x` is the first that is as large as `y`, else zero.
+/// The gradient of [`group_maximum`]: `dx` becomes `dy` of its group where `x` is the first that is as large as `y`,
+/// else zero.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.

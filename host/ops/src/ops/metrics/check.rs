@@ -75,7 +75,7 @@ impl<B: Storage> Operator for SumRanksOperands<'_, B> {
     }
 }
 
-/// The items of so many columns of a list, from a first one on, of all there are.
+/// The items of a number of columns of a list, from a first one on, of all there are.
 fn expect_items(
     operator: &'static str,
     listed: usize,

@@ -199,8 +199,8 @@ impl MetricsOperators for Cpu {
     }
 }
 
-/// A dot product as the lanes of a sub-warp make it: each takes every so manieth vector, and the halves of the lanes are added
-/// until one is left.
+/// A dot product as the lanes of a sub-warp make it: each takes every so manieth vector, and the halves of the lanes
+/// are added until one is left.
 fn dot<E: Element>(a: &[E], b: &[E], mut lanes: usize) -> f64 {
     let mut sums = [0.0; WARP as usize];
     let vectors = a.chunks(E::LANES).zip(b.chunks(E::LANES));

@@ -11,9 +11,9 @@ pub const ERRORS: usize = halfgnn_contract::metrics::ERRORS as usize;
 
 /// Of each column and split the sums of `|x - y|` and of `(x - y)²`, of predictions `x` and targets `y`, in double.
 ///
-/// `splits` holds 0, 1 or 2 for each row, or [`NO_TARGET`](crate::ops::NO_TARGET). `sums` has `columns · 3 · 2` numbers: of each
-/// column, of each split, that of absolute errors and that of squared ones. They are added up in one order, that of the rows, so
-/// the bits are the same on every backend.
+/// `splits` holds 0, 1 or 2 for each row, or [`NO_TARGET`](crate::ops::NO_TARGET). `sums` has `columns · 3 · 2`
+/// numbers: of each column, of each split, that of absolute errors and that of squared ones. They are added up in one
+/// order, that of the rows, so the bits are the same on every backend.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.

@@ -1,4 +1,4 @@
-//! What metrics are made of, on a card: two launches for sums, which those of ranks have behind a sort and a scan.
+//! What metrics are made of, on a GPU: two launches for sums, which those of ranks have behind a sort and a scan.
 
 use super::{
     MetricsOperators, RANKS, RankKeysOperands, RankSum, ScorePairsOperands, Scores,
@@ -46,8 +46,8 @@ impl<D: Driver> MetricsOperators for Gpu<D> {
         };
         let of_chunks = dense_config(NAME, chunks, 1, ERROR_SHARED_BYTES)?;
         let of_results = dense_config(NAME, results, 1, SUM_BYTES)?;
-        // SAFETY: the operator checked that there is a target of each prediction, a split a row and room for the sums; the
-        // workspace has a double for each sum of each chunk, and is held until both launches are under way.
+        // SAFETY: the operator checked that there is a target of each prediction, a split a row and memory for the
+        // sums; the workspace has a double for each sum of each chunk, and is held until both launches are under way.
         unsafe {
             self.launch(entry::<E>(NAME)?, of_chunks, &params)?;
             self.launch("reduce_error_sums", of_results, &params)
@@ -77,8 +77,8 @@ impl<D: Driver> MetricsOperators for Gpu<D> {
         };
         let ctas = pairs.div_ceil(u64::from(THREADS_PER_CTA >> lanes_log2));
         let config = dense_config(NAME, ctas, 1, 0)?;
-        // SAFETY: the operator checked that both matrices have the same columns, and there are two rows and a score for each pair,
-        // which are compared with the rows that there are.
+        // SAFETY: the operator checked that both matrices have the same columns, and there are two rows and a score for
+        // each pair, which are compared with the rows that there are.
         unsafe { self.launch(entry::<E>(NAME)?, config, &params) }
     }
 
@@ -137,8 +137,8 @@ impl<D: Driver> MetricsOperators for Gpu<D> {
         };
         let ctas = u64::from(listed.div_ceil(THREADS_PER_CTA));
         let config = dense_config(NAME, ctas, 1, 0)?;
-        // SAFETY: the operator checked that there is a target or a label of each row, that the columns are some of the scores', and
-        // that there are a key and a segment of each item. What the list names is compared with the rows.
+        // SAFETY: the operator checked that there is a target or a label of each row, that the columns are some of the
+        // scores', and that there are a key and a segment of each item. What the list names is compared with the rows.
         unsafe { self.launch(entry::<E>("rank_keys")?, config, &params) }
     }
 
@@ -180,9 +180,9 @@ impl<D: Driver> MetricsOperators for Gpu<D> {
         let truths = dense_config(NAME, items.div_ceil(THREADS_PER_CTA).into(), 1, 0)?;
         let sums = dense_config(NAME, chunks.into(), segments, SUM_BYTES)?;
         let results = dense_config(NAME, segments.into(), 1, SUM_BYTES)?;
-        // SAFETY: the operator checked that there are a key and a segment of each item of each column, and words for the results of
-        // each sum; the workspace has a word an item, the partial sums of a scan and a double for each chunk of each segment, and is
-        // held until all launches are under way.
+        // SAFETY: the operator checked that there are a key and a segment of each item of each column, and words for
+        // the results of each sum; the workspace has a word an item, the partial sums of a scan and a double for each
+        // chunk of each segment, and is held until all launches are under way.
         unsafe {
             self.launch("rank_truths", truths, &params)?;
             self.scan(WORDS, &counted)?;

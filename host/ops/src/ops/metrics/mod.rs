@@ -1,5 +1,5 @@
-//! What metrics are made of, beside the counts of [`loss`](super::count_classes): a few numbers, so that nothing as long as the
-//! predictions leaves the device.
+//! What metrics are made of, in addition to the counts of [`loss`](super::count_classes): a few numbers, so that
+//! nothing as long as the predictions leaves the device.
 //!
 //! | metric | made of |
 //! |---|---|

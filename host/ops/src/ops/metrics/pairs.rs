@@ -6,8 +6,9 @@ use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Array, Element, Matrix};
 
-/// The dot product of row `firsts[i]` of `a` and row `seconds[i]` of `b`, added up in double and rounded to a float: what a link
-/// predictor says of a pair, before it is rounded to fewer bits, in which many pairs would be tied. A NaN where there is no such row.
+/// The dot product of row `firsts[i]` of `a` and row `seconds[i]` of `b`, added up in double and rounded to a float:
+/// what a link predictor says of a pair, before it is rounded to fewer bits, in which many pairs would be tied. A NaN
+/// where there is no such row.
 ///
 /// The bits are the same on every backend.
 ///

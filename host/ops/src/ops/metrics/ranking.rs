@@ -21,8 +21,8 @@ pub enum Scores<'a, B: Storage, E: Element> {
         /// Of the same shape.
         targets: &'a Matrix<B, f32>,
     },
-    /// Shares by softmax, a column a class; positive where the class is the column. Of two classes there is one column, that of the
-    /// second.
+    /// Shares by softmax, a column a class; positive where the class is the column. Of two classes there is one column,
+    /// that of the second.
     Classes {
         /// A row a vertex.
         logits: &'a Matrix<B, E>,
@@ -69,8 +69,8 @@ impl<B: Storage, E: Element> Scores<'_, B, E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RankSum {
-    /// Twice the pairs of a positive and a negative below it, and once those that are tied: of the area under the receiver's curve. A
-    /// count.
+    /// Twice the pairs of a positive and a negative below it, and once those that are tied: of the area under the
+    /// receiver's curve. A count.
     Concordant,
     /// The precision at each positive, of all that score as high: of average precision. A double.
     Precisions,
@@ -114,7 +114,7 @@ pub struct Ranking<B: Storage> {
     pub(crate) begins: [u32; 2],
     /// How many columns are ranked at once.
     pub(crate) columns: usize,
-    /// Rooms of a word an item.
+    /// Buffers of a word an item.
     keys: Array<B, u32>,
     segments: Array<B, u32>,
     sorted_keys: Array<B, u32>,
@@ -122,7 +122,7 @@ pub struct Ranking<B: Storage> {
 }
 
 impl<B: SortOperators> Ranking<B> {
-    /// For the rows of three splits, whose scores have so many columns.
+    /// For the rows of three splits, whose scores have a number of columns.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for 2³¹ rows or more, [`Error::Driver`] where there is not enough memory.
@@ -132,7 +132,7 @@ impl<B: SortOperators> Ranking<B> {
         Self::of_columns(backend, splits, at_once.max(1).min(columns))
     }
 
-    /// [`Ranking::new`] that takes so many columns at once of scores that have at least as many.
+    /// [`Ranking::new`] that takes a number of columns at once of scores that have at least as many.
     ///
     /// # Errors
     /// Those of [`Ranking::new`].
@@ -168,11 +168,12 @@ impl<B: SortOperators> Ranking<B> {
 
 /// Sums over the scores of each split in order, column by column, ties as one.
 ///
-/// `sums` has of each of `of`, of each column, of each split the [`RANKS`] words of [`Ranks`]. Scores are compared as floats: zeros of
-/// either sign are tied. Shares by softmax are compared by their log-odds, so that those next to 0 and 1 stay apart. Counts are exact, and sums
-/// in double have one order: the bits are the same on every backend. A row of the list that there is not has a NaN for a score.
+/// `sums` has of each of `of`, of each column, of each split the [`RANKS`] words of [`Ranks`]. Scores are compared as
+/// floats: zeros of either sign are tied. Shares by softmax are compared by their log-odds, so that those next to 0 and
+/// 1 stay apart. Counts are exact, and sums in double have one order: the bits are the same on every backend. A row of
+/// the list that there is not has a NaN for a score.
 ///
-/// On a card it borrows what [`sort_pairs`] does.
+/// On a GPU it borrows what [`sort_pairs`] does.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit one another or `ranking`.
@@ -185,7 +186,7 @@ pub fn sum_ranks<B: MetricsOperators + SortOperators, E: Element>(
 ) -> Result<(), Error> {
     let (all_columns, columns) = (scores.columns(), ranking.columns);
     for first in (0..all_columns).step_by(columns.max(1)) {
-        // The last ones again, where fewer are left: the rooms are as long as they are.
+        // The last ones again, where fewer are left: the buffers stay as long as they are.
         let first_column = first.min(all_columns.saturating_sub(columns));
         backend.rank_keys(Checked::new(RankKeysOperands {
             scores,

@@ -21,14 +21,14 @@ pub enum Nonlinearity {
     Gelu,
     /// The hyperbolic tangent.
     Tanh,
-    /// +1 where `x` is zero or more, −0 included, else −1, as of NaN: the bits that [`binarize`](super::binarize) makes, as elements. Its
-    /// gradient is the straight-through estimator's, that of the identity where `x` is in [−1, 1] and else zero (Hubara et al., NIPS
-    /// 2016).
+    /// +1 where `x` is zero or more, −0 included, else −1, as of NaN: the bits that [`binarize`](super::binarize)
+    /// makes, as elements. Its gradient is the straight-through estimator's, that of the identity where `x` is in [−1,
+    /// 1] and else zero (Hubara et al., NIPS 2016).
     Sign,
 }
 
 impl Nonlinearity {
-    /// Whether its gradient wants what it was given, and not what it gave.
+    /// Whether its gradient needs what it was given, and not what it gave.
     pub fn wants_input(self) -> bool {
         match self {
             // Below zero it comes back up: one output has two inputs.
@@ -73,8 +73,8 @@ pub fn nonlinearity<B: NonlinearityOperators, E: Element>(
     backend.nonlinearity(Checked::new(operands)?)
 }
 
-/// The gradient of [`nonlinearity()`] in place: `d` holds dL/dy and becomes dL/dx. `of` is what the function gave or, where it
-/// [wants](Nonlinearity::wants_input) that, what it was given, bias included.
+/// The gradient of [`nonlinearity()`] in place: `d` holds dL/dy and becomes dL/dx. `of` is what the function gave or,
+/// where it [needs](Nonlinearity::wants_input) that, what it was given, bias included.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.

@@ -1,7 +1,7 @@
 //! Batch normalisation, and weighted sums of two matrices.
 //!
-//! Columns are summed up in blocks of rows, and the blocks in their order, so that a sum has the same bits on any number
-//! of threads.
+//! Columns are summed up in blocks of rows, and the blocks in their order, so that a sum has the same bits on any
+//! number of threads.
 
 use super::{
     BatchNorm, BatchStatisticsOperands, CombineOperands, DotOperands, MergeStatisticsOperands,
@@ -194,7 +194,7 @@ fn write_sums<E: Element>(of: &mut NormalizeBackwardOperands<'_, Cpu, E>) {
     }
 }
 
-/// The gradient of the input, from those of scales and shifts, and its codes.
+/// The gradient of the input, from those of scales and shifts, and its quantized values.
 fn write_gradient<E: Element>(
     cpu: &Cpu,
     of: NormalizeBackwardOperands<'_, Cpu, E>,

@@ -21,8 +21,8 @@ use halfgnn_contract::quantize::CodesParams;
 const BACKWARD: &str = "normalize_backward";
 
 impl<D: Driver> Gpu<D> {
-    /// Launches `moments` or `moments_backward`, which leave two planes of sums for each CTA in the workspace. The result
-    /// has them filled in for a kernel that finishes.
+    /// Launches `moments` or `moments_backward`, which leave two planes of sums for each CTA in the workspace. The
+    /// result has them filled in for a kernel that finishes.
     fn moments<E: Element>(
         &self,
         operator: &'static str,
@@ -100,7 +100,8 @@ impl<D: Driver> Gpu<D> {
         unsafe { self.launch(name, config, &finish) }
     }
 
-    /// The gradient of the input from those, and its codes where they are wanted, of operands that were checked.
+    /// The gradient of the input from those, and its quantized values where they are wanted, of operands that were
+    /// checked.
     fn launch_gradient<E: Element>(
         &self,
         of: &NormalizeBackwardOperands<'_, Self, E>,
@@ -134,7 +135,7 @@ impl<D: Driver> Gpu<D> {
         let shared = contract::CODED_SHARED_BYTES;
         let config = dense_config(BACKWARD, ctas, contract::ctas_y(vectors), shared)?;
         let name = entry::<E>("normalize_backward_coded")?;
-        // SAFETY: as above; codes have the shape of `x` as well.
+        // SAFETY: as above; quantized values have the shape of `x` as well.
         unsafe { self.launch(name, config, &params) }
     }
 
@@ -248,8 +249,8 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         };
         let ctas = params.columns.div_ceil(THREADS_PER_CTA);
         let config = dense_config(NAME, ctas.into(), 1, 0)?;
-        // SAFETY: the operator checked that there are two rows of moments and two of deviations for each count, as wide as the
-        // statistics, and the running ones are of their shape.
+        // SAFETY: the operator checked that there are two rows of moments and two of deviations for each count, as wide
+        // as the statistics, and the running ones are of their shape.
         unsafe { self.launch(NAME, config, &params) }
     }
 
@@ -260,7 +261,8 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         let NormalizeOperands { op, x, y } = operands.into_inner();
         let (params, config) = self.normalize_params("normalize", op, x, y)?;
         let name = entry::<E>("normalize")?;
-        // SAFETY: the operator checked that `x` has the shape of `y`, or more rows, and parameters and statistics its columns.
+        // SAFETY: the operator checked that `x` has the shape of `y`, or more rows, and parameters and statistics its
+        // columns.
         unsafe { self.launch(name, config, &params) }
     }
 
@@ -310,8 +312,8 @@ fn relu<B: Storage>(op: &Normalization<'_, B>) -> u32 {
     if op.relu { contract::RELU } else { 0 }
 }
 
-/// The launch of a kernel that walks so many rows of `x` and at most one matrix more, the rows of a CTA, and the lanes that
-/// share a row as a power of two.
+/// The launch of a kernel that walks a number of rows of `x` and at most one matrix more, the rows of a CTA, and the
+/// lanes that share a row as a power of two.
 fn walk_config<D: Driver, E: Element>(
     operator: &'static str,
     rows: usize,
@@ -355,8 +357,8 @@ impl<D: Driver> Gpu<D> {
             y_factor: op.y_factor,
         };
         let name = entry::<E>("combine")?;
-        // SAFETY: the operator checked that both have so many rows and are equally wide, that `epsilon` has an element, and
-        // that there are as many factors as rows.
+        // SAFETY: the operator checked that both have the given number of rows and are equally wide, that `epsilon` has
+        // an element, and that there are as many factors as rows.
         unsafe { self.launch(name, config, &params) }
     }
 }

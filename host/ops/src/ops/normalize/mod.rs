@@ -30,12 +30,12 @@ pub fn combine<B: NormalizeOperators, E: Element>(
     combine_rows(backend, x.rows(), op, x, y)
 }
 
-/// [`combine`] of the first `rows` rows of both matrices, of which either may have more: those are neither read nor written.
-/// In a [block](crate::graph::Block) they are the rows of the destinations.
+/// [`combine`] of the first `rows` rows of both matrices, of which either may have more: those are neither read nor
+/// written. In a [block](crate::graph::Block) they are the rows of the destinations.
 ///
 /// # Errors
-/// [`Error::Shape`] where a matrix has fewer rows or they differ in columns, `epsilon` is not 1 × 1, or there is not a factor
-/// for each row.
+/// [`Error::Shape`] where a matrix has fewer rows or they differ in columns, `epsilon` is not 1 × 1, or there is not a
+/// factor for each row.
 pub fn combine_rows<B: NormalizeOperators, E: Element>(
     backend: &B,
     rows: usize,
@@ -175,12 +175,13 @@ pub struct RunningStatisticsOperands<'a, B: Storage> {
     pub statistics: &'a mut Matrix<B, f32>,
 }
 
-/// The statistics for [`normalize`] of a batch whose rows lie in parts, from what [`batch_statistics`] says of each: put together in
-/// double and in the order of the parts (Chan, Golub and LeVeque, The American Statistician 37, 1983), and the running ones carried
-/// on by them as by a whole batch.
+/// The statistics for [`normalize`] of a batch whose rows lie in parts, from what [`batch_statistics`] says of each:
+/// put together in double and in the order of the parts (Chan, Golub and LeVeque, The American Statistician 37, 1983),
+/// and the running ones carried on by them as by a whole batch.
 ///
 /// # Errors
-/// [`Error::Shape`] where there are not two rows of moments and two of deviations for each part, or the statistics do not fit.
+/// [`Error::Shape`] where there are not two rows of moments and two of deviations for each part, or the statistics do
+/// not fit.
 pub fn merge_statistics<B: NormalizeOperators>(
     backend: &B,
     op: &BatchNorm,
@@ -221,8 +222,8 @@ pub struct MergeStatisticsOperands<'a, B: Storage> {
     pub statistics: &'a mut Matrix<B, f32>,
 }
 
-/// Batch normalisation (Ioffe and Szegedy, ICML 2015): `y = relu(weight · (x − mean) / deviation + bias)`, the ReLU where
-/// `op` has it; computed in float and rounded once.
+/// Batch normalisation (Ioffe and Szegedy, ICML 2015): `y = relu(weight · (x − mean) / deviation + bias)`, the ReLU
+/// where `op` has it; computed in float and rounded once.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -261,7 +262,8 @@ pub struct NormalizeOperands<'a, B: Storage, E: Element> {
 }
 
 /// The gradient of [`normalize`] with the statistics of `x` itself, in place: `d` holds dL/dy and becomes dL/dx, times
-/// [`NormalizationGradients::scale`] and each row's factor. The sums that it takes are the gradients of scales and shifts.
+/// [`NormalizationGradients::scale`] and each row's factor. The sums that it takes are the gradients of scales and
+/// shifts.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -281,8 +283,8 @@ pub fn normalize_backward<B: NormalizeOperators, E: Element>(
     backend.normalize_backward(Checked::new(operands)?)
 }
 
-/// The first half of [`normalize_backward`]: only the gradients of scales and shifts, which are sums over the rows of `x`. Of
-/// rows that are a part of a batch they are terms, to be added up before [`normalize_backward_of`] has them.
+/// The first half of [`normalize_backward`]: only the gradients of scales and shifts, which are sums over the rows of
+/// `x`. Of rows that are a part of a batch they are terms, to be added up before [`normalize_backward_of`] has them.
 ///
 /// # Errors
 /// Those of [`normalize_backward`].
@@ -302,8 +304,9 @@ pub fn normalization_sums<B: NormalizeOperators, E: Element>(
     backend.normalization_sums(Checked::new(operands)?)
 }
 
-/// The second half of [`normalize_backward`]: `d` becomes dL/dx by the sums that `gradients` hold, which are read. Their means are
-/// taken over the rows of `x`: sums over a batch that `x` is a part of are multiplied before by its share of the rows.
+/// The second half of [`normalize_backward`]: `d` becomes dL/dx by the sums that `gradients` hold, which are read.
+/// Their means are taken over the rows of `x`: sums over a batch that `x` is a part of are multiplied before by its
+/// share of the rows.
 ///
 /// # Errors
 /// Those of [`normalize_backward`].
@@ -323,8 +326,8 @@ pub fn normalize_backward_of<B: NormalizeOperators, E: Element>(
     backend.normalize_backward_of(Checked::new(operands)?)
 }
 
-/// The gradients of a batch normalisation: where those of its parameters go, and what that of its input is multiplied by
-/// before it is rounded.
+/// The gradients of a batch normalisation: where those of its parameters go, and what that of its input is multiplied
+/// by before it is rounded.
 #[derive(Debug)]
 pub struct NormalizationGradients<'a, B: Storage> {
     /// Of the scales: 1 × N.
@@ -335,7 +338,8 @@ pub struct NormalizationGradients<'a, B: Storage> {
     pub scale: f32,
     /// Another of each of its rows; 1 where absent.
     pub row_scale: Option<&'a Array<B, f32>>,
-    /// 8-bit codes of the input's, made where it is written: by all but [`normalization_sums`], which does not come to it.
+    /// 8-bit values of the input's, made where it is written: by all but [`normalization_sums`], which does not come to
+    /// it.
     pub coding: Option<Coding<'a, B>>,
 }
 
@@ -434,8 +438,8 @@ pub trait NormalizeOperators: Storage {
         operands: Checked<NormalizeOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
-    /// The gradient of [`NormalizeOperators::normalize`] with the statistics of `x` itself, in place: `d` holds dL/dy and
-    /// becomes dL/dx, each row times its factor in `gradients`.
+    /// The gradient of [`NormalizeOperators::normalize`] with the statistics of `x` itself, in place: `d` holds dL/dy
+    /// and becomes dL/dx, each row times its factor in `gradients`.
     ///
     /// # Errors
     /// Those of the device.
@@ -462,7 +466,8 @@ pub trait NormalizeOperators: Storage {
         operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
-    /// `factor` times the sum of the products of all elements, in float and in a fixed order, as a matrix of one element.
+    /// `factor` times the sum of the products of all elements, in float and in a fixed order, as a matrix of one
+    /// element.
     ///
     /// # Errors
     /// Those of the device.

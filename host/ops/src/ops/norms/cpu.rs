@@ -1,7 +1,7 @@
 //! Norms between layers on a CPU.
 //!
-//! Columns are summed up chunk by chunk as on a card, and chunks in their order, so that a sum has the same bits on any number of
-//! threads.
+//! Columns are summed up chunk by chunk as on a GPU, and chunks in their order, so that a sum has the same bits on any
+//! number of threads.
 
 use super::{
     GroupNorm, GroupNormalization, GroupStatisticsOperands, NormalizeGroupsBackwardOperands,

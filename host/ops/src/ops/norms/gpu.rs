@@ -1,4 +1,4 @@
-//! Norms between layers on a card.
+//! Norms between layers on a GPU.
 
 use super::{
     GroupNorm, GroupNormalization, GroupStatisticsOperands, NormalizeGroupsBackwardOperands,
@@ -168,8 +168,8 @@ impl<D: Driver> NormsOperators for Gpu<D> {
             epsilon: op.epsilon,
             ..params
         };
-        // SAFETY: the operator checked that `x` and `y` have one shape, that there are statistics for each row, a 16-byte vector
-        // of two floats and padding, and parameters for each column.
+        // SAFETY: the operator checked that `x` and `y` have one shape, that there are statistics for each row, a
+        // 16-byte vector of two floats and padding, and parameters for each column.
         unsafe { self.launch(entry::<E>(NAME)?, config, &params) }
     }
 
@@ -205,8 +205,8 @@ impl<D: Driver> NormsOperators for Gpu<D> {
         };
         let ctas_y = normalize::ctas_y(params.vectors);
         let walk = dense_config(NAME, ctas, ctas_y, normalize::MOMENTS_SHARED_BYTES)?;
-        // SAFETY: the operator checked that `d` has the shape of `x` and that there are statistics for each row; the workspace
-        // holds two planes for each CTA.
+        // SAFETY: the operator checked that `d` has the shape of `x` and that there are statistics for each row; the
+        // workspace holds two planes for each CTA.
         unsafe { self.launch(entry::<E>("moments_backward_of_rows")?, walk, &sums)? };
         let finish = FinishParams {
             partials: sums.partials,
@@ -244,14 +244,16 @@ impl<D: Driver> NormsOperators for Gpu<D> {
             statistics: self.matrix(of.statistics)?,
             ..params
         };
-        // SAFETY: the operator checked that the groups are the rows of `x`; the workspace holds two planes for each chunk.
+        // SAFETY: the operator checked that the groups are the rows of `x`; the workspace holds two planes for each
+        // chunk.
         unsafe { self.launch(entry::<E>("moments_of_groups")?, config, &params)? };
         let finish = GroupFinishParams {
             epsilon: of.epsilon,
             ..self.finish_params(of.groups, of.norm, &params)?
         };
         let config = finish_config(NAME, of.groups)?;
-        // SAFETY: the operator checked that there are three rows of statistics for each group, and multiples where they are read.
+        // SAFETY: the operator checked that there are three rows of statistics for each group, and multiples where they
+        // are read.
         unsafe { self.launch(entry::<E>("finish_group_statistics")?, config, &finish) }
     }
 
@@ -262,8 +264,8 @@ impl<D: Driver> NormsOperators for Gpu<D> {
         let NormalizeGroupsOperands { op, x, y } = operands.into_inner();
         const NAME: &str = "normalize_groups";
         let (params, config) = self.normalization(NAME, op, x, &*y)?;
-        // SAFETY: the operator checked that `y` has the shape of `x`, that the groups are its rows, that there are three rows of
-        // statistics for each, and parameters for each column where there are some.
+        // SAFETY: the operator checked that `y` has the shape of `x`, that the groups are its rows, that there are
+        // three rows of statistics for each, and parameters for each column where there are some.
         unsafe { self.launch(entry::<E>(NAME)?, config, &params) }
     }
 
@@ -293,8 +295,8 @@ impl<D: Driver> NormsOperators for Gpu<D> {
             finish.mean_scale_gradient = self.matrix(gradients.mean_scale)?;
         }
         let of_groups = finish_config(NAME, groups)?;
-        // SAFETY: the operator checked that a GraphNorm has parameters, and rows of each group for their gradients; the workspace
-        // holds two rows of terms for each group, behind the planes.
+        // SAFETY: the operator checked that a GraphNorm has parameters, and rows of each group for their gradients; the
+        // workspace holds two rows of terms for each group, behind the planes.
         unsafe { self.launch("finish_group_gradients", of_groups, &finish)? };
         // SAFETY: as the first.
         unsafe { self.launch(entry::<E>(NAME)?, config, &params) }

@@ -22,8 +22,8 @@ impl<B: Storage> RowGroups<B> {
     /// From where each group starts, and last the number of all rows.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where a group ends before it starts or the first is not at row 0, [`Error::Driver`] where there is not
-    /// enough memory.
+    /// [`Error::Unsupported`] where a group ends before it starts or the first is not at row 0, [`Error::Driver`] where
+    /// there is not enough memory.
     pub fn new(backend: &B, starts: &[u32]) -> Result<Self, Error> {
         let ordered = starts.first() == Some(&0) && starts.is_sorted();
         let &[.., rows] = starts else {

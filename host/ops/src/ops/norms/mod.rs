@@ -12,9 +12,9 @@ use crate::backend::Storage;
 use crate::error::Error;
 use crate::tensor::{Element, Matrix};
 
-/// Layer normalisation (Ba, Kiros and Hinton, 2016): each row less its mean, by its deviation, times a scale and plus a shift of each
-/// column: `y = weight · (x − mean) / √(variance + epsilon) + bias`, with a ReLU where `op` has it; computed in float and rounded once.
-/// Mean and reciprocal deviation of each row are left in `statistics`, rows × 2.
+/// Layer normalisation (Ba, Kiros and Hinton, 2016): each row less its mean, by its deviation, times a scale and plus a
+/// shift of each column: `y = weight · (x − mean) / √(variance + epsilon) + bias`, with a ReLU where `op` has it;
+/// computed in float and rounded once. Mean and reciprocal deviation of each row are left in `statistics`, rows × 2.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -60,8 +60,8 @@ pub struct NormalizeRowsOperands<'a, B: Storage, E: Element> {
     pub y: &'a mut Matrix<B, E>,
 }
 
-/// The gradient of [`normalize_rows`] without its ReLU, in place: `d` holds dL/dy and becomes dL/dx. The gradients of scales and shifts
-/// are sums over the rows, in float and in a fixed order.
+/// The gradient of [`normalize_rows`] without its ReLU, in place: `d` holds dL/dy and becomes dL/dx. The gradients of
+/// scales and shifts are sums over the rows, in float and in a fixed order.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -110,15 +110,16 @@ pub struct NormalizeRowsBackwardOperands<'a, B: Storage, E: Element> {
 /// What the rows of a group are normalised by.
 #[derive(Debug)]
 pub enum GroupNorm<'a, B: Storage> {
-    /// GraphNorm (Cai et al., ICML 2021): a column less a multiple of its mean, by its deviation from that; a scale and a shift of each
-    /// column follow. The multiples: 1 × N.
+    /// GraphNorm (Cai et al., ICML 2021): a column less a multiple of its mean, by its deviation from that; a scale and
+    /// a shift of each column follow. The multiples: 1 × N.
     Graph(&'a Matrix<B, f32>),
-    /// PairNorm (Zhao and Akoglu, ICLR 2020): a column less its mean, and all by the root of the mean square of the rows.
+    /// PairNorm (Zhao and Akoglu, ICLR 2020): a column less its mean, and all by the root of the mean square of the
+    /// rows.
     Pair,
 }
 
-/// The statistics of each group of rows of `x`, in float: three rows a group, what is subtracted from each column, the reciprocal of
-/// what it is divided by, and its mean.
+/// The statistics of each group of rows of `x`, in float: three rows a group, what is subtracted from each column, the
+/// reciprocal of what it is divided by, and its mean.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -155,8 +156,8 @@ pub struct GroupStatisticsOperands<'a, B: Storage, E: Element> {
     pub statistics: &'a mut Matrix<B, f32>,
 }
 
-/// `y = weight · (x − shift) · reciprocal + bias` with the [statistics](group_statistics) of each row's group, with a ReLU where `op` has
-/// it; computed in float and rounded once.
+/// `y = weight · (x − shift) · reciprocal + bias` with the [statistics](group_statistics) of each row's group, with a
+/// ReLU where `op` has it; computed in float and rounded once.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -196,8 +197,8 @@ pub struct NormalizeGroupsOperands<'a, B: Storage, E: Element> {
     pub y: &'a mut Matrix<B, E>,
 }
 
-/// The gradient of [`group_statistics`] and [`normalize_groups`] without its ReLU, in place: `d` holds dL/dy and becomes dL/dx. With
-/// [`GroupNorm::Graph`] it wants scales, shifts and `gradients`.
+/// The gradient of [`group_statistics`] and [`normalize_groups`] without its ReLU, in place: `d` holds dL/dy and
+/// becomes dL/dx. With [`GroupNorm::Graph`] it needs scales, shifts and `gradients`.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where a part of a GraphNorm is missing.

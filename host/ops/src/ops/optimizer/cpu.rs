@@ -133,7 +133,7 @@ fn sums_of_ctas(gradient: &Matrix<Cpu, f32>) -> Vec<f64> {
     })
 }
 
-/// One step of one parameter, of which so many moments are kept.
+/// One step of one parameter, of which a number of moments are kept.
 fn step_of<E: Element>(
     parameter: &mut ParameterMut<'_, Cpu, E>,
     moments: usize,

@@ -84,8 +84,8 @@ impl<D: Driver> OptimizerOperators for Gpu<D> {
                 *parameter = self.optimizer_parameter(NAME, gradient, &mut ctas)?;
             }
             let config = dense_config(NAME, ctas, 1, contract::NORM_SHARED_BYTES)?;
-            // SAFETY: the gradients have the rows and vectors that they say; there is a double for each CTA of all launches,
-            // and the workspace is held until they are under way.
+            // SAFETY: the gradients have the rows and vectors that they say; there is a double for each CTA of all
+            // launches, and the workspace is held until they are under way.
             unsafe { self.launch(NAME, config, &params)? };
             first += ctas * size_of::<f64>() as u64;
         }
@@ -102,7 +102,8 @@ impl<D: Driver> OptimizerOperators for Gpu<D> {
             block: [THREADS_PER_CTA, 1, 1],
             shared_bytes: contract::NORM_SHARED_BYTES,
         };
-        // SAFETY: the launches before have written so many doubles; the state has its words and its factors.
+        // SAFETY: the launches before have written the given number of doubles; the state has its words and its
+        // factors.
         unsafe { self.launch("clip_norm", config, &params) }
     }
 
@@ -136,8 +137,8 @@ impl<D: Driver> OptimizerOperators for Gpu<D> {
             }
             let entry = entry::<E>(name)?;
             let config = dense_config(name, ctas, 1, 0)?;
-            // SAFETY: the operator checked that all matrices of a parameter have one shape and that the moments are there
-            // which the rule keeps; the state has its words and its factors.
+            // SAFETY: the operator checked that all matrices of a parameter have one shape and that the moments are
+            // there which the rule keeps; the state has its words and its factors.
             unsafe { self.launch(entry, config, &params)? };
         }
         Ok(())

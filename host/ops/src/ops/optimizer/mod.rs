@@ -37,8 +37,8 @@ pub struct CheckFiniteOperands<'a, B: Storage> {
     pub state: &'a mut OptimizerState<B>,
 }
 
-/// Scales the gradients of this step down to a norm of at most `maximum`, all together: PyTorch's `clip_grad_norm_`. The
-/// factor is left in `state`, where the next [`update`] finds it, and only that one should.
+/// Scales the gradients of this step down to a norm of at most `maximum`, all together: PyTorch's `clip_grad_norm_`.
+/// The factor is left in `state`, where the next [`update`] finds it, and only that one should.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where `maximum` is not above 0; those of the device.
@@ -67,12 +67,12 @@ pub struct ClipNormOperands<'a, B: Storage> {
     pub state: &'a mut OptimizerState<B>,
 }
 
-/// One step of `optimizer` for all `parameters`, with elements of the gradients taken to at most the size `clip_value` where
-/// there is one (PyTorch's `clip_grad_value_`); see [`OptimizerOperators::update`].
+/// One step of `optimizer` for all `parameters`, with elements of the gradients taken to at most the size `clip_value`
+/// where there is one (PyTorch's `clip_grad_value_`); see [`OptimizerOperators::update`].
 ///
 /// # Errors
-/// [`Error::Shape`] where the matrices of a parameter differ in shape, and [`Error::Unsupported`] where it lacks a moment or
-/// `clip_value` is not above 0; then no parameter is changed.
+/// [`Error::Shape`] where the matrices of a parameter differ in shape, and [`Error::Unsupported`] where it lacks a
+/// moment or `clip_value` is not above 0; then no parameter is changed.
 pub fn update<B: OptimizerOperators, E: Element>(
     backend: &B,
     optimizer: &Optimizer,
@@ -164,7 +164,7 @@ impl<B: Storage> OptimizerState<B> {
         Self::resume(backend, &start)
     }
 
-    /// The state after the steps that `snapshot` tells of.
+    /// The state after the steps that `snapshot` reports of.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -183,8 +183,8 @@ impl<B: Storage> OptimizerState<B> {
         })
     }
 
-    /// Multiplies the learning rate by `factor` in the steps from now on, also in recorded ones, until it is set again: what a
-    /// schedule does. It is 1 at first.
+    /// Multiplies the learning rate by `factor` in the steps from now on, also in recorded ones, until it is set again:
+    /// what a schedule does. It is 1 at first.
     ///
     /// # Errors
     /// Those of the device.
@@ -230,15 +230,15 @@ pub trait OptimizerOperators: Storage {
     /// Those of the device.
     fn check_finite(&self, operands: Checked<CheckFiniteOperands<'_, Self>>) -> Result<(), Error>;
 
-    /// Leaves the factor in `state` that scales `gradients` down to a norm of at most `maximum`, of all of them together. Sums
-    /// of squares are double, in an order that is the same on every backend.
+    /// Leaves the factor in `state` that scales `gradients` down to a norm of at most `maximum`, of all of them
+    /// together. Sums of squares are double, in an order that is the same on every backend.
     ///
     /// # Errors
     /// Those of the device.
     fn clip_norm(&self, operands: Checked<ClipNormOperands<'_, Self>>) -> Result<(), Error>;
 
-    /// One step of the optimiser on the float master weights of all `parameters`, and the copies of them that kernels read.
-    /// Does nothing where the overflow flag of `state` is set.
+    /// One step of the optimiser on the float master weights of all `parameters`, and the copies of them that kernels
+    /// read. Does nothing where the overflow flag of `state` is set.
     ///
     /// # Errors
     /// Those of the device.
@@ -247,8 +247,8 @@ pub trait OptimizerOperators: Storage {
         operands: Checked<UpdateOperands<'_, '_, Self, E>>,
     ) -> Result<(), Error>;
 
-    /// Ends an optimiser step: counts it and, where the overflow flag is set, halves the loss scale, clears the flag and
-    /// does not count it; doubles the scale after `growth_interval` steps without overflow.
+    /// Ends an optimiser step: counts it and, where the overflow flag is set, halves the loss scale, clears the flag
+    /// and does not count it; doubles the scale after `growth_interval` steps without overflow.
     ///
     /// # Errors
     /// Those of the device.

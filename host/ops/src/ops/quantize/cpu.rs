@@ -1,4 +1,4 @@
-//! Codes, row by row.
+//! Quantized values, row by row.
 
 use super::{
     DequantizeOperands, QuantizeOperands, QuantizeOperators, Rounding, UpdateScalesOperands,
@@ -13,10 +13,10 @@ use halfgnn_contract::quantize::{NOT_FINITE, SATURATED, kept_positive};
 use halfgnn_contract::rng;
 use halfgnn_graph::parallel;
 
-/// Rows of which is told together.
+/// Rows that are reported together.
 const SEEN_ROWS: usize = 256;
 
-/// What rows tell of themselves beside their codes.
+/// What rows report of themselves in addition to their quantized values.
 struct Seen {
     largest: Vec<f32>,
     saturated: u32,
@@ -76,7 +76,7 @@ impl QuantizeOperators for Cpu {
         let scales = y.scales.scales.buffer.read();
         let scales: Vec<f32> = scales[..columns].to_vec();
         let reciprocals: Vec<f32> = scales.iter().map(|scale| 1.0 / scale).collect();
-        // There may be room for more rows.
+        // There may be memory for more rows.
         let codes = &mut y.codes.buffer.get_mut()[..rows * stride / 4];
         let rows = parallel::chunks_mut(codes, SEEN_ROWS * stride / 4);
         let of_blocks = parallel::map(rows, |block, words| {

@@ -1,4 +1,4 @@
-//! Codes: a launch for those of a matrix, one for the matrix of theirs, and one for new scales.
+//! Quantized values: a launch for those of a matrix, one for the matrix of theirs, and one for new scales.
 
 use super::{
     DequantizeOperands, QuantizeOperands, QuantizeOperators, QuantizedMatrix, Rounding,
@@ -15,7 +15,7 @@ use halfgnn_contract::quantize::{
 use halfgnn_contract::{DevicePtr, elementwise, rng};
 
 impl<D: Driver> Gpu<D> {
-    /// What kernels are told of codes that they make.
+    /// What kernels take for quantized values that they write.
     pub(crate) fn codes_params(
         &self,
         operator: &'static str,
@@ -85,7 +85,8 @@ impl<D: Driver> QuantizeOperators for Gpu<D> {
             true => "quantize_positive",
             false => NAME,
         };
-        // SAFETY: the operator checked that both have one shape; codes, scales and largest magnitudes are as long as a row is.
+        // SAFETY: the operator checked that both have one shape; quantized values, scales and largest magnitudes are as
+        // long as a row is.
         unsafe { self.launch(entry::<E>(name)?, LaunchConfig { grid, ..config }, &params) }
     }
 
@@ -114,7 +115,8 @@ impl<D: Driver> QuantizeOperators for Gpu<D> {
             _ => params.rows.div_ceil(rows_per_cta.into()),
         };
         let config = dense_config(NAME, ctas, 1, 0)?;
-        // SAFETY: the operator checked that both have one shape; rows of codes and scales are padded to 16 elements, those of `y` to 8 or 4.
+        // SAFETY: the operator checked that both have one shape; rows of quantized values and scales are padded to 16
+        // elements, those of `y` to 8 or 4.
         unsafe { self.launch(entry::<E>(NAME)?, config, &params) }
     }
 

@@ -1,15 +1,15 @@
-//! Matrices of 8-bit codes.
+//! Matrices of 8-bit values.
 
 use crate::backend::{MemoryKind, Rows, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Matrix};
 use halfgnn_contract::quantize::{COUNTS, CodeFormat, NOT_FINITE, SATURATED, row_codes};
 
-/// Scales of columns on a backend, beside the largest magnitude of each, from which the next ones are [made](crate::ops::update_scales),
-/// and two counts.
+/// Scales of columns on a backend, in addition to the largest magnitude of each, from which the next ones are
+/// [made](crate::ops::update_scales), and two counts.
 #[derive(Debug)]
 pub struct ColumnScales<B: Storage> {
-    /// One row, with as many columns as a row has codes; those of padding are 1.
+    /// One row, with as many columns as a row has quantized values; those of padding are 1.
     pub(crate) scales: Matrix<B, f32>,
     /// Of as many columns.
     pub(crate) largest: Matrix<B, f32>,
@@ -18,9 +18,10 @@ pub struct ColumnScales<B: Storage> {
     columns: usize,
 }
 
-/// A row-major matrix of 8-bit codes on a backend: element (`r`, `c`) is the number of its code times the scale of column `c`.
+/// A row-major matrix of 8-bit values on a backend: element (`r`, `c`) is its 8-bit value times the scale of column
+/// `c`.
 ///
-/// Rows start at multiples of 16 bytes; codes past the last column are that of zero once something was
+/// Rows start at multiples of 16 bytes; quantized values past the last column are that of zero once something was
 /// [quantized](crate::ops::quantize).
 #[derive(Debug)]
 pub struct QuantizedMatrix<B: Storage> {
@@ -42,7 +43,7 @@ pub struct Unrepresented {
 }
 
 impl<B: Storage> ColumnScales<B> {
-    /// Scales of 1 of so many columns.
+    /// Scales of 1 of a number of columns.
     ///
     /// # Errors
     /// [`Error::TooLarge`] for more columns than can be addressed, [`Error::Driver`] where there is not enough memory.
@@ -79,11 +80,11 @@ impl<B: Storage> ColumnScales<B> {
         Ok(scales)
     }
 
-    /// Replaces the scales. Codes that were made are of the scales before and no numbers any more.
+    /// Replaces the scales. Quantized values that were made are of the scales before and no numbers any more.
     ///
     /// # Errors
-    /// [`Error::Shape`] where there is not one a column, [`Error::Unsupported`] for one that is not positive or has no finite
-    /// reciprocal, with its column.
+    /// [`Error::Shape`] where there is not one a column, [`Error::Unsupported`] for one that is not positive or has no
+    /// finite reciprocal, with its column.
     pub fn write(&mut self, backend: &B, scales: &[f32]) -> Result<(), Error> {
         const NAME: &str = "ColumnScales::write";
         Error::expect(NAME, "scales", self.columns, scales.len())?;
@@ -102,8 +103,8 @@ impl<B: Storage> ColumnScales<B> {
         self.scales.write_f32(backend, &padded)
     }
 
-    /// The largest magnitude of each column since the scales were last [updated](crate::ops::update_scales), infinite where there
-    /// was an infinity or a NaN.
+    /// The largest magnitude of each column since the scales were last [updated](crate::ops::update_scales), infinite
+    /// where there was an infinity or a NaN.
     ///
     /// # Errors
     /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
@@ -113,7 +114,8 @@ impl<B: Storage> ColumnScales<B> {
         Ok(largest)
     }
 
-    /// What no code stood for, since the scales were made or the counts were last [forgotten](ColumnScales::forget_counts).
+    /// What no code stood for, since the scales were made or the counts were last
+    /// [forgotten](ColumnScales::forget_counts).
     ///
     /// # Errors
     /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
@@ -133,8 +135,8 @@ impl<B: Storage> ColumnScales<B> {
         self.counts.write(backend, &[0; COUNTS as usize])
     }
 
-    /// Whether there are neither scales nor magnitudes that the next scales could follow: those of a matrix that was never quantized, or of
-    /// a checkpoint of such.
+    /// Whether there are neither scales nor magnitudes that the next scales could follow: those of a matrix that was
+    /// never quantized, or of a checkpoint of such.
     ///
     /// # Errors
     /// Those of the device.
@@ -143,8 +145,8 @@ impl<B: Storage> ColumnScales<B> {
         Ok(unset && self.largest.to_f32(backend)?.iter().all(|&it| it == 0.0))
     }
 
-    /// What a checkpoint keeps, each a row of [`ColumnScales::stride`] numbers: the scales, and the largest magnitudes, which are
-    /// finite unless something was not.
+    /// What a checkpoint keeps, each a row of [`ColumnScales::stride`] numbers: the scales, and the largest magnitudes,
+    /// which are finite unless something was not.
     pub fn state(&self) -> [&Matrix<B, f32>; 2] {
         [&self.scales, &self.largest]
     }
@@ -154,7 +156,7 @@ impl<B: Storage> ColumnScales<B> {
         [&mut self.scales, &mut self.largest]
     }
 
-    /// How codes tell numbers.
+    /// How quantized values represent numbers.
     pub fn format(&self) -> CodeFormat {
         self.format
     }
@@ -164,7 +166,7 @@ impl<B: Storage> ColumnScales<B> {
         self.columns
     }
 
-    /// Codes, and so bytes, between the starts of two rows: a multiple of 16.
+    /// Quantized values, and so bytes, between the starts of two rows: a multiple of 16.
     pub fn stride(&self) -> usize {
         stride_of(self.columns)
     }
@@ -178,8 +180,8 @@ impl<B: Storage> QuantizedMatrix<B> {
     /// `rows` × `columns` zeros with scales of 1.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] where the matrix has more elements than can be addressed, [`Error::Driver`] where there is not enough
-    /// memory.
+    /// [`Error::TooLarge`] where the matrix has more elements than can be addressed, [`Error::Driver`] where there is
+    /// not enough memory.
     pub fn zeros(
         backend: &B,
         (rows, columns): (usize, usize),
@@ -201,7 +203,7 @@ impl<B: Storage> QuantizedMatrix<B> {
         })
     }
 
-    /// Words that the codes of a matrix take.
+    /// Words that the quantized values of a matrix take.
     ///
     /// # Errors
     /// [`Error::TooLarge`] where it has more elements than can be addressed.
@@ -214,8 +216,8 @@ impl<B: Storage> QuantizedMatrix<B> {
             .ok_or(Error::TooLarge { rows, columns })
     }
 
-    /// Takes `codes`, whatever they are, in the place of its own, which it gives back: so that one array serves one matrix after the
-    /// other. It has `rows` rows from then on, and scales as before.
+    /// Takes `codes`, whatever they are, in the place of its own, which it gives back: so that one array serves one
+    /// matrix after the other. It has `rows` rows from then on, and scales as before.
     ///
     /// # Errors
     /// [`Error::Shape`] where there are not as many [words](QuantizedMatrix::words) as the matrix takes.
@@ -231,10 +233,10 @@ impl<B: Storage> QuantizedMatrix<B> {
         Ok(std::mem::replace(&mut self.codes, codes))
     }
 
-    /// Takes the first `rows` of those that there is room for as all that it has.
+    /// Takes the first `rows` of those that there is memory for as all that it has.
     ///
     /// # Errors
-    /// [`Error::Shape`] where there is no room for so many.
+    /// [`Error::Shape`] where there is no memory for that many.
     pub fn set_rows(&mut self, rows: usize) -> Result<(), Error> {
         const NAME: &str = "QuantizedMatrix::set_rows";
         let words = Self::words(rows, self.columns())?;
@@ -244,8 +246,8 @@ impl<B: Storage> QuantizedMatrix<B> {
         Ok(())
     }
 
-    /// Has the first `rows` alone [counted](ColumnScales::unrepresented) from now on: the others are copies of rows that somebody else
-    /// counts.
+    /// Has the first `rows` alone [counted](ColumnScales::unrepresented) from now on: the others are copies of rows
+    /// that another rank counts.
     pub fn count_first(&mut self, rows: usize) {
         self.counted = rows;
     }
@@ -273,7 +275,7 @@ impl<B: Storage> QuantizedMatrix<B> {
             .collect())
     }
 
-    /// The codes, row-major, after all work on the backend is done.
+    /// The quantized values, row-major, after all work on the backend is done.
     ///
     /// # Errors
     /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
@@ -289,17 +291,17 @@ impl<B: Storage> QuantizedMatrix<B> {
             .collect())
     }
 
-    /// The rows of codes, to be given to other ranks or taken from them.
+    /// The rows of quantized values, to be given to other ranks or taken from them.
     pub fn as_rows(&self) -> Rows<'_, B, u32> {
         self.rows_of(&self.codes)
     }
 
-    /// As many codes a row in an array by itself.
+    /// As many quantized values a row in an array by itself.
     pub fn rows_of<'a>(&self, words: &'a Array<B, u32>) -> Rows<'a, B, u32> {
         Rows::of_words(words, self.stride() / size_of::<u32>())
     }
 
-    /// How codes tell numbers.
+    /// How quantized values represent numbers.
     pub fn format(&self) -> CodeFormat {
         self.scales.format
     }
@@ -319,7 +321,7 @@ impl<B: Storage> QuantizedMatrix<B> {
         (self.rows, self.columns())
     }
 
-    /// Codes, and so bytes, between the starts of two rows: a multiple of 16.
+    /// Quantized values, and so bytes, between the starts of two rows: a multiple of 16.
     pub fn stride(&self) -> usize {
         self.scales.stride()
     }

@@ -1,4 +1,5 @@
-//! Matrices of 8-bit codes: made of numbers, with a scale a column that follows what was seen before, and the numbers again.
+//! Matrices of 8-bit values: made of numbers, with a scale a column that follows what was seen before, and the numbers
+//! again.
 
 mod cpu;
 mod gpu;
@@ -13,9 +14,9 @@ use crate::backend::Storage;
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 
-/// `y = R · x` in codes, each element over the scale of its column and rounded. `y` keeps its scales; what is larger than they
-/// allow becomes the largest, and is [counted](ColumnScales::unrepresented), as NaNs are, which become zero. The largest
-/// magnitude of each column is kept for [`update_scales`].
+/// `y = R · x` in quantized values, each element over the scale of its column and rounded. `y` keeps its scales; what
+/// is larger than they allow becomes the largest, and is [counted](ColumnScales::unrepresented), as NaNs are, which
+/// become zero. The largest magnitude of each column is kept for [`update_scales`].
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -35,8 +36,9 @@ pub fn quantize<B: QuantizeOperators, E: Element>(
     })?)
 }
 
-/// [`quantize`] to the nearest, but that what is positive stays so: what is less than the scale of its column becomes that. So where a ReLU
-/// has let something through can be told from the codes of its output, and what they tell of no element is further from it than a scale.
+/// [`quantize`] to the nearest, but that what is positive stays so: what is less than the scale of its column becomes
+/// that. So where a ReLU has let something through follows from the quantized values of its output, and no element is
+/// further from its value than a scale.
 ///
 /// # Errors
 /// Those of [`quantize`].
@@ -54,7 +56,8 @@ pub fn quantize_positive<B: QuantizeOperators, E: Element>(
     })?)
 }
 
-/// `y = x`: the number of each code times the scale of its column, rounded once. `x` has the scales that its codes were made with.
+/// `y = x`: each 8-bit value times the scale of its column, rounded once. `x` has the scales that its quantized values
+/// were made with.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -66,12 +69,12 @@ pub fn dequantize<B: QuantizeOperators, E: Element>(
     backend.dequantize(Checked::new(DequantizeOperands { x, y })?)
 }
 
-/// New scales for the matrix that is quantized next: each column has room for `margin` times the largest magnitude that it had in
-/// calls of [`quantize`] since the scales were last updated. A column of zeros, or with an infinity or a NaN, keeps its scale. The
-/// codes of a matrix are those of the scales before and no numbers any more.
+/// New scales for the matrix that is quantized next: each column has the range of `margin` times the largest magnitude
+/// that it had in calls of [`quantize`] since the scales were last updated. A column of zeros, or with an infinity or a
+/// NaN, keeps its scale. The quantized values of a matrix are those of the scales before and no numbers any more.
 ///
-/// Called once before each [`quantize`] it is delayed scaling, as in Transformer Engine: scales of the step before, and no pass over
-/// the matrix to find them.
+/// Called once before each [`quantize`] it is delayed scaling, as in Transformer Engine: scales of the step before, and
+/// no pass over the matrix to find them.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where `margin` is no positive number.
@@ -83,20 +86,20 @@ pub fn update_scales<B: QuantizeOperators>(
     backend.update_scales(Checked::new(UpdateScalesOperands { margin, scales })?)
 }
 
-/// To which of the two codes about it a number is rounded.
+/// To which of the two quantized values about it a number is rounded.
 #[derive(Debug)]
 pub enum Rounding<'a, B: Storage> {
     /// The nearer, or of two as near the even one.
     Nearest,
-    /// Either, by chance, so that the expectation is the number: gradients stay unbiased. What is drawn is a function of seed,
-    /// stream, step, the row's number and the column.
+    /// Either, by chance, so that the expectation is the number: gradients stay unbiased. What is sampled is a function
+    /// of seed, stream, step, the row's number and the column.
     Stochastic {
-        /// Tells the matrices of one model apart.
+        /// Distinguishes the matrices of one model.
         stream: u32,
         /// Seed and step.
         random: &'a RandomState<B>,
-        /// The number of each row: of a part of a matrix those in the whole, so that it is rounded as the whole is. Its place where
-        /// absent.
+        /// The number of each row: of a part of a matrix those in the whole, so that it is rounded as the whole is. Its
+        /// place where absent.
         numbers: Option<&'a Array<B, u32>>,
     },
 }
@@ -110,7 +113,7 @@ impl<B: Storage> Clone for Rounding<'_, B> {
 impl<B: Storage> Copy for Rounding<'_, B> {}
 
 impl<B: Storage> Rounding<'_, B> {
-    /// Refuses numbers that are not those of so many rows.
+    /// Refuses numbers that are not those of the rows.
     fn check(&self, operator: &'static str, rows: usize) -> Result<(), Error> {
         match self {
             Rounding::Stochastic { numbers, .. } => {
@@ -121,22 +124,22 @@ impl<B: Storage> Rounding<'_, B> {
     }
 }
 
-/// Codes that an operator makes of its result where it writes it: those that [`quantize`] would make of it, bit for bit. Where no
-/// kernel does both, they are made in a pass of their own.
+/// Quantized values that an operator makes of its result where it writes it: those that [`quantize`] would make of it,
+/// bit for bit. Where no kernel does both, they are made in a pass of their own.
 #[derive(Debug)]
 pub struct Coding<'a, B: Storage> {
     /// A factor of each row; 1 where absent.
     pub row_scale: Option<&'a Array<B, f32>>,
     /// How they are rounded.
     pub rounding: Rounding<'a, B>,
-    /// Becomes the codes. As of [`quantize`].
+    /// Becomes the quantized values. As of [`quantize`].
     pub codes: &'a mut QuantizedMatrix<B>,
-    /// Whether nobody reads the result itself, so that it may stay unwritten.
+    /// Whether the result itself is not read, so that it may stay unwritten.
     pub alone: bool,
 }
 
 impl<B: Storage> Coding<'_, B> {
-    /// Refuses codes that do not fit a result.
+    /// Refuses quantized values that do not fit a result.
     pub(crate) fn check<E: Element>(
         &self,
         operator: &'static str,
@@ -178,7 +181,7 @@ pub struct QuantizeOperands<'a, B: Storage, E: Element> {
     pub rounding: Rounding<'a, B>,
     /// Whether what is positive stays so: see [`quantize_positive`].
     pub keeps_positive: bool,
-    /// Becomes their codes.
+    /// Becomes their quantized values.
     pub y: &'a mut QuantizedMatrix<B>,
 }
 
@@ -196,7 +199,7 @@ impl<B: Storage, E: Element> Operator for QuantizeOperands<'_, B, E> {
 /// Operands of [`dequantize`].
 #[derive(Debug)]
 pub struct DequantizeOperands<'a, B: Storage, E: Element> {
-    /// Codes.
+    /// Quantized values.
     pub x: &'a QuantizedMatrix<B>,
     /// Becomes their numbers.
     pub y: &'a mut Matrix<B, E>,
@@ -214,7 +217,7 @@ impl<B: Storage, E: Element> Operator for DequantizeOperands<'_, B, E> {
 /// Operands of [`update_scales`].
 #[derive(Debug)]
 pub struct UpdateScalesOperands<'a, B: Storage> {
-    /// How many times the largest magnitude there is to be room for.
+    /// How many times the largest magnitude is to be in range.
     pub margin: f32,
     /// Become the next ones.
     pub scales: &'a mut ColumnScales<B>,
@@ -237,9 +240,9 @@ impl<B: Storage> Operator for UpdateScalesOperands<'_, B> {
     }
 }
 
-/// What makes codes.
+/// What makes quantized values.
 pub trait QuantizeOperators: Storage {
-    /// Codes of numbers.
+    /// Quantized values of numbers.
     ///
     /// # Errors
     /// Those of the device.
@@ -248,7 +251,7 @@ pub trait QuantizeOperators: Storage {
         operands: Checked<QuantizeOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
-    /// Numbers of codes.
+    /// Numbers of quantized values.
     ///
     /// # Errors
     /// Those of the device.

@@ -1,4 +1,4 @@
-//! What is drawn at random, and the places of what was drawn.
+//! What is sampled at random, and the places of what was sampled.
 
 use super::{
     FirstEdgesOperands, MarkVerticesOperands, NEIGHBORS, NeighborPolicy, PlaceMarkedOperands,
@@ -70,7 +70,7 @@ impl SamplingOperators for Cpu {
     ) -> Result<(), Error> {
         /// Vertices that a thread draws for at a time.
         const PART: usize = 512;
-        /// What is drawn for them, from number `first` on.
+        /// What is sampled for them, from number `first` on.
         struct Part<'a> {
             first: usize,
             vertices: &'a [u32],
@@ -104,7 +104,7 @@ impl SamplingOperators for Cpu {
             let offsets = offsets.buffer.get_mut().iter_mut().zip(firsts);
             offsets.for_each(|(offset, &first)| *offset = u64::from(first).min(room as u64));
         }
-        // The first rows that have room, one behind the other: those of sums all up to the first that has none.
+        // The first rows that have memory, one behind the other: those of sums all up to the first that has none.
         let fits = |(ends, vertex): &(&[u32], &u32)| {
             ends[1] as usize <= room && ends[0].checked_add(lists.count(**vertex)) == Some(ends[1])
         };
@@ -143,7 +143,7 @@ impl SamplingOperators for Cpu {
             let written = begin..firsts[fitting] as usize;
             mark(places, neighbors.get(written).unwrap_or_default());
         }
-        // Of a vertex whose edges have no room nothing is written.
+        // Of a vertex whose edges do not fit nothing is written.
         let mut drawn = Vec::new();
         for (row, &vertex) in vertices.iter().enumerate().skip(fitting) {
             let first = firsts[row] as usize;
@@ -379,7 +379,7 @@ fn mark(places: &mut Places<Cpu>, vertices: &[u32]) {
     });
 }
 
-/// The lists of a graph, and how neighbours are drawn of them.
+/// The lists of a graph, and how neighbours are sampled of them.
 struct Lists<'a> {
     offsets: &'a [u64],
     columns: &'a [u32],
@@ -419,12 +419,13 @@ fn degree(offsets: &[u64], row: u32) -> Option<(usize, u32)> {
     Some((ends[0] as usize, (ends[1] - ends[0]) as u32))
 }
 
-/// Edges that a row of so many neighbours gets.
+/// Edges that a row of a number of neighbours gets.
 fn of_row(degree: u32, policy: NeighborPolicy) -> u32 {
     sampled(degree, policy.fanout.word(), policy.replace) + u32::from(policy.self_loops)
 }
 
-/// Adds places in a row of so many neighbours by the numbers that `draw` gives of an index and of how many to choose from.
+/// Adds places in a row of a number of neighbours by the numbers that `draw` gives of an index and of how many to
+/// choose from.
 fn places(
     degree: u32,
     policy: NeighborPolicy,

@@ -1,4 +1,4 @@
-//! What is drawn at random: a thread a pair, a warp a vertex; and the places of what was drawn.
+//! What is sampled at random: a thread a pair, a warp a vertex; and the places of what was sampled.
 
 use super::{
     Draw, FirstEdgesOperands, MarkVerticesOperands, NEIGHBORS, NeighborPolicy, PlaceMarkedOperands,
@@ -37,7 +37,8 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             vertices: narrow(NAME, "vertices", of.vertices)?,
         };
         let config = dense_config(NAME, pairs.div_ceil(THREADS_PER_CTA.into()), 1, 0)?;
-        // SAFETY: the operator checked that there is room for both vertices of each pair and that the graph has a row a vertex.
+        // SAFETY: the operator checked that memory is free for both vertices of each pair and that the graph has a row
+        // a vertex.
         unsafe { self.launch(NAME, config, &params) }
     }
 
@@ -61,8 +62,8 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             words: firsts,
             ..params
         };
-        // SAFETY: the operator checked that there is a first edge a vertex and one more; the kernel looks whether a vertex is a row.
-        // The workspace has the partial sums.
+        // SAFETY: the operator checked that there is a first edge a vertex and one more; the kernel looks whether a
+        // vertex is a row. The workspace has the partial sums.
         unsafe { self.scan_kept(FIRST_EDGES, &params, (WORDS, &kept)) }
     }
 
@@ -94,8 +95,9 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             1,
             0,
         )?;
-        // SAFETY: the operator checked that there is a first edge a vertex, and an offset where they are wanted, as many rows as neighbours,
-        // and a bit for each column; the kernel looks whether a vertex is a row and its edges lie among them.
+        // SAFETY: the operator checked that there is a first edge a vertex, and an offset where they are wanted, as
+        // many rows as neighbours, and a bit for each column; the kernel looks whether a vertex is a row and its edges
+        // lie among them.
         unsafe { self.launch(NAME, config, &params) }
     }
 
@@ -110,8 +112,8 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             ..self.places(places)?
         };
         let config = threads_config("place_vertices", params.vertex_count)?;
-        // SAFETY: places and bits are as many as vertices, as `Places` makes them; the kernel passes over what is none. Vertices
-        // that stand there twice would get one of two places.
+        // SAFETY: places and bits are as many as vertices, as `Places` makes them; the kernel passes over what is none.
+        // Vertices that stand there twice would get one of two places.
         unsafe { self.launch("place_vertices", config, &params) }
     }
 
@@ -181,8 +183,8 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             None => params,
         };
         let config = threads_config("relabel", params.vertex_count)?;
-        // SAFETY: as above; the operator checked that there is a slot for each of the vertices, and the kernel counts no
-        // place that the tally has no word for.
+        // SAFETY: as above; the operator checked that there is a slot for each of the vertices, and the kernel counts
+        // no place that the tally has no word for.
         unsafe { self.launch("relabel", config, &params) }
     }
 
@@ -218,8 +220,8 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             Some(_) => TAKE_CACHED_ROWS,
             None => TAKE_ROWS,
         };
-        // SAFETY: the operator checked that there is a row for each of the order, of as many columns; copies have as many too, and there
-        // is one for each bit of the marks, of which there are as many as rows.
+        // SAFETY: the operator checked that there is a row for each of the order, of as many columns; copies have as
+        // many too, and there is one for each bit of the marks, of which there are as many as rows.
         unsafe { self.launch_take_rows(name, &params, rows.is_remote(self)) }
     }
 
@@ -251,8 +253,8 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
 const TAKE_ROWS: &str = "take_rows";
 const TAKE_CACHED_ROWS: &str = "take_cached_rows";
 
-/// CTAs that take rows from another memory: as many as keep the bus busy, and no more, since each of them waits most of its time, in the
-/// place of a CTA of whoever computes meanwhile.
+/// CTAs that take rows from another memory: as many as keep the bus busy, and no more, since each of them waits most of
+/// its time, in the place of a CTA of another kernel.
 const REMOTE_CTAS: u64 = 32;
 
 impl<D: Driver> Gpu<D> {
@@ -278,7 +280,7 @@ fn threads_config(name: &'static str, items: u64) -> Result<LaunchConfig, Error>
 }
 
 impl<D: Driver> Gpu<D> {
-    /// What neighbours are drawn of.
+    /// What neighbours are sampled of.
     fn neighbors(
         &self,
         name: &'static str,
@@ -310,7 +312,7 @@ impl<D: Driver> Gpu<D> {
         })
     }
 
-    /// Where a number is told, or null.
+    /// Where a number is reported, or null.
     fn total(&self, of: Option<Total<'_, Self>>) -> Result<DevicePtr<u32>, Error> {
         let Some(Total { words, at }) = of else {
             return Ok(DevicePtr::NULL);

@@ -1,9 +1,10 @@
 //! Layers of batches that lie in the same memory each time, so that drawing one is the same launches each time.
 //!
-//! What is drawn of a layer differs in size from batch to batch, and only the device knows. So there is room for more: behind the
-//! last vertex of a list, and the last edge, stands [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX), of which nothing is drawn, which nobody hears and whose features are
-//! zeros. The vertices that a layer meets come behind the *room* of its destinations, so that places are known beforehand. Sizes are told
-//! beside, for a host to see whether all had room.
+//! What is sampled of a layer differs in size from batch to batch, and only the device knows. So there is memory for
+//! more: behind the last vertex of a list, and the last edge, stands
+//! [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX), of which nothing is sampled, which is not aggregated and whose
+//! features are zeros. The vertices that a layer meets come behind the *capacity* of its destinations, so that places
+//! are known beforehand. Sizes are reported as well, for a host to see whether all did fit.
 
 use super::{
     Draw, NeighborPolicy, PlaceMarkedOperands, Places, RelabelOperands, SampleNeighborsOperands,
@@ -14,28 +15,29 @@ use crate::error::Error;
 use crate::ops::{Checked, ConstructOperators, SortOperators};
 use crate::tensor::Array;
 
-/// How much a layer has, or has room for.
+/// How much a layer has, or has memory for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerSizes {
-    /// Vertices that hear.
+    /// Vertices that aggregate.
     pub destinations: usize,
     /// Edges.
     pub edges: usize,
-    /// Vertices that are heard and do not hear.
+    /// Vertices that are sources and no destinations.
     pub met: usize,
 }
 
-/// What the sources of a drawn layer are.
+/// What the sources of a sampled layer are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayerSources {
-    /// The destinations, and behind the room for those the vertices that were met.
+    /// The destinations, and behind the memory for those the vertices that were met.
     Met,
-    /// All vertices of the graph, by their numbers: of a layer whose input has a row for each of them. Then nothing is placed, and which
-    /// of them hear is a [list](Block::own) with the block. There is no transpose: such an input has no gradient.
+    /// All vertices of the graph, by their numbers: of a layer whose input has a row for each of them. Then nothing is
+    /// placed, and which of them aggregate is a [list](Block::own) with the block. There is no transpose: such an input
+    /// has no gradient.
     All,
 }
 
-/// What drawing a layer takes beside its [`Block`], and the list of its sources.
+/// What sampling a layer takes in addition to its [`Block`], and the list of its sources.
 #[derive(Debug)]
 pub struct LayerRoom<B: Storage> {
     sizes: LayerSizes,
@@ -44,7 +46,7 @@ pub struct LayerRoom<B: Storage> {
     sources: Array<B, u32>,
 }
 
-/// How a layer is drawn.
+/// How a layer is sampled.
 #[derive(Debug)]
 pub struct LayerDraw<'a, B: Storage> {
     /// Of which graph.
@@ -55,16 +57,16 @@ pub struct LayerDraw<'a, B: Storage> {
     pub draw: Draw,
     /// A number on the device that is added to the draw's step.
     pub steps: &'a Array<B, u32>,
-    /// The vertices that hear; [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX) is none.
+    /// The vertices that aggregate; [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX) is none.
     pub destinations: &'a Array<B, u32>,
-    /// Where the number of edges and, behind it, that of the vertices that were met are told.
+    /// Where the number of edges and, behind it, that of the vertices that were met are reported.
     pub totals: &'a mut Array<B, u32>,
     /// The first of the two.
     pub at: usize,
 }
 
 impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
-    /// Room for a layer of a graph, and the block that it is to be.
+    /// Memory for a layer of a graph, and the block that it is to be.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -91,7 +93,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         Ok((room, block))
     }
 
-    /// One more block of the same layer, so that one is drawn while another is learnt from.
+    /// One more block of the same layer, so that one is sampled while another is learnt from.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -109,7 +111,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         let shape = (destinations, self.columns(graph));
         let longest = policy.longest_row(graph.longest_row());
         let mut forward = Adjacency::to_be_drawn(backend, shape, edges, longest)?;
-        // Of a vertex whose edges have no room nothing is written.
+        // Of a vertex whose edges do not fit nothing is written.
         let (rows, neighbors) = forward.edges_mut();
         rows.clear(backend)?;
         neighbors.clear(backend)?;
@@ -130,7 +132,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         }
     }
 
-    /// That a block is of this room: what is drawn to it is followed without looking.
+    /// That a block is of this size: what is sampled to it is followed without looking.
     fn check(&self, graph: &Adjacency<B>, block: &Block<B>) -> Result<(), Error> {
         const NAME: &str = "LayerRoom";
         let LayerSizes {
@@ -152,13 +154,13 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         Error::expect(NAME, "lists of destinations of the block", lists, found)
     }
 
-    /// What there is room for.
+    /// What there is memory for.
     pub fn sizes(&self) -> LayerSizes {
         self.sizes
     }
 
-    /// Which vertices the sources are: the destinations, and behind the room for those the vertices that were met, by their numbers. None
-    /// of a layer whose sources are [all](LayerSources::All).
+    /// Which vertices the sources are: the destinations, and behind the memory for those the vertices that were met, by
+    /// their numbers. None of a layer whose sources are [all](LayerSources::All).
     pub fn sources(&self) -> &Array<B, u32> {
         &self.sources
     }
@@ -173,7 +175,8 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         Ok(())
     }
 
-    /// The same with the [list](Block::own) of those that hear in the next layer, whose block that is; nothing where it has none.
+    /// The same with the [list](Block::own) of those that aggregate in the next layer, whose block that is; nothing
+    /// where it has none.
     ///
     /// # Errors
     /// Those of [`LayerRoom::swap_sources`].
@@ -184,12 +187,14 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> LayerRoom<B> {
         }
     }
 
-    /// Draws the layer into `block`, which was made with this (but for its [list](Block::own), which is to be the destinations), and its transpose as well once somebody has
-    /// [asked](Block::backward) for that. Nothing is waited for, and nothing is allocated, but where a transpose is counted, the first time, and more workspace for
-    /// that, once.
+    /// Samples the layer into `block`, which was made with this (but for its [list](Block::own), which is to be the
+    /// destinations), and its transpose as well once it has been [asked](Block::backward) for that. Nothing is waited
+    /// for, and nothing is allocated, but where a transpose is counted, the first time, and more workspace for that,
+    /// once.
     ///
     /// # Errors
-    /// [`Error::Shape`] where there are more destinations or fewer than there is room for, or the block is of another room.
+    /// [`Error::Shape`] where there are more destinations or fewer than memory is free for, or the block is of another
+    /// size.
     pub fn draw(
         &mut self,
         backend: &B,

@@ -1,5 +1,5 @@
-//! What is drawn at random beside dropout: pairs of vertices, which a link predictor learns to tell from edges, and neighbours,
-//! which a batch hears from; and what makes a batch of them.
+//! What is sampled at random in addition to dropout: pairs of vertices, which a link predictor learns to distinguish
+//! from edges, and neighbours, which a batch aggregates; and what makes a batch of them.
 
 mod cpu;
 mod gpu;
@@ -25,16 +25,17 @@ use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element};
 
-/// Draws as many pairs of two different vertices as there is room for, all as likely: pair `i` is (`firsts[i]`, `seconds[i]`).
+/// Samples as many pairs of two different vertices as memory is free for, all as likely: pair `i` is (`firsts[i]`,
+/// `seconds[i]`).
 ///
-/// A pair is a function of `seed`, `step` and its place alone, on every device. One that `edges` has as an edge (row, column) is
-/// drawn again, up to 16 times; after that it is taken as it is, so that a graph of nearly all pairs costs no more than that.
-/// Pairs may be drawn twice.
+/// A pair is a function of `seed`, `step` and its place alone, on every device. One that `edges` has as an edge (row,
+/// column) is sampled again, up to 16 times; after that it is taken as it is, so that a graph of nearly all pairs costs
+/// no more than that. Pairs may be sampled twice.
 ///
 /// # Errors
-/// [`Error::Shape`] where there is not room for as many seconds as firsts or `edges` is not square with a row a vertex,
-/// [`Error::Unsupported`] where there are fewer than two vertices.
-#[allow(clippy::too_many_arguments)] // two outputs, what numbers are drawn from, and what is refused
+/// [`Error::Shape`] where there is not memory for as many seconds as firsts or `edges` is not square with a row a
+/// vertex, [`Error::Unsupported`] where there are fewer than two vertices.
+#[allow(clippy::too_many_arguments)] // two outputs, what numbers are sampled from, and what is refused
 pub fn sample_pairs<B: SamplingOperators>(
     backend: &B,
     vertices: usize,
@@ -60,7 +61,7 @@ pub fn sample_pairs<B: SamplingOperators>(
 pub struct SamplePairsOperands<'a, B: Storage> {
     /// Vertices to draw from.
     pub vertices: usize,
-    /// The graph whose edges are not drawn.
+    /// The graph whose edges are not sampled.
     pub edges: Option<&'a Adjacency<B>>,
     /// Of the random numbers.
     pub seed: u64,
@@ -98,7 +99,7 @@ impl<B: Storage> Operator for SamplePairsOperands<'_, B> {
     }
 }
 
-/// What is drawn at random beside dropout, and what a batch is made of.
+/// What is sampled at random in addition to dropout, and what a batch is made of.
 pub trait SamplingOperators: Storage {
     /// Pairs of vertices: see [`sample_pairs`].
     ///
@@ -164,7 +165,7 @@ pub trait SamplingOperators: Storage {
         operands: Checked<TakeRowsOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
-    /// Rows of codes: see [`take_codes`].
+    /// Rows of quantized values: see [`take_codes`].
     ///
     /// # Errors
     /// Those of the device.

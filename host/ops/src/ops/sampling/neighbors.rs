@@ -1,4 +1,4 @@
-//! Neighbours of vertices, drawn at random.
+//! Neighbours of vertices, sampled at random.
 
 use super::{Operator, Places, SamplingOperators};
 use crate::backend::{Adjacency, Storage};
@@ -10,12 +10,12 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// How many neighbours of a vertex are drawn.
+/// How many neighbours of a vertex are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fanout {
     /// All of them.
     All,
-    /// So many, or all where there are fewer.
+    /// At most this number, or all where there are fewer.
     AtMost(NonZeroU32),
 }
 
@@ -72,31 +72,31 @@ impl FromStr for Fanout {
     }
 }
 
-/// How the neighbours of a layer are drawn.
+/// How the neighbours of a layer are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NeighborPolicy {
     /// How many of each vertex.
     pub fanout: Fanout,
-    /// Whether a neighbour may be drawn again; then [`Fanout::AtMost`] are drawn of every vertex that has any.
+    /// Whether a neighbour may be sampled again; then [`Fanout::AtMost`] are sampled of every vertex that has any.
     pub replace: bool,
-    /// Whether each vertex hears from itself as well, which is no draw: an edge before the others, as a model with self-loops
-    /// wants it of a graph without.
+    /// Whether each vertex aggregates itself as well, which is not sampled: an edge before the others, as a model with
+    /// self-loops needs it of a graph without.
     pub self_loops: bool,
 }
 
 impl NeighborPolicy {
-    /// Whether a neighbour may be drawn again; all of a row are no draws.
+    /// Whether a neighbour may be sampled again; all of a row are not sampled.
     pub(super) fn draws_again(self) -> bool {
         self.replace && self.fanout != Fanout::All
     }
 
-    /// Edges that a row has at most, drawn of a graph whose longest row has so many.
+    /// Edges that a row has at most, sampled of a graph whose longest row has that number.
     pub fn longest_row(self, of_graph: u32) -> u32 {
         sampled(of_graph, self.fanout.word(), self.replace).saturating_add(self.self_loops.into())
     }
 }
 
-/// Which random numbers are drawn. The same draw of the same vertex is the same neighbours, on every device.
+/// Which random numbers are sampled. The same numbers of the same vertex are the same neighbours, on every device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Draw {
     /// Of the run.
@@ -107,8 +107,8 @@ pub struct Draw {
     pub layer: u32,
 }
 
-/// Where the edges of each of `vertices` begin that [`sample_neighbors`] draws, and behind them how many there are. A number that is no row of
-/// `graph` has none. Numbers of 32 bits wrap around.
+/// Where the edges of each of `vertices` begin that [`sample_neighbors`] draws, and behind them how many there are. A
+/// number that is no row of `graph` has none. Numbers of 32 bits wrap around.
 ///
 /// # Errors
 /// [`Error::Shape`] where `firsts` is not one longer than `vertices`, [`Error::Unsupported`] for 2³² − 1 vertices.
@@ -128,10 +128,11 @@ pub fn first_edges<B: SamplingOperators>(
     backend.first_edges(Checked::new(operands)?)
 }
 
-/// Neighbours of each of `vertices`, drawn by `policy`, all sets of so many as likely: edge `k` is of vertex `rows[k]` of the list
-/// from the vertex `neighbors[k]`. Those of vertex `i` begin at `firsts[i]`, as [`first_edges`] tells; a vertex whose
-/// edges would lie past the room for them is left out, and behind the last edge stands [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX). Without replacement it is Floyd's algorithm (Bentley and Floyd, "A sample of
-/// brilliance", CACM 1987).
+/// Neighbours of each of `vertices`, sampled by `policy`, all sets of that size as likely: edge `k` is of vertex
+/// `rows[k]` of the list from the vertex `neighbors[k]`. Those of vertex `i` begin at `firsts[i]`, as [`first_edges`]
+/// reports; a vertex whose edges would lie past the memory for them is left out, and behind the last edge stands
+/// [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX). Without replacement it is Floyd's algorithm (Bentley and
+/// Floyd, "A sample of brilliance", CACM 1987).
 ///
 /// # Errors
 /// [`Error::Shape`] where lengths do not agree, [`Error::Unsupported`] for 2³² − 1 vertices.
@@ -165,9 +166,9 @@ pub fn sample_neighbors<B: SamplingOperators>(
 pub struct FirstEdgesOperands<'a, B: Storage> {
     /// Whose rows list neighbours.
     pub graph: &'a Adjacency<B>,
-    /// How they are drawn.
+    /// How they are sampled.
     pub policy: NeighborPolicy,
-    /// Whose neighbours are drawn.
+    /// Whose neighbours are sampled.
     pub vertices: &'a Array<B, u32>,
     /// Becomes the first edge of each, and the number of edges.
     pub firsts: &'a mut Array<B, u32>,
@@ -195,7 +196,7 @@ impl<B: Storage> Operator for FirstEdgesOperands<'_, B> {
     }
 }
 
-/// A word of an array on the device that a number is told in.
+/// A word of an array on the device that a number is reported in.
 #[derive(Debug)]
 pub struct Total<'a, B: Storage> {
     /// The array.
@@ -221,23 +222,23 @@ impl<B: Storage> Total<'_, B> {
 pub struct SampleNeighborsOperands<'a, B: Storage> {
     /// Whose rows list neighbours.
     pub graph: &'a Adjacency<B>,
-    /// How they are drawn.
+    /// How they are sampled.
     pub policy: NeighborPolicy,
     /// Of which random numbers.
     pub draw: Draw,
-    /// Whose neighbours are drawn.
+    /// Whose neighbours are sampled.
     pub vertices: &'a Array<B, u32>,
     /// The first edge of each, and the number of edges.
     pub firsts: &'a Array<B, u32>,
     /// A number on the device that is added to the draw's step.
     pub steps: Option<&'a Array<B, u32>>,
-    /// Where the number of edges is told, room for them or not.
+    /// Where the number of edges is reported, memory for them or not.
     pub total: Option<Total<'a, B>>,
     /// Becomes the place in the list of the vertex of each edge.
     pub rows: &'a mut Array<B, u32>,
     /// Becomes the neighbour of each edge.
     pub neighbors: &'a mut Array<B, u32>,
-    /// Becomes the first edge of each vertex, and the number of edges behind them, as far as there is room.
+    /// Becomes the first edge of each vertex, and the number of edges behind them, as far as memory is free.
     pub row_offsets: Option<&'a mut Array<B, u64>>,
     /// Where neighbours are marked that are not known.
     pub marks: Option<&'a mut Places<B>>,

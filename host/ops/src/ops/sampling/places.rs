@@ -10,20 +10,21 @@ use crate::tensor::Array;
 use bytemuck::Pod;
 use halfgnn_contract::sampling::mark_words;
 
-/// Where the vertices of a batch are told apart: a bit and a place for each vertex of the graph, from which a batch takes as many
-/// as it meets. It takes 4 bytes a vertex, and three eighths.
+/// Where the vertices of a batch are distinguished: a bit and a place for each vertex of the graph, from which a batch
+/// takes as many as it meets. It takes 4 bytes a vertex, and three eighths.
 #[derive(Debug)]
 pub struct Places<B: Storage> {
     vertices: usize,
     /// Of the vertices that are known.
     pub(crate) places: Array<B, u32>,
     pub(crate) known: Array<B, u32>,
-    /// Words of those that were met and are not known, each with how many are in the words before; and behind them one without any.
+    /// Words of those that were met and are not known, each with how many are in the words before; and behind them one
+    /// without any.
     pub(crate) marks: Array<B, [u32; 2]>,
 }
 
 impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
-    /// Of a graph of so many vertices, none of which is known.
+    /// Of a graph of a number of vertices, none of which is known.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for more than 2³² − 2 vertices, [`Error::Driver`] where there is not enough memory.
@@ -96,8 +97,8 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
         })?)
     }
 
-    /// Forgets what was known, and gives each of `vertices` a place in the order of their numbers, however often it stands there.
-    /// Numbers that are no vertices are passed over.
+    /// Forgets what was known, and gives each of `vertices` a place in the order of their numbers, however often it
+    /// stands there. Numbers that are no vertices are passed over.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -123,13 +124,16 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
         Ok(distinct)
     }
 
-    /// A layer of a batch: of each of `destinations`, which are all that is known, in the order of their places, the neighbours that
-    /// are drawn; and its sources, the destinations first and then those that were met, by their numbers.
+    /// A layer of a batch: of each of `destinations`, which are all that is known, in the order of their places, the
+    /// neighbours that are sampled; and its sources, the destinations first and then those that were met, by their
+    /// numbers.
     ///
-    /// Two sizes are read from the device: edges, and vertices that were met. The transpose is made when it is first asked for.
+    /// Two sizes are read from the device: edges, and vertices that were met. The transpose is made when it is first
+    /// asked for.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the graph has not a row and a column a vertex, [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Shape`] where the graph has not a row and a column a vertex, [`Error::Driver`] where there is not
+    /// enough memory.
     pub fn hop(
         &mut self,
         backend: &B,
@@ -240,9 +244,10 @@ pub struct PlaceMarkedOperands<'a, B: Storage> {
     pub places: &'a mut Places<B>,
     /// All that is known, in the order of the places.
     pub destinations: &'a Array<B, u32>,
-    /// Becomes the destinations and those that are marked, and [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX) behind them.
+    /// Becomes the destinations and those that are marked, and [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX)
+    /// behind them.
     pub sources: &'a mut Array<B, u32>,
-    /// Where the number of those that are marked is told, room for them or not.
+    /// Where the number of those that are marked is reported, memory for them or not.
     pub total: Option<Total<'a, B>>,
 }
 

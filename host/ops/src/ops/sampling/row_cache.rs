@@ -6,9 +6,9 @@ use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix, padded};
 use halfgnn_contract::sampling::mark_words;
 
-/// Copies, in a device's memory, of some rows of a matrix that lies elsewhere, such as
-/// [the host's](MemoryKind::HostFeatures): [`take_cached_rows`](super::take_cached_rows) reads them where a row has one, and all others over
-/// the bus. It takes two bits a row of the matrix beside them.
+/// Copies, in a device's memory, of some rows of a matrix that lies elsewhere, such as [the
+/// host's](MemoryKind::HostFeatures): [`take_cached_rows`](super::take_cached_rows) reads them where a row has one, and
+/// all others over the bus. It takes two bits a row of the matrix as well.
 ///
 /// They are copies of what rows were when it was made, and of a matrix that is written later no more.
 #[derive(Debug)]
@@ -78,12 +78,12 @@ impl<B: Storage, E: Element> RowCache<B, E> {
         self.copies.columns()
     }
 
-    /// Bytes that it takes with so many copies, of a matrix of such rows and columns.
+    /// Bytes that it takes with a number of copies, of a matrix of such rows and columns.
     pub fn bytes((rows, columns): (usize, usize), copies: usize) -> u64 {
         Self::bytes_of_marks(rows).saturating_add(Self::bytes_of_row(columns) * copies as u64)
     }
 
-    /// How many of so many rows of so many columns have a copy within `bytes`.
+    /// How many of a number of rows, of a number of columns, have a copy within `bytes`.
     pub fn copies_within((rows, columns): (usize, usize), bytes: u64) -> usize {
         let of_copies = bytes.saturating_sub(Self::bytes_of_marks(rows));
         let most = of_copies

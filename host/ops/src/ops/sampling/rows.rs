@@ -6,12 +6,12 @@ use crate::error::Error;
 use crate::ops::{Checked, QuantizedMatrix};
 use crate::tensor::{Array, Element, Matrix};
 
-/// Row `i` of `taken` becomes the row `order[i]` of `rows`, bit for bit, or zeros where there is no such row: the features of the
-/// vertices of a batch.
+/// Row `i` of `taken` becomes the row `order[i]` of `rows`, bit for bit, or zeros where there is no such row: the
+/// features of the vertices of a batch.
 ///
 /// # Errors
-/// [`Error::Shape`] where `taken` has not a row for each of `order`, or another number of columns; [`Error::Unsupported`] where its
-/// rows do not [follow](Matrix::is_contiguous) one another.
+/// [`Error::Shape`] where `taken` has not a row for each of `order`, or another number of columns;
+/// [`Error::Unsupported`] where its rows do not [follow](Matrix::is_contiguous) one another.
 pub fn take_rows<B: SamplingOperators, E: Element>(
     backend: &B,
     rows: &Matrix<B, E>,
@@ -44,8 +44,8 @@ pub fn take_cached_rows<B: SamplingOperators, E: Element>(
     })?)
 }
 
-/// Row `i` of `taken` becomes the row `order[i]` of `codes`, bit for bit, as [`take_rows`] has it of a matrix: rows of as many codes in an
-/// array by itself.
+/// Row `i` of `taken` becomes the row `order[i]` of `codes`, bit for bit, as [`take_rows`] has it of a matrix: rows of
+/// as many quantized values in an array by itself.
 ///
 /// # Errors
 /// [`Error::Shape`] where `taken` has not the words of a row for each of `order`.

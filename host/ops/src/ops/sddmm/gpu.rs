@@ -16,8 +16,8 @@ use halfgnn_contract::{DevicePtr, HalfBits};
 
 const NAME: &str = "sddmm";
 
-/// CTAs for each multiprocessor, unless the policy says how many: as many as are resident, twice, so that those that are
-/// done early leave room for others.
+/// CTAs for each multiprocessor, unless the policy says how many: as many as are resident, twice, so that those that
+/// are done early leave memory for others.
 const CTAS_PER_MULTIPROCESSOR: u32 = 2 * RESIDENT_CTAS;
 
 /// CTAs that a multiprocessor holds at once.
@@ -125,7 +125,7 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
     }
 }
 
-/// CTAs of a launch on a card of so many multiprocessors, for rows of so many loads.
+/// CTAs of a launch on a GPU of a number of multiprocessors, for rows of a number of loads.
 fn ctas(policy: SddmmPolicy, edges: u32, loads: u32, multiprocessors: u32) -> u32 {
     let all = contract::tiles(edges).div_ceil(contract::WARPS_PER_CTA);
     if policy.hybrid {
@@ -147,7 +147,7 @@ fn ctas(policy: SddmmPolicy, edges: u32, loads: u32, multiprocessors: u32) -> u3
     all.min(multiprocessors.saturating_mul(ctas))
 }
 
-/// The launch of so many CTAs a head.
+/// The launch of a number of CTAs a head.
 fn config(ctas: u32, heads: usize) -> LaunchConfig {
     LaunchConfig {
         grid: [ctas, heads as u32, 1],
@@ -191,7 +191,8 @@ impl<D: Driver> Gpu<D> {
             slope: op.slope,
             reserved: 0,
         };
-        // SAFETY: the operator checked that features, vector and scores fit the graph, whose arrays were checked when it was made.
+        // SAFETY: the operator checked that features, vector and scores fit the graph, whose arrays were checked when
+        // it was made.
         unsafe { self.launch(shape.entry.name, config(ctas, op.heads), &params) }
     }
 

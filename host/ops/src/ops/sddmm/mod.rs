@@ -9,19 +9,20 @@ use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 
-/// Sampled dense times dense (HalfGNN §4.2): `e[h][k] = scale · Σ_f u[row_k, f] · v[col_k, f]` for each edge `k` and head
-/// `h`, `f` over the columns of the head.
+/// Sampled dense times dense (HalfGNN §4.2): `e[h][k] = scale · Σ_f u[row_k, f] · v[col_k, f]` for each edge `k` and
+/// head `h`, `f` over the columns of the head.
 ///
-/// `u` is rows × (heads · D) and `v` columns × (heads · D), for any D; of a square graph they may be one matrix; with more than one head, D fills whole
-/// 16-byte vectors (8 halves, 4 floats). `e` has a plane for each head, [`edge_plane`](super::edge_plane) apart. In half precision and with
-/// the default policy sums are in float and rounded once, so nothing overflows but a result that half cannot hold.
+/// `u` is rows × (heads · D) and `v` columns × (heads · D), for any D; of a square graph they may be one matrix; with
+/// more than one head, D fills whole 16-byte vectors (8 halves, 4 floats). `e` has a plane for each head,
+/// [`edge_plane`](super::edge_plane) apart. In half precision and with the default policy sums are in float and rounded
+/// once, so nothing overflows but a result that half cannot hold.
 ///
 /// The gradients are SpMMs over the same graph, with the gradient `d` of `e` as edge weights: `du = scale · A_d v`, and
 /// `dv = scale · A_dᵀ u` in the transposed edge order.
 ///
 /// # Errors
-/// [`Error::Shape`] where an operand does not fit the graph or the other, [`Error::Unsupported`] where the columns cannot
-/// be divided into heads or no kernel has the policy.
+/// [`Error::Shape`] where an operand does not fit the graph or the other, [`Error::Unsupported`] where the columns
+/// cannot be divided into heads or no kernel has the policy.
 pub fn sddmm<B: SddmmOperators, E: Element>(
     backend: &B,
     a: &Adjacency<B>,
@@ -67,10 +68,12 @@ pub struct SddmmPolicy {
     pub load: HalfLoad,
     /// Threads, as CTAs for each multiprocessor: fewer take more edges each. By the size of the graph where absent.
     pub ctas_per_multiprocessor: Option<u32>,
-    /// Threads by HP-SDDMM's inequality instead (Fan, Wang, Chu 2023, §III-B): the most of 128, 256 and 512 edges a warp with which
-    /// there still are enough full waves of CTAs. Its smaller candidates are less than a tile of the kernels.
+    /// Threads by HP-SDDMM's inequality instead (Fan, Wang, Chu 2023, §III-B): the most of 128, 256 and 512 edges a
+    /// warp with which there still are enough full waves of CTAs. Its smaller candidates are less than a tile of the
+    /// kernels.
     pub hybrid: bool,
-    /// Whether the features of rows are read anew for every four edges, instead of kept while a row lasts: for comparison.
+    /// Whether the features of rows are read anew for every four edges, instead of kept while a row lasts: for
+    /// comparison.
     pub read_anew: bool,
 }
 
@@ -99,10 +102,11 @@ pub struct SddmmOperands<'a, B: Storage, E: Element> {
     pub e: &'a mut Array<B, E>,
 }
 
-/// SDDMM without a dot product: for each edge and head the sum, difference, product or quotient of two numbers, or a copy
-/// of one, each of them of the edge's row, of its column, or its own. Computed in float and rounded once.
+/// SDDMM without a dot product: for each edge and head the sum, difference, product or quotient of two numbers, or a
+/// copy of one, each of them of the edge's row, of its column, or its own. Computed in float and rounded once.
 ///
-/// Planes of rows are `heads · rows` floats, those of columns `heads · columns`, planes of edges `heads ·` [`edge_plane`](super::edge_plane) elements.
+/// Planes of rows are `heads · rows` floats, those of columns `heads · columns`, planes of edges `heads ·`
+/// [`edge_plane`](super::edge_plane) elements.
 ///
 /// # Errors
 /// [`Error::Shape`] where an operand or `e` does not fit the graph and the heads, [`Error::Unsupported`] for no head or

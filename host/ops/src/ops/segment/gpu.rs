@@ -42,8 +42,8 @@ impl<D: Driver> SegmentOperators for Gpu<D> {
             }
         };
         let names = [entry::<E>(family)?, follow_up];
-        // SAFETY: the operator checked that planes and map are as long as the edges ask for, and that maxima are of plain
-        // values.
+        // SAFETY: the operator checked that planes and map are as long as the edges ask for, and that maxima are of
+        // plain values.
         unsafe { self.reduce_segments(names, of.heads, contract::FLOAT_WORDS, params) }
     }
 }

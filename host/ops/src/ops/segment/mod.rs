@@ -53,8 +53,8 @@ pub enum EdgeValues<'a, B: Storage, E: Element> {
 }
 
 /// For each edge the number of another: that of the same edge in the transposed order, for one
-/// ([`Graph::edge_map`](crate::graph::Graph::edge_map)). Every number is an edge's, which is checked where a map is made,
-/// since kernels read where it says.
+/// ([`Graph::edge_map`](crate::graph::Graph::edge_map)). Every number is an edge's, which is checked where a map is
+/// made, since kernels read where it says.
 #[derive(Debug)]
 pub struct EdgeMap<B: Storage> {
     edges: Array<B, u32>,

@@ -1,9 +1,9 @@
 //! Shadow operators (HalfGNN §4.4): half in, half executed and half out; float in, float executed and float out.
 //!
-//! Frameworks under mixed precision turn their operands of these functions into floats, in memory, and back afterwards. Here
-//! an element is widened in a register, computed with, and rounded once, and a row is added up in float: nothing but
-//! elements of the operand's own precision is read or written. What can go wrong is then only that the result itself does
-//! not fit; here is for which operands it is proved to fit.
+//! Frameworks under mixed precision turn their operands of these functions into floats, in memory, and back afterwards.
+//! Here an element is widened in a register, computed with, and rounded once, and a row is added up in float: nothing
+//! but elements of the operand's own precision is read or written. What can go wrong is then only that the result
+//! itself does not fit; here is for which operands it is proved to fit.
 //!
 //! | operator | safe in half | why | at the edge |
 //! |---|---|---|---|
@@ -15,7 +15,8 @@
 //! | [`sum`] | `\|Σ x\| < 65,520` | terms are added up in float | infinity past it |
 //! | [`mean`] | every finite row | it lies between the smallest and the largest element | |
 //!
-//! In float the same holds with float's range: `exp` up to 88.72, sums, and those that means are made of, below 3.4·10³⁸.
+//! In float the same holds with float's range: `exp` up to 88.72, sums, and those that means are made of, below
+//! 3.4·10³⁸.
 
 mod cpu;
 mod gpu;
@@ -64,7 +65,8 @@ pub fn log_softmax<B: ShadowOperators, E: Element>(
     of_rows(backend, Shadow::LogSoftmax, x, y)
 }
 
-/// The sum of each row, a matrix of one column, added up in float. In half finite where the sum is below 65,520 in size.
+/// The sum of each row, a matrix of one column, added up in float. In half finite where the sum is below 65,520 in
+/// size.
 ///
 /// # Errors
 /// [`Error::Shape`] where `y` is not the rows of `x` × 1.
@@ -76,8 +78,8 @@ pub fn sum<B: ShadowOperators, E: Element>(
     of_rows(backend, Shadow::Sum, x, y)
 }
 
-/// The mean of each row, a matrix of one column, added up in float. Safe for every finite row of halves, and of floats whose
-/// sum is finite.
+/// The mean of each row, a matrix of one column, added up in float. Safe for every finite row of halves, and of floats
+/// whose sum is finite.
 ///
 /// # Errors
 /// [`Error::Shape`] where `y` is not the rows of `x` × 1, [`Error::Unsupported`] where `x` has no columns.

@@ -25,8 +25,8 @@ impl Digit {
         (pair >> self.shift) as usize & ((1 << self.bits) - 1)
     }
 
-    /// Puts pairs in the order of the digit, those of the same digit in the order that they have. Pairs that all have one digit stay,
-    /// and it says so.
+    /// Puts pairs in the order of the digit, those of the same digit in the order that they have. Pairs that all have
+    /// one digit stay, and it says so.
     ///
     /// Each chunk of pairs has a slice of its own for each digit, so that threads write side by side.
     fn distribute(self, pairs: &[u64], sorted: &mut [u64]) -> bool {

@@ -36,14 +36,14 @@ pub(crate) const STARTS: Scan = Scan {
     scan: "scan_starts",
 };
 
-/// Words of the workspace in which a card sorts so many pairs.
+/// Words of the workspace in which a GPU sorts the given number of pairs.
 fn sort_workspace(pairs: u64) -> u64 {
     let ctas = contract::ctas(u32::try_from(pairs).unwrap_or(u32::MAX));
     let counts = contract::count_words(ctas, contract::MOST_DIGIT_BITS);
     counts + scan::partial_words(counts) + 2 * pairs
 }
 
-/// Words of the workspace in which a card groups so many pairs.
+/// Words of the workspace in which a GPU groups the given number of pairs.
 pub fn group_workspace(pairs: u64, groups: u64) -> u64 {
     match grouped_by_counts(pairs) {
         Some(pairs) => GroupWorkspace::of(pairs, groups).words,
@@ -51,7 +51,7 @@ pub fn group_workspace(pairs: u64, groups: u64) -> u64 {
     }
 }
 
-/// So many pairs, if a count of each key groups them.
+/// A number of pairs, if a count of each key groups them.
 pub(crate) fn grouped_by_counts(pairs: u64) -> Option<u32> {
     let pairs = u32::try_from(pairs).ok();
     pairs.filter(|&pairs| pairs <= contract::MOST_GROUPED_PAIRS)
@@ -123,8 +123,9 @@ impl<D: Driver> SortOperators for Gpu<D> {
                 result: counts_at,
                 ..no_items(contract::count_words(ctas, digit_bits))
             };
-            // SAFETY: the operator checked that all four arrays are of one length, the workspace has the counts, their partial
-            // sums and room for the pairs, and no pass reads what it writes: the operands are apart as Rust has it.
+            // SAFETY: the operator checked that all four arrays are of one length, the workspace has the counts, their
+            // partial sums and memory for the pairs, and no pass reads what it writes: the operands are apart as Rust
+            // has it.
             unsafe {
                 self.launch("sort_count", config, &params)?;
                 self.scan(WORDS, &counts)?;
@@ -184,8 +185,9 @@ impl<D: Driver> SortOperators for Gpu<D> {
         let of_pairs = config(contract::group_ctas(pairs.max(1).into()), 0)?;
         let of_groups = config(contract::group_ctas(room.sums), 0)?;
         let long = contract::long_group_words(pairs) - 1;
-        // SAFETY: the operator checked that all lists of pairs are of one length, and that there is an offset more than groups; the
-        // workspace has what a pair or a group has of each. Kernels look whether what was counted is a place, and a member a pair.
+        // SAFETY: the operator checked that all lists of pairs are of one length, and that there is an offset more than
+        // groups; the workspace has what a pair or a group has of each. Kernels look whether what was counted is a
+        // place, and a member a pair.
         unsafe {
             if !of.counted {
                 self.launch("group_count", of_pairs, &params)?;

@@ -11,11 +11,12 @@ use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
 use crate::tensor::Array;
 
-/// Pairs in the ascending order of the lowest `bits` bits of their keys; of pairs with the same, the order stays. `values` of
-/// `None` are the pairs' numbers from 0 on, so that `sorted_values` becomes the order itself. Radix sort, least significant
-/// digit first (Merrill and Grimshaw 2011), without atomics.
+/// Pairs in the ascending order of the lowest `bits` bits of their keys; of pairs with the same, the order stays.
+/// `values` of `None` are the pairs' numbers from 0 on, so that `sorted_values` becomes the order itself. Radix sort,
+/// least significant digit first (Merrill and Grimshaw 2011), without atomics.
 ///
-/// On a card it borrows two words a pair of the workspace, and a 16th of one; of a million pairs at most, a quarter of one.
+/// On a GPU it borrows two words a pair of the workspace, and a 16th of one; of a million pairs at most, a quarter of
+/// one.
 ///
 /// # Errors
 /// [`Error::Shape`] where lengths differ, [`Error::Unsupported`] for more than 32 bits or 2³² − 1 pairs.
@@ -37,12 +38,12 @@ pub fn sort_pairs<B: SortOperators>(
     backend.sort_pairs(Checked::new(operands)?)
 }
 
-/// Pairs whose keys are below a number of groups, in the order of their keys; of pairs with the same, the order stays. What has another key
-/// is no pair; what is in order behind those that are has all bits, or keys that are no group where there are many pairs. `firsts` become
-/// the first pair of each group, and the number of pairs.
+/// Pairs whose keys are below a number of groups, in the order of their keys; of pairs with the same, the order stays.
+/// What has another key is no pair; what is in order behind those that are has all bits, or keys that are no group
+/// where there are many pairs. `firsts` become the first pair of each group, and the number of pairs.
 ///
-/// It is what [`sort_pairs`] and [`row_offsets`](super::row_offsets) make, by one count of each key where pairs are some hundred thousand at
-/// most.
+/// It is what [`sort_pairs`] and [`row_offsets`](super::row_offsets) make, by one count of each key where pairs are
+/// some hundred thousand at most.
 ///
 /// # Errors
 /// [`Error::Shape`] where lengths differ, [`Error::Unsupported`] for more than 2³² − 1 pairs or 2³² − 2 groups.
@@ -117,8 +118,8 @@ impl<B: Storage> Operator for SortPairsOperands<'_, B> {
     }
 }
 
-/// Where [`group_pairs`] counts: 4 bytes a pair and a group. What is counted is zeros, and zeros again behind it, since a recording clears
-/// nothing; what a failure left there is none, and goes with it.
+/// Where [`group_pairs`] counts: 4 bytes a pair and a group. What is counted is zeros, and zeros again behind it, since
+/// a recording clears nothing; what a failure left there is none, and goes with it.
 #[derive(Debug)]
 pub struct GroupRoom<B: Storage> {
     /// A word a group, and one: zeros, and zeros again behind it.
@@ -128,7 +129,7 @@ pub struct GroupRoom<B: Storage> {
 }
 
 impl<B: Storage> GroupRoom<B> {
-    /// For so many pairs and groups.
+    /// For numbers of pairs and groups.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -154,7 +155,7 @@ pub struct GroupPairsOperands<'a, B: Storage> {
     pub values: &'a Array<B, u32>,
     /// Where pairs are counted.
     pub room: &'a mut GroupRoom<B>,
-    /// Whether whoever made the keys has [counted](crate::ops::RelabelOperands::counted) them there.
+    /// Whether the operator that made the keys has [counted](crate::ops::RelabelOperands::counted) them there.
     pub counted: bool,
     /// Becomes the first pair of each group, and the number of pairs.
     pub firsts: &'a mut Array<B, u64>,

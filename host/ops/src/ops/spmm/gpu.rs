@@ -75,7 +75,7 @@ struct Input {
     /// Distance of two rows in 16-byte vectors.
     stride: u32,
     columns: usize,
-    /// How codes tell numbers, and the scales of the columns, where it is a matrix of those.
+    /// How quantized values represent numbers, and the scales of the columns, where it is a matrix of those.
     codes: Option<(CodeFormat, DevicePtr<f32>)>,
 }
 
@@ -102,7 +102,7 @@ impl Input {
     }
 }
 
-/// What an SpMM is told that is the gradient of additive attention.
+/// What an SpMM takes that is the gradient of additive attention.
 struct AdditiveSums {
     heads: usize,
     /// The gradient of the scores: planes of floats.
@@ -115,7 +115,8 @@ struct AdditiveSums {
     of_vector: DevicePtr<HalfBits>,
 }
 
-/// The second sum of an SpMM with the weights of attention: what [`AttentionPair`](super::AttentionPair) has beside the first.
+/// The second sum of an SpMM with the weights of attention: what [`AttentionPair`](super::AttentionPair) has in
+/// addition to the first.
 struct SecondSum<'a, D: Driver> {
     /// The output, of the shape of the first.
     positive: DevicePtr<HalfBits>,
@@ -133,7 +134,7 @@ impl<D: Driver> Gpu<D> {
         du: &mut Matrix<Self, E>,
         of_vector: Option<&mut Matrix<Self, E>>,
     ) -> Result<(), Error> {
-        // What the kernel reads beside them lies as they do.
+        // What the kernel reads with them lies as they do.
         self.matrix::<E, E>(op.v)?;
         self.matrix::<E, E>(du)?;
         let of = AdditiveSums {
@@ -173,7 +174,7 @@ impl<D: Driver> Gpu<D> {
         };
         let heads = additive.as_ref().map_or(heads, |of| of.heads);
         let heads = narrow(NAME, "heads", heads)?;
-        // Of rows that were drawn the edge-parallel kernels would want an index, which is waited for.
+        // Of rows that were sampled the edge-parallel kernels would want an index, which is waited for.
         let by_ids = a.is_coo_alone() && kind.entry(Schedule::RowIds).is_some();
         let wants_ids = match op.policy.schedule {
             ops::Schedule::Auto => by_ids,
@@ -499,7 +500,7 @@ impl Kind {
         }
     }
 
-    /// The same of a matrix of codes, where they are some.
+    /// The same of a matrix of quantized values, where they are some.
     fn of_codes(self, format: Option<CodeFormat>) -> Self {
         let accumulate = match (format, self.weights) {
             (None, _) => self.accumulate,

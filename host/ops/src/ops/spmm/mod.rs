@@ -1,8 +1,8 @@
 //! Sparse times dense over the edges of a graph: SpMM (HalfGNN §4.3).
 //!
 //! - [`attention`]: weights by attention, computed where they are used, and two products with them at once.
-//! - `quantized`: of a matrix of 8-bit codes.
-//! - `schedule`: how a card deals the edges out to its warps.
+//! - `quantized`: of a matrix of 8-bit values.
+//! - `schedule`: how a GPU distributes the edges to its warps.
 
 mod attention;
 mod check;
@@ -33,9 +33,9 @@ const NAME: &str = "spmm";
 /// Sparse times dense (HalfGNN §4.3): `y[i] = scale · s[i] · Σ_j w(i,j) · x[j]` over the edges of row `i`, and what
 /// [`Spmm::epilogue`] makes of it.
 ///
-/// `x` is columns × F and `y` rows × F, for any F; several heads must be equally wide and begin at 16 bytes. A row without edges
-/// has a sum of zero. In half precision and with the default
-/// policy every batch of edges is summed up and scaled in float, and the row is rounded once.
+/// `x` is columns × F and `y` rows × F, for any F; several heads must be equally wide and begin at 16 bytes. A row
+/// without edges has a sum of zero. In half precision and with the default policy every batch of edges is summed up and
+/// scaled in float, and the row is rounded once.
 ///
 /// # Errors
 /// [`Error::Shape`] where an operand does not fit the graph, [`Error::Unsupported`] where no kernel has the policy.
@@ -88,8 +88,8 @@ pub enum EdgeWeights<'a, B: Storage, E: Element> {
     Ones,
     /// One an edge, in the order of the adjacency: SpMMve.
     Features(&'a Array<B, E>),
-    /// One an edge and head. The columns of `x` are cut into heads of equal width, and each has a plane of edge features,
-    /// of which the next begins [`edge_plane`](crate::ops::edge_plane) elements later.
+    /// One an edge and head. The columns of `x` are cut into heads of equal width, and each has a plane of edge
+    /// features, of which the next begins [`edge_plane`](crate::ops::edge_plane) elements later.
     Planes {
         /// The features, plane by plane.
         values: &'a Array<B, E>,
@@ -123,9 +123,9 @@ pub struct SpmmPolicy {
     /// How the parts of a row come together.
     #[serde(default)]
     pub write: Write,
-    /// Edges of a warp: a power of two from 16 to 256, and no fewer than four for each of its sub-warps. By itself a card
-    /// chooses from the number of edges and of multiprocessors; the CPU has no warps. Where it is given the schedule is
-    /// [`Schedule::Edge`] or one by row ids.
+    /// Edges of a warp: a power of two from 16 to 256, and no fewer than four for each of its sub-warps. By itself a
+    /// GPU chooses from the number of edges and of multiprocessors; the CPU has no warps. Where it is given the
+    /// schedule is [`Schedule::Edge`] or one by row ids.
     #[serde(default)]
     pub edges_per_warp: Option<u32>,
     /// What a warp has. The CPU has no warps.
@@ -175,37 +175,40 @@ pub enum Accumulate {
 /// How what a row has in several sub-warps comes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Write {
-    /// Merged inside the CTA, and across CTAs through the staging buffer (HalfGNN §4.3.2): each element is written once,
-    /// and results repeat bit for bit.
+    /// Merged inside the CTA, and across CTAs through the staging buffer (HalfGNN §4.3.2): each element is written
+    /// once, and results repeat bit for bit.
     #[default]
     Staged,
-    /// Added to the output by atomics, each addition rounded to the output's precision: for comparison. The CPU, which has
-    /// no parts to add, computes as with [`Write::Staged`].
+    /// Added to the output by atomics, each addition rounded to the output's precision: for comparison. The CPU, which
+    /// has no parts to add, computes as with [`Write::Staged`].
     Atomic,
 }
 
-/// What a warp of a card has of the graph.
+/// What a warp of a GPU has of the graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
-    /// What is faster for the graph, the feature length and the card.
+    /// What is faster for the graph, the feature length and the GPU.
     #[default]
     Auto,
-    /// A share of the edges, equal for all: whatever the degrees, no warp has more to do than another. Rows that cross CTAs
-    /// are completed by a second launch.
+    /// A share of the edges, equal for all: whatever the degrees, no warp has more to do than another. Rows that cross
+    /// CTAs are completed by a second launch.
     Edge,
-    /// A row, in one launch: for small graphs whose rows are short, where a launch is what takes time (HalfGNN §4.3.3, after
-    /// Huang et al.).
+    /// A row, in one launch: for small graphs whose rows are short, where a launch is what takes time (HalfGNN §4.3.3,
+    /// after Huang et al.).
     Vertex,
-    /// As [`Schedule::Edge`], with as many edges a warp as HP-SpMM's inequality says (Fan, Wang, Chu 2023, §III-B): the most of 32, 64,
-    /// 128 and 256 with which there still are enough full waves of CTAs. Its 8 and 512 are no size that the kernels have.
+    /// As [`Schedule::Edge`], with as many edges a warp as HP-SpMM's inequality says (Fan, Wang, Chu 2023, §III-B): the
+    /// most of 32, 64, 128 and 256 with which there still are enough full waves of CTAs. Its 8 and 512 are no size that
+    /// the kernels have.
     Hybrid,
-    /// As [`Schedule::Edge`], with the row of an edge read from its row id, as GNNOne has it (Gong and Kumar 2024, §4): of the graph a card
-    /// reads a plain COO in order of rows and nothing that is made of one. The same sums in the same order. For sums with the default of
-    /// the other policies; of an adjacency [from row ids](Adjacency::from_row_ids) a card takes it by itself.
+    /// As [`Schedule::Edge`], with the row of an edge read from its row id, as GNNOne has it (Gong and Kumar 2024, §4):
+    /// of the graph a GPU reads a plain COO in order of rows and nothing that is made of one. The same sums in the same
+    /// order. For sums with the default of the other policies; of an adjacency [from row ids](Adjacency::from_row_ids)
+    /// a GPU takes it by itself.
     RowIds,
-    /// As [`Schedule::RowIds`], but the sub-warps of a warp take its edges in turn and not an equal share of consecutive ones each:
-    /// GNNOne's round-robin (§4.2.2), for comparison. A row is then nobody's own, so all is added by atomics ([`Write::Atomic`]).
+    /// As [`Schedule::RowIds`], but the sub-warps of a warp take its edges one after the other and not an equal share
+    /// of consecutive ones each: GNNOne's round-robin (§4.2.2), for comparison. A row is then shared, so all is added
+    /// by atomics ([`Write::Atomic`]).
     RowIdsInTurn,
 }
 
@@ -223,11 +226,12 @@ pub enum HalfLoad {
 }
 
 /// What is added to the sum of a row of an SpMM, and what becomes of it, before it is rounded:
-/// `relu(sum + factor[i] · addend[i] + bias)`, each part where it is there, and zero where a ReLU is undone. A row without edges has a sum of zero.
+/// `relu(sum + factor[i] · addend[i] + bias)`, each part where it is there, and zero where a ReLU is undone. A row
+/// without edges has a sum of zero.
 ///
-/// Done where the row is written, it takes no pass over the output. A card has kernels for that with the default policy,
-/// for plain sums and those with column factors, and those that undo a ReLU where a warp has a row ([`Schedule::Vertex`]); elsewhere passes
-/// follow, and the sum is rounded before them.
+/// Done where the row is written, it takes no pass over the output. A GPU has kernels for that with the default policy,
+/// for plain sums and those with column factors, and those that undo a ReLU where a warp has a row
+/// ([`Schedule::Vertex`]); elsewhere passes follow, and the sum is rounded before them.
 #[derive(Debug)]
 pub struct SpmmEpilogue<'a, B: Storage, E: Element> {
     /// A multiple of another matrix.
@@ -236,8 +240,8 @@ pub struct SpmmEpilogue<'a, B: Storage, E: Element> {
     pub bias: Option<&'a Matrix<B, f32>>,
     /// Whether negative results become zero.
     pub relu: bool,
-    /// The output of a ReLU, as wide as the product, with a row for each of its rows or more, which are not read: where it holds no positive
-    /// number the result becomes zero. So that is the gradient of what the ReLU was given.
+    /// The output of a ReLU, as wide as the product, with a row for each of its rows or more, which are not read: where
+    /// it holds no positive number the result becomes zero. So that is the gradient of what the ReLU was given.
     pub positive: Option<&'a Matrix<B, E>>,
 }
 
@@ -269,8 +273,8 @@ impl<B: Storage, E: Element> Default for SpmmEpilogue<'_, B, E> {
     }
 }
 
-/// A matrix that is added to a product, row by row: `factor · (1 + epsilon) · row_scale[i] · matrix[i]`. GIN's is the operand
-/// of the product itself, APPNP's what it began with.
+/// A matrix that is added to a product, row by row: `factor · (1 + epsilon) · row_scale[i] · matrix[i]`. GIN's is the
+/// operand of the product itself, APPNP's what it began with.
 #[derive(Debug)]
 pub struct Addend<'a, B: Storage, E: Element> {
     /// As wide as the product, with a row for each of its rows. It may have more, which are not read: of a
@@ -313,7 +317,7 @@ pub trait SpmmOperators: Storage {
     /// Those of the device.
     fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error>;
 
-    /// As [`SpmmOperators::spmm`], of a matrix of 8-bit codes.
+    /// As [`SpmmOperators::spmm`], of a matrix of 8-bit values.
     ///
     /// # Errors
     /// Those of the device.
@@ -331,7 +335,7 @@ pub trait SpmmOperators: Storage {
         operands: Checked<AttentionPairOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
-    /// As [`SpmmOperators::attention_pair`], of a matrix of 8-bit codes.
+    /// As [`SpmmOperators::attention_pair`], of a matrix of 8-bit values.
     ///
     /// # Errors
     /// Those of the device, and [`Error::Unsupported`] for a policy that no kernel is built for.

@@ -1,4 +1,4 @@
-//! SpMM of a matrix of 8-bit codes: half the bytes an edge, which is what an SpMM in half is bound by.
+//! SpMM of a matrix of 8-bit values: half the bytes an edge, which is what an SpMM in half is bound by.
 
 use super::check::check_op;
 use super::{Accumulate, Aggregation, EdgeWeights, HalfLoad, Scaling, Spmm, SpmmOperators, Write};
@@ -13,15 +13,16 @@ const NAME: &str = "quantized_spmm";
 pub(super) const FLOAT_OUTPUT: &str =
     "the output is float; 8-bit rows save nothing beside its own: take half or bfloat16";
 
-/// [`spmm`](super::spmm) of a matrix of 8-bit codes: sums are made of the codes' numbers, exactly for int8 without weights inside
-/// a batch and else in float, and multiplied by the scales of the columns where a row is written.
+/// [`spmm`](super::spmm) of a matrix of 8-bit values: sums are made of the quantized values' numbers, exactly for int8
+/// without weights inside a batch and else in float, and multiplied by the scales of the columns where a row is
+/// written.
 ///
-/// The output is half or bfloat16. Factors of columns go into the codes, as factors of rows of
+/// The output is half or bfloat16. Factors of columns go into the quantized values, as factors of rows of
 /// [`quantize`](crate::ops::quantize()).
 ///
 /// # Errors
-/// [`Error::Shape`] where an operand does not fit the graph, [`Error::Unsupported`] for factors of columns, maxima, an output in
-/// float and every policy but the default one's scaling, sums, write and load.
+/// [`Error::Shape`] where an operand does not fit the graph, [`Error::Unsupported`] for factors of columns, maxima, an
+/// output in float and every policy but the default one's scaling, sums, write and load.
 pub fn quantized_spmm<B: SpmmOperators, E: Element>(
     backend: &B,
     a: &Adjacency<B>,

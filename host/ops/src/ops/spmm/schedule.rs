@@ -1,4 +1,4 @@
-//! How an SpMM is dealt out to the warps of a card: which kernel, and how many edges a CTA has.
+//! How an SpMM is distributed to the warps of a GPU: which kernel, and how many edges a CTA has.
 
 use super::{NAME, Schedule, SpmmPolicy};
 use crate::error::Error;
@@ -26,12 +26,12 @@ pub struct Rows {
     pub(super) longest: u32,
     /// Whether there are lists of the rows that have edges, which the edge-parallel kernels read.
     pub(super) indexed: bool,
-    /// Whether there is nothing but the row of each edge, and a kernel that wants no more.
+    /// Whether there is nothing but the row of each edge, and a kernel that needs no more.
     pub(super) by_ids: bool,
 }
 
-/// Most rows among which a launch by row ids finds those without edges, a thread a row, beside the CTAs that walk edges. Of more the whole
-/// output is cleared before: a launch more, of the speed of memory.
+/// Most rows among which a launch by row ids finds those without edges, a thread a row, in addition to the CTAs that
+/// walk edges. Of more the whole output is cleared before: a launch more, of the speed of memory.
 const SEARCHED_ROWS: u32 = 1 << 17;
 
 impl Rows {
@@ -78,8 +78,8 @@ impl Columns {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) schedule: Built,
-    /// Edges of a CTA as a base-2 logarithm, and CTAs that edges are dealt out to; zeros in the vertex-parallel schedule,
-    /// which has neither, and so no staging buffer.
+    /// Edges of a CTA as a base-2 logarithm, and CTAs that edges are distributed to; zeros in the vertex-parallel
+    /// schedule, which has neither, and so no staging buffer.
     pub(super) cta_edges_log2: u32,
     pub(super) ctas: u32,
     /// Whether a warp of the vertex-parallel schedule has several rows.
@@ -130,8 +130,9 @@ impl Plan {
 /// CTAs of the edge-parallel kernel that a multiprocessor holds at once, of 48 registers a thread.
 const CTAS_PER_MULTIPROCESSOR: u64 = 10;
 
-/// A launch has at least one in so many of the CTAs that a card holds at once: with fewer, multiprocessors are idle. With many more it pays for what each
-/// CTA waits for before it has rows to add up. Measured on graphs of 2¹⁷, 2¹⁸ and 2¹⁹ edges, on which 512 to 1,024 CTAs are best.
+/// A launch has at least one in this number of the CTAs that a GPU holds at once: with fewer, multiprocessors are idle.
+/// With many more it pays for what each CTA waits for before it has rows to add up. Measured on graphs of 2¹⁷, 2¹⁸ and
+/// 2¹⁹ edges, on which 512 to 1,024 CTAs are best.
 const SHARE_OF_WAVE: u64 = 2;
 
 /// Mean edges of a row, of those that have some, under which a CTA has no more than [`contract::EDGES_PER_CTA`]. In
@@ -141,20 +142,21 @@ const LONG_ROWS: u64 = 12;
 /// CTAs of the vertex-parallel kernel that a multiprocessor holds at once, of 80 registers a thread.
 const VERTEX_CTAS_PER_MULTIPROCESSOR: u64 = 6;
 
-/// Most waves of a vertex-parallel launch that is taken by itself. A wave costs some four round trips to memory, whatever it
-/// does, and what it has to repay is one launch and the gap before it.
+/// Most waves of a vertex-parallel launch that is taken by itself. A wave costs some four round trips to memory,
+/// whatever it does, and what it has to repay is one launch and the gap before it.
 const VERTEX_WAVES: u64 = 2;
 
-/// Most edges of a row in such a launch. A CTA walks 128 of them at a time, so its longest row is four times as long under
-/// way as the others, at most.
+/// Most edges of a row in such a launch. A CTA walks 128 of them at a time, so its longest row is four times as long
+/// under way as the others, at most.
 const VERTEX_LONGEST_ROW: u32 = 512;
 
-/// The schedule of a policy: what it asks for, or what is faster where `built` says that there is a vertex-parallel kernel.
+/// The schedule of a policy: what it asks for, or what is faster where `built` says that there is a vertex-parallel
+/// kernel.
 ///
-/// The vertex-parallel kernel takes one launch where the edge-parallel one takes two; but a warp a row leaves lanes idle
-/// in short rows and has others wait for long ones. So it is taken where the card is not filled anyway, and
-/// no row is much longer than a launch: on graphs of Cora's size, where a launch is what takes time. And of rows that were drawn
-/// and have no index: as many edges each as the fanout has, and to make the index takes longer than the sum.
+/// The vertex-parallel kernel takes one launch where the edge-parallel one takes two; but a warp a row leaves lanes
+/// idle in short rows and has others wait for long ones. So it is taken where the GPU is not filled anyway, and no row
+/// is much longer than a launch: on graphs of Cora's size, where a launch is what takes time. And of rows that were
+/// sampled and have no index: as many edges each as the fanout has, and to make the index takes longer than the sum.
 fn schedule(
     policy: &SpmmPolicy,
     work: &Work,
@@ -185,7 +187,7 @@ fn schedule(
     }
 }
 
-/// CTAs of a vertex-parallel launch of a warp a row, and how many of them a card holds at once.
+/// CTAs of a vertex-parallel launch of a warp a row, and how many of them a GPU holds at once.
 fn vertex_ctas(work: &Work, multiprocessors: u32) -> (u64, u64) {
     let ctas = u64::from(contract::vertex_ctas(work.rows.vertices)) * work.columns.passes();
     let at_once = VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
@@ -201,8 +203,8 @@ fn suits_vertices(work: &Work, multiprocessors: u32) -> bool {
     one_launch_suits(ctas, at_once, work.rows.longest)
 }
 
-/// Whether there are so many rows that a card has them in waves, and most of them so short that a warp has all edges of each under way at
-/// once: then it takes four.
+/// Whether there are enough rows that a GPU has them in waves, and most of them so short that a warp has all edges of
+/// each under way at once: then it takes four.
 fn are_many(work: &Work, multiprocessors: u32) -> bool {
     let Rows {
         vertices,
@@ -220,8 +222,8 @@ fn are_many(work: &Work, multiprocessors: u32) -> bool {
     ctas > VERTEX_WAVES * at_once && are_short
 }
 
-/// Whether a launch of a warp a row is short, of so many CTAs, of which a card holds so many at once, and of such a longest row: what it
-/// takes longer than shares of the edges is then less than the launch that it saves.
+/// Whether a launch of a warp a row is short, of a number of CTAs, of which a GPU holds a number at once, and of a
+/// longest row: what it takes longer than shares of the edges is then less than the launch that it saves.
 pub(in crate::ops) fn one_launch_suits(ctas: u64, at_once: u64, longest: u32) -> bool {
     ctas <= VERTEX_WAVES * at_once && longest <= VERTEX_LONGEST_ROW
 }
@@ -235,7 +237,7 @@ fn cta_edges_log2(policy: &SpmmPolicy, work: &Work, multiprocessors: u32) -> Res
     }
 }
 
-/// CTAs from which on more of them do not make a launch faster: half of what a card holds at once.
+/// CTAs from which on more of them do not make a launch faster: half of what a GPU holds at once.
 fn enough(multiprocessors: u32) -> u64 {
     CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors) / SHARE_OF_WAVE
 }
@@ -252,7 +254,7 @@ fn most_cta_edges_log2(rows: Rows, sums: Sums) -> u32 {
     }
 }
 
-/// Edges of a CTA as a base-2 logarithm: the most that still make [`enough`] CTAs on a card of so many
+/// Edges of a CTA as a base-2 logarithm: the most that still make [`enough`] CTAs on a GPU of the given number of
 /// multiprocessors (HP-SpMM's dynamic task partition). The more edges a CTA has the fewer rows cross CTAs and the less
 /// the merge costs an edge; but too few CTAs leave multiprocessors idle at the end, or from the start on.
 fn choose(work: &Work, multiprocessors: u32) -> u32 {
@@ -283,7 +285,7 @@ fn hybrid(work: &Work, multiprocessors: u32) -> Result<u32, Error> {
     forced(edges, lanes_log2)
 }
 
-/// Edges of a CTA as a base-2 logarithm, for warps of so many as a caller wants.
+/// Edges of a CTA as a base-2 logarithm, for warps of the size that a caller needs.
 fn forced(edges_per_warp: u32, lanes_log2: u32) -> Result<u32, Error> {
     let fewest = contract::cta_edges_log2_min(lanes_log2);
     let most = contract::CTA_EDGES_LOG2_MAX;
@@ -309,7 +311,7 @@ fn forced(edges_per_warp: u32, lanes_log2: u32) -> Result<u32, Error> {
 mod tests {
     use super::*;
 
-    /// Passes of a sub-warp of so many lanes over rows of 100 edges at most.
+    /// Passes of a sub-warp of a number of lanes over rows of 100 edges at most.
     fn work(edges: u32, filled: u32, lanes_log2: u32, passes: u32) -> Work {
         Work {
             rows: Rows {
@@ -354,11 +356,11 @@ mod tests {
     fn small_graphs_of_short_rows_are_vertex_parallel() {
         let auto = |work: Work| scheduled(SpmmPolicy::DEFAULT, &work);
         assert_eq!(auto(cora()), Built::VertexParallel);
-        // A star has one long row, and the card waits for it.
+        // A star has one long row, and the GPU waits for it.
         let mut star = cora();
         star.rows.longest = 2_707;
         assert_eq!(auto(star), Built::EdgeParallel);
-        // So many rows, or passes over them, that they come in waves.
+        // That many rows, or passes over them, that they come in waves.
         let waves = |vertices: u32, passes: u32| {
             let mut work = cora();
             work.rows.vertices = vertices;
@@ -369,7 +371,7 @@ mod tests {
         assert_eq!(auto(waves(6_337, 1)), Built::EdgeParallel);
         assert_eq!(auto(waves(2_708, 4)), Built::EdgeParallel);
         assert_eq!(auto(waves(u32::MAX, 1)), Built::EdgeParallel);
-        // On a card of so few multiprocessors it is no small graph.
+        // On a GPU of so few multiprocessors it is no small graph.
         assert_eq!(
             schedule(&SpmmPolicy::DEFAULT, &cora(), 16, true).expect("a legal schedule"),
             Built::EdgeParallel
@@ -464,7 +466,7 @@ mod tests {
     fn large_graphs_get_large_ctas_and_small_ones_enough_of_them() {
         assert_eq!(chosen(u32::MAX, 3, 1), contract::CTA_EDGES_LOG2_MAX);
         assert_eq!(chosen(67_108_864, 2, 1), contract::CTA_EDGES_LOG2_MAX);
-        // A graph that a card cannot be filled with.
+        // A graph that a GPU cannot be filled with.
         assert_eq!(chosen(13_264, 3, 1), contract::cta_edges_log2_min(3));
         assert_eq!(chosen(0, 5, 1), contract::cta_edges_log2_min(5));
         assert_eq!(chosen(13_264, 0, 1), contract::cta_edges_log2_min(0));
@@ -511,7 +513,7 @@ mod tests {
         assert_eq!(edges_of(84_480 * 256, 3), 256);
         assert_eq!(edges_of(u32::MAX, 3), 256);
         assert_eq!(edges_of(1, 3), 32);
-        // One lane a row wants more edges a warp than the inequality's least.
+        // One lane a row needs more edges a warp than the inequality's least.
         assert_eq!(edges_of(1, 0), 128);
         // Our own choice is another: it has short rows keep small CTAs.
         let short = work(1 << 27, 1 << 25, 3, 1);

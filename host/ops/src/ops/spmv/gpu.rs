@@ -22,8 +22,8 @@ impl<D: Driver> SpmvOperators for Gpu<D> {
             None => "spmv",
         };
         let names = [entry::<E>(first)?, entry::<E>("spmv_follow_up")?];
-        // SAFETY: the operator checked that the vector has an element a column, the result one a row, and that weights are a plane
-        // of edges.
+        // SAFETY: the operator checked that the vector has an element a column, the result one a row, and that weights
+        // are a plane of edges.
         unsafe { self.reduce_segments(names, 1, contract::FLOAT_WORDS, params) }
     }
 }

@@ -1,7 +1,8 @@
-//! SpMV: a graph times a vector, which is what an SpMM of one feature would be if rows were no longer than their elements.
+//! SpMV: a graph times a vector, which is what an SpMM of one feature would be if rows were no longer than their
+//! elements.
 //!
-//! It is a segment reduction whose values are gathered: edges are dealt out evenly by their row ids (COO), as GNNOne §4.4 has it,
-//! four neighbours a lane, rows that cross warps are staged, and nothing is atomic.
+//! It is a segment reduction whose values are gathered: edges are partitioned evenly by their row ids (COO), as GNNOne
+//! §4.4 has it, four neighbours a lane, rows that cross warps are staged, and nothing is atomic.
 
 mod cpu;
 mod gpu;
@@ -12,15 +13,17 @@ use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element};
 
-/// `y = A x`: of each row the sum of the elements of `x` that its columns name, each times the weight of its edge where there are
-/// some. Products and sums are float, in an order that the graph alone decides, and a sum is rounded once; rows without edges are
-/// zero. Its gradient with respect to `x` is the same on the transpose, with the weights in that one's order.
+/// `y = A x`: of each row the sum of the elements of `x` that its columns name, each times the weight of its edge where
+/// there are some. Products and sums are float, in an order that the graph alone decides, and a sum is rounded once;
+/// rows without edges are zero. Its gradient with respect to `x` is the same on the transpose, with the weights in that
+/// one's order.
 ///
-/// `x` has an element a column of `a`, `y` one a row. Weights are a plane of edges, [`edge_plane`](super::edge_plane) long.
+/// `x` has an element a column of `a`, `y` one a row. Weights are a plane of edges, [`edge_plane`](super::edge_plane)
+/// long.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit the graph, [`Error::Driver`] where there is not enough memory for the graph's row
-/// ids, which are made at the first call.
+/// [`Error::Shape`] where the operands do not fit the graph, [`Error::Driver`] where there is not enough memory for the
+/// graph's row ids, which are made at the first call.
 pub fn spmv<B: SpmvOperators, E: Element>(
     backend: &B,
     a: &Adjacency<B>,

@@ -20,7 +20,7 @@ fn expect_square<B: Storage>(operator: &'static str, graph: &Adjacency<B>) -> Re
     )
 }
 
-/// That so many are told apart by 32 bits.
+/// That this number of items is distinguished by 32 bits.
 fn expect_countable(operator: &'static str, what: &str, count: usize) -> Result<(), Error> {
     if u32::try_from(count).is_ok_and(|count| count != u32::MAX) {
         return Ok(());
@@ -47,7 +47,7 @@ pub struct RandomWalkOperands<'a, B: Storage> {
 }
 
 impl<B: Storage> RandomWalkOperands<'_, B> {
-    /// Walks that there is room for.
+    /// Walks that there is memory for.
     pub(super) fn walks(&self) -> usize {
         self.vertices.len() / (self.length as usize + 1)
     }

@@ -36,8 +36,8 @@ impl<D: Driver> SubgraphOperators for Gpu<D> {
             vertices: self.array(of.vertices)?,
         };
         let config = dense_config(NAME, ctas(params.walks.into()), 1, 0)?;
-        // SAFETY: the operator checked that the graph is square, so that a column is a row, that there is a root or an edge to begin
-        // at, and that there is room for whole walks; the kernel looks whether a root is a row.
+        // SAFETY: the operator checked that the graph is square, so that a column is a row, that there is a root or an
+        // edge to begin at, and that there is memory for whole walks; the kernel looks whether a root is a row.
         unsafe { self.launch(NAME, config, &params) }
     }
 
@@ -66,8 +66,8 @@ impl<D: Driver> SubgraphOperators for Gpu<D> {
             vertices: self.array(of.vertices)?,
         };
         let config = linear_config(NAME, 1, WARP, 0)?;
-        // SAFETY: as above; the frontier is no longer than its walk and three levels of sums tell its vertices apart. The memory that
-        // it works in is freed behind the kernel on its stream.
+        // SAFETY: as above; the frontier is no longer than its walk and three levels of sums distinguish its vertices.
+        // The memory that it works in is freed behind the kernel on its stream.
         unsafe { self.launch(NAME, config, &params) }
     }
 
@@ -80,8 +80,8 @@ impl<D: Driver> SubgraphOperators for Gpu<D> {
         };
         let warps = u64::from(params.vertex_count) + 1;
         let config = dense_config(NAME, vertex_ctas(warps), 1, 0)?;
-        // SAFETY: the operator checked that there is a bit for each column and a count for each vertex and one more; the kernel looks
-        // whether a vertex is a row.
+        // SAFETY: the operator checked that there is a bit for each column and a count for each vertex and one more;
+        // the kernel looks whether a vertex is a row.
         unsafe { self.launch(NAME, config, &params) }
     }
 
@@ -97,7 +97,7 @@ impl<D: Driver> SubgraphOperators for Gpu<D> {
             ..self.within(NAME, of.graph, of.places, of.vertices)?
         };
         let config = dense_config(NAME, vertex_ctas(params.vertex_count.into()), 1, 0)?;
-        // SAFETY: as above; the kernel looks whether the edges of a vertex lie among those that there is room for.
+        // SAFETY: as above; the kernel looks whether the edges of a vertex lie among those that there is memory for.
         unsafe { self.launch(NAME, config, &params) }
     }
 
@@ -140,8 +140,8 @@ impl<D: Driver> SubgraphOperators for Gpu<D> {
             ..self.draws(of.members)?
         };
         let config = dense_config(NAME, vertex_ctas(params.graph_rows), 1, 0)?;
-        // SAFETY: the operator checked that the graph is square, and that there is a word and a count for each of its vertices and a
-        // count for each edge.
+        // SAFETY: the operator checked that the graph is square, and that there is a word and a count for each of its
+        // vertices and a count for each edge.
         unsafe { self.launch(NAME, config, &params) }
     }
 
@@ -159,7 +159,8 @@ impl<D: Driver> SubgraphOperators for Gpu<D> {
             scale,
             ..self.norms(&norms)?
         };
-        // SAFETY: the operator checked that the graph is square, and that there are as many items as rows, columns and edges.
+        // SAFETY: the operator checked that the graph is square, and that there are as many items as rows, columns and
+        // edges.
         unsafe { self.launch_norms::<E>(&params) }
     }
 

@@ -23,14 +23,14 @@ pub struct InducedSubgraph<B: Storage> {
 }
 
 impl<B: SubgraphOperators + SamplingOperators + ConstructOperators + SortOperators> Places<B> {
-    /// The subgraph that `vertices` induce, in which each counts once, however often it stands there. What was known before is
-    /// forgotten.
+    /// The subgraph that `vertices` induce, in which each counts once, however often it stands there. What was known
+    /// before is forgotten.
     ///
     /// Sizes are read from the device, twice and for each of both adjacencies.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the graph has not a row and a column a vertex, [`Error::Unsupported`] for a graph of 2³² − 1 edges or
-    /// more, [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Shape`] where the graph has not a row and a column a vertex, [`Error::Unsupported`] for a graph of 2³²
+    /// − 1 edges or more, [`Error::Driver`] where there is not enough memory.
     pub fn induced(
         &mut self,
         backend: &B,

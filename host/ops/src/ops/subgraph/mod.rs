@@ -1,5 +1,5 @@
-//! Vertices that walks come to, and the edges between them: what GraphSAINT (Zeng et al., "GraphSAINT: graph sampling based
-//! inductive learning method", ICLR 2020) makes its batches of.
+//! Vertices that walks come to, and the edges between them: what GraphSAINT (Zeng et al., "GraphSAINT: graph sampling
+//! based inductive learning method", ICLR 2020) makes its batches of.
 
 mod check;
 mod cpu;
@@ -22,13 +22,13 @@ pub(super) const STREAM: u32 = 0x7375_6267;
 
 /// Random walks, all of `length` edges: `vertices` becomes the vertices of one after the other, `length + 1` each.
 ///
-/// A walk begins at one of `roots`, all as likely, or where there are none at the source of an edge, all edges as likely, so that a
-/// vertex is as likely as it is heard often. From there it goes from destinations to sources, all neighbours as likely, and stays
-/// where there is none. Walk `i` of a draw is the same on every device.
+/// A walk begins at one of `roots`, all as likely, or where there are none at the source of an edge, all edges as
+/// likely, so that a vertex is as likely as it has out-edges. From there it goes from destinations to sources, all
+/// neighbours as likely, and stays where there is none. Walk `i` of a draw is the same on every device.
 ///
 /// # Errors
-/// [`Error::Shape`] where the graph is not square or `vertices` holds no whole number of walks, [`Error::Unsupported`] where there is
-/// nothing to begin at, or more than 2³² − 1 walks.
+/// [`Error::Shape`] where the graph is not square or `vertices` holds no whole number of walks, [`Error::Unsupported`]
+/// where there is nothing to begin at, or more than 2³² − 1 walks.
 pub fn random_walks<B: SubgraphOperators>(
     backend: &B,
     graph: &Adjacency<B>,
@@ -46,14 +46,15 @@ pub fn random_walks<B: SubgraphOperators>(
     backend.random_walks(Checked::new(operands)?)
 }
 
-/// A multi-dimensional random walk (Ribeiro and Towsley, "Estimating and sampling graphs with multidimensional random walks", IMC
-/// 2010; GraphSAINT's algorithm 4): `frontier` vertices are chosen of `roots`, all as likely; then one of them at a time, as likely
-/// as it has neighbours, is replaced by one of those. `vertices` becomes all that were ever in the frontier, the first ones first,
-/// some more than once. Where nothing of the frontier has a neighbour, the rest are its first vertex.
+/// A multi-dimensional random walk (Ribeiro and Towsley, "Estimating and sampling graphs with multidimensional random
+/// walks", IMC 2010; GraphSAINT's algorithm 4): `frontier` vertices are chosen of `roots`, all as likely; then one of
+/// them at a time, as likely as it has neighbours, is replaced by one of those. `vertices` becomes all that were ever
+/// in the frontier, the first ones first, some more than once. Where nothing of the frontier has a neighbour, the rest
+/// are its first vertex.
 ///
 /// # Errors
-/// [`Error::Shape`] where the graph is not square, [`Error::Unsupported`] where there is no root, or for a frontier of none, of more
-/// than 32,768, or of more than there are `vertices`.
+/// [`Error::Shape`] where the graph is not square, [`Error::Unsupported`] where there is no root, or for a frontier of
+/// none, of more than 32,768, or of more than there are `vertices`.
 pub fn frontier_walk<B: SubgraphOperators>(
     backend: &B,
     graph: &Adjacency<B>,
@@ -74,8 +75,8 @@ pub fn frontier_walk<B: SubgraphOperators>(
 /// Draws that are counted together: a bit of a word each.
 pub const DRAWS: u32 = halfgnn_contract::subgraph::DRAWS;
 
-/// Notes that `vertices` are in one of [`DRAWS`] draws: sets bit `draw` of their words of `members`, of which there is one a vertex. A
-/// vertex may be named more than once; one that has no word is passed over.
+/// Notes that `vertices` are in one of [`DRAWS`] draws: sets bit `draw` of their words of `members`, of which there is
+/// one a vertex. A vertex may be named more than once; one that has no word is passed over.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where there is no such bit.
@@ -104,11 +105,12 @@ pub fn size_draws<B: SubgraphOperators>(
     backend.size_draws(Checked::new(SizeDrawsOperands { members, sizes })?)
 }
 
-/// Adds to the counts of each vertex of `graph`, and of each edge, in how many draws it is, of those whose bits are in `draws`: an edge is
-/// in those that its row and its column are in, so that these are the edges of the [subgraphs](super::Places::induced) of the draws.
+/// Adds to the counts of each vertex of `graph`, and of each edge, in how many draws it is, of those whose bits are in
+/// `draws`: an edge is in those that its row and its column are in, so that these are the edges of the
+/// [subgraphs](super::Places::induced) of the draws.
 ///
 /// # Errors
-/// [`Error::Shape`] where the graph is not square, or has others than so many vertices or edges.
+/// [`Error::Shape`] where the graph is not square, or has other numbers of vertices or edges.
 pub fn tally_draws<B: SubgraphOperators>(
     backend: &B,
     graph: &Adjacency<B>,
@@ -125,7 +127,8 @@ pub fn tally_draws<B: SubgraphOperators>(
     })?)
 }
 
-/// What makes sums over the edges of subgraphs those of the graph, in the mean: of how often each was drawn, and what edges multiply beside.
+/// What makes sums over the edges of subgraphs those of the graph, in the mean: of how often each was sampled, and the
+/// factors of edges.
 #[derive(Debug)]
 pub struct EdgeNorms<'a, B: Storage> {
     /// Whose edges they are.
@@ -148,13 +151,13 @@ impl<B: Storage> Clone for EdgeNorms<'_, B> {
 
 impl<B: Storage> Copy for EdgeNorms<'_, B> {}
 
-/// What each edge multiplies in GraphSAINT's batches (§3.2), over `scale`: its weight and the factors of its ends, whose product is made in
-/// double precision and rounded to float, times how often its row was drawn over how often it was itself, each 1 at least. `values`, one
-/// for each edge, become these, rounded to the nearest.
+/// What each edge multiplies in GraphSAINT's batches (§3.2), over `scale`: its weight and the factors of its ends,
+/// whose product is made in double precision and rounded to float, times how often its row was sampled over how often
+/// it was itself, each 1 at least. `values`, one for each edge, become these, rounded to the nearest.
 ///
 /// # Errors
-/// [`Error::Shape`] where the graph is not square, or has others than so many vertices or edges; [`Error::Unsupported`] for a scale that is
-/// not a positive number.
+/// [`Error::Shape`] where the graph is not square, or has other numbers of vertices or edges; [`Error::Unsupported`]
+/// for a scale that is not a positive number.
 pub fn edge_norms<B: SubgraphOperators, E: Element>(
     backend: &B,
     norms: EdgeNorms<'_, B>,

@@ -1,4 +1,4 @@
-//! Vectors of floats for the operators' inner loops: `pulp`'s, and what halves and bfloats need beside them.
+//! Vectors of floats for the operators' inner loops: `pulp`'s, and what halves and bfloats need with them.
 //!
 //! A [`Kernel`] is written once, for [`Lanes`] of any width, and [`Instructions`] chooses the width when the program
 //! runs. No product and sum is contracted into one operation, and vectors lie along the features, so that each element
@@ -22,8 +22,8 @@ pub(crate) type Floats<L> = <<L as Lanes>::Simd as Simd>::f32s;
 
 /// A width of vectors, and the proof that the processor has the instructions for it.
 ///
-/// Rows are padded to whole 16-byte vectors: [`sweep`] walks one with the widest vectors first, and what is left with narrower
-/// ones, so that nothing is masked.
+/// Rows are padded to whole 16-byte vectors: [`sweep`] walks one with the widest vectors first, and what is left with
+/// narrower ones, so that nothing is masked.
 pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// What `pulp` knows of the instructions.
     type Simd: Simd;
@@ -48,7 +48,8 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// Whether [`Lanes::shrink_halves`] is faster than [`Lanes::widen_halves`].
     const SHRINKS: bool = false;
 
-    /// Of the bits of twice as many halves as there are lanes those at even places and those at odd ones, each [shrunk].
+    /// Of the bits of twice as many halves as there are lanes those at even places and those at odd ones, each
+    /// [shrunk].
     #[inline(always)]
     fn shrink_halves(self, halves: &[u16]) -> [Floats<Self>; 2] {
         let mut floats = [self.simd().splat_f32s(0.0); 2];
@@ -92,9 +93,9 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
 /// What [`shrunk`] numbers are multiplied with to become what they were.
 pub(crate) const GROWTH: f32 = f32::from_bits((127 + 112) << 23);
 
-/// The bits of the float that is a half over 2^112: its fields moved to where a float has them, without another bias of the exponent.
-/// Of a half that is infinite or NaN it is another number. Sums of such floats have the bits of the sums of halves, over 2^112: what is
-/// below the smallest normal float is a multiple of 2^-136, and exact.
+/// The bits of the float that is a half over 2^112: its fields moved to where a float has them, without another bias of
+/// the exponent. Of a half that is infinite or NaN it is another number. Sums of such floats have the bits of the sums
+/// of halves, over 2^112: what is below the smallest normal float is a multiple of 2^-136, and exact.
 #[inline(always)]
 pub(crate) fn shrunk(half: u16) -> u32 {
     let (sign, rest) = (u32::from(half & 0x8000), u32::from(half & 0x7fff));
@@ -120,12 +121,12 @@ pub(crate) trait Kernel {
     /// In plain Rust, element by element.
     fn plain(self) -> Self::Output;
 
-    /// In vectors. To be marked `#[inline(always)]`, and so is whatever it calls that works on vectors: a function that is
-    /// not inlined is compiled without the instructions.
+    /// In vectors. To be marked `#[inline(always)]`, and so is whatever it calls that works on vectors: a function that
+    /// is not inlined is compiled without the instructions.
     fn vectors<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
-/// A kernel and its lanes, as `pulp` wants to call them.
+/// A kernel and its lanes, as `pulp` needs to call them.
 #[derive(Clone, Copy)]
 pub(super) struct Call<K, L>(pub(super) K, pub(super) L);
 
@@ -144,8 +145,8 @@ pub(crate) trait Step {
     fn step<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize);
 }
 
-/// Calls `step` for all elements from `start` to `end`, as many vectors at a time as registers hold. The distance is a multiple
-/// of four.
+/// Calls `step` for all elements from `start` to `end`, as many vectors at a time as registers hold. The distance is a
+/// multiple of four.
 #[inline(always)]
 pub(crate) fn sweep<L: Lanes>(lanes: L, start: usize, end: usize, step: &mut impl Step) {
     let mut at = start;
@@ -228,7 +229,7 @@ pub(super) fn read<T: Pod, V: Pod>(values: &[T]) -> V {
 #[inline(always)]
 pub(super) fn write<T: Pod, V: Pod>(vector: V, values: &mut [T]) {
     assert!(size_of::<V>() <= size_of_val(values), "a vector is written");
-    // SAFETY: the slice has room for the bytes of a `V`, which have no padding, and any bytes are a `T`.
+    // SAFETY: the slice has memory for the bytes of a `V`, which have no padding, and any bytes are a `T`.
     unsafe { (*values.as_mut_ptr().cast::<Unaligned<V>>()).0 = vector };
 }
 

@@ -1,19 +1,19 @@
-//! Sums of rows, which stay in registers while the rows are walked: what an SpMM is made of, and a product with a matrix that
-//! is mostly zeros.
+//! Sums of rows, which stay in registers while the rows are walked: what an SpMM is made of, and a product with a
+//! matrix that is mostly zeros.
 
 use super::{Floats, GROWTH, Lanes, Step, load, read, write};
 use crate::tensor::{Element, Precision};
 use pulp::Simd;
 
-/// Rows ahead of the present one that are asked for: more lie under way than a processor looks ahead by itself, since most of what it
-/// holds of a row is the row's arithmetic.
+/// Rows ahead of the present one that are asked for: more lie under way than a processor looks ahead by itself, since
+/// most of what it holds of a row is the row's arithmetic.
 const AHEAD: usize = 32;
 
 /// Bytes that memory is moved in.
 const LINE: usize = 64;
 
-/// The sum of the first `count` of the `rows` of `x`, which are `stride` elements apart: batches of at most `batch` are summed up,
-/// multiplied by `factor`, and added to what `total` begins with, in their order.
+/// The sum of the first `count` of the `rows` of `x`, which are `stride` elements apart: batches of at most `batch` are
+/// summed up, multiplied by `factor`, and added to what `total` begins with, in their order.
 pub(crate) struct RowSums<'a, E, T> {
     pub(crate) x: &'a [E],
     pub(crate) stride: usize,
@@ -58,8 +58,8 @@ impl Total for InPlace<'_> {
 }
 
 impl<E: Element, T: Total> RowSums<'_, E, T> {
-    /// Walks the batches; `add` adds the `N` vectors from `at` of row `number` of `rows` to the sums of a batch, which `order` puts in
-    /// the order of the elements.
+    /// Walks the batches; `add` adds the `N` vectors from `at` of row `number` of `rows` to the sums of a batch, which
+    /// `order` puts in the order of the elements.
     #[inline(always)]
     fn walk<L: Lanes, const N: usize>(
         &mut self,

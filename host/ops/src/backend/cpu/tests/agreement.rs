@@ -1,5 +1,5 @@
-//! That operators in vectors have the bits of the plain ones: on graphs of every kind, for feature lengths that fill vectors and
-//! that do not, with each set of instructions that the machine has.
+//! That operators in vectors have the bits of the plain ones: on graphs of every kind, for feature lengths that fill
+//! vectors and that do not, with each set of instructions that the machine has.
 
 use super::{KIND, hub};
 use crate::backend::Adjacency;
@@ -65,7 +65,7 @@ fn scores(cpu: &Cpu, stream: u32, len: usize) -> Array<Cpu, f32> {
     Array::from_slice(cpu, &values, KIND).unwrap()
 }
 
-/// A hub beside short and empty rows; more columns than rows; no edges; one vertex with a loop.
+/// A hub with short and empty rows; more columns than rows; no edges; one vertex with a loop.
 pub(super) fn graphs() -> [(&'static str, Csr); 4] {
     let sources: Vec<u32> = (0..900u32).map(|edge| edge * 31 % 140).collect();
     let destinations: Vec<u32> = (0..900u32).map(|edge| edge * edge % 37).collect();
@@ -150,7 +150,8 @@ fn spmm_agrees<E: Element>() {
     }
 }
 
-/// Halves of every size and sign, among them the largest, the smallest and both zeros, and none that is not finite but the last of `poison`.
+/// Halves of every size and sign, among them the largest, the smallest and both zeros, and none that is not finite but
+/// the last of `poison`.
 fn finite_halves(len: usize, poison: Option<f16>) -> Vec<f32> {
     let key = rng::key(2, 40);
     let draw = |at: usize| rng::uniform_u32(key, at as u64) as u16;
@@ -167,7 +168,8 @@ fn finite_halves(len: usize, poison: Option<f16>) -> Vec<f32> {
     halves
 }
 
-/// Of rows with many edges halves are added up without being widened, where they are finite and factors are not too large.
+/// Of rows with many edges halves are added up without being widened, where they are finite and factors are not too
+/// large.
 #[test]
 fn sums_of_many_finite_halves_have_the_same_bits_with_any_instructions() {
     let csr = hub(50, 9_000);

@@ -1,5 +1,5 @@
-//! That what is kept of a matrix of few numbers changes no bit: of products and of dropout, however often they ask for it and whoever
-//! writes the matrix in between.
+//! That what is kept of a matrix of few numbers changes no bit: of products and of dropout, however often they ask for
+//! it and whatever writes the matrix in between.
 
 use super::agreement::{assert_agreement, numbers};
 use super::{KIND, assert_same_on_any_threads};
@@ -25,8 +25,9 @@ fn is_kept<E: Element>(x: &Matrix<Cpu, E>) -> bool {
     nonzeros(x, &x.buffer.read()).is_some()
 }
 
-/// What a layer's steps make of features, its weights and the gradient of its output: bits of the dropped features, of their product
-/// with the weights, and of the gradient of those, step by step. With `anew` each step has features and room that nothing is known of.
+/// What a layer's steps make of features, its weights and the gradient of its output: bits of the dropped features, of
+/// their product with the weights, and of the gradient of those, step by step. With `anew` each step has new features
+/// and memory.
 struct Layer<E: Element> {
     features: Vec<f32>,
     shape: (usize, usize),
@@ -86,7 +87,8 @@ impl<E: Element> Layer<E> {
 }
 
 fn steps_agree<E: Element>() {
-    // Blocks of rows of one length and another; more rows than sums of the transposed product take in one range of a piece.
+    // Blocks of rows of one length and another; more rows than sums of the transposed product take in one range of a
+    // piece.
     for (shape, every, wild) in [
         ((300, 70), 12, false),
         ((300, 70), 12, true),

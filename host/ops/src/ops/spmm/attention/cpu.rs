@@ -121,8 +121,8 @@ impl<'a> Weights<'a> {
 pub(crate) const MOST_EDGES: usize = EDGES_PER_WARP as usize;
 
 impl Weights<'_> {
-    /// Writes the weights of a row's edges from number `first` on, which lead from `columns`, at most [`MOST_EDGES`], as [`Weights::of`] has them: what is
-    /// gathered first, then what has no branches, so that it is done in vectors.
+    /// Writes the weights of a row's edges from number `first` on, which lead from `columns`, at most [`MOST_EDGES`],
+    /// as [`Weights::of`] has them: what is gathered first, then what has no branches, so that it is done in vectors.
     #[inline(always)]
     pub(crate) fn of_edges(
         &self,

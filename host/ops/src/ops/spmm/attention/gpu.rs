@@ -1,4 +1,4 @@
-//! What kernels are told of weights by attention.
+//! What kernels take for weights by attention.
 
 use super::{AttentionScores, EdgeAttention, SoftmaxGradient, ends};
 use crate::backend::Adjacency;
@@ -13,7 +13,7 @@ use halfgnn_contract::{DevicePtr, rng};
 const NAME: &str = "attention";
 
 impl<D: Driver> Gpu<D> {
-    /// What kernels are told of scores.
+    /// What kernels take for scores.
     pub(crate) fn scores(
         &self,
         of: &AttentionScores<'_, Self>,
@@ -31,7 +31,7 @@ impl<D: Driver> Gpu<D> {
         })
     }
 
-    /// What kernels are told of a dropout of edges.
+    /// What kernels take for a dropout of edges.
     pub(crate) fn with_dropout(
         &self,
         of: contract::EdgeAttention,
@@ -50,7 +50,7 @@ impl<D: Driver> Gpu<D> {
         })
     }
 
-    /// What kernels are told of weights by attention.
+    /// What kernels take for weights by attention.
     pub(crate) fn edge_attention(
         &self,
         of: &EdgeAttention<'_, Self>,
@@ -70,14 +70,15 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// Floats of what an edge wants to know of its destination.
+/// Floats that an edge needs of its destination.
 pub(crate) const RECORD_FLOATS: u64 = (size_of::<[f32; 4]>() / size_of::<f32>()) as u64;
 
 impl<D: Driver> Gpu<D> {
-    /// Puts what an edge wants to know of its destination side by side.
+    /// Puts what an edge needs of its destination side by side.
     ///
     /// # Safety
-    /// The operator checked that all of it has a number for each head of each vertex; for so many records there is room.
+    /// The operator checked that all of it has a number for each head of each vertex; there is memory for that many
+    /// records.
     pub(crate) unsafe fn pack_records(
         &self,
         of: &EdgeAttention<'_, Self>,

@@ -32,9 +32,10 @@ pub struct EdgeAttention<'a, B: Storage> {
     pub dropout: Option<Dropout<'a, B>>,
     /// As of [`AttentionScores::biases`], in the order of the adjacency.
     pub biases: Option<&'a Array<B, f32>>,
-    /// What [`attention_statistics`](crate::ops::attention_statistics) left of the sum of scores and bias of each edge, in the order of the
-    /// adjacency, which is not the transposed one: two sums of a device ([`attention_pair`] without a softmax's gradient) read four bytes in
-    /// the place of a sector of 32 in which the source's score is. The weights are the same, and so are those of others, who read the scores.
+    /// What [`attention_statistics`](crate::ops::attention_statistics) left of the sum of scores and bias of each edge,
+    /// in the order of the adjacency, which is not the transposed one: two sums of a device ([`attention_pair`] without
+    /// a softmax's gradient) read four bytes in the place of a sector of 32 in which the source's score is. The weights
+    /// are the same, and so are those of others, who read the scores.
     pub sums: Option<&'a Array<B, f32>>,
 }
 
@@ -71,7 +72,8 @@ impl<B: Storage> EdgeAttention<'_, B> {
     }
 }
 
-/// What the scores of edges are made of: `LeakyReLU(destination[i] + source[j] + bias[k])` for the edge `k` from `j` to `i`.
+/// What the scores of edges are made of: `LeakyReLU(destination[i] + source[j] + bias[k])` for the edge `k` from `j` to
+/// `i`.
 #[derive(Debug)]
 pub struct AttentionScores<'a, B: Storage> {
     /// Number of heads.
@@ -113,8 +115,8 @@ impl<B: Storage> Copy for AttentionScores<'_, B> {}
 /// [`AttentionPair`]. Rows without edges become zero.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] where the columns are not so many heads,
-/// for a dropout probability outside [0, 1), and for a policy that no kernel is built for.
+/// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] where the columns do not divide
+/// into the heads, for a dropout probability outside [0, 1), and for a policy that no kernel is built for.
 pub fn attention_pair<B: SpmmOperators, E: Element>(
     backend: &B,
     a: &Adjacency<B>,
@@ -125,9 +127,9 @@ pub fn attention_pair<B: SpmmOperators, E: Element>(
     backend.attention_pair(Checked::new(operands)?)
 }
 
-/// [`attention_pair`] of a matrix of 8-bit codes, as [`quantized_spmm`](super::quantized_spmm) is of an SpMM. On a card the two sums of
-/// int8 are made in integers, by weights that are rounded to multiples of what the largest of a warp's is over 65,535: a NaN among them makes
-/// NaNs of the rows that the warp has.
+/// [`attention_pair`] of a matrix of 8-bit values, as [`quantized_spmm`](super::quantized_spmm) is of an SpMM. On a GPU
+/// the two sums of int8 are made in integers, by weights that are rounded to multiples of what the largest of a warp's
+/// is over 65,535: a NaN among them makes NaNs of the rows that the warp has.
 ///
 /// # Errors
 /// As [`attention_pair`], and [`Error::Unsupported`] for outputs in float.
@@ -141,9 +143,9 @@ pub fn quantized_attention_pair<B: SpmmOperators, E: Element>(
     backend.quantized_attention_pair(Checked::new(operands)?)
 }
 
-/// Two SpMMs in one walk over the edges, each of which gathers its row of `x` once: with the weights `α k` of all edges, and
-/// with those of the edges whose sum of scores is positive, which is what the gradient of a LeakyReLU wants. `k` are the
-/// factors of dropout.
+/// Two SpMMs in one walk over the edges, each of which gathers its row of `x` once: with the weights `α k` of all
+/// edges, and with those of the edges whose sum of scores is positive, which is what the gradient of a LeakyReLU needs.
+/// `k` are the factors of dropout.
 #[derive(Debug)]
 pub struct AttentionPair<'a, B: Storage, E: Element> {
     /// The weights.
@@ -158,8 +160,9 @@ pub struct AttentionPair<'a, B: Storage, E: Element> {
     pub softmax_gradient: Option<SoftmaxGradient<'a, B>>,
 }
 
-/// `sums[row] = Σ LeakyReLU'(score) · α · values[destination]` over the edges of each row, without dropout: what a softmax's
-/// gradient takes off that of the scores, where `values` are its inner sums. Planes of floats, a number a vertex.
+/// `sums[row] = Σ LeakyReLU'(score) · α · values[destination]` over the edges of each row, without dropout: what a
+/// softmax's gradient takes off that of the scores, where `values` are its inner sums. Planes of floats, a number a
+/// vertex.
 #[derive(Debug)]
 pub struct SoftmaxGradient<'a, B: Storage> {
     /// Numbers of the vertices as destinations.

@@ -10,13 +10,13 @@
 //!
 //! Float precision has no half to overflow: every policy is a sum in float that is scaled where the policy says so.
 //!
-//! Rows are shared out to threads so that each has as many edges, and a row longer than [`CHUNK_EDGES`] is cut into chunks of that
-//! length, whose sums are added in their order. Chunks depend on the row alone, so that the result does not depend on the
-//! threads.
+//! Rows are shared out to threads so that each has as many edges, and a row longer than [`CHUNK_EDGES`] is cut into
+//! chunks of that length, whose sums are added in their order. Chunks depend on the row alone, so that the result does
+//! not depend on the threads.
 //!
-//! How the edges of a chunk are summed up is a [`Summation`]: [`plain`] element by element, for every policy, or [`vector`] for
-//! discretized sums in float, which are those that are trained with, and for the largest. Both round in the same places, in the same order.
-//! 8-bit codes are summed up in the plain way alone.
+//! How the edges of a chunk are summed up is a [`Summation`]: [`plain`] element by element, for every policy, or
+//! [`vector`] for discretized sums in float, which are those that are trained with, and for the largest. Both round in
+//! the same places, in the same order. 8-bit values are summed up in the plain way alone.
 
 mod plain;
 mod vector;
@@ -46,7 +46,8 @@ const BATCH_EDGES: usize = EDGES_PER_WARP as usize;
 /// Edges of a long row that are one piece of work.
 const CHUNK_EDGES: usize = 32 * BATCH_EDGES;
 
-/// Fewest edges for each row of `x` of which it is asked whether they are finite: less than a tenth of the time goes into it then.
+/// Fewest edges for each row of `x` of which it is asked whether they are finite: less than a tenth of the time goes
+/// into it then.
 const EDGES_A_ROW: usize = 16;
 
 /// Halves that are looked at as one piece of work.
@@ -108,7 +109,7 @@ fn with_codes<E>(x: &QuantizedMatrix<Cpu>, work: impl FnOnce(Input<'_, E>)) {
 }
 
 impl Cpu {
-    /// The two sums of `x`, of so many columns, that `op` asks for, and the third.
+    /// The two sums of `x`, of a number of columns, that `op` asks for, and the third.
     fn pair<E: Element>(
         &self,
         a: &Adjacency<Self>,
@@ -173,7 +174,7 @@ pub(super) enum Weights<'a, E> {
 pub(super) enum Input<'a, E> {
     /// Elements, in rows of `stride`, which may be another than that of the output.
     Elements { elements: &'a [E], stride: usize },
-    /// 8-bit codes, in rows of `stride`; the number of each code; the scales of the columns.
+    /// 8-bit values, in rows of `stride`; the number that each stands for; the scales of the columns.
     Codes {
         codes: &'a [u8],
         stride: usize,
@@ -183,7 +184,7 @@ pub(super) enum Input<'a, E> {
 }
 
 impl<E: Element> Input<'_, E> {
-    /// Writes row `row` to `floats`, that of codes over the scales.
+    /// Writes row `row` to `floats`, that of quantized values over the scales.
     fn row(&self, row: usize, floats: &mut [f32]) {
         match self {
             Input::Elements { elements, stride } => {
@@ -203,7 +204,7 @@ impl<E: Element> Input<'_, E> {
         }
     }
 
-    /// The elements, and how far apart their rows are; none of codes.
+    /// The elements, and how far apart their rows are; none of quantized values.
     #[inline(always)]
     fn elements(&self) -> (&[E], usize) {
         match self {
@@ -229,7 +230,7 @@ pub struct Operands<'a, E> {
 }
 
 impl<E: Element> Operands<'_, E> {
-    /// Whether all elements are finite halves, of which so many sums are made that it is worth looking.
+    /// Whether all elements are finite halves, of which enough sums are made that it is worth looking.
     fn are_worth_shrinking(&self) -> bool {
         let Input::Elements { elements, stride } = self.x else {
             return false;
@@ -272,7 +273,7 @@ impl<E> Epilogue<'_, E> {
 }
 
 impl<E: Element> Epilogue<'_, E> {
-    /// The row of the ReLU's output, so many elements.
+    /// The row of the ReLU's output, the given number of elements.
     pub(super) fn positive_row(&self, row: usize, width: usize) -> Option<&[E]> {
         let (values, stride) = self.positive.as_ref()?;
         Some(&values[row * stride..][..width])
@@ -453,10 +454,10 @@ impl Plan {
 
 /// How the edges of a row are summed up.
 trait Summation<E: Element>: Copy {
-    /// Room that a thread computes in.
+    /// Memory that a thread computes in.
     type Room;
 
-    /// The room for operands.
+    /// The memory for operands.
     fn room(self, operands: &Operands<'_, E>) -> Self::Room;
 
     /// Leaves the scaled sum of `chunk` in `merged`, a row of floats.
@@ -469,7 +470,7 @@ trait Summation<E: Element>: Copy {
         merged: &mut [f32],
     );
 
-    /// Writes the complete row of `chunk`; `merged` is room for a row of floats.
+    /// Writes the complete row of `chunk`; `merged` is memory for a row of floats.
     #[inline(always)]
     fn row(
         self,

@@ -1,4 +1,5 @@
-//! Discretized sums in float, and largest products, in vectors along the features: a batch's sums stay in registers while its edges are walked.
+//! Discretized sums in float, and largest products, in vectors along the features: a batch's sums stay in registers
+//! while its edges are walked.
 
 use super::{BATCH_EDGES, Chunk, Operands, Plan, Summation, Weights};
 use crate::backend::cpu::simd::{

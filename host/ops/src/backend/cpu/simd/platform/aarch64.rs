@@ -36,8 +36,8 @@ impl Lanes for Neon {
         self
     }
 
-    /// In integers, since the instruction's type is not stable Rust's: an exponent of a float has 112 more than that of a half,
-    /// and multiplying by that power of two makes numbers of subnormals too.
+    /// In integers, since the instruction's type is not stable Rust's: an exponent of a float has 112 more than that of
+    /// a half, and multiplying by that power of two makes numbers of subnormals too.
     #[inline(always)]
     fn widen_halves(self, halves: &[u16]) -> Floats<Self> {
         pulp::cast([0, 1, 2, 3].map(|lane| {

@@ -1,7 +1,7 @@
 //! x86-64: AVX2 with F16C, and AVX-512.
 //!
-//! `pulp` has no F16C, so the four intrinsics for halves in vectors of eight and four are called here. Each is a function without
-//! any demand but the processor's, and [`F16c`] is only made where that has been asked.
+//! `pulp` has no F16C, so the four intrinsics for halves in vectors of eight and four are called here. Each is a
+//! function without any demand but the processor's, and [`F16c`] is only made where that has been asked.
 
 use crate::backend::cpu::simd::{Floats, Lanes, read, write};
 use pulp::core_arch::x86::F16c;
@@ -107,7 +107,8 @@ impl Lanes for Avx512 {
     fn shrink_halves(self, halves: &[u16]) -> [Floats<Self>; 2] {
         let (avx512f, avx512bw) = (self.v4.avx512f, self.v4.avx512bw);
         let pairs: __m512i = read(halves);
-        // The lower half of each word times 2^13, the sign in all bits above; the upper one moved there, and behind it the lower.
+        // The lower half of each word times 2^13, the sign in all bits above; the upper one moved there, and behind it
+        // the lower.
         let even = avx512bw._mm512_madd_epi16(pairs, avx512f._mm512_set1_epi32(1 << 13));
         let odd = avx512f._mm512_srai_epi32::<3>(pairs);
         let fields = avx512f._mm512_set1_epi32(0x8fff_e000_u32.cast_signed());
@@ -140,7 +141,8 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn widen_halves(self, halves: &[u16]) -> Floats<Self> {
         let halves: __m256i = read(halves);
-        // Core's `_mm512_cvtph_ps` suppresses exceptions, for which there is no form of the instruction that reads memory.
+        // Core's `_mm512_cvtph_ps` suppresses exceptions, for which there is no form of the instruction that reads
+        // memory.
         pulp::cast(
             self.v4
                 .avx512f
