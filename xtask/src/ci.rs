@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
 use crate::target::{self, ARM_LINUX, MACOS, MSVC, Target, WINDOWS};
+use crate::times::Stopwatch;
 use crate::{
     Failure, fuzz, package, python, setup, supply_chain, test, verify_ptx, words, workspace,
 };
@@ -98,13 +98,11 @@ impl Step {
 
 /// Runs what is asked for, and stops at the first that fails.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let start = Instant::now();
-    let begin = |name: &str| eprintln!("== {name} (after {} s)", start.elapsed().as_secs());
+    let whole = Stopwatch::begin();
     let pass = |steps: &[Step]| {
-        steps.iter().try_for_each(|step| {
-            begin(&step.name());
-            step.pass()
-        })
+        steps
+            .iter()
+            .try_for_each(|step| timed(&step.name(), || step.pass()))
     };
     let passed = if options.steps.is_empty() {
         // Both lanes want it.
@@ -119,20 +117,26 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             Step::Documentation,
             Step::Platforms,
         ])?;
-        begin("programs of the tests");
-        test::compile()?;
-        begin("ptx");
-        kernels.finish()?;
+        timed("programs of the tests", test::compile)?;
+        timed("the rest of ptx", || kernels.finish())?;
         let others = Beside::begin(&[Step::Python, Step::Fuzzing, Step::Packages])?;
         pass(&[Step::Tests])?;
-        begin("python, fuzzing, packages");
-        others.finish()?;
+        timed("the rest of python, fuzzing, packages", || others.finish())?;
         "all".to_owned()
     } else {
         pass(&options.steps)?;
         names(&options.steps).join(", ")
     };
-    eprintln!("== {passed} passed in {} s", start.elapsed().as_secs());
+    eprintln!("== {passed} passed in {whole}");
+    Ok(())
+}
+
+/// Says what begins, and at its end how long it took.
+fn timed(name: &str, pass: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    eprintln!("== {name}");
+    let time = Stopwatch::begin();
+    pass()?;
+    eprintln!("== {name}: {time}");
     Ok(())
 }
 
