@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU, in half an hour to 50 minutes by how fast they are.
+//! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU. Each step says at its end how long it took, by
+//! the clock and in processor time.
 //!
 //! Steps follow one another in two lanes, so that what has one thread (LLVM makes one file of all kernels; pip, pytest and mypy) leaves no core idle:
 //! PTX beside format, lints, documentation and the compilation of the tests; Python, fuzzing and packages beside the tests.
