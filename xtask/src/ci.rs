@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU, in half an hour to 50 minutes by how fast they are.
+//! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU. Each step says at its end how long it took, by
+//! the clock and in processor time.
 //!
 //! Steps follow one another in two lanes, so that what has one thread (LLVM makes one file of all kernels; pip, pytest and mypy) leaves no core idle:
 //! PTX beside format, lints, documentation and the compilation of the tests; the book, Python, fuzzing and packages beside the tests.
@@ -7,11 +8,11 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
 use crate::target::{self, ARM_LINUX, MACOS, MSVC, Target, WINDOWS};
+use crate::times::Stopwatch;
 use crate::{
     Failure, book, fuzz, package, python, setup, spelling, supply_chain, tables, test, verify_ptx,
     words, workspace,
@@ -104,13 +105,11 @@ impl Step {
 
 /// Runs what is asked for, and stops at the first that fails.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let start = Instant::now();
-    let begin = |name: &str| eprintln!("== {name} (after {} s)", start.elapsed().as_secs());
+    let whole = Stopwatch::begin();
     let pass = |steps: &[Step]| {
-        steps.iter().try_for_each(|step| {
-            begin(&step.name());
-            step.pass()
-        })
+        steps
+            .iter()
+            .try_for_each(|step| timed(&step.name(), || step.pass()))
     };
     let passed = if options.steps.is_empty() {
         // Both lanes want it.
@@ -126,20 +125,28 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             Step::Documentation,
             Step::Platforms,
         ])?;
-        begin("programs of the tests");
-        test::compile()?;
-        begin("ptx");
-        kernels.finish()?;
+        timed("programs of the tests", test::compile)?;
+        timed("the rest of ptx", || kernels.finish())?;
         let others = Beside::begin(&[Step::Book, Step::Python, Step::Fuzzing, Step::Packages])?;
         pass(&[Step::Tests])?;
-        begin("book, python, fuzzing, packages");
-        others.finish()?;
+        timed("the rest of book, python, fuzzing, packages", || {
+            others.finish()
+        })?;
         "all".to_owned()
     } else {
         pass(&options.steps)?;
         names(&options.steps).join(", ")
     };
-    eprintln!("== {passed} passed in {} s", start.elapsed().as_secs());
+    eprintln!("== {passed} passed in {whole}");
+    Ok(())
+}
+
+/// Says what begins, and at its end how long it took.
+fn timed(name: &str, pass: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    eprintln!("== {name}");
+    let time = Stopwatch::begin();
+    pass()?;
+    eprintln!("== {name}: {time}");
     Ok(())
 }
 

@@ -18,6 +18,7 @@ mod supply_chain;
 mod tables;
 mod target;
 mod test;
+mod times;
 mod verify_ptx;
 mod wheel;
 mod words;
@@ -113,5 +114,35 @@ mod tests {
             assert!(Cli::try_parse_from(line).is_ok(), "{task}");
         }
         assert!(Cli::try_parse_from(["cargo xtask", "build-ptx", "--", "x"]).is_err());
+    }
+
+    #[test]
+    fn options_that_a_target_has_no_use_for_are_refused() {
+        let target = ["--target", "aarch64-unknown-linux-gnu"];
+        let parse = |task: &str, more: &[&str]| {
+            let line = [&["cargo xtask", task], &target[..], more].concat();
+            Cli::try_parse_from(line).map(|_| ())
+        };
+        for (task, more) in [
+            ("test", &["--no-setup"][..]),
+            ("test", &["--arch", "sm_90"]),
+            ("test", &["--require-ptxas"]),
+            ("package", &["--check"]),
+            ("wheel", &["--release", "--native"]),
+        ] {
+            let kind = parse(task, more).expect_err(task).kind();
+            assert_eq!(
+                kind,
+                clap::error::ErrorKind::ArgumentConflict,
+                "{task} {more:?}"
+            );
+            assert!(parse(task, &[]).is_ok(), "{task}");
+        }
+        let line = [&["cargo xtask", "python"], &target[..]].concat();
+        let Task::Python(options) = Cli::parse_from(line).task else {
+            unreachable!("python was named")
+        };
+        let refusal = python::run(&options).unwrap_err().to_string();
+        assert!(refusal.starts_with("--target aarch64"), "{refusal}");
     }
 }

@@ -102,8 +102,13 @@ impl Options {
 /// Builds the PTX, packs, looks at what was packed, and builds from it if asked to.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let target = options.target.as_deref().map(Target::named).transpose()?;
-    // The crates are the same for every system: with a target, the program is meant.
     if options.program || target.is_some() {
+        if let Some(target) = target {
+            eprintln!(
+                "--target packs the program for {}, as --program does for this machine; crates are the same for every system",
+                target.triple
+            );
+        }
         let archive = install::pack(&options.build, target)?;
         let bytes = fs::metadata(&archive)?.len();
         println!("{} ({} KiB)", archive.display(), bytes.div_ceil(1024));

@@ -26,6 +26,12 @@ pub struct Options {
 
 /// Builds the wheel, installs it into a fresh environment, and runs pytest, mypy and stubtest there.
 pub fn run(options: &Options) -> Result<(), Failure> {
+    if let Some(triple) = options.wheel.target() {
+        return Err(format!(
+            "--target {triple}: the package is tested on this machine alone; `cargo xtask wheel --target {triple}` builds and checks one"
+        )
+        .into());
+    }
     let root = workspace::root().join("python");
     let folder = workspace::target_dir().join("python");
     let place = folder.join("environment");

@@ -25,8 +25,8 @@ pub struct Options {
     #[arg(long)]
     require_ptxas: bool,
     /// Tests of another system, linked by Debian's cross compiler and run by an emulator (qemu, Wine): the CPU's tests and what differs
-    /// between systems. Nothing that needs root is installed
-    #[arg(long, value_name = "TRIPLE", conflicts_with = "require_ptxas")]
+    /// between systems. No PTX is built, and nothing that needs root is installed
+    #[arg(long, value_name = "TRIPLE", conflicts_with_all = ["require_ptxas", "no_setup", "archs"])]
     target: Option<String>,
     /// Given to `cargo test`, such as `-p halfgnn` or a test's name
     #[arg(last = true)]

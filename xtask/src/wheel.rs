@@ -48,9 +48,16 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
+impl Options {
+    /// The system that the wheel is for, where it is not this machine's.
+    pub fn target(&self) -> Option<&str> {
+        self.target.as_deref()
+    }
+}
+
 /// The wheel, in `target/wheels`.
 pub fn build(options: &Options) -> Result<PathBuf, Failure> {
-    let triple = options.target.as_deref();
+    let triple = options.target();
     let anywhere = options.release && !options.native || triple.is_some();
     let mut arch = std::env::consts::ARCH;
     if let Some(triple) = triple {

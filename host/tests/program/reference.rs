@@ -45,11 +45,15 @@ impl Dense {
 
     pub fn product(&self, other: &Self) -> Self {
         assert_eq!(self.columns, other.rows);
-        Self::make(self.rows, other.columns, |row, column| {
-            (0..self.columns)
-                .map(|it| self.at(row, it) * other.at(it, column))
-                .sum()
-        })
+        let columns = other.columns;
+        let mut sums = vec![0.0; self.rows * columns];
+        for (at, factor) in self.values.iter().enumerate() {
+            let (row, it) = (at / self.columns, at % self.columns);
+            for column in 0..columns {
+                sums[row * columns + column] += factor * other.values[it * columns + column];
+            }
+        }
+        Self::new(self.rows, columns, sums)
     }
 
     pub fn plus(&self, factor: f64, other: &Self) -> Self {
@@ -87,18 +91,21 @@ impl Dense {
 
     /// The sum, or the mean, over edges (row, column).
     pub fn aggregated(&self, rows: usize, edges: &[(u32, u32)], mean: bool) -> Self {
-        let degree = |row: usize| {
-            edges
-                .iter()
-                .filter(|(it, _)| *it as usize == row)
-                .count()
-                .max(1)
-        };
-        Self::make(rows, self.columns, |row, column| {
-            let into = edges.iter().filter(|(it, _)| *it as usize == row);
-            let sum: f64 = into.map(|(_, from)| self.at(*from as usize, column)).sum();
-            sum / if mean { degree(row) as f64 } else { 1.0 }
-        })
+        let mut sums = vec![0.0; rows * self.columns];
+        let mut degrees = vec![0_u32; rows];
+        for &(to, from) in edges {
+            let (to, from) = (to as usize, from as usize);
+            degrees[to] += 1;
+            for column in 0..self.columns {
+                sums[to * self.columns + column] += self.values[from * self.columns + column];
+            }
+        }
+        if mean {
+            for (at, sum) in sums.iter_mut().enumerate() {
+                *sum /= f64::from(degrees[at / self.columns].max(1));
+            }
+        }
+        Self::new(rows, self.columns, sums)
     }
 }
 
