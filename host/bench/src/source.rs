@@ -213,6 +213,19 @@ impl OpenArgs {
         }
     }
 
+    /// Opens or makes a dataset of several types of vertices and edges; none where a name leads to another one.
+    pub fn with_types(&self, name: &SourceName) -> Result<Option<Dataset>, Failure> {
+        match name {
+            SourceName::Made(recipe) if recipe.has_types() => {
+                room::for_recipe(recipe)?;
+                let made = recipe.dataset_of_types(self.data_seed);
+                let finished = made.and_then(|dataset| self.finish(dataset));
+                finished.map(Some).map_err(refuse)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// The folder of parts that a name leads to, if it is one; nothing of it is read but the manifest.
     pub fn parted(&self, name: &SourceName) -> Result<Option<Parted>, Failure> {
         let Some(path) = file_of(name)? else {
@@ -299,6 +312,9 @@ impl OpenArgs {
             return Err(DataError::new(&place, DataProblem::NoColumns { format }));
         }
         let mut dataset = dataset;
+        if dataset.types.is_some() {
+            self.finish_types(&mut dataset)?;
+        }
         let done = &mut dataset.preparations;
         if self.self_loops {
             let before = dataset.graph.edges();
@@ -319,6 +335,30 @@ impl OpenArgs {
             done.push(Preparation::split(rule, self.data_seed, Origin::Option));
         }
         Ok(dataset)
+    }
+}
+
+impl OpenArgs {
+    /// What the options say about the types of a dataset.
+    fn finish_types(&self, dataset: &mut Dataset) -> Result<(), DataError> {
+        if self.self_loops {
+            let reason = "--self-loops is of graphs of one type; leave it out";
+            let problem = DataProblem::Types {
+                reason: reason.into(),
+            };
+            return Err(DataError::new(&dataset.name, problem));
+        }
+        if self.undirected {
+            let before = dataset.edges();
+            dataset.add_reverse_types()?;
+            let what = format!(
+                "the reverse of each added, of two types as a type rev_NAME: {before} became {}",
+                dataset.edges()
+            );
+            let done = Preparation::new("edges", what, Origin::Option);
+            dataset.preparations.push(done);
+        }
+        Ok(())
     }
 }
 

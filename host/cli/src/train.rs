@@ -17,6 +17,7 @@ use crate::screen::{Page, bytes, count};
 use crate::session::{Outcome, Plan, Session};
 use crate::structure::may_be_reordered;
 use crate::task::{Goal, TaskName};
+use crate::types::{self, TypesOf};
 use crate::watch::Watch;
 use halfgnn::backend::MemoryKind;
 use halfgnn::data::{Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, UNLABELLED};
@@ -37,6 +38,13 @@ use std::sync::atomic::AtomicBool;
 
 /// Prints the operators of a step over the whole graph.
 fn explain(plan: &Plan, dataset: &Dataset) -> Result<(), Failure> {
+    if let Some(types) = &dataset.types {
+        let edges = types.edges().iter().map(|of| of.edges.edges());
+        let edges: Vec<usize> = edges.collect();
+        let explanation = Explanation::of_types(&plan.model, plan.precision, &edges)?;
+        Page::new(false).line(&explanation);
+        return Ok(());
+    }
     let prepared = plan.model.prepare(&dataset.graph)?;
     let size = (prepared.vertices(), prepared.edges());
     let explanation = Explanation::new(&plan.model, plan.precision, size)?;
@@ -138,6 +146,10 @@ impl<'a> Files<'a> {
 
 /// The dataset or an outline of it, the parts that ranks read, and the folder of files for a while.
 fn read(args: &TrainArgs) -> Result<(Dataset, Option<Arc<InParts>>, PathBuf), Failure> {
+    if let Some(dataset) = args.open.with_types(&args.dataset)? {
+        types::check_training(args, &dataset)?;
+        return Ok((dataset, None, args.temporary.folder(false)?));
+    }
     // A run that goes on has the sampler that it had, which is known later.
     let resumes = args.checkpoint.resume.is_some();
     let may_batch = args.sampling.sampler.is_some() || resumes;
@@ -529,7 +541,10 @@ pub fn describe(dataset: &Dataset) -> String {
             Some(graphs) => format!("{} graphs, ", count(graphs.graphs())),
             None => String::new(),
         },
-        count(dataset.graph.vertices()),
+        count(match &dataset.types {
+            Some(types) => types.vertex_count(),
+            None => dataset.graph.vertices(),
+        }),
         count(dataset.edges()),
         count(dataset.largest_degree() as usize),
         count(dataset.feature_len()),
@@ -546,6 +561,9 @@ pub fn describe(dataset: &Dataset) -> String {
     for step in &dataset.preparations {
         let what = escaped(&step.what);
         text.push_str(&format!("\n  {:<12} {what} ({})", step.of, step.by.name()));
+    }
+    for (name, of) in TypesOf::new(dataset).iter().flat_map(TypesOf::lines) {
+        text.push_str(&format!("\n  {name}: {of}"));
     }
     text
 }

@@ -143,6 +143,11 @@ impl Recipe {
         graph.map_err(|error| self.refuse(error))
     }
 
+    /// Whether what it makes has several types of vertices and edges.
+    pub fn has_types(&self) -> bool {
+        matches!(self, Self::MagLike { .. })
+    }
+
     /// The dataset of `seed`, which may have [several types](Dataset::types).
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use super::operator::{
     ActivateGradient, Addend, AdditiveGradient, Aggregate, Attention, AttentionGradient,
     DotAttentionGradient, EdgeTerms, GroupNorm, Matmul, Node, NormalizeGradient, Operator, Own,
 };
-use super::value::{Format, Origin, Value};
+use super::value::{Constant, Description, Format, Origin, Rows, Value};
 use crate::error::Error;
 use crate::ops::{Form, Nonlinearity};
 use std::collections::{HashMap, HashSet};
@@ -550,7 +550,21 @@ impl Pass<'_> {
     }
 
     /// Has the gradient of a parameter in a value of its own, which no other operator reads.
-    fn finish(&mut self, parameter: Value, (factor, mut d): Gradient) -> Result<(), Error> {
+    ///
+    /// That of an [embedding](super::Builder::embedding) is in elements, since others than products read it: a product with an identity
+    /// makes floats of them.
+    fn finish(&mut self, parameter: Value, (mut factor, mut d): Gradient) -> Result<(), Error> {
+        let Description { format, shape, .. } = self.program.values[d.0];
+        if format == Format::Element && matches!(shape.rows, Rows::Of(_)) {
+            let (width, times) = (shape.columns, 1);
+            let identity = Constant::Repeat { width, times };
+            let identity = self.program.constant(identity, Format::Element);
+            d = self.program.push(Operator::Matmul(Matmul {
+                alpha: std::mem::replace(&mut factor, 1.0),
+                to_float: true,
+                ..Matmul::new(Form::NT, d, identity)
+            }))?;
+        }
         if self.program.values[d.0].format != Format::Float {
             return refuse(format!(
                 "the gradient of {} is not float; a weight is read by products",
