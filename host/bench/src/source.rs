@@ -182,9 +182,33 @@ impl OpenArgs {
     pub fn dataset_with(
         &self,
         name: &SourceName,
+        stays: (bool, Option<&Path>),
+    ) -> Result<Dataset, Failure> {
+        self.dataset_of(name, stays, false)
+    }
+
+    /// The same, which may have several types of vertices and edges.
+    pub fn dataset_of_types(
+        &self,
+        name: &SourceName,
+        stays: (bool, Option<&Path>),
+    ) -> Result<Dataset, Failure> {
+        self.dataset_of(name, stays, true)
+    }
+
+    fn dataset_of(
+        &self,
+        name: &SourceName,
         (features_stay, edges): (bool, Option<&Path>),
+        several_types: bool,
     ) -> Result<Dataset, Failure> {
         match name {
+            SourceName::Made(recipe) if several_types && recipe.has_types() => {
+                room::for_recipe(recipe)?;
+                let made = recipe.dataset_of_types(self.data_seed);
+                made.and_then(|dataset| self.finish(dataset))
+                    .map_err(refuse)
+            }
             SourceName::Made(_) if features_stay => {
                 name.may_stay_on_disk().and_then(|()| self.dataset(name))
             }
@@ -207,22 +231,10 @@ impl OpenArgs {
                     let mut options = self.options();
                     options.stored_features = features_stay;
                     options.stored_edges = edges.map(Path::to_owned);
+                    options.several_types = several_types;
                     Dataset::open_with(path, &options)
                 })
                 .map_err(refuse),
-        }
-    }
-
-    /// Opens or makes a dataset of several types of vertices and edges; none where a name leads to another one.
-    pub fn with_types(&self, name: &SourceName) -> Result<Option<Dataset>, Failure> {
-        match name {
-            SourceName::Made(recipe) if recipe.has_types() => {
-                room::for_recipe(recipe)?;
-                let made = recipe.dataset_of_types(self.data_seed);
-                let finished = made.and_then(|dataset| self.finish(dataset));
-                finished.map(Some).map_err(refuse)
-            }
-            _ => Ok(None),
         }
     }
 
@@ -268,17 +280,18 @@ impl OpenArgs {
     }
 
     /// Opens or makes what there is: a dataset where it has labels, else a graph. Features of a file stay as they are
-    /// unless they are to be normalised.
+    /// unless they are to be normalised. A dataset may have several types of vertices and edges.
     pub fn any(&self, name: &SourceName) -> Result<Opened, Failure> {
         let SourceName::File(path) = name else {
             return self
-                .dataset(name)
+                .dataset_of_types(name, (false, None))
                 .map(|made| Opened::Dataset(Box::new(made)));
         };
         let open = || {
             let path = find(path)?;
             let mut options = self.options();
             options.normalize_features = Some(self.normalize_features.unwrap_or(false));
+            options.several_types = true;
             let format = self.format.map_or_else(|| Format::detect(&path), Ok)?;
             if format.is_labelled() {
                 return Dataset::open_with(path, &options)
@@ -348,15 +361,15 @@ impl OpenArgs {
             };
             return Err(DataError::new(&dataset.name, problem));
         }
+        if self.normalize_features == Some(true) {
+            let reason = "--normalize-features is of graphs of one type; leave it out";
+            let problem = DataProblem::Types {
+                reason: reason.into(),
+            };
+            return Err(DataError::new(&dataset.name, problem));
+        }
         if self.undirected {
-            let before = dataset.edges();
             dataset.add_reverse_types()?;
-            let what = format!(
-                "the reverse of each added, of two types as a type rev_NAME: {before} became {}",
-                dataset.edges()
-            );
-            let done = Preparation::new("edges", what, Origin::Option);
-            dataset.preparations.push(done);
         }
         Ok(())
     }

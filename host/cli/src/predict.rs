@@ -232,21 +232,6 @@ fn check_wanted(args: &PredictArgs, checkpoint: &Checkpoint) -> Result<(), Failu
 
 /// The dataset, which has the features and the targets of the model; and the folder of files for a while.
 fn read(args: &PredictArgs, checkpoint: &Checkpoint) -> Result<(Dataset, PathBuf), Failure> {
-    if let Some(mut dataset) = args.open.with_types(&args.dataset)? {
-        types::check_prediction(args, &dataset)?;
-        match &checkpoint.model.types {
-            Some(own) => own.expect(&dataset)?,
-            None => {
-                return Err(Failure::Input(format!(
-                    "{}: its model reads vertices of one type, and {} has several",
-                    args.model.display(),
-                    dataset.name
-                )));
-            }
-        }
-        take_targets_of(&checkpoint.loss, &mut dataset)?;
-        return Ok((dataset, args.temporary.folder(false)?));
-    }
     // Evaluations are in pieces where features are on disk, so that they may be.
     let source = (&args.dataset, &args.open);
     let on_disk = stays_on_disk(args.placement.features, source, true)?;
@@ -254,9 +239,18 @@ fn read(args: &PredictArgs, checkpoint: &Checkpoint) -> Result<(Dataset, PathBuf
     let between = args.temporary.folder(on_disk || edges_on_disk)?;
     may_be_sharded(args.placement.features, 1, true)?;
     let stays = (on_disk, edges_on_disk.then_some(&*between));
-    let mut dataset = args.open.dataset_with(&args.dataset, stays)?;
-    if let Some(own) = &checkpoint.model.types {
-        own.expect(&dataset)?;
+    let mut dataset = args.open.dataset_of_types(&args.dataset, stays)?;
+    types::check_prediction(args, &dataset)?;
+    match &checkpoint.model.types {
+        Some(own) => own.expect(&dataset)?,
+        None if dataset.types.is_some() => {
+            return Err(Failure::Input(format!(
+                "{}: its model reads vertices of one type, and {} has several",
+                args.model.display(),
+                dataset.name
+            )));
+        }
+        None => {}
     }
     let (features, own) = (dataset.feature_len(), checkpoint.model.features);
     if features != own {

@@ -20,7 +20,9 @@ use crate::task::{Goal, TaskName};
 use crate::types::{self, TypesOf};
 use crate::watch::Watch;
 use halfgnn::backend::MemoryKind;
-use halfgnn::data::{Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, UNLABELLED};
+use halfgnn::data::{
+    Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, Recipe, UNLABELLED,
+};
 use halfgnn::device;
 use halfgnn::message::escaped;
 use halfgnn::metrics::Metric;
@@ -146,10 +148,6 @@ impl<'a> Files<'a> {
 
 /// The dataset or an outline of it, the parts that ranks read, and the folder of files for a while.
 fn read(args: &TrainArgs) -> Result<(Dataset, Option<Arc<InParts>>, PathBuf), Failure> {
-    if let Some(dataset) = args.open.with_types(&args.dataset)? {
-        types::check_training(args, &dataset)?;
-        return Ok((dataset, None, args.temporary.folder(false)?));
-    }
     // A run that goes on has the sampler that it had, which is known later.
     let resumes = args.checkpoint.resume.is_some();
     let may_batch = args.sampling.sampler.is_some() || resumes;
@@ -169,8 +167,9 @@ fn read(args: &TrainArgs) -> Result<(Dataset, Option<Arc<InParts>>, PathBuf), Fa
     };
     let dataset = match &in_parts {
         Some(in_parts) => args.open.outline(&in_parts.parted, &in_parts.table)?,
-        None => args.open.dataset_with(&args.dataset, stays)?,
+        None => args.open.dataset_of_types(&args.dataset, stays)?,
     };
+    types::check_training(args, &dataset)?;
     let of_links = args.task.task == TaskName::Link || resumes;
     if dataset.outputs == 0 && !of_links {
         return Err(Failure::Input(format!(
@@ -185,6 +184,11 @@ fn read(args: &TrainArgs) -> Result<(Dataset, Option<Arc<InParts>>, PathBuf), Fa
 
 /// That there is memory for a dataset that is made, and for training on it.
 fn check_memory(args: &TrainArgs) -> Result<(), Failure> {
+    let is_of_types = |recipe: &Recipe| recipe.has_types();
+    if matches!(&args.dataset, SourceName::Made(recipe) if is_of_types(recipe)) {
+        // Once it is made its graphs are counted.
+        return Ok(());
+    }
     if args.ranks.count()? > 1 {
         // Each rank checks its own part, once the graph is partitioned.
         return match &args.dataset {

@@ -105,6 +105,9 @@ impl TypesOf {
 /// # Errors
 /// With the first that is given.
 pub fn check_training(args: &TrainArgs, dataset: &Dataset) -> Result<(), Failure> {
+    if dataset.types.is_none() {
+        return Ok(());
+    }
     let several_ranks = args.ranks.count()? > 1;
     let of_task = args.task.task == TaskName::Link;
     refuse(
@@ -136,6 +139,9 @@ pub fn check_training(args: &TrainArgs, dataset: &Dataset) -> Result<(), Failure
 /// # Errors
 /// With the first that is given.
 pub fn check_prediction(args: &PredictArgs, dataset: &Dataset) -> Result<(), Failure> {
+    if dataset.types.is_none() {
+        return Ok(());
+    }
     refuse(
         dataset,
         &[

@@ -26,7 +26,7 @@ use super::read::torch;
 use super::read::{edge_list, matrix_market, tu};
 use super::read::{frdc, raw_csr};
 #[cfg(feature = "numpy")]
-use super::read::{pyg, reddit, scipy};
+use super::read::{pyg, reddit, scipy, types};
 #[cfg(feature = "text")]
 use {super::input::is_gzip, flate2::read::MultiGzDecoder};
 
@@ -623,7 +623,7 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
             Format::Torch
         } else if is_tu {
             Format::Tu
-        } else if npz.has(pyg::EDGES) {
+        } else if npz.has(pyg::EDGES) || types::are_several(&npz) {
             Format::Pyg
         } else if npz.has("adj_indptr") {
             Format::GnnBenchmark

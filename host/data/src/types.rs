@@ -1,7 +1,7 @@
 //! Several types of vertices and edges.
 
 use super::error::{DataError, DataProblem};
-use super::{Dataset, Features, Splits, Targets};
+use super::{Dataset, Features, Origin, Preparation, Splits, Targets};
 use halfgnn_graph::{Csr, Graph, GraphError};
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ use std::ops::Range;
 /// let writes = EdgeType { source: 1, name: "writes".into(), destination: 0, edges };
 /// let types = Types::new(vec![paper, author], vec![writes])?;
 /// let splits = Splits { train: vec![0, 1], test: vec![2], ..Splits::default() };
-/// let dataset = Dataset::of_types("papers", types, 0, vec![0, 0, 1], splits)?;
+/// let dataset = Dataset::of_types("papers", types, "paper", vec![0, 0, 1], splits)?;
 /// assert_eq!((dataset.outputs, dataset.edges()), (2, 3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -86,7 +86,7 @@ impl VertexType {
 }
 
 impl Types {
-    /// Types of vertices and of edges between them.
+    /// Types of vertices and of edges between them, whose ends are places in `vertices`. They are sorted by their names.
     ///
     /// # Errors
     /// [`DataProblem::Types`] where there are no types, two have the same name or name and ends, a name is empty or has a character that is
@@ -149,12 +149,28 @@ impl Types {
                 ));
             }
         }
-        Ok(Self {
-            vertices,
+        Ok(Self::in_order(vertices, edges))
+    }
+
+    /// The types by their names, so that they have one order wherever they come from.
+    fn in_order(vertices: Vec<VertexType>, mut edges: Vec<EdgeType>) -> Self {
+        let mut vertices: Vec<(usize, VertexType)> = vertices.into_iter().enumerate().collect();
+        vertices.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        let place = |of: usize| vertices.iter().position(|(before, _)| *before == of);
+        for of in &mut edges {
+            of.source = place(of.source).unwrap_or(0);
+            of.destination = place(of.destination).unwrap_or(0);
+        }
+        edges.sort_by(|a, b| {
+            let key = |of: &EdgeType| (of.source, of.destination);
+            (&a.name, key(a)).cmp(&(&b.name, key(b)))
+        });
+        Self {
+            vertices: vertices.into_iter().map(|(_, of)| of).collect(),
             edges,
             labelled: 0,
             has_features: false,
-        })
+        }
     }
 
     /// The types of vertices.
@@ -242,16 +258,40 @@ impl Types {
         })
     }
 
-    /// Adds the reverse of each edge.
-    fn add_reverses(&mut self) -> Result<(), DataProblem> {
-        *self = self.with_reverses()?;
-        Ok(())
+    /// The same with labels of the vertices of a type, whose features become those of the dataset; a one for each where they have none.
+    pub(crate) fn with_labels_of(
+        mut self,
+        labelled: &str,
+    ) -> Result<(Self, Features), DataProblem> {
+        let Some(number) = self.named(labelled) else {
+            let names: Vec<&str> = self.vertices.iter().map(|of| &*of.name).collect();
+            return Err(DataProblem::Types {
+                reason: format!(
+                    "vertices of type {labelled} have the labels, and there are {}",
+                    names.join(", ")
+                ),
+            });
+        };
+        let of = &mut self.vertices[number];
+        self.has_features = of.features.is_some();
+        self.labelled = number;
+        let features = match of.features.take() {
+            Some(features) => features,
+            None => Features::ones(of.vertices)?,
+        };
+        Ok((self, features))
     }
+}
+
+/// So many vertices without edges.
+pub(crate) fn without_edges(vertices: usize) -> Result<Graph, DataProblem> {
+    let graph = Graph::from_offsets(vec![0; vertices + 1], Vec::new());
+    graph.map_err(|error| DataProblem::graph("vertices", error))
 }
 
 /// That a name can stand in the name of a parameter and of a file.
 fn check_name(name: &str) -> Result<(), DataProblem> {
-    let is_part = |it: char| it.is_alphanumeric() || matches!(it, '_' | '-' | ' ' | ':' | '/');
+    let is_part = |it: char| it.is_alphanumeric() || matches!(it, '_' | '-' | ' ' | ':');
     match name.chars().find(|it| !is_part(*it)) {
         None if !name.is_empty() => Ok(()),
         None => Err(DataProblem::Types {
@@ -259,7 +299,7 @@ fn check_name(name: &str) -> Result<(), DataProblem> {
         }),
         Some(other) => Err(DataProblem::Types {
             reason: format!(
-                "a type is called {name:?}, and {other:?} is no part of a name; letters, digits, spaces and the signs _ - : / are"
+                "a type is called {name:?}, and {other:?} is no part of a name; letters, digits, spaces and the signs _ - : are"
             ),
         }),
     }
@@ -274,29 +314,16 @@ impl Dataset {
     /// [`DataProblem::Types`] where there is no such type, and those of [`Dataset::new`].
     pub fn of_types(
         name: impl Into<String>,
-        mut types: Types,
-        labelled: usize,
+        types: Types,
+        labelled: &str,
         targets: impl Into<Targets>,
         splits: Splits,
     ) -> Result<Self, DataError> {
         let name = name.into();
         let refuse = |problem| DataError::new(&name, problem);
-        let count = types.vertices.len();
-        let Some(of) = types.vertices.get_mut(labelled) else {
-            return Err(refuse(DataProblem::Types {
-                reason: format!(
-                    "type {labelled} has the labels, and there are {count} types of vertices, numbered from 0"
-                ),
-            }));
-        };
-        types.has_features = of.features.is_some();
-        types.labelled = labelled;
-        let features = match of.features.take() {
-            Some(features) => features,
-            None => Features::ones(of.vertices).map_err(refuse)?,
-        };
-        let graph = Graph::from_offsets(vec![0; of.vertices + 1], Vec::new());
-        let graph = graph.map_err(|error| refuse(DataProblem::graph("vertices", error)))?;
+        let (types, features) = types.with_labels_of(labelled).map_err(refuse)?;
+        let vertices = types.vertices[types.labelled].vertices;
+        let graph = without_edges(vertices).map_err(refuse)?;
         Ok(Self {
             types: Some(types),
             ..Self::new(name, graph, features, targets, splits)?
@@ -315,17 +342,25 @@ impl Dataset {
         }
     }
 
-    /// Adds the reverse of each edge of each type: see [`Types::with_reverses`]. Of one type nothing changes.
+    /// Adds the reverse of each edge of each type, and takes note of it: see [`Types::with_reverses`]. Of one type nothing changes.
     ///
     /// # Errors
     /// Those of [`Types::with_reverses`].
     pub fn add_reverse_types(&mut self) -> Result<(), DataError> {
-        match &mut self.types {
-            Some(types) => types
-                .add_reverses()
-                .map_err(|problem| DataError::new(&self.name, problem)),
-            None => Ok(()),
-        }
+        let Some(types) = &self.types else {
+            return Ok(());
+        };
+        let more = types.with_reverses();
+        let more = more.map_err(|problem| DataError::new(&self.name, problem))?;
+        let what = format!(
+            "the reverse of each added, of two types as a type rev_NAME: {} became {}",
+            types.edge_count(),
+            more.edge_count()
+        );
+        self.types = Some(more);
+        let done = Preparation::new("edges", what, Origin::Option);
+        self.preparations.push(done);
+        Ok(())
     }
 }
 
@@ -364,11 +399,26 @@ mod tests {
         let types = types();
         assert_eq!((types.range(0), types.range(1)), (0..2, 2..5));
         assert_eq!((types.vertex_count(), types.edge_count()), (5, 6));
-        assert_eq!(types.title(&types.edges()[0]), "author writes paper");
+        assert_eq!(types.title(&types.edges()[1]), "author writes paper");
         assert_eq!(
             (types.named("paper"), types.named("venue")),
             (Some(1), None)
         );
+    }
+
+    #[test]
+    fn types_have_one_order_wherever_they_come_from() {
+        let mut reversed = vertices();
+        reversed.reverse();
+        let writes = edges("writes", [0, 1], &[[0, 0], [1, 0], [2, 1]]);
+        let cites = edges("cites", [1, 1], &[[0, 1], [1, 0], [2, 0]]);
+        let other = |of: EdgeType| EdgeType {
+            source: 1 - of.source,
+            destination: 1 - of.destination,
+            ..of
+        };
+        let found = Types::new(reversed, vec![other(cites), other(writes)]);
+        assert_eq!(found.unwrap(), types());
     }
 
     #[test]
@@ -377,7 +427,8 @@ mod tests {
             train: vec![0, 2],
             ..Splits::default()
         };
-        let dataset = Dataset::of_types("mag", types(), 1, vec![0, 1, 1], splits.clone()).unwrap();
+        let dataset =
+            Dataset::of_types("mag", types(), "paper", vec![0, 1, 1], splits.clone()).unwrap();
         assert_eq!((dataset.graph.vertices(), dataset.edges()), (3, 6));
         assert_eq!((dataset.feature_len(), dataset.largest_degree()), (2, 1));
         assert_eq!(dataset.features_of_type(0), None);
@@ -386,15 +437,18 @@ mod tests {
             train: vec![0],
             ..Splits::default()
         };
-        let dataset = Dataset::of_types("mag", types(), 0, vec![0, 1], of_authors).unwrap();
+        let dataset = Dataset::of_types("mag", types(), "author", vec![0, 1], of_authors).unwrap();
         assert_eq!(dataset.features_of_type(0), None);
         assert_eq!(
             dataset.features_of_type(1).map(Features::feature_len),
             Some(2)
         );
-        let refused = Dataset::of_types("mag", types(), 2, vec![0, 1, 1], splits).unwrap_err();
+        let refused =
+            Dataset::of_types("mag", types(), "venue", vec![0, 1, 1], splits).unwrap_err();
         assert!(
-            refused.to_string().contains("type 2 has the labels"),
+            refused
+                .to_string()
+                .contains("vertices of type venue have the labels"),
             "{refused}"
         );
     }
@@ -406,14 +460,14 @@ mod tests {
         assert_eq!(
             names,
             [
-                "author writes paper",
                 "paper cites paper",
-                "paper rev_writes author"
+                "paper rev_writes author",
+                "author writes paper"
             ]
         );
         let pairs = |of: usize| both.edges()[of].edges.iter().collect::<Vec<_>>();
-        assert_eq!(pairs(1), [(0, 1), (0, 2), (1, 0), (2, 0)]);
-        assert_eq!(pairs(2), [(0, 0), (0, 1), (1, 2)]);
+        assert_eq!(pairs(0), [(0, 1), (0, 2), (1, 0), (2, 0)]);
+        assert_eq!(pairs(1), [(0, 0), (0, 1), (1, 2)]);
     }
 
     #[test]

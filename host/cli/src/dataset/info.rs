@@ -164,10 +164,7 @@ pub fn run(args: &InfoArgs) -> Result<(), Failure> {
     outputs.stream("--json", args.json.as_deref())?;
     let mut json = JsonLines::open(args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
-    let opened = match args.open.with_types(&args.source)? {
-        Some(dataset) => Opened::Dataset(Box::new(dataset)),
-        None => args.open.any(&args.source)?,
-    };
+    let opened = args.open.any(&args.source)?;
     let info = Info::of(&opened);
     info.print(&mut page);
     json.write(&info)?;
