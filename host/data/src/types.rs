@@ -290,7 +290,7 @@ pub(crate) fn without_edges(vertices: usize) -> Result<Graph, DataProblem> {
 }
 
 /// That a name can stand in the name of a parameter and of a file.
-fn check_name(name: &str) -> Result<(), DataProblem> {
+pub(crate) fn check_name(name: &str) -> Result<(), DataProblem> {
     let is_part = |it: char| it.is_alphanumeric() || matches!(it, '_' | '-' | ' ' | ':');
     match name.chars().find(|it| !is_part(*it)) {
         None if !name.is_empty() => Ok(()),
