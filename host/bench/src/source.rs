@@ -139,6 +139,22 @@ impl Opened {
         }
     }
 
+    /// Vertices, of all types.
+    pub fn vertices(&self) -> usize {
+        match self {
+            Opened::Dataset(dataset) if let Some(types) = &dataset.types => types.vertex_count(),
+            _ => self.graph().vertices(),
+        }
+    }
+
+    /// Edges, of all types.
+    pub fn edges(&self) -> usize {
+        match self {
+            Opened::Dataset(dataset) if let Some(types) = &dataset.types => types.edge_count(),
+            _ => self.graph().edges(),
+        }
+    }
+
     /// What it is called.
     pub fn name(&self) -> &str {
         match self {

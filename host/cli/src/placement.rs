@@ -522,7 +522,7 @@ pub fn place<B: Backend, E: Element>(
     Ok((placement, pieces))
 }
 
-/// That a whole graph of several types has room on the device with its features, and what it takes.
+/// That a whole graph of several types fits on the device with its features, and the memory it takes.
 ///
 /// # Errors
 /// With what it takes and what is free.

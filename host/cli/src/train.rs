@@ -298,11 +298,11 @@ fn say_plan(recorder: &mut Recorder, plan: &Plan, changes: &[String]) {
 
 /// Warns of features that overflow, of classes without members and of splits without any.
 fn warn_of_data(plan: &Plan, dataset: &Dataset) {
-    warn_of_infinite(
-        dataset,
-        plan.precision,
-        "--scale-features, which divides each column by its largest magnitude",
-    );
+    let instead = match dataset.types {
+        Some(_) => "features that are divided by their largest magnitude",
+        None => "--scale-features, which divides each column by its largest magnitude",
+    };
+    warn_of_infinite(dataset, plan.precision, instead);
     if dataset.targets.classes().is_some() {
         warn_of_classes(dataset);
     }
@@ -446,7 +446,12 @@ pub fn warn_of_infinite(dataset: &Dataset, precision: Precision, instead: &str) 
         }
         return;
     }
-    if let Some(infinite) = InfiniteFeatures::of(&dataset.features) {
+    let others = dataset.types.iter().flat_map(|types| {
+        let others = (0..types.vertices().len()).filter(|of| *of != types.labelled());
+        others.filter_map(|of| dataset.features_of_type(of))
+    });
+    let all = std::iter::once(&dataset.features).chain(others);
+    for infinite in all.filter_map(InfiniteFeatures::of) {
         tracing::warn!(
             "{} features are infinite in half, which holds up to {}: the largest is {}, in column {} (from 0); take {instead}, or --precision bf16 or float",
             count(infinite.count),

@@ -85,7 +85,7 @@ fn every_model_of_several_types_learns_them_in_half_and_float() {
             summary["test_accuracy"].as_f64().expect("a number")
         });
         println!("{model:?}: {accuracy:?}");
-        // Eleven classes, of which features tell a third.
+        // Eleven classes, of which features say less than edges.
         assert!(
             accuracy.iter().all(|it| *it > 50.0),
             "{model:?}: {accuracy:?}"

@@ -432,6 +432,11 @@ impl Dataset {
                 };
                 (tables::read(&pair, &options.columns, progress)?, name)
             }
+            #[cfg(feature = "csv")]
+            Place::TypedTables(found) => {
+                let read = tables::types::read(path, &found, &options.columns, progress);
+                (read?, name_of(path))
+            }
             #[cfg(feature = "numpy")]
             Place::DglReddit(path) => (
                 reddit::read(&folder(path, reddit::LAYOUT))?,
@@ -535,6 +540,8 @@ impl OpenGraph for Graph {
             Place::Ogb(path) => ogb::read_graph(&folder(path, ogb::LAYOUT), options.undirected)?,
             #[cfg(feature = "csv")]
             Place::Tables(pair) => tables::read_graph(&pair, &options.columns, progress)?,
+            #[cfg(feature = "csv")]
+            Place::TypedTables(_) => return Err(in_file(DataProblem::SeveralTypes)),
             #[cfg(feature = "numpy")]
             Place::DglReddit(path) => reddit::read_graph(&folder(path, reddit::LAYOUT))?,
             #[cfg(feature = "parts")]

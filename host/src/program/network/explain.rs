@@ -39,7 +39,7 @@ impl Explanation {
         Self::of(model, precision, &|program| sized(program, size))
     }
 
-    /// The lists of a model of several types of vertices over graphs with so many edges of each type.
+    /// The lists of a model of several types of vertices over graphs with these numbers of edges of each type.
     ///
     /// # Errors
     /// Those of [`Explanation::new`].

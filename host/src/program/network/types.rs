@@ -154,6 +154,9 @@ fn one_layer(
     y
 }
 
+/// Matrices by the inputs that they are read as.
+type Read<'m, B, E> = Vec<(Value, &'m Matrix<B, E>)>;
+
 /// The features that a pass reads, by the inputs that hold them.
 ///
 /// # Errors
@@ -162,7 +165,7 @@ pub(super) fn inputs_of<'m, B: Backend, E: Element>(
     types: &ModelTypes,
     program: &Program,
     inputs: &Inputs<'m, B, E>,
-) -> Result<Vec<(Value, &'m Matrix<B, E>)>, Error> {
+) -> Result<Read<'m, B, E>, Error> {
     const NAME: &str = "Network";
     let others: Vec<usize> = types.others_with_features().collect();
     let given = inputs.of_types.len();

@@ -176,13 +176,13 @@ fn triplets(input: Input<'_>, counts: &[(String, u32)]) -> Result<Vec<Triplet>, 
     cells(input)?.into_iter().map(triplet).collect()
 }
 
-/// The edges of a type, from so many sources to so many destinations.
+/// The edges of a type, from the given number of sources to the given number of destinations.
 fn matrix(input: Input<'_>, limits: [u32; 2]) -> Result<Csr, DataProblem> {
     let (mut rows, mut columns) = (Vec::new(), Vec::new());
     let mut text = input.text()?;
     let most = text.most_vertices();
     if let Some(promised) = limits.into_iter().find(|limit| u64::from(*limit) > most) {
-        // A type may have many vertices without edges, as long as memory has room for them.
+        // A type may have many vertices without edges, as long as they fit in memory.
         drop(DataProblem::room::<u64>(
             "row offsets",
             u64::from(promised) + 1,

@@ -209,8 +209,10 @@ fn types_and_labels(dataset: &Dataset) {
 
 #[test]
 fn data_of_several_types_is_read() {
-    let mut options = OpenOptions::default();
-    options.several_types = true;
+    let options = OpenOptions {
+        several_types: true,
+        ..OpenOptions::default()
+    };
     let files: [&[u8]; 3] = [
         include_bytes!("types.pt"),
         include_bytes!("types_dict.pt"),
@@ -234,8 +236,10 @@ fn data_of_several_types_is_read() {
 #[cfg(feature = "write")]
 #[test]
 fn what_is_written_of_several_types_is_read_again() {
-    let mut options = OpenOptions::default();
-    options.several_types = true;
+    let options = OpenOptions {
+        several_types: true,
+        ..OpenOptions::default()
+    };
     let bytes: &[u8] = include_bytes!("types.pt");
     let dataset = Dataset::read_from(Cursor::new(bytes), &options).unwrap();
     let mut file = Cursor::new(Vec::new());

@@ -27,9 +27,10 @@ fn open(entries: &Entries, options: &OpenOptions) -> Result<Dataset, DataProblem
 }
 
 fn options() -> OpenOptions {
-    let mut options = OpenOptions::default();
-    options.several_types = true;
-    options
+    OpenOptions {
+        several_types: true,
+        ..OpenOptions::default()
+    }
 }
 
 fn with(key: &'static str, array: Array) -> Entries {
