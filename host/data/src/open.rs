@@ -272,22 +272,12 @@ impl Parts {
         }
     }
 
-    pub(super) fn into_dataset(mut self, options: &OpenOptions) -> Result<Dataset, DataProblem> {
-        self.check_types(options)?;
-        let types = self.types.take();
-        let mut done = self.done;
-        if options.normalize_features.unwrap_or(self.are_counts) {
-            self.features
-                .expect_in_memory("dividing rows by their sums")?;
-            let rows = self.features.normalize_rows();
-            let by = match options.normalize_features {
-                Some(_) => Origin::Option,
-                None => Origin::Default,
-            };
-            if rows > 0 {
-                done.push(Preparation::normalized(rows, by));
-            }
-        }
+    /// The split that the options ask for, and how it came about.
+    fn split(
+        &mut self,
+        options: &OpenOptions,
+        done: &mut Vec<Preparation>,
+    ) -> Result<(Splits, Preparation), DataProblem> {
         let file_splits = self.splits.len();
         let number = options.split_number.unwrap_or(0);
         if let Some(number) = options.split_number
@@ -298,7 +288,7 @@ impl Parts {
                 splits: file_splits,
             });
         }
-        let (splits, split) = match options.split {
+        Ok(match options.split {
             _ if self.targets.outputs() == 0 => {
                 let what = "none, so that nothing is split";
                 let none = Preparation::new("labels", what, Origin::File);
@@ -328,7 +318,27 @@ impl Parts {
                 let split = Preparation::split(rule, seed, by);
                 (rule.split(&self.targets, seed)?, split)
             }
-        };
+        })
+    }
+
+    pub(super) fn into_dataset(mut self, options: &OpenOptions) -> Result<Dataset, DataProblem> {
+        self.check_types(options)?;
+        let types = self.types.take();
+        let mut done = std::mem::take(&mut self.done);
+        if options.normalize_features.unwrap_or(self.are_counts) {
+            self.features
+                .expect_in_memory("dividing rows by their sums")?;
+            let rows = self.features.normalize_rows();
+            let by = match options.normalize_features {
+                Some(_) => Origin::Option,
+                None => Origin::Default,
+            };
+            if rows > 0 {
+                done.push(Preparation::normalized(rows, by));
+            }
+        }
+        let file_splits = self.splits.len();
+        let (splits, split) = self.split(options, &mut done)?;
         done.push(split);
         if let Some(weights) = &self.edge_weights {
             done.push(Preparation::edge_weights(
