@@ -136,6 +136,7 @@ fn logits(checkpoint: &Checkpoint, divide: Option<&[f32]>) -> Vec<f32> {
         backend: &backend,
         graphs: &[propagation.expect("a graph")],
         features: &features.expect("features"),
+        of_types: &[],
         dropped: false,
     };
     model

@@ -414,6 +414,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
             backend,
             graphs,
             features: &features,
+            of_types: &[],
             dropped: false,
         };
         let passed = model.forward(inputs, Mode::Evaluate);

@@ -66,6 +66,7 @@ pub mod task;
 pub mod tasks;
 pub mod toy;
 pub mod training;
+pub mod types;
 
 /// How large a suite's cases may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +125,7 @@ macro_rules! conformance {
             losses: weighted_cross_entropy, weights_of_rows, losses_of_elements, torchs_numbers, far_logits, outcomes, misfits_are_refused;
             metrics: errors, errors_stay_where_they_are, ranks, ranks_of_extremes, scores_of_pairs, misfits_are_refused;
             tasks: of_vertices, of_links;
+            types: steps_follow_the_cpu, rows_that_are_learnt_have_gradients, memory_is_estimated_to_the_byte, misfits_are_refused;
             sampling: pairs_follow_the_counter, misfits_are_refused;
             neighbors: samples_follow_the_counter, first_edges_are_sums, all_samples_are_as_likely, batches_are_blocks, batches_lie_in_the_same_memory, sources_are_all_vertices, edges_lie_in_the_memory_of_the_host, the_host_draws_as_the_device_does, rows_are_taken,
                 misfits_are_refused;

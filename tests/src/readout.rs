@@ -525,6 +525,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _scale: Scale) {
         backend,
         graphs: &[graph],
         features: &features,
+        of_types: &[],
         dropped: false,
     };
     let mut model = network(backend, &config);

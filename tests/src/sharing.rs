@@ -26,6 +26,7 @@ fn logits<B: Backend, E: Element>(
         backend,
         graphs: &graph,
         features: &features,
+        of_types: &[],
         dropped: false,
     };
     network.forward(inputs, Mode::Evaluate).expect("a pass");

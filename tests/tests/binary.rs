@@ -509,6 +509,7 @@ fn what_layers_of_one_bit_do_not_do_is_refused() {
             backend: &backend,
             graphs: &[graph.unwrap()],
             features: &features,
+            of_types: &[],
             dropped: false,
         };
         let random = RandomState::new(&backend, 1, 1).unwrap();

@@ -142,6 +142,22 @@ impl Opened {
         }
     }
 
+    /// Vertices, of all types.
+    pub fn vertices(&self) -> usize {
+        match self {
+            Opened::Dataset(dataset) if let Some(types) = &dataset.types => types.vertex_count(),
+            _ => self.graph().vertices(),
+        }
+    }
+
+    /// Edges, of all types.
+    pub fn edges(&self) -> usize {
+        match self {
+            Opened::Dataset(dataset) if let Some(types) = &dataset.types => types.edge_count(),
+            _ => self.graph().edges(),
+        }
+    }
+
     /// What it is called.
     pub fn name(&self) -> &str {
         match self {
@@ -185,9 +201,33 @@ impl OpenArgs {
     pub fn dataset_with(
         &self,
         name: &SourceName,
+        stays: (bool, Option<&Path>),
+    ) -> Result<Dataset, Failure> {
+        self.dataset_of(name, stays, false)
+    }
+
+    /// The same, which may have several types of vertices and edges.
+    pub fn dataset_of_types(
+        &self,
+        name: &SourceName,
+        stays: (bool, Option<&Path>),
+    ) -> Result<Dataset, Failure> {
+        self.dataset_of(name, stays, true)
+    }
+
+    fn dataset_of(
+        &self,
+        name: &SourceName,
         (features_stay, edges): (bool, Option<&Path>),
+        several_types: bool,
     ) -> Result<Dataset, Failure> {
         match name {
+            SourceName::Made(recipe) if several_types && recipe.has_types() => {
+                room::for_recipe(recipe)?;
+                let made = recipe.dataset_of_types(self.data_seed);
+                made.and_then(|dataset| self.finish(dataset))
+                    .map_err(refuse)
+            }
             SourceName::Made(_) if features_stay => {
                 name.may_stay_on_disk().and_then(|()| self.dataset(name))
             }
@@ -210,6 +250,7 @@ impl OpenArgs {
                     let mut options = self.options();
                     options.stored_features = features_stay;
                     options.stored_edges = edges.map(Path::to_owned);
+                    options.several_types = several_types;
                     Dataset::open_with(path, &options)
                 })
                 .map_err(refuse),
@@ -258,17 +299,18 @@ impl OpenArgs {
     }
 
     /// Opens or makes what there is: a dataset where it has labels, else a graph. Features of a file stay as they are
-    /// unless they are to be normalised.
+    /// unless they are to be normalised. A dataset may have several types of vertices and edges.
     pub fn any(&self, name: &SourceName) -> Result<Opened, Failure> {
         let SourceName::File(path) = name else {
             return self
-                .dataset(name)
+                .dataset_of_types(name, (false, None))
                 .map(|made| Opened::Dataset(Box::new(made)));
         };
         let open = || {
             let path = find(path)?;
             let mut options = self.options();
             options.normalize_features = Some(self.normalize_features.unwrap_or(false));
+            options.several_types = true;
             let format = self.format.map_or_else(|| Format::detect(&path), Ok)?;
             if format.is_labelled() {
                 return Dataset::open_with(path, &options)
@@ -302,6 +344,9 @@ impl OpenArgs {
             return Err(DataError::new(&place, DataProblem::NoColumns { format }));
         }
         let mut dataset = dataset;
+        if dataset.types.is_some() {
+            self.finish_types(&mut dataset)?;
+        }
         let done = &mut dataset.preparations;
         if self.self_loops {
             let before = dataset.graph.edges();

@@ -126,6 +126,7 @@ Examples:
   halfgnn train --dataset cora.npz --precision bf16 --model gat
   halfgnn train --dataset cora.npz --optimizer adamw --schedule cosine --warmup 10 --clip-norm 1
   halfgnn train --dataset cora.npz --model sage --sampler neighbor:15,10,5 --batch 512
+  halfgnn train --dataset mag-like:0.01 --model rgcn --undirected
   halfgnn train --dataset cora.npz --ranks 4 --partition louvain
   halfgnn train --dataset cora.npz --save cora.safetensors --plot cora.svg
   halfgnn train --dataset cora.npz --watch --csv cora.csv --tensorboard runs

@@ -9,6 +9,7 @@ use crate::screen::{Screen, bytes};
 use crate::session::{Observer, Outcome, Plan};
 use crate::structure::EdgePlace;
 use crate::task::Goal;
+use crate::types::TypesOf;
 use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, Preparation};
@@ -117,7 +118,10 @@ pub enum Event<'a> {
         /// What is taken of the vertices of each.
         #[serde(skip_serializing_if = "Option::is_none")]
         pool: Option<String>,
-        /// Its vertices.
+        /// Its types of vertices and edges, where there are several.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        types: Option<Box<TypesOf>>,
+        /// Its vertices; of several types those that have labels.
         vertices: usize,
         /// Its edges, self-loops that the model adds not counted.
         edges: usize,
@@ -496,6 +500,7 @@ impl<'a> Event<'a> {
             dataset: &dataset.name,
             graphs: dataset.graphs.as_ref().map(GraphIndex::graphs),
             pool: plan.model.readout.map(|readout| readout.to_string()),
+            types: TypesOf::new(dataset).map(Box::new),
             vertices: dataset.graph.vertices(),
             edges: dataset.edges(),
             features: dataset.feature_len(),

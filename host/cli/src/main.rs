@@ -24,6 +24,7 @@ mod threads;
 mod train;
 mod tune;
 mod tune_binary;
+mod types;
 mod watch;
 
 use args::{Cli, Command};

@@ -8,7 +8,7 @@ use crate::structure::{EdgesElsewhere, Made, lacks_room};
 use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
-use halfgnn::data::{GraphIndex, StoredFeatures};
+use halfgnn::data::{Dataset, GraphIndex, StoredFeatures};
 use halfgnn::device::Device;
 use halfgnn::nn::{Pieces, PreparedGraph};
 use halfgnn::sample::LayerSources;
@@ -524,6 +524,37 @@ pub fn place<B: Backend, E: Element>(
         is_card: multiprocessors.is_some(),
     };
     Ok((placement, pieces))
+}
+
+/// That a whole graph of several types fits on the device with its features, and the memory it takes.
+///
+/// # Errors
+/// With what it takes and what is free.
+pub fn place_types<B: Backend, E: Element>(
+    dataset: &Dataset,
+    learning: Learning<'_>,
+    device: &Device<B>,
+    asked: PlacementArgs,
+) -> Result<Placement, Failure> {
+    let room = Room {
+        device: device.memory,
+        host: host_memory(),
+        features: FeaturesIn::Device,
+    };
+    let multiprocessors = device.multiprocessors;
+    let footprint = Footprint::check_types::<E>(dataset, learning, multiprocessors, room)?;
+    device.backend.prefetch(footprint.kernels());
+    Ok(Placement {
+        asked,
+        features: footprint.features_kind(),
+        bytes: 0,
+        on_disk: false,
+        sharded: false,
+        of_signs: false,
+        pieces: 1,
+        footprint,
+        is_card: multiprocessors.is_some(),
+    })
 }
 
 #[cfg(test)]

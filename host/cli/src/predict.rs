@@ -10,7 +10,7 @@ use crate::json::JsonLines;
 use crate::outputs::Outputs;
 use crate::placement::{
     Fetched, OnDisk, Placement, PlacementArgs, TempFolderArgs, WorkOn, may_be_sharded, place,
-    stays_on_disk,
+    place_types, stays_on_disk,
 };
 use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::screen::{Page, count};
@@ -18,13 +18,14 @@ use crate::session::{edge_data, inputs};
 use crate::structure::{GraphPlace, may_be_reordered};
 use crate::task::take_targets_of;
 use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
+use crate::types;
 use clap::Args;
 use halfgnn::backend::Backend;
-use halfgnn::data::{Dataset, FeatureRows, Features, Origin, UNLABELLED, UploadFeatures};
+use halfgnn::data::{Dataset, FeatureRows, Features, Origin, Types, UNLABELLED, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::graph::reorder::Permutation;
-use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network};
+use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, ModelTypes, Network};
 use halfgnn::ops::BitMatrix;
 use halfgnn::tensor::Element;
 use halfgnn::train::{Checkpoint, Loss, Work, load_weights};
@@ -240,7 +241,19 @@ fn read(args: &PredictArgs, checkpoint: &Checkpoint) -> Result<(Dataset, PathBuf
     let between = args.temporary.folder(on_disk || edges_on_disk)?;
     may_be_sharded(args.placement.features, 1, true)?;
     let stays = (on_disk, edges_on_disk.then_some(&*between));
-    let mut dataset = args.open.dataset_with(&args.dataset, stays)?;
+    let mut dataset = args.open.dataset_of_types(&args.dataset, stays)?;
+    types::check_prediction(args, &dataset)?;
+    match &checkpoint.model.types {
+        Some(own) => own.expect(&dataset)?,
+        None if dataset.types.is_some() => {
+            return Err(Failure::Input(format!(
+                "{}: its model reads vertices of one type, and {} has several",
+                args.model.display(),
+                dataset.name
+            )));
+        }
+        None => {}
+    }
     let (features, own) = (dataset.feature_len(), checkpoint.model.features);
     if features != own {
         return Err(Failure::Input(format!(
@@ -561,6 +574,9 @@ impl Prediction<'_> {
             ..self.checkpoint.model.clone()
         };
         let backend = &device.backend;
+        if let (Some(own), Some(types)) = (&config.types, &self.dataset.types) {
+            return self.output_of_types::<B, E>(device, config, (own, types));
+        }
         let graph = config.prepare_edges(&self.dataset.graph, edge_data(config, self.dataset))?;
         let graphs = self.dataset.graphs.as_ref();
         let stored = self.dataset.features.as_stored();
@@ -582,12 +598,7 @@ impl Prediction<'_> {
         let how = (config, &self.checkpoint.train, work);
         let (placement, pieces) = place::<B, E>(of, how.into(), device, self.placement)?;
 
-        let mut model = Network::<B, E>::new(backend, config, 0)?;
-        load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
-        model.freeze(backend)?;
-        if self.layer.is_some() {
-            model.keep_activations();
-        }
+        let mut model = self.model::<B, E>(backend, config)?;
         let read = match (&self.dataset.features, work, &pieces) {
             (Features::Bits(bits), Work::EvaluationOfSigns, None) => {
                 Read::Signs(model.signs_of_bits(backend, bits)?)
@@ -610,11 +621,59 @@ impl Prediction<'_> {
                     backend,
                     graphs,
                     features: features.matrix(),
+                    of_types: &[],
                     dropped: false,
                 };
                 model.forward(inputs, Mode::Evaluate)?;
             }
         }
+        self.read_output(backend, placement, &model)
+    }
+
+    /// The model with its trained weights.
+    fn model<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        config: &ModelConfig,
+    ) -> Result<Network<B, E>, Failure> {
+        let mut model = Network::<B, E>::new(backend, config, 0)?;
+        load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
+        model.freeze(backend)?;
+        if self.layer.is_some() {
+            model.keep_activations();
+        }
+        Ok(model)
+    }
+
+    /// The same of several types of vertices and edges.
+    fn output_of_types<B: Backend, E: Element>(
+        &self,
+        device: &Device<B>,
+        config: &ModelConfig,
+        (own, types): (&ModelTypes, &Types),
+    ) -> Result<Output, Failure> {
+        let (backend, dataset) = (&device.backend, self.dataset);
+        let how = (config, &self.checkpoint.train, Work::Evaluation);
+        let placement = place_types::<B, E>(dataset, how.into(), device, self.placement)?;
+        let mut model = self.model::<B, E>(backend, config)?;
+        let inputs = Inputs {
+            backend,
+            graphs: &ModelTypes::graphs(backend, types, config.norm())?,
+            features: &dataset.upload_features(backend)?,
+            of_types: &own.features(backend, dataset)?,
+            dropped: false,
+        };
+        model.forward(inputs, Mode::Evaluate)?;
+        self.read_output(backend, placement, &model)
+    }
+
+    /// What is wanted of a pass.
+    fn read_output<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        placement: Placement,
+        model: &Network<B, E>,
+    ) -> Result<Output, Failure> {
         let embeddings = match self.layer {
             None => None,
             Some(layer) if layer as usize > model.depth() => {

@@ -4,7 +4,7 @@ use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
 use crate::feature_cache::FeatureCache;
 use crate::placement::{
-    BatchMemory, Fetched, OnDisk, PieceCount, Placement, PlacementArgs, WorkOn, place,
+    BatchMemory, Fetched, OnDisk, PieceCount, Placement, PlacementArgs, WorkOn, place, place_types,
 };
 use crate::ranks::{self, Ranks};
 use crate::structure::{EdgePlace, EdgesElsewhere, Made, StructureName, lacks_room};
@@ -333,6 +333,12 @@ impl<'a> Whole<'a> {
     ) -> Result<(Placement, Option<Pieces<E>>), Failure> {
         let (graph, plan) = (&self.graph, self.plan);
         let work = Work::of_run(plan.sampling.is_some());
+        if self.dataset.types.is_some() {
+            let learning = (&plan.model, &plan.train, work).into();
+            let learning = plan.goal.counting(learning, self.dataset);
+            let placed = place_types::<B, E>(self.dataset, learning, device, asked)?;
+            return Ok((placed, None));
+        }
         let of = WorkOn {
             prepared: graph,
             graphs: self.dataset.graphs.as_ref(),
@@ -457,6 +463,9 @@ impl<'a, E: Element> Placed<'a, E> {
         backend: &B,
         group: Option<&Group>,
     ) -> Result<Tasks<'a, B, E>, Failure> {
+        if self.dataset.types.is_some() {
+            return task_of_types(backend, self.dataset, self.plan);
+        }
         let graph = match self.pieces {
             None => Some(self.graph.propagation::<B, E>(backend, &self.plan.model)?),
             Some(_) => None,
@@ -850,6 +859,32 @@ fn objectives<'a, B: Backend, E: Element>(
         training,
         learnt,
         whole: objective,
+    })
+}
+
+/// The task of the labelled vertices of a dataset of several types.
+fn task_of_types<'a, B: Backend, E: Element>(
+    backend: &B,
+    dataset: &'a Dataset,
+    plan: &Plan,
+) -> Result<Tasks<'a, B, E>, Failure> {
+    let Goal::Vertices { loss, .. } = &plan.goal else {
+        return Err(links_are_whole());
+    };
+    let goal = train::Goal {
+        targets: &dataset.targets,
+        outputs: dataset.outputs,
+        loss,
+        splits: [&dataset.train, &dataset.val, &dataset.test],
+    };
+    let whole = Objective::of_types(backend, (dataset, &plan.model), &goal)?;
+    Ok(Tasks {
+        training: whole.clone(),
+        learnt: Learnt {
+            graph: Cow::Borrowed(&dataset.graph),
+            weights: None,
+        },
+        whole,
     })
 }
 

@@ -17,9 +17,12 @@ use crate::screen::{Page, bytes, count};
 use crate::session::{Outcome, Plan, Session};
 use crate::structure::may_be_reordered;
 use crate::task::{Goal, TaskName};
+use crate::types::{self, TypesOf};
 use crate::watch::Watch;
 use halfgnn::backend::MemoryKind;
-use halfgnn::data::{Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, UNLABELLED};
+use halfgnn::data::{
+    Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, Recipe, UNLABELLED,
+};
 use halfgnn::device;
 use halfgnn::message::escaped;
 use halfgnn::metrics::Metric;
@@ -37,6 +40,13 @@ use std::sync::atomic::AtomicBool;
 
 /// Prints the operators of a step over the whole graph.
 fn explain(plan: &Plan, dataset: &Dataset) -> Result<(), Failure> {
+    if let Some(types) = &dataset.types {
+        let edges = types.edges().iter().map(|of| of.edges.edges());
+        let edges: Vec<usize> = edges.collect();
+        let explanation = Explanation::of_types(&plan.model, plan.precision, &edges)?;
+        Page::new(false).line(&explanation);
+        return Ok(());
+    }
     let prepared = plan.model.prepare(&dataset.graph)?;
     let size = (prepared.vertices(), prepared.edges());
     let explanation = Explanation::new(&plan.model, plan.precision, size)?;
@@ -157,8 +167,9 @@ fn read(args: &TrainArgs) -> Result<(Dataset, Option<Arc<InParts>>, PathBuf), Fa
     };
     let dataset = match &in_parts {
         Some(in_parts) => args.open.outline(&in_parts.parted, &in_parts.table)?,
-        None => args.open.dataset_with(&args.dataset, stays)?,
+        None => args.open.dataset_of_types(&args.dataset, stays)?,
     };
+    types::check_training(args, &dataset)?;
     let of_links = args.task.task == TaskName::Link || resumes;
     if dataset.outputs == 0 && !of_links {
         return Err(Failure::Input(format!(
@@ -173,6 +184,11 @@ fn read(args: &TrainArgs) -> Result<(Dataset, Option<Arc<InParts>>, PathBuf), Fa
 
 /// That there is memory for a dataset that is made, and for training on it.
 fn check_memory(args: &TrainArgs) -> Result<(), Failure> {
+    let is_of_types = |recipe: &Recipe| recipe.has_types();
+    if matches!(&args.dataset, SourceName::Made(recipe) if is_of_types(recipe)) {
+        // Once it is made its graphs are counted.
+        return Ok(());
+    }
     if args.ranks.count()? > 1 {
         // Each rank checks its own part, once the graph is partitioned.
         return match &args.dataset {
@@ -282,11 +298,11 @@ fn say_plan(recorder: &mut Recorder, plan: &Plan, changes: &[String]) {
 
 /// Warns of features that overflow, of classes without members and of splits without any.
 fn warn_of_data(plan: &Plan, dataset: &Dataset) {
-    warn_of_infinite(
-        dataset,
-        plan.precision,
-        "--scale-features, which divides each column by its largest magnitude",
-    );
+    let instead = match dataset.types {
+        Some(_) => "features that are divided by their largest magnitude",
+        None => "--scale-features, which divides each column by its largest magnitude",
+    };
+    warn_of_infinite(dataset, plan.precision, instead);
     if dataset.targets.classes().is_some() {
         warn_of_classes(dataset);
     }
@@ -430,7 +446,12 @@ pub fn warn_of_infinite(dataset: &Dataset, precision: Precision, instead: &str) 
         }
         return;
     }
-    if let Some(infinite) = InfiniteFeatures::of(&dataset.features) {
+    let others = dataset.types.iter().flat_map(|types| {
+        let others = (0..types.vertices().len()).filter(|of| *of != types.labelled());
+        others.filter_map(|of| dataset.features_of_type(of))
+    });
+    let all = std::iter::once(&dataset.features).chain(others);
+    for infinite in all.filter_map(InfiniteFeatures::of) {
         tracing::warn!(
             "{} features are infinite in half, which holds up to {}: the largest is {}, in column {} (from 0); take {instead}, or --precision bf16 or float",
             count(infinite.count),
@@ -530,7 +551,10 @@ pub fn describe(dataset: &Dataset) -> String {
             Some(graphs) => format!("{} graphs, ", count(graphs.graphs())),
             None => String::new(),
         },
-        count(dataset.graph.vertices()),
+        count(match &dataset.types {
+            Some(types) => types.vertex_count(),
+            None => dataset.graph.vertices(),
+        }),
         count(dataset.edges()),
         count(dataset.largest_degree() as usize),
         count(dataset.feature_len()),
@@ -547,6 +571,9 @@ pub fn describe(dataset: &Dataset) -> String {
     for step in &dataset.preparations {
         let what = escaped(&step.what);
         text.push_str(&format!("\n  {:<12} {what} ({})", step.of, step.by.name()));
+    }
+    for (name, of) in TypesOf::new(dataset).iter().flat_map(TypesOf::lines) {
+        text.push_str(&format!("\n  {name}: {of}"));
     }
     text
 }

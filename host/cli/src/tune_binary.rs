@@ -286,6 +286,7 @@ impl Tuning<'_> {
                     backend,
                     graphs,
                     features,
+                    of_types: &[],
                     dropped: false,
                 };
                 model.forward(inputs, Mode::Evaluate)

@@ -2,7 +2,7 @@
 //!
 //! Two datasets with equal parts have equal digests, in whatever format they were stored and whatever the number of threads.
 
-use super::{DataError, Dataset, Features, StoredFeatures, Targets};
+use super::{DataError, Dataset, Features, StoredFeatures, Targets, Types};
 use bytemuck::{Pod, cast_slice};
 use halfgnn_graph::parallel;
 use sha2::{Digest as _, Sha256};
@@ -21,6 +21,9 @@ pub const IDS: &str = "ids of vertices";
 
 /// The name of the part that the classes' names are in. Training does not depend on it.
 pub const CLASS_NAMES: &str = "names of classes";
+
+/// The name of the part that types of vertices and edges are in, of a dataset of several.
+pub const TYPES: &str = "types";
 
 /// Bytes that one thread hashes at a time.
 const CHUNK: usize = 1 << 20;
@@ -117,7 +120,40 @@ pub fn in_memory(dataset: &Dataset) -> Vec<DigestedPart> {
     if dataset.features.as_stored().is_none() {
         parts.push(("features", of_features(&dataset.features)));
     }
+    parts.extend(
+        dataset
+            .types
+            .as_ref()
+            .map(|types| (TYPES, of_types(types, dataset))),
+    );
     parts
+}
+
+/// Names, edges and features of all types.
+fn of_types(types: &Types, dataset: &Dataset) -> Digest {
+    let vertices = types
+        .vertices()
+        .iter()
+        .enumerate()
+        .flat_map(|(number, of)| {
+            let features = dataset
+                .features_of_type(number)
+                .map_or(Digest::ABSENT, of_features);
+            [
+                Digest::of_text(&of.name),
+                Digest::of(&[of.vertices as u64]),
+                features,
+            ]
+        });
+    let edges = types.edges().iter().flat_map(|of| {
+        let (offsets, columns) = (of.edges.offsets(), of.edges.cols());
+        [
+            Digest::of_text(&types.title(of)),
+            Digest::of(offsets),
+            Digest::of(columns),
+        ]
+    });
+    Digest::of_digests(vertices.chain(edges))
 }
 
 /// The labels, names and splits of a dataset.

@@ -314,6 +314,17 @@ pub enum DataProblem {
         /// The bytes after the header.
         held: u64,
     },
+    /// Types of vertices and edges that do not fit together.
+    #[error("types: {reason}")]
+    Types {
+        /// What is wrong.
+        reason: String,
+    },
+    /// Several types of vertices, where one is wanted.
+    #[error(
+        "has several types of vertices and edges, which this does not read; `halfgnn train` and `predict` take it with --model rgcn, hetero or hgt"
+    )]
+    SeveralTypes,
     /// One value that cannot be.
     #[error("{key}[{index}] is {value}, {why}")]
     Value {

@@ -26,7 +26,7 @@ use super::read::torch;
 use super::read::{edge_list, matrix_market, tu};
 use super::read::{frdc, raw_csr};
 #[cfg(feature = "numpy")]
-use super::read::{pyg, reddit, scipy};
+use super::read::{pyg, reddit, scipy, types};
 #[cfg(feature = "text")]
 use {super::input::is_gzip, flate2::read::MultiGzDecoder};
 
@@ -272,6 +272,9 @@ pub(super) enum Place {
     /// A table of vertices, and one of edges.
     #[cfg(feature = "csv")]
     Tables(tables::Pair),
+    /// The folder with a table for each type of vertices and of edges.
+    #[cfg(feature = "csv")]
+    TypedTables(tables::types::TypedTables),
     /// The folder, and the name of one dataset in it.
     #[cfg(feature = "planetoid")]
     Planetoid(PathBuf, String),
@@ -298,6 +301,10 @@ impl Place {
             Self::Tables(pair) if pair.is_parquet() => Format::Parquet,
             #[cfg(feature = "csv")]
             Self::Tables(_) => Format::Csv,
+            #[cfg(feature = "csv")]
+            Self::TypedTables(tables) if tables.is_parquet() => Format::Parquet,
+            #[cfg(feature = "csv")]
+            Self::TypedTables(_) => Format::Csv,
             #[cfg(feature = "planetoid")]
             Self::Planetoid(..) => Format::Planetoid,
             #[cfg(feature = "text")]
@@ -439,6 +446,11 @@ impl Place {
             let place = Self::Tables(pair);
             found.push((place.format(), Ok(place)));
         }
+        #[cfg(feature = "csv")]
+        if let Some(tables) = tables::types::TypedTables::in_folder(path)? {
+            let place = Self::TypedTables(tables);
+            found.push((place.format(), Ok(place)));
+        }
         #[cfg(any(feature = "numpy", feature = "planetoid", feature = "text"))]
         for folder in [path.to_path_buf(), path.join("raw")]
             .iter()
@@ -497,6 +509,8 @@ impl Place {
             Self::Parts(folder) => named(folder, ""),
             #[cfg(feature = "csv")]
             Self::Tables(pair) => vec![pair.nodes.clone(), pair.edges.clone()],
+            #[cfg(feature = "csv")]
+            Self::TypedTables(tables) => tables.files(),
             #[cfg(feature = "planetoid")]
             Self::Planetoid(folder, name) => named(folder, &format!("ind.{name}.")),
             #[cfg(feature = "text")]
@@ -514,11 +528,11 @@ pub fn input_files(path: &Path, forced: Option<Format>) -> Vec<PathBuf> {
     }
 }
 
-/// The files below OGB's folder, which has two levels: `raw`, `split/RULE`, `mapping`.
+/// The files below OGB's folder, which has three levels at most: `raw/relations/EDGES`, `split/RULE/TYPE`, `mapping`.
 #[cfg(feature = "ogb")]
 fn below(folder: &Path) -> Vec<PathBuf> {
     let (mut files, mut level) = (Vec::new(), vec![folder.to_path_buf()]);
-    for _ in 0..3 {
+    for _ in 0..4 {
         let entries = (level.drain(..)).flat_map(|folder| std::fs::read_dir(folder).into_iter());
         let paths = entries.flatten().flatten().map(|entry| entry.path());
         let (folders, here): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
@@ -623,7 +637,7 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
             Format::Torch
         } else if is_tu {
             Format::Tu
-        } else if npz.has(pyg::EDGES) {
+        } else if npz.has(pyg::EDGES) || types::are_several(&npz) {
             Format::Pyg
         } else if npz.has("adj_indptr") {
             Format::GnnBenchmark

@@ -83,6 +83,7 @@ mod targets;
 mod testing;
 #[cfg(feature = "text")]
 mod text;
+mod types;
 #[cfg(feature = "write")]
 mod write;
 
@@ -107,6 +108,7 @@ pub use stored::{StoredFeatures, StoredRow};
 pub use stream::{StreamedGraph, Workplace};
 pub use synthetic::Synthetic;
 pub use targets::{LabelSets, Targets, Values};
+pub use types::{EdgeType, Types, VertexType};
 #[cfg(all(feature = "parquet", feature = "write"))]
 pub use write::parquet::{ParquetColumn, parquet_file};
 #[cfg(feature = "write")]
@@ -160,6 +162,8 @@ pub struct Dataset {
     pub file_splits: usize,
     /// Where it came from, and what was done to it since, in that order.
     pub preparations: Vec<Preparation>,
+    /// Of several types of vertices and edges what is not of the labelled type: see [`Dataset::of_types`].
+    pub types: Option<Types>,
     /// Of one whose edges and features are elsewhere.
     outline: Option<Outline>,
 }
@@ -255,6 +259,7 @@ impl Dataset {
                     test,
                     file_splits: 0,
                     preparations: Vec::new(),
+                    types: None,
                     outline: None,
                 })
             }
@@ -275,14 +280,21 @@ impl Dataset {
         self.features.feature_len()
     }
 
-    /// The number of edges; of an [`Outline`] those that its parts have.
+    /// The number of edges, of all types; of an [`Outline`] those that its parts have.
     pub fn edges(&self) -> usize {
+        if let Some(types) = &self.types {
+            return types.edge_count();
+        }
         let outline = self.outline.as_ref();
         outline.map_or(self.graph.edges(), |outline| outline.edges)
     }
 
-    /// The most edges that lead to a vertex.
+    /// The most edges, of one type, that lead to a vertex.
     pub fn largest_degree(&self) -> u32 {
+        if let Some(types) = &self.types {
+            let degrees = types.edges().iter().map(|of| of.edges.longest_row());
+            return degrees.max().unwrap_or(0);
+        }
         let outline = self.outline.as_ref();
         outline.map_or_else(
             || self.graph.csr().longest_row(),

@@ -25,9 +25,10 @@ use super::read::{edge_list, matrix_market, tu};
 use super::read::{frdc, raw_csr};
 #[cfg(feature = "numpy")]
 use super::read::{gnn_benchmark, pyg, reddit, scipy};
+use super::types;
 use super::{
     Dataset, EdgeFeatures, Features, GraphIndex, Origin, Preparation, SplitRule, Splits, Targets,
-    VertexIds,
+    Types, VertexIds,
 };
 use halfgnn_graph::{AddedWeight, Graph};
 
@@ -72,6 +73,8 @@ pub struct OpenOptions {
     /// are read, so that memory never has all of them; those of other formats once they were read, and so do those of parts to which
     /// [reverses](Self::undirected) are added. Weights and features of edges are in memory, but for those that are left out.
     pub stored_edges: Option<PathBuf>,
+    /// Whether the dataset may have [several types](Dataset::types), for callers that read them; it is refused otherwise.
+    pub several_types: bool,
     /// Who is told how far reading has come.
     pub progress: Option<Arc<dyn Progress>>,
 }
@@ -191,6 +194,7 @@ impl std::fmt::Debug for OpenOptions {
             .field("split_seed", &self.split_seed)
             .field("stored_features", &self.stored_features)
             .field("stored_edges", &self.stored_edges)
+            .field("several_types", &self.several_types)
             .field("progress", &self.progress.is_some())
             .finish()
     }
@@ -213,6 +217,8 @@ pub(super) struct Parts {
     pub are_counts: bool,
     /// What the reader did beside reading.
     pub done: Vec<Preparation>,
+    /// Types of vertices and edges, where there are several.
+    pub types: Option<Types>,
 }
 
 impl Parts {
@@ -230,23 +236,48 @@ impl Parts {
             splits: Vec::new(),
             are_counts: false,
             done: Vec::new(),
+            types: None,
         }
     }
 
-    pub(super) fn into_dataset(mut self, options: &OpenOptions) -> Result<Dataset, DataProblem> {
-        let mut done = self.done;
-        if options.normalize_features.unwrap_or(self.are_counts) {
-            self.features
-                .expect_in_memory("dividing rows by their sums")?;
-            let rows = self.features.normalize_rows();
-            let by = match options.normalize_features {
-                Some(_) => Origin::Option,
-                None => Origin::Default,
-            };
-            if rows > 0 {
-                done.push(Preparation::normalized(rows, by));
-            }
+    /// Features and targets of the labelled vertices of several types.
+    pub fn of_vertices(
+        vertices: usize,
+        features: Features,
+        targets: Targets,
+    ) -> Result<Self, DataProblem> {
+        let graph = types::without_edges(vertices)?;
+        Ok(Self::new(graph, features, targets))
+    }
+
+    /// That the options are for several types, where there are several.
+    fn check_types(&self, options: &OpenOptions) -> Result<(), DataProblem> {
+        if self.types.is_none() {
+            return Ok(());
         }
+        let refused = [
+            (options.self_loops, "self-loops are"),
+            (
+                options.normalize_features == Some(true),
+                "dividing rows of features by their sums is",
+            ),
+            (options.stored_edges.is_some(), "edges on disk are"),
+        ];
+        match refused.into_iter().find(|(is_so, _)| *is_so) {
+            _ if !options.several_types => Err(DataProblem::SeveralTypes),
+            Some((_, what)) => Err(DataProblem::Types {
+                reason: format!("{what} of graphs of one type; leave that out"),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The split that the options ask for, and how it came about.
+    fn split(
+        &mut self,
+        options: &OpenOptions,
+        done: &mut Vec<Preparation>,
+    ) -> Result<(Splits, Preparation), DataProblem> {
         let file_splits = self.splits.len();
         let number = options.split_number.unwrap_or(0);
         if let Some(number) = options.split_number
@@ -257,7 +288,7 @@ impl Parts {
                 splits: file_splits,
             });
         }
-        let (splits, split) = match options.split {
+        Ok(match options.split {
             _ if self.targets.outputs() == 0 => {
                 let what = "none, so that nothing is split";
                 let none = Preparation::new("labels", what, Origin::File);
@@ -287,7 +318,27 @@ impl Parts {
                 let split = Preparation::split(rule, seed, by);
                 (rule.split(&self.targets, seed)?, split)
             }
-        };
+        })
+    }
+
+    pub(super) fn into_dataset(mut self, options: &OpenOptions) -> Result<Dataset, DataProblem> {
+        self.check_types(options)?;
+        let types = self.types.take();
+        let mut done = std::mem::take(&mut self.done);
+        if options.normalize_features.unwrap_or(self.are_counts) {
+            self.features
+                .expect_in_memory("dividing rows by their sums")?;
+            let rows = self.features.normalize_rows();
+            let by = match options.normalize_features {
+                Some(_) => Origin::Option,
+                None => Origin::Default,
+            };
+            if rows > 0 {
+                done.push(Preparation::normalized(rows, by));
+            }
+        }
+        let file_splits = self.splits.len();
+        let (splits, split) = self.split(options, &mut done)?;
         done.push(split);
         if let Some(weights) = &self.edge_weights {
             done.push(Preparation::edge_weights(
@@ -322,15 +373,21 @@ impl Parts {
             splits,
         )
         .map_err(DataError::into_problem)?;
-        Ok(Dataset {
+        let mut dataset = Dataset {
             edge_weights: of_edges.weights,
             edge_features: of_edges.features,
             class_names: self.class_names,
             ids: self.ids,
             file_splits,
             preparations: done,
+            types,
             ..dataset
-        })
+        };
+        if options.undirected {
+            let added = dataset.add_reverse_types();
+            added.map_err(DataError::into_problem)?;
+        }
+        Ok(dataset)
     }
 }
 
@@ -384,6 +441,11 @@ impl Dataset {
                     false => name_of(&pair.nodes),
                 };
                 (tables::read(&pair, &options.columns, progress)?, name)
+            }
+            #[cfg(feature = "csv")]
+            Place::TypedTables(found) => {
+                let read = tables::types::read(path, &found, &options.columns, progress);
+                (read?, name_of(path))
             }
             #[cfg(feature = "numpy")]
             Place::DglReddit(path) => (
@@ -488,6 +550,8 @@ impl OpenGraph for Graph {
             Place::Ogb(path) => ogb::read_graph(&folder(path, ogb::LAYOUT), options.undirected)?,
             #[cfg(feature = "csv")]
             Place::Tables(pair) => tables::read_graph(&pair, &options.columns, progress)?,
+            #[cfg(feature = "csv")]
+            Place::TypedTables(_) => return Err(in_file(DataProblem::SeveralTypes)),
             #[cfg(feature = "numpy")]
             Place::DglReddit(path) => reddit::read_graph(&folder(path, reddit::LAYOUT))?,
             #[cfg(feature = "parts")]

@@ -12,7 +12,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`DataProblem::Graph`] where `order` is of another number of vertices, [`DataProblem::OutOfMemory`], [`DataProblem::ManyGraphs`] where the
-    /// dataset is many graphs.
+    /// dataset is many graphs, [`DataProblem::SeveralTypes`].
     pub fn reordered(&self, order: &Permutation) -> Result<Self, DataError> {
         let refuse = |problem| DataError::new(&self.name, problem);
         if let Some(graphs) = &self.graphs {
@@ -26,6 +26,9 @@ impl Dataset {
             return Err(refuse(DataProblem::NotDealt {
                 reason: reason.into(),
             }));
+        }
+        if self.types.is_some() {
+            return Err(refuse(DataProblem::SeveralTypes));
         }
         let permuted = self.graph.permuted(order.new_of_old());
         let graph = permuted.map_err(|error| refuse(DataProblem::graph("order", error)))?;
@@ -59,6 +62,7 @@ impl Dataset {
             test: renamed(&self.test),
             file_splits: self.file_splits,
             preparations: self.preparations.clone(),
+            types: None,
             outline: None,
         })
     }

@@ -12,8 +12,8 @@ use super::gin::Gin;
 use super::sage::Sage;
 use super::{ModelConfig, Norm};
 use crate::program::layers::{
-    Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Layer as Formula, LayerSetting, Le, MixHop,
-    Reads, Sg, Ssg, Tag, Transformer,
+    Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Hetero, Hgt, Layer as Formula, LayerSetting, Le,
+    MixHop, Reads, Rgcn, Sg, Ssg, Tag, Transformer, TypeReads, TypedLayer,
 };
 use serde::de::{DeserializeOwned, MapAccess, Visitor, value::UnitDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -104,6 +104,19 @@ pub trait Architecture:
 
     /// Layer `number` of the [settings](Architecture::settings) as a formula, without what the network puts around it.
     fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Formula>;
+
+    /// Whether it reads several types of vertices and edges.
+    const KNOWS_TYPES: bool = false;
+
+    /// The same layer over several types of vertices and edges, of a kind that [knows types](Architecture::KNOWS_TYPES).
+    fn formula_of_types(
+        &self,
+        _model: &ModelConfig,
+        _number: usize,
+        _reads: TypeReads,
+    ) -> Option<Box<dyn TypedLayer>> {
+        None
+    }
 }
 
 /// An option of a command line that an [`Architecture`] has.
@@ -515,6 +528,27 @@ macro_rules! models {
                 }
             }
 
+            /// Whether it reads several types of vertices and edges.
+            pub fn knows_types(&self) -> bool {
+                match self {
+                    $(Self::$kind(_) => $kind::KNOWS_TYPES,)*
+                    Self::Other(_) => false,
+                }
+            }
+
+            /// Layer `number` of `model` over several types: see [`Architecture::formula_of_types`].
+            pub(crate) fn formula_of_types(
+                &self,
+                model: &ModelConfig,
+                number: usize,
+                reads: TypeReads,
+            ) -> Option<Box<dyn TypedLayer>> {
+                match self {
+                    $(Self::$kind(config) => config.formula_of_types(model, number, reads),)*
+                    Self::Other(_) => None,
+                }
+            }
+
             /// Layer `number` of `model` as a formula: see [`Architecture::formula`].
             pub(crate) fn formula(
                 &self,
@@ -615,6 +649,12 @@ models! {
     GatedGraph,
     /// A graph transformer.
     Transformer,
+    /// A relational graph convolutional network, of one type of edges or several.
+    Rgcn,
+    /// A layer for each type of edges, summed.
+    Hetero,
+    /// A heterogeneous graph transformer.
+    Hgt,
 }
 
 impl OtherLayers {

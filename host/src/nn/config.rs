@@ -1,5 +1,6 @@
 //! What a model is: its shape, and the kind of its layers.
 
+use super::ModelTypes;
 use super::{
     Binary, ConvolutionConfig, HiddenActivation, HiddenNorm, Jumping, LinkDecoder, Norm, Readout,
     binary, jumping, rounds_by_default,
@@ -76,6 +77,9 @@ pub struct ModelConfig {
     pub decoder: LinkDecoder,
     /// What a layer does with the graph.
     pub convolution: ConvolutionConfig,
+    /// The types of vertices and edges, of a model that reads several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub types: Option<ModelTypes>,
 }
 
 impl ModelConfig {
@@ -109,6 +113,7 @@ impl ModelConfig {
             jumping: None,
             decoder: LinkDecoder::Dot,
             convolution: convolution.clone(),
+            types: None,
         };
         convolution.shape(&mut model);
         model
@@ -358,6 +363,9 @@ impl ModelConfig {
         }
         if self.binary.is_some() || !self.binary_layers.is_empty() {
             binary::check(self).or_else(refuse)?;
+        }
+        if let Some(types) = &self.types {
+            types.check(self).or_else(refuse)?;
         }
         self.convolution.check(self).or_else(refuse)
     }

@@ -38,11 +38,13 @@ mod rows;
 mod rows_of_pieces;
 mod sage;
 mod statistics;
+mod types;
 mod weights;
 
 pub use crate::program::Network;
 pub use crate::program::layers::{
-    Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Le, MixHop, Sg, Ssg, Tag, Transformer,
+    Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Hetero, Hgt, Le, MixHop, Rgcn, Sg, Ssg, Tag,
+    Transformer,
 };
 pub(crate) use aggregation::{check_policy_of_weights, rounds_by_default};
 pub use appnp::Appnp;
@@ -80,6 +82,7 @@ pub use rows::PreparedRows;
 pub(crate) use rows_of_pieces::{RowsOfPieces, take_rows};
 pub use sage::Sage;
 pub use statistics::Statistics;
+pub use types::{ModelEdgeType, ModelTypes, ModelVertexType};
 
 use crate::backend::Backend;
 use crate::data::FeatureRows;
@@ -103,6 +106,9 @@ pub struct Inputs<'a, B: Backend, E: Element> {
     pub graphs: &'a [Propagation<B>],
     /// Sources of the first graph × input features.
     pub features: &'a Matrix<B, E>,
+    /// Features of the other types of vertices that have some, of a model of [several types](ModelTypes::others_with_features): then
+    /// [`Inputs::features`] are those of the labelled type, and [`Inputs::graphs`] has one for each type of edges.
+    pub of_types: &'a [Matrix<B, E>],
     /// Whether those have gone through the model's [dropout of features](Model::dropout_of_features), which it has for the same mode; the forward
     /// and the backward pass of a step are told the same.
     pub dropped: bool,

@@ -46,6 +46,8 @@ pub struct Builder {
     decay: f32,
     /// The adjacency of a rank's part, where there are several ranks.
     of_rank: Option<Edges>,
+    /// The rows of the destinations of an adjacency, where they are no sources.
+    own: Option<(Edges, Value)>,
 }
 
 impl Builder {
@@ -60,6 +62,7 @@ impl Builder {
             dropouts: 0,
             decay: 1.0,
             of_rank: None,
+            own: None,
         }
     }
 
@@ -158,12 +161,45 @@ impl Builder {
     /// What `build` writes down as layer `number`: its parameters have `layers.N.` before their names, and initial weights
     /// and dropouts have the numbers of that layer.
     pub fn layer<T>(&mut self, number: u32, build: impl FnOnce(&mut Self) -> T) -> T {
-        let prefix = std::mem::replace(&mut self.prefix, format!("layers.{number}."));
+        self.stage(&format!("layers.{number}"), number, build)
+    }
+
+    /// The same with `NAME.` before the names of its parameters.
+    pub(super) fn stage<T>(
+        &mut self,
+        name: &str,
+        number: u32,
+        build: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let prefix = std::mem::replace(&mut self.prefix, format!("{name}."));
         let before = (self.layer, self.weights, self.dropouts);
         (self.layer, self.weights, self.dropouts) = (number, 0, 0);
         let built = build(self);
         self.prefix = prefix;
         (self.layer, self.weights, self.dropouts) = before;
+        built
+    }
+
+    /// What `build` writes down with `NAME.` before the names of its parameters, behind what is there before them.
+    pub(super) fn scope<T>(&mut self, name: &str, build: impl FnOnce(&mut Self) -> T) -> T {
+        let len = self.prefix.len();
+        self.prefix.push_str(name);
+        self.prefix.push('.');
+        let built = build(self);
+        self.prefix.truncate(len);
+        built
+    }
+
+    /// What `build` writes down, for which the rows of the destinations of `edges` are `own`: of vertices of another type than the sources.
+    pub(super) fn with_own_rows<T>(
+        &mut self,
+        edges: Edges,
+        own: Value,
+        build: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let before = self.own.replace((edges, own));
+        let built = build(self);
+        self.own = before;
         built
     }
 
@@ -181,6 +217,19 @@ impl Builder {
     pub fn weight(&mut self, name: &str, (rows, columns): (usize, usize)) -> Value {
         let initial = Initial::Glorot(self.number_of_weights());
         self.parameter(name, (rows, columns), Format::Element, initial)
+    }
+
+    /// A row for each of `vertices` that is learnt, of those that have no features. Any operator reads it, as it reads features.
+    pub fn embedding(&mut self, name: &str, vertices: Vertices, columns: usize) -> Value {
+        let number = self.number_of_weights();
+        let initial = Initial::GlorotBlocks {
+            number,
+            rows: columns,
+        };
+        let name = self.in_layer(name);
+        let rows = Rows::Of(vertices);
+        let result = (Shape { rows, columns }, Format::Element);
+        self.named(&name, result, Origin::Parameter(initial))
     }
 
     /// A bias of zeros, which operators read in float.
@@ -446,6 +495,9 @@ impl Builder {
     /// The rows of the destinations of `edges`, of a value with a row for each source: itself where those are the same
     /// vertices.
     pub fn own_rows(&mut self, edges: Edges, x: Value) -> Value {
+        if let Some((_, own)) = self.own.filter(|(of, _)| *of == edges) {
+            return own;
+        }
         match self.is_square(edges) {
             true => x,
             false => self.push(Operator::OwnRows { edges, x }),

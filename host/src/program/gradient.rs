@@ -9,9 +9,11 @@ use super::operator::{
     ActivateGradient, Addend, AdditiveGradient, Aggregate, Attention, AttentionGradient,
     DotAttentionGradient, EdgeTerms, GroupNorm, Matmul, Node, NormalizeGradient, Operator, Own,
 };
-use super::value::{Format, Origin, Value};
+use super::value::{Constant, Description, Format, Origin, Rows, Value};
 use crate::error::Error;
 use crate::ops::{Form, Nonlinearity};
+use crate::tensor::Precision;
+use halfgnn_contract::{Format as Elements, matmul as contract};
 use std::collections::{HashMap, HashSet};
 
 /// A gradient, or a multiple of one: `factor · value`.
@@ -549,8 +551,43 @@ impl Pass<'_> {
         Ok(())
     }
 
+    /// That a kernel makes floats of elements.
+    fn expect_floats_of_elements(&self, parameter: Value) -> Result<(), Error> {
+        let precision = self.program.precision;
+        let columns = self.program.values[parameter.0].shape.columns;
+        let columns = u32::try_from(columns).unwrap_or(u32::MAX);
+        let elements = match precision {
+            Precision::Half => Elements::F16,
+            Precision::BFloat16 => Elements::BF16,
+            Precision::Float => Elements::F32,
+        };
+        let (form, operand) = (contract::Form::Nt, contract::Operand::Plain);
+        match contract::product(form, operand, elements, Elements::F32, columns) {
+            Some(_) => Ok(()),
+            None => refuse(format!(
+                "{} are rows that are learnt, and no kernel makes their gradient float in {precision}; take half or float, or give vertices of that type features",
+                self.program.name_of(parameter)
+            )),
+        }
+    }
+
     /// Has the gradient of a parameter in a value of its own, which no other operator reads.
-    fn finish(&mut self, parameter: Value, (factor, mut d): Gradient) -> Result<(), Error> {
+    ///
+    /// That of an [embedding](super::Builder::embedding) is in elements, since others than products read it: a product with an identity
+    /// makes floats of them.
+    fn finish(&mut self, parameter: Value, (mut factor, mut d): Gradient) -> Result<(), Error> {
+        let Description { format, shape, .. } = self.program.values[d.0];
+        if format == Format::Element && matches!(shape.rows, Rows::Of(_)) {
+            self.expect_floats_of_elements(parameter)?;
+            let (width, times) = (shape.columns, 1);
+            let identity = Constant::Repeat { width, times };
+            let identity = self.program.constant(identity, Format::Element);
+            d = self.program.push(Operator::Matmul(Matmul {
+                alpha: std::mem::replace(&mut factor, 1.0),
+                to_float: true,
+                ..Matmul::new(Form::NT, d, identity)
+            }))?;
+        }
         if self.program.values[d.0].format != Format::Float {
             return refuse(format!(
                 "the gradient of {} is not float; a weight is read by products",

@@ -255,6 +255,7 @@ impl Program {
                 .map(|sum| format!("added to {}", read(sum, op.adds_to_own))),
         );
         parts.extend(op.column_sums.then(|| "column sums".to_owned()));
+        parts.extend(op.to_float.then(|| "in float".to_owned()));
         parts.extend(
             op.coding
                 .map(|coding| format!("quantized {}", self.coding_text(coding))),

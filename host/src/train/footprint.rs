@@ -5,14 +5,15 @@ use super::{BatchSizes, Few, Objective, TrainConfig, Trainer};
 use crate::backend::gpu::Gpu;
 use crate::backend::gpu::KernelSet;
 use crate::backend::{Backend, MemoryKind, MemoryReport, Storage};
-use crate::data::{DataProblem, FeatureRows, Features, GraphIndex, Targets};
+use crate::data::{DataProblem, Dataset, FeatureRows, Features, GraphIndex, Targets};
 use crate::distributed::{Group, Shard};
 use crate::driver::DriverError;
 use crate::driver::dry::Dry;
 use crate::error::Error;
 use crate::graph::GraphCounts;
 use crate::nn::{
-    Decoder, LinkDecoder, Model, ModelConfig, Network, Norm, Pieces, Propagation, Readout,
+    Decoder, LinkDecoder, Model, ModelConfig, ModelTypes, Network, Norm, Pieces, Propagation,
+    Readout,
 };
 use crate::ops::BitMatrix;
 use crate::sample::LayerSources;
@@ -138,6 +139,8 @@ enum Counted<'a, E: Element> {
     Whole(&'a GraphCounts, Work),
     /// Evaluations of one in pieces, with features that are dealt out to so many ranks, where they are.
     InPieces(&'a Pieces<E>, Option<usize>),
+    /// Work on a whole graph of several types.
+    Types(&'a Dataset, Work),
     /// Training on what a rank has of one.
     OfRank(&'a OfRank<'a>),
     /// A step on a batch.
@@ -180,6 +183,12 @@ impl<E: Element> Counted<'_, E> {
             Self::Batch(sizes) => {
                 let of = [sizes.inputs(), sizes.destinations()];
                 return Ok((sizes.graphs(backend, norm)?, of));
+            }
+            Self::Types(dataset, _) => {
+                let vertices = dataset.graph.vertices();
+                let types = dataset.types.as_ref();
+                let graphs = types.map(|types| ModelTypes::graphs(backend, types, norm));
+                return Ok((graphs.transpose()?.unwrap_or_default(), [vertices; 2]));
             }
             Self::Whole(counts, _) => counts,
         };
@@ -300,6 +309,27 @@ impl Footprint {
             }
         };
         let features = (counts.vertices(), config.features);
+        let seen = seen.placed::<E>(features, multiprocessors, room)?;
+        done.map(|()| seen)
+    }
+
+    /// [`Footprint::check_work`] on a dataset of several types, whose features lie where all does.
+    ///
+    /// # Errors
+    /// Those of [`Footprint::check_work`].
+    pub fn check_types<'a, E: Element>(
+        dataset: &Dataset,
+        learning: impl Into<Learning<'a>>,
+        multiprocessors: Option<u32>,
+        room: impl Into<Room>,
+    ) -> Result<Self, Error> {
+        let mut seen = Self::default();
+        let mut room = room.into();
+        room.features = FeaturesIn::Device;
+        let learning = learning.into();
+        let what = Counted::Types(dataset, learning.work);
+        let done = Self::of_config::<E>(what, learning, multiprocessors, &mut seen);
+        let features = (dataset.graph.vertices(), learning.model.features);
         let seen = seen.placed::<E>(features, multiprocessors, room)?;
         done.map(|()| seen)
     }
@@ -578,7 +608,10 @@ impl Footprint {
             let (graphs, [vertices, members]) = what.graphs(backend, norm, readout)?;
             let group = match what {
                 Counted::OfRank(of) => Some(of.group.clone()),
-                Counted::Whole(..) | Counted::InPieces(..) | Counted::Batch(_) => None,
+                Counted::Whole(..)
+                | Counted::Types(..)
+                | Counted::InPieces(..)
+                | Counted::Batch(_) => None,
             };
             let [columns, classes] = shape;
             let rows: Arc<FeatureRows<_, E>> = Arc::new(match what {
@@ -590,7 +623,12 @@ impl Footprint {
                 _ => Matrix::zeros(backend, vertices, columns, MemoryKind::Features)?.into(),
             });
             let of = ([members, classes], targets);
-            let objective = Objective::counted(backend, graphs, Arc::clone(&rows), of, group)?;
+            let mut objective = Objective::counted(backend, graphs, Arc::clone(&rows), of, group)?;
+            if let Counted::Types(dataset, _) = what {
+                let types = ModelTypes::of(dataset);
+                let features = types.map(|types| types.features(backend, dataset));
+                objective.task_mut().of_types = features.transpose()?.unwrap_or_default();
+            }
             let mut drawn_ahead = Vec::new();
             if let Counted::Batch(sizes) = what {
                 for _ in 0..sizes.drawn_ahead {
@@ -634,8 +672,10 @@ impl Footprint {
             };
             let mut trainer = Trainer::new(backend, &objective, model(backend)?, train)?;
             match what {
-                Counted::Whole(_, Work::Training) | Counted::OfRank(_) => trainer.step()?,
-                Counted::Whole(_, Work::Evaluation | Work::EvaluationOfSigns) => {}
+                Counted::Whole(_, Work::Training)
+                | Counted::Types(_, Work::Training)
+                | Counted::OfRank(_) => trainer.step()?,
+                Counted::Whole(..) | Counted::Types(..) => {}
                 Counted::Batch(_) => {
                     trainer.step_on(&objective)?;
                     // They ask for the same transposes.

@@ -31,6 +31,7 @@ pub mod state_dict;
 mod subgraph_batches;
 mod summary;
 mod trainer;
+mod types;
 mod unknown;
 
 pub use batch_sizes::BatchSizes;

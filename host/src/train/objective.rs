@@ -112,6 +112,8 @@ pub(super) struct Task<B: Backend, E: Element> {
     pub(super) graphs: Vec<Propagation<B>>,
     /// Shared with the same task of fewer vertices.
     pub(super) features: Arc<FeatureRows<B, E>>,
+    /// As of [`Inputs::of_types`].
+    pub(super) of_types: Vec<Matrix<B, E>>,
     /// Whether those went through the dropout that a model begins with.
     pub(super) dropped: bool,
     pub(super) answers: Answers<B>,
@@ -363,7 +365,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
     }
 
     /// Of the targets those of `vertices`.
-    fn of_vertices(
+    pub(super) fn of_vertices(
         backend: &B,
         graphs: Vec<Propagation<B>>,
         features: Arc<FeatureRows<B, E>>,
@@ -432,6 +434,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Ok(Self(Arc::new(Task {
             graphs,
             features,
+            of_types: Vec::new(),
             dropped: false,
             answers,
             unknown,
@@ -466,6 +469,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Ok(Self(Arc::new(Task {
             graphs: vec![graph],
             features: Arc::new(features.into()),
+            of_types: Vec::new(),
             dropped: false,
             answers: Answers::Links(Box::new(Links::new(backend, split)?)),
             unknown: None,
@@ -527,6 +531,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Ok(Self(Arc::new(Task {
             graphs,
             features,
+            of_types: Vec::new(),
             dropped: false,
             answers,
             unknown: Unknown::counted(backend, &targets, (members, outputs))?,
@@ -652,6 +657,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             backend,
             graphs: &self.0.graphs,
             features: self.0.features.matrix(),
+            of_types: &self.0.of_types,
             dropped: self.0.dropped,
         }
     }

@@ -45,6 +45,7 @@ fn of_network(config: &ModelConfig) -> Vec<String> {
         backend: &backend,
         graphs: &graphs,
         features: &features,
+        of_types: &[],
         dropped: false,
     };
     let random = RandomState::new(&backend, SEED, 3).expect("memory");

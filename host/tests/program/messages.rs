@@ -41,6 +41,7 @@ fn of_network<E: Element>(config: &ModelConfig, norm: Norm) -> Results {
             backend: &backend,
             graphs: &graphs,
             features: &x.expect("memory"),
+            of_types: &[],
             dropped: false,
         };
         let mode = Mode::Train { random: &random };

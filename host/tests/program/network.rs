@@ -56,6 +56,7 @@ pub fn of_network_over<B: Backend, E: Element>(
         backend,
         graphs,
         features: &features,
+        of_types: &[],
         dropped: false,
     };
     let random = RandomState::new(backend, SEED, 3).expect("memory");

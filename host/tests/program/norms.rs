@@ -97,6 +97,7 @@ fn network_evaluated<E: Element>(config: &ModelConfig, norm: Norm) -> Evaluated 
         backend: &backend,
         graphs: &graphs,
         features: &features.expect("memory"),
+        of_types: &[],
         dropped: false,
     };
     let random = RandomState::new(&backend, SEED, 3).expect("memory");

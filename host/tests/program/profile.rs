@@ -32,6 +32,7 @@ fn a_profile_times_the_list_and_changes_nothing() {
             backend: &backend,
             graphs: &graphs,
             features: &features,
+            of_types: &[],
             dropped: false,
         };
         let random = RandomState::new(&backend, 0, 0).expect("room");

@@ -1,13 +1,14 @@
 //! The layers by name: on the command line, and their parameters in other frameworks.
 
 use halfgnn::nn::{
-    ConvolutionConfig, Gat as GatConfig, GatV2 as GatV2Config, Gin as GinConfig, Norm,
+    ConvolutionConfig, Gat as GatConfig, GatV2 as GatV2Config, Gin as GinConfig, HiddenActivation,
+    Norm,
 };
 use halfgnn::program::layers::{
     ALL, Appnp, Arma, ArmaLayer, Cheb, ChebLayer, ClusterGcnLayer, Decomposition, Gat, GatV2,
-    GatedGraphLayer, Gcn, Gcnii, Gin, GraphConvLayer, Layer, LayerKind, LeLayer, LgLayer, MixHop,
-    MixHopLayer, Relation, Rgcn, Sage, SgLayer, Ssg, SsgLayer, TagLayer, Transformer,
-    TransformerLayer,
+    GatedGraphLayer, Gcn, Gcnii, Gin, GraphConvLayer, HgtLayer, Layer, LayerKind, LeLayer, LgLayer,
+    MixHop, MixHopLayer, OfOneType, RgcnLayer, Sage, SgLayer, Ssg, SsgLayer, TagLayer, Transformer,
+    TransformerLayer, TypeReads,
 };
 use halfgnn::program::{Builder, Edges, Program, Value};
 use halfgnn::tensor::Precision;
@@ -93,19 +94,26 @@ fn layer(g: &mut Builder, name: &str, edges: Edges, x: Value) -> Value {
             layer.build(g, x)
         }
         "rgcn" => {
-            let relation = Relation {
-                name: "cites".into(),
+            let layer = |decomposition| OfOneType {
                 edges,
-                source: 0,
-                destination: 0,
+                layer: RgcnLayer {
+                    reads: TypeReads::of_one_type(edges),
+                    decomposition,
+                    outputs: 8,
+                },
             };
-            let layer = |decomposition| Rgcn {
-                relations: vec![relation.clone()],
-                decomposition,
+            let y = layer(Decomposition::None).build(g, x);
+            g.layer(1, |g| layer(Decomposition::Basis(1)).build(g, y))
+        }
+        "hetero" => Sage { edges, outputs: 8 }.build(g, x),
+        "hgt" => {
+            let layer = HgtLayer {
+                reads: TypeReads::of_one_type(edges),
+                heads: 2,
                 outputs: 8,
+                activation: HiddenActivation::Gelu,
             };
-            let y = layer(Decomposition::None).build(g, &[x]);
-            g.layer(1, |g| layer(Decomposition::Basis(1)).build(g, &y))[0]
+            OfOneType { edges, layer }.build(g, x)
         }
         other => formula(other, edges).build(g, x),
     }

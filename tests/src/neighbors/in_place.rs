@@ -206,6 +206,7 @@ pub fn sources_are_all_vertices<B: Backend>(backend: &B, _: Scale) {
             backend,
             graphs: &graphs,
             features: &features,
+            of_types: &[],
             dropped: false,
         };
         let done = network.forward(inputs, Mode::Evaluate);

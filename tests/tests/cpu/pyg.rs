@@ -145,6 +145,7 @@ fn logits_of(model: ModelConfig, edges: EdgeData<'_>) -> Vec<f32> {
         graphs: &[graph.propagation::<_, f32>(backend, &model).expect("room")],
         features: &Matrix::from_f32(backend, VERTICES, FEATURES, &features, MemoryKind::Features)
             .expect("room"),
+        of_types: &[],
         dropped: false,
     };
     network.forward(inputs, Mode::Evaluate).expect("a pass");

@@ -782,6 +782,7 @@ fn evaluations_of_packed_features_are_foretold_and_smaller() {
             backend,
             graphs: &propagation(backend),
             features: &x,
+            of_types: &[],
             dropped: false,
         };
         model.forward(inputs, Mode::Evaluate).expect("a pass");

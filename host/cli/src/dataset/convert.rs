@@ -208,8 +208,8 @@ fn whole(
     let saved = Saved {
         name: opened.name().into(),
         format: options.format.name(),
-        vertices: opened.graph().vertices(),
-        edges: opened.graph().edges() - repeated as usize,
+        vertices: opened.vertices(),
+        edges: opened.edges() - repeated as usize,
         labelled: is_dataset && options.format.is_labelled(),
         left_out: match &opened {
             Opened::Graph(..) => left_out_of_graph(repeated),

@@ -7,6 +7,7 @@ use crate::json::JsonLines;
 use crate::outputs::Outputs;
 use crate::screen::{Page, bytes, count};
 use crate::train::{class_sizes, empty_classes};
+use crate::types::TypesOf;
 use halfgnn::data::{Dataset, EdgeFeatures, Features, HalfRange, Targets, UNLABELLED};
 use halfgnn::graph::{DegreeStats, Frdc, Graph};
 use halfgnn::message::escaped;
@@ -21,6 +22,9 @@ const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
 struct Info {
     event: &'static str,
     name: String,
+    /// Of a dataset of several types; the rest is then of the vertices that have labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    types: Option<TypesOf>,
     vertices: usize,
     edges: usize,
     symmetric: bool,
@@ -178,6 +182,7 @@ impl Info {
         Self {
             event: "dataset",
             name: opened.name().into(),
+            types: dataset.and_then(TypesOf::new),
             vertices: graph.vertices(),
             edges: graph.edges(),
             symmetric: graph.is_symmetric(),
@@ -210,6 +215,14 @@ impl Info {
     fn print(&self, page: &mut Page) {
         page.line(&format_args!("{}", self.name));
         let mut row = |name: &str, value: String| page.line(&format_args!("  {name:<34} {value}"));
+        if let Some(types) = &self.types {
+            for (name, of) in types.lines() {
+                row(&name, of);
+            }
+            // Of edges nothing more is known than that of each type.
+            self.labels.iter().for_each(|labels| labels.print(&mut row));
+            return;
+        }
         row("vertices", count(self.vertices));
         row("edges", count(self.edges));
         row(

@@ -31,7 +31,8 @@ A dataset is a file or folder whose content decides its format (--format forces 
 HALFGNN_DATA by that name:
   labelled   gnn-benchmark .npz, PyG's arrays .npz, torch's .pt of a Data object, tables nodes.csv,edges.csv (or their folder), Planetoid's ind.NAME.* files, OGB's folder (raw/, split/), DGL's Reddit, a folder of `dataset partition`
   graphs     scipy's sparse .npz, Matrix Market .mtx[.gz], edge lists .txt[.gz] (SNAP), raw CSR .csr, BitGNN's tiles of bits (FRDC) .frdc
-or it is made from a seed: synthetic, reddit-like:SCALE, blocks:VERTICES, communities:VERTICESxCOMMUNITIES, kron:SCALE, rmat:VERTICESxEDGES, grid:WIDTHxHEIGHT, star:HUBSxLEAVES";
+or it is made from a seed: synthetic, reddit-like:SCALE, blocks:VERTICES, communities:VERTICESxCOMMUNITIES, kron:SCALE, rmat:VERTICESxEDGES, grid:WIDTHxHEIGHT, star:HUBSxLEAVES; and of several types
+of vertices and edges: mag-like:SCALE";
 
 const INFO_EXAMPLES: &str = "\
 Examples:

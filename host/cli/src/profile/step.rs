@@ -182,6 +182,7 @@ impl Step<'_> {
             backend,
             graphs: &graphs,
             features: features.matrix(),
+            of_types: &[],
             dropped: false,
         };
         let random = RandomState::new(backend, 0, 0)?;

@@ -12,7 +12,7 @@ use crate::session::Plan;
 use crate::structure::check_on_disk;
 use crate::task::Goal;
 use halfgnn::data::Dataset;
-use halfgnn::nn::ModelConfig;
+use halfgnn::nn::{ModelConfig, ModelTypes};
 use halfgnn::sample::{Sampling, SamplingPolicy};
 use halfgnn::tensor::Precision;
 use halfgnn::train::checkpoint::TaskIdentity;
@@ -112,6 +112,7 @@ impl Learning {
         )?;
         // None is given where no links are predicted.
         model.decoder = args.task.decoder();
+        model.types = ModelTypes::of(dataset);
         // A sampled batch has no numbers of edges: weights are refused, and features are said to be unused.
         let sampling = args.sampling.sampling(dataset.graphs.is_some())?;
         if sampling.is_none_or(|sampling| sampling.policy == SamplingPolicy::Graphs) {

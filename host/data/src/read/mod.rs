@@ -35,6 +35,8 @@ pub(super) mod tables;
 pub(super) mod torch;
 #[cfg(feature = "text")]
 pub(super) mod tu;
+#[cfg(feature = "numpy")]
+pub(super) mod types;
 
 use super::error::DataProblem;
 use super::input::{Input, Progress};

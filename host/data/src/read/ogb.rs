@@ -9,9 +9,11 @@
 //!   raw/num-node-list.csv.gz     169343
 //!   split/time/train.csv.gz      a vertex a line; valid.csv.gz and test.csv.gz beside it
 //! ```
-//! `ogbn-proteins` has other files: `raw/edge-feat.csv.gz`, features of edges; `raw/node_species.csv.gz`, a number of each vertex, whose
+//! `ogbn-mag` has [several types](types), and other files. `ogbn-proteins` has other ones: `raw/edge-feat.csv.gz`, features of edges; `raw/node_species.csv.gz`, a number of each vertex, whose
 //! kinds are its features; and several labels a line. Each file may lie there unpacked as well. Edges are directed and left as they are; of `ogbn-products` each stands there
 //! in one direction, and OGB's own loader adds the other: [`undirected`](crate::OpenOptions::undirected).
+
+mod types;
 
 use std::path::Path;
 
@@ -45,13 +47,15 @@ const MOST_KINDS: usize = 1 << 12;
 
 /// Whether a folder holds such files.
 pub(crate) fn recognises(folder: &Path) -> bool {
-    [EDGES, "raw/edge.csv"]
-        .iter()
-        .any(|file| folder.join(file).is_file())
+    let has = |file: &&str| folder.join(file).is_file();
+    [EDGES, "raw/edge.csv"].iter().any(has) || types::recognises(folder)
 }
 
 /// Reads all files.
 pub(crate) fn read(folder: &Folder<'_>, undirected: bool) -> Result<Parts, DataError> {
+    if types::recognises(&folder.path) {
+        return types::read(folder);
+    }
     let has = |file| folder.find(file).is_some();
     let mut done = Vec::new();
     let (graph, edge_features) = match has(EDGE_FEATURES) {
@@ -168,6 +172,9 @@ fn vertices(folder: &Folder<'_>) -> Result<u32, DataError> {
 
 /// Reads the graph.
 pub(crate) fn read_graph(folder: &Folder<'_>, undirected: bool) -> Result<Graph, DataError> {
+    if types::recognises(&folder.path) {
+        return Err(DataError::in_file(&folder.path, DataProblem::SeveralTypes));
+    }
     let vertices = vertices(folder)?;
     folder.read(EDGES, |input| {
         let mut text = input.text()?;
@@ -397,17 +404,27 @@ fn parse_rows(block: &[u8], columns: usize, may_miss: bool) -> Result<Vec<f32>, 
 
 /// The splits, by whatever rule there is one; `None` without any.
 fn splits(folder: &Folder<'_>, vertices: usize) -> Result<Option<Splits>, DataError> {
+    splits_in(folder, "", vertices)
+}
+
+/// The same in a folder below that of the rule, whose name ends in `/` where there is one.
+fn splits_in(
+    folder: &Folder<'_>,
+    below: &str,
+    vertices: usize,
+) -> Result<Option<Splits>, DataError> {
     let split = folder.path.join("split");
     if !split.is_dir() {
         return Ok(None);
     }
     let rules = entries(&split).map_err(|problem| DataError::in_file(&split, problem))?;
-    let has_train = |rule: &&String| folder.find(&format!("split/{rule}/train.csv.gz")).is_some();
+    let file = |rule: &str, name: &str| format!("split/{rule}/{below}{name}.csv.gz");
+    let has_train = |rule: &&String| folder.find(&file(rule, "train")).is_some();
     let Some(rule) = rules.iter().find(has_train) else {
         return Ok(None);
     };
     let list = |name: &str| {
-        folder.read(&format!("split/{rule}/{name}.csv.gz"), |input| {
+        folder.read(&file(rule, name), |input| {
             wholes(input, vertices as u64, "vertex")
         })
     };

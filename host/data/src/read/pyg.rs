@@ -17,6 +17,7 @@
 
 use super::arrays::{Arrays, Values, expect_len};
 use super::npy::Kind;
+use super::types;
 use crate::error::DataProblem;
 use crate::open::Parts;
 use crate::rules;
@@ -62,8 +63,17 @@ const LISTS: [&[&str]; 3] = [
     &["test_idx", "test"],
 ];
 
-/// Reads a dataset.
+/// Whether an array of this name is one of the splits.
+pub(super) fn is_of_splits(key: &str) -> bool {
+    let mut all = MASKS.into_iter().chain(LISTS).flatten();
+    all.any(|name| *name == key)
+}
+
+/// Reads a dataset, which may have several [types](super::types).
 pub(crate) fn read(arrays: &mut impl Arrays) -> Result<Parts, DataProblem> {
+    if types::are_several(arrays) {
+        return types::read(arrays);
+    }
     let (vertices, told) = vertices(arrays)?;
     let [sources, targets] = edge_index(arrays, vertices)?;
     let vertices = told.unwrap_or_else(|| {
@@ -123,6 +133,9 @@ pub(crate) fn read(arrays: &mut impl Arrays) -> Result<Parts, DataProblem> {
 
 /// Reads the graph of a file and nothing else.
 pub(crate) fn read_graph(arrays: &mut impl Arrays) -> Result<Graph, DataProblem> {
+    if types::are_several(arrays) {
+        return Err(DataProblem::SeveralTypes);
+    }
     let (most, told) = vertices(arrays)?;
     let [sources, targets] = edge_index(arrays, most)?;
     let vertices = told.unwrap_or_else(|| {

@@ -16,6 +16,7 @@ use super::npy::{Dtype, Kind, Number};
 use super::npz::{check_claim, most_vertices};
 use super::pickle::{Pickle, Value};
 use super::pyg::EDGES;
+use super::types::BETWEEN;
 use crate::error::DataProblem;
 use crate::input::Input;
 
@@ -159,6 +160,10 @@ impl<'a> Torch<'a> {
         }
         let pickle = torch.member("data.pkl")?;
         let pickle = Pickle::read(&pickle).map_err(|reason| DataProblem::Pickle { reason })?;
+        if let Some(entries) = of_types(&pickle)? {
+            torch.entries = entries;
+            return Ok(torch);
+        }
         let graphs = graphs(&pickle)?;
         let mut read = Vec::new();
         for &graph in &graphs {
@@ -480,14 +485,70 @@ fn dictionary(pickle: &Pickle<'_>, value: Value) -> Result<Value, DataProblem> {
     let Some(fields) = pickle.state(value) else {
         return Ok(value);
     };
-    if field(&fields, "_node_store_dict").is_some() {
-        return Err(refuse(
-            "it has vertices of several kinds; save data.to_homogeneous().to_dict()",
-        ));
-    }
     let store = field(&fields, "_store").and_then(|store| pickle.state(store));
     let mapping = store.as_deref().and_then(|store| field(store, "_mapping"));
     mapping.ok_or_else(|| refuse(WANTED))
+}
+
+/// The entries of a `HeteroData` object, or of its dictionary, under the names of [their types](super::types); none of anything else.
+fn of_types(pickle: &Pickle<'_>) -> Result<Option<BTreeMap<String, Entry>>, DataProblem> {
+    let root = pickle.root();
+    // What PyG keeps of a dataset is a tuple, whose first item is the object.
+    let root = pickle
+        .items(root)
+        .and_then(|items| items.first().copied())
+        .unwrap_or(root);
+    let mut stores = Vec::new();
+    match pickle.state(root) {
+        Some(fields) => {
+            for name in ["_node_store_dict", "_edge_store_dict"] {
+                let pairs = field(&fields, name).and_then(|dict| pickle.pairs(dict));
+                stores.extend(pairs.unwrap_or_default());
+            }
+        }
+        None => stores.extend(pickle.pairs(root).unwrap_or_default()),
+    }
+    let is_of_edges = |key: Value| pickle.items(key).is_some_and(|ends| ends.len() == 3);
+    if !stores.iter().any(|(key, _)| is_of_edges(*key)) {
+        let fields = pickle.state(root).unwrap_or_default();
+        return match field(&fields, "_node_store_dict") {
+            Some(_) => Err(refuse(
+                "it has types of vertices and no edges; give it the edges of a type",
+            )),
+            None => Ok(None),
+        };
+    }
+    let mut all = BTreeMap::new();
+    for (key, store) in stores {
+        let names = match pickle.items(key) {
+            Some(names) => names.iter().map(|name| pickle.word(*name)).collect(),
+            None => Some(Vec::from_iter(pickle.word(key))),
+        };
+        let name = names.filter(|names: &Vec<String>| matches!(names.len(), 1 | 3));
+        let Some(names) = name else {
+            return Err(refuse(
+                "a type in it is called neither by a text nor by three; name types by texts",
+            ));
+        };
+        let name = names.join(&BETWEEN.to_string());
+        // What is of no type stands under a name of PyG's own.
+        if name == "_global_store" {
+            continue;
+        }
+        let mapping = pickle
+            .state(store)
+            .and_then(|fields| field(&fields, "_mapping"));
+        let own = entries(pickle, mapping.unwrap_or(store))?;
+        if names.len() == 3 && !own.contains_key(EDGES) {
+            return Err(refuse(format!(
+                "edges {} have no {EDGES}; save them before ToSparseTensor",
+                names.join(" ")
+            )));
+        }
+        let own = own.into_iter();
+        all.extend(own.map(|(array, entry)| (format!("{name}{BETWEEN}{array}"), entry)));
+    }
+    Ok(Some(all))
 }
 
 /// What is under the names of a dictionary.

@@ -1,6 +1,7 @@
 //! What a recipe takes of a machine's memory, told from its numbers alone: before minutes are spent on a graph that does not
 //! fit.
 
+use super::mag::{self, Sizes};
 use super::{CLASSES, REDDIT_FEATURES, Recipe, blocks, communities, reddit_like, rmat};
 use crate::synthetic::{ClassFeatures, Synthetic};
 use halfgnn_graph::GraphCounts;
@@ -79,6 +80,14 @@ impl Recipe {
                     of_edges(vertices, edges, edges, longest.unwrap_or(u32::MAX), small);
                 // A hub and its leaves are of one class.
                 demand.classes = hubs.clamp(1, CLASSES.into()) as usize;
+                demand
+            }
+            Self::MagLike { scale } => {
+                let sizes = Sizes::of(scale);
+                let vertices = sizes.vertices.iter().sum();
+                let edges = sizes.edges.iter().sum();
+                let mut demand = of_edges(vertices, edges, edges, u32::MAX, mag::FEATURES);
+                demand.classes = sizes.classes as usize;
                 demand
             }
         }

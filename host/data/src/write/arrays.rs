@@ -6,9 +6,10 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::not_written;
-use crate::read::pyg::{ARE_SIGNS, BIT_COLUMNS, FEATURE_BITS};
+use crate::read::pyg::{ARE_SIGNS, BIT_COLUMNS, EDGES, FEATURE_BITS};
+use crate::read::types::BETWEEN;
 use crate::row_order::InRowOrder;
-use crate::{DataError, DataProblem, Dataset, Features, Format, Targets, UNLABELLED};
+use crate::{DataError, DataProblem, Dataset, Features, Format, Targets, Types, UNLABELLED};
 
 /// A number as it lies in a file.
 trait Number: Copy {
@@ -73,7 +74,6 @@ pub(super) fn pyg(
         false => None,
     };
     let (graph, vertices) = (&dataset.graph, dataset.graph.vertices());
-    let members = dataset.targets.vertices();
     let mut archive = Archive::new(to);
     // An edge goes from the vertex that is a column to that which is a row.
     let rows = graph.csr().iter().map(|(row, _)| row);
@@ -120,6 +120,18 @@ pub(super) fn pyg(
             archive.array(ARE_SIGNS, &[1], [lowest < 0.0].into_iter())?;
         }
     }
+    labels(&mut archive, dataset, "")?;
+    archive.finish()
+}
+
+/// Targets and splits, with `prefix` before the names of their arrays.
+fn labels<W: Write + Seek>(
+    archive: &mut Archive<W>,
+    dataset: &Dataset,
+    prefix: &str,
+) -> Result<(), DataProblem> {
+    let members = dataset.targets.vertices();
+    let y = &format!("{prefix}y");
     let shape = [members, dataset.outputs];
     match &dataset.targets {
         Targets::Classes(_) if dataset.outputs == 0 => {}
@@ -128,7 +140,7 @@ pub(super) fn pyg(
                 UNLABELLED => -1,
                 class => i64::from(class),
             };
-            archive.array("y", &[members], classes.iter().map(label))?;
+            archive.array(y, &[members], classes.iter().map(label))?;
         }
         Targets::Labels(labels) => {
             // A label that is unknown is NaN, and so all are floats.
@@ -137,9 +149,9 @@ pub(super) fn pyg(
                 let truth = labels.get(vertex, label);
                 truth.map_or(f32::NAN, |truth| f32::from(u8::from(truth)))
             });
-            archive.array("y", &shape, truths)?;
+            archive.array(y, &shape, truths)?;
         }
-        Targets::Values(values) => archive.array("y", &shape, values.values().iter().copied())?,
+        Targets::Values(values) => archive.array(y, &shape, values.values().iter().copied())?,
     }
     let splits = [&dataset.train, &dataset.val, &dataset.test];
     for (key, list) in ["train_mask", "val_mask", "test_mask"]
@@ -148,7 +160,41 @@ pub(super) fn pyg(
     {
         let mut mask = vec![false; members];
         list.iter().for_each(|&vertex| mask[vertex as usize] = true);
-        archive.array(key, &[members], mask.into_iter())?;
+        archive.array(&format!("{prefix}{key}"), &[members], mask.into_iter())?;
+    }
+    Ok(())
+}
+
+/// The arrays of a `HeteroData` object of PyG's, each under the name of its type.
+pub(super) fn pyg_of_types(
+    to: impl Write + Seek,
+    dataset: &Dataset,
+    types: &Types,
+) -> Result<(), DataProblem> {
+    let mut archive = Archive::new(to);
+    for (number, of) in types.vertices().iter().enumerate() {
+        let key = |array: &str| format!("{}{BETWEEN}{array}", of.name);
+        let count = [of.vertices as i64].into_iter();
+        archive.array(&key("num_nodes"), &[], count)?;
+        if let Some(features) = dataset.features_of_type(number) {
+            let columns = features.feature_len();
+            let rows = (0..of.vertices).flat_map(|vertex| {
+                let mut row = vec![0.0; columns];
+                features.write_row(vertex, &mut row);
+                row
+            });
+            archive.array(&key("x"), &[of.vertices, columns], rows)?;
+        }
+        if number == types.labelled() {
+            labels(&mut archive, dataset, &key(""))?;
+        }
+    }
+    for of in types.edges() {
+        let ends = [of.source, of.destination].map(|end| &types.vertices()[end].name);
+        let key = [ends[0], &of.name, ends[1], EDGES].join(&BETWEEN.to_string());
+        let rows = of.edges.iter().map(|(row, _)| row);
+        let both = of.edges.cols().iter().copied().chain(rows);
+        archive.array(&key, &[2, of.edges.edges()], both.map(i64::from))?;
     }
     archive.finish()
 }

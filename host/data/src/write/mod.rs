@@ -140,6 +140,13 @@ impl Dataset {
                 what: "gnn-benchmark's archive is of one; write PyG's (--to pyg)",
             });
         }
+        if self.types.is_some() && (options.format != Format::Pyg || options.feature_bits) {
+            let what = match options.feature_bits {
+                true => "features of several types as bits",
+                false => "several types of vertices and edges",
+            };
+            return Err(not_written(options.format, what));
+        }
         if options.feature_bits && options.format != Format::Pyg {
             return Err(not_written(options.format, "features as bits"));
         }
@@ -148,7 +155,10 @@ impl Dataset {
         }
         match options.format {
             Format::GnnBenchmark => arrays::gnn_benchmark(&mut to, self)?,
-            Format::Pyg => arrays::pyg(&mut to, self, options.feature_bits)?,
+            Format::Pyg => match &self.types {
+                Some(types) => arrays::pyg_of_types(&mut to, self, types)?,
+                None => arrays::pyg(&mut to, self, options.feature_bits)?,
+            },
             _ => return self.graph.write_to(to, options),
         }
         to.flush()?;
@@ -156,9 +166,10 @@ impl Dataset {
     }
 
     /// The archive that has a place for the most of it: gnn-benchmark's for classes, PyG's for other targets, for many graphs
-    /// and where edges have features.
+    /// several types, and where edges have features.
     pub fn archive_format(&self) -> Format {
-        let is_plain = self.edge_features.is_none() && self.graphs.is_none();
+        let is_plain =
+            self.edge_features.is_none() && self.graphs.is_none() && self.types.is_none();
         match self.targets.classes().is_some() && is_plain {
             true => Format::GnnBenchmark,
             false => Format::Pyg,

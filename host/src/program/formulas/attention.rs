@@ -173,6 +173,22 @@ impl Builder {
         self.matmul(y, packing)
     }
 
+    /// The columns of all heads with the padding behind each that attention reads, from those without: the reverse of
+    /// [`join_heads`](Builder::join_heads).
+    pub fn spread_heads(&mut self, heads: Heads, x: Value) -> Value {
+        let (count, columns) = (heads.count, heads.columns);
+        let distance = head_distance(self.precision(), count, columns);
+        if distance == columns {
+            return x;
+        }
+        let packing = self.constant(Constant::Packing {
+            heads: count,
+            columns,
+            distance,
+        });
+        self.matmul_transposed(x, packing)
+    }
+
     fn edge_terms(&mut self, edges: Edges, heads: Heads, features: usize) -> Value {
         let (rows, width) = (padded::<f32>(features), self.width(heads));
         let initial = self.head_values((features, false), heads);

@@ -15,6 +15,8 @@ mod gcn;
 mod gcnii;
 mod gin;
 mod graphconv;
+mod hetero;
+mod hgt;
 mod kind;
 mod leconv;
 mod lg;
@@ -26,6 +28,7 @@ mod sg;
 mod ssg;
 mod tag;
 mod transformer;
+mod types;
 
 pub use appnp::Appnp;
 pub use arma::{Arma, ArmaLayer};
@@ -39,23 +42,26 @@ pub use gcn::Gcn;
 pub use gcnii::Gcnii;
 pub use gin::Gin;
 pub use graphconv::{GraphConv, GraphConvLayer};
+pub use hetero::{EdgeLayer, Hetero, HeteroLayer};
+pub use hgt::{Hgt, HgtLayer};
 pub use kind::{LayerKind, Names, ParameterNames};
 pub use leconv::{Le, LeLayer};
 pub use lg::LgLayer;
 pub use mixhop::{MixHop, MixHopLayer};
-pub use rgcn::{Decomposition, Relation, Rgcn};
+pub use rgcn::{Decomposition, Rgcn, RgcnLayer};
 pub use sage::Sage;
 pub use setting::{LayerSetting, Reads};
 pub use sg::{Sg, SgLayer};
 pub use ssg::{Ssg, SsgLayer};
 pub use tag::{Tag, TagLayer};
 pub use transformer::{Transformer, TransformerLayer};
+pub use types::{DenseOfTypes, OfOneType, OfTypes, Relation, TypeReads, TypedLayer};
 
 use super::{Builder, Value};
 use std::fmt;
 
 /// Every layer, a line each.
-pub const ALL: [LayerKind; 20] = [
+pub const ALL: [LayerKind; 22] = [
     gcn::KIND,
     sage::KIND,
     gin::KIND,
@@ -64,6 +70,8 @@ pub const ALL: [LayerKind; 20] = [
     appnp::KIND,
     gcnii::KIND,
     rgcn::KIND,
+    hetero::KIND,
+    hgt::KIND,
     graphconv::KIND,
     sg::KIND,
     ssg::KIND,

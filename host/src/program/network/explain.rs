@@ -36,15 +36,40 @@ impl Explanation {
         precision: Precision,
         size: (usize, usize),
     ) -> Result<Self, Error> {
+        Self::of(model, precision, &|program| sized(program, size))
+    }
+
+    /// The lists of a model of several types of vertices over graphs with these numbers of edges of each type.
+    ///
+    /// # Errors
+    /// Those of [`Explanation::new`].
+    pub fn of_types(
+        model: &ModelConfig,
+        precision: Precision,
+        edges: &[usize],
+    ) -> Result<Self, Error> {
+        Self::of(model, precision, &|program| {
+            let mut program = program.clone();
+            let all = edges.iter().take(program.edges.len()).enumerate();
+            all.for_each(|(number, count)| program.set_edges(Edges(number), *count));
+            program
+        })
+    }
+
+    fn of(
+        model: &ModelConfig,
+        precision: Precision,
+        sized: &dyn Fn(&Program) -> Program,
+    ) -> Result<Self, Error> {
         model.check()?;
-        let graphs = Graphs::of(Topology::Whole);
+        let graphs = Graphs::of(Topology::of_whole_graphs(model));
         let (mut training, mut evaluation) = (Vec::new(), Vec::new());
         let mut keep = |name: &str, program: &Program| {
-            training.push((name.to_owned(), sized(program, size)));
+            training.push((name.to_owned(), sized(program)));
         };
         for_training(model, precision, (&graphs, false), &mut keep)?;
         let mut keep = |name: &str, program: &Program| {
-            evaluation.push((name.to_owned(), sized(program, size)));
+            evaluation.push((name.to_owned(), sized(program)));
         };
         for_evaluation(model, precision, (&graphs, false), &mut keep)?;
         Ok(Self {

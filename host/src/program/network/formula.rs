@@ -44,6 +44,9 @@ pub(super) fn of_model(
     precision: Precision,
     graphs: &Graphs,
 ) -> Result<(Program, Vec<Value>), Error> {
+    if let Some(types) = &model.types {
+        return super::types::of_types((model, types), precision, graphs);
+    }
     let mut g = Builder::new(precision);
     let config = of_layers(model);
     let settings = settings(model);
@@ -236,7 +239,10 @@ fn adjacencies(
 ) -> (Vec<Edges>, Option<Edges>) {
     let norm = model.norm();
     let edges = match topology {
-        Topology::Whole => vec![g.edges("edges", vertices, vertices, norm); hops],
+        // Several types have a formula of their own.
+        Topology::Whole | Topology::Types => {
+            vec![g.edges("edges", vertices, vertices, norm); hops]
+        }
         Topology::Ranks { is_mutual } => {
             let sources = vertices;
             vertices = g.vertices("own vertices", 0);

@@ -8,6 +8,7 @@ mod pieces;
 mod profile;
 mod signs;
 mod topology;
+mod types;
 
 use super::differentiate;
 use super::list::{Program, refuse};
@@ -123,7 +124,7 @@ fn before(topology: Topology, of_messages: bool) -> &'static [&'static dyn Pass]
     match (topology, of_messages) {
         (Topology::Ranks { .. }, true) => &[&Reorder, &Exchange { of_messages: true }],
         (Topology::Ranks { .. }, false) => &[&Reorder, &Exchange { of_messages: false }],
-        (Topology::Whole | Topology::Blocks { .. }, _) => &[&Reorder],
+        (Topology::Whole | Topology::Types | Topology::Blocks { .. }, _) => &[&Reorder],
     }
 }
 
@@ -225,7 +226,7 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// [`Error::Unsupported`] for a configuration that makes no model or asks for what programs do not do, and those of the device.
     pub fn new(backend: &B, model: &ModelConfig, seed: u64) -> Result<Self, Error> {
         model.check()?;
-        let graphs = Graphs::of(Topology::Whole);
+        let graphs = Graphs::of(Topology::of_whole_graphs(model));
         let compiled = Compiled::new(model, E::PRECISION, (graphs, false))?;
         let program = &compiled.training.program;
         let nothing = || Matrix::zeros(backend, 0, model.classes, MemoryKind::Activations);
@@ -454,6 +455,9 @@ impl<B: Backend, E: Element> Network<B, E> {
         // Another graph of the same size may have weights of edges, or other rows first.
         list.program.check_edges(&edges)?;
         let program = &list.program;
+        if let Some(types) = &self.model.types {
+            return types::expect_embeddings(types, program);
+        }
         let rows = program.named(formula::FEATURES);
         let rows = rows.map_or(0, |features| program.rows(features));
         Error::expect("Network", "rows of the features", rows, features.0)?;
@@ -554,14 +558,19 @@ impl<B: Backend, E: Element> Network<B, E> {
         };
         let program = &list.program;
         let edges: Vec<&Propagation<B>> = inputs.graphs.iter().collect();
-        let read = program.named(formula::FEATURES);
-        let read = read.map(|value| (value, inputs.features));
+        let read = match &self.model.types {
+            Some(types) => types::inputs_of(types, program, &inputs)?,
+            None => {
+                let read = program.named(formula::FEATURES);
+                Vec::from_iter(read.map(|value| (value, inputs.features)))
+            }
+        };
         let mut typed = Typed {
             backend: inputs.backend.clone(),
             program,
             places,
             edges: &edges,
-            inputs: read.as_slice(),
+            inputs: &read,
             signs,
             random,
             parameters: &mut self.parameters,

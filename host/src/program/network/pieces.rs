@@ -34,6 +34,12 @@ impl<B: Backend, E: Element> Network<B, E> {
         let vertices = pieces.vertices();
         Error::expect(NAME, "rows of the features", vertices, features.rows())?;
         pieces.check()?;
+        if self.model.types.is_some() {
+            return refuse(
+                "graphs of several types are not evaluated in pieces; evaluate the whole graph"
+                    .into(),
+            );
+        }
         if self.model.readout.is_some() {
             return refuse("a readout pools the vertices of whole graphs, which are not evaluated in pieces; evaluate the graphs whole".into());
         }

@@ -96,7 +96,7 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// let graphs = [Propagation::new(&backend, &graph, model.norm())?];
     /// let features = Matrix::zeros(&backend, 3, 8, MemoryKind::Features)?;
     /// let mut network = Network::<_, f32>::new(&backend, &model, 0)?;
-    /// let inputs = Inputs { backend: &backend, graphs: &graphs, features: &features, dropped: false };
+    /// let inputs = Inputs { backend: &backend, graphs: &graphs, features: &features, of_types: &[], dropped: false };
     /// let profile = network.profile(inputs, &RandomState::new(&backend, 0, 0)?, 3)?;
     /// println!("{profile}");
     /// assert!(profile.operators.iter().any(|of| of.text.starts_with("aggregate")));

@@ -141,6 +141,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             backend,
             graphs,
             features: &nothing,
+            of_types: &[],
             dropped: false,
         };
         let of = (Kind::Signs, self.no_random.clone());

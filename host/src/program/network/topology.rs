@@ -10,6 +10,8 @@ use crate::program::list::refuse;
 pub(super) enum Topology {
     /// One over the same vertices, which is that of all layers.
     Whole,
+    /// One for each type of edges, of a model of several, which all layers read.
+    Types,
     /// One for each layer, from more vertices to fewer.
     Blocks {
         /// Whether the first reads features where they lie: its sources are all vertices.
@@ -20,6 +22,16 @@ pub(super) enum Topology {
         /// Whether edges go both ways, so that ranks can exchange quantized messages in both passes.
         is_mutual: bool,
     },
+}
+
+impl Topology {
+    /// That of whole graphs, which nothing is known of yet.
+    pub(super) fn of_whole_graphs(model: &ModelConfig) -> Self {
+        match model.types {
+            Some(_) => Self::Types,
+            None => Self::Whole,
+        }
+    }
 }
 
 /// The adjacencies that lists are made for.
@@ -75,9 +87,18 @@ pub(super) fn of<B: Backend>(
     };
     let layers = graphs.len().saturating_sub(pools);
     let hops = model.hops();
+    if let Some(types) = &model.types {
+        Error::expect(
+            "Network",
+            "graphs, one for each type of edges",
+            types.edges.len(),
+            graphs.len(),
+        )?;
+    }
     let is_square = |graph: &Propagation<B>| graph.sources() == graph.destinations();
     let in_place = graphs.first().is_some_and(|graph| graph.own().is_some());
     let topology = match layers {
+        _ if model.types.is_some() => Topology::Types,
         1 if graphs[0].halo().is_some() => Topology::Ranks {
             is_mutual: graphs[0].exchanges_codes(),
         },

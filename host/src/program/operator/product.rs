@@ -102,6 +102,8 @@ pub struct Matmul {
     pub column_sums: bool,
     /// Whether the last result is quantized values of the first.
     pub coding: Option<Coding>,
+    /// Whether the result is float, as that of [`Form::TN`] always is.
+    pub to_float: bool,
 }
 
 impl Matmul {
@@ -125,6 +127,7 @@ impl Matmul {
             reads_own: [None, None],
             column_sums: false,
             coding: None,
+            to_float: false,
         }
     }
 

@@ -382,6 +382,7 @@ impl Program {
         let (rows, columns) = shape;
         let format = match op.form {
             Form::TN => Format::Float,
+            _ if op.to_float => Format::Float,
             _ => format,
         };
         let result = (Shape { rows, columns }, format);

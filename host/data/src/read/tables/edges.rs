@@ -17,11 +17,11 @@ pub(super) struct Edges {
     pub done: Vec<Preparation>,
 }
 
-/// Reads the table.
+/// Reads the table, whose sources and targets these are.
 pub(super) fn read(
     table: &mut dyn Table,
     names: &ColumnNames,
-    index: &Index<'_>,
+    [of_sources, of_targets]: [&Index<'_>; 2],
 ) -> Result<Edges, DataProblem> {
     let columns = table.names().to_vec();
     let mut roles = Roles::new(&columns, &names.ignored);
@@ -60,8 +60,8 @@ pub(super) fn read(
         if !room {
             return Err(no_room("rows of the table of edges", sources.len()));
         }
-        sources.push(vertex(cells[source], index, line)?);
-        targets.push(vertex(cells[target], index, line)?);
+        sources.push(vertex(cells[source], of_sources, line)?);
+        targets.push(vertex(cells[target], of_targets, line)?);
         if let Some(at) = weight {
             weights.push(cells[at].feature(line, &columns[at])?);
         }

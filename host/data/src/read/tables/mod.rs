@@ -20,6 +20,7 @@ mod nodes;
 mod parquet;
 #[cfg(test)]
 mod tests;
+pub(crate) mod types;
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -353,7 +354,7 @@ pub(crate) fn read(
     check_ignored(&names.ignored, [nodes.names(), edges.names()]).map_err(in_file(&pair.nodes))?;
     let nodes = nodes::read(&mut *nodes, names).map_err(in_file(&pair.nodes))?;
     let index = nodes.index().map_err(in_file(&pair.nodes))?;
-    let edges = edges::read(&mut *edges, names, &index).map_err(in_file(&pair.edges))?;
+    let edges = edges::read(&mut *edges, names, [&index, &index]).map_err(in_file(&pair.edges))?;
     drop(index);
     let parts = || {
         let vertices = nodes.vertices();

@@ -52,6 +52,16 @@ impl Nodes {
         self.vertices
     }
 
+    /// Whether a column has labels.
+    pub fn has_labels(&self) -> bool {
+        self.targets.outputs() > 0
+    }
+
+    /// Whether a column has features.
+    pub fn has_features(&self) -> bool {
+        self.columns > 0
+    }
+
     /// The vertex of each id.
     pub fn index(&self) -> Result<Index<'_>, DataProblem> {
         let Some(ids) = &self.ids else {

@@ -414,3 +414,122 @@ fn parquet_names_its_feature() {
     let error = Dataset::open(folder.path()).unwrap_err().to_string();
     assert!(error.contains("the feature `parquet`"), "{error}");
 }
+
+const TYPED: [(&str, &str); 5] = [
+    (
+        "nodes.paper.csv",
+        "id,year,venue,split\np1,0.5,kdd,train\np2,1.5,nips,test\np3,2.5,,\n",
+    ),
+    ("nodes.author.csv", "id\nanna\nben\n"),
+    (
+        "edges.author.writes.paper.csv",
+        "source,target,weight\nanna,p1,1\nanna,p2,2\nben,p3,1\n",
+    ),
+    (
+        "edges.paper.cites.paper.tsv",
+        "source\ttarget\np2\tp1\np1\tp3\n",
+    ),
+    ("readme.txt", "nothing"),
+];
+
+fn typed(changed: &[(&str, &str)]) -> Folder {
+    let folder = Folder::new();
+    for (name, text) in TYPED.iter().chain(changed) {
+        folder.write(name, text.as_bytes());
+    }
+    folder
+}
+
+fn labels(name: &str) -> OpenOptions {
+    OpenOptions {
+        several_types: true,
+        columns: ColumnNames {
+            labels: vec![name.into()],
+            ..ColumnNames::default()
+        },
+        ..OpenOptions::default()
+    }
+}
+
+#[test]
+fn tables_of_several_types_are_read() {
+    let folder = typed(&[]);
+    let options = labels("venue");
+    let dataset = Dataset::open_with(folder.path(), &options).unwrap();
+    let types = dataset.types.as_ref().unwrap();
+    let titles: Vec<_> = types.edges().iter().map(|of| types.title(of)).collect();
+    assert_eq!(titles, ["paper cites paper", "author writes paper"]);
+    let pairs = |of: usize| types.edges()[of].edges.iter().collect::<Vec<_>>();
+    assert_eq!(pairs(0), [(0, 1), (2, 0)]);
+    assert_eq!(pairs(1), [(0, 0), (1, 0), (2, 1)]);
+    assert_eq!(dataset.features.to_dense().unwrap(), [0.5, 1.5, 2.5]);
+    assert_eq!(dataset.features_of_type(0), None);
+    assert_eq!(dataset.class_labels().unwrap(), [0, 1, UNLABELLED]);
+    assert_eq!(
+        (&dataset.train[..], &dataset.test[..]),
+        (&[0][..], &[1][..])
+    );
+    assert_eq!(
+        dataset.ids.as_ref().map(|ids| ids.get(1).to_owned()),
+        Some("p2".into())
+    );
+    let other: Vec<_> = dataset
+        .preparations
+        .iter()
+        .filter(|step| step.of == "other")
+        .collect();
+    assert_eq!(
+        other[0].what,
+        "weights of edges author writes paper are left alone"
+    );
+    let one = OpenOptions {
+        several_types: false,
+        ..labels("venue")
+    };
+    let refused = Dataset::open_with(folder.path(), &one)
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("several types"), "{refused}");
+}
+
+#[test]
+fn what_is_wrong_with_tables_of_types_names_its_file() {
+    let cases = [
+        (
+            "edges.author.writes.paper.csv",
+            "source,target\nanna,p9\n",
+            "'p9' is no id",
+        ),
+        (
+            "edges.author.writes.paper.csv",
+            "source,target\np1,p1\n",
+            "'p1' is no id",
+        ),
+        (
+            "edges.author.likes.field.csv",
+            "source,target\n",
+            "no table nodes.field.csv",
+        ),
+        (
+            "nodes.author.csv",
+            "id,venue\nanna,a\nben,b\n",
+            "types author and paper both have labels",
+        ),
+        (
+            "nodes.paper.csv",
+            "id,year\np1,0\np2,1\np3,x\n",
+            "'x' in column 'year'",
+        ),
+    ];
+    for (file, text, words) in cases {
+        let folder = typed(&[(file, text)]);
+        let message = Dataset::open_with(folder.path(), &labels("venue"))
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    let message = Dataset::open_with(typed(&[]).path(), &labels("venues"))
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("'kdd' in column 'venue'"), "{message}");
+}

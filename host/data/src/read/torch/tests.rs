@@ -10,6 +10,16 @@
 //! torch.save({'edge_index': ei.int(), 'num_nodes': 5, 'y': torch.arange(.5, 5).double(), 'x': torch.ones(1, 3).expand(5, 3)}, 'dict.pt')
 //! InMemoryDataset.save([d], 'processed.pt'); InMemoryDataset.save([d, d], 'two_graphs.pt')
 //! h = HeteroData(); h['a'].x = torch.ones(2, 1); torch.save(h, 'hetero.pt')
+//! h = HeteroData()
+//! h['paper'].x = torch.arange(6.).reshape(3, 2)
+//! h['paper'].y = torch.tensor([1, 0, -1])
+//! h['paper'].train_mask, h['paper'].test_mask = torch.tensor([[True, False, False], [False, True, False]])
+//! h['author'].num_nodes = 2
+//! h['author', 'writes', 'paper'].edge_index = torch.tensor([[0, 0, 1], [0, 1, 2]])
+//! h['paper', 'cites', 'paper'].edge_index = torch.tensor([[1, 0], [0, 2]])
+//! h['paper', 'cites', 'paper'].edge_attr = torch.ones(2, 1)
+//! h.note = 'a text'
+//! torch.save(h, 'types.pt'); torch.save(h.to_dict(), 'types_dict.pt'); InMemoryDataset.save([h], 'types_processed.pt')
 //! torch.save({'edge_index': ei, 'x': torch.eye(4).to_sparse()}, 'sparse.pt')
 //! torch.save({'edge_index': ei, 'y': d.y}, 'old.pt', _use_new_zipfile_serialization=False)
 //! ```
@@ -108,7 +118,10 @@ fn what_is_something_else_says_what_to_save() {
             include_bytes!("two_graphs.pt"),
             "a dataset of several graphs; save a list of them",
         ),
-        (include_bytes!("hetero.pt"), "save data.to_homogeneous()"),
+        (
+            include_bytes!("hetero.pt"),
+            "types of vertices and no edges",
+        ),
         (
             include_bytes!("sparse.pt"),
             "x is what _rebuild_sparse_tens… makes, where a dense",
@@ -165,4 +178,81 @@ fn nothing_outside_of_a_storage_is_read() {
     assert_eq!(far(9, &[0, 4], &[1, 1]).check("y", 5).unwrap(), 0);
     let broken = open(&patched(b"DoubleStorage", b"DoubleStorxge")).unwrap_err();
     assert!(matches!(broken, DataProblem::Archive { .. }), "{broken}");
+}
+
+/// What the files of several types hold.
+fn types_and_labels(dataset: &Dataset) {
+    let types = dataset.types.as_ref().expect("several types");
+    let vertices: Vec<_> = types
+        .vertices()
+        .iter()
+        .map(|of| (&*of.name, of.vertices))
+        .collect();
+    assert_eq!(vertices, [("author", 2), ("paper", 3)]);
+    let titles: Vec<_> = types.edges().iter().map(|of| types.title(of)).collect();
+    assert_eq!(titles, ["paper cites paper", "author writes paper"]);
+    let pairs = |of: usize| types.edges()[of].edges.iter().collect::<Vec<_>>();
+    assert_eq!(pairs(0), [(0, 1), (2, 0)]);
+    assert_eq!(pairs(1), [(0, 0), (1, 0), (2, 1)]);
+    assert_eq!(types.labelled(), 1);
+    assert_eq!(dataset.features_of_type(0), None);
+    assert_eq!(
+        dataset.features.to_dense().unwrap(),
+        [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    );
+    assert_eq!(dataset.targets, vec![1, 0, UNLABELLED].into());
+    assert_eq!(
+        (&dataset.train[..], &dataset.test[..]),
+        (&[0][..], &[1][..])
+    );
+}
+
+#[test]
+fn data_of_several_types_is_read() {
+    let options = OpenOptions {
+        several_types: true,
+        ..OpenOptions::default()
+    };
+    let files: [&[u8]; 3] = [
+        include_bytes!("types.pt"),
+        include_bytes!("types_dict.pt"),
+        include_bytes!("types_processed.pt"),
+    ];
+    for bytes in files {
+        let dataset = Dataset::read_from(Cursor::new(bytes), &options).unwrap();
+        types_and_labels(&dataset);
+        let other = dataset.preparations.iter().find(|step| step.of == "other");
+        assert_eq!(
+            other.unwrap().what,
+            "paper/cites/paper/edge_attr are left alone"
+        );
+        let refused = open(bytes).unwrap_err().to_string();
+        assert!(refused.contains("several types"), "{refused}");
+        let refused = Graph::read_from(Cursor::new(bytes), &OpenOptions::default()).unwrap_err();
+        assert!(refused.to_string().contains("several types"), "{refused}");
+    }
+}
+
+#[cfg(feature = "write")]
+#[test]
+fn what_is_written_of_several_types_is_read_again() {
+    let options = OpenOptions {
+        several_types: true,
+        ..OpenOptions::default()
+    };
+    let bytes: &[u8] = include_bytes!("types.pt");
+    let dataset = Dataset::read_from(Cursor::new(bytes), &options).unwrap();
+    let mut file = Cursor::new(Vec::new());
+    let format = dataset.archive_format();
+    dataset
+        .write_to(&mut file, crate::WriteOptions::new(format))
+        .unwrap();
+    let again = Dataset::read_from(file, &options).unwrap();
+    types_and_labels(&again);
+    assert_eq!(again.types, dataset.types);
+    for format in [crate::Format::GnnBenchmark, crate::Format::RawCsr] {
+        let refused = dataset.write_to(Cursor::new(Vec::new()), crate::WriteOptions::new(format));
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("several types"), "{refused}");
+    }
 }
