@@ -21,7 +21,7 @@
 use crate::attention::EdgeAttention;
 use crate::format::table;
 use crate::spmm::lanes_log2;
-use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
+use crate::{DevicePtr, EntrySpec, HalfBits, VECTOR_BYTES, WARP, param_struct};
 
 /// Warps of a CTA.
 pub const WARPS_PER_CTA: u32 = 4;
@@ -47,8 +47,24 @@ const LANES_OF_ALL: u32 = 8;
 /// Lanes of a group that has some of the heads: one line of memory.
 const LANES_OF_SOME: u32 = 4;
 
-/// The most edges: a warp looks up to two of its windows past an edge, in 32 bits.
-pub const EDGES_MAX: u32 = u32::MAX - 2 * WARP;
+/// The most edges: a warp counts past its chunk by the steps that it sends for ahead and by its windows, in 32 bits.
+pub const EDGES_MAX: u32 = u32::MAX - (1 << CHUNK_LOG2[1]) - (RING_STEPS + 2) * WARP;
+
+/// Steps of a chunk in shared memory: one that is computed, and those that arrive.
+pub const RING_STEPS: u32 = 3;
+
+/// Bytes of an edge's record of one lane: vectors of two matrices, two statistics, the column. An odd number of vectors, so that lanes
+/// that follow one another meet no bank twice.
+pub const RECORD_BYTES: u32 = (2 * VECTORS + 1) * VECTOR_BYTES;
+
+/// Bytes of a step.
+pub const STEP_BYTES: u32 = WARP * RECORD_BYTES;
+
+/// Shared memory of a warp: its steps, and a record of zeros.
+pub const WARP_BYTES: u32 = RING_STEPS * STEP_BYTES + RECORD_BYTES;
+
+/// Shared memory of a CTA of a pass. The follow-up has none.
+pub const SHARED_BYTES: u32 = WARPS_PER_CTA * WARP_BYTES;
 
 /// Slot of a chunk for the row that began before it and ends in it.
 pub const STAGED_END: u32 = 0;

@@ -1,18 +1,20 @@
 //! Which vectors of a row a lane has, and sums over the lanes of a head.
 
 use crate::device::global::Global;
-use crate::device::registers::unroll;
+use crate::device::registers::{recomputed, unroll};
 use crate::device::thread::block_idx_y;
 use crate::device::vector::Vector;
 use crate::device::warp::{lane_id, shuffle_xor};
 use halfgnn_contract::dot_attention::DotAttentionParams;
-use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
+use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES, WARP};
 
 /// A lane of a group, which has `R` vectors of one head.
 #[derive(Clone, Copy)]
 pub struct Lane<const R: usize> {
     /// The group in its warp.
     pub group: u32,
+    /// Groups of the warp.
+    pub groups: u32,
     /// The lane in its group.
     pub place: u32,
     /// The head.
@@ -23,6 +25,28 @@ pub struct Lane<const R: usize> {
     apart: u32,
     /// How many vectors of the head follow from the first on; none of a lane without a head.
     left: u32,
+    /// As `vector` and `left`, of the row that the lane brings to a product on tensor cores ([`Dots`](super::dots::Dots)).
+    of_product: [u32; 2],
+    /// The lane that has this lane's element of such a product.
+    pub from: u32,
+}
+
+/// Lanes of a column of a product on tensor cores.
+const QUAD: u32 = 4;
+
+/// The head of a lane at `place` of its group, its first vector, and how many follow.
+#[inline(always)]
+fn slice(params: &DotAttentionParams, place: u32) -> (u32, [u32; 2]) {
+    let of = &params.lanes;
+    let heads = block_idx_y() << (of.lanes_log2 - of.head_lanes_log2);
+    let head = heads + (place >> of.head_lanes_log2);
+    let in_head = place & ((1 << of.head_lanes_log2) - 1);
+    let left = if head < of.heads {
+        of.head_vectors.saturating_sub(in_head)
+    } else {
+        0
+    };
+    (head, [head * of.head_vectors + in_head, left])
 }
 
 impl<const R: usize> Lane<R> {
@@ -31,21 +55,30 @@ impl<const R: usize> Lane<R> {
         let of = &params.lanes;
         let lane = lane_id();
         let place = lane & ((1 << of.lanes_log2) - 1);
-        let heads = block_idx_y() << (of.lanes_log2 - of.head_lanes_log2);
-        let head = heads + (place >> of.head_lanes_log2);
-        let in_head = place & ((1 << of.head_lanes_log2) - 1);
-        let left = if head < of.heads {
-            of.head_vectors.saturating_sub(in_head)
-        } else {
-            0
-        };
+        let (head, [vector, left]) = slice(params, place);
+        // A quad has several heads or edges where those have fewer lanes: each is a row of the product, with zeros in the lanes of the others.
+        let sub_lanes_log2 = of.head_lanes_log2.min(QUAD.ilog2());
+        let subs_log2 = QUAD.ilog2() - sub_lanes_log2;
+        let (quad, in_quad) = (lane / QUAD, lane % QUAD);
+        let row = ((place / QUAD) << subs_log2) + (in_quad >> sub_lanes_log2);
+        let part = quad >> subs_log2;
+        let brings = in_quad >> sub_lanes_log2 == quad & ((1 << subs_log2) - 1);
+        let brought = part * QUAD + in_quad;
+        let is_part = part == 0 || brought >> of.lanes_log2 == 0;
+        let (_, mut of_product) = slice(params, brought & ((1 << of.lanes_log2) - 1));
+        if !(brings && is_part) {
+            of_product[1] = 0;
+        }
         Self {
             group: lane >> of.lanes_log2,
+            groups: WARP >> of.lanes_log2,
             place,
             head,
-            vector: head * of.head_vectors + in_head,
+            vector,
             apart: 1 << of.head_lanes_log2,
             left,
+            of_product,
+            from: row * QUAD + quad / 2,
         }
     }
 
@@ -55,32 +88,79 @@ impl<const R: usize> Lane<R> {
         self.left > 0 && self.place & ((1 << params.lanes.head_lanes_log2) - 1) == 0
     }
 
+    /// Whether the lane has vector `load` of a row.
     #[inline(always)]
-    fn has(&self, load: usize) -> bool {
+    pub fn has(&self, load: usize) -> bool {
         load as u32 * self.apart < self.left
     }
 
-    /// The lane's vectors of row `row` of a matrix, where `present`; zeros elsewhere.
-    ///
-    /// # Safety
-    /// The launch contract; if `present`, the matrix has the row.
+    /// The lane's first vector of row `row` of a matrix.
     #[inline(always)]
-    pub unsafe fn load<V: Vector>(
+    pub fn row(
         &self,
         params: &DotAttentionParams,
         matrix: DevicePtr<HalfBits>,
         row: u32,
-        present: bool,
+    ) -> Global<[u32; 4]> {
+        let first = Global::new(matrix).at(self.vector as u64);
+        first.row(row, params.lanes.stride * VECTOR_BYTES)
+    }
+
+    /// The same lane, for addresses that are needed once a row: kept for a whole chunk, they would fill the registers.
+    #[inline(always)]
+    fn computed_again(&self) -> Self {
+        let vector = recomputed(self.vector);
+        Self { vector, ..*self }
+    }
+
+    /// The lane's vector `load` of a row, of which this is the first.
+    #[inline(always)]
+    pub fn vector_of(&self, first: Global<[u32; 4]>, load: usize) -> Global<[u32; 4]> {
+        first.at((load as u32 * self.apart) as u64)
+    }
+
+    /// The lane's vectors of row `row` of a matrix.
+    ///
+    /// # Safety
+    /// The launch contract; the matrix has the row.
+    #[inline(always)]
+    pub unsafe fn load<V: Vector<Bits = [u32; 4]>>(
+        &self,
+        params: &DotAttentionParams,
+        matrix: DevicePtr<HalfBits>,
+        row: u32,
     ) -> [V; R] {
-        let first = Global::<[u32; 4]>::new(matrix).at(self.vector as u64);
-        let first = Global::<V::Bits>::cast(first.row(row, params.lanes.stride * VECTOR_BYTES));
+        let first = self.computed_again().row(params, matrix, row);
         let mut vectors = [V::zero(); R];
         unroll!(load in 0..R => {
             // SAFETY: the caller's promise; the lane has this vector of each row.
-            let bits = unsafe { first.at((load as u32 * self.apart) as u64).load_if(present && self.has(load)) };
+            let bits = unsafe { self.vector_of(first, load).load_if(self.has(load)) };
             vectors[load] = V::from_bits(bits);
         });
         vectors
+    }
+
+    /// What the lane brings of row `row` of a matrix to a product on tensor cores.
+    ///
+    /// # Safety
+    /// As [`Lane::load`].
+    #[inline(always)]
+    pub unsafe fn load_for_product<V: Vector<Bits = [u32; 4]>>(
+        &self,
+        params: &DotAttentionParams,
+        matrix: DevicePtr<HalfBits>,
+        row: u32,
+    ) -> [V; R] {
+        let [vector, left] = self.of_product;
+        // SAFETY: the caller's promise.
+        unsafe {
+            Self {
+                vector,
+                left,
+                ..*self
+            }
+            .load(params, matrix, row)
+        }
     }
 
     /// Writes the lane's vectors of row `row` of an output, rounded, without what lies past the last column.
@@ -88,27 +168,26 @@ impl<const R: usize> Lane<R> {
     /// # Safety
     /// The launch contract; no other thread writes them.
     #[inline(always)]
-    pub unsafe fn store<V: Vector>(
+    pub unsafe fn store<V: Vector<Bits = [u32; 4]>>(
         &self,
         params: &DotAttentionParams,
         matrix: DevicePtr<HalfBits>,
         row: u32,
         values: [V::Floats; R],
     ) {
-        let first = Global::<[u32; 4]>::new(matrix).at(self.vector as u64);
-        let first = Global::<V::Bits>::cast(first.row(row, params.lanes.stride * VECTOR_BYTES));
+        let first = self.computed_again().row(params, matrix, row);
         unroll!(load in 0..R => {
             if self.has(load) {
                 let column = (self.vector + load as u32 * self.apart) * V::WIDTH;
                 let columns = params.features.saturating_sub(column);
                 let value = V::narrow(values[load]).first(columns);
                 // SAFETY: the caller's promise; the lane has this vector of each row.
-                unsafe { first.at((load as u32 * self.apart) as u64).store(value.to_bits()) }
+                unsafe { self.vector_of(first, load).store(value.to_bits()) }
             }
         });
     }
 
-    /// Sums over the lanes of the head, in all of them.
+    /// Sums over the lanes of the head, in all of them; `summed` lanes next to each other have their sum already.
     ///
     /// # Safety
     /// All lanes of the warp come together.
@@ -117,9 +196,10 @@ impl<const R: usize> Lane<R> {
         &self,
         params: &DotAttentionParams,
         mut values: [f32; N],
+        summed: u32,
     ) -> [f32; N] {
         let lanes = 1 << params.lanes.head_lanes_log2;
-        let mut distance = 1;
+        let mut distance = summed;
         while distance < lanes {
             unroll!(i in 0..N => {
                 // SAFETY: the caller's promise; the loop is the same for all lanes.

@@ -2,47 +2,11 @@
 
 use crate::device::float::mul_add;
 use crate::device::registers::unroll;
-use crate::device::vector::{self, Floats, Vector};
-use halfgnn_contract::math::exp_nonpositive_by;
+use crate::device::vector::{Floats, Vector};
+use halfgnn_contract::math::exp2_by;
 
 /// Sums of one output: the lane's vectors of a row.
 pub type Sum<V, const R: usize> = [<V as Vector>::Floats; R];
-
-/// Zeros.
-#[inline(always)]
-pub fn zeros<V: Vector, const R: usize>() -> Sum<V, R> {
-    [V::Floats::ZERO; R]
-}
-
-/// In float.
-#[inline(always)]
-pub fn widen<V: Vector, const R: usize>(vectors: [V; R], factor: f32) -> Sum<V, R> {
-    let mut floats = zeros::<V, R>();
-    unroll!(load in 0..R => {
-        floats[load] = vectors[load].widen().map(|value| value * factor);
-    });
-    floats
-}
-
-/// The lane's part of a dot product of elements.
-#[inline(always)]
-pub fn dot_of_elements<V: Vector, const R: usize>(a: &[V; R], b: &[V; R]) -> f32 {
-    let mut sum = 0.0;
-    unroll!(load in 0..R => {
-        sum = vector::dot::<V>(sum, a[load].widen(), b[load].widen());
-    });
-    sum
-}
-
-/// The lane's part of a dot product.
-#[inline(always)]
-pub fn dot<V: Vector, const R: usize>(a: &Sum<V, R>, b: &[V; R]) -> f32 {
-    let mut sum = 0.0;
-    unroll!(load in 0..R => {
-        sum = vector::dot::<V>(sum, a[load], b[load].widen());
-    });
-    sum
-}
 
 /// `sum + weight · x`.
 #[inline(always)]
@@ -84,6 +48,10 @@ pub trait Part: Copy {
     fn merge(self, other: Self) -> Self;
     /// The same with each float replaced; `f` gets its number.
     fn map(self, f: impl FnMut(usize, f32) -> f32) -> Self;
+    /// The part in terms of the largest score of all lanes that are merged, which `largest` finds.
+    fn aligned(self, largest: impl FnMut(f32) -> f32) -> Self;
+    /// Each sum of it replaced.
+    fn summed(self, f: impl FnMut(f32) -> f32) -> Self;
 }
 
 /// Each float of a sum replaced, of which the first has number `first`.
@@ -135,23 +103,57 @@ impl<V: Vector, const R: usize, const N: usize> Part for Sums<V, R, N> {
         });
         self
     }
+    #[inline(always)]
+    fn aligned(self, _: impl FnMut(f32) -> f32) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn summed(self, mut f: impl FnMut(f32) -> f32) -> Self {
+        self.map(|_, value| f(value))
+    }
 }
 
-/// A running softmax, and the weighted sum by it.
+/// A running softmax in base 2, and the weighted sum by it.
 #[derive(Clone, Copy)]
 pub struct Softmax<V: Vector, const R: usize> {
-    /// The largest score.
+    /// A score that others exceed by at most [`SLACK`].
     pub m: f32,
-    /// Sum of the exponentials of scores below it.
+    /// Sum of 2ˢ⁻ᵐ.
     pub z: f32,
-    /// Sum of the rows, each multiplied by its exponential.
+    /// Sum of the rows, each multiplied by it.
     pub sum: Sum<V, R>,
 }
 
-/// eˣ of an `x` that is above zero by rounding alone.
+/// How far a score may exceed `m` before the sums are scaled down: most rows then scale once. The powers stay below 2⁸.
+const SLACK: f32 = 8.0;
+
+/// 2ˣ.
 #[inline(always)]
-pub fn exp(x: f32) -> f32 {
-    exp_nonpositive_by(if x > 0.0 { 0.0 } else { x }, mul_add)
+pub fn exp2(x: f32) -> f32 {
+    exp2_by(x, mul_add)
+}
+
+impl<V: Vector, const R: usize> Softmax<V, R> {
+    /// In terms of another score.
+    #[inline(always)]
+    fn rebased(self, m: f32) -> Self {
+        let factor = exp2(self.m - m);
+        Self {
+            m,
+            z: self.z * factor,
+            sum: scaled::<V, R>(self.sum, factor),
+        }
+    }
+
+    /// In terms that allow for `score`.
+    #[inline(always)]
+    pub fn before(self, score: f32) -> Self {
+        if score > self.m + SLACK {
+            self.rebased(score)
+        } else {
+            self
+        }
+    }
 }
 
 impl<V: Vector, const R: usize> Part for Softmax<V, R> {
@@ -165,14 +167,11 @@ impl<V: Vector, const R: usize> Part for Softmax<V, R> {
     #[inline(always)]
     fn merge(self, other: Self) -> Self {
         let m = if other.m > self.m { other.m } else { self.m };
-        let [own, others] = [exp(self.m - m), exp(other.m - m)];
+        let [own, other] = [self.rebased(m), other.rebased(m)];
         Self {
             m,
-            z: self.z * own + other.z * others,
-            sum: both::<V, R>(
-                scaled::<V, R>(self.sum, own),
-                scaled::<V, R>(other.sum, others),
-            ),
+            z: own.z + other.z,
+            sum: both::<V, R>(own.sum, other.sum),
         }
     }
     #[inline(always)]
@@ -183,6 +182,18 @@ impl<V: Vector, const R: usize> Part for Softmax<V, R> {
             sum,
             m: f(first, self.m),
             z: f(first + 1, self.z),
+        }
+    }
+    #[inline(always)]
+    fn aligned(self, mut largest: impl FnMut(f32) -> f32) -> Self {
+        self.rebased(largest(self.m))
+    }
+    #[inline(always)]
+    fn summed(self, mut f: impl FnMut(f32) -> f32) -> Self {
+        Self {
+            m: self.m,
+            z: f(self.z),
+            sum: map_sum::<V, R>(self.sum, 0, &mut |_, value| f(value)),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! The walk over the rows of a chunk of edges, and the follow-up that completes rows of several chunks.
 
+use super::dots::Dots;
 use super::lanes::Lane;
 use super::part::Part;
-use super::pass::{Edge, IN_FLIGHT, Pass};
+use super::pass::Pass;
+use super::ring::Ring;
 use crate::device::global::Global;
-use crate::device::registers::unroll;
+use crate::device::registers::{recomputed, unroll};
 use crate::device::thread::{block_idx_x, block_idx_y};
-use crate::device::vector::Vector;
-use crate::device::warp::{lane_id, shuffle_idx, shuffle_xor, warp_id};
+use crate::device::warp::{lane_id, shuffle_xor, warp_id};
 use halfgnn_contract::dot_attention::{
     DotAttentionParams, EMPTY_ROWS_PER_CTA, STAGED_END, STAGED_SLOTS, STAGED_TAIL, WARPS_PER_CTA,
     staged_row,
@@ -58,7 +59,7 @@ unsafe fn end_of(params: &DotAttentionParams, row: u32) -> u32 {
 /// # Safety
 /// The launch contract of [`DotAttentionParams`].
 #[inline(always)]
-pub unsafe fn walk<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAttentionParams) {
+pub unsafe fn walk<V: Dots, P: Pass<V, R>, const R: usize>(params: &DotAttentionParams) {
     // SAFETY: the caller's promise.
     unsafe {
         if block_idx_x() >= params.ctas {
@@ -79,31 +80,22 @@ pub unsafe fn walk<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAttenti
 /// # Safety
 /// The launch contract; all lanes of the warp come together, and the chunk has these edges.
 #[inline(always)]
-unsafe fn walk_chunk<V: Vector, P: Pass<V, R>, const R: usize>(
+unsafe fn walk_chunk<V: Dots, P: Pass<V, R>, const R: usize>(
     params: &DotAttentionParams,
     chunk: u32,
     begin: u32,
     end: u32,
 ) {
     let lane = Lane::<R>::new(params);
-    let groups = WARP >> params.lanes.lanes_log2;
-    let ids = Global::<u32>::new(params.columns);
     let filled = Global::<u32>::new(params.filled_rows);
     // SAFETY: the caller's promise. Behind the last row with edges there are two numbers more, which are rows.
     unsafe {
+        let mut ring = Ring::<R>::new::<V, P>(params, lane, begin, end);
         let first = first_row(params, begin);
         let (mut row, mut began_before) = (first.row, first.began_before);
         let mut next = first.next;
         let mut row_end = end_of(params, row);
         let mut next_row = filled.at(next as u64).read();
-        // Columns of 32 edges from `window` on, a lane each, and of the 32 behind them.
-        let columns_from = |edge: u32| {
-            let edge = edge + lane_id();
-            ids.at(edge as u64).load_once_if(edge < end)
-        };
-        let mut window = begin;
-        let mut columns = columns_from(window);
-        let mut further = columns_from(window + WARP);
         let mut edge = begin;
         loop {
             let end_of_next = end_of(params, next_row);
@@ -113,27 +105,19 @@ unsafe fn walk_chunk<V: Vector, P: Pass<V, R>, const R: usize>(
             let of_row = P::row(params, lane, row, !began_before);
             let mut part = P::Part::EMPTY;
             while edge < stop {
-                let until = stop.min(window + WARP);
-                while edge < until {
-                    part = step::<V, P, R>(params, lane, (row, &of_row), part, |i| {
-                        let edge = edge + i as u32 * groups + lane.group;
-                        let column = shuffle_idx(columns, (edge - window) % WARP);
-                        (column, edge < until)
-                    });
-                    edge += IN_FLIGHT as u32 * groups;
+                if edge == ring.end_of_step {
+                    ring.advance::<V, P>(params);
                 }
+                let until = stop.min(ring.end_of_step);
+                let arrived = ring.edge(edge, until);
+                part = P::add(params, lane, (row, &of_row), part, arrived);
                 edge = until;
-                if edge == window + WARP {
-                    window = edge;
-                    columns = further;
-                    further = columns_from(window + WARP);
-                }
             }
             let part = of_groups(params, part);
             let goes_on = row_end > end;
             if began_before || goes_on {
                 let slot = if goes_on { STAGED_TAIL } else { STAGED_END };
-                stage(params, lane, (chunk, slot), part);
+                stage(params, lane, (recomputed(chunk), slot), part);
             } else if lane.group == 0 {
                 P::write(params, lane, row, part);
             }
@@ -146,52 +130,26 @@ unsafe fn walk_chunk<V: Vector, P: Pass<V, R>, const R: usize>(
     }
 }
 
-/// Adds some edges, with columns from `edge`, which also says whether there is an edge.
-///
-/// # Safety
-/// As [`Pass::add`].
-#[inline(always)]
-unsafe fn step<V: Vector, P: Pass<V, R>, const R: usize>(
-    params: &DotAttentionParams,
-    lane: Lane<R>,
-    row: (u32, &P::Row),
-    part: P::Part,
-    edge: impl Fn(usize) -> (u32, bool),
-) -> P::Part {
-    let none = Edge {
-        column: 0,
-        there: false,
-        of_column: [[V::zero(); R]; 2],
-    };
-    let mut edges = [none; IN_FLIGHT];
-    // SAFETY: the caller's promise: columns of edges are rows of the matrices of columns.
-    unsafe {
-        unroll!(i in 0..IN_FLIGHT => {
-            let (column, there) = edge(i);
-            edges[i] = Edge {
-                column,
-                there,
-                of_column: [
-                    lane.load::<V>(params, params.of_columns[0], column, there),
-                    lane.load::<V>(params, params.of_columns[1], column, there),
-                ],
-            };
-        });
-        P::add(params, lane, row, part, edges)
-    }
-}
-
 /// Merges the parts of all groups of the warp, in every one of them.
 ///
 /// # Safety
 /// All lanes of the warp come together.
 #[inline(always)]
-unsafe fn of_groups<T: Part>(params: &DotAttentionParams, mut part: T) -> T {
+unsafe fn of_groups<T: Part>(params: &DotAttentionParams, part: T) -> T {
+    // SAFETY: the caller's promise; the loops are the same for all lanes.
+    let over_groups = |mut value: f32, f: fn(f32, f32) -> f32| unsafe {
+        let mut distance = 1 << params.lanes.lanes_log2;
+        while distance < WARP {
+            value = f(value, shuffle_xor(value, distance));
+            distance *= 2;
+        }
+        value
+    };
+    let mut part = part.aligned(|value| over_groups(value, |a, b| if b > a { b } else { a }));
     let mut distance = 1 << params.lanes.lanes_log2;
     while distance < WARP {
-        // SAFETY: the caller's promise; the loop is the same for all lanes.
-        let other = part.map(|_, value| unsafe { shuffle_xor(value, distance) });
-        part = part.merge(other);
+        // SAFETY: likewise.
+        part = part.summed(|value| value + unsafe { shuffle_xor(value, distance) });
         distance *= 2;
     }
     part
@@ -221,11 +179,13 @@ unsafe fn stage<T: Part, const R: usize>(
     slot: (u32, u32),
     part: T,
 ) {
-    let place = staged::<T, R>(params, lane, slot);
+    let mut place = staged::<T, R>(params, lane, slot);
+    let apart = recomputed(1 << params.lanes.lanes_log2);
     if lane.group == 0 {
-        part.map(|i, value| {
+        part.map(|_, value| {
             // SAFETY: the caller's promise; a slot has these floats for each lane.
-            unsafe { place.at((i as u64) << params.lanes.lanes_log2).store(value) };
+            unsafe { place.store(value) };
+            place = place.at(apart as u64);
             value
         });
     }
@@ -236,7 +196,7 @@ unsafe fn stage<T: Part, const R: usize>(
 /// # Safety
 /// The launch contract of [`DotAttentionParams`], after [`walk`].
 #[inline(always)]
-pub unsafe fn follow_up<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAttentionParams) {
+pub unsafe fn follow_up<V: Dots, P: Pass<V, R>, const R: usize>(params: &DotAttentionParams) {
     let chunk = block_idx_x() * WARPS_PER_CTA + warp_id();
     let begin = chunk << params.chunk_log2;
     if begin >= params.edges || begin >> params.chunk_log2 != chunk {
@@ -258,9 +218,13 @@ pub unsafe fn follow_up<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAt
         let mut part = P::Part::EMPTY;
         while of <= chunk {
             let slot = if of == chunk { STAGED_END } else { STAGED_TAIL };
-            let place = staged::<P::Part, R>(params, lane, (of, slot));
-            let other =
-                P::Part::EMPTY.map(|i, _| place.at((i as u64) << params.lanes.lanes_log2).load());
+            let mut place = staged::<P::Part, R>(params, lane, (of, slot));
+            let apart = recomputed(1 << params.lanes.lanes_log2);
+            let other = P::Part::EMPTY.map(|_, _| {
+                let value = place.load();
+                place = place.at(apart as u64);
+                value
+            });
             part = part.merge(other);
             of += groups;
         }
@@ -276,7 +240,7 @@ pub unsafe fn follow_up<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAt
 /// # Safety
 /// The launch contract.
 #[inline(always)]
-unsafe fn clear<V: Vector, P: Pass<V, R>, const R: usize>(params: &DotAttentionParams, first: u32) {
+unsafe fn clear<V: Dots, P: Pass<V, R>, const R: usize>(params: &DotAttentionParams, first: u32) {
     if block_idx_y() > 0 {
         return;
     }

@@ -153,20 +153,20 @@ impl<D: Driver> Gpu<D> {
             features: narrow(NAME, "columns", op.q.columns())?,
             dropout: self.with_dropout(dropout, op.dropout)?,
         };
-        let config = |ctas| LaunchConfig {
+        let config = |ctas, shared_bytes| LaunchConfig {
             grid: [ctas, lanes.tiles, 1],
             block: [THREADS_PER_CTA, 1, 1],
-            shared_bytes: 0,
+            shared_bytes,
         };
         let clearing = empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA);
         let [first, second] = pass.entries;
         // SAFETY: the operator checked that all matrices and the statistics fit the graph, whose arrays were checked when it was made;
         // the staging buffer has `staging_floats`.
         unsafe {
-            self.launch(entry::<E>(first)?, config(ctas + clearing), &params)?;
+            self.launch(entry::<E>(first)?, config(ctas + clearing, contract::SHARED_BYTES), &params)?;
             // Rows of one chunk leave nothing to complete.
             if chunks > 1 {
-                self.launch(entry::<E>(second)?, config(ctas), &params)?;
+                self.launch(entry::<E>(second)?, config(ctas, 0), &params)?;
             }
         }
         drop(workspace);
