@@ -13,12 +13,12 @@
 //!
 //! The order of the columns within a sum is that of the lanes, the same in A and in B.
 
-use super::lanes::Lane;
 use crate::device::mma::Product;
 use crate::device::registers::unroll;
 use crate::device::vector::{self, Float4, Packed, Vector};
 use crate::device::warp::{lane_id, shuffle_idx};
-use halfgnn_contract::dot_attention::DotAttentionParams;
+use crate::edge_walk::Lane;
+use halfgnn_contract::edge_walk::EdgeWalk;
 use halfgnn_contract::{DevicePtr, HalfBits};
 
 /// Lanes of a column of a product.
@@ -31,7 +31,7 @@ pub trait Dots: Vector<Bits = [u32; 4]> {
     /// # Safety
     /// The launch contract; the matrix has the row.
     unsafe fn of_row<const R: usize>(
-        params: &DotAttentionParams,
+        walk: &EdgeWalk,
         lane: Lane<R>,
         matrix: DevicePtr<HalfBits>,
         row: u32,
@@ -42,7 +42,7 @@ pub trait Dots: Vector<Bits = [u32; 4]> {
     /// # Safety
     /// The launch contract; all lanes of the warp come together.
     unsafe fn dots<const R: usize, const N: usize>(
-        params: &DotAttentionParams,
+        walk: &EdgeWalk,
         lane: Lane<R>,
         rows: [&[Self; R]; N],
         columns: [&[Self; R]; N],
@@ -62,18 +62,18 @@ pub fn dot<V: Vector, const R: usize>(a: &[V; R], b: &[V; R]) -> f32 {
 impl Dots for Float4 {
     #[inline(always)]
     unsafe fn of_row<const R: usize>(
-        params: &DotAttentionParams,
+        walk: &EdgeWalk,
         lane: Lane<R>,
         matrix: DevicePtr<HalfBits>,
         row: u32,
     ) -> [Self; R] {
         // SAFETY: the caller's promise.
-        unsafe { lane.load(params, matrix, row) }
+        unsafe { lane.load(walk, matrix, row) }
     }
 
     #[inline(always)]
     unsafe fn dots<const R: usize, const N: usize>(
-        params: &DotAttentionParams,
+        walk: &EdgeWalk,
         lane: Lane<R>,
         rows: [&[Self; R]; N],
         columns: [&[Self; R]; N],
@@ -83,25 +83,25 @@ impl Dots for Float4 {
             dots[i] = dot(rows[i], columns[i]);
         });
         // SAFETY: the caller's promise.
-        unsafe { lane.sum(params, dots, 1) }
+        unsafe { lane.sum(walk, dots, 1) }
     }
 }
 
 impl<P: Product> Dots for Packed<P, 4> {
     #[inline(always)]
     unsafe fn of_row<const R: usize>(
-        params: &DotAttentionParams,
+        walk: &EdgeWalk,
         lane: Lane<R>,
         matrix: DevicePtr<HalfBits>,
         row: u32,
     ) -> [Self; R] {
         // SAFETY: the caller's promise.
-        unsafe { lane.load_for_product(params, matrix, row) }
+        unsafe { lane.load_for_product(walk, matrix, row) }
     }
 
     #[inline(always)]
     unsafe fn dots<const R: usize, const N: usize>(
-        params: &DotAttentionParams,
+        walk: &EdgeWalk,
         lane: Lane<R>,
         rows: [&[Self; R]; N],
         columns: [&[Self; R]; N],
@@ -128,6 +128,6 @@ impl<P: Product> Dots for Packed<P, 4> {
             dots[i] = if lane_id() / QUAD % 2 == 0 { even } else { odd };
         });
         // SAFETY: likewise.
-        unsafe { lane.sum(params, dots, QUAD) }
+        unsafe { lane.sum(walk, dots, QUAD) }
     }
 }

@@ -1,64 +1,34 @@
 //! The three passes: what a row has, what an edge adds, and what is written.
 
 use super::dots::{Dots, dot};
-use super::lanes::Lane;
-use super::part::{Part, Softmax, Sums, add, exp2, scaled};
-use super::ring::Edge;
+use super::softmax::{Softmax, exp2};
 use crate::attention::weight::Ends;
 use crate::device::float::mul_add;
 use crate::device::global::Global;
 use crate::device::vector::Vector;
-use core::f32::consts::{LN_2, LOG2_E};
+use crate::edge_walk::{Edge, Lane, Params, Pass, Sums, add, scaled};
+use core::f32::consts::LOG2_E;
 use halfgnn_contract::attention::DROPOUT;
 use halfgnn_contract::dot_attention::DotAttentionParams;
+use halfgnn_contract::edge_walk::EdgeWalk;
 use halfgnn_contract::math::ln;
+use halfgnn_contract::{DevicePtr, HalfBits};
 
-/// A policy of the walk.
-pub trait Pass<V: Dots, const R: usize> {
-    /// Whether an edge brings the statistics of its column.
-    const STATISTICS: bool = false;
-
-    /// What a lane keeps of a row while it walks the row's edges.
-    type Row: Copy;
-    /// What it has of the row's sums.
-    type Part: Part;
-
-    /// Loads what belongs to row `row`; `begins` says whether its first edge is in the chunk.
-    ///
-    /// # Safety
-    /// The launch contract; all lanes of the warp come together, and the row has edges.
-    unsafe fn row(params: &DotAttentionParams, lane: Lane<R>, row: u32, begins: bool) -> Self::Row;
-
-    /// Adds an edge of row `row`.
-    ///
-    /// # Safety
-    /// As [`Pass::row`]; it is an edge of the row, in the ring's current step, or none.
-    unsafe fn add(
-        params: &DotAttentionParams,
-        lane: Lane<R>,
-        row: (u32, &Self::Row),
-        part: Self::Part,
-        edge: Edge<R>,
-    ) -> Self::Part;
-
-    /// Writes a row.
-    ///
-    /// # Safety
-    /// The launch contract; no other warp writes the row, and the part is that of all its edges.
-    unsafe fn write(params: &DotAttentionParams, lane: Lane<R>, row: u32, part: Self::Part);
-
-    /// Writes what belongs to a row without edges, apart from the outputs: for each head from `first` on, every 32nd.
-    ///
-    /// # Safety
-    /// The launch contract; the row has no edges.
+impl Params for DotAttentionParams {
     #[inline(always)]
-    unsafe fn clear(_: &DotAttentionParams, _row: u32, _first: u32) {}
+    fn walk(&self) -> &EdgeWalk {
+        &self.walk
+    }
+    #[inline(always)]
+    fn outputs(&self) -> [DevicePtr<HalfBits>; 2] {
+        self.outputs
+    }
 }
 
 /// The statistics of a destination and head.
 #[inline(always)]
-pub fn statistics_at(params: &DotAttentionParams, destination: u32, head: u32) -> Global<[u32; 2]> {
-    let at = destination as u64 * params.lanes.heads as u64 + head as u64;
+fn statistics_at(params: &DotAttentionParams, destination: u32, head: u32) -> Global<[u32; 2]> {
+    let at = destination as u64 * params.walk.lanes.heads as u64 + head as u64;
     Global::new(params.statistics).at(at)
 }
 
@@ -78,9 +48,17 @@ unsafe fn dropped<const R: usize>(
     }
     // SAFETY: the caller's promise.
     unsafe {
-        let ends = Ends::new(&params.dropout, lane.head, row, edge.column());
+        let ends = Ends::new(&params.dropout, lane.head, row, edge.ids()[0]);
         ends.dropout(&params.dropout, weight)
     }
+}
+
+/// The weight of an edge. As the forward pass rounds a score before it compares, so does this: the largest score of a row may be far greater
+/// than its distance to the next.
+#[inline(always)]
+fn weight(params: &DotAttentionParams, dot: f32, normalizer: f32) -> f32 {
+    let above = dot * scale_of_2(params) - normalizer;
+    exp2(if above > 0.0 { 0.0 } else { above })
 }
 
 /// The factor of a dot product that makes a score of base 2 of it.
@@ -93,14 +71,23 @@ fn scale_of_2(params: &DotAttentionParams) -> f32 {
 pub struct Forward;
 
 impl<V: Dots, const R: usize> Pass<V, R> for Forward {
+    type Params = DotAttentionParams;
+    const COLUMNS: usize = 2;
+    // Dropout draws by the column.
+    const IDS: bool = true;
     /// The query.
     type Row = [V; R];
     type Part = Softmax<V, R>;
 
     #[inline(always)]
+    fn matrix(params: &DotAttentionParams, matrix: usize) -> DevicePtr<HalfBits> {
+        params.of_columns[matrix]
+    }
+
+    #[inline(always)]
     unsafe fn row(params: &DotAttentionParams, lane: Lane<R>, row: u32, _: bool) -> Self::Row {
         // SAFETY: the caller's promise.
-        unsafe { V::of_row(params, lane, params.of_rows[0], row) }
+        unsafe { V::of_row(&params.walk, lane, params.of_rows[0], row) }
     }
 
     #[inline(always)]
@@ -113,7 +100,7 @@ impl<V: Dots, const R: usize> Pass<V, R> for Forward {
     ) -> Self::Part {
         // SAFETY: the caller's promise.
         unsafe {
-            let [score] = V::dots(params, lane, [query], [&edge.row(0)]);
+            let [score] = V::dots(&params.walk, lane, [query], [&edge.row(0)]);
             let score = score * scale_of_2(params);
             let score = if edge.there { score } else { f32::MIN };
             let mut part = part.before(score);
@@ -131,9 +118,9 @@ impl<V: Dots, const R: usize> Pass<V, R> for Forward {
         let values = scaled::<V, R>(part.sum, 1.0 / part.z);
         // SAFETY: the caller's promise.
         unsafe {
-            lane.store::<V>(params, params.outputs[0], row, values);
-            if lane.leads_head(params) {
-                let statistics = [mul_add(part.m, LN_2, ln(part.z)).to_bits(), 0];
+            lane.store::<V>(&params.walk, params.outputs[0], row, values);
+            if lane.leads_head(&params.walk) {
+                let statistics = [mul_add(ln(part.z), LOG2_E, part.m).to_bits(), 0];
                 statistics_at(params, row, lane.head).store(statistics);
             }
         }
@@ -142,7 +129,7 @@ impl<V: Dots, const R: usize> Pass<V, R> for Forward {
     #[inline(always)]
     unsafe fn clear(params: &DotAttentionParams, row: u32, first: u32) {
         let mut head = first;
-        while head < params.lanes.heads {
+        while head < params.walk.lanes.heads {
             // SAFETY: the caller's promise; there are statistics of each row and head.
             unsafe { statistics_at(params, row, head).store([0, 0]) };
             head += halfgnn_contract::WARP;
@@ -165,31 +152,41 @@ pub struct OfDestination<V: Vector, const R: usize> {
 }
 
 impl<V: Dots, const R: usize> Pass<V, R> for Rows {
+    type Params = DotAttentionParams;
+    const COLUMNS: usize = 2;
+    // Dropout draws by the column.
+    const IDS: bool = true;
     type Row = OfDestination<V, R>;
     type Part = Sums<V, R, 1>;
+
+    #[inline(always)]
+    fn matrix(params: &DotAttentionParams, matrix: usize) -> DevicePtr<HalfBits> {
+        params.of_columns[matrix]
+    }
 
     #[inline(always)]
     unsafe fn row(params: &DotAttentionParams, lane: Lane<R>, row: u32, begins: bool) -> Self::Row {
         // SAFETY: the caller's promise. The second statistic is not read here, and written by the one chunk where the row begins.
         unsafe {
-            let query = V::of_row(params, lane, params.of_rows[0], row);
-            let gradient = V::of_row(params, lane, params.of_rows[1], row);
-            let [own, output] = [1, 2].map(|i| lane.load::<V>(params, params.of_rows[i], row));
-            let [delta] = lane.sum(params, [dot(&own, &output)], 1);
+            let query = V::of_row(&params.walk, lane, params.of_rows[0], row);
+            let gradient = V::of_row(&params.walk, lane, params.of_rows[1], row);
+            let [own, output] =
+                [1, 2].map(|i| lane.load::<V>(&params.walk, params.of_rows[i], row));
+            let [delta] = lane.sum(&params.walk, [dot(&own, &output)], 1);
             // Of a lane without a head it is that of the first.
-            let head = if lane.head < params.lanes.heads {
+            let head = if lane.head < params.walk.lanes.heads {
                 lane.head
             } else {
                 0
             };
             let statistics = Global::<f32>::cast(statistics_at(params, row, head));
-            if begins && lane.group == 0 && lane.leads_head(params) {
+            if begins && lane.group == 0 && lane.leads_head(&params.walk) {
                 statistics.at(1).store(delta);
             }
             OfDestination {
                 query,
                 gradient,
-                normalizer: statistics.load() * LOG2_E,
+                normalizer: statistics.load(),
                 delta,
             }
         }
@@ -207,8 +204,8 @@ impl<V: Dots, const R: usize> Pass<V, R> for Rows {
         unsafe {
             let key = edge.row::<V>(0);
             let rows = [&of.query, &of.gradient];
-            let [score, d] = V::dots(params, lane, rows, [&key, &edge.row(1)]);
-            let weight = exp2(mul_add(score, scale_of_2(params), -of.normalizer));
+            let [score, d] = V::dots(&params.walk, lane, rows, [&key, &edge.row(1)]);
+            let weight = weight(params, score, of.normalizer);
             let d = dropped(params, lane, (row, &edge), d);
             let d = weight * (d - of.delta) * params.scale;
             sum = add(sum, if edge.there { d } else { 0.0 }, &key);
@@ -219,7 +216,7 @@ impl<V: Dots, const R: usize> Pass<V, R> for Rows {
     #[inline(always)]
     unsafe fn write(params: &DotAttentionParams, lane: Lane<R>, row: u32, Sums([sum]): Self::Part) {
         // SAFETY: the caller's promise.
-        unsafe { lane.store::<V>(params, params.outputs[0], row, sum) }
+        unsafe { lane.store::<V>(&params.walk, params.outputs[0], row, sum) }
     }
 }
 
@@ -234,17 +231,31 @@ pub struct OfSource<V: Vector, const R: usize> {
 }
 
 impl<V: Dots, const R: usize> Pass<V, R> for Columns {
+    type Params = DotAttentionParams;
+    const COLUMNS: usize = 2;
+    // Dropout draws by the column.
+    const IDS: bool = true;
     const STATISTICS: bool = true;
     type Row = OfSource<V, R>;
     type Part = Sums<V, R, 2>;
+
+    #[inline(always)]
+    fn matrix(params: &DotAttentionParams, matrix: usize) -> DevicePtr<HalfBits> {
+        params.of_columns[matrix]
+    }
+
+    #[inline(always)]
+    fn statistics(params: &DotAttentionParams, column: u32, head: u32) -> Global<[u32; 2]> {
+        statistics_at(params, column, head)
+    }
 
     #[inline(always)]
     unsafe fn row(params: &DotAttentionParams, lane: Lane<R>, row: u32, _: bool) -> Self::Row {
         // SAFETY: the caller's promise.
         unsafe {
             OfSource {
-                key: V::of_row(params, lane, params.of_rows[0], row),
-                value: V::of_row(params, lane, params.of_rows[1], row),
+                key: V::of_row(&params.walk, lane, params.of_rows[0], row),
+                value: V::of_row(&params.walk, lane, params.of_rows[1], row),
             }
         }
     }
@@ -262,8 +273,8 @@ impl<V: Dots, const R: usize> Pass<V, R> for Columns {
             let [normalizer, delta] = edge.statistics();
             let [query, gradient] = [edge.row::<V>(0), edge.row::<V>(1)];
             let rows = [&of.key, &of.value];
-            let [score, d] = V::dots(params, lane, rows, [&query, &gradient]);
-            let weight = exp2(mul_add(score, scale_of_2(params), -normalizer * LOG2_E));
+            let [score, d] = V::dots(&params.walk, lane, rows, [&query, &gradient]);
+            let weight = weight(params, score, normalizer);
             let weight = if edge.there { weight } else { 0.0 };
             let of_value = dropped(params, lane, (row, &edge), weight);
             of_values = add(of_values, of_value, &gradient);
@@ -282,8 +293,8 @@ impl<V: Dots, const R: usize> Pass<V, R> for Columns {
     ) {
         // SAFETY: the caller's promise.
         unsafe {
-            lane.store::<V>(params, params.outputs[0], row, of_keys);
-            lane.store::<V>(params, params.outputs[1], row, of_values);
+            lane.store::<V>(&params.walk, params.outputs[0], row, of_keys);
+            lane.store::<V>(&params.walk, params.outputs[1], row, of_values);
         }
     }
 }

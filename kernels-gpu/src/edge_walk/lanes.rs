@@ -5,7 +5,7 @@ use crate::device::registers::{recomputed, unroll};
 use crate::device::thread::block_idx_y;
 use crate::device::vector::Vector;
 use crate::device::warp::{lane_id, shuffle_xor};
-use halfgnn_contract::dot_attention::DotAttentionParams;
+use halfgnn_contract::edge_walk::EdgeWalk;
 use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES, WARP};
 
 /// A lane of a group, which has `R` vectors of one head.
@@ -25,7 +25,7 @@ pub struct Lane<const R: usize> {
     apart: u32,
     /// How many vectors of the head follow from the first on; none of a lane without a head.
     left: u32,
-    /// As `vector` and `left`, of the row that the lane brings to a product on tensor cores ([`Dots`](super::dots::Dots)).
+    /// As `vector` and `left`, of the row that the lane brings to a product on tensor cores ([`Dots`](crate::dot_attention::Dots)).
     of_product: [u32; 2],
     /// The lane that has this lane's element of such a product.
     pub from: u32,
@@ -34,28 +34,41 @@ pub struct Lane<const R: usize> {
 /// Lanes of a column of a product on tensor cores.
 const QUAD: u32 = 4;
 
+/// The first head of the CTA's tile.
+#[inline(always)]
+fn first_head(walk: &EdgeWalk) -> u32 {
+    let of = &walk.lanes;
+    block_idx_y() << (of.lanes_log2 - of.head_lanes_log2)
+}
+
+/// Vector `in_head` of head `head` of the CTA's tile: its place in a row, and whether there is one.
+#[inline(always)]
+pub fn vector_of_slot(walk: &EdgeWalk, head: u32, in_head: u32) -> (u32, bool) {
+    let of = &walk.lanes;
+    let head = first_head(walk) + head;
+    let vector = head * of.head_vectors + in_head;
+    let is_one = head < of.heads && in_head < of.head_vectors && vector < walk.row_vectors;
+    (vector, is_one)
+}
+
 /// The head of a lane at `place` of its group, its first vector, and how many follow.
 #[inline(always)]
-fn slice(params: &DotAttentionParams, place: u32) -> (u32, [u32; 2]) {
-    let of = &params.lanes;
-    let heads = block_idx_y() << (of.lanes_log2 - of.head_lanes_log2);
-    let head = heads + (place >> of.head_lanes_log2);
+fn slice(walk: &EdgeWalk, place: u32) -> (u32, [u32; 2]) {
+    let of = &walk.lanes;
     let in_head = place & ((1 << of.head_lanes_log2) - 1);
-    let left = if head < of.heads {
-        of.head_vectors.saturating_sub(in_head)
-    } else {
-        0
-    };
-    (head, [head * of.head_vectors + in_head, left])
+    let in_tile = place >> of.head_lanes_log2;
+    let (vector, is_one) = vector_of_slot(walk, in_tile, in_head);
+    let left = if is_one { of.head_vectors - in_head } else { 0 };
+    (first_head(walk) + in_tile, [vector, left])
 }
 
 impl<const R: usize> Lane<R> {
     #[inline(always)]
-    pub fn new(params: &DotAttentionParams) -> Self {
-        let of = &params.lanes;
+    pub fn new(walk: &EdgeWalk) -> Self {
+        let of = &walk.lanes;
         let lane = lane_id();
         let place = lane & ((1 << of.lanes_log2) - 1);
-        let (head, [vector, left]) = slice(params, place);
+        let (head, [vector, left]) = slice(walk, place);
         // A quad has several heads or edges where those have fewer lanes: each is a row of the product, with zeros in the lanes of the others.
         let sub_lanes_log2 = of.head_lanes_log2.min(QUAD.ilog2());
         let subs_log2 = QUAD.ilog2() - sub_lanes_log2;
@@ -65,7 +78,7 @@ impl<const R: usize> Lane<R> {
         let brings = in_quad >> sub_lanes_log2 == quad & ((1 << subs_log2) - 1);
         let brought = part * QUAD + in_quad;
         let is_part = part == 0 || brought >> of.lanes_log2 == 0;
-        let (_, mut of_product) = slice(params, brought & ((1 << of.lanes_log2) - 1));
+        let (_, mut of_product) = slice(walk, brought & ((1 << of.lanes_log2) - 1));
         if !(brings && is_part) {
             of_product[1] = 0;
         }
@@ -84,8 +97,8 @@ impl<const R: usize> Lane<R> {
 
     /// Whether the lane is the one that speaks for its head.
     #[inline(always)]
-    pub fn leads_head(&self, params: &DotAttentionParams) -> bool {
-        self.left > 0 && self.place & ((1 << params.lanes.head_lanes_log2) - 1) == 0
+    pub fn leads_head(&self, walk: &EdgeWalk) -> bool {
+        self.left > 0 && self.place & ((1 << walk.lanes.head_lanes_log2) - 1) == 0
     }
 
     /// Whether the lane has vector `load` of a row.
@@ -96,14 +109,9 @@ impl<const R: usize> Lane<R> {
 
     /// The lane's first vector of row `row` of a matrix.
     #[inline(always)]
-    pub fn row(
-        &self,
-        params: &DotAttentionParams,
-        matrix: DevicePtr<HalfBits>,
-        row: u32,
-    ) -> Global<[u32; 4]> {
+    pub fn row(&self, walk: &EdgeWalk, matrix: DevicePtr<HalfBits>, row: u32) -> Global<[u32; 4]> {
         let first = Global::new(matrix).at(self.vector as u64);
-        first.row(row, params.lanes.stride * VECTOR_BYTES)
+        first.row(row, walk.lanes.stride * VECTOR_BYTES)
     }
 
     /// The same lane, for addresses that are needed once a row: kept for a whole chunk, they would fill the registers.
@@ -126,11 +134,11 @@ impl<const R: usize> Lane<R> {
     #[inline(always)]
     pub unsafe fn load<V: Vector<Bits = [u32; 4]>>(
         &self,
-        params: &DotAttentionParams,
+        walk: &EdgeWalk,
         matrix: DevicePtr<HalfBits>,
         row: u32,
     ) -> [V; R] {
-        let first = self.computed_again().row(params, matrix, row);
+        let first = self.computed_again().row(walk, matrix, row);
         let mut vectors = [V::zero(); R];
         unroll!(load in 0..R => {
             // SAFETY: the caller's promise; the lane has this vector of each row.
@@ -147,7 +155,7 @@ impl<const R: usize> Lane<R> {
     #[inline(always)]
     pub unsafe fn load_for_product<V: Vector<Bits = [u32; 4]>>(
         &self,
-        params: &DotAttentionParams,
+        walk: &EdgeWalk,
         matrix: DevicePtr<HalfBits>,
         row: u32,
     ) -> [V; R] {
@@ -159,7 +167,7 @@ impl<const R: usize> Lane<R> {
                 left,
                 ..*self
             }
-            .load(params, matrix, row)
+            .load(walk, matrix, row)
         }
     }
 
@@ -170,16 +178,16 @@ impl<const R: usize> Lane<R> {
     #[inline(always)]
     pub unsafe fn store<V: Vector<Bits = [u32; 4]>>(
         &self,
-        params: &DotAttentionParams,
+        walk: &EdgeWalk,
         matrix: DevicePtr<HalfBits>,
         row: u32,
         values: [V::Floats; R],
     ) {
-        let first = self.computed_again().row(params, matrix, row);
+        let first = self.computed_again().row(walk, matrix, row);
         unroll!(load in 0..R => {
             if self.has(load) {
                 let column = (self.vector + load as u32 * self.apart) * V::WIDTH;
-                let columns = params.features.saturating_sub(column);
+                let columns = walk.features.saturating_sub(column);
                 let value = V::narrow(values[load]).first(columns);
                 // SAFETY: the caller's promise; the lane has this vector of each row.
                 unsafe { self.vector_of(first, load).store(value.to_bits()) }
@@ -194,11 +202,11 @@ impl<const R: usize> Lane<R> {
     #[inline(always)]
     pub unsafe fn sum<const N: usize>(
         &self,
-        params: &DotAttentionParams,
+        walk: &EdgeWalk,
         mut values: [f32; N],
         summed: u32,
     ) -> [f32; N] {
-        let lanes = 1 << params.lanes.head_lanes_log2;
+        let lanes = 1 << walk.lanes.head_lanes_log2;
         let mut distance = summed;
         while distance < lanes {
             unroll!(i in 0..N => {
