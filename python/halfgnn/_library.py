@@ -1106,7 +1106,7 @@ def _message_sums_fake(a: Any, sizes: Any, *others: Any) -> Tensor:
     return _fake_output(like, sizes[0], like.shape[1])
 
 
-_TERMS = ", ".join(f"Tensor? {term}{kind}" for term in "ab" for kind in "dse")
+_TERMS = ", ".join(f"Tensor? {term}_of_{kind}" for term in "ab" for kind in ("destinations", "sources", "edges"))
 
 _define(
     "message_sums(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor? order, Tensor? back, Tensor? scale, int f, int g, "

@@ -303,7 +303,7 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
 /// Widths up to several tiles of columns.
 pub fn every_width<B: Backend>(backend: &B, scale: Scale) {
     let graph = power_law(30, scale.pick(100, 3_000), Random(152));
-    for width in [1, 2, 7, 8, 33, 64, 127, 256, 300] {
+    for width in [1, 2, 7, 8, 33, 64, 127, 256, 264, 300] {
         on_all(backend, &graph, (width, RELU, GINE), "power law");
     }
 }
