@@ -64,6 +64,7 @@ families! {
     heads: heads_entries;
     loss: loss_entries;
     maximum: maximum_entries;
+    messages: messages_entries;
     metrics: metrics_entries;
     nonlinearity: nonlinearity_entries;
     normalize: normalize_entries;

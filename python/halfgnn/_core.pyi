@@ -22,6 +22,8 @@ __all__ = [
     "adjacency",
     "dot_backward",
     "dot_forward",
+    "messages_backward",
+    "messages_forward",
     "edge_softmax",
     "edge_softmax_backward",
     "emulate",
@@ -225,6 +227,23 @@ def dot_backward(
     transposed: _Adjacency,
     inputs: Any,
     gradients: Any,
+) -> None: ...
+def messages_forward(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    inputs: Any,
+    y: _Matrix,
+) -> None: ...
+def messages_backward(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    transposed: _Adjacency,
+    inputs: Any,
+    outputs: Any,
 ) -> None: ...
 def gatv2_forward(
     place: _Place,

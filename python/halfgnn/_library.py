@@ -1043,3 +1043,135 @@ def _dot_gradients(ctx: Any, dy: Tensor, backward: Any) -> Any:
 
 
 torch.library.register_autograd("halfgnn::dot_attention", _dot_gradient, setup_context=_dot_setup, lib=_library)
+
+
+# Sums of messages
+
+
+class _Messaging:
+    """The inputs of both passes of sums of messages, as the extension module reads them."""
+
+    terms: tuple[_Matrix | None, ...]
+    acts: tuple[int, int]
+    order: _Array | None
+    scale: _Array | None
+
+
+class _MessageOutputs:
+    """What the backward pass reads besides, and writes."""
+
+    dy: _Matrix
+    gradients: tuple[_Matrix | None, ...]
+    back: _Array | None
+
+
+def _messaging(
+    terms: Sequence[Tensor | None], order: Tensor | None, scale: Tensor | None, acts: tuple[int, int]
+) -> tuple[_Messaging, list[Any]]:
+    """The inputs, and what must live until they were used."""
+    inputs = _Messaging()
+    rows = [None if x is None else _rows(x, clean=True) for x in terms]
+    inputs.terms = tuple(None if row is None else row[1] for row in rows)
+    order, scale = _aligned(order), _aligned(scale)
+    inputs.acts, inputs.order, inputs.scale = acts, _optional(order), _optional(scale)
+    return inputs, [rows, order, scale]
+
+
+def _first(terms: Sequence[Any]) -> Any:
+    return next(x for x in terms[:3] if x is not None)
+
+
+def _message_sums(
+    a: Tensor,
+    sizes: Sequence[int],
+    t: Tensor | None,
+    turned: Sequence[int] | None,
+    order: Tensor | None,
+    back: Tensor | None,
+    scale: Tensor | None,
+    f: int,
+    g: int,
+    *terms: Tensor | None,
+) -> Tensor:
+    like = _first(terms)
+    y = _output(like, sizes[0], like.shape[1])
+    inputs, kept = _messaging(terms, order, scale, (f, g))
+    _call(_core.messages_forward, like.device, FORMATS[like.dtype][0], raw_adjacency(a, sizes, address), inputs, _matrix(y))
+    del kept
+    return y
+
+
+def _message_sums_fake(a: Any, sizes: Any, *others: Any) -> Tensor:
+    like = _first(others[7:])
+    return _fake_output(like, sizes[0], like.shape[1])
+
+
+_TERMS = ", ".join(f"Tensor? {term}_of_{kind}" for term in "ab" for kind in ("destinations", "sources", "edges"))
+
+_define(
+    "message_sums(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor? order, Tensor? back, Tensor? scale, int f, int g, "
+    f"{_TERMS}) -> Tensor",
+    _message_sums,
+    _message_sums_fake,
+)
+
+
+def _message_sums_backward(
+    a: Tensor,
+    sizes: Sequence[int],
+    t: Tensor,
+    turned: Sequence[int],
+    order: Tensor | None,
+    back: Tensor | None,
+    scale: Tensor | None,
+    f: int,
+    g: int,
+    wanted: Sequence[bool],
+    dy: Tensor,
+    *terms: Tensor | None,
+) -> list[Tensor]:
+    inputs, kept = _messaging(terms, order, scale, (f, g))
+    outputs = _MessageOutputs()
+    gradients = [None if x is None or not is_wanted else _output(x, *x.shape) for x, is_wanted in zip(terms, wanted)]
+    outputs.gradients = tuple(None if x is None else _matrix(x) for x in gradients)
+    dy, outputs.dy = _rows(dy, clean=True)
+    back = _aligned(back)
+    outputs.back = _optional(back)
+    graphs = raw_adjacency(a, sizes, address), raw_adjacency(t, turned, address)
+    _call(_core.messages_backward, dy.device, FORMATS[dy.dtype][0], *graphs, inputs, outputs)
+    del kept
+    return [dy.new_empty(0) if x is None else x for x in gradients]
+
+
+def _message_sums_backward_fake(*operands: Any) -> list[Tensor]:
+    wanted, dy, terms = operands[9], operands[10], operands[11:]
+    return [
+        dy.new_empty(0) if x is None or not is_wanted else _fake_output(x, *x.shape) for x, is_wanted in zip(terms, wanted)
+    ]
+
+
+_define(
+    "message_sums_backward(Tensor a, SymInt[] sizes, Tensor t, SymInt[] turned, Tensor? order, Tensor? back, Tensor? scale, int f, "
+    f"int g, bool[] wanted, Tensor dy, {_TERMS}) -> Tensor[]",
+    _message_sums_backward,
+    _message_sums_backward_fake,
+)
+
+
+def _message_sums_setup(ctx: Any, inputs: Any, output: Any) -> None:
+    a, sizes, t, turned, order, back, scale, f, g, *terms = inputs
+    ctx.acts, ctx.sizes, ctx.turned = (f, g), sizes, turned
+    ctx.save_for_backward(a, t, order, back, scale, *terms)
+
+
+def _message_sums_gradient(ctx: Any, dy: Tensor) -> Any:
+    a, t, order, back, scale, *terms = ctx.saved_tensors
+    wanted = list(ctx.needs_input_grad[9:])
+    operands = (a, ctx.sizes, t, ctx.turned, order, back, scale, *ctx.acts, wanted, dy, *terms)
+    gradients = _ops.message_sums_backward(*operands)
+    return *(None,) * 9, *(x if needs else None for x, needs in zip(gradients, wanted))
+
+
+torch.library.register_autograd(
+    "halfgnn::message_sums", _message_sums_gradient, setup_context=_message_sums_setup, lib=_library
+)

@@ -410,6 +410,118 @@ def attention(
     return y if shape is None else y.reshape(len(y), *shape)
 
 
+#: Activations of :func:`message_sum`, in the order in which the operator numbers them.
+ACTS = ("identity", "relu", "leaky_relu", "sigmoid", "tanh", "softplus")
+
+#: Rows of destinations, of sources and of edges, or None.
+Terms = tuple["torch.Tensor | None", "torch.Tensor | None", "torch.Tensor | None"]
+
+
+def message_sum(
+    graph: Any,
+    a: Terms,
+    b: Terms = (None, None, None),
+    *,
+    acts: tuple[str, str] = ("relu", "identity"),
+    reduce: Literal["sum", "mean"] = "sum",
+) -> torch.Tensor:
+    """Sums of messages that are computed of both ends of an edge and of the edge's own row: ``Σ f(a) ⊙ g(b)`` over each destination's edges,
+    where ``a`` and ``b`` are sums of up to three rows each. Nothing is stored for an edge but its own rows.
+
+    Torch tensors only. Sums are float and rounded once; with ``reduce="mean"`` they are divided before.
+
+    Args:
+        graph: as of :func:`spmm`; without weights.
+        a: matrices of destinations, of sources and of edges, each of F columns or None; at least one is given. Rows of edges are in the
+            order in which edges are given.
+        b: likewise; with none, a message is ``f(a)``.
+        acts: ``f`` and ``g``: identity, relu, leaky_relu (slope 0.01), sigmoid, tanh or softplus.
+        reduce: sums or means.
+
+    Returns:
+        destinations × F, in the format of the matrices; zeros where a destination has no edges.
+
+    Raises:
+        ValueError: shapes do not fit, or a name is unknown.
+
+    >>> import torch, halfgnn
+    >>> graph = halfgnn.Graph(torch.tensor([[0, 2], [1, 1]]), 3)
+    >>> x, e = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[-4.0], [0.5]])
+    >>> halfgnn.message_sum(graph, (None, x, e))  # GINE's: relu(1 - 4) + relu(3 + 0.5)
+    tensor([[0.0000],
+            [3.5000],
+            [0.0000]])
+    """
+    name = "message_sum"
+    graph = graph if isinstance(graph, Graph) else Graph.of(graph)
+    terms = _message_terms(name, graph, a, b)
+    graph = _on(graph, next(x for x in terms if x is not None))
+    if graph.weight is not None:
+        raise ValueError(f"{name}: the graph has weights, which messages do not read; pass graph.unweighted()")
+    unknown = [act for act in acts if act not in ACTS]
+    if unknown or len(acts) != 2:
+        raise ValueError(f"{name}: acts should be two of {', '.join(ACTS)}, are {', '.join(map(str, acts))}")
+    if reduce not in ("sum", "mean"):
+        raise ValueError(f"{name}: reduce should be sum or mean, is {reduce}")
+    from . import _library
+
+    operands = _messaging(graph, terms, acts, reduce, _gradients(*terms))
+    return _library._ops.message_sums(*operands, *terms)  # type: ignore[no-any-return]
+
+
+def message_sum_gradients(
+    graph: Graph, terms: Any, wanted: Any, dy: torch.Tensor, *, acts: tuple[str, str], reduce: str
+) -> list[torch.Tensor | None]:
+    """The gradients of :func:`message_sum`'s output by those of its six matrices that are wanted."""
+    from . import _library
+
+    operands = _messaging(graph, terms, acts, reduce, True)
+    found = _library._ops.message_sums_backward(*operands, list(wanted), dy, *terms)
+    return [x if needs else None for x, needs in zip(found, wanted)]
+
+
+def _messaging(graph: Graph, terms: Any, acts: tuple[str, str], reduce: str, learns: bool) -> tuple[Any, ...]:
+    """What the operator reads besides matrices: the graph, the rows of its edges, factors and activations."""
+    *both, which = _both(graph, learns)
+    order = back = None
+    if terms[2] is not None or terms[5] is not None:
+        order = graph._order
+        if which is not None:
+            back = which[: graph.num_edges]
+            back = back if order is None else order.index_select(0, back.long())
+    scale = graph._factors("in", -1.0) if reduce == "mean" else None
+    return *both, order, back, scale, *map(ACTS.index, acts)
+
+
+def _message_terms(name: str, graph: Graph, a: Terms, b: Terms) -> list[torch.Tensor | None]:
+    """All matrices in one format.
+
+    Raises:
+        ValueError: there is none, or one does not fit.
+    """
+    import torch
+
+    given = [x for x in (*a, *b) if x is not None]
+    if not any(x is not None for x in a):
+        raise ValueError(f"{name}: a has no matrix")
+    counts = graph.num_dst, graph.num_src, graph.num_edges
+    for terms in (a, b):
+        for x, count, kind in zip(terms, counts, ("destinations", "sources", "edges"), strict=True):
+            if x is None:
+                continue
+            if not is_tensor(x) or x.device != given[0].device:
+                where = f"on {x.device}" if is_tensor(x) else f"a {type(x).__name__}"
+                raise ValueError(f"{name}: the matrix of {kind} is {where}; all are torch tensors on one device")
+            if x.shape != (count, given[0].shape[1]):
+                found, expected = tuple(x.shape), (count, given[0].shape[1])
+                raise ValueError(f"{name}: the matrix of {kind} should be {expected}, is {found}")
+    cast = [None if x is None else _format(name, x) for x in (*a, *b)]
+    formats = {x.dtype for x in cast if x is not None}
+    if len(formats) > 1:
+        cast = [None if x is None else x.to(torch.float32) for x in cast]
+    return cast
+
+
 def _attention_step_by_step(
     graph: Graph, operands: tuple[torch.Tensor, torch.Tensor, torch.Tensor], heads: int, scale: float, dropout: float
 ) -> torch.Tensor:

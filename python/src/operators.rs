@@ -4,10 +4,12 @@
 mod additive;
 pub mod attention;
 mod dot;
+mod messages;
 
 pub use additive::{gatv2_backward, gatv2_forward};
 pub use attention::{gat_backward, gat_forward};
 pub use dot::{dot_backward, dot_forward};
+pub use messages::{messages_backward, messages_forward};
 
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
 use crate::place::{Operation, Place, Shape, perform, precision};

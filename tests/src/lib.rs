@@ -31,6 +31,7 @@ pub mod loss;
 pub mod losses;
 pub mod matmul;
 pub mod maximum;
+pub mod messages;
 pub mod metrics;
 pub mod neighbors;
 pub mod normalize;
@@ -115,6 +116,7 @@ macro_rules! conformance {
             attention: fused, fused_between, unfused, masks_are_known, repeatable, softmax_of_extremes, weights_sum_to_one, misfits_are_refused;
             additive: every_graph, every_width, extremes_stay_where_they_are, repeatable, misfits_are_refused;
             dot_attention: every_graph, every_width, dropout, extremes, nan_stays_in_its_rows, repeatable, misfits_are_refused;
+            messages: every_graph, every_width, every_message, extremes, nan_stays_in_its_rows, repeatable, misfits_are_refused;
             shadow: exponentials, softmax_of_rows, sums_and_means, every_shape, misfits_are_refused;
             attention_heads: scores, dots, dots_in_one_pass, fewer_destinations, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;
             matmul: every_shape, integers_are_exact, epilogues, beside_the_product, of_a_normalized_operand, of_two_pairs,

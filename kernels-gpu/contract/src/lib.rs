@@ -17,6 +17,7 @@ pub mod bits;
 pub mod communities;
 pub mod construct;
 pub mod dot_attention;
+pub mod edge_walk;
 pub mod elementwise;
 pub mod format;
 pub mod frdc;
@@ -25,6 +26,7 @@ pub mod loss;
 pub mod math;
 pub mod matmul;
 pub mod maximum;
+pub mod messages;
 pub mod metrics;
 pub mod nonlinearity;
 pub mod normalize;
@@ -170,6 +172,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         heads::ENTRIES,
         attention::ENTRIES,
         dot_attention::ENTRIES,
+        messages::ENTRIES,
         shadow::ENTRIES,
         bits::ENTRIES,
         frdc::ENTRIES,

@@ -1,28 +1,25 @@
 //! Attention by dot products, fused: scores, softmax and sums in one walk over the edges, and the same of both gradients.
 //!
-//! ```text
-//!  edges   0 … 255 ║ 256 … 511 ║ 512 …       a warp has a chunk, a group of lanes an edge at a time
-//!  rows    aaabbbbbb║bbbbbbbbbbb║bbcc         a: written at once, b: staged in parts, which the follow-up kernel merges
-//! ```
+//! The walk is that of [`edge_walk`](crate::edge_walk).
 //!
-//! - [`lanes`]: which vectors of a row a lane has.
-//! - [`part`]: what a lane has of the sums of a row.
-//! - [`pass`]: the three policies: forward, gradients of rows, gradients of columns.
-//! - [`walk`]: the walk over the rows of a chunk, and the follow-up.
+//! - [`dots`]: dot products, on tensor cores where elements have 16 bits.
+//! - [`softmax`]: the running softmax of a row.
+//! - [`pass`]: the three passes: forward, gradients of rows, gradients of columns.
 //!
 //! The softmax is online (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018), and the gradients compute the
 //! scores again, as in FlashAttention (Dao et al., NeurIPS 2022).
 
-mod lanes;
-mod part;
+mod dots;
 mod pass;
-mod walk;
+mod softmax;
+
+pub use dots::Dots;
 
 /// The functions that the entries are, by name.
 pub mod family {
+    use super::dots::Dots;
     use super::pass::{Columns, Forward, Rows};
-    use super::walk::{follow_up, walk};
-    use crate::device::vector::Vector;
+    use crate::edge_walk::{follow_up, walk};
     use halfgnn_contract::dot_attention::{DotAttentionParams, VECTORS};
 
     const LOADS: usize = VECTORS as usize;
@@ -32,7 +29,7 @@ pub mod family {
             /// # Safety
             /// The launch contract of [`DotAttentionParams`].
             #[inline(always)]
-            pub unsafe fn $first<V: Vector>(params: &DotAttentionParams) {
+            pub unsafe fn $first<V: Dots>(params: &DotAttentionParams) {
                 // SAFETY: the caller's promise.
                 unsafe { walk::<V, $pass, LOADS>(params) }
             }
@@ -40,7 +37,7 @@ pub mod family {
             /// # Safety
             /// The launch contract of [`DotAttentionParams`], after the kernel whose rows it completes.
             #[inline(always)]
-            pub unsafe fn $second<V: Vector>(params: &DotAttentionParams) {
+            pub unsafe fn $second<V: Dots>(params: &DotAttentionParams) {
                 // SAFETY: the caller's promise.
                 unsafe { follow_up::<V, $pass, LOADS>(params) }
             }

@@ -1,71 +1,34 @@
 //! The three passes: what a row has, what an edge adds, and what is written.
 
-use super::lanes::Lane;
-use super::part::{Part, Softmax, Sum, Sums, add, dot, dot_of_elements, exp, scaled, widen};
+use super::dots::{Dots, dot};
+use super::softmax::{Softmax, exp2};
 use crate::attention::weight::Ends;
+use crate::device::float::mul_add;
 use crate::device::global::Global;
-use crate::device::registers::unroll;
 use crate::device::vector::Vector;
+use crate::edge_walk::{Edge, Lane, Params, Pass, Sums, add, scaled};
+use core::f32::consts::LOG2_E;
+use halfgnn_contract::attention::DROPOUT;
 use halfgnn_contract::dot_attention::DotAttentionParams;
+use halfgnn_contract::edge_walk::EdgeWalk;
 use halfgnn_contract::math::ln;
+use halfgnn_contract::{DevicePtr, HalfBits};
 
-/// Edges that a group has in flight at once.
-pub const IN_FLIGHT: usize = 1;
-
-/// An edge as a lane has it.
-#[derive(Clone, Copy)]
-pub struct Edge<V: Vector, const R: usize> {
-    /// Its column.
-    pub column: u32,
-    /// Whether there is one. Else all of it is zero.
-    pub there: bool,
-    /// The column's row of the two matrices that have one for each column.
-    pub of_column: [[V; R]; 2],
-}
-
-/// A policy of the walk.
-pub trait Pass<V: Vector, const R: usize> {
-    /// What a lane keeps of a row while it walks the row's edges.
-    type Row: Copy;
-    /// What it has of the row's sums.
-    type Part: Part;
-
-    /// Loads what belongs to row `row`; `begins` says whether its first edge is in the chunk.
-    ///
-    /// # Safety
-    /// The launch contract; all lanes of the warp come together, and the row has edges.
-    unsafe fn row(params: &DotAttentionParams, lane: Lane<R>, row: u32, begins: bool) -> Self::Row;
-
-    /// Adds edges of row `row`.
-    ///
-    /// # Safety
-    /// As [`Pass::row`]; they are edges of the row.
-    unsafe fn add(
-        params: &DotAttentionParams,
-        lane: Lane<R>,
-        row: (u32, &Self::Row),
-        part: Self::Part,
-        edges: [Edge<V, R>; IN_FLIGHT],
-    ) -> Self::Part;
-
-    /// Writes a row.
-    ///
-    /// # Safety
-    /// The launch contract; no other warp writes the row, and the part is that of all its edges.
-    unsafe fn write(params: &DotAttentionParams, lane: Lane<R>, row: u32, part: Self::Part);
-
-    /// Writes what belongs to a row without edges, apart from the outputs: for each head from `first` on, every 32nd.
-    ///
-    /// # Safety
-    /// The launch contract; the row has no edges.
+impl Params for DotAttentionParams {
     #[inline(always)]
-    unsafe fn clear(_: &DotAttentionParams, _row: u32, _first: u32) {}
+    fn walk(&self) -> &EdgeWalk {
+        &self.walk
+    }
+    #[inline(always)]
+    fn outputs(&self) -> [DevicePtr<HalfBits>; 2] {
+        self.outputs
+    }
 }
 
 /// The statistics of a destination and head.
 #[inline(always)]
 fn statistics_at(params: &DotAttentionParams, destination: u32, head: u32) -> Global<[u32; 2]> {
-    let at = destination as u64 * params.lanes.heads as u64 + head as u64;
+    let at = destination as u64 * params.walk.lanes.heads as u64 + head as u64;
     Global::new(params.statistics).at(at)
 }
 
@@ -77,27 +40,54 @@ fn statistics_at(params: &DotAttentionParams, destination: u32, head: u32) -> Gl
 unsafe fn dropped<const R: usize>(
     params: &DotAttentionParams,
     lane: Lane<R>,
-    (row, column): (u32, u32),
+    (row, edge): (u32, &Edge<R>),
     weight: f32,
 ) -> f32 {
-    let ends = Ends::new(&params.dropout, lane.head, row, column);
+    if params.dropout.flags & DROPOUT == 0 {
+        return weight;
+    }
     // SAFETY: the caller's promise.
-    unsafe { ends.dropout(&params.dropout, weight) }
+    unsafe {
+        let ends = Ends::new(&params.dropout, lane.head, row, edge.ids()[0]);
+        ends.dropout(&params.dropout, weight)
+    }
+}
+
+/// The weight of an edge. As the forward pass rounds a score before it compares, so does this: the largest score of a row may be far greater
+/// than its distance to the next.
+#[inline(always)]
+fn weight(params: &DotAttentionParams, dot: f32, normalizer: f32) -> f32 {
+    let above = dot * scale_of_2(params) - normalizer;
+    exp2(if above > 0.0 { 0.0 } else { above })
+}
+
+/// The factor of a dot product that makes a score of base 2 of it.
+#[inline(always)]
+fn scale_of_2(params: &DotAttentionParams) -> f32 {
+    params.scale * LOG2_E
 }
 
 /// `y` and the first statistic.
 pub struct Forward;
 
-impl<V: Vector, const R: usize> Pass<V, R> for Forward {
-    /// The query, multiplied by the scale.
-    type Row = Sum<V, R>;
+impl<V: Dots, const R: usize> Pass<V, R> for Forward {
+    type Params = DotAttentionParams;
+    const COLUMNS: usize = 2;
+    // Dropout draws by the column.
+    const IDS: bool = true;
+    /// The query.
+    type Row = [V; R];
     type Part = Softmax<V, R>;
+
+    #[inline(always)]
+    fn matrix(params: &DotAttentionParams, matrix: usize) -> DevicePtr<HalfBits> {
+        params.of_columns[matrix]
+    }
 
     #[inline(always)]
     unsafe fn row(params: &DotAttentionParams, lane: Lane<R>, row: u32, _: bool) -> Self::Row {
         // SAFETY: the caller's promise.
-        let query = unsafe { lane.load::<V>(params, params.of_rows[0], row, true) };
-        widen::<V, R>(query, params.scale)
+        unsafe { V::of_row(&params.walk, lane, params.of_rows[0], row) }
     }
 
     #[inline(always)]
@@ -106,31 +96,21 @@ impl<V: Vector, const R: usize> Pass<V, R> for Forward {
         lane: Lane<R>,
         (row, query): (u32, &Self::Row),
         part: Self::Part,
-        edges: [Edge<V, R>; IN_FLIGHT],
+        edge: Edge<R>,
     ) -> Self::Part {
-        let mut scores = [0.0; IN_FLIGHT];
-        unroll!(i in 0..IN_FLIGHT => {
-            scores[i] = dot::<V, R>(query, &edges[i].of_column[0]);
-        });
         // SAFETY: the caller's promise.
-        let scores = unsafe { lane.sum(params, scores) };
-        let mut m = part.m;
-        unroll!(i in 0..IN_FLIGHT => {
-            if edges[i].there && scores[i] > m {
-                m = scores[i];
-            }
-        });
-        let before = exp(part.m - m);
-        let mut z = part.z * before;
-        let mut sum = scaled::<V, R>(part.sum, before);
-        unroll!(i in 0..IN_FLIGHT => {
-            let weight = if edges[i].there { exp(scores[i] - m) } else { 0.0 };
-            z += weight;
-            // SAFETY: the caller's promise.
-            let weight = unsafe { dropped(params, lane, (row, edges[i].column), weight) };
-            sum = add::<V, R>(sum, weight, &edges[i].of_column[1]);
-        });
-        Softmax { m, z, sum }
+        unsafe {
+            let [score] = V::dots(&params.walk, lane, [query], [&edge.row(0)]);
+            let score = score * scale_of_2(params);
+            let score = if edge.there { score } else { f32::MIN };
+            let mut part = part.before(score);
+            let weight = exp2(score - part.m);
+            let weight = if edge.there { weight } else { 0.0 };
+            part.z += weight;
+            let weight = dropped(params, lane, (row, &edge), weight);
+            part.sum = add(part.sum, weight, &edge.row::<V>(1));
+            part
+        }
     }
 
     #[inline(always)]
@@ -138,9 +118,9 @@ impl<V: Vector, const R: usize> Pass<V, R> for Forward {
         let values = scaled::<V, R>(part.sum, 1.0 / part.z);
         // SAFETY: the caller's promise.
         unsafe {
-            lane.store::<V>(params, params.outputs[0], row, values);
-            if lane.leads_head(params) {
-                let statistics = [(part.m + ln(part.z)).to_bits(), 0];
+            lane.store::<V>(&params.walk, params.outputs[0], row, values);
+            if lane.leads_head(&params.walk) {
+                let statistics = [mul_add(ln(part.z), LOG2_E, part.m).to_bits(), 0];
                 statistics_at(params, row, lane.head).store(statistics);
             }
         }
@@ -149,7 +129,7 @@ impl<V: Vector, const R: usize> Pass<V, R> for Forward {
     #[inline(always)]
     unsafe fn clear(params: &DotAttentionParams, row: u32, first: u32) {
         let mut head = first;
-        while head < params.lanes.heads {
+        while head < params.walk.lanes.heads {
             // SAFETY: the caller's promise; there are statistics of each row and head.
             unsafe { statistics_at(params, row, head).store([0, 0]) };
             head += halfgnn_contract::WARP;
@@ -166,31 +146,41 @@ pub struct OfDestination<V: Vector, const R: usize> {
     query: [V; R],
     /// The gradient of the output.
     gradient: [V; R],
-    /// `ln Σ exp(s)`.
+    /// `log₂ Σ exp(s)`.
     normalizer: f32,
     delta: f32,
 }
 
-impl<V: Vector, const R: usize> Pass<V, R> for Rows {
+impl<V: Dots, const R: usize> Pass<V, R> for Rows {
+    type Params = DotAttentionParams;
+    const COLUMNS: usize = 2;
+    // Dropout draws by the column.
+    const IDS: bool = true;
     type Row = OfDestination<V, R>;
     type Part = Sums<V, R, 1>;
+
+    #[inline(always)]
+    fn matrix(params: &DotAttentionParams, matrix: usize) -> DevicePtr<HalfBits> {
+        params.of_columns[matrix]
+    }
 
     #[inline(always)]
     unsafe fn row(params: &DotAttentionParams, lane: Lane<R>, row: u32, begins: bool) -> Self::Row {
         // SAFETY: the caller's promise. The second statistic is not read here, and written by the one chunk where the row begins.
         unsafe {
-            let query = lane.load::<V>(params, params.of_rows[0], row, true);
-            let gradient = lane.load::<V>(params, params.of_rows[1], row, true);
-            let output = lane.load::<V>(params, params.of_rows[2], row, true);
-            let [delta] = lane.sum(params, [dot_of_elements::<V, R>(&gradient, &output)]);
+            let query = V::of_row(&params.walk, lane, params.of_rows[0], row);
+            let gradient = V::of_row(&params.walk, lane, params.of_rows[1], row);
+            let [own, output] =
+                [1, 2].map(|i| lane.load::<V>(&params.walk, params.of_rows[i], row));
+            let [delta] = lane.sum(&params.walk, [dot(&own, &output)], 1);
             // Of a lane without a head it is that of the first.
-            let head = if lane.head < params.lanes.heads {
+            let head = if lane.head < params.walk.lanes.heads {
                 lane.head
             } else {
                 0
             };
             let statistics = Global::<f32>::cast(statistics_at(params, row, head));
-            if begins && lane.group == 0 && lane.leads_head(params) {
+            if begins && lane.group == 0 && lane.leads_head(&params.walk) {
                 statistics.at(1).store(delta);
             }
             OfDestination {
@@ -208,29 +198,25 @@ impl<V: Vector, const R: usize> Pass<V, R> for Rows {
         lane: Lane<R>,
         (row, of): (u32, &Self::Row),
         Sums([mut sum]): Self::Part,
-        edges: [Edge<V, R>; IN_FLIGHT],
+        edge: Edge<R>,
     ) -> Self::Part {
-        let mut dots = [0.0; 2 * IN_FLIGHT];
-        unroll!(i in 0..IN_FLIGHT => {
-            dots[2 * i] = dot_of_elements::<V, R>(&of.query, &edges[i].of_column[0]) * params.scale;
-            dots[2 * i + 1] = dot_of_elements::<V, R>(&of.gradient, &edges[i].of_column[1]);
-        });
         // SAFETY: the caller's promise.
-        let dots = unsafe { lane.sum(params, dots) };
-        unroll!(i in 0..IN_FLIGHT => {
-            let weight = exp(dots[2 * i] - of.normalizer);
-            // SAFETY: the caller's promise.
-            let d = unsafe { dropped(params, lane, (row, edges[i].column), dots[2 * i + 1]) };
-            let d = if edges[i].there { weight * (d - of.delta) * params.scale } else { 0.0 };
-            sum = add::<V, R>(sum, d, &edges[i].of_column[0]);
-        });
+        unsafe {
+            let key = edge.row::<V>(0);
+            let rows = [&of.query, &of.gradient];
+            let [score, d] = V::dots(&params.walk, lane, rows, [&key, &edge.row(1)]);
+            let weight = weight(params, score, of.normalizer);
+            let d = dropped(params, lane, (row, &edge), d);
+            let d = weight * (d - of.delta) * params.scale;
+            sum = add(sum, if edge.there { d } else { 0.0 }, &key);
+        }
         Sums([sum])
     }
 
     #[inline(always)]
     unsafe fn write(params: &DotAttentionParams, lane: Lane<R>, row: u32, Sums([sum]): Self::Part) {
         // SAFETY: the caller's promise.
-        unsafe { lane.store::<V>(params, params.outputs[0], row, sum) }
+        unsafe { lane.store::<V>(&params.walk, params.outputs[0], row, sum) }
     }
 }
 
@@ -244,17 +230,32 @@ pub struct OfSource<V: Vector, const R: usize> {
     value: [V; R],
 }
 
-impl<V: Vector, const R: usize> Pass<V, R> for Columns {
+impl<V: Dots, const R: usize> Pass<V, R> for Columns {
+    type Params = DotAttentionParams;
+    const COLUMNS: usize = 2;
+    // Dropout draws by the column.
+    const IDS: bool = true;
+    const STATISTICS: bool = true;
     type Row = OfSource<V, R>;
     type Part = Sums<V, R, 2>;
+
+    #[inline(always)]
+    fn matrix(params: &DotAttentionParams, matrix: usize) -> DevicePtr<HalfBits> {
+        params.of_columns[matrix]
+    }
+
+    #[inline(always)]
+    fn statistics(params: &DotAttentionParams, column: u32, head: u32) -> Global<[u32; 2]> {
+        statistics_at(params, column, head)
+    }
 
     #[inline(always)]
     unsafe fn row(params: &DotAttentionParams, lane: Lane<R>, row: u32, _: bool) -> Self::Row {
         // SAFETY: the caller's promise.
         unsafe {
             OfSource {
-                key: lane.load::<V>(params, params.of_rows[0], row, true),
-                value: lane.load::<V>(params, params.of_rows[1], row, true),
+                key: V::of_row(&params.walk, lane, params.of_rows[0], row),
+                value: V::of_row(&params.walk, lane, params.of_rows[1], row),
             }
         }
     }
@@ -265,38 +266,21 @@ impl<V: Vector, const R: usize> Pass<V, R> for Columns {
         lane: Lane<R>,
         (row, of): (u32, &Self::Row),
         Sums([mut of_keys, mut of_values]): Self::Part,
-        edges: [Edge<V, R>; IN_FLIGHT],
+        edge: Edge<R>,
     ) -> Self::Part {
-        let mut statistics = [[0.0; 2]; IN_FLIGHT];
-        unroll!(i in 0..IN_FLIGHT => {
-            let place = statistics_at(params, edges[i].column, lane.head);
-            let is_read = edges[i].there && lane.head < params.lanes.heads;
-            // SAFETY: the caller's promise: the column is a destination.
-            let [a, b] = unsafe { place.load_if(is_read) };
-            statistics[i] = [f32::from_bits(a), f32::from_bits(b)];
-        });
-        let mut dots = [0.0; 2 * IN_FLIGHT];
-        unroll!(i in 0..IN_FLIGHT => {
-            dots[2 * i] = dot_of_elements::<V, R>(&of.key, &edges[i].of_column[0]) * params.scale;
-            dots[2 * i + 1] = dot_of_elements::<V, R>(&of.value, &edges[i].of_column[1]);
-        });
         // SAFETY: the caller's promise.
-        let dots = unsafe { lane.sum(params, dots) };
-        unroll!(i in 0..IN_FLIGHT => {
-            let [normalizer, delta] = statistics[i];
-            let weight = if edges[i].there { exp(dots[2 * i] - normalizer) } else { 0.0 };
-            let ends = (row, edges[i].column);
-            // SAFETY: the caller's promise.
-            let (of_value, d) = unsafe {
-                (
-                    dropped(params, lane, ends, weight),
-                    dropped(params, lane, ends, dots[2 * i + 1]),
-                )
-            };
-            of_values = add::<V, R>(of_values, of_value, &edges[i].of_column[1]);
-            let of_key = weight * (d - delta) * params.scale;
-            of_keys = add::<V, R>(of_keys, of_key, &edges[i].of_column[0]);
-        });
+        unsafe {
+            let [normalizer, delta] = edge.statistics();
+            let [query, gradient] = [edge.row::<V>(0), edge.row::<V>(1)];
+            let rows = [&of.key, &of.value];
+            let [score, d] = V::dots(&params.walk, lane, rows, [&query, &gradient]);
+            let weight = weight(params, score, normalizer);
+            let weight = if edge.there { weight } else { 0.0 };
+            let of_value = dropped(params, lane, (row, &edge), weight);
+            of_values = add(of_values, of_value, &gradient);
+            let d = dropped(params, lane, (row, &edge), d);
+            of_keys = add(of_keys, weight * (d - delta) * params.scale, &query);
+        }
         Sums([of_keys, of_values])
     }
 
@@ -309,8 +293,8 @@ impl<V: Vector, const R: usize> Pass<V, R> for Columns {
     ) {
         // SAFETY: the caller's promise.
         unsafe {
-            lane.store::<V>(params, params.outputs[0], row, of_keys);
-            lane.store::<V>(params, params.outputs[1], row, of_values);
+            lane.store::<V>(&params.walk, params.outputs[0], row, of_keys);
+            lane.store::<V>(&params.walk, params.outputs[1], row, of_values);
         }
     }
 }

@@ -15,11 +15,13 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
+from .. import ops
 from .._networks import is_observed
 from .._tensors import neutral
 from ..graph import Graph
+from ..ops import Terms
 from ._adjacency import PRODUCTS
-from ._reductions import Incidence, _apply, _Gather
+from ._reductions import Incidence, _apply, _Gather, _reduced
 
 #: Numbers of the messages of a chunk: on a CPU they stay in its caches, and on a GPU they are enough work for all of it.
 _NUMBERS = {"cpu": 2**20, "cuda": 2**27}
@@ -126,6 +128,84 @@ def aggregate(
         whole = _chunks(graph, max(graph.num_edges, 1), True) if in_order else _chunks(graph, None)
         return message.of_chunk(graph, whole[0], operands)
     return _apply(_Chunked, message, _chunks(graph, limit, in_order), graph, *operands)
+
+
+#: Kinds of devices on which :func:`gated` is one operator. On a CPU, torch's vectors make chunks faster.
+FUSED = {"cuda"}
+
+_ACTS = {
+    torch.nn.Identity: "identity", torch.nn.ReLU: "relu", torch.nn.Sigmoid: "sigmoid", torch.nn.Tanh: "tanh",
+}  # fmt: skip
+
+
+def act_name(act: Any) -> str | None:
+    """What :func:`halfgnn.message_sum` calls an activation; None for another."""
+    if type(act) is torch.nn.LeakyReLU and act.negative_slope == 0.01:
+        return "leaky_relu"
+    if type(act) is torch.nn.Softplus and (act.beta, act.threshold) == (1.0, 20.0):
+        return "softplus"
+    return None if is_observed(act) else _ACTS.get(type(act))
+
+
+def is_fused(graph: Graph, reduce: Any, *acts: str | None) -> bool:
+    """Whether :func:`fused` may reduce messages with these activations."""
+    return graph.device.type in FUSED and reduce in ("sum", "add", "mean") and None not in acts
+
+
+def fused(graph: Graph, reduce: str, acts: tuple[str, str], a: Terms, b: Terms = (None, None, None)) -> Tensor:
+    """:func:`halfgnn.message_sum`, differentiable any number of times."""
+    given = [x for x in (*a, *b) if x is not None]
+    format = given[0].dtype
+    for x in given:
+        format = torch.promote_types(format, x.dtype)
+    operands = [None if x is None else x.to(format) for x in (*a, *b)]
+    return _apply(_Fused, graph.unweighted(), "mean" if reduce == "mean" else "sum", acts, *operands)
+
+
+class _Fused(torch.autograd.Function):
+    """Sums of messages; their second derivative is that of torch's operators."""
+
+    @staticmethod
+    def forward(ctx: Any, graph: Graph, reduce: Any, acts: tuple[str, str], *terms: Tensor | None) -> Tensor:
+        ctx.graph, ctx.reduce, ctx.acts = graph, reduce, acts
+        ctx.save_for_backward(*terms)
+        return ops.message_sum(graph, terms[:3], terms[3:], acts=acts, reduce=reduce)  # type: ignore[arg-type]
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        terms, needed = ctx.saved_tensors, ctx.needs_input_grad[3:]
+        if torch.is_grad_enabled():
+            return None, None, None, *_fused_twice(ctx, terms, needed, dy)
+        return None, None, None, *ops.message_sum_gradients(ctx.graph, terms, needed, dy, acts=ctx.acts, reduce=ctx.reduce)
+
+
+_FUNCTIONS_OF_ACTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "identity": lambda x: x, "relu": torch.relu, "leaky_relu": torch.nn.functional.leaky_relu, "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh, "softplus": torch.nn.functional.softplus,
+}  # fmt: skip
+
+
+def _fused_twice(ctx: Any, terms: Any, needed: Any, dy: Tensor) -> list[Any]:
+    """Gradients that have gradients, of messages of all edges."""
+    graph, (f, g) = ctx.graph, (_FUNCTIONS_OF_ACTS[act] for act in ctx.acts)
+    source, destination = graph.edge_index
+    gate = Incidence(destination, graph.num_dst)
+
+    def total(of: Any) -> Any:
+        rows = [
+            None if of[0] is None else _apply(_Gather, of[0], gate, None),
+            None if of[1] is None else _apply(_Gather, of[1], Incidence(source, graph.num_src), None),
+            of[2],
+        ]
+        rows = [x for x in rows if x is not None]
+        return sum(rows[1:], rows[0]) if rows else None
+
+    a, b = total(terms[:3]), total(terms[3:])
+    messages = f(a) if b is None else f(a) * g(b)
+    y = _reduced(messages, gate, ctx.reduce)
+    wanted = [x for x, needs in zip(terms, needed) if needs]
+    found = iter(torch.autograd.grad(y, wanted, dy, create_graph=True, allow_unused=True))
+    return [next(found) if needs else None for needs in needed]
 
 
 def _limit(graph: Graph, width: int, rows: int) -> int:

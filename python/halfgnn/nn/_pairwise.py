@@ -21,7 +21,7 @@ from ..graph import Graph
 from ._adjacency import PRODUCTS, Adjacency, is_product, pair, structure, unit_rows
 from ._common import refused
 from ._layer import LINEAR, OF_MESSAGES, SUMS, Layer, by_operators
-from ._messages import aggregate, is_by_rows
+from ._messages import act_name, aggregate, fused, is_by_rows, is_fused
 from ._reductions import Incidence, _apply, _reduced, _Softmax, reduced_by
 
 #: Columns up to which differences of both ends are made before their product, whose terms would cancel: those of positions.
@@ -143,6 +143,12 @@ class ResGatedGraphConv(_Pairwise, pyg.ResGatedGraphConv):  # type: ignore[misc]
             # The gate adds what key and query have of an edge.
             edge, shared = (edge_attr,), (torch.cat([of_key + of_query, of_value]),)
 
+        name = act_name(act)
+        if is_fused(graph, self.aggr, name):
+            of_edges = F.linear(edge_attr, shared[0]).split(width, dim=1) if edge_attr is not None else (None, None)
+            gate, values = (key, query, of_edges[0]), (None, value, of_edges[1])
+            return self._with_root(fused(graph, self.aggr, (str(name), "identity"), gate, values), destination)
+
         def formula(d: Any, s: Any, e: Any, w: Any) -> Tensor:
             gates, values = s[0].split(width, dim=1)
             gates = gates + d[0]
@@ -153,7 +159,9 @@ class ResGatedGraphConv(_Pairwise, pyg.ResGatedGraphConv):  # type: ignore[misc]
 
         sources = torch.cat([query, value], dim=1)
         operands = {"destination": (key,), "source": (sources,), "edge": edge, "shared": shared, "modules": (act,)}
-        out = self._aggregate(graph, formula, width=2 * width, **operands)
+        return self._with_root(self._aggregate(graph, formula, width=2 * width, **operands), destination)
+
+    def _with_root(self, out: Tensor, destination: Tensor) -> Tensor:
         if self.root_weight:
             out = out + self.lin_skip(destination)
         return out if self.bias is None else out + self.bias.to(out.dtype)
@@ -193,15 +201,21 @@ class CGConv(_Pairwise, pyg.CGConv):  # type: ignore[misc]
             gate, value = rows.chunk(2, dim=1)
             return gate.sigmoid() * F.softplus(value)  # type: ignore[no-any-return]
 
-        out = self._aggregate(
-            graph,
-            formula,
-            destination=(F.linear(destination, of_destination, bias),),
-            source=(F.linear(source, of_source),),
-            edge=edge,
-            shared=(of_edge,) if edge else (),
-            width=weight.shape[0],
-        )
+        of_destinations, of_sources = F.linear(destination, of_destination, bias), F.linear(source, of_source)
+        if is_fused(graph, self.aggr):
+            rows = [of_destinations, of_sources, F.linear(edge_attr, of_edge) if edge_attr is not None else None]
+            gate, value = zip(*((None, None) if x is None else x.chunk(2, dim=1) for x in rows))
+            out = fused(graph, self.aggr, ("sigmoid", "softplus"), gate, value)  # type: ignore[arg-type]
+        else:
+            out = self._aggregate(
+                graph,
+                formula,
+                destination=(of_destinations,),
+                source=(of_sources,),
+                edge=edge,
+                shared=(of_edge,) if edge else (),
+                width=weight.shape[0],
+            )
         out = out if self.bn is None else self.bn(out)
         return out + destination  # type: ignore[no-any-return]
 
@@ -228,7 +242,11 @@ class GINEConv(_Pairwise, pyg.GINEConv):  # type: ignore[misc]
             raise ValueError(
                 f"GINEConv: edges have {edge_attr.shape[1]} features and vertices {source.shape[1]}; give the layer edge_dim"
             )
-        out = self._aggregate_added(graph, torch.relu_, source, edge_attr, self.lin)
+        if is_fused(graph, self.aggr):
+            of_edges = edge_attr if self.lin is None else self.lin(edge_attr)
+            out = fused(graph, self.aggr, ("relu", "identity"), (None, source, of_edges))
+        else:
+            out = self._aggregate_added(graph, torch.relu_, source, edge_attr, self.lin)
         if destination is not None:
             out = (out + (1 + self.eps.float()) * destination).to(out.dtype)
         return self.nn(out)  # type: ignore[no-any-return]

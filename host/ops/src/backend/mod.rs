@@ -20,9 +20,9 @@ use crate::driver::Driver;
 use crate::ops::{
     AdditiveOperators, AttentionOperators, BitsOperators, CommunityOperators, ConstructOperators,
     DotAttentionOperators, ElementwiseOperators, FrdcOperators, HeadOperators, LossOperators,
-    MatmulOperators, MaximumOperators, MetricsOperators, NonlinearityOperators, NormalizeOperators,
-    NormsOperators, OptimizerOperators, QuantizeOperators, SamplingOperators, SddmmOperators,
-    SegmentOperators, ShadowOperators, SortOperators, SpmmOperators, SpmvOperators,
+    MatmulOperators, MaximumOperators, MessageOperators, MetricsOperators, NonlinearityOperators,
+    NormalizeOperators, NormsOperators, OptimizerOperators, QuantizeOperators, SamplingOperators,
+    SddmmOperators, SegmentOperators, ShadowOperators, SortOperators, SpmmOperators, SpmvOperators,
     SubgraphOperators,
 };
 
@@ -41,6 +41,7 @@ pub trait Backend:
     + LossOperators
     + MatmulOperators
     + MaximumOperators
+    + MessageOperators
     + MetricsOperators
     + NonlinearityOperators
     + NormalizeOperators

@@ -5,6 +5,7 @@
 
 mod address;
 mod buffer;
+mod edge_walk;
 mod kernels;
 mod launch;
 mod recording;
@@ -15,6 +16,7 @@ pub use buffer::Buffer;
 pub use kernels::{KernelSet, ModuleState};
 pub use recording::Recording;
 
+pub(crate) use edge_walk::WalkedRows;
 pub(crate) use workspace::Lease;
 
 use super::{Ledger, MemoryKind, MemoryReport, Storage, Transfer};

@@ -6,7 +6,8 @@ use crate::error::Error;
 use crate::ops::Operator;
 use crate::ops::check::{expect_shape, expect_vertices, expect_width};
 use crate::tensor::Element;
-use halfgnn_contract::dot_attention::{EDGES_MAX, HEAD_VECTORS_MAX};
+use halfgnn_contract::dot_attention::HEAD_VECTORS_MAX;
+use halfgnn_contract::edge_walk::EDGES_MAX;
 
 impl<B: Storage, E: Element> Operator for DotAttentionOperands<'_, B, E> {
     const NAME: &'static str = "dot_attention";

@@ -4,15 +4,14 @@ use super::{
     DotAttention, DotAttentionBackwardOperands, DotAttentionOperands, DotAttentionOperators,
 };
 use crate::backend::Adjacency;
-use crate::backend::gpu::{Gpu, entry, narrow, stride_vectors};
-use crate::driver::{Driver, LaunchConfig};
+use crate::backend::gpu::{Gpu, WalkedRows, narrow, stride_vectors};
+use crate::driver::Driver;
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::tensor::{Array, Element, padded};
+use crate::tensor::{Array, Element, Matrix, padded};
 use halfgnn_contract::attention::{EdgeAttention, TRANSPOSED};
-use halfgnn_contract::dot_attention::{
-    self as contract, DotAttentionParams, HeadLanes, THREADS_PER_CTA, WARPS_PER_CTA,
-};
+use halfgnn_contract::dot_attention::{self as contract, DotAttentionParams};
+use halfgnn_contract::edge_walk::shared_bytes;
 use halfgnn_contract::{DevicePtr, HalfBits};
 
 const NAME: &str = "dot_attention";
@@ -64,6 +63,7 @@ impl<D: Driver> DotAttentionOperators for Gpu<D> {
             y,
             statistics,
         } = operands.into_inner();
+        same_stride(op.q, &[op.k, op.v, &*y])?;
         let matrices = Matrices {
             of_rows: [self.matrix(op.q)?, DevicePtr::NULL, DevicePtr::NULL],
             of_columns: [self.matrix(op.k)?, self.matrix(op.v)?],
@@ -87,6 +87,7 @@ impl<D: Driver> DotAttentionOperators for Gpu<D> {
             dk,
             dv,
         } = operands.into_inner();
+        same_stride(op.q, &[op.k, op.v, y, dy, &*dq, &*dk, &*dv])?;
         let [q, k, v] = [self.matrix(op.q)?, self.matrix(op.k)?, self.matrix(op.v)?];
         let dy = self.matrix(dy)?;
         let matrices = Matrices {
@@ -116,60 +117,45 @@ impl<D: Driver> Gpu<D> {
         if a.rows() == 0 || self.is_count_of_cpu() {
             return Ok(());
         }
-        let index = a.index(self)?;
-        let edges = narrow(NAME, "edges", a.edges())?;
-        let heads = narrow(NAME, "heads", op.heads)?;
-        let columns = padded::<E>(op.q.columns());
-        let head_vectors = narrow(NAME, "columns", columns / E::LANES)? / heads;
-        let lanes = HeadLanes::new(heads, head_vectors, stride_vectors(NAME, op.q)?);
-        let chunk_log2 = contract::chunk_log2(edges, self.driver().info().multiprocessors);
-        let chunks = contract::chunks(edges, chunk_log2);
+        let head_vectors = padded::<E>(op.q.columns()) / E::LANES / op.heads;
         let width = narrow(NAME, "elements of a vector", E::LANES)?;
         let floats = contract::part_floats(pass.outputs, width, pass.softmax);
-        let workspace = self.lend(contract::staging_floats(chunks, &lanes, floats))?;
+        let rows = WalkedRows {
+            operator: NAME,
+            heads: op.heads,
+            head_vectors,
+            row_vectors: head_vectors * op.heads,
+            stride: stride_vectors(NAME, op.q)?,
+            features: op.q.columns(),
+            lane_vectors: contract::VECTORS,
+        };
+        let walk = self.edge_walk(a, &rows, floats)?;
         let dropout = EdgeAttention {
             flags: if pass.transposed { TRANSPOSED } else { 0 },
             ..EdgeAttention::NONE
         };
-        let ctas = chunks.div_ceil(WARPS_PER_CTA);
-        let empty_count = narrow(NAME, "rows without edges", index.empty_rows.len())?;
         let params = DotAttentionParams {
-            columns: self.array(&a.column_ids)?,
-            offsets: self.array(a.offsets(self)?)?,
-            starts: self.array(&index.starts)?,
-            filled_rows: self.array(&index.filled_rows)?,
-            empty_rows: self.array(&index.empty_rows)?,
+            walk: walk.params,
             of_rows: matrices.of_rows,
             of_columns: matrices.of_columns,
             outputs: matrices.outputs,
             statistics: self.array(statistics)?,
-            staging: DevicePtr::new(workspace.address()),
-            edges,
-            empty_count,
-            chunk_log2,
-            ctas,
-            lanes,
             scale: op.scale,
-            features: narrow(NAME, "columns", op.q.columns())?,
+            reserved: 0,
             dropout: self.with_dropout(dropout, op.dropout)?,
         };
-        let config = |ctas| LaunchConfig {
-            grid: [ctas, lanes.tiles, 1],
-            block: [THREADS_PER_CTA, 1, 1],
-            shared_bytes: 0,
-        };
-        let clearing = empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA);
-        let [first, second] = pass.entries;
-        // SAFETY: the operator checked that all matrices and the statistics fit the graph, whose arrays were checked when it was made;
-        // the staging buffer has `staging_floats`.
-        unsafe {
-            self.launch(entry::<E>(first)?, config(ctas + clearing), &params)?;
-            // Rows of one chunk leave nothing to complete.
-            if chunks > 1 {
-                self.launch(entry::<E>(second)?, config(ctas), &params)?;
-            }
-        }
-        drop(workspace);
-        Ok(())
+        let shared = shared_bytes(contract::RECORD_VECTORS);
+        // SAFETY: the operator checked that all matrices and the statistics fit the graph.
+        unsafe { walk.launch::<E, _>(self, pass.entries, shared, &params) }
     }
+}
+
+/// Rows of all matrices lie as far apart.
+fn same_stride<D: Driver, E: Element>(
+    like: &Matrix<Gpu<D>, E>,
+    matrices: &[&Matrix<Gpu<D>, E>],
+) -> Result<(), Error> {
+    matrices.iter().try_for_each(|matrix| {
+        Error::expect(NAME, "distance of rows", like.stride(), matrix.stride())
+    })
 }

@@ -56,7 +56,7 @@ impl<B: Storage, E: Element> Copy for DotAttention<'_, B, E> {}
 ///
 /// # Errors
 /// [`Error::Shape`] where an operand does not fit the graph or another, [`Error::Unsupported`] where the columns cannot be cut into
-/// the heads, a head is too wide, there are more than 2³² − 65 edges, or the scale is not finite.
+/// the heads, a head is too wide, there are more than 2³² − 673 edges, or the scale is not finite.
 pub fn dot_attention<B: DotAttentionOperators, E: Element>(
     backend: &B,
     a: &Adjacency<B>,
@@ -82,7 +82,7 @@ pub struct DotAttentionOperands<'a, B: Storage, E: Element> {
     pub op: DotAttention<'a, B, E>,
     /// Becomes the output, of the shape of [`DotAttention::q`].
     pub y: &'a mut Matrix<B, E>,
-    /// Becomes `ln Σ exp(s)` of each row and head, and a number of no meaning.
+    /// Becomes a logarithm of `Σ exp(s)` of each row and head, to the base that the backend computes with, and a number of no meaning.
     pub statistics: &'a mut Array<B, [f32; 2]>,
 }
 

@@ -1,48 +1,11 @@
-//! What a lane has of the sums of a row: vectors of floats, and of the forward pass a running softmax.
+//! What a lane has of the sums of a row: vectors of floats.
 
 use crate::device::float::mul_add;
 use crate::device::registers::unroll;
-use crate::device::vector::{self, Floats, Vector};
-use halfgnn_contract::math::exp_nonpositive_by;
+use crate::device::vector::{Floats, Vector};
 
 /// Sums of one output: the lane's vectors of a row.
 pub type Sum<V, const R: usize> = [<V as Vector>::Floats; R];
-
-/// Zeros.
-#[inline(always)]
-pub fn zeros<V: Vector, const R: usize>() -> Sum<V, R> {
-    [V::Floats::ZERO; R]
-}
-
-/// In float.
-#[inline(always)]
-pub fn widen<V: Vector, const R: usize>(vectors: [V; R], factor: f32) -> Sum<V, R> {
-    let mut floats = zeros::<V, R>();
-    unroll!(load in 0..R => {
-        floats[load] = vectors[load].widen().map(|value| value * factor);
-    });
-    floats
-}
-
-/// The lane's part of a dot product of elements.
-#[inline(always)]
-pub fn dot_of_elements<V: Vector, const R: usize>(a: &[V; R], b: &[V; R]) -> f32 {
-    let mut sum = 0.0;
-    unroll!(load in 0..R => {
-        sum = vector::dot::<V>(sum, a[load].widen(), b[load].widen());
-    });
-    sum
-}
-
-/// The lane's part of a dot product.
-#[inline(always)]
-pub fn dot<V: Vector, const R: usize>(a: &Sum<V, R>, b: &[V; R]) -> f32 {
-    let mut sum = 0.0;
-    unroll!(load in 0..R => {
-        sum = vector::dot::<V>(sum, a[load], b[load].widen());
-    });
-    sum
-}
 
 /// `sum + weight · x`.
 #[inline(always)]
@@ -84,11 +47,15 @@ pub trait Part: Copy {
     fn merge(self, other: Self) -> Self;
     /// The same with each float replaced; `f` gets its number.
     fn map(self, f: impl FnMut(usize, f32) -> f32) -> Self;
+    /// The part in terms of the largest score of all lanes that are merged, which `largest` finds.
+    fn aligned(self, largest: impl FnMut(f32) -> f32) -> Self;
+    /// Each sum of it replaced.
+    fn summed(self, f: impl FnMut(f32) -> f32) -> Self;
 }
 
 /// Each float of a sum replaced, of which the first has number `first`.
 #[inline(always)]
-fn map_sum<V: Vector, const R: usize>(
+pub fn map_sum<V: Vector, const R: usize>(
     mut sum: Sum<V, R>,
     first: usize,
     f: &mut impl FnMut(usize, f32) -> f32,
@@ -135,54 +102,12 @@ impl<V: Vector, const R: usize, const N: usize> Part for Sums<V, R, N> {
         });
         self
     }
-}
-
-/// A running softmax, and the weighted sum by it.
-#[derive(Clone, Copy)]
-pub struct Softmax<V: Vector, const R: usize> {
-    /// The largest score.
-    pub m: f32,
-    /// Sum of the exponentials of scores below it.
-    pub z: f32,
-    /// Sum of the rows, each multiplied by its exponential.
-    pub sum: Sum<V, R>,
-}
-
-/// eˣ of an `x` that is above zero by rounding alone.
-#[inline(always)]
-pub fn exp(x: f32) -> f32 {
-    exp_nonpositive_by(if x > 0.0 { 0.0 } else { x }, mul_add)
-}
-
-impl<V: Vector, const R: usize> Part for Softmax<V, R> {
-    const FLOATS: usize = R * V::WIDTH as usize + 2;
-    // The largest score is finite, so that two of them can be merged.
-    const EMPTY: Self = Self {
-        m: f32::MIN,
-        z: 0.0,
-        sum: [V::Floats::ZERO; R],
-    };
     #[inline(always)]
-    fn merge(self, other: Self) -> Self {
-        let m = if other.m > self.m { other.m } else { self.m };
-        let [own, others] = [exp(self.m - m), exp(other.m - m)];
-        Self {
-            m,
-            z: self.z * own + other.z * others,
-            sum: both::<V, R>(
-                scaled::<V, R>(self.sum, own),
-                scaled::<V, R>(other.sum, others),
-            ),
-        }
+    fn aligned(self, _: impl FnMut(f32) -> f32) -> Self {
+        self
     }
     #[inline(always)]
-    fn map(self, mut f: impl FnMut(usize, f32) -> f32) -> Self {
-        let sum = map_sum::<V, R>(self.sum, 0, &mut f);
-        let first = R * V::WIDTH as usize;
-        Self {
-            sum,
-            m: f(first, self.m),
-            z: f(first + 1, self.z),
-        }
+    fn summed(self, mut f: impl FnMut(f32) -> f32) -> Self {
+        self.map(|_, value| f(value))
     }
 }

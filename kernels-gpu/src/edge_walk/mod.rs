@@ -1,0 +1,24 @@
+//! A walk over the edges of a graph that sums a message for each into its row, for kernels that compute messages of the rows of both ends.
+//!
+//! ```text
+//!  edges   0 … 255 ║ 256 … 511 ║ 512 …       a warp has a chunk, a group of lanes an edge at a time
+//!  rows    aaabbbbbb║bbbbbbbbbbb║bbcc         a: written at once, b: staged in parts, which the follow-up kernel merges
+//! ```
+//!
+//! - [`lanes`]: which vectors of a row a lane has.
+//! - [`part`]: what a lane has of the sums of a row.
+//! - [`pass`]: what a family says of a pass: its matrices, what an edge adds, what is written.
+//! - [`ring`]: rows that arrive in shared memory while others are computed.
+//! - [`walk`]: the walk over the rows of a chunk, and the follow-up.
+
+mod lanes;
+mod part;
+mod pass;
+mod ring;
+mod walk;
+
+pub use lanes::Lane;
+pub use part::{Part, Sum, Sums, add, both, map_sum, scaled};
+pub use pass::{Params, Pass};
+pub use ring::Edge;
+pub use walk::{follow_up, walk};
