@@ -370,6 +370,30 @@ impl OpenArgs {
     }
 }
 
+impl OpenArgs {
+    /// What the options say about the types of a dataset.
+    fn finish_types(&self, dataset: &mut Dataset) -> Result<(), DataError> {
+        if self.self_loops {
+            let reason = "--self-loops is of graphs of one type; leave it out";
+            let problem = DataProblem::Types {
+                reason: reason.into(),
+            };
+            return Err(DataError::new(&dataset.name, problem));
+        }
+        if self.normalize_features == Some(true) {
+            let reason = "--normalize-features is of graphs of one type; leave it out";
+            let problem = DataProblem::Types {
+                reason: reason.into(),
+            };
+            return Err(DataError::new(&dataset.name, problem));
+        }
+        if self.undirected {
+            dataset.add_reverse_types()?;
+        }
+        Ok(())
+    }
+}
+
 /// Opens or makes a graph and reports its name, for a command without the options of reading.
 pub fn graph(name: &Path) -> Result<(String, Graph), Failure> {
     let source: SourceName = match name.to_str() {

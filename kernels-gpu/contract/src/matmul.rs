@@ -438,6 +438,9 @@ macro_rules! matmul_entries {
             gemm_nt_bf16_to_bf16_128x64: Nt, Plain, BF16, BF16, 64;
             gemm_nt_bf16_to_bf16_128x32: Nt, Plain, BF16, BF16, 32;
             gemm_nt_bf16_to_bf16_128x16: Nt, Plain, BF16, BF16, 16;
+            gemm_nt_bf16_to_f32_128x64: Nt, Plain, BF16, F32, 64;
+            gemm_nt_bf16_to_f32_128x32: Nt, Plain, BF16, F32, 32;
+            gemm_nt_bf16_to_f32_128x16: Nt, Plain, BF16, F32, 16;
             gemm_tn_bf16_to_f32_128x64: Tn, Plain, BF16, F32, 64;
             gemm_tn_bf16_to_f32_128x32: Tn, Plain, BF16, F32, 32;
             gemm_tn_bf16_to_f32_128x16: Tn, Plain, BF16, F32, 16;

@@ -144,6 +144,27 @@ pub fn derivative(act: u32, x: f32) -> f32 {
     }
 }
 
+/// The value and the derivative of activation `act` at `x`, by one exponential.
+#[inline(always)]
+pub fn value_and_derivative(act: u32, x: f32) -> [f32; 2] {
+    match act {
+        3 => {
+            let s = sigmoid(x);
+            [s, s * (1.0 - s)]
+        }
+        4 => {
+            let y = value(4, x);
+            [y, 1.0 - y * y]
+        }
+        5 => {
+            let t = exp_nonpositive(-magnitude(x));
+            let (above, numerator) = if x < 0.0 { (0.0, t) } else { (x, 1.0) };
+            [above + ln(1.0 + t), numerator / (1.0 + t)]
+        }
+        _ => [value(act, x), derivative(act, x)],
+    }
+}
+
 param_struct! {
     /// Parameters of the kernels of sums of messages. Rows of all matrices are [`stride`](crate::edge_walk::HeadLanes::stride) vectors apart,
     /// aligned to 16 bytes, and zero in their padding. A null input is zero everywhere, a null output is not written.
@@ -243,6 +264,9 @@ mod tests {
                     x.abs() < 1e-3 || (found - slope).abs() < 1e-6,
                     "{act:?}′ of {x}: {found}"
                 );
+                let both = value_and_derivative(act.number(), x);
+                let alone = [value(act.number(), x), derivative(act.number(), x)];
+                assert_eq!(both, alone, "{act:?} of {x}");
                 x += 0.037;
             }
             for act in Act::ALL {

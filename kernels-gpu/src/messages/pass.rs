@@ -5,7 +5,7 @@ use crate::device::registers::unroll;
 use crate::device::vector::{Floats, Vector};
 use crate::edge_walk::{Edge, Lane, Params, Pass, Sum, Sums, add, both};
 use halfgnn_contract::edge_walk::EdgeWalk;
-use halfgnn_contract::messages::{MessageParams, derivative, value};
+use halfgnn_contract::messages::{MessageParams, derivative, value, value_and_derivative};
 use halfgnn_contract::{DevicePtr, HalfBits};
 
 impl Params for MessageParams {
@@ -72,6 +72,34 @@ fn each<V: Vector, const R: usize>(
     of
 }
 
+/// The value and the derivative of an activation at each element.
+#[inline(always)]
+fn both_of_each<V: Vector, const R: usize>(of: Sum<V, R>, act: u32) -> [Sum<V, R>; 2] {
+    let mut found = [of; 2];
+    macro_rules! branches {
+        ($($number:literal)*) => {
+            match act {
+                $($number => {
+                    unroll!(load in 0..R => {
+                        let mut i = 0;
+                        while i < V::WIDTH as usize {
+                            let [y, d] = value_and_derivative($number, of[load].get(i));
+                            found[0][load] = found[0][load].with(i, y);
+                            found[1][load] = found[1][load].with(i, d);
+                            i += 1;
+                        }
+                    });
+                })*
+                _ => {
+                    found[1] = [V::Floats::ONE; R];
+                }
+            }
+        };
+    }
+    branches!(1 2 3 4 5);
+    found
+}
+
 /// The product of both, element by element.
 #[inline(always)]
 fn times<V: Vector, const R: usize>(mut a: Sum<V, R>, b: Sum<V, R>) -> Sum<V, R> {
@@ -99,12 +127,12 @@ fn derivatives<V: Vector, const R: usize>(
     terms: Terms<V, R>,
 ) -> Terms<V, R> {
     let [a, b] = terms;
-    let by_a = each::<V, R>(a, params.acts[0], derivative);
     if params.has_value == 0 {
+        let by_a = each::<V, R>(a, params.acts[0], derivative);
         return [by_a, [V::Floats::ZERO; R]];
     }
-    let [of_a, of_b] = values::<V, R>(params, terms);
-    let by_b = each::<V, R>(b, params.acts[1], derivative);
+    let [of_a, by_a] = both_of_each::<V, R>(a, params.acts[0]);
+    let [of_b, by_b] = both_of_each::<V, R>(b, params.acts[1]);
     [times::<V, R>(by_a, of_b), times::<V, R>(of_a, by_b)]
 }
 

@@ -208,9 +208,11 @@ impl Builder {
     fn head_values(&mut self, (rows, are_vectors): (usize, bool), heads: Heads) -> Initial {
         let number = self.number_of_weights();
         // Each vector has a number of its own.
-        (1..rows).filter(|_| are_vectors).for_each(|_| {
-            self.number_of_weights();
-        });
+        if are_vectors {
+            for _ in 1..rows {
+                self.number_of_weights();
+            }
+        }
         Initial::Heads(HeadValues {
             number,
             heads: heads.count,
