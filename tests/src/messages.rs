@@ -51,11 +51,11 @@ fn exact(act: MessageAct, x: f64) -> [f64; 2] {
 }
 
 /// Which matrices there are, of `a` and of `b`.
-type Given = [[bool; KINDS]; 2];
+pub(crate) type Given = [[bool; KINDS]; 2];
 
-const GINE: Given = [[false, true, true], [false; KINDS]];
+pub(crate) const GINE: Given = [[false, true, true], [false; KINDS]];
 const GATED: Given = [[true, true, false], [false, true, false]];
-const ALL: Given = [[true; KINDS]; 2];
+pub(crate) const ALL: Given = [[true; KINDS]; 2];
 
 impl<'a> Case<'a> {
     pub(crate) fn random<E: Element>(
@@ -84,7 +84,7 @@ impl<'a> Case<'a> {
     }
 
     /// With rows of edges in another order, and means in the place of sums.
-    fn shuffled(mut self) -> Self {
+    pub(crate) fn shuffled(mut self) -> Self {
         self.order = Some(permutation(self.graph.edges(), Random(151)));
         let rows = 0..self.graph.shape().0;
         let degree = |row| self.graph.row_range(row).len().max(1);

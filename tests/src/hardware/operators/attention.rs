@@ -1,5 +1,6 @@
 //! A layer of attention, forward and backward: fused, with biases of edges, and of operators on arrays of edges; additive attention's
-//! scores and their gradients; means of heads; attention by dot products.
+//! scores and their gradients; means of heads; attention by dot products; sums of
+//! messages.
 
 use super::sparse::graph;
 use super::{OperatorCase, Results};
@@ -7,10 +8,11 @@ use crate::additive;
 use crate::attention::Case;
 use crate::dot_attention;
 use crate::input::{matrix, read, unwritten};
+use crate::messages;
 use crate::reference::roundoff;
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
-use halfgnn::ops;
+use halfgnn::ops::{self, MessageAct};
 use halfgnn::tensor::{Element, Precision};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
@@ -118,10 +120,37 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
             case.v = operands.mild::<E>(vertices * columns);
             case.dy = operands.mild::<E>(vertices * columns);
             let outcome = case.run::<B, E>(backend);
-            Results::rows(&outcome.y, columns)
-                .and(Results::rows(&outcome.dq, columns))
-                .and(Results::rows(&outcome.dk, columns))
-                .and(Results::rows(&outcome.dv, columns))
+            match E::PRECISION {
+                Precision::Float => Results::rows(&outcome.y, columns)
+                    .and(Results::rows(&outcome.dq, columns))
+                    .and(Results::rows(&outcome.dk, columns))
+                    .and(Results::rows(&outcome.dv, columns)),
+                // Scores come from tensor cores.
+                _ => near::<E>(&[outcome.y, outcome.dq, outcome.dk, outcome.dv], columns),
+            }
+        }));
+    }
+    for (width, given, acts) in [
+        (40, messages::GINE, [MessageAct::Relu, MessageAct::Identity]),
+        (
+            300,
+            messages::ALL,
+            [MessageAct::Sigmoid, MessageAct::Softplus],
+        ),
+    ] {
+        let name = format!("sums of messages {precision} {acts:?} {width}");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let graph = graph(operands);
+            let mut case = messages::Case::random::<E>(&graph, width, acts, given).shuffled();
+            for values in case.terms.iter_mut().flatten().flatten() {
+                *values = operands.mild::<E>(values.len());
+            }
+            case.dy = operands.mild::<E>(case.dy.len());
+            let outcome = case.run::<B, E>(backend);
+            let gradients = outcome.gradients.iter().flatten().flatten();
+            gradients.fold(Results::rows(&outcome.y, width), |results, gradient| {
+                results.and(Results::rows(gradient, width))
+            })
         }));
     }
     let name = format!("means of heads {precision}");

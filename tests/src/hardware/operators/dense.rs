@@ -16,7 +16,7 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     products::<B, f16, f16>(&mut cases, &FORMS);
     products::<B, f16, f32>(&mut cases, &FORMS);
     products::<B, bf16, bf16>(&mut cases, &[Form::NN, Form::NT]);
-    products::<B, bf16, f32>(&mut cases, &[Form::TN]);
+    products::<B, bf16, f32>(&mut cases, &[Form::NT, Form::TN]);
     products::<B, f32, f32>(&mut cases, &FORMS);
     gradients::<B, f16>(&mut cases);
     gradients::<B, bf16>(&mut cases);

@@ -85,8 +85,8 @@ impl<D: Driver> Walk<'_, D> {
     /// Those of the launch.
     ///
     /// # Safety
-    /// `params` are those of both entries and hold the walk's; every matrix in them fits the graph, whose arrays were checked
-    /// when it was made. The staging buffer has the floats that the pass stages.
+    /// `params` are those of both entries and hold the walk's. Every matrix in them fits the graph, whose arrays
+    /// were checked when it was made. The staging buffer has the floats that the pass stages.
     pub unsafe fn launch<E: Element, P: Param>(
         &self,
         gpu: &Gpu<D>,

@@ -273,8 +273,8 @@ impl Pass<'_> {
         }
     }
 
-    /// The gradients of rows of destinations, or of sources over the transposed graph: `ends` makes destination and source of a row
-    /// and a column.
+    /// The gradients of rows of destinations, or of sources over the transposed graph: `ends` makes destination and
+    /// source of a row and a column.
     fn of_ends<E: Element>(
         &self,
         (a, order): (&Adjacency<Cpu>, Option<&EdgeOrder<Cpu>>),

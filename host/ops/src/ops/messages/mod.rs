@@ -1,6 +1,8 @@
-//! Sums of messages that are computed of the rows of both ends of an edge and of the edge's own, as one operator with its gradient.
+//! Sums of messages that are computed of the rows of both ends of an edge and of the edge's own, as one operator
+//! with its gradient.
 //!
-//! With `a(e)` and `b(e)` sums of up to three rows each, of the destination `i`, the source `j` and the edge `e`, column by column,
+//! With `a(e)` and `b(e)` sums of up to three rows each, of the destination `i`, the source `j` and the edge `e`,
+//! column by column:
 //!
 //! ```text
 //! y[i]  = s[i] · Σ_e f(a(e)) · g(b(e))
@@ -8,8 +10,8 @@
 //! db(e) = s[i] · dy[i] · f(a(e)) · g′(b(e))
 //! ```
 //!
-//! The gradient of a row of a destination or a source is the sum over its edges, that of an edge's row is the value itself. The gradient
-//! computes the messages again: nothing is stored for an edge but its own rows.
+//! The gradient of a row of a destination or a source is the sum over its edges, that of an edge's row is the value
+//! itself. The gradient computes the messages again: nothing is stored for an edge but its own rows.
 //!
 //! | layer | `a`, `f` | `b`, `g` |
 //! |---|---|---|
@@ -126,10 +128,12 @@ impl<B: Storage, E: Element> Clone for Messages<'_, B, E> {
 
 impl<B: Storage, E: Element> Copy for Messages<'_, B, E> {}
 
-/// `y[i] = s[i] · Σ_e f(a(e)) · g(b(e))`: sums of messages. They are float, and `y` is rounded once. A row without edges becomes zero.
+/// `y[i] = s[i] · Σ_e f(a(e)) · g(b(e))`: sums of messages. They are float, and `y` is rounded once. A row without
+/// edges becomes zero.
 ///
 /// # Errors
-/// [`Error::Shape`] where an operand does not fit the graph or another, [`Error::Unsupported`] where there is no matrix or there are more than 2³² − 673 edges.
+/// [`Error::Shape`] where an operand does not fit the graph or another, [`Error::Unsupported`] where there is no
+/// matrix or there are more than 2³² − 673 edges.
 pub fn message_sums<B: MessageOperators, E: Element>(
     backend: &B,
     a: &Adjacency<B>,
