@@ -205,7 +205,7 @@ class CGConv(_Pairwise, pyg.CGConv):  # type: ignore[misc]
         if is_fused(graph, self.aggr):
             rows = [of_destinations, of_sources, F.linear(edge_attr, of_edge) if edge_attr is not None else None]
             gate, value = zip(*((None, None) if x is None else x.chunk(2, dim=1) for x in rows))
-            out = fused(graph, self.aggr, ("sigmoid", "softplus"), gate, value)  # type: ignore[arg-type]
+            out = fused(graph, self.aggr, ("sigmoid", "softplus"), gate, value)
         else:
             out = self._aggregate(
                 graph,
