@@ -134,17 +134,19 @@ def aggregate(
 FUSED = {"cuda"}
 
 _ACTS = {
-    torch.nn.Identity: "identity", torch.nn.ReLU: "relu", torch.nn.Sigmoid: "sigmoid", torch.nn.Tanh: "tanh",
+    torch.nn.Identity: "identity", torch.nn.ReLU: "relu", torch.nn.LeakyReLU: "leaky_relu", torch.nn.Sigmoid: "sigmoid",
+    torch.nn.Tanh: "tanh", torch.nn.Softplus: "softplus",
 }  # fmt: skip
 
 
 def act_name(act: Any) -> str | None:
     """What :func:`halfgnn.message_sum` calls an activation; None for another."""
-    if type(act) is torch.nn.LeakyReLU and act.negative_slope == 0.01:
-        return "leaky_relu"
-    if type(act) is torch.nn.Softplus and (act.beta, act.threshold) == (1.0, 20.0):
-        return "softplus"
-    return None if is_observed(act) else _ACTS.get(type(act))
+    if type(act) is torch.nn.LeakyReLU and act.negative_slope != 0.01:
+        return None
+    if type(act) is torch.nn.Softplus and (act.beta, act.threshold) != (1.0, 20.0):
+        return None
+    name = _ACTS.get(type(act))
+    return None if name is None or is_observed(act) else name
 
 
 def is_fused(graph: Graph, reduce: Any, *acts: str | None) -> bool:
