@@ -74,7 +74,7 @@ pub fn exp_nonpositive(x: f32) -> f32 {
     exp_nonpositive_by(x, |a, b, c| a * b + c)
 }
 
-/// 2ˣ within 2 ulp for `x` from −126 to 127; zero below −127. A NaN stays one. Above 128 the result is meaningless.
+/// 2ˣ within 3 ulp for `x` from −126 to 127; zero below −127. A NaN stays one. Above 128 the result is meaningless.
 ///
 /// `mul_add(a, b, c)` is `a · b + c`, rounded once or twice: the polynomial is the same to 1 ulp.
 #[inline(always)]
@@ -204,7 +204,7 @@ mod tests {
         while x < 127.0 {
             let expected = f64::from(x).exp2();
             for found in [twice(x), once(x)] {
-                assert!(ulps(found, expected) <= 2.5, "2^{x} is not {found}");
+                assert!(ulps(found, expected) <= 3.0, "2^{x} is not {found}");
             }
             x += 0.000_917;
         }
