@@ -78,6 +78,14 @@ def _rows(x: Tensor, clean: bool = False, gathered: bool = False) -> tuple[Tenso
     return copy, (copy.data_ptr(), rows, columns, stride)
 
 
+def _expect_one_format(operator: str, **operands: Tensor | None) -> None:
+    """That matrices have one format, as which the extension module reads them all."""
+    (first, like), *others = [(name, x.dtype) for name, x in operands.items() if x is not None]
+    for name, format in others:
+        if format != like:
+            raise ValueError(f"{operator}: {first} is {like} and {name} is {format}; the operator in the dispatcher takes one format")
+
+
 def _has_padding(x: Tensor, stride: int) -> bool:
     """Whether the memory behind the last row's last column is the tensor's."""
     end = x.storage_offset() + (x.shape[0] - 1) * x.stride(0) + stride
@@ -386,8 +394,7 @@ def _sddmm(
     v: Tensor,
     heads: int,
 ) -> Tensor:
-    if u.dtype != v.dtype:
-        raise ValueError(f"sddmm: u is {u.dtype} and v is {v.dtype}; the operator in the dispatcher takes one format")
+    _expect_one_format("sddmm", u=u, v=v)
     planes = u.new_empty((heads, plane(sizes[1])))
     (u, u_raw), (v, v_raw) = _rows(u, clean=True), _rows(v, clean=True)
     _call(
@@ -937,6 +944,7 @@ def _dot_inputs(
     q: Tensor, k: Tensor, v: Tensor, statistics: Tensor, heads: int, scale: float, dropout: float, seed: Tensor | None
 ) -> tuple[_DotInputs, list[Any]]:
     """The inputs, and what must live until they were used."""
+    _expect_one_format("dot_attention", q=q, k=k, v=v)
     inputs = _DotInputs()
     inputs.heads, inputs.scale, inputs.dropout = heads, scale, dropout
     seed = _aligned(seed)
@@ -1001,6 +1009,7 @@ def _dot_backward(
     # The operator writes to them, and operators of torch's change no operand.
     statistics = statistics.clone()
     inputs, kept = _dot_inputs(q, k, v, statistics, heads, scale, dropout, seed)
+    _expect_one_format("dot_attention_backward", q=q, y=y, dy=dy)
     of = _DotGradients()
     (y, of.y), (dy, of.dy) = _rows(y, clean=True), _rows(dy, clean=True)
     gradients = tuple(_output(x, *x.shape) for x in (q, k, v))
@@ -1065,10 +1074,17 @@ class _MessageOutputs:
     back: _Array | None
 
 
+_TERMS = [f"{term}_of_{kind}" for term in "ab" for kind in ("destinations", "sources", "edges")]
+
+#: The same in the schemas of operators.
+_MATRICES = ", ".join(f"Tensor? {term}" for term in _TERMS)
+
+
 def _messaging(
     terms: Sequence[Tensor | None], order: Tensor | None, scale: Tensor | None, acts: tuple[int, int]
 ) -> tuple[_Messaging, list[Any]]:
     """The inputs, and what must live until they were used."""
+    _expect_one_format("message_sums", **dict(zip(_TERMS, terms, strict=True)))
     inputs = _Messaging()
     rows = [None if x is None else _rows(x, clean=True) for x in terms]
     inputs.terms = tuple(None if row is None else row[1] for row in rows)
@@ -1106,11 +1122,9 @@ def _message_sums_fake(a: Any, sizes: Any, *others: Any) -> Tensor:
     return _fake_output(like, sizes[0], like.shape[1])
 
 
-_TERMS = ", ".join(f"Tensor? {term}_of_{kind}" for term in "ab" for kind in ("destinations", "sources", "edges"))
-
 _define(
     "message_sums(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor? order, Tensor? back, Tensor? scale, int f, int g, "
-    f"{_TERMS}) -> Tensor",
+    f"{_MATRICES}) -> Tensor",
     _message_sums,
     _message_sums_fake,
 )
@@ -1130,6 +1144,7 @@ def _message_sums_backward(
     dy: Tensor,
     *terms: Tensor | None,
 ) -> list[Tensor]:
+    _expect_one_format("message_sums_backward", dy=dy, like=_first(terms))
     inputs, kept = _messaging(terms, order, scale, (f, g))
     outputs = _MessageOutputs()
     gradients = [None if x is None or not is_wanted else _output(x, *x.shape) for x, is_wanted in zip(terms, wanted)]
@@ -1152,7 +1167,7 @@ def _message_sums_backward_fake(*operands: Any) -> list[Tensor]:
 
 _define(
     "message_sums_backward(Tensor a, SymInt[] sizes, Tensor t, SymInt[] turned, Tensor? order, Tensor? back, Tensor? scale, int f, "
-    f"int g, bool[] wanted, Tensor dy, {_TERMS}) -> Tensor[]",
+    f"int g, bool[] wanted, Tensor dy, {_MATRICES}) -> Tensor[]",
     _message_sums_backward,
     _message_sums_backward_fake,
 )

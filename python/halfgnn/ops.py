@@ -454,7 +454,7 @@ def message_sum(
     """
     name = "message_sum"
     graph = graph if isinstance(graph, Graph) else Graph.of(graph)
-    terms = _message_terms(name, graph, a, b)
+    terms = message_terms(graph, a, b)
     graph = _on(graph, next(x for x in terms if x is not None))
     if graph.weight is not None:
         raise ValueError(f"{name}: the graph has weights, which messages do not read; pass graph.unweighted()")
@@ -463,6 +463,11 @@ def message_sum(
         raise ValueError(f"{name}: acts should be two of {', '.join(ACTS)}, are {', '.join(map(str, acts))}")
     if reduce not in ("sum", "mean"):
         raise ValueError(f"{name}: reduce should be sum or mean, is {reduce}")
+    return message_sum_of(graph, terms, acts, reduce)
+
+
+def message_sum_of(graph: Graph, terms: Any, acts: tuple[str, str], reduce: str) -> torch.Tensor:
+    """:func:`message_sum` of :func:`message_terms`, unchecked."""
     from . import _library
 
     operands = _messaging(graph, terms, acts, reduce, _gradients(*terms))
@@ -470,9 +475,9 @@ def message_sum(
 
 
 def message_sum_gradients(
-    graph: Graph, terms: Any, wanted: Any, dy: torch.Tensor, *, acts: tuple[str, str], reduce: str
+    graph: Graph, terms: Any, acts: tuple[str, str], reduce: str, dy: torch.Tensor, wanted: Any
 ) -> list[torch.Tensor | None]:
-    """The gradients of :func:`message_sum`'s output by those of its six matrices that are wanted."""
+    """The gradients of :func:`message_sum_of` by those of the six matrices that are wanted."""
     from . import _library
 
     operands = _messaging(graph, terms, acts, reduce, True)
@@ -493,14 +498,15 @@ def _messaging(graph: Graph, terms: Any, acts: tuple[str, str], reduce: str, lea
     return *both, order, back, scale, *map(ACTS.index, acts)
 
 
-def _message_terms(name: str, graph: Graph, a: Terms, b: Terms) -> list[torch.Tensor | None]:
-    """All matrices in one format.
+def message_terms(graph: Graph, a: Terms, b: Terms) -> list[torch.Tensor | None]:
+    """The six matrices of :func:`message_sum` in one format: autocast's, or float where they have several.
 
     Raises:
         ValueError: there is none, or one does not fit.
     """
     import torch
 
+    name = "message_sum"
     given = [x for x in (*a, *b) if x is not None]
     if not any(x is not None for x in a):
         raise ValueError(f"{name}: a has no matrix")

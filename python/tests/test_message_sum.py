@@ -109,6 +109,7 @@ def test_misfits_are_refused(change: dict[str, Any], words: str) -> None:
 
 
 def layers() -> Any:
+    torch.manual_seed(0)
     mlp = torch.nn.Linear(6, 4)
     yield "gine", pyg.GINEConv(mlp, edge_dim=3), True
     yield "gine mean", pyg.GINEConv(mlp, edge_dim=3, aggr="mean"), True
@@ -145,3 +146,37 @@ def test_layers_are_pygs(layer: Any, has_edges: bool, monkeypatch: pytest.Monkey
         assert (mine is None) == (theirs is None)
         if mine is not None and theirs is not None:
             torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["gine", "gated"])
+def test_layers_learn_under_autocast(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the rows of vertices are float and those of edges are not."""
+    monkeypatch.setattr(_messages, "FUSED", {"cpu"})
+    torch.manual_seed(4)
+    layer = pyg.GINEConv(torch.nn.Linear(6, 4), edge_dim=3) if name == "gine" else pyg.ResGatedGraphConv(6, 4, edge_dim=3)
+    model = torch.nn.ModuleList([copy.deepcopy(layer)])
+    halfgnn.nn.replace(model)
+    x, index, edge_attr = torch.randn(9, 6), torch.randint(9, (2, 40)), torch.randn(40, 3)
+    gradients = []
+    for of, enabled in ((layer, False), (model[0], True)):
+        leaf = x.clone().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            y = of(leaf, index, edge_attr)
+        y.float().square().sum().backward()
+        gradients.append([leaf.grad, *(p.grad for p in of.parameters())])
+    for mine, theirs in zip(gradients[1], gradients[0]):
+        assert mine is not None and theirs is not None
+        assert (mine - theirs).abs().max() <= 0.06 * theirs.abs().max()
+
+
+def test_formats_are_not_mixed() -> None:
+    """Of operands that the dispatcher gets as they are."""
+    a, sizes = graph()._a
+    x = torch.zeros(SOURCES, 2)
+    edges = torch.zeros(EDGES, 2, dtype=torch.float16)
+    operands = (a, sizes, None, None, None, None, None, 1, 0, None, x, edges, None, None, None)
+    with pytest.raises(ValueError, match="a_of_sources is torch.float32 and a_of_edges is torch.float16"):
+        torch.ops.halfgnn.message_sums(*operands)
+    q = torch.zeros(DESTINATIONS, 2, dtype=torch.float16)
+    with pytest.raises(ValueError, match="q is torch.float16 and k is torch.float32"):
+        torch.ops.halfgnn.dot_attention(a, sizes, None, None, q, x, x, 1, 1.0, 0.0, None)

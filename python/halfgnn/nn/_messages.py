@@ -156,12 +156,9 @@ def is_fused(graph: Graph, reduce: Any, *acts: str | None) -> bool:
 
 def fused(graph: Graph, reduce: str, acts: tuple[str, str], a: Terms, b: Terms = (None, None, None)) -> Tensor:
     """:func:`halfgnn.message_sum`, differentiable any number of times."""
-    given = [x for x in (*a, *b) if x is not None]
-    format = given[0].dtype
-    for x in given:
-        format = torch.promote_types(format, x.dtype)
-    operands = [None if x is None else x.to(format) for x in (*a, *b)]
-    return _apply(_Fused, graph.unweighted(), "mean" if reduce == "mean" else "sum", acts, *operands)
+    graph = graph.unweighted()
+    terms = ops.message_terms(graph, a, b)
+    return _apply(_Fused, graph, "mean" if reduce == "mean" else "sum", acts, *terms)
 
 
 class _Fused(torch.autograd.Function):
@@ -171,14 +168,14 @@ class _Fused(torch.autograd.Function):
     def forward(ctx: Any, graph: Graph, reduce: Any, acts: tuple[str, str], *terms: Tensor | None) -> Tensor:
         ctx.graph, ctx.reduce, ctx.acts = graph, reduce, acts
         ctx.save_for_backward(*terms)
-        return ops.message_sum(graph, terms[:3], terms[3:], acts=acts, reduce=reduce)  # type: ignore[arg-type]
+        return ops.message_sum_of(graph, terms, acts, reduce)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
         terms, needed = ctx.saved_tensors, ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():
             return None, None, None, *_fused_twice(ctx, terms, needed, dy)
-        return None, None, None, *ops.message_sum_gradients(ctx.graph, terms, needed, dy, acts=ctx.acts, reduce=ctx.reduce)
+        return None, None, None, *ops.message_sum_gradients(ctx.graph, terms, ctx.acts, ctx.reduce, dy, needed)
 
 
 _FUNCTIONS_OF_ACTS: dict[str, Callable[[Tensor], Tensor]] = {
