@@ -171,7 +171,7 @@ impl BatchMemory {
 
 impl Placement {
     /// What a run takes in addition to its evaluations that learns from batches of such `sizes`, sampled from a graph
-    /// of that many bytes; and that the device has memory for it, or why it has not.
+    /// of that many bytes; and that it fits the device, or why it does not.
     ///
     /// # Errors
     /// With what it takes and what is free.
@@ -298,8 +298,8 @@ fn pieces_on_disk(edges: usize, memory: Option<(u64, u64)>) -> usize {
         .next_power_of_two() as usize
 }
 
-/// Whether the features of `source` are to stay on disk: as they are asked to, or as they are in parts and the host's
-/// memory has no memory for them. `in_batches` says whether they may, where that is known.
+/// Whether the features of `source` are to stay on disk: as they are asked to, or as they are in parts and do not fit
+/// the host's memory. `in_batches` says whether they may, where that is known.
 ///
 /// # Errors
 /// Where they cannot, in a line that says what to do.

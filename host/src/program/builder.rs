@@ -219,6 +219,20 @@ impl Builder {
         self.parameter(name, (rows, columns), Format::Element, initial)
     }
 
+    /// A linear map to `outputs` columns, with the parameter `NAME.weight`.
+    pub fn linear(&mut self, name: &str, outputs: usize, x: Value) -> Value {
+        let shape = (self.columns(x), outputs);
+        let weight = self.weight(&format!("{name}.weight"), shape);
+        self.matmul(x, weight)
+    }
+
+    /// A linear map with a bias, `NAME.bias`.
+    pub fn linear_with_bias(&mut self, name: &str, outputs: usize, x: Value) -> Value {
+        let y = self.linear(name, outputs, x);
+        let bias = self.bias(&format!("{name}.bias"), outputs);
+        self.add_bias(y, bias)
+    }
+
     /// A row for each of `vertices` that is learnt, of those that have no features. Any operator reads it, as it reads features.
     pub fn embedding(&mut self, name: &str, vertices: Vertices, columns: usize) -> Value {
         let number = self.number_of_weights();

@@ -24,8 +24,11 @@ pub const VECTORS: u32 = 2;
 /// The most 16-byte vectors of a head.
 pub const HEAD_VECTORS_MAX: u32 = WARP * VECTORS;
 
-/// Vectors of a record: those of two matrices.
-pub const RECORD_VECTORS: u32 = 2 * VECTORS;
+/// Matrices of columns of each pass.
+pub const COLUMNS: u32 = 2;
+
+/// Vectors that a lane has of an edge.
+pub const EDGE_VECTORS: u32 = COLUMNS * VECTORS;
 
 param_struct! {
     /// Parameters of the kernels of attention by dot products. Rows of all matrices are [`stride`](crate::edge_walk::HeadLanes::stride) vectors apart, aligned to 16 bytes, and zero

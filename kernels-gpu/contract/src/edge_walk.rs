@@ -51,7 +51,7 @@ pub const fn warp_bytes(vectors: u32) -> u32 {
     RING_STEPS * step_bytes(vectors) + VECTOR_BYTES
 }
 
-/// Shared memory of a CTA of a pass whose records have that many vectors. The follow-up has none.
+/// Shared memory of a CTA of a pass in which a lane has that many vectors of an edge. The follow-up has none.
 #[inline]
 pub const fn shared_bytes(vectors: u32) -> u32 {
     WARPS_PER_CTA * warp_bytes(vectors)

@@ -72,97 +72,46 @@ impl Act {
     }
 }
 
-/// 1 / (1 + e⁻ˣ).
+/// The value and the derivative of activation `act` at `x`, by one exponential. A NaN stays one.
 #[inline(always)]
-pub fn sigmoid(x: f32) -> f32 {
-    let (t, is_negative) = (exp_nonpositive(-magnitude(x)), x < 0.0);
-    (if is_negative { t } else { 1.0 }) / (1.0 + t)
+pub fn value_and_derivative(act: u32, x: f32) -> [f32; 2] {
+    let is_negative = x < 0.0;
+    let magnitude = f32::from_bits(x.to_bits() & 0x7fff_ffff);
+    let sigmoid = |t: f32| (if is_negative { t } else { 1.0 }) / (1.0 + t);
+    let above = if is_negative { 0.0 } else { x };
+    match act {
+        1 => [above, if x > 0.0 { 1.0 } else { 0.0 }],
+        2 => [
+            if is_negative { x * LEAK } else { x },
+            if x > 0.0 { 1.0 } else { LEAK },
+        ],
+        3 => {
+            let s = sigmoid(exp_nonpositive(-magnitude));
+            [s, s * (1.0 - s)]
+        }
+        4 => {
+            let t = exp_nonpositive(-2.0 * magnitude);
+            let y = (1.0 - t) / (1.0 + t);
+            [if is_negative { -y } else { y }, 1.0 - y * y]
+        }
+        5 => {
+            let t = exp_nonpositive(-magnitude);
+            [above + ln(1.0 + t), sigmoid(t)]
+        }
+        _ => [x, 1.0],
+    }
 }
 
-#[inline(always)]
-fn magnitude(x: f32) -> f32 {
-    f32::from_bits(x.to_bits() & 0x7fff_ffff)
-}
-
-/// The value of activation `act` at `x`. A NaN stays one.
+/// The value of activation `act` at `x`.
 #[inline(always)]
 pub fn value(act: u32, x: f32) -> f32 {
-    match act {
-        1 => {
-            if x < 0.0 {
-                0.0
-            } else {
-                x
-            }
-        }
-        2 => {
-            if x < 0.0 {
-                x * LEAK
-            } else {
-                x
-            }
-        }
-        3 => sigmoid(x),
-        4 => {
-            let t = exp_nonpositive(-2.0 * magnitude(x));
-            let y = (1.0 - t) / (1.0 + t);
-            if x < 0.0 { -y } else { y }
-        }
-        5 => (if x < 0.0 { 0.0 } else { x }) + ln(1.0 + exp_nonpositive(-magnitude(x))),
-        _ => x,
-    }
+    value_and_derivative(act, x)[0]
 }
 
 /// The derivative of activation `act` at `x`.
 #[inline(always)]
 pub fn derivative(act: u32, x: f32) -> f32 {
-    match act {
-        1 => {
-            if x > 0.0 {
-                1.0
-            } else {
-                0.0
-            }
-        }
-        2 => {
-            if x > 0.0 {
-                1.0
-            } else {
-                LEAK
-            }
-        }
-        3 => {
-            let s = sigmoid(x);
-            s * (1.0 - s)
-        }
-        4 => {
-            let y = value(4, x);
-            1.0 - y * y
-        }
-        5 => sigmoid(x),
-        _ => 1.0,
-    }
-}
-
-/// The value and the derivative of activation `act` at `x`, by one exponential.
-#[inline(always)]
-pub fn value_and_derivative(act: u32, x: f32) -> [f32; 2] {
-    match act {
-        3 => {
-            let s = sigmoid(x);
-            [s, s * (1.0 - s)]
-        }
-        4 => {
-            let y = value(4, x);
-            [y, 1.0 - y * y]
-        }
-        5 => {
-            let t = exp_nonpositive(-magnitude(x));
-            let (above, numerator) = if x < 0.0 { (0.0, t) } else { (x, 1.0) };
-            [above + ln(1.0 + t), numerator / (1.0 + t)]
-        }
-        _ => [value(act, x), derivative(act, x)],
-    }
+    value_and_derivative(act, x)[1]
 }
 
 param_struct! {

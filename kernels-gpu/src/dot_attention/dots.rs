@@ -17,12 +17,9 @@ use crate::device::mma::Product;
 use crate::device::registers::unroll;
 use crate::device::vector::{self, Float4, Packed, Vector};
 use crate::device::warp::{lane_id, shuffle_idx};
-use crate::edge_walk::Lane;
+use crate::edge_walk::{Lane, QUAD};
 use halfgnn_contract::edge_walk::EdgeWalk;
 use halfgnn_contract::{DevicePtr, HalfBits};
-
-/// Lanes of a column of a product.
-const QUAD: u32 = 4;
 
 /// Vectors that have such products.
 pub trait Dots: Vector<Bits = [u32; 4]> {
@@ -30,12 +27,16 @@ pub trait Dots: Vector<Bits = [u32; 4]> {
     ///
     /// # Safety
     /// The launch contract; the matrix has the row.
+    #[inline(always)]
     unsafe fn of_row<const R: usize>(
         walk: &EdgeWalk,
         lane: Lane<R>,
         matrix: DevicePtr<HalfBits>,
         row: u32,
-    ) -> [Self; R];
+    ) -> [Self; R] {
+        // SAFETY: the caller's promise.
+        unsafe { lane.load(walk, matrix, row) }
+    }
 
     /// The products of `N` rows with as many columns, in each lane of the head.
     ///
@@ -60,17 +61,6 @@ pub fn dot<V: Vector, const R: usize>(a: &[V; R], b: &[V; R]) -> f32 {
 }
 
 impl Dots for Float4 {
-    #[inline(always)]
-    unsafe fn of_row<const R: usize>(
-        walk: &EdgeWalk,
-        lane: Lane<R>,
-        matrix: DevicePtr<HalfBits>,
-        row: u32,
-    ) -> [Self; R] {
-        // SAFETY: the caller's promise.
-        unsafe { lane.load(walk, matrix, row) }
-    }
-
     #[inline(always)]
     unsafe fn dots<const R: usize, const N: usize>(
         walk: &EdgeWalk,

@@ -19,32 +19,13 @@ pub use dots::Dots;
 pub mod family {
     use super::dots::Dots;
     use super::pass::{Columns, Forward, Rows};
-    use crate::edge_walk::{follow_up, walk};
+    use crate::edge_walk::passes;
     use halfgnn_contract::dot_attention::{DotAttentionParams, VECTORS};
 
     const LOADS: usize = VECTORS as usize;
 
-    macro_rules! passes {
-        ($($pass:ident: $first:ident, $second:ident;)*) => {$(
-            /// # Safety
-            /// The launch contract of [`DotAttentionParams`].
-            #[inline(always)]
-            pub unsafe fn $first<V: Dots>(params: &DotAttentionParams) {
-                // SAFETY: the caller's promise.
-                unsafe { walk::<V, $pass, LOADS>(params) }
-            }
-
-            /// # Safety
-            /// The launch contract of [`DotAttentionParams`], after the kernel whose rows it completes.
-            #[inline(always)]
-            pub unsafe fn $second<V: Dots>(params: &DotAttentionParams) {
-                // SAFETY: the caller's promise.
-                unsafe { follow_up::<V, $pass, LOADS>(params) }
-            }
-        )*};
-    }
-
     passes! {
+        DotAttentionParams, LOADS, V: Dots;
         Forward: dot_attention, dot_attention_follow_up;
         Rows: dot_attention_rows, dot_attention_rows_follow_up;
         Columns: dot_attention_columns, dot_attention_columns_follow_up;

@@ -9,7 +9,7 @@ use crate::device::vector::Vector;
 use crate::edge_walk::{Edge, Lane, Params, Pass, Sums, add, scaled};
 use core::f32::consts::LOG2_E;
 use halfgnn_contract::attention::DROPOUT;
-use halfgnn_contract::dot_attention::DotAttentionParams;
+use halfgnn_contract::dot_attention::{COLUMNS, DotAttentionParams};
 use halfgnn_contract::edge_walk::EdgeWalk;
 use halfgnn_contract::math::ln;
 use halfgnn_contract::{DevicePtr, HalfBits};
@@ -18,6 +18,10 @@ impl Params for DotAttentionParams {
     #[inline(always)]
     fn walk(&self) -> &EdgeWalk {
         &self.walk
+    }
+    #[inline(always)]
+    fn of_column(&self, matrix: usize) -> DevicePtr<HalfBits> {
+        self.of_columns[matrix]
     }
     #[inline(always)]
     fn outputs(&self) -> [DevicePtr<HalfBits>; 2] {
@@ -72,17 +76,12 @@ pub struct Forward;
 
 impl<V: Dots, const R: usize> Pass<V, R> for Forward {
     type Params = DotAttentionParams;
-    const COLUMNS: usize = 2;
+    const COLUMNS: usize = COLUMNS as usize;
     // Dropout draws by the column.
     const IDS: bool = true;
     /// The query.
     type Row = [V; R];
     type Part = Softmax<V, R>;
-
-    #[inline(always)]
-    fn matrix(params: &DotAttentionParams, matrix: usize) -> DevicePtr<HalfBits> {
-        params.of_columns[matrix]
-    }
 
     #[inline(always)]
     unsafe fn row(params: &DotAttentionParams, lane: Lane<R>, row: u32, _: bool) -> Self::Row {
@@ -153,16 +152,11 @@ pub struct OfDestination<V: Vector, const R: usize> {
 
 impl<V: Dots, const R: usize> Pass<V, R> for Rows {
     type Params = DotAttentionParams;
-    const COLUMNS: usize = 2;
+    const COLUMNS: usize = COLUMNS as usize;
     // Dropout draws by the column.
     const IDS: bool = true;
     type Row = OfDestination<V, R>;
     type Part = Sums<V, R, 1>;
-
-    #[inline(always)]
-    fn matrix(params: &DotAttentionParams, matrix: usize) -> DevicePtr<HalfBits> {
-        params.of_columns[matrix]
-    }
 
     #[inline(always)]
     unsafe fn row(params: &DotAttentionParams, lane: Lane<R>, row: u32, begins: bool) -> Self::Row {
@@ -232,17 +226,12 @@ pub struct OfSource<V: Vector, const R: usize> {
 
 impl<V: Dots, const R: usize> Pass<V, R> for Columns {
     type Params = DotAttentionParams;
-    const COLUMNS: usize = 2;
+    const COLUMNS: usize = COLUMNS as usize;
     // Dropout draws by the column.
     const IDS: bool = true;
     const STATISTICS: bool = true;
     type Row = OfSource<V, R>;
     type Part = Sums<V, R, 2>;
-
-    #[inline(always)]
-    fn matrix(params: &DotAttentionParams, matrix: usize) -> DevicePtr<HalfBits> {
-        params.of_columns[matrix]
-    }
 
     #[inline(always)]
     fn statistics(params: &DotAttentionParams, column: u32, head: u32) -> Global<[u32; 2]> {

@@ -32,7 +32,7 @@ pub struct Lane<const R: usize> {
 }
 
 /// Lanes of a column of a product on tensor cores.
-const QUAD: u32 = 4;
+pub const QUAD: u32 = 4;
 
 /// The first head of the CTA's tile.
 #[inline(always)]

@@ -17,8 +17,31 @@ mod pass;
 mod ring;
 mod walk;
 
-pub use lanes::Lane;
+pub use lanes::{Lane, QUAD};
 pub use part::{Part, Sum, Sums, add, both, map_sum, scaled};
 pub use pass::{Params, Pass};
 pub use ring::Edge;
 pub use walk::{follow_up, walk};
+
+/// The functions of a family's passes: the walk of each, and the follow-up that completes rows of several chunks.
+macro_rules! passes {
+    ($params:ident, $loads:ident, V: $bound:path; $($pass:ident: $first:ident, $second:ident;)*) => {$(
+        /// # Safety
+        #[doc = concat!("The launch contract of [`", stringify!($params), "`].")]
+        #[inline(always)]
+        pub unsafe fn $first<V: $bound>(params: &$params) {
+            // SAFETY: the caller's promise.
+            unsafe { $crate::edge_walk::walk::<V, $pass, $loads>(params) }
+        }
+
+        /// # Safety
+        #[doc = concat!("The launch contract of [`", stringify!($params), "`], after the kernel whose rows it completes.")]
+        #[inline(always)]
+        pub unsafe fn $second<V: $bound>(params: &$params) {
+            // SAFETY: the caller's promise.
+            unsafe { $crate::edge_walk::follow_up::<V, $pass, $loads>(params) }
+        }
+    )*};
+}
+
+pub(crate) use passes;

@@ -12,6 +12,18 @@ use halfgnn_contract::{DevicePtr, HalfBits};
 pub trait Params {
     /// What the walk itself reads.
     fn walk(&self) -> &EdgeWalk;
+    /// A matrix with a row for each column. One that is null has zeros.
+    fn of_column(&self, matrix: usize) -> DevicePtr<HalfBits>;
+    /// A matrix with a row for each edge, likewise.
+    #[inline(always)]
+    fn of_edge(&self, _matrix: usize) -> DevicePtr<HalfBits> {
+        DevicePtr::NULL
+    }
+    /// The row that the matrices of edges have for each edge; null where they are in the order of edges.
+    #[inline(always)]
+    fn order(&self) -> DevicePtr<u32> {
+        DevicePtr::NULL
+    }
     /// Matrices with a row for each row, which are zero where a row has no edges; null where there is none.
     fn outputs(&self) -> [DevicePtr<HalfBits>; 2];
 }
@@ -28,15 +40,6 @@ pub trait Pass<V: Vector<Bits = [u32; 4]>, const R: usize> {
     const IDS: bool;
     /// Whether an edge brings the statistics of its column.
     const STATISTICS: bool = false;
-
-    /// A matrix of columns, or behind those one of edges. One that is null has zeros.
-    fn matrix(params: &Self::Params, matrix: usize) -> DevicePtr<HalfBits>;
-
-    /// The row that the matrices of edges have for each edge; null where they are in the order of edges.
-    #[inline(always)]
-    fn order(_: &Self::Params) -> DevicePtr<u32> {
-        DevicePtr::NULL
-    }
 
     /// Where the statistics of a column and a head lie.
     #[inline(always)]

@@ -241,7 +241,7 @@ impl<const R: usize> Ring<R> {
         unsafe {
             self.columns = [self.columns[1], column.load_once_if(present)];
             if P::EDGES > 0 {
-                let order = Global::<u32>::new(P::order(params));
+                let order = Global::<u32>::new(params.order());
                 // Without a branch, behind which LLVM would copy the shuffles.
                 let is_read = present && !order.is_null();
                 let id = order.at(own as u64).load_or(is_read, own);
@@ -274,14 +274,14 @@ impl<const R: usize> Ring<R> {
                 let column = shuffle_idx(self.columns[0], window + copied.edge);
                 unroll!(matrix in 0..P::COLUMNS => {
                     let place = step.offset((matrix * R) as u32 * PLANE_BYTES + copied.place);
-                    copy(params.walk(), P::matrix(params, matrix), (column, copied.vector), present, place);
+                    copy(params.walk(), params.of_column(matrix), (column, copied.vector), present, place);
                 });
                 if P::EDGES > 0 {
                     let id = shuffle_idx(self.edges[0], window + copied.edge);
                     unroll!(edges in 0..P::EDGES => {
                         let matrix = P::COLUMNS + edges;
                         let place = step.offset((matrix * R) as u32 * PLANE_BYTES + copied.place);
-                        copy(params.walk(), P::matrix(params, matrix), (id, copied.vector), present, place);
+                        copy(params.walk(), params.of_edge(edges), (id, copied.vector), present, place);
                     });
                 }
             });

@@ -216,7 +216,6 @@ pub unsafe fn follow_up<V: Vector<Bits = [u32; 4]>, P: Pass<V, R>, const R: usiz
             return;
         }
         let lane = Lane::<R>::new(walk);
-        let groups = WARP >> walk.lanes.lanes_log2;
         let row_begin = Global::<u64>::new(walk.offsets).at(row as u64).read() as u32;
         let mut of = (row_begin >> walk.chunk_log2) + lane.group;
         let mut part = P::Part::EMPTY;
@@ -230,7 +229,7 @@ pub unsafe fn follow_up<V: Vector<Bits = [u32; 4]>, P: Pass<V, R>, const R: usiz
                 value
             });
             part = part.merge(other);
-            of += groups;
+            of += lane.groups;
         }
         let part = of_groups(walk, part);
         if lane.group == 0 {

@@ -8,32 +8,13 @@ mod pass;
 pub mod family {
     use super::pass::{Columns, Forward, Rows};
     use crate::device::vector::Vector;
-    use crate::edge_walk::{follow_up, walk};
+    use crate::edge_walk::passes;
     use halfgnn_contract::messages::{MessageParams, VECTORS};
 
     const LOADS: usize = VECTORS as usize;
 
-    macro_rules! passes {
-        ($($pass:ident: $first:ident, $second:ident;)*) => {$(
-            /// # Safety
-            /// The launch contract of [`MessageParams`].
-            #[inline(always)]
-            pub unsafe fn $first<V: Vector<Bits = [u32; 4]>>(params: &MessageParams) {
-                // SAFETY: the caller's promise.
-                unsafe { walk::<V, $pass, LOADS>(params) }
-            }
-
-            /// # Safety
-            /// The launch contract of [`MessageParams`], after the kernel whose rows it completes.
-            #[inline(always)]
-            pub unsafe fn $second<V: Vector<Bits = [u32; 4]>>(params: &MessageParams) {
-                // SAFETY: the caller's promise.
-                unsafe { follow_up::<V, $pass, LOADS>(params) }
-            }
-        )*};
-    }
-
     passes! {
+        MessageParams, LOADS, V: Vector<Bits = [u32; 4]>;
         Forward: message_sums, message_sums_follow_up;
         Rows: message_sums_rows, message_sums_rows_follow_up;
         Columns: message_sums_columns, message_sums_columns_follow_up;

@@ -5,13 +5,27 @@ use crate::device::registers::unroll;
 use crate::device::vector::{Floats, Vector};
 use crate::edge_walk::{Edge, Lane, Params, Pass, Sum, Sums, add, both};
 use halfgnn_contract::edge_walk::EdgeWalk;
-use halfgnn_contract::messages::{MessageParams, derivative, value, value_and_derivative};
+use halfgnn_contract::messages::{
+    COLUMNS, COLUMNS_OF_GRADIENT, EDGES, MessageParams, derivative, value, value_and_derivative,
+};
 use halfgnn_contract::{DevicePtr, HalfBits};
 
 impl Params for MessageParams {
     #[inline(always)]
     fn walk(&self) -> &EdgeWalk {
         &self.walk
+    }
+    #[inline(always)]
+    fn of_column(&self, matrix: usize) -> DevicePtr<HalfBits> {
+        self.of_columns[matrix]
+    }
+    #[inline(always)]
+    fn of_edge(&self, matrix: usize) -> DevicePtr<HalfBits> {
+        self.of_edges[matrix]
+    }
+    #[inline(always)]
+    fn order(&self) -> DevicePtr<u32> {
+        self.order
     }
     #[inline(always)]
     fn outputs(&self) -> [DevicePtr<HalfBits>; 2] {
@@ -30,12 +44,12 @@ type Terms<V, const R: usize> = [Sum<V, R>; 2];
 unsafe fn terms<V: Vector<Bits = [u32; 4]>, const R: usize>(
     of_row: &[[V; R]; 2],
     edge: &Edge<R>,
-    columns: usize,
+    columns: u32,
 ) -> Terms<V, R> {
     let mut terms = [[V::Floats::ZERO; R]; 2];
     unroll!(term in 0..2 => {
         // SAFETY: the caller's promise.
-        let [column, own] = unsafe { [edge.row::<V>(term), edge.row::<V>(columns + term)] };
+        let [column, own] = unsafe { [edge.row::<V>(term), edge.row::<V>(columns as usize + term)] };
         unroll!(load in 0..R => {
             let [row, column, own] = [of_row[term][load], column[load], own[load]].map(V::widen);
             terms[term][load] = row.zip(column, |a, b| a + b).zip(own, |a, b| a + b);
@@ -46,55 +60,32 @@ unsafe fn terms<V: Vector<Bits = [u32; 4]>, const R: usize>(
 
 /// What a function of an activation's number makes of each element.
 #[inline(always)]
-fn each<V: Vector, const R: usize>(
-    mut of: Sum<V, R>,
+fn each<V: Vector, const R: usize, const N: usize>(
+    of: Sum<V, R>,
     act: u32,
-    f: impl Fn(u32, f32) -> f32,
-) -> Sum<V, R> {
+    f: impl Fn(u32, f32) -> [f32; N],
+) -> [Sum<V, R>; N] {
+    let mut found = [of; N];
     // A branch for all elements, not for each: the number is then a constant to what is inlined.
     macro_rules! branches {
         ($($number:literal)*) => {
             match act {
-                $($number => {
-                    unroll!(load in 0..R => {
-                        of[load] = of[load].map(|x| f($number, x));
-                    });
-                })*
-                _ => {
-                    unroll!(load in 0..R => {
-                        of[load] = of[load].map(|x| f(0, x));
-                    });
-                }
+                $($number => branches!(@ $number),)*
+                _ => branches!(@ 0),
             }
         };
-    }
-    branches!(1 2 3 4 5);
-    of
-}
-
-/// The value and the derivative of an activation at each element.
-#[inline(always)]
-fn both_of_each<V: Vector, const R: usize>(of: Sum<V, R>, act: u32) -> [Sum<V, R>; 2] {
-    let mut found = [of; 2];
-    macro_rules! branches {
-        ($($number:literal)*) => {
-            match act {
-                $($number => {
-                    unroll!(load in 0..R => {
-                        let mut i = 0;
-                        while i < V::WIDTH as usize {
-                            let [y, d] = value_and_derivative($number, of[load].get(i));
-                            found[0][load] = found[0][load].with(i, y);
-                            found[1][load] = found[1][load].with(i, d);
-                            i += 1;
-                        }
+        (@ $number:literal) => {{
+            unroll!(load in 0..R => {
+                let mut i = 0;
+                while i < V::WIDTH as usize {
+                    let results = f($number, of[load].get(i));
+                    unroll!(result in 0..N => {
+                        found[result][load] = found[result][load].with(i, results[result]);
                     });
-                })*
-                _ => {
-                    found[1] = [V::Floats::ONE; R];
+                    i += 1;
                 }
-            }
-        };
+            });
+        }};
     }
     branches!(1 2 3 4 5);
     found
@@ -112,27 +103,27 @@ fn times<V: Vector, const R: usize>(mut a: Sum<V, R>, b: Sum<V, R>) -> Sum<V, R>
 /// The values of both activations; of `g` ones where there is no `b`.
 #[inline(always)]
 fn values<V: Vector, const R: usize>(params: &MessageParams, [a, b]: Terms<V, R>) -> Terms<V, R> {
-    let of_b = if params.has_value != 0 {
-        each::<V, R>(b, params.acts[1], value)
-    } else {
-        [V::Floats::ONE; R]
-    };
-    [each::<V, R>(a, params.acts[0], value), of_b]
+    let of = |act, x| [value(act, x)];
+    let [of_a] = each::<V, R, 1>(a, params.acts[0], of);
+    if params.has_value == 0 {
+        return [of_a, [V::Floats::ONE; R]];
+    }
+    let [of_b] = each::<V, R, 1>(b, params.acts[1], of);
+    [of_a, of_b]
 }
 
 /// The derivatives of a message by `a` and by `b`.
 #[inline(always)]
 fn derivatives<V: Vector, const R: usize>(
     params: &MessageParams,
-    terms: Terms<V, R>,
+    [a, b]: Terms<V, R>,
 ) -> Terms<V, R> {
-    let [a, b] = terms;
     if params.has_value == 0 {
-        let by_a = each::<V, R>(a, params.acts[0], derivative);
+        let [by_a] = each::<V, R, 1>(a, params.acts[0], |act, x| [derivative(act, x)]);
         return [by_a, [V::Floats::ZERO; R]];
     }
-    let [of_a, by_a] = both_of_each::<V, R>(a, params.acts[0]);
-    let [of_b, by_b] = both_of_each::<V, R>(b, params.acts[1]);
+    let [of_a, by_a] = each::<V, R, 2>(a, params.acts[0], value_and_derivative);
+    let [of_b, by_b] = each::<V, R, 2>(b, params.acts[1], value_and_derivative);
     [times::<V, R>(by_a, of_b), times::<V, R>(of_a, by_b)]
 }
 
@@ -173,25 +164,11 @@ pub struct Forward;
 
 impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Forward {
     type Params = MessageParams;
-    const COLUMNS: usize = 2;
-    const EDGES: usize = 2;
+    const COLUMNS: usize = COLUMNS as usize;
+    const EDGES: usize = EDGES as usize;
     const IDS: bool = false;
     type Row = [[V; R]; 2];
     type Part = Sums<V, R, 1>;
-
-    #[inline(always)]
-    fn matrix(params: &MessageParams, matrix: usize) -> DevicePtr<HalfBits> {
-        if matrix < 2 {
-            params.of_columns[matrix]
-        } else {
-            params.of_edges[matrix - 2]
-        }
-    }
-
-    #[inline(always)]
-    fn order(params: &MessageParams) -> DevicePtr<u32> {
-        params.order
-    }
 
     #[inline(always)]
     unsafe fn row(params: &MessageParams, lane: Lane<R>, row: u32, _: bool) -> Self::Row {
@@ -213,7 +190,7 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Forward {
         edge: Edge<R>,
     ) -> Self::Part {
         // SAFETY: the caller's promise.
-        let terms = unsafe { terms(of_row, &edge, 2) };
+        let terms = unsafe { terms(of_row, &edge, COLUMNS) };
         let [of_a, of_b] = values::<V, R>(params, terms);
         let message = times::<V, R>(of_a, of_b);
         Sums([if edge.there {
@@ -257,22 +234,12 @@ pub struct Rows;
 
 impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Rows {
     type Params = MessageParams;
-    const COLUMNS: usize = 2;
-    const EDGES: usize = 2;
+    const COLUMNS: usize = COLUMNS as usize;
+    const EDGES: usize = EDGES as usize;
     const IDS: bool = true;
     /// The rows of `a` and `b`, and the gradient of the output, times the row's factor.
     type Row = ([[V; R]; 2], Sum<V, R>);
     type Part = Sums<V, R, 2>;
-
-    #[inline(always)]
-    fn matrix(params: &MessageParams, matrix: usize) -> DevicePtr<HalfBits> {
-        <Forward as Pass<V, R>>::matrix(params, matrix)
-    }
-
-    #[inline(always)]
-    fn order(params: &MessageParams) -> DevicePtr<u32> {
-        params.order
-    }
 
     #[inline(always)]
     unsafe fn row(params: &MessageParams, lane: Lane<R>, row: u32, begins: bool) -> Self::Row {
@@ -294,7 +261,7 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Rows {
         edge: Edge<R>,
     ) -> Self::Part {
         // SAFETY: the caller's promise.
-        let terms = unsafe { terms(of_row, &edge, 2) };
+        let terms = unsafe { terms(of_row, &edge, COLUMNS) };
         let derivatives = derivatives::<V, R>(params, terms);
         if edge.there {
             unroll!(term in 0..2 => {
@@ -322,25 +289,11 @@ pub struct Columns;
 
 impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Columns {
     type Params = MessageParams;
-    const COLUMNS: usize = 3;
-    const EDGES: usize = 2;
+    const COLUMNS: usize = COLUMNS_OF_GRADIENT as usize;
+    const EDGES: usize = EDGES as usize;
     const IDS: bool = true;
     type Row = [[V; R]; 2];
     type Part = Sums<V, R, 2>;
-
-    #[inline(always)]
-    fn matrix(params: &MessageParams, matrix: usize) -> DevicePtr<HalfBits> {
-        if matrix < 3 {
-            params.of_columns[matrix]
-        } else {
-            params.of_edges[matrix - 3]
-        }
-    }
-
-    #[inline(always)]
-    fn order(params: &MessageParams) -> DevicePtr<u32> {
-        params.order
-    }
 
     #[inline(always)]
     unsafe fn row(params: &MessageParams, lane: Lane<R>, row: u32, begins: bool) -> Self::Row {
@@ -363,7 +316,11 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Columns {
             } else {
                 scale(params, edge.ids()[0])
             };
-            (terms(of_row, &edge, 3), edge.row::<V>(2), factor)
+            (
+                terms(of_row, &edge, COLUMNS_OF_GRADIENT),
+                edge.row::<V>(2),
+                factor,
+            )
         };
         let derivatives = derivatives::<V, R>(params, terms);
         let gradient = add::<V, R>([V::Floats::ZERO; R], factor, &gradient);

@@ -19,6 +19,34 @@ pub(crate) fn expect_shape<B: Storage, E: Element>(
     Error::expect(operator, operands[1], expected.1, matrix.columns())
 }
 
+/// That `transposed` may be the transpose of `a`.
+pub(crate) fn expect_transposed<B: Storage>(
+    operator: &'static str,
+    a: &Adjacency<B>,
+    transposed: &Adjacency<B>,
+) -> Result<(), Error> {
+    let counts = [
+        (
+            "rows of the transposed graph",
+            a.columns(),
+            transposed.rows(),
+        ),
+        (
+            "columns of the transposed graph",
+            a.rows(),
+            transposed.columns(),
+        ),
+        (
+            "edges of the transposed graph",
+            a.edges(),
+            transposed.edges(),
+        ),
+    ];
+    counts
+        .into_iter()
+        .try_for_each(|(what, expected, found)| Error::expect(operator, what, expected, found))
+}
+
 pub(crate) fn expect_len<B: Storage, T: Pod + Send + Sync>(
     operator: &'static str,
     operand: &'static str,

@@ -199,9 +199,7 @@ impl TypedLayer for HeteroLayer {
             y[of] = Some(match &terms[of][..] {
                 [] => {
                     let x = value_of(g, own, of);
-                    let name = format!("{}.weight", self.reads.types[of]);
-                    let weight = g.weight(&name, (g.columns(x), self.outputs));
-                    g.matmul(x, weight)
+                    g.linear(&self.reads.types[of], self.outputs, x)
                 }
                 terms => g.sum(terms),
             });

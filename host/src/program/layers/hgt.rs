@@ -188,7 +188,7 @@ impl TypedLayer for HgtLayer {
                 _ => g.combine(&terms),
             };
             let active = g.hidden_activation(self.activation, sum);
-            let a = linear(g, &format!("output.{name}"), self.outputs, active);
+            let a = g.linear_with_bias(&format!("output.{name}"), self.outputs, active);
             y[of] = Some(match g.columns(h) == self.outputs {
                 true => skipped(g, &format!("skip.{name}"), a, h),
                 false => a,
@@ -212,12 +212,8 @@ impl HgtLayer {
                 let name = format!("{name}.{}", self.reads.types[of]);
                 let x = value_of(g, x, of);
                 *mapped = Some(match has_bias {
-                    true => linear(g, &name, self.outputs, x),
-                    false => {
-                        let shape = (g.columns(x), self.outputs);
-                        let weight = g.weight(&format!("{name}.weight"), shape);
-                        g.matmul(x, weight)
-                    }
+                    true => g.linear_with_bias(&name, self.outputs, x),
+                    false => g.linear(&name, self.outputs, x),
                 });
             }
         }
@@ -234,16 +230,9 @@ impl HgtLayer {
     fn without_edges(&self, g: &mut Builder, name: &str, h: Value) -> Value {
         match g.columns(h) == self.outputs {
             true => h,
-            false => linear(g, &format!("output.{name}"), self.outputs, h),
+            false => g.linear_with_bias(&format!("output.{name}"), self.outputs, h),
         }
     }
-}
-
-fn linear(g: &mut Builder, name: &str, outputs: usize, x: Value) -> Value {
-    let weight = g.weight(&format!("{name}.weight"), (g.columns(x), outputs));
-    let bias = g.bias(&format!("{name}.bias"), outputs);
-    let y = g.matmul(x, weight);
-    g.add_bias(y, bias)
 }
 
 /// `σ(s) · a + (1 − σ(s)) · h` with a number `s` that is learnt, from 1 on.

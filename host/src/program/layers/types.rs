@@ -107,9 +107,7 @@ impl TypedLayer for DenseOfTypes {
         let mut y = vec![None; own.len()];
         for of in self.reads.destinations() {
             let x = value_of(g, own, of);
-            let name = format!("{}.weight", self.reads.types[of]);
-            let weight = g.weight(&name, (g.columns(x), self.outputs));
-            y[of] = Some(g.matmul(x, weight));
+            y[of] = Some(g.linear(&self.reads.types[of], self.outputs, x));
         }
         y
     }

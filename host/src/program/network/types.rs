@@ -107,11 +107,7 @@ fn inputs(
             return Some(g.embedding(&name, *vertices, width));
         }
         let features = g.input(&input_name(types, of), *vertices, kind.features);
-        let name = format!("{}.weight", kind.name);
-        let weight = g.weight(&name, (kind.features, width));
-        let y = g.matmul(features, weight);
-        let bias = g.bias(&format!("{}.bias", kind.name), width);
-        let y = g.add_bias(y, bias);
+        let y = g.linear_with_bias(&kind.name, width, features);
         Some(g.hidden_activation(model.activation, y))
     };
     vertices.iter().enumerate().map(input).collect()

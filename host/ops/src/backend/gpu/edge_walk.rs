@@ -4,7 +4,7 @@ use super::{Gpu, Lease, entry, narrow};
 use crate::backend::Adjacency;
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::tensor::Element;
+use crate::tensor::{Element, Matrix};
 use halfgnn_contract::edge_walk::{
     self as contract, EdgeWalk, HeadLanes, THREADS_PER_CTA, WARPS_PER_CTA,
 };
@@ -31,6 +31,20 @@ pub(crate) struct Walk<'a, D: Driver> {
     pub params: EdgeWalk,
     /// Where parts of rows lie until the follow-up.
     _staging: Lease<'a, D>,
+}
+
+/// That rows of all matrices lie `stride` elements apart, as a walk reads them.
+///
+/// # Errors
+/// [`Error::Shape`] with the first that differs.
+pub(crate) fn expect_stride<'a, D: Driver, E: Element>(
+    operator: &'static str,
+    stride: usize,
+    matrices: impl IntoIterator<Item = &'a Matrix<Gpu<D>, E>>,
+) -> Result<(), Error> {
+    let mut matrices = matrices.into_iter();
+    matrices
+        .try_for_each(|matrix| Error::expect(operator, "distance of rows", stride, matrix.stride()))
 }
 
 impl<D: Driver> Gpu<D> {

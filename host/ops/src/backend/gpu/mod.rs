@@ -16,7 +16,7 @@ pub use buffer::Buffer;
 pub use kernels::{KernelSet, ModuleState};
 pub use recording::Recording;
 
-pub(crate) use edge_walk::WalkedRows;
+pub(crate) use edge_walk::{WalkedRows, expect_stride};
 pub(crate) use workspace::Lease;
 
 use super::{Ledger, MemoryKind, MemoryReport, Storage, Transfer};

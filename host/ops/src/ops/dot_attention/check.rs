@@ -4,7 +4,7 @@ use super::{DotAttention, DotAttentionBackwardOperands, DotAttentionOperands};
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::ops::Operator;
-use crate::ops::check::{expect_shape, expect_vertices, expect_width};
+use crate::ops::check::{expect_shape, expect_transposed, expect_vertices, expect_width};
 use crate::tensor::Element;
 use halfgnn_contract::dot_attention::HEAD_VECTORS_MAX;
 use halfgnn_contract::edge_walk::EDGES_MAX;
@@ -42,22 +42,7 @@ impl<B: Storage, E: Element> Operator for DotAttentionBackwardOperands<'_, B, E>
             dv,
         } = self;
         op.check(Self::NAME, a)?;
-        let expect = |what, expected, found| Error::expect(Self::NAME, what, expected, found);
-        expect(
-            "rows of the transposed graph",
-            a.columns(),
-            transposed.rows(),
-        )?;
-        expect(
-            "columns of the transposed graph",
-            a.rows(),
-            transposed.columns(),
-        )?;
-        expect(
-            "edges of the transposed graph",
-            a.edges(),
-            transposed.edges(),
-        )?;
+        expect_transposed(Self::NAME, a, transposed)?;
         let what = ["rows of the output", "columns of the output"];
         expect_shape(Self::NAME, what, op.q.shape(), y)?;
         let what = [

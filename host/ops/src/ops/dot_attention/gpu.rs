@@ -4,11 +4,11 @@ use super::{
     DotAttention, DotAttentionBackwardOperands, DotAttentionOperands, DotAttentionOperators,
 };
 use crate::backend::Adjacency;
-use crate::backend::gpu::{Gpu, WalkedRows, narrow, stride_vectors};
+use crate::backend::gpu::{Gpu, WalkedRows, expect_stride, narrow, stride_vectors};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::tensor::{Array, Element, Matrix, padded};
+use crate::tensor::{Array, Element, padded};
 use halfgnn_contract::attention::{EdgeAttention, TRANSPOSED};
 use halfgnn_contract::dot_attention::{self as contract, DotAttentionParams};
 use halfgnn_contract::edge_walk::shared_bytes;
@@ -63,7 +63,7 @@ impl<D: Driver> DotAttentionOperators for Gpu<D> {
             y,
             statistics,
         } = operands.into_inner();
-        same_stride(op.q, &[op.k, op.v, &*y])?;
+        expect_stride(NAME, op.q.stride(), [op.k, op.v, &*y])?;
         let matrices = Matrices {
             of_rows: [self.matrix(op.q)?, DevicePtr::NULL, DevicePtr::NULL],
             of_columns: [self.matrix(op.k)?, self.matrix(op.v)?],
@@ -87,7 +87,8 @@ impl<D: Driver> DotAttentionOperators for Gpu<D> {
             dk,
             dv,
         } = operands.into_inner();
-        same_stride(op.q, &[op.k, op.v, y, dy, &*dq, &*dk, &*dv])?;
+        let others = [op.k, op.v, y, dy, &*dq, &*dk, &*dv];
+        expect_stride(NAME, op.q.stride(), others)?;
         let [q, k, v] = [self.matrix(op.q)?, self.matrix(op.k)?, self.matrix(op.v)?];
         let dy = self.matrix(dy)?;
         let matrices = Matrices {
@@ -144,18 +145,8 @@ impl<D: Driver> Gpu<D> {
             reserved: 0,
             dropout: self.with_dropout(dropout, op.dropout)?,
         };
-        let shared = shared_bytes(contract::RECORD_VECTORS);
+        let shared = shared_bytes(contract::EDGE_VECTORS);
         // SAFETY: the operator checked that all matrices and the statistics fit the graph.
         unsafe { walk.launch::<E, _>(self, pass.entries, shared, &params) }
     }
-}
-
-/// Rows of all matrices lie as far apart.
-fn same_stride<D: Driver, E: Element>(
-    like: &Matrix<Gpu<D>, E>,
-    matrices: &[&Matrix<Gpu<D>, E>],
-) -> Result<(), Error> {
-    matrices.iter().try_for_each(|matrix| {
-        Error::expect(NAME, "distance of rows", like.stride(), matrix.stride())
-    })
 }

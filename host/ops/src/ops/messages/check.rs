@@ -6,7 +6,7 @@ use super::{
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::ops::Operator;
-use crate::ops::check::{expect_len, expect_shape};
+use crate::ops::check::{expect_len, expect_shape, expect_transposed};
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::edge_walk::EDGES_MAX;
 
@@ -33,22 +33,7 @@ impl<B: Storage, E: Element> Operator for MessageBackwardOperands<'_, B, E> {
             value,
         } = self;
         let columns = op.check(Self::NAME, a)?;
-        let expect = |what, expected, found| Error::expect(Self::NAME, what, expected, found);
-        expect(
-            "rows of the transposed graph",
-            a.columns(),
-            transposed.rows(),
-        )?;
-        expect(
-            "columns of the transposed graph",
-            a.rows(),
-            transposed.columns(),
-        )?;
-        expect(
-            "edges of the transposed graph",
-            a.edges(),
-            transposed.edges(),
-        )?;
+        expect_transposed(Self::NAME, a, transposed)?;
         expect_len(
             Self::NAME,
             "rows of the transposed graph's edges",

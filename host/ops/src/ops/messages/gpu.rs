@@ -5,7 +5,7 @@ use super::{
     MessageTerms, Messages,
 };
 use crate::backend::Adjacency;
-use crate::backend::gpu::{Gpu, WalkedRows, narrow};
+use crate::backend::gpu::{Gpu, WalkedRows, expect_stride, narrow};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::ops::Checked;
@@ -136,11 +136,10 @@ impl<D: Driver> Gpu<D> {
         gradients: MessageGradients<'_, Self, E>,
         like: &Matrix<Self, E>,
     ) -> Result<[DevicePtr<HalfBits>; 3], Error> {
+        let matrices = gradients.each();
+        expect_stride(NAME, like.stride(), matrices.into_iter().flatten())?;
         let mut found = [DevicePtr::NULL; 3];
-        for (found, matrix) in found.iter_mut().zip(gradients.each()) {
-            if let Some(matrix) = matrix {
-                same_stride(matrix, like.stride())?;
-            }
+        for (found, matrix) in found.iter_mut().zip(matrices) {
             *found = self.term(matrix)?;
         }
         Ok(found)
@@ -154,11 +153,8 @@ impl<D: Driver> Gpu<D> {
         (features, stride): (usize, usize),
         matrices: Matrices,
     ) -> Result<(), Error> {
-        for terms in [&op.gate, &op.value] {
-            for matrix in terms.each().into_iter().flatten() {
-                same_stride(matrix, stride)?;
-            }
-        }
+        let terms = [op.gate.each(), op.value.each()];
+        expect_stride(NAME, stride, terms.into_iter().flatten().flatten())?;
         if a.rows() == 0 || features == 0 || self.is_count_of_cpu() {
             return Ok(());
         }
@@ -196,12 +192,4 @@ impl<D: Driver> Gpu<D> {
         // SAFETY: the operator checked that all matrices fit the graph and each other.
         unsafe { walk.launch::<E, _>(self, pass.entries, shared, &params) }
     }
-}
-
-/// Rows of all matrices lie as far apart.
-fn same_stride<D: Driver, E: Element>(
-    matrix: &Matrix<Gpu<D>, E>,
-    stride: usize,
-) -> Result<(), Error> {
-    Error::expect(NAME, "distance of rows", stride, matrix.stride())
 }
