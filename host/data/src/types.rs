@@ -283,7 +283,7 @@ impl Types {
     }
 }
 
-/// So many vertices without edges.
+/// A graph of vertices without edges.
 pub(crate) fn without_edges(vertices: usize) -> Result<Graph, DataProblem> {
     let graph = Graph::from_offsets(vec![0; vertices + 1], Vec::new());
     graph.map_err(|error| DataProblem::graph("vertices", error))
