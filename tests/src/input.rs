@@ -52,9 +52,13 @@ pub fn matrix<B: Backend, E: Element>(
     Matrix::from_f32(backend, rows, columns, values, KIND).expect("room for a matrix")
 }
 
-/// A matrix of NaN, for an operator to write.
-pub fn unwritten<B: Backend, E: Element>(backend: &B, shape: (usize, usize)) -> Matrix<B, E> {
-    matrix(backend, shape, &vec![f32::NAN; shape.0 * shape.1])
+/// A matrix of NaN, padding included, for an operator to write.
+pub fn unwritten<B: Backend, E: Element>(
+    backend: &B,
+    (rows, columns): (usize, usize),
+) -> Matrix<B, E> {
+    let all = elements(backend, &vec![f32::NAN; rows * padded::<E>(columns)]);
+    Matrix::from_padded(all, rows, columns).expect("whole rows")
 }
 
 /// An array of these elements.

@@ -1,7 +1,7 @@
 //! The rules of optimisers, clipping, the overflow flag and the loss scale.
 
 use crate::Scale;
-use crate::input::{Random, matrix, read, rounded, unwritten};
+use crate::input::{Random, matrix, read, rounded};
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::backend::cpu::Cpu;
@@ -101,7 +101,8 @@ impl<B: Backend, E: Element> Weights<B, E> {
         Self {
             master: matrix(backend, shape, values),
             moments: [0, 1].map(|k| (k < rule.moments()).then(|| matrix(backend, shape, &zeros))),
-            rounded: unwritten(backend, shape),
+            // Its padding is zero from the beginning.
+            rounded: matrix(backend, shape, &vec![f32::NAN; shape.0 * shape.1]),
         }
     }
 

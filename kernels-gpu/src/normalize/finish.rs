@@ -5,13 +5,14 @@ use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, global_idx_x, sync_threads, thread_idx_x};
 use crate::device::vector::Vector;
+use halfgnn_contract::DevicePtr;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::normalize::{
     FinishParams, MergeParams, Merged, carry_on, moments, part_mean, reciprocal_deviation,
 };
 
 /// The sums of a column in both planes, for the thread that has one: a CTA for each vector of floats, a thread for each
-/// of its columns.
+/// of its columns. Those of padding are zero.
 ///
 /// # Safety
 /// The launch contract of [`FinishParams`], and every thread of the CTA calls it.
@@ -47,8 +48,11 @@ unsafe fn sums(params: &FinishParams) -> Option<(u64, [f32; 2])> {
     // SAFETY: the caller's promise.
     unsafe { sync_threads() };
     let column = block_idx_x() as u64 * 4 + thread_idx_x() as u64;
-    if thread_idx_x() >= 4 || column >= params.columns as u64 {
+    if thread_idx_x() >= 4 {
         return None;
+    }
+    if column >= params.columns as u64 {
+        return Some((column, [0.0; 2]));
     }
     let threads = params.ctas.min(THREADS_PER_CTA);
     let mut totals = [0.0; 2];
@@ -75,6 +79,9 @@ pub unsafe fn statistics<V: Vector>(params: &FinishParams) {
         let Some((column, [sum, squares])) = sums(params) else {
             return;
         };
+        if column >= params.columns as u64 {
+            return write_rows(params.statistics, params.float_vectors, column, [0.0; 2]);
+        }
         let shift = V::weight_to_f32(V::weight(Global::<V::Feature>::new(params.x).at(column)));
         let count = params.rows as f32;
         let batch = moments(sum, squares, shift, count);
@@ -88,7 +95,7 @@ pub unsafe fn statistics<V: Vector>(params: &FinishParams) {
     }
 }
 
-/// Mean and reciprocal deviation from the running mean and variance: a thread for each column.
+/// Mean and reciprocal deviation from the running mean and variance: a thread for each column, padding included.
 ///
 /// # Safety
 /// The launch contract of [`FinishParams`].
@@ -102,20 +109,28 @@ pub unsafe fn running(params: &FinishParams) {
             let variance = running.at(params.float_vectors as u64 * 4).read();
             write_statistics(params, column, [running.read(), variance]);
         }
+    } else if column < params.float_vectors as u64 * 4 {
+        // SAFETY: the launch contract; the thread's own column.
+        unsafe { write_rows(params.statistics, params.float_vectors, column, [0.0; 2]) }
     }
 }
 
-/// Mean and reciprocal deviation of a batch from those of its parts, and the running statistics carried on: a thread for each column.
+/// Mean and reciprocal deviation of a batch from those of its parts, and the running statistics carried on: a thread for each column,
+/// padding included.
 ///
 /// # Safety
 /// The launch contract of [`MergeParams`].
 #[inline(always)]
 pub unsafe fn merge(params: &MergeParams) {
     let column = global_idx_x();
+    let row = params.float_vectors as u64 * 4;
     if column >= params.columns as u64 {
+        if column < row {
+            // SAFETY: the launch contract; the thread's own column.
+            unsafe { write_rows(params.statistics, params.float_vectors, column, [0.0; 2]) }
+        }
         return;
     }
-    let row = params.float_vectors as u64 * 4;
     let counts = Global::<u32>::new(params.counts);
     let moments = Global::<f32>::new(params.moments).at(column);
     let deviations = Global::<f32>::new(params.deviations).at(column);
@@ -146,14 +161,12 @@ pub unsafe fn merge(params: &MergeParams) {
         part += 1;
     }
     let batch = merged.moments();
-    let statistics = Global::<f32>::new(params.statistics).at(column);
     let running = Global::<f32>::new(params.running).at(column);
+    let reciprocal = reciprocal_deviation(batch[1], params.epsilon, sqrt);
     // SAFETY: the thread's own column of both.
     unsafe {
-        statistics.store(batch[0]);
-        statistics
-            .at(row)
-            .store(reciprocal_deviation(batch[1], params.epsilon, sqrt));
+        let statistics = [batch[0], reciprocal];
+        write_rows(params.statistics, params.float_vectors, column, statistics);
         if !params.running.is_null() {
             let before = [running.load(), running.at(row).load()];
             let [mean, variance] = carry_on(before, batch, merged.rows(), params.momentum);
@@ -167,13 +180,28 @@ pub unsafe fn merge(params: &MergeParams) {
 /// The launch contract of [`FinishParams`], and `column` is a column that is the thread's own.
 #[inline(always)]
 unsafe fn write_statistics(params: &FinishParams, column: u64, [mean, variance]: [f32; 2]) {
-    let statistics = Global::<f32>::new(params.statistics).at(column);
+    let reciprocal = reciprocal_deviation(variance, params.epsilon, sqrt);
+    let statistics = [mean, reciprocal];
+    // SAFETY: the caller's promise.
+    unsafe { write_rows(params.statistics, params.float_vectors, column, statistics) }
+}
+
+/// Writes a column of two rows.
+///
+/// # Safety
+/// `matrix` has two rows of `float_vectors` vectors, and `column` is one of theirs and the thread's own.
+#[inline(always)]
+unsafe fn write_rows(
+    matrix: DevicePtr<f32>,
+    float_vectors: u32,
+    column: u64,
+    [first, second]: [f32; 2],
+) {
+    let matrix = Global::<f32>::new(matrix).at(column);
     // SAFETY: the caller's promise.
     unsafe {
-        statistics.store(mean);
-        statistics
-            .at(params.float_vectors as u64 * 4)
-            .store(reciprocal_deviation(variance, params.epsilon, sqrt));
+        matrix.store(first);
+        matrix.at(float_vectors as u64 * 4).store(second);
     }
 }
 
@@ -226,8 +254,9 @@ pub unsafe fn dot(params: &FinishParams) {
             total += unsafe { word(0, thread).load_f32() };
             thread += 1;
         }
-        // SAFETY: the result has a float, and there is one CTA.
-        unsafe { Global::<f32>::new(params.second).store(params.factor * total) };
+        let result = [params.factor * total, 0.0, 0.0, 0.0];
+        // SAFETY: the result is a row of one float with its padding, and there is one CTA.
+        unsafe { Global::<[u32; 4]>::new(params.second).store(result.map(f32::to_bits)) };
     }
 }
 

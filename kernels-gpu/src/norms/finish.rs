@@ -152,6 +152,10 @@ pub unsafe fn statistics<V: Vector>(params: &GroupFinishParams) {
             column += WARP;
         }
     }
+    for_padding(params, |column| {
+        // SAFETY: the thread's own elements of the padding of the group's rows.
+        unsafe { [shifts, reciprocals, means].map(|row| row.at(column).store(0.0)) };
+    });
 }
 
 /// The terms of a group, and its parts of the gradients of parameters.
@@ -209,14 +213,26 @@ pub unsafe fn gradients(params: &GroupFinishParams) {
             column += WARP as u64;
         }
     }
-    // What is read with the last columns.
-    let mut column = params.columns as u64 + thread_idx_x() as u64;
-    while column < params.float_vectors as u64 * 4 {
+    for_padding(params, |column| {
         // SAFETY: the thread's own elements of the padding of the group's rows.
         unsafe {
             term(0, column).store(0.0);
             term(1, column).store(0.0);
+            if params.kind == GRAPH {
+                part(params.weight_gradient).at(column).store(0.0);
+                part(params.bias_gradient).at(column).store(0.0);
+                part(params.mean_scale_gradient).at(column).store(0.0);
+            }
         }
+    });
+}
+
+/// Calls `clear` with each column of the padding that the thread has.
+#[inline(always)]
+fn for_padding(params: &GroupFinishParams, clear: impl Fn(u64)) {
+    let mut column = params.columns as u64 + thread_idx_x() as u64;
+    while column < params.float_vectors as u64 * 4 {
+        clear(column);
         column += THREADS_PER_CTA as u64;
     }
 }

@@ -4,7 +4,7 @@ use super::Cpu;
 use super::buffer::Reading;
 use super::nonzeros::Nonzeros;
 use crate::backend::Adjacency;
-use crate::tensor::{Array, Element, Matrix};
+use crate::tensor::{Array, Element, Matrix, padded};
 use bytemuck::Pod;
 use halfgnn_graph::parallel::{self, Items};
 use std::ops::Range;
@@ -73,6 +73,16 @@ pub(crate) fn view_mut<E: Element>(matrix: &mut Matrix<Cpu, E>) -> ViewMut<'_, E
         values: &mut values[..len],
         columns,
         stride,
+    }
+}
+
+/// Makes the padding of each row zero, of a matrix whose columns are written one by one.
+pub(crate) fn clear_padding<E: Element>(matrix: &mut Matrix<Cpu, E>) {
+    let view = view_mut(matrix);
+    let (columns, own) = (view.columns, padded::<E>(view.columns));
+    for row in view.values.chunks_mut(view.stride.max(1)) {
+        let padding = row.iter_mut().take(own).skip(columns);
+        padding.for_each(|element| *element = E::from_f32(0.0));
     }
 }
 

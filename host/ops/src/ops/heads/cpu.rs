@@ -7,7 +7,7 @@ use super::{
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen};
-use crate::backend::cpu::view::{for_planes, for_rows, view, view_mut};
+use crate::backend::cpu::view::{clear_padding, for_planes, for_rows, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Element, Matrix};
@@ -195,6 +195,7 @@ impl HeadOperators for Cpu {
         operands: Checked<HeadMeanOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let HeadMeanOperands { heads, x, y } = operands.into_inner();
+        clear_padding(y);
         let values = x.buffer.read();
         let rows = Rows::new(heads, x, &values);
         let (columns, stride, scale) = (y.columns(), y.stride(), 1.0 / heads as f32);
@@ -215,6 +216,7 @@ impl HeadOperators for Cpu {
         operands: Checked<HeadMeanBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let HeadMeanBackwardOperands { heads, dy, dx } = operands.into_inner();
+        clear_padding(dx);
         let values = dy.buffer.read();
         let (stride, scale) = (dy.stride(), 1.0 / heads as f32);
         let (dx_stride, width) = (dx.stride(), dx.columns() / heads);

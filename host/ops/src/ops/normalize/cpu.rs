@@ -10,7 +10,7 @@ use super::{
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen};
-use crate::backend::cpu::view::{View, for_rows, read, view, view_mut};
+use crate::backend::cpu::view::{View, clear_padding, for_rows, read, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Element, Matrix};
@@ -65,6 +65,7 @@ impl NormalizeOperators for Cpu {
             [value, value * value]
         });
         let count = x.rows as f32;
+        clear_padding(of.statistics);
         let (row, running) = (of.statistics.stride(), running.buffer.get_mut());
         for (column, [sum, squares]) in sums.into_iter().enumerate() {
             let batch = contract::moments(sum, squares, shift[column], count);
@@ -81,6 +82,7 @@ impl NormalizeOperators for Cpu {
         operands: Checked<RunningStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
         let of = operands.into_inner();
+        clear_padding(of.statistics);
         let (values, row) = (of.running.buffer.read(), of.running.stride());
         for column in 0..of.running.columns() {
             let affine = [values[column], values[row + column]];
@@ -94,6 +96,7 @@ impl NormalizeOperators for Cpu {
         operands: Checked<MergeStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
         let mut of = operands.into_inner();
+        clear_padding(of.statistics);
         let (counts, moments) = (
             of.parts.counts.buffer.read(),
             of.parts.moments.buffer.read(),
@@ -173,6 +176,7 @@ impl NormalizeOperators for Cpu {
             ]
         });
         let sum: f32 = sums.iter().map(|[_, sum]| sum).sum();
+        clear_padding(of.result);
         of.result.buffer.get_mut()[0] = of.factor * sum;
         Ok(())
     }
@@ -188,6 +192,8 @@ fn write_sums<E: Element>(of: &mut NormalizeBackwardOperands<'_, Cpu, E>) {
         let dy = affine[column].before_relu(of.op.relu, x, dy);
         [dy, dy * affine[column].normalized(x)]
     });
+    clear_padding(gradients.bias);
+    clear_padding(gradients.weight);
     for (column, [dy, product]) in sums.iter().enumerate() {
         gradients.bias.buffer.get_mut()[column] = *dy;
         gradients.weight.buffer.get_mut()[column] = *product;

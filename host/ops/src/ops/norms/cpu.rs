@@ -10,7 +10,7 @@ use super::{
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen, widened};
-use crate::backend::cpu::view::{for_rows, read_matrix, view_mut};
+use crate::backend::cpu::view::{clear_padding, for_rows, read_matrix, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Element, Matrix};
@@ -90,6 +90,8 @@ impl NormsOperators for Cpu {
         });
         let sums = added_up(&sums, columns);
         drop(d);
+        clear_padding(of.gradients.bias);
+        clear_padding(of.gradients.weight);
         for (column, [dy, product]) in sums.into_iter().enumerate() {
             of.gradients.bias.buffer.get_mut()[column] = dy;
             of.gradients.weight.buffer.get_mut()[column] = product;
@@ -130,6 +132,7 @@ impl NormsOperators for Cpu {
             GroupNorm::Graph(mean_scale) => Some(mean_scale.buffer.read()),
             GroupNorm::Pair => None,
         };
+        clear_padding(of.statistics);
         let row = of.statistics.stride();
         let statistics = of.statistics.buffer.get_mut();
         for (number, (group, sums)) in groups(of.groups).into_iter().zip(&sums).enumerate() {
@@ -195,6 +198,11 @@ impl NormsOperators for Cpu {
             [dy, dy * normalized(row, column, x[at].to_f32())]
         });
         drop(d);
+        if let Some(gradients) = &mut of.gradients {
+            clear_padding(gradients.weight);
+            clear_padding(gradients.bias);
+            clear_padding(gradients.mean_scale);
+        }
         let mut terms: Vec<Vec<[f32; 2]>> = Vec::with_capacity(sums.len());
         for (number, (group, sums)) in groups(of.op.groups).into_iter().zip(&sums).enumerate() {
             let count = group.count();
