@@ -66,6 +66,8 @@ pub struct GraphCounts {
     pub weighted: bool,
     /// Features of each edge that a model reads.
     pub edge_features: usize,
+    /// Whether it reads them as a row of elements for each edge, and not as columns of floats.
+    pub edge_rows: bool,
     /// Graphs that its vertices are of, where there are many; else 0.
     pub graphs: usize,
 }
@@ -80,6 +82,7 @@ impl GraphCounts {
             balanced: symmetric || graph.in_degrees() == graph.out_degrees(),
             weighted: false,
             edge_features: 0,
+            edge_rows: false,
             graphs: 0,
         }
     }
@@ -97,6 +100,12 @@ impl GraphCounts {
             edge_features,
             ..self
         }
+    }
+
+    /// With features of edges as rows of elements, or as columns of floats.
+    #[must_use]
+    pub fn with_edge_rows(self, edge_rows: bool) -> Self {
+        Self { edge_rows, ..self }
     }
 
     /// With a weight for each edge, or without.
@@ -119,6 +128,7 @@ impl GraphCounts {
             balanced: true,
             weighted: false,
             edge_features: 0,
+            edge_rows: false,
             graphs: 0,
         }
     }

@@ -129,6 +129,7 @@ impl Shard {
             balanced: alone && csr.row_degrees() == csr.column_degrees(),
             weighted: false,
             edge_features: 0,
+            edge_rows: false,
             graphs: 0,
         }
     }

@@ -12,8 +12,9 @@ use super::gin::Gin;
 use super::sage::Sage;
 use super::{ModelConfig, Norm};
 use crate::program::layers::{
-    Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Hetero, Hgt, Layer as Formula, LayerSetting, Le,
-    MixHop, Reads, Rgcn, Sg, Ssg, Tag, Transformer, TypeReads, TypedLayer,
+    Arma, Cg, Cheb, ClusterGcn, GatedGraph, Gine, GraphConv, Hetero, Hgt, Layer as Formula,
+    LayerSetting, Le, MixHop, Reads, ResGated, Rgcn, Sg, Ssg, Tag, Transformer, TypeReads,
+    TypedLayer,
 };
 use serde::de::{DeserializeOwned, MapAccess, Visitor, value::UnitDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -71,6 +72,12 @@ pub trait Architecture:
     /// Numbers of each edge that its layers read as features; 0 of one that reads none.
     fn edge_features(&self) -> usize {
         0
+    }
+
+    /// Whether its layers read features of edges as a row of elements for each edge, which linear maps go over, and not as columns of
+    /// floats.
+    fn reads_edge_rows(&self) -> bool {
+        false
     }
 
     /// Makes its layers read so many numbers of each edge, where they can, and says whether that is so.
@@ -491,6 +498,13 @@ macro_rules! models {
                 }
             }
 
+            pub(super) fn reads_edge_rows(&self) -> bool {
+                match self {
+                    $(Self::$kind(config) => config.reads_edge_rows(),)*
+                    Self::Other(_) => false,
+                }
+            }
+
             pub(super) fn read_edge_features(&mut self, columns: usize) -> bool {
                 match self {
                     $(Self::$kind(config) => config.read_edge_features(columns),)*
@@ -649,6 +663,12 @@ models! {
     GatedGraph,
     /// A graph transformer.
     Transformer,
+    /// A graph isomorphism network with features of edges.
+    Gine,
+    /// Residual gated graph convolutions.
+    ResGated,
+    /// Crystal graph convolutions.
+    Cg,
     /// A relational graph convolutional network, of one type of edges or several.
     Rgcn,
     /// A layer for each type of edges, summed.

@@ -217,6 +217,11 @@ impl ModelConfig {
         self.convolution.edge_features()
     }
 
+    /// Whether it reads features of edges as a row of elements for each edge, and not as columns of floats.
+    pub fn reads_edge_rows(&self) -> bool {
+        self.convolution.reads_edge_rows()
+    }
+
     /// Makes it a model that reads so many numbers of each edge, where its kind can, and says whether that is so.
     pub fn read_edge_features(&mut self, columns: usize) -> bool {
         self.convolution.read_edge_features(columns)

@@ -5,8 +5,9 @@ use crate::backend::{Backend, MemoryKind};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphCounts, Part};
-use crate::ops::edge_plane;
-use crate::tensor::{Element, Matrix};
+use crate::ops::{EdgeOrder, edge_plane};
+use crate::tensor::{Array, Element, Matrix, Precision};
+use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -35,8 +36,39 @@ pub struct PreparedGraph<'a> {
     pub graph: Cow<'a, Graph>,
     /// A weight for each of its edges, where the model multiplies by them.
     pub weights: Option<Cow<'a, [f32]>>,
-    /// The columns that the model reads as features of edges, each with a number for each edge.
-    pub features: Vec<Vec<f32>>,
+    /// What the model reads as features of edges.
+    pub features: EdgeColumns,
+}
+
+/// Columns of features of edges, each with a number for each edge of a graph, and how a model reads them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EdgeColumns {
+    /// The columns; none where edges have no features.
+    pub columns: Vec<Vec<f32>>,
+    /// Whether the model reads a row of elements for each edge. Otherwise it reads columns of floats.
+    pub as_rows: bool,
+}
+
+impl EdgeColumns {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// Those of some edges.
+    #[must_use]
+    pub fn of_edges(&self, edges: &[usize]) -> Self {
+        let of = |column: &Vec<f32>| edges.iter().map(|&edge| column[edge]).collect();
+        Self {
+            columns: self.columns.iter().map(of).collect(),
+            as_rows: self.as_rows,
+        }
+    }
 }
 
 impl PreparedGraph<'_> {
@@ -45,6 +77,7 @@ impl PreparedGraph<'_> {
         GraphCounts::of(&self.graph)
             .weighted(self.weights.is_some())
             .with_edge_features(self.features.len())
+            .with_edge_rows(self.features.as_rows)
     }
 
     /// The graph on a backend, for `model`, which it was prepared for.
@@ -60,7 +93,11 @@ impl PreparedGraph<'_> {
         let graph = Propagation::of_graph::<E>(backend, &self.graph, weights, model.norm())?;
         match self.features.is_empty() {
             true => Ok(graph),
-            false => graph.with_edge_features(backend, &self.graph, &self.features),
+            false => Ok(graph.with(EdgeFeatures::new::<E>(
+                backend,
+                &self.graph,
+                &self.features,
+            )?)),
         }
     }
 }
@@ -87,7 +124,10 @@ impl PreparedGraph<'_> {
         let graph = Propagation::of_shard(backend, &factors, (shard, group))?;
         match self.features.is_empty() {
             true => Ok(graph),
-            false => Ok(graph.with(EdgeFeatures::of_part(backend, &shard.part, &self.features)?)),
+            false => {
+                let features = EdgeFeatures::of_part::<E>(backend, &shard.part, &self.features)?;
+                Ok(graph.with(features))
+            }
         }
     }
 
@@ -138,7 +178,7 @@ impl ModelConfig {
             return Ok(PreparedGraph {
                 graph,
                 weights,
-                features: Vec::new(),
+                features: EdgeColumns::default(),
             });
         }
         if wanted != edges.columns() {
@@ -190,11 +230,14 @@ impl ModelConfig {
             }
             Ok(carried)
         });
-        let features = features.collect::<Result<_, Error>>()?;
+        let columns = features.collect::<Result<_, Error>>()?;
         Ok(PreparedGraph {
             graph: prepared,
             weights: None,
-            features,
+            features: EdgeColumns {
+                columns,
+                as_rows: self.reads_edge_rows(),
+            },
         })
     }
 }
@@ -216,100 +259,244 @@ fn means_on_loops(graph: &Graph, values: &mut [f32]) {
     }
 }
 
-/// Features of edges on a backend: a row a column, in which edge `k` has place `k`; each row is [`edge_plane`] long.
+/// Features of edges on a backend.
 #[derive(Debug)]
 pub struct EdgeFeatures<B: Backend> {
+    columns: usize,
+    kept: Kept<B>,
+}
+
+#[derive(Debug)]
+enum Kept<B: Backend> {
+    /// For terms of scores.
+    Planes(EdgePlanes<B>),
+    /// For sums of messages.
+    Rows(EdgeRows<B>),
+}
+
+/// A row for each feature, in which edge `k` has place `k`; each row is [`edge_plane`] long.
+#[derive(Debug)]
+pub struct EdgePlanes<B: Backend> {
     /// In the order of [`Propagation::forward`].
     pub forward: Arc<Matrix<B, f32>>,
     /// In that of [`Propagation::backward`].
     pub backward: Arc<Matrix<B, f32>>,
 }
 
+/// A row of elements for each edge, in the order of [`Propagation::forward`].
+#[derive(Debug)]
+struct EdgeRows<B: Backend> {
+    /// A `Matrix<B, E>` of the `E` of this precision.
+    rows: Box<dyn Any + Send + Sync>,
+    precision: Precision,
+    /// The row of each edge in the order of [`Propagation::backward`].
+    against: Against<B>,
+}
+
+#[derive(Debug)]
+enum Against<B: Backend> {
+    Order(EdgeOrder<B>),
+    /// As much memory, of a backend that only counts it.
+    Counted(Array<B, u32>),
+    /// Nothing reads the edges backward.
+    None,
+}
+
 impl<B: Backend> EdgeFeatures<B> {
     /// Features of an edge.
     pub fn columns(&self) -> usize {
-        self.forward.rows()
+        self.columns
     }
 
-    pub(super) fn new(backend: &B, graph: &Graph, columns: &[Vec<f32>]) -> Result<Self, Error> {
+    /// Columns of floats, as terms of scores read them.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there are rows of elements.
+    pub fn planes(&self) -> Result<&EdgePlanes<B>, Error> {
+        match &self.kept {
+            Kept::Planes(planes) => Ok(planes),
+            Kept::Rows(_) => refuse_form(
+                "the features of edges are rows of elements, and terms of scores read columns; make them by Propagation::with_edge_features",
+            ),
+        }
+    }
+
+    fn kept_rows(&self) -> Result<&EdgeRows<B>, Error> {
+        match &self.kept {
+            Kept::Rows(rows) => Ok(rows),
+            Kept::Planes(_) => refuse_form(
+                "the features of edges are columns of floats, and the program reads a row for each edge; make them by Propagation::with_edge_rows",
+            ),
+        }
+    }
+
+    /// The row of each edge in the order of [`Propagation::backward`].
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there are columns of floats, or rows for a forward pass alone.
+    pub fn order_backward(&self) -> Result<&EdgeOrder<B>, Error> {
+        match &self.kept_rows()?.against {
+            Against::Order(order) => Ok(order),
+            Against::Counted(_) | Against::None => {
+                refuse_form("the features of edges were made for forward passes alone")
+            }
+        }
+    }
+
+    /// A row of elements for each edge, as sums of messages read them.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there are columns of floats, or rows in another precision.
+    pub fn rows<E: Element>(&self) -> Result<&Matrix<B, E>, Error> {
+        let rows = self.kept_rows()?;
+        match rows.rows.downcast_ref() {
+            Some(matrix) => Ok(matrix),
+            None => refuse_form(&format!(
+                "the features of edges are kept in {}, and the model computes in {}; make the graph for the model's precision",
+                rows.precision,
+                E::PRECISION
+            )),
+        }
+    }
+
+    pub(super) fn new<E: Element>(
+        backend: &B,
+        graph: &Graph,
+        features: &EdgeColumns,
+    ) -> Result<Self, Error> {
         const NAME: &str = "Propagation::with_edge_features";
-        let edges = graph.edges();
+        let (columns, edges) = (&features.columns, graph.edges());
         for column in columns {
             Error::expect(NAME, "features of edges", edges, column.len())?;
         }
-        let shape = (columns.len(), edge_plane(edges));
-        let upload = |of: &(dyn Fn(usize, usize) -> f32 + Sync)| {
-            Matrix::from_rows(backend, shape, MemoryKind::Graph, |column, row| {
-                row.fill(0.0);
-                (0..edges).for_each(|edge| row[edge] = of(column, edge));
-            })
-            .map(Arc::new)
-        };
-        let forward = upload(&|column, edge| columns[column][edge])?;
+        if features.as_rows {
+            let against = Against::Order(EdgeOrder::new(backend, &graph.edge_map())?);
+            let rows = rows_of_edges::<B, E>(backend, columns, edges, |edge| edge as u32)?;
+            return Ok(Self::of_rows(rows, against));
+        }
+        let forward = plane(backend, columns, edges, |edge| edge as u32)?;
         let map = graph.edge_map();
-        let against = |column: usize, edge: usize| columns[column][map[edge] as usize];
-        let same = |column: usize| {
-            (0..edges)
-                .all(|edge| columns[column][edge].to_bits() == against(column, edge).to_bits())
+        let same = |column: &Vec<f32>| {
+            (0..edges).all(|edge| column[edge].to_bits() == column[map[edge] as usize].to_bits())
         };
-        let backward = match graph.is_symmetric() && (0..columns.len()).all(same) {
+        let backward = match graph.is_symmetric() && columns.iter().all(same) {
             true => Arc::clone(&forward),
-            false => upload(&against)?,
+            false => plane(backend, columns, edges, |edge| map[edge])?,
         };
-        Ok(Self { forward, backward })
+        Ok(Self::of_planes(columns.len(), forward, backward))
     }
 
     /// Those of the edges of a part, of columns for all edges of the graph.
-    pub(super) fn of_part(backend: &B, part: &Part, columns: &[Vec<f32>]) -> Result<Self, Error> {
-        let against = part.against();
-        let (edges, of) = (part.edges(), |at: usize| against[at] as usize);
-        Ok(Self {
-            backward: Self::of_edges(backend, columns, edges.len(), |at| edges[of(at)])?,
-            ..Self::of_part_forward(backend, part, columns)?
-        })
-    }
-
-    /// The same where no gradient is wanted: what goes against the edges is nobody's.
-    pub(super) fn of_part_forward(
+    pub(super) fn of_part<E: Element>(
         backend: &B,
         part: &Part,
-        columns: &[Vec<f32>],
+        features: &EdgeColumns,
     ) -> Result<Self, Error> {
-        let edges = part.edges();
-        let forward = Self::of_edges(backend, columns, edges.len(), |at| edges[at])?;
-        Ok(Self {
-            backward: Arc::clone(&forward),
-            forward,
-        })
+        let forward = Self::of_part_forward::<E>(backend, part, features)?;
+        let against = part.against();
+        let kept = match forward.kept {
+            Kept::Planes(EdgePlanes { forward, .. }) => {
+                let of = |at: usize| part.edges()[against[at] as usize];
+                let backward = plane(backend, &features.columns, against.len(), of)?;
+                Kept::Planes(EdgePlanes { forward, backward })
+            }
+            Kept::Rows(rows) => {
+                let against = Against::Order(EdgeOrder::new(backend, &against)?);
+                Kept::Rows(EdgeRows { against, ..rows })
+            }
+        };
+        Ok(Self { kept, ..forward })
     }
 
-    /// Rows of so many edges: which edge of the columns each is.
-    fn of_edges(
+    /// The same where no gradient is wanted: nothing reads the edges backward.
+    pub(super) fn of_part_forward<E: Element>(
         backend: &B,
-        columns: &[Vec<f32>],
-        len: usize,
-        edge: impl Fn(usize) -> u32 + Sync,
-    ) -> Result<Arc<Matrix<B, f32>>, Error> {
-        let shape = (columns.len(), edge_plane(len));
-        Matrix::from_rows(backend, shape, MemoryKind::Graph, |column, row| {
-            row.fill(0.0);
-            let values = (0..len).map(|at| columns[column][edge(at) as usize]);
-            row.iter_mut()
-                .zip(values)
-                .for_each(|(to, value)| *to = value);
-        })
-        .map(Arc::new)
+        part: &Part,
+        features: &EdgeColumns,
+    ) -> Result<Self, Error> {
+        let (edges, columns) = (part.edges(), &features.columns);
+        if features.as_rows {
+            let rows = rows_of_edges::<B, E>(backend, columns, edges.len(), |at| edges[at])?;
+            return Ok(Self::of_rows(rows, Against::None));
+        }
+        let forward = plane(backend, columns, edges.len(), |at| edges[at])?;
+        let backward = Arc::clone(&forward);
+        Ok(Self::of_planes(columns.len(), forward, backward))
+    }
+
+    fn of_planes(
+        columns: usize,
+        forward: Arc<Matrix<B, f32>>,
+        backward: Arc<Matrix<B, f32>>,
+    ) -> Self {
+        let kept = Kept::Planes(EdgePlanes { forward, backward });
+        Self { columns, kept }
+    }
+
+    fn of_rows<E: Element>(rows: Matrix<B, E>, against: Against<B>) -> Self {
+        Self {
+            columns: rows.columns(),
+            kept: Kept::Rows(EdgeRows {
+                rows: Box::new(rows),
+                precision: E::PRECISION,
+                against,
+            }),
+        }
     }
 
     /// With nothing in them, for a backend that only counts memory. Whether they are symmetric is not known.
-    pub(super) fn counted(backend: &B, columns: usize, edges: usize) -> Result<Self, Error> {
+    pub(super) fn counted<E: Element>(backend: &B, counts: &GraphCounts) -> Result<Self, Error> {
+        let (columns, edges) = (counts.edge_features, counts.forward.edges);
+        if counts.edge_rows {
+            let rows = Matrix::<B, E>::zeros(backend, edges, columns, MemoryKind::Graph)?;
+            let order = Array::zeros(backend, edges, MemoryKind::Graph)?;
+            return Ok(Self::of_rows(rows, Against::Counted(order)));
+        }
         let zeros =
             || Matrix::zeros(backend, columns, edge_plane(edges), MemoryKind::Graph).map(Arc::new);
-        Ok(Self {
-            forward: zeros()?,
-            backward: zeros()?,
-        })
+        Ok(Self::of_planes(columns, zeros()?, zeros()?))
     }
+}
+
+fn refuse_form<T>(reason: &str) -> Result<T, Error> {
+    Err(Error::Unsupported {
+        operator: "EdgeFeatures",
+        reason: reason.into(),
+    })
+}
+
+/// A row for each of `len` edges: row `k` is that of edge `edge(k)` of the columns.
+fn rows_of_edges<B: Backend, E: Element>(
+    backend: &B,
+    columns: &[Vec<f32>],
+    len: usize,
+    edge: impl Fn(usize) -> u32 + Sync,
+) -> Result<Matrix<B, E>, Error> {
+    let shape = (len, columns.len());
+    Matrix::from_rows(backend, shape, MemoryKind::Graph, |at, row| {
+        let of = edge(at) as usize;
+        for (to, column) in row.iter_mut().zip(columns) {
+            *to = column[of];
+        }
+    })
+}
+
+/// A row for each column: place `k` is that of edge `edge(k)` of the column.
+fn plane<B: Backend>(
+    backend: &B,
+    columns: &[Vec<f32>],
+    len: usize,
+    edge: impl Fn(usize) -> u32 + Sync,
+) -> Result<Arc<Matrix<B, f32>>, Error> {
+    let shape = (columns.len(), edge_plane(len));
+    Matrix::from_rows(backend, shape, MemoryKind::Graph, |column, row| {
+        row.fill(0.0);
+        let values = (0..len).map(|at| columns[column][edge(at) as usize]);
+        row.iter_mut()
+            .zip(values)
+            .for_each(|(to, value)| *to = value);
+    })
+    .map(Arc::new)
 }
 
 #[cfg(test)]
@@ -340,7 +527,7 @@ mod tests {
             [2.0, 1.0, 3.0, 0.0, 7.0, 7.0],
             [15.0, 10.0, 20.0, 0.0, 30.0, 30.0],
         ];
-        assert_eq!(prepared.features, expected);
+        assert_eq!(prepared.features.columns, expected);
         assert!(prepared.weights.is_none());
         let without = EdgeData {
             weights: None,

@@ -9,7 +9,9 @@
 
 use super::architecture::{Architecture, LayerOption, number, probability, store};
 use super::{ModelConfig, Norm, heads};
-use crate::program::layers::{self as formulas, Layer as Formula, Reads};
+use crate::program::layers::{
+    self as formulas, Layer as Formula, Reads, check_edge_features, is_zero,
+};
 use serde::{Deserialize, Serialize};
 
 /// Attention (Veličković et al., ICLR 2018), three layers of 64 with one head and dropout 0.5. With several heads a hidden
@@ -25,10 +27,6 @@ pub struct Gat {
     /// Numbers of each edge, its weight among them, that its score has a term of (PyG's `edge_dim`); 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub edge_features: usize,
-}
-
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 impl Default for Gat {
@@ -94,13 +92,7 @@ impl Architecture for Gat {
 
     fn check(&self, model: &ModelConfig) -> Result<(), String> {
         heads::refusal(model, self.heads, self.attention_dropout, self.slope)?;
-        if self.edge_features > MOST_EDGE_FEATURES {
-            return Err(format!(
-                "{} features of each edge; there can be {MOST_EDGE_FEATURES} at most",
-                self.edge_features
-            ));
-        }
-        Ok(())
+        check_edge_features(self.edge_features)
     }
 
     fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Formula> {
@@ -120,6 +112,3 @@ impl ModelConfig {
         Self::of(Gat::default(), features, classes)
     }
 }
-
-/// More features of an edge than this are taken for a mistake.
-const MOST_EDGE_FEATURES: usize = 65_536;

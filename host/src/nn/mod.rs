@@ -43,8 +43,8 @@ mod weights;
 
 pub use crate::program::Network;
 pub use crate::program::layers::{
-    Arma, Cheb, ClusterGcn, GatedGraph, GraphConv, Hetero, Hgt, Le, MixHop, Rgcn, Sg, Ssg, Tag,
-    Transformer,
+    Arma, Cg, Cheb, ClusterGcn, GatedGraph, Gine, GraphConv, Hetero, Hgt, Le, MixHop, ResGated,
+    Rgcn, Sg, Ssg, Tag, Transformer,
 };
 pub(crate) use aggregation::{check_policy_of_weights, rounds_by_default};
 pub use appnp::Appnp;
@@ -58,7 +58,7 @@ pub(crate) use codes::{MARGIN, store_in_8_bits};
 pub use config::{ModelConfig, Store, WeightedGraph};
 pub(crate) use decoder::WIDTH as EDGE_WIDTH;
 pub use decoder::{Bilinear, Decoder, LinkDecoder, Mlp};
-pub use edge_features::{EdgeData, EdgeFeatures, PreparedGraph};
+pub use edge_features::{EdgeColumns, EdgeData, EdgeFeatures, EdgePlanes, PreparedGraph};
 pub use gat::Gat;
 pub use gatv2::GatV2;
 pub use gcn::Gcn;

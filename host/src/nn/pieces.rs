@@ -1,6 +1,6 @@
 //! A graph in pieces, for a device that has no room for it.
 
-use super::edge_features::EdgeFeatures;
+use super::edge_features::{EdgeColumns, EdgeFeatures};
 use super::{
     ConvolutionConfig, HiddenNorm, ModelConfig, Norm, PartFactors, PreparedGraph, Propagation,
 };
@@ -53,7 +53,7 @@ struct Cut<E: Element> {
     parts: Vec<OnceLock<Part>>,
     factors: PartFactors<E>,
     /// Columns that the model reads as features of edges, for all edges of the graph.
-    edge_features: Vec<Vec<f32>>,
+    edge_features: EdgeColumns,
 }
 
 impl<E: Element> Pieces<E> {
@@ -212,7 +212,10 @@ impl<E: Element> Pieces<E> {
         let graph = Propagation::of_part_forward(backend, part, factors)?;
         match edge_features.is_empty() {
             true => Ok(graph),
-            false => Ok(graph.with(EdgeFeatures::of_part_forward(backend, part, edge_features)?)),
+            false => {
+                let features = EdgeFeatures::of_part_forward::<E>(backend, part, edge_features)?;
+                Ok(graph.with(features))
+            }
         }
     }
 }

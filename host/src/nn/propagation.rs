@@ -1,7 +1,7 @@
 //! The graph as a model sees it: edges on a backend, and degree norms.
 
 use super::Halo;
-use super::edge_features::EdgeFeatures;
+use super::edge_features::{EdgeColumns, EdgeFeatures};
 use super::weights;
 use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
 use crate::distributed::{Group, Shard};
@@ -357,10 +357,28 @@ impl<B: Backend> Propagation<B> {
         graph: &Graph,
         columns: &[Vec<f32>],
     ) -> Result<Self, Error> {
-        Ok(Self {
-            edge_features: Some(EdgeFeatures::new(backend, graph, columns)?),
-            ..self
-        })
+        let features = EdgeColumns {
+            columns: columns.to_vec(),
+            as_rows: false,
+        };
+        Ok(self.with(EdgeFeatures::new::<f32>(backend, graph, &features)?))
+    }
+
+    /// The same as a row of elements for each edge, for layers that compute messages of them, as GINE does.
+    ///
+    /// # Errors
+    /// Those of [`Propagation::with_edge_features`].
+    pub fn with_edge_rows<E: Element>(
+        self,
+        backend: &B,
+        graph: &Graph,
+        columns: &[Vec<f32>],
+    ) -> Result<Self, Error> {
+        let features = EdgeColumns {
+            columns: columns.to_vec(),
+            as_rows: true,
+        };
+        Ok(self.with(EdgeFeatures::new::<E>(backend, graph, &features)?))
     }
 
     /// The same with these features of edges.
@@ -779,11 +797,7 @@ impl<B: Backend> Propagation<B> {
             weights,
             edge_features: match counts.edge_features {
                 0 => None,
-                columns => Some(EdgeFeatures::counted(
-                    backend,
-                    columns,
-                    counts.forward.edges,
-                )?),
+                _ => Some(EdgeFeatures::counted::<E>(backend, counts)?),
             },
             halo: None,
             members: None,

@@ -7,7 +7,7 @@
 //!  whom the others hear, asked of them ────────────────────────────────────────────────────────────┘
 //! ```
 
-use super::edge_features::EdgeFeatures;
+use super::edge_features::{EdgeColumns, EdgeFeatures};
 use super::{EdgeData, ModelConfig, Norm, PartFactors, PreparedGraph, Propagation, weights};
 use crate::backend::Backend;
 use crate::data::parts::{PartRows, RowFeatures, VertexTable};
@@ -26,7 +26,7 @@ pub struct PreparedRows<E: Element> {
     pub shard: Shard,
     factors: PartFactors<E>,
     weighted: bool,
-    features: Vec<Vec<f32>>,
+    features: EdgeColumns,
 }
 
 impl<E: Element> PreparedRows<E> {
@@ -49,7 +49,7 @@ impl<E: Element> PreparedRows<E> {
             true => Ok(graph),
             false => {
                 let part = &self.shard.part;
-                Ok(graph.with(EdgeFeatures::of_part(backend, part, &self.features)?))
+                Ok(graph.with(EdgeFeatures::of_part::<E>(backend, part, &self.features)?))
             }
         }
     }

@@ -7,7 +7,8 @@
 use super::list::{Program, refuse};
 use super::operator::{
     ActivateGradient, Addend, AdditiveGradient, Aggregate, Attention, AttentionGradient,
-    DotAttentionGradient, EdgeTerms, GroupNorm, Matmul, Node, NormalizeGradient, Operator, Own,
+    DotAttentionGradient, EdgeTerms, GroupNorm, Matmul, MessageGradient, Node, NormalizeGradient,
+    Operator, Own,
 };
 use super::value::{Constant, Description, Format, Origin, Rows, Value};
 use crate::error::Error;
@@ -169,6 +170,7 @@ impl Pass<'_> {
             Operator::Attention(_)
             | Operator::AdditiveAttention(_)
             | Operator::DotAttention(_)
+            | Operator::MessageSums(_)
             | Operator::EdgeTerms(_)
             | Operator::HeadMean { .. } => self.back_through_heads(node, g),
             Operator::GroupMaximum { .. }
@@ -278,6 +280,19 @@ impl Pass<'_> {
                 let operator = Operator::DotAttentionGradient(gradient);
                 let results = self.program.push_all(operator)?;
                 self.add_all(&[op.queries, op.keys, op.values], &results, factor)
+            }
+            Operator::MessageSums(op) => {
+                let wanted =
+                    |value: Option<Value>| value.is_some_and(|value| self.depends.contains(&value));
+                let wanted = op.rows().map(|rows| rows.map(wanted));
+                let gradient = MessageGradient { of: *op, wanted, d };
+                let of: Vec<Value> = gradient.differentiated().collect();
+                if of.is_empty() {
+                    return Ok(());
+                }
+                let operator = Operator::MessageGradient(gradient);
+                let results = self.program.push_all(operator)?;
+                self.add_all(&of, &results, factor)
             }
             Operator::EdgeTerms(op) => {
                 let gradient = Operator::EdgeTermsGradient {

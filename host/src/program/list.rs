@@ -213,6 +213,7 @@ impl Program {
             Rows::Of(vertices) => self.vertices[vertices.0].rows,
             Rows::Times(vertices, times) => self.vertices[vertices.0].rows * times,
             Rows::Edges(edges) => edge_plane(self.edges[edges.0].count),
+            Rows::EachEdge(edges) => self.edges[edges.0].count,
             Rows::Exchanged(edges, of) => self.edges[edges.0].exchanged[of as usize],
             Rows::Share(vertices) => {
                 let rows = self.vertices[vertices.0].rows;
@@ -460,7 +461,8 @@ impl Program {
                     | Origin::Parameter(_)
                     | Origin::Buffer(_)
                     | Origin::Constant(_)
-                    | Origin::Ones => true,
+                    | Origin::Ones
+                    | Origin::EdgeFeatures(_) => true,
                     Origin::Seed => number >= self.forward,
                     Origin::Operator => written.contains_key(&operand),
                 };
@@ -537,6 +539,20 @@ impl Program {
             return Value(number);
         }
         self.add_value(String::new(), (shape, Format::Element), Origin::Ones)
+    }
+
+    /// The features of the edges of an adjacency, so many of each.
+    pub(super) fn edge_features(&mut self, edges: Edges, columns: usize) -> Value {
+        let shape = Shape {
+            rows: Rows::EachEdge(edges),
+            columns,
+        };
+        let origin = Origin::EdgeFeatures(edges);
+        let is = |it: &Description| it.origin == origin && it.shape == shape;
+        if let Some(number) = self.values.iter().position(is) {
+            return Value(number);
+        }
+        self.add_value(String::new(), (shape, Format::Element), origin)
     }
 
     /// `value` in a format: itself, or of a constant its twin.

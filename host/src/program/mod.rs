@@ -42,8 +42,9 @@ pub use operator::{
     Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate,
     AggregateSigns, AggregateSignsMatmul, Attention, AttentionGradient, BatchStatistics,
     BinaryMatmul, Coding, Direction, DotAttention, DotAttentionGradient, Dropout, EdgeTerms, End,
-    GroupNorm, GroupScales, Matmul, Node, Normalization, NormalizeGradient, Operator, Own, OwnCall,
-    OwnOperands, OwnOperator, RankPart, ReadFactors, RowFactors, Take,
+    GroupNorm, GroupScales, Matmul, MessageGradient, MessageRows, MessageSums, Node, Normalization,
+    NormalizeGradient, Operator, Own, OwnCall, OwnOperands, OwnOperator, RankPart, ReadFactors,
+    RowFactors, Take,
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;

@@ -147,6 +147,8 @@ impl Plan {
                     let rounded = if rounded { bytes } else { 0 };
                     self.weights = total([self.weights, float, float, rounded]);
                 }
+                // They are of the graph's memory.
+                Origin::EdgeFeatures(_) => {}
                 Origin::Seed | Origin::Operator => continue,
             }
             self.places[number] = Place::Outside;

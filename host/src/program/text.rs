@@ -3,11 +3,12 @@
 use super::list::Program;
 use super::operator::{
     Addend, AdditiveAttention, Aggregate, Attention, Coding, Direction, DotAttention, Dropout,
-    EdgeTerms, End, Matmul, Node, Normalization, Operator, ReadFactors, RowFactors, Take,
+    EdgeTerms, End, Matmul, MessageSums, Node, Normalization, Operator, ReadFactors, RowFactors,
+    Take,
 };
 use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::nn::rounds_by_default;
-use crate::ops::{Form, SpmmPolicy};
+use crate::ops::{Form, MessageAct, SpmmPolicy};
 use std::fmt::{self, Write};
 
 impl Program {
@@ -15,8 +16,11 @@ impl Program {
     pub(super) fn name_of(&self, value: Value) -> String {
         let description = &self.values[value.0];
         match description.name.as_str() {
-            "" if description.origin == Origin::Ones => "ones".into(),
-            "" => value.to_string(),
+            "" => match description.origin {
+                Origin::Ones => "ones".into(),
+                Origin::EdgeFeatures(edges) => format!("features of {}", self.edges[edges.0].name),
+                _ => value.to_string(),
+            },
             name => name.to_owned(),
         }
     }
@@ -35,6 +39,10 @@ impl Program {
             Rows::Edges(edges) => {
                 let name = &self.edges[edges.0].name;
                 format!("edges of {name} x {columns} {precision}")
+            }
+            Rows::EachEdge(edges) => {
+                let name = &self.edges[edges.0].name;
+                format!("each edge of {name} x {columns} {precision}")
             }
             Rows::Exchanged(edges, of) => {
                 let (name, of) = (&self.edges[edges.0].name, of.name());
@@ -91,6 +99,22 @@ impl Program {
         let drop = op.drop.map(|drop| format!(", {}", dropout(drop)));
         let (scale, heads, drop) = (op.scale, op.heads, drop.unwrap_or_default());
         format!("{edges} {values}, scores {scale} {queries} {keys}ᵀ, {heads} heads{drop}")
+    }
+
+    fn messages_text(&self, op: &MessageSums) -> String {
+        let factor = |rows: [Option<Value>; 3], act: MessageAct| {
+            let ends = ["destination", "source", "edge"];
+            let named = rows.into_iter().zip(ends);
+            let named = named.filter_map(|(value, end)| Some((value?, end)));
+            let named = named.map(|(value, end)| format!("{} of the {end}", self.name_of(value)));
+            let named: Vec<String> = named.collect();
+            (!named.is_empty()).then(|| format!("{act:?}({})", named.join(" + ")).to_lowercase())
+        };
+        let factors = op.rows().into_iter().zip(op.acts);
+        let factors: Vec<String> = factors
+            .filter_map(|(rows, act)| factor(rows, act))
+            .collect();
+        format!("{} {}", self.edges[op.edges.0].name, factors.join(" ⊙ "))
     }
 
     fn terms_text(&self, op: &EdgeTerms) -> String {
@@ -325,6 +349,10 @@ impl Program {
                 let of = self.additive_text(&op.of);
                 text = format!("{text} {} of {}, {of}", name(op.d), name(op.y));
             }
+            Operator::MessageSums(op) => text = format!("{text} {}", self.messages_text(op)),
+            Operator::MessageGradient(op) => {
+                text = format!("{text} {} {}", name(op.d), self.messages_text(&op.of));
+            }
             Operator::DotAttention(op) => text = format!("{text} {}", self.dot_text(op)),
             Operator::DotAttentionGradient(op) => {
                 let of = self.dot_text(&op.of);
@@ -489,6 +517,7 @@ impl fmt::Display for Program {
                 Origin::Buffer(_) => "buffer",
                 Origin::Constant(_) => "constant",
                 Origin::Ones => "ones",
+                Origin::EdgeFeatures(_) => "edges",
                 Origin::Seed | Origin::Operator => continue,
             };
             let bytes = self.bytes(value);

@@ -66,6 +66,12 @@ impl Program {
                 let rows = [of.keys, of.values, of.queries, op.d];
                 rows.map(|rows| (of.edges, rows)).to_vec()
             }
+            Operator::MessageSums(op) => op.gathered().map(|rows| (op.edges, rows)).collect(),
+            Operator::MessageGradient(op) => {
+                let of = &op.of;
+                let gathered = of.gathered().chain([op.d]);
+                gathered.map(|rows| (of.edges, rows)).collect()
+            }
             _ => Vec::new(),
         }
     }

@@ -27,6 +27,8 @@ pub enum Rows {
     Times(Vertices, usize),
     /// One for each edge of an adjacency, in a [plane](crate::ops::edge_plane) of edges.
     Edges(Edges),
+    /// One for each edge of an adjacency, in its order.
+    EachEdge(Edges),
     /// As many as a rank exchanges of an adjacency that is its part of a graph.
     Exchanged(Edges, Exchanged),
     /// As many as are written at once of one for each vertex of a set, where [some come after the
@@ -107,6 +109,8 @@ pub enum Origin {
     Constant(Constant),
     /// A one for each vertex of a set: a matrix of one column.
     Ones,
+    /// The features of the edges of an adjacency, which comes with them. They have no gradient.
+    EdgeFeatures(Edges),
     /// The loss writes it between the passes: the gradient of the program's output.
     Seed,
     /// An operator writes it.

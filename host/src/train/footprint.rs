@@ -405,7 +405,9 @@ impl Footprint {
         let model = Network::<_, E>::new(&Gpu::counting(multiprocessors)?, config, 0)?;
         let of = OfRank {
             shard,
-            counts: counts.with_edge_features(features),
+            counts: counts
+                .with_edge_features(features)
+                .with_edge_rows(config.reads_edge_rows()),
             group: Group::counting(shard.rank, shard.counts.len()),
             first_aggregates: model.first_aggregates(),
         };

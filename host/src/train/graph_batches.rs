@@ -105,11 +105,7 @@ impl GraphBatches {
                 .weights
                 .as_deref()
                 .map(|weights| Cow::Owned(of_edges(weights))),
-            features: prepared
-                .features
-                .iter()
-                .map(|column| of_edges(column))
-                .collect(),
+            features: prepared.features.of_edges(&edges),
         })
     }
 }

@@ -5,7 +5,7 @@
 //! layer's input is a product of an identity and a parameter, so that the gradient of that parameter is the gradient of
 //! the input.
 
-use super::reference::{Dense, Values};
+use super::reference::{Dense, Values, normalized};
 use super::setup::{compiled, numbers};
 use half::f16;
 use halfgnn::backend::Backend;
@@ -17,9 +17,9 @@ use halfgnn::graph::{Block, Csr, Graph};
 use halfgnn::nn::{Aggregate, Degrees, Norm, Propagation};
 use halfgnn::ops::CodeFormat;
 use halfgnn::program::layers::{
-    Arma, ArmaLayer, Cheb, ChebLayer, ClusterGcnLayer, GatedGraphLayer, GraphConvLayer, Layer,
-    LeLayer, LgLayer, MixHop, MixHopLayer, SgLayer, Ssg, SsgLayer, TagLayer, Transformer,
-    TransformerLayer,
+    Arma, ArmaLayer, CgLayer, Cheb, ChebLayer, ClusterGcnLayer, GatedGraphLayer, Gine, GineLayer,
+    GraphConvLayer, Layer, LeLayer, LgLayer, MixHop, MixHopLayer, ResGated, ResGatedLayer, SgLayer,
+    Ssg, SsgLayer, TagLayer, Transformer, TransformerLayer,
 };
 use halfgnn::program::passes::{Evaluate, Pass, Quantize};
 use halfgnn::program::{Builder, Edges, Heads, Program, Runner, Value};
@@ -33,6 +33,8 @@ struct Adjacency {
     edges: Vec<(usize, usize)>,
     /// Weights of the edges, which are 1 where there are none.
     weights: Option<Vec<f32>>,
+    /// Features of edges, a column each.
+    features: Vec<Vec<f32>>,
     norm: Norm,
 }
 
@@ -60,8 +62,43 @@ impl Adjacency {
             columns,
             edges,
             weights: is_weighted.then_some(weights),
+            features: Vec::new(),
             norm,
         }
+    }
+
+    /// With so many features of each edge, which every precision has exactly.
+    fn with_features(self, count: usize) -> Self {
+        let exact = |it: f32| (8.0 * it).round() / 8.0;
+        let column = |column: usize| numbers(column as u64 + 40, self.edges.len());
+        let columns = (0..count).map(|at| column(at).into_iter().map(exact).collect());
+        Self {
+            features: columns.collect(),
+            ..self
+        }
+    }
+
+    /// The features of edges, a row each.
+    fn features(&self) -> Dense {
+        let of_edge = |edge: usize| self.features.iter().map(move |it| f64::from(it[edge]));
+        let values: Vec<f64> = (0..self.edges.len()).flat_map(of_edge).collect();
+        Dense::new(self.edges.len(), self.features.len(), values)
+    }
+
+    /// The sum or mean of `message(i, j, e)`, rows of so many columns.
+    fn messages(
+        &self,
+        columns: usize,
+        message: impl Fn(usize, usize, usize, usize) -> f64,
+    ) -> Dense {
+        let mut y = Dense::new(self.rows, columns, vec![0.0; self.rows * columns]);
+        for (edge, &(row, from)) in self.edges.iter().enumerate() {
+            for column in 0..columns {
+                let factor = self.factor(edge);
+                y.values[row * columns + column] += factor * message(row, from, edge, column);
+            }
+        }
+        y
     }
 
     fn weight(&self, edge: usize) -> f64 {
@@ -162,7 +199,14 @@ impl Adjacency {
                     Propagation::weighted::<E>(backend, &graph, weights, self.norm)
                 }),
             };
-            return made.expect("memory");
+            let made = made.expect("memory");
+            if self.features.is_empty() {
+                return made;
+            }
+            let with_rows = halfgnn::with_element!(precision, E => {
+                made.with_edge_rows::<E>(backend, &graph, &self.features)
+            });
+            return with_rows.expect("memory");
         }
         let shape = (self.rows, self.columns);
         let csr = Csr::rectangular_from_edges(shape, &rows, &columns).expect("ids are in range");
@@ -216,6 +260,8 @@ struct Case {
     is_square: bool,
     /// Whether edges may have weights.
     is_weighted: bool,
+    /// Features of each edge. A block has none.
+    edge_features: usize,
     layer: Box<dyn Fn(Edges) -> Box<dyn Layer>>,
     formula: Formula,
 }
@@ -234,6 +280,7 @@ fn case<L: Layer + 'static>(
         norm,
         is_square,
         is_weighted: true,
+        edge_features: 0,
         layer: Box::new(move |edges| Box::new(layer(edges))),
         formula: Box::new(formula),
     }
@@ -621,8 +668,145 @@ fn attention() -> Vec<Case> {
     all
 }
 
+fn relu(x: f64) -> f64 {
+    x.max(0.0)
+}
+
+/// Layers whose messages are of both ends of an edge and of its features.
+fn messages() -> Vec<Case> {
+    let mut all = Vec::new();
+    for (edge_features, norm, learn_epsilon) in [
+        (0, Norm::None, true),
+        (3, Norm::Right, true),
+        (2, Norm::None, false),
+    ] {
+        let options = Gine {
+            epsilon: 0.25,
+            learn_epsilon,
+            edge_features,
+            ..Gine::default()
+        };
+        let mut gine = case(
+            ("gine", norm),
+            (6, 5),
+            false,
+            move |edges| GineLayer {
+                edges,
+                hidden: 9,
+                outputs: 5,
+                options: options.clone(),
+            },
+            move |values, a, x| {
+                let rows = (edge_features > 0).then(|| {
+                    let product = a.features().product(&values["edge.weight"]);
+                    biased(&product, &values["edge.bias"])
+                });
+                let of_edge =
+                    |edge, column| rows.as_ref().map_or(0.0, |rows| rows.at(edge, column));
+                let sum = a.messages(x.columns, |_, from, edge, column| {
+                    relu(x.at(from, column) + of_edge(edge, column))
+                });
+                let epsilon = match learn_epsilon {
+                    true => values["epsilon"].values[0],
+                    false => 0.25,
+                };
+                let sum = sum.plus(1.0 + epsilon, &a.own(x));
+                let between = sum.product(&values["mlp.0.weight"]);
+                let between = normalized(&between, &values["norm.weight"], &values["norm.bias"]);
+                between.map(relu).product(&values["mlp.1.weight"])
+            },
+        );
+        gine.edge_features = edge_features;
+        all.push(gine);
+    }
+    for (edge_features, root_weight) in [(0, true), (3, true), (1, false)] {
+        let options = ResGated {
+            root_weight,
+            edge_features,
+        };
+        let mut resgated = case(
+            ("resgated", Norm::None),
+            (5, 7),
+            false,
+            move |edges| ResGatedLayer {
+                edges,
+                outputs: 7,
+                options: options.clone(),
+            },
+            move |values, a, x| {
+                let map = |name: &str, rows: &Dense| {
+                    let product = rows.product(&values[&format!("{name}.0.weight")]);
+                    biased(&product, &values[&format!("{name}.bias")])
+                };
+                let of_edges = |name: &str| match edge_features {
+                    0 => Dense::new(a.edges.len(), 7, vec![0.0; 7 * a.edges.len()]),
+                    _ => {
+                        let features = a.features();
+                        features.product(&values[&format!("{name}.1.weight")])
+                    }
+                };
+                let [k, q, v] = [map("key", &a.own(x)), map("query", x), map("value", x)];
+                let [of_k, of_q, of_v] = ["key", "query", "value"].map(of_edges);
+                let y = a.messages(7, |row, from, edge, at| {
+                    let gate =
+                        k.at(row, at) + q.at(from, at) + of_k.at(edge, at) + of_q.at(edge, at);
+                    sigmoid(gate) * (v.at(from, at) + of_v.at(edge, at))
+                });
+                match root_weight {
+                    true => y.plus(1.0, &a.own(x).product(&values["self.weight"])),
+                    false => y,
+                }
+            },
+        );
+        resgated.edge_features = edge_features;
+        all.push(resgated);
+    }
+    for (edge_features, norm) in [(0, Norm::None), (2, Norm::Right), (2, Norm::None)] {
+        let mut cg = case(
+            ("cg", norm),
+            (6, 6),
+            false,
+            move |edges| CgLayer {
+                edges,
+                edge_features,
+            },
+            move |values, a, x| {
+                let own = a.own(x);
+                let factor = |name: &str| {
+                    let weight = |part: usize| &values[&format!("{name}.{part}.weight")];
+                    let destination =
+                        biased(&own.product(weight(0)), &values[&format!("{name}.bias")]);
+                    let edge = match edge_features {
+                        0 => Dense::new(a.edges.len(), 6, vec![0.0; 6 * a.edges.len()]),
+                        _ => a.features().product(weight(2)),
+                    };
+                    [destination, x.product(weight(1)), edge]
+                };
+                let [gate, value] = ["gate", "value"].map(factor);
+                let of = |of: &[Dense; 3], ends: [usize; 3], at: usize| -> f64 {
+                    of.iter()
+                        .zip(ends)
+                        .map(|(rows, row)| rows.at(row, at))
+                        .sum()
+                };
+                let sum = a.messages(6, |row, from, edge, at| {
+                    let ends = [row, from, edge];
+                    sigmoid(of(&gate, ends, at)) * of(&value, ends, at).exp().ln_1p()
+                });
+                sum.plus(1.0, &own)
+            },
+        );
+        cg.edge_features = edge_features;
+        all.push(cg);
+    }
+    for case in &mut all {
+        case.is_weighted = false;
+    }
+    all
+}
+
 fn all() -> Vec<Case> {
-    [copies(), filters(), gates(), attention()]
+    [copies(), filters(), gates(), attention(), messages()]
         .into_iter()
         .flatten()
         .collect()
@@ -859,11 +1043,12 @@ const BLOCK: (usize, usize) = (9, 13);
 
 /// The adjacencies of a case: square, with weights where edges may have some, and rectangular.
 fn adjacencies(case: &Case) -> Vec<Adjacency> {
-    let mut all = vec![Adjacency::new(SQUARE, case.norm, false)];
+    let square = Adjacency::new(SQUARE, case.norm, false);
+    let mut all = vec![square.with_features(case.edge_features)];
     if case.is_weighted {
         all.push(Adjacency::new(SQUARE, case.norm, true));
     }
-    if !case.is_square {
+    if !case.is_square && case.edge_features == 0 {
         // A block does not know how many edges its sources have as destinations.
         let norm = match case.norm {
             Norm::In => Norm::Both,
@@ -877,7 +1062,10 @@ fn adjacencies(case: &Case) -> Vec<Adjacency> {
 fn check_all(cases: Vec<Case>) {
     for case in cases {
         // A ReLU next to zero goes the other way where numbers are rounded.
-        let kinks = if case.name == "arma" { 3.0 } else { 1.0 };
+        let kinks = match case.name {
+            "arma" | "gine" => 3.0,
+            _ => 1.0,
+        };
         for a in adjacencies(&case) {
             check(&case, &a, (Precision::Float, 2e-5));
             check(&case, &a, (Precision::Half, kinks * 1e-2));
@@ -906,6 +1094,11 @@ fn graph_transformers_are_their_formulas() {
     check_all(attention());
 }
 
+#[test]
+fn messages_of_both_ends_are_their_formulas() {
+    check_all(messages());
+}
+
 /// Sums of whole numbers are exact, so that their order on a device does not matter. Gates and a softmax make other
 /// numbers of them, whose sums differ in the last digits of a float.
 #[test]
@@ -916,15 +1109,16 @@ fn formulas_have_the_same_bits_on_the_cpu_and_the_emulator() {
         Gpu::new(driver, kernels.expect("the kernels")).expect("the PTX fits this program");
     for case in all() {
         for shape in [SQUARE, BLOCK] {
-            if case.is_square && shape == BLOCK {
+            if (case.is_square || case.edge_features > 0) && shape == BLOCK {
                 continue;
             }
-            let a = Adjacency::new(shape, Norm::None, false);
+            let a = Adjacency::new(shape, Norm::None, false).with_features(case.edge_features);
             let program = || compiled(program(&case, &a, Precision::Half), false);
             let (cpu, _) = run(&Cpu::new(), program(), &a, Numbers::Whole);
             let (gpu, _) = run(&emulated, program(), &a, Numbers::Whole);
             let what = format!("{} {:?} of {shape:?}", case.name, case.widths);
-            if !matches!(case.name, "gatedgraph" | "transformer") {
+            let others = ["gatedgraph", "transformer", "gine", "resgated", "cg"];
+            if !others.contains(&case.name) {
                 assert_eq!(cpu, gpu, "{what}");
                 continue;
             }
@@ -1094,6 +1288,7 @@ fn what_attention_by_dot_products_cannot_do_is_refused() {
         columns: 10,
         edges: vec![(0, 1), (2, 3)],
         weights: Some(vec![0.5, 2.0]),
+        features: Vec::new(),
         norm: Norm::None,
     };
     let backend = Cpu::new();

@@ -230,7 +230,7 @@ pub fn check(
 }
 
 /// `relu(weight · (x − mean) / √(variance + 1e-5) + bias)` by columns.
-fn normalized(x: &Dense, weight: &Dense, bias: &Dense) -> Dense {
+pub fn normalized(x: &Dense, weight: &Dense, bias: &Dense) -> Dense {
     let (mean, variance) = x.moments();
     Dense::make(x.rows, x.columns, |row, column| {
         let centred = x.at(row, column) - mean[column];

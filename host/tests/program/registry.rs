@@ -5,10 +5,10 @@ use halfgnn::nn::{
     Norm,
 };
 use halfgnn::program::layers::{
-    ALL, Appnp, Arma, ArmaLayer, Cheb, ChebLayer, ClusterGcnLayer, Decomposition, Gat, GatV2,
-    GatedGraphLayer, Gcn, Gcnii, Gin, GraphConvLayer, HgtLayer, Layer, LayerKind, LeLayer, LgLayer,
-    MixHop, MixHopLayer, OfOneType, RgcnLayer, Sage, SgLayer, Ssg, SsgLayer, TagLayer, Transformer,
-    TransformerLayer, TypeReads,
+    ALL, Appnp, Arma, ArmaLayer, CgLayer, Cheb, ChebLayer, ClusterGcnLayer, Decomposition, Gat,
+    GatV2, GatedGraphLayer, Gcn, Gcnii, Gin, Gine, GineLayer, GraphConvLayer, HgtLayer, Layer,
+    LayerKind, LeLayer, LgLayer, MixHop, MixHopLayer, OfOneType, ResGated, ResGatedLayer,
+    RgcnLayer, Sage, SgLayer, Ssg, SsgLayer, TagLayer, Transformer, TransformerLayer, TypeReads,
 };
 use halfgnn::program::{Builder, Edges, Program, Value};
 use halfgnn::tensor::Precision;
@@ -169,6 +169,28 @@ fn formula(name: &str, edges: Edges) -> Box<dyn Layer> {
             edges,
             outputs,
             steps: 2,
+        }),
+        "gine" => Box::new(GineLayer {
+            edges,
+            hidden: 8,
+            outputs: 8,
+            options: Gine {
+                learn_epsilon: true,
+                edge_features: 2,
+                ..Gine::default()
+            },
+        }),
+        "resgated" => Box::new(ResGatedLayer {
+            edges,
+            outputs: 8,
+            options: ResGated {
+                edge_features: 2,
+                ..ResGated::default()
+            },
+        }),
+        "cg" => Box::new(CgLayer {
+            edges,
+            edge_features: 2,
         }),
         "transformer" => Box::new(TransformerLayer {
             edges,

@@ -3,6 +3,7 @@
 mod attention;
 mod binary;
 mod gate;
+mod messages;
 mod norm;
 mod polynomial;
 mod readout;

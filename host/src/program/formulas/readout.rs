@@ -22,17 +22,25 @@ impl Builder {
     /// the parameters `NAME.0.weight` and so on, so that nothing is copied to lie side by side.
     pub fn linear_of_all(&mut self, name: &str, values: &[Value], outputs: usize) -> Value {
         let widths: Vec<usize> = values.iter().map(|value| self.columns(*value)).collect();
+        let weights = self.weights_of_all(name, &widths, outputs);
+        let products = values.iter().zip(weights);
+        let products: Vec<Value> = products
+            .map(|(value, weight)| self.matmul(*value, weight))
+            .collect();
+        self.sum(&products)
+    }
+
+    /// The weights of a linear map of several values side by side, of so many columns each: the parameters `NAME.0.weight` and so on.
+    pub fn weights_of_all(&mut self, name: &str, widths: &[usize], outputs: usize) -> Vec<Value> {
         let (all, mut first) = (widths.iter().sum(), 0);
         let number = self.number_of_weights();
-        let mut products = Vec::with_capacity(values.len());
-        for (index, (value, width)) in values.iter().zip(widths).enumerate() {
+        let weights = widths.iter().enumerate().map(|(index, &width)| {
             let initial = Initial::GlorotRows { number, all, first };
-            let name = format!("{name}.{index}.weight");
-            let weight = self.parameter(&name, (width, outputs), Format::Element, initial);
-            products.push(self.matmul(*value, weight));
             first += width;
-        }
-        self.sum(&products)
+            let name = format!("{name}.{index}.weight");
+            self.parameter(&name, (width, outputs), Format::Element, initial)
+        });
+        weights.collect()
     }
 
     /// A row of each graph from the rows of its vertices. `edges` lead from vertices to graphs, with the degree norm `right` for a

@@ -5,6 +5,7 @@
 mod appnp;
 mod arma;
 pub(super) mod binary;
+mod cg;
 mod cheb;
 mod clustergcn;
 mod dense;
@@ -14,6 +15,7 @@ mod gatv2;
 mod gcn;
 mod gcnii;
 mod gin;
+mod gine;
 mod graphconv;
 mod hetero;
 mod hgt;
@@ -21,6 +23,7 @@ mod kind;
 mod leconv;
 mod lg;
 mod mixhop;
+mod resgated;
 mod rgcn;
 mod sage;
 mod setting;
@@ -32,6 +35,7 @@ mod types;
 
 pub use appnp::Appnp;
 pub use arma::{Arma, ArmaLayer};
+pub use cg::{Cg, CgLayer};
 pub use cheb::{Cheb, ChebLayer};
 pub use clustergcn::{ClusterGcn, ClusterGcnLayer};
 pub use dense::Dense;
@@ -41,6 +45,7 @@ pub use gatv2::GatV2;
 pub use gcn::Gcn;
 pub use gcnii::Gcnii;
 pub use gin::Gin;
+pub use gine::{Gine, GineLayer};
 pub use graphconv::{GraphConv, GraphConvLayer};
 pub use hetero::{EdgeLayer, Hetero, HeteroLayer};
 pub use hgt::{Hgt, HgtLayer};
@@ -48,6 +53,7 @@ pub use kind::{LayerKind, Names, ParameterNames};
 pub use leconv::{Le, LeLayer};
 pub use lg::LgLayer;
 pub use mixhop::{MixHop, MixHopLayer};
+pub use resgated::{ResGated, ResGatedLayer};
 pub use rgcn::{Decomposition, Rgcn, RgcnLayer};
 pub use sage::Sage;
 pub use setting::{LayerSetting, Reads};
@@ -61,7 +67,7 @@ use super::{Builder, Value};
 use std::fmt;
 
 /// Every layer, a line each.
-pub const ALL: [LayerKind; 22] = [
+pub const ALL: [LayerKind; 25] = [
     gcn::KIND,
     sage::KIND,
     gin::KIND,
@@ -83,6 +89,9 @@ pub const ALL: [LayerKind; 22] = [
     leconv::KIND,
     gatedgraph::KIND,
     transformer::KIND,
+    gine::KIND,
+    resgated::KIND,
+    cg::KIND,
     lg::KIND,
 ];
 
@@ -103,6 +112,27 @@ fn check_hops(count: usize, least: usize) -> Result<(), String> {
             "{count} hops, steps or terms of a layer; there can be {least} to {MOST_HOPS}"
         )),
     }
+}
+
+/// More features of an edge than this are taken for a mistake.
+const MOST_EDGE_FEATURES: usize = 65_536;
+
+/// That edges have a number of features that a layer can have weights for.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn check_edge_features(columns: usize) -> Result<(), String> {
+    match columns <= MOST_EDGE_FEATURES {
+        true => Ok(()),
+        false => Err(format!(
+            "{columns} features of each edge; there can be {MOST_EDGE_FEATURES} at most"
+        )),
+    }
+}
+
+/// Whether a number of an option is 0, which checkpoints leave out.
+pub(crate) fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A layer from one value to another. Anyone can write one:

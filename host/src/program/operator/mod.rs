@@ -7,6 +7,7 @@
 mod activation;
 mod attention;
 mod binary;
+mod messages;
 mod norm;
 mod own;
 mod product;
@@ -20,6 +21,7 @@ pub use attention::{
     DotAttentionGradient, EdgeTerms,
 };
 pub use binary::{AggregateSigns, AggregateSignsMatmul, BinaryMatmul};
+pub use messages::{MessageGradient, MessageRows, MessageSums};
 pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
 pub use own::{Own, OwnCall, OwnOperands, OwnOperator};
 pub use product::{
@@ -43,6 +45,10 @@ pub enum Operator {
     DotAttention(DotAttention),
     /// Its gradient.
     DotAttentionGradient(DotAttentionGradient),
+    /// Sums of messages of both ends of an edge and of the edge.
+    MessageSums(MessageSums),
+    /// Their gradient.
+    MessageGradient(MessageGradient),
     /// Terms of scores that features of edges give.
     EdgeTerms(EdgeTerms),
     /// The gradient of weight and vector.
@@ -397,6 +403,8 @@ impl Operator {
             Operator::AdditiveGradient(_) => "additive_attention_gradient",
             Operator::DotAttention(_) => "dot_attention",
             Operator::DotAttentionGradient(_) => "dot_attention_gradient",
+            Operator::MessageSums(_) => "message_sums",
+            Operator::MessageGradient(_) => "message_sums_gradient",
             Operator::EdgeTerms(_) => "edge_terms",
             Operator::EdgeTermsGradient { .. } => "edge_terms_gradient",
             Operator::HeadMean { .. } => "head_mean",
@@ -495,6 +503,8 @@ impl Operator {
             Operator::AdditiveGradient(op) => op.visit(visit),
             Operator::DotAttention(op) => op.visit(visit),
             Operator::DotAttentionGradient(op) => op.visit(visit),
+            Operator::MessageSums(op) => op.visit(visit),
+            Operator::MessageGradient(op) => op.visit(visit),
             Operator::EdgeTerms(op) => {
                 [&mut op.weight, &mut op.vector].into_iter().for_each(visit);
             }

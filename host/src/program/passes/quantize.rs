@@ -48,11 +48,12 @@ impl Pass for Quantize {
         let attends = |node: &Node| match &node.operator {
             Operator::AdditiveAttention(_) => Some("the attention of GATv2"),
             Operator::DotAttention(_) => Some("attention by dot products"),
+            Operator::MessageSums(_) => Some("a sum of messages of both ends"),
             _ => None,
         };
-        if let Some(attention) = program.nodes.iter().find_map(attends) {
+        if let Some(operator) = program.nodes.iter().find_map(attends) {
             return refuse(format!(
-                "{attention} weighs messages by more than degrees, and has no sums of 8-bit values; leave them as they are"
+                "{operator} weighs messages by more than degrees, and has no sums of 8-bit values; leave them as they are"
             ));
         }
         let mut number = 0;

@@ -66,7 +66,11 @@ fn recipe(program: &Program, number: usize, dropped: &HashSet<Value>) -> Option<
         recipe.push(number);
         for operand in node.operator.operands() {
             match program.values[operand.0].origin {
-                Origin::Input | Origin::Parameter(_) | Origin::Constant(_) | Origin::Ones => {}
+                Origin::Input
+                | Origin::Parameter(_)
+                | Origin::Constant(_)
+                | Origin::Ones
+                | Origin::EdgeFeatures(_) => {}
                 // What a step has carried on is another number by now.
                 Origin::Buffer(_) => return None,
                 Origin::Seed => return None,

@@ -223,6 +223,10 @@ impl<B: Backend, E: Element> Bank<B, E> for Elements {
                 }
                 Origin::Constant(constant) => machine.memory.constants.get(&constant),
                 Origin::Ones => machine.memory.ones.get(&machine.program.rows(value)),
+                Origin::EdgeFeatures(edges) => match machine.edges[edges.0].edge_features() {
+                    Some(features) => return features.rows(),
+                    None => None,
+                },
                 _ => return Ok(machine.parameter(value)?.values()),
             },
         };

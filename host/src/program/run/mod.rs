@@ -211,6 +211,7 @@ impl Runner {
                     | Origin::Buffer(_)
                     | Origin::Constant(_)
                     | Origin::Ones
+                    | Origin::EdgeFeatures(_)
             )
         });
         let is_known = value.0 < self.program.values.len();
@@ -285,6 +286,16 @@ impl Program {
                 Operator::DotAttention(op) => op.edges.0 == number,
                 _ => false,
             };
+            let messages = |node: &Node| match &node.operator {
+                Operator::MessageSums(op) => op.edges.0 == number,
+                _ => false,
+            };
+            if self.nodes.iter().any(messages) && (weighted || edges.column_scale().is_some()) {
+                return refuse(format!(
+                    "the program sums messages over `{}`, whose edges have weights or a degree norm of sources; give weights as features of edges, and take the norm `right` or `none`",
+                    set.name
+                ));
+            }
             let sums_signs = |node: &Node| match &node.operator {
                 Operator::AggregateSigns(op) => op.edges.0 == number,
                 Operator::AggregateSignsMatmul(op) => op.edges.0 == number,
@@ -302,11 +313,15 @@ impl Program {
                     set.name
                 ));
             }
-            let mut reads = self.nodes.iter().filter_map(|node| match &node.operator {
+            let terms = self.nodes.iter().filter_map(|node| match &node.operator {
                 Operator::EdgeTerms(op) if op.edges.0 == number => Some(op.features),
                 _ => None,
             });
-            let read = reads.next().unwrap_or(0);
+            let rows = self.values.iter().filter_map(|value| match value.origin {
+                Origin::EdgeFeatures(edges) if edges.0 == number => Some(value.shape.columns),
+                _ => None,
+            });
+            let read = terms.chain(rows).next().unwrap_or(0);
             if read != features {
                 return refuse(format!(
                     "the program reads {read} features of each edge, and its graph has {features}: `{}`",
@@ -455,6 +470,12 @@ impl<B: Backend, E: Element> Machine for Owned<B, E> {
         match program.values[value.0].origin {
             Origin::Constant(constant) => return Ok(constant.values()),
             Origin::Ones => return Ok(vec![1.0; program.rows(value)]),
+            Origin::EdgeFeatures(edges) => {
+                return match self.edges[edges.0].edge_features() {
+                    Some(features) => features.rows::<E>()?.to_f32(backend),
+                    None => absent(value),
+                };
+            }
             _ => {}
         }
         match (program.format(value), self.places[value.0]) {

@@ -2,6 +2,7 @@
 
 mod attention;
 mod binary;
+mod messages;
 mod ranks;
 
 use super::list::{Program, refuse};
@@ -36,6 +37,7 @@ impl Program {
         let families = [
             Self::elementwise_results,
             Self::attention_results,
+            Self::message_results,
             Self::norm_results,
             Self::moved_results,
             Self::results_of_binary,
@@ -615,7 +617,7 @@ impl Program {
     pub(super) fn fixed(&self, rows: Rows) -> Result<usize, Error> {
         match rows {
             Rows::Fixed(rows) => Ok(rows),
-            Rows::Edges(_) | Rows::Exchanged(..) | Rows::Share(_) => {
+            Rows::Edges(_) | Rows::EachEdge(_) | Rows::Exchanged(..) | Rows::Share(_) => {
                 refuse("a weight has a fixed number of rows".into())
             }
             Rows::Of(vertices) | Rows::Times(vertices, _) => refuse(format!(

@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::{EdgeFeatures, Propagation};
+use crate::nn::{EdgePlanes, Propagation};
 use crate::ops::{
     self, AdditiveBackward, AdditiveFeatures, AdditiveRoom, AttentionBackward, AttentionForward,
     DotAttentionBackwardOperands, EdgeBiases, Epilogue, Form, QuantizedMatrix,
@@ -331,8 +331,10 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
     }
 }
 
-fn features<B: Backend>(edges: &Propagation<B>) -> Result<&EdgeFeatures<B>, Error> {
-    edges.edge_features().map_or_else(missing, Ok)
+fn features<B: Backend>(edges: &Propagation<B>) -> Result<&EdgePlanes<B>, Error> {
+    edges
+        .edge_features()
+        .map_or_else(missing, |features| features.planes())
 }
 
 fn missing<T>() -> Result<T, Error> {

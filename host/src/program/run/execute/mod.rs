@@ -3,6 +3,7 @@
 mod attention;
 mod binary;
 mod elementwise;
+mod messages;
 mod norm;
 mod quantize;
 mod ranks;
@@ -63,6 +64,8 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             (Operator::AdditiveGradient(op), _) => self.additive_gradient(op, node),
             (Operator::DotAttention(op), _) => self.dot_attention(op, node),
             (Operator::DotAttentionGradient(op), _) => self.dot_attention_gradient(op, node),
+            (Operator::MessageSums(op), _) => self.message_sums(op, y),
+            (Operator::MessageGradient(op), _) => self.message_gradient(op, node),
             (Operator::EdgeTerms(op), _) => self.edge_terms(op, node),
             (Operator::EdgeTermsGradient { of, zeros, d }, _) => {
                 self.edge_terms_gradient((of, *zeros, *d), node)

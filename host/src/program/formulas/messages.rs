@@ -1,0 +1,34 @@
+//! Sums of messages, and what they read of edges.
+
+use crate::ops::MessageAct;
+use crate::program::builder::Builder;
+use crate::program::operator::{MessageRows, MessageSums, Operator};
+use crate::program::value::{Edges, Value};
+
+impl Builder {
+    /// The features of the edges of an adjacency, `columns` of each: a row for each edge, which
+    /// [`Propagation::with_edge_rows`](crate::nn::Propagation::with_edge_rows) gives.
+    pub fn edge_features(&mut self, edges: Edges, columns: usize) -> Value {
+        if columns == 0 {
+            return self.fail(
+                "a row of no features for each edge; edges without features have no rows".into(),
+            );
+        }
+        self.program.edge_features(edges, columns)
+    }
+
+    /// `Σ_e f(a_e) ⊙ g(b_e)` over the edges of each destination, in float, or their mean where the edges have the norm `right`. See
+    /// [`MessageSums`]. With no rows in `value`, it is `Σ_e f(a_e)`.
+    pub fn message_sums(
+        &mut self,
+        edges: Edges,
+        [gate, value]: [(MessageAct, MessageRows); 2],
+    ) -> Value {
+        self.push(Operator::MessageSums(MessageSums {
+            edges,
+            gate: gate.1,
+            value: value.1,
+            acts: [gate.0, value.0],
+        }))
+    }
+}

@@ -1,0 +1,225 @@
+//! The graph isomorphism layer with features of edges (Hu et al., ICLR 2020).
+
+use super::{IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, check_edge_features, is_zero};
+use crate::nn::architecture::{Architecture, LayerOption, finite, store};
+use crate::nn::{Aggregate, Gin, ModelConfig, Norm, Statistics};
+use crate::ops::MessageAct;
+use crate::program::{BatchNorm, Builder, Edges, MessageRows, Value};
+use serde::{Deserialize, Serialize};
+
+/// Its names, with the MLP of GIN.
+pub(super) const KIND: LayerKind = LayerKind::of::<Gine>(&[
+    ParameterNames::same("epsilon", &["eps"], &["eps"]),
+    ParameterNames::linear("edge.weight", &["lin.weight"], &[]),
+    ParameterNames::same("edge.bias", &["lin.bias"], &[]),
+    ParameterNames::linear("mlp.0.weight", &["nn.0.weight"], &["apply_func.0.weight"]),
+    ParameterNames::same("norm.weight", &["nn.1.weight"], &["apply_func.1.weight"]),
+    ParameterNames::same("norm.bias", &["nn.1.bias"], &["apply_func.1.bias"]),
+    ParameterNames::same(
+        "norm.running",
+        &["nn.1.running_mean", "nn.1.running_var"],
+        &["apply_func.1.running_mean", "apply_func.1.running_var"],
+    ),
+    ParameterNames::linear("mlp.1.weight", &["nn.3.weight"], &["apply_func.3.weight"]),
+    ParameterNames::same("bias", &["nn.3.bias"], &["apply_func.3.bias"]),
+]);
+
+/// Options of PyG's `GINEConv` with the MLP of [`Gin`], whose batch normalisation keeps sums in the range of half: five layers of 128
+/// with dropout 0.5. Weights of edges count as features.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gine {
+    /// What is taken of the messages.
+    pub aggregate: Aggregate,
+    /// How much more than once a vertex counts itself.
+    pub epsilon: f32,
+    /// Whether `epsilon` is learnt, one a layer, from that value on.
+    pub learn_epsilon: bool,
+    /// What the batch normalisation evaluates with.
+    pub statistics: Statistics,
+    /// Features of each edge, its weight among them. With none, a message is the ReLU of the source's row.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub edge_features: usize,
+}
+
+impl Default for Gine {
+    fn default() -> Self {
+        Self {
+            aggregate: Aggregate::Sum,
+            epsilon: 0.0,
+            learn_epsilon: false,
+            statistics: Statistics::Batch,
+            edge_features: 0,
+        }
+    }
+}
+
+impl Gine {
+    /// The GIN whose MLP it has, and whose sums are kept in the range of half alike.
+    fn gin(&self) -> Gin {
+        Gin {
+            aggregate: self.aggregate,
+            lambda: 1.0,
+            epsilon: self.epsilon,
+            learn_epsilon: self.learn_epsilon,
+            statistics: self.statistics,
+        }
+    }
+}
+
+impl Architecture for Gine {
+    const NAME: &'static str = "gine";
+    const TITLE: &'static str = "Graph isomorphism network with features of edges (Hu et al.)";
+    const POLICY: Result<(), &'static str> = IN_FLOAT;
+    const EDGE_WEIGHTS: Result<(), &'static str> =
+        Err("this GINE was made without features of edges, among which it has weights");
+    const OPTIONS: &'static [LayerOption<Self>] = &[
+        LayerOption {
+            name: "aggregate",
+            value: "AGGREGATE",
+            choices: &[("mean", "Their mean"), ("sum", "Their sum")],
+            help: "what is taken of the messages [default: sum]",
+            set: |gine, text| {
+                gine.aggregate = match text {
+                    "mean" => Aggregate::Mean,
+                    _ => Aggregate::Sum,
+                };
+                Ok(())
+            },
+        },
+        LayerOption {
+            name: "epsilon",
+            value: "X",
+            help: "how much more than once a vertex counts itself [default: 0]",
+            set: |gine, text| store(&mut gine.epsilon, finite(text)),
+            ..LayerOption::NONE
+        },
+        LayerOption {
+            name: "learn-epsilon",
+            help: "learn epsilon, one a layer",
+            set: |gine, _| store(&mut gine.learn_epsilon, Ok(true)),
+            ..LayerOption::NONE
+        },
+        LayerOption {
+            name: "running-statistics",
+            help: "evaluate with the running statistics of training, not with those of all vertices; always so for a model of whole graphs",
+            set: |gine, _| store(&mut gine.statistics, Ok(Statistics::Running)),
+            ..LayerOption::NONE
+        },
+    ];
+
+    fn tell_graphs(&mut self) {
+        self.statistics = Statistics::Running;
+    }
+
+    fn wants_all_vertices(&self) -> Option<&'static str> {
+        self.gin().wants_all_vertices()
+    }
+
+    fn shape(&self, model: &mut ModelConfig) {
+        self.gin().shape(model);
+    }
+
+    fn norm(&self) -> Norm {
+        self.gin().norm()
+    }
+
+    fn weight_decay(&self) -> f32 {
+        self.gin().weight_decay()
+    }
+
+    fn edge_features(&self) -> usize {
+        self.edge_features
+    }
+
+    fn reads_edge_rows(&self) -> bool {
+        true
+    }
+
+    fn read_edge_features(&mut self, columns: usize) -> bool {
+        self.edge_features = columns;
+        true
+    }
+
+    fn check(&self, model: &ModelConfig) -> Result<(), String> {
+        check_edge_features(self.edge_features)?;
+        self.gin().check(model)
+    }
+
+    fn sum_scale(&self, largest_degree: u32) -> f32 {
+        self.gin().sum_scale(largest_degree)
+    }
+
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
+        Box::new(GineLayer {
+            edges: reads.edges,
+            hidden: model.hidden_of(number),
+            outputs: model.layer(number).1,
+            options: self.clone(),
+        })
+    }
+}
+
+/// `relu(norm(S · W₁)) · W₂` with `s_i = (1 + ε) · h_i + Σ_j relu(h_j + f_ij · W_e + b_e)`, the sum or the mean.
+#[derive(Clone, Debug)]
+pub struct GineLayer {
+    /// The adjacency, with the norm `right` for a mean and none for a sum.
+    pub edges: Edges,
+    /// Columns between the two linear maps.
+    pub hidden: usize,
+    /// Columns of the output.
+    pub outputs: usize,
+    /// Its options. As GIN's, sums over many neighbours are stored times a power of two, which the normalisation takes out again.
+    pub options: Gine,
+}
+
+impl Layer for GineLayer {
+    fn build(&self, g: &mut Builder, x: Value) -> Value {
+        let Gine {
+            epsilon,
+            statistics,
+            ..
+        } = self.options;
+        let columns = g.columns(x);
+        let scale = self.options.sum_scale(g.largest_degree(self.edges));
+        // A ReLU of multiples is the multiple of a ReLU, so that sums need no factor of their own. The list is the same of every degree,
+        // which parts of a graph know of themselves alone.
+        let scaled = |g: &mut Builder, value| match self.options.aggregate {
+            Aggregate::Mean => value,
+            Aggregate::Sum => g.combine(&[(scale, value)]),
+        };
+        let edge = (self.options.edge_features > 0).then(|| {
+            let features = g.edge_features(self.edges, self.options.edge_features);
+            let weight = g.weight("edge.weight", (self.options.edge_features, columns));
+            let bias = g.bias("edge.bias", columns);
+            let (weight, bias) = (scaled(g, weight), scaled(g, bias));
+            let rows = g.matmul(features, weight);
+            g.add_bias(rows, bias)
+        });
+        let source = scaled(g, x);
+        let rows = MessageRows {
+            source: Some(source),
+            edge,
+            ..MessageRows::default()
+        };
+        let nothing = (MessageAct::Identity, MessageRows::default());
+        let sum = g.message_sums(self.edges, [(MessageAct::Relu, rows), nothing]);
+        let own = g.own_rows(self.edges, source);
+        let sum = match self.options.learn_epsilon {
+            true => {
+                let epsilon = g.scalar("epsilon", epsilon);
+                let more = g.scale(own, epsilon);
+                g.combine(&[(1.0, sum), (1.0, own), (1.0, more)])
+            }
+            false => g.combine(&[(1.0, sum), (1.0 + epsilon, own)]),
+        };
+        let between = g.linear("mlp.0", self.hidden, sum);
+        let norm = BatchNorm {
+            scale,
+            relu: true,
+            evaluate_with: statistics,
+        };
+        let between = g.batch_norm("norm", between, norm);
+        g.linear("mlp.1", self.outputs, between)
+    }
+}

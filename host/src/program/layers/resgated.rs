@@ -1,0 +1,145 @@
+//! The residual gated graph convolution (Bresson and Laurent 2017).
+
+use super::{IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, check_edge_features, is_zero};
+use crate::nn::architecture::{Architecture, LayerOption};
+use crate::nn::{ModelConfig, Norm};
+use crate::ops::MessageAct;
+use crate::program::{Builder, Edges, MessageRows, Value};
+use serde::{Deserialize, Serialize};
+
+/// Its names. Of PyG's weights with features of edges the columns of these are the last.
+pub(super) const KIND: LayerKind = LayerKind::of::<ResGated>(&[
+    ParameterNames::linear("key.*.weight", &["lin_key.weight"], &[]),
+    ParameterNames::same("key.bias", &["lin_key.bias"], &[]),
+    ParameterNames::linear("query.*.weight", &["lin_query.weight"], &[]),
+    ParameterNames::same("query.bias", &["lin_query.bias"], &[]),
+    ParameterNames::linear("value.*.weight", &["lin_value.weight"], &[]),
+    ParameterNames::same("value.bias", &["lin_value.bias"], &[]),
+    ParameterNames::linear("self.weight", &["lin_skip.weight"], &[]),
+    ParameterNames::same("bias", &["bias"], &[]),
+]);
+
+/// Options of PyG's `ResGatedGraphConv`, whose sum it takes. Weights of edges count as features.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResGated {
+    /// Whether a linear map of a vertex's own row is added, PyG's `root_weight`.
+    pub root_weight: bool,
+    /// Features of each edge, its weight among them; 0 for none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub edge_features: usize,
+}
+
+impl Default for ResGated {
+    fn default() -> Self {
+        Self {
+            root_weight: true,
+            edge_features: 0,
+        }
+    }
+}
+
+impl Architecture for ResGated {
+    const NAME: &'static str = "resgated";
+    const TITLE: &'static str = "Residual gated graph convolution (Bresson and Laurent)";
+    const POLICY: Result<(), &'static str> = IN_FLOAT;
+    const EDGE_WEIGHTS: Result<(), &'static str> =
+        Err("this model was made without features of edges, among which it has weights");
+    const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
+        name: "no-root-weight",
+        help: "no linear map of a vertex's own row",
+        set: |it, _| {
+            it.root_weight = false;
+            Ok(())
+        },
+        ..LayerOption::NONE
+    }];
+
+    fn norm(&self) -> Norm {
+        Norm::None
+    }
+
+    fn edge_features(&self) -> usize {
+        self.edge_features
+    }
+
+    fn reads_edge_rows(&self) -> bool {
+        true
+    }
+
+    fn read_edge_features(&mut self, columns: usize) -> bool {
+        self.edge_features = columns;
+        true
+    }
+
+    fn check(&self, _model: &ModelConfig) -> Result<(), String> {
+        check_edge_features(self.edge_features)
+    }
+
+    fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
+        Box::new(ResGatedLayer {
+            edges: reads.edges,
+            outputs: model.layer(number).1,
+            options: self.clone(),
+        })
+    }
+}
+
+/// `y_i = Σ_j σ(k_ij + q_ij) ⊙ v_ij + h_i · W_self`, where `k_ij`, `q_ij` and `v_ij` are linear maps of `[h_i ‖ f_ij]`, `[h_j ‖ f_ij]` and
+/// `[h_j ‖ f_ij]` with biases, and `f_ij` are the features of the edge.
+#[derive(Clone, Debug)]
+pub struct ResGatedLayer {
+    /// The adjacency, without a norm.
+    pub edges: Edges,
+    /// Columns of the output.
+    pub outputs: usize,
+    /// Its options.
+    pub options: ResGated,
+}
+
+impl Layer for ResGatedLayer {
+    fn build(&self, g: &mut Builder, x: Value) -> Value {
+        let (columns, of_edges) = (g.columns(x), self.options.edge_features);
+        let widths = match of_edges {
+            0 => vec![columns],
+            _ => vec![columns, of_edges],
+        };
+        let own = g.own_rows(self.edges, x);
+        // The rows of an end, and the weight of the features of edges.
+        let mut map = |name: &str, rows| {
+            let weights = g.weights_of_all(name, &widths, self.outputs);
+            let product = g.matmul(rows, weights[0]);
+            let bias = g.bias(&format!("{name}.bias"), self.outputs);
+            (g.add_bias(product, bias), weights.get(1).copied())
+        };
+        let [key, query, value] = [map("key", own), map("query", x), map("value", x)];
+        let mut of_edge = |weights: [Option<Value>; 2]| {
+            let weights: Vec<(f32, Value)> =
+                weights.into_iter().flatten().map(|it| (1.0, it)).collect();
+            let weight = match weights[..] {
+                [] => return None,
+                [(_, weight)] => weight,
+                _ => g.combine(&weights),
+            };
+            let features = g.edge_features(self.edges, of_edges);
+            Some(g.matmul(features, weight))
+        };
+        let gate = MessageRows {
+            destination: Some(key.0),
+            source: Some(query.0),
+            edge: of_edge([key.1, query.1]),
+        };
+        let values = MessageRows {
+            source: Some(value.0),
+            edge: of_edge([value.1, None]),
+            ..MessageRows::default()
+        };
+        let factors = [(MessageAct::Sigmoid, gate), (MessageAct::Identity, values)];
+        let y = g.message_sums(self.edges, factors);
+        if !self.options.root_weight {
+            return y;
+        }
+        let itself = g.linear("self", self.outputs, own);
+        g.add(y, itself)
+    }
+}

@@ -1,0 +1,83 @@
+//! Sums of messages that are computed of the rows of both ends of an edge and of the edge's own.
+
+use crate::ops::MessageAct;
+use crate::program::value::{Edges, Value};
+
+/// The rows that are added up for an edge. Those that are missing are zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MessageRows {
+    /// A row for each destination.
+    pub destination: Option<Value>,
+    /// A row for each source.
+    pub source: Option<Value>,
+    /// A row for each edge.
+    pub edge: Option<Value>,
+}
+
+impl MessageRows {
+    /// Rows of destinations, of sources and of edges.
+    pub(in crate::program) fn each(&self) -> [Option<Value>; 3] {
+        [self.destination, self.source, self.edge]
+    }
+
+    fn each_mut(&mut self) -> [&mut Option<Value>; 3] {
+        [&mut self.destination, &mut self.source, &mut self.edge]
+    }
+}
+
+/// `y_i = r_i · Σ_e f(a_e) ⊙ g(b_e)`, where `a_e` and `b_e` add up rows of the destination, the source and the edge, and `r` are the
+/// factors of rows that the degree norm of the edges has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MessageSums {
+    /// The adjacency.
+    pub edges: Edges,
+    /// `a`: at least one of the three.
+    pub gate: MessageRows,
+    /// `b`. With no rows, a message is `f(a)` alone.
+    pub value: MessageRows,
+    /// `f` and `g`.
+    pub acts: [MessageAct; 2],
+}
+
+/// The gradient of [`MessageSums`]: of the rows that are wanted, in the order of its operands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MessageGradient {
+    /// The forward pass.
+    pub of: MessageSums,
+    /// Whose gradients it makes: of the rows of `a`, then of those of `b`.
+    pub wanted: [[bool; 3]; 2],
+    /// The gradient of its result.
+    pub d: Value,
+}
+
+impl MessageSums {
+    /// The rows of `a` and of `b`.
+    pub(in crate::program) fn rows(&self) -> [[Option<Value>; 3]; 2] {
+        [self.gate.each(), self.value.each()]
+    }
+
+    /// What is read for each edge by the index of an end: rows of sources.
+    pub(in crate::program) fn gathered(&self) -> impl Iterator<Item = Value> {
+        [self.gate.source, self.value.source].into_iter().flatten()
+    }
+
+    pub(super) fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        for rows in [&mut self.gate, &mut self.value] {
+            rows.each_mut().into_iter().flatten().for_each(&mut *visit);
+        }
+    }
+}
+
+impl MessageGradient {
+    /// The rows whose gradients it makes, in the order of its results.
+    pub(in crate::program) fn differentiated(&self) -> impl Iterator<Item = Value> {
+        let rows = self.of.rows().into_iter().flatten();
+        rows.zip(self.wanted.into_iter().flatten())
+            .filter_map(|(value, wanted)| value.filter(|_| wanted))
+    }
+
+    pub(super) fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        visit(&mut self.d);
+        self.of.visit(visit);
+    }
+}
