@@ -505,11 +505,15 @@ pub fn empty_classes(sizes: &[usize]) -> String {
 /// out.
 pub fn tell_use(model: &ModelConfig, dataset: &mut Dataset) {
     let read = model.edge_features();
+    let readers = match model.reads_edge_rows() {
+        true => "messages",
+        false => "the scores of attention",
+    };
     for step in &mut dataset.preparations {
         match step.of {
             "edge features" if read > 0 && dataset.edge_features.is_some() => {
-                let how = ", which the scores of attention have a term of; --ignore-edge-features leaves it out";
-                step.what.push_str(how);
+                let how = format!(", which {readers} have a term of; --ignore-edge-features leaves it out");
+                step.what.push_str(&how);
             }
             "edge features" if step.by == Origin::File => {
                 step.what.push_str(", which the model does not use");
@@ -517,7 +521,7 @@ pub fn tell_use(model: &ModelConfig, dataset: &mut Dataset) {
             "edge weights" if read > 0 && dataset.edge_weights.is_some() => {
                 step.what = step.what.replace(
                     "multiply what neighbours send",
-                    "are in the scores of attention, a term that is learnt",
+                    &format!("are in {readers}, a term that is learnt"),
                 );
             }
             _ => {}

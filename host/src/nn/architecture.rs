@@ -150,6 +150,15 @@ impl<C> LayerOption<C> {
         help: "",
         set: |_, _| Ok(()),
     };
+
+    /// Mean or sum of the neighbours, of a kind whose default is the sum.
+    pub const AGGREGATE: Self = Self {
+        name: "aggregate",
+        value: "AGGREGATE",
+        choices: &[("mean", "Their mean"), ("sum", "Their sum")],
+        help: "what is taken of the neighbours [default: sum]",
+        ..Self::NONE
+    };
 }
 
 /// Puts what was read where it belongs.

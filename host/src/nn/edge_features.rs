@@ -370,7 +370,7 @@ impl<B: Backend> EdgeFeatures<B> {
             Error::expect(NAME, "features of edges", edges, column.len())?;
         }
         if features.as_rows {
-            let against = Against::Order(EdgeOrder::new(backend, &graph.edge_map())?);
+            let against = Against::Order(EdgeOrder::new(backend, graph.edge_map())?);
             let rows = rows_of_edges::<B, E>(backend, columns, edges, |edge| edge as u32)?;
             return Ok(Self::of_rows(rows, against));
         }

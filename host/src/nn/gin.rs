@@ -56,6 +56,24 @@ pub enum Aggregate {
     Sum,
 }
 
+impl Aggregate {
+    /// What the text of an option `aggregate` says.
+    pub(crate) fn of_option(text: &str) -> Self {
+        match text {
+            "mean" => Self::Mean,
+            _ => Self::Sum,
+        }
+    }
+
+    /// The degree norm of edges over which it is taken.
+    pub(crate) fn norm(self) -> Norm {
+        match self {
+            Self::Mean => Norm::Right,
+            Self::Sum => Norm::None,
+        }
+    }
+}
+
 impl Gin {
     /// Takes the mean of the neighbours, with the default's λ and ε, or the sum, with the paper's, 1 and 0.
     fn aggregate_by(&mut self, aggregate: Aggregate) {
@@ -90,10 +108,7 @@ impl Architecture for Gin {
             choices: &[("mean", "Their mean"), ("sum", "Their sum")],
             help: "what is taken of the neighbours [default: mean; sum of a model of whole graphs]",
             set: |gin, text| {
-                gin.aggregate_by(match text {
-                    "sum" => Aggregate::Sum,
-                    _ => Aggregate::Mean,
-                });
+                gin.aggregate_by(Aggregate::of_option(text));
                 Ok(())
             },
         },
@@ -141,10 +156,7 @@ impl Architecture for Gin {
     }
 
     fn norm(&self) -> Norm {
-        match self.aggregate {
-            Aggregate::Mean => Norm::Right,
-            Aggregate::Sum => Norm::None,
-        }
+        self.aggregate.norm()
     }
 
     /// A GIN, which has four times the parameters a layer, learns few labels by heart without a larger one.

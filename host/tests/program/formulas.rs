@@ -67,7 +67,7 @@ impl Adjacency {
         }
     }
 
-    /// With so many features of each edge, which every precision has exactly.
+    /// With the given number of features of each edge, which every precision has exactly.
     fn with_features(self, count: usize) -> Self {
         let exact = |it: f32| (8.0 * it).round() / 8.0;
         let column = |column: usize| numbers(column as u64 + 40, self.edges.len());
@@ -85,7 +85,7 @@ impl Adjacency {
         Dense::new(self.edges.len(), self.features.len(), values)
     }
 
-    /// The sum or mean of `message(i, j, e)`, rows of so many columns.
+    /// The sum or mean of `message(i, j, e)`, rows of the given number of columns.
     fn messages(
         &self,
         columns: usize,
@@ -719,13 +719,18 @@ fn messages() -> Vec<Case> {
         gine.edge_features = edge_features;
         all.push(gine);
     }
-    for (edge_features, root_weight) in [(0, true), (3, true), (1, false)] {
+    for (edge_features, root_weight, norm) in [
+        (0, true, Norm::None),
+        (3, true, Norm::Right),
+        (1, false, Norm::None),
+    ] {
         let options = ResGated {
             root_weight,
             edge_features,
+            ..ResGated::default()
         };
         let mut resgated = case(
-            ("resgated", Norm::None),
+            ("resgated", norm),
             (5, 7),
             false,
             move |edges| ResGatedLayer {

@@ -123,6 +123,20 @@ pub const fn ln(x: f32) -> f32 {
         m *= 0.5;
         e += 1;
     }
+    ln_of_parts(m, e as f32)
+}
+
+/// [`ln`] of an `x` from 1 to 2: the same bits, without a branch. A NaN stays one.
+#[inline(always)]
+pub fn ln_from_one_to_two(x: f32) -> f32 {
+    let is_above = x > core::f32::consts::SQRT_2;
+    let (half, e) = if is_above { (0.5, 1.0) } else { (1.0, 0.0) };
+    ln_of_parts(x * half, e)
+}
+
+/// ln of `m · 2ᵉ` with `m` in [√½, √2).
+#[inline(always)]
+const fn ln_of_parts(m: f32, e: f32) -> f32 {
     let r = m - 1.0;
     let z = r * r;
     let p = 7.037_683_6e-2;
@@ -134,7 +148,6 @@ pub const fn ln(x: f32) -> f32 {
     let p = p * r + 0.200_007_14;
     let p = p * r - 0.249_999_94;
     let p = p * r + 0.333_333_3;
-    let e = e as f32;
     let tail = r * z * p + e * -2.121_944_4e-4 - 0.5 * z;
     r + tail + e * 0.693_359_4
 }
@@ -178,6 +191,15 @@ mod tests {
         assert_eq!(exp(-65_504.0), 0.0);
         assert_eq!(exp(f32::INFINITY), f32::INFINITY);
         assert!(exp(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn ln_from_one_to_two_has_the_bits_of_ln() {
+        for bits in 1.0f32.to_bits()..=2.0f32.to_bits() {
+            let x = f32::from_bits(bits);
+            assert_eq!(ln_from_one_to_two(x).to_bits(), ln(x).to_bits(), "{x}");
+        }
+        assert!(ln_from_one_to_two(f32::NAN).is_nan());
     }
 
     #[test]

@@ -15,7 +15,7 @@
 
 use crate::edge_walk::EdgeWalk;
 use crate::format::table;
-use crate::math::{exp_nonpositive, ln};
+use crate::math::{exp_nonpositive, ln_from_one_to_two};
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
 
 /// Vectors of a row that one lane has.
@@ -96,7 +96,7 @@ pub fn value_and_derivative(act: u32, x: f32) -> [f32; 2] {
         }
         5 => {
             let t = exp_nonpositive(-magnitude);
-            [above + ln(1.0 + t), sigmoid(t)]
+            [above + ln_from_one_to_two(1.0 + t), sigmoid(t)]
         }
         _ => [x, 1.0],
     }

@@ -131,7 +131,7 @@ def aggregate(
 
 
 #: Kinds of devices on which :func:`gated` is one operator. On a CPU, torch's vectors make chunks faster.
-FUSED = {"cuda"}
+FUSED = {"cuda", "cpu"}
 
 _ACTS = {
     torch.nn.Identity: "identity", torch.nn.ReLU: "relu", torch.nn.LeakyReLU: "leaky_relu", torch.nn.Sigmoid: "sigmoid",

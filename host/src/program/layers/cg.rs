@@ -4,7 +4,7 @@ use super::{
     Dense, IN_FLOAT, Layer, LayerKind, LayerSetting, ParameterNames, Reads, check_edge_features,
     is_zero,
 };
-use crate::nn::architecture::{Architecture, LayerOption};
+use crate::nn::architecture::{Architecture, LayerOption, store};
 use crate::nn::{Aggregate, ModelConfig, Norm};
 use crate::ops::MessageAct;
 use crate::program::{Builder, Edges, MessageRows, Value};
@@ -46,17 +46,8 @@ impl Architecture for Cg {
     const EDGE_WEIGHTS: Result<(), &'static str> =
         Err("this model was made without features of edges, among which it has weights");
     const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
-        name: "aggregate",
-        value: "AGGREGATE",
-        choices: &[("mean", "Their mean"), ("sum", "Their sum")],
-        help: "what is taken of the messages [default: sum]",
-        set: |cg, text| {
-            cg.aggregate = match text {
-                "mean" => Aggregate::Mean,
-                _ => Aggregate::Sum,
-            };
-            Ok(())
-        },
+        set: |cg, text| store(&mut cg.aggregate, Ok(Aggregate::of_option(text))),
+        ..LayerOption::AGGREGATE
     }];
 
     fn shape(&self, model: &mut ModelConfig) {
@@ -64,10 +55,7 @@ impl Architecture for Cg {
     }
 
     fn norm(&self) -> Norm {
-        match self.aggregate {
-            Aggregate::Mean => Norm::Right,
-            Aggregate::Sum => Norm::None,
-        }
+        self.aggregate.norm()
     }
 
     fn edge_features(&self) -> usize {

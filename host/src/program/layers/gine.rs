@@ -75,17 +75,8 @@ impl Architecture for Gine {
         Err("this GINE was made without features of edges, among which it has weights");
     const OPTIONS: &'static [LayerOption<Self>] = &[
         LayerOption {
-            name: "aggregate",
-            value: "AGGREGATE",
-            choices: &[("mean", "Their mean"), ("sum", "Their sum")],
-            help: "what is taken of the messages [default: sum]",
-            set: |gine, text| {
-                gine.aggregate = match text {
-                    "mean" => Aggregate::Mean,
-                    _ => Aggregate::Sum,
-                };
-                Ok(())
-            },
+            set: |gine, text| store(&mut gine.aggregate, Ok(Aggregate::of_option(text))),
+            ..LayerOption::AGGREGATE
         },
         LayerOption {
             name: "epsilon",

@@ -1,7 +1,7 @@
 //! The convolution with a weight of its own for each vertex itself (Morris et al., AAAI 2019).
 
 use super::{IN_FLOAT, Layer, LayerKind, ParameterNames, Reads};
-use crate::nn::architecture::{Architecture, LayerOption};
+use crate::nn::architecture::{Architecture, LayerOption, store};
 use crate::nn::{Aggregate, ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
 use serde::{Deserialize, Serialize};
@@ -35,24 +35,12 @@ impl Architecture for GraphConv {
         "Graph convolution with a weight for the vertex itself (Morris et al.)";
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
-        name: "aggregate",
-        value: "AGGREGATE",
-        choices: &[("mean", "Their mean"), ("sum", "Their sum")],
-        help: "what is taken of the neighbours [default: sum]",
-        set: |conv, text| {
-            conv.aggregate = match text {
-                "mean" => Aggregate::Mean,
-                _ => Aggregate::Sum,
-            };
-            Ok(())
-        },
+        set: |conv, text| store(&mut conv.aggregate, Ok(Aggregate::of_option(text))),
+        ..LayerOption::AGGREGATE
     }];
 
     fn norm(&self) -> Norm {
-        match self.aggregate {
-            Aggregate::Mean => Norm::Right,
-            Aggregate::Sum => Norm::None,
-        }
+        self.aggregate.norm()
     }
 
     fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {

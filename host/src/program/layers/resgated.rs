@@ -1,8 +1,8 @@
 //! The residual gated graph convolution (Bresson and Laurent 2017).
 
 use super::{IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, check_edge_features, is_zero};
-use crate::nn::architecture::{Architecture, LayerOption};
-use crate::nn::{ModelConfig, Norm};
+use crate::nn::architecture::{Architecture, LayerOption, store};
+use crate::nn::{Aggregate, ModelConfig, Norm};
 use crate::ops::MessageAct;
 use crate::program::{Builder, Edges, MessageRows, Value};
 use serde::{Deserialize, Serialize};
@@ -19,10 +19,12 @@ pub(super) const KIND: LayerKind = LayerKind::of::<ResGated>(&[
     ParameterNames::same("bias", &["bias"], &[]),
 ]);
 
-/// Options of PyG's `ResGatedGraphConv`, whose sum it takes. Weights of edges count as features.
+/// Options of PyG's `ResGatedGraphConv`. Weights of edges count as features.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResGated {
+    /// What is taken of the messages.
+    pub aggregate: Aggregate,
     /// Whether a linear map of a vertex's own row is added, PyG's `root_weight`.
     pub root_weight: bool,
     /// Features of each edge, its weight among them; 0 for none.
@@ -33,6 +35,7 @@ pub struct ResGated {
 impl Default for ResGated {
     fn default() -> Self {
         Self {
+            aggregate: Aggregate::Sum,
             root_weight: true,
             edge_features: 0,
         }
@@ -45,18 +48,21 @@ impl Architecture for ResGated {
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const EDGE_WEIGHTS: Result<(), &'static str> =
         Err("this model was made without features of edges, among which it has weights");
-    const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
-        name: "no-root-weight",
-        help: "no linear map of a vertex's own row",
-        set: |it, _| {
-            it.root_weight = false;
-            Ok(())
+    const OPTIONS: &'static [LayerOption<Self>] = &[
+        LayerOption {
+            set: |it, text| store(&mut it.aggregate, Ok(Aggregate::of_option(text))),
+            ..LayerOption::AGGREGATE
         },
-        ..LayerOption::NONE
-    }];
+        LayerOption {
+            name: "no-root-weight",
+            help: "no linear map of a vertex's own row",
+            set: |it, _| store(&mut it.root_weight, Ok(false)),
+            ..LayerOption::NONE
+        },
+    ];
 
     fn norm(&self) -> Norm {
-        Norm::None
+        self.aggregate.norm()
     }
 
     fn edge_features(&self) -> usize {
@@ -85,11 +91,11 @@ impl Architecture for ResGated {
     }
 }
 
-/// `y_i = Σ_j σ(k_ij + q_ij) ⊙ v_ij + h_i · W_self`, where `k_ij`, `q_ij` and `v_ij` are linear maps of `[h_i ‖ f_ij]`, `[h_j ‖ f_ij]` and
+/// `y_i = Σ_j σ(k_ij + q_ij) ⊙ v_ij + h_i · W_self`, the sum or the mean, where `k_ij`, `q_ij` and `v_ij` are linear maps of `[h_i ‖ f_ij]`, `[h_j ‖ f_ij]` and
 /// `[h_j ‖ f_ij]` with biases, and `f_ij` are the features of the edge.
 #[derive(Clone, Debug)]
 pub struct ResGatedLayer {
-    /// The adjacency, without a norm.
+    /// The adjacency, with the norm `right` for a mean and none for a sum.
     pub edges: Edges,
     /// Columns of the output.
     pub outputs: usize,

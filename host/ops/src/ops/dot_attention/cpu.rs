@@ -4,7 +4,8 @@ use super::{
     DotAttention, DotAttentionBackwardOperands, DotAttentionOperands, DotAttentionOperators,
 };
 use crate::backend::cpu::Cpu;
-use crate::backend::cpu::convert::{round, widened};
+use crate::backend::cpu::convert::{WIDEST, round, widened};
+use crate::backend::cpu::simd::{Kernel, Lanes};
 use crate::backend::cpu::view::{view, view_mut, with_edges};
 use crate::error::Error;
 use crate::ops::Checked;
@@ -28,6 +29,7 @@ struct Floats<'a> {
 }
 
 impl Floats<'_> {
+    #[inline(always)]
     fn row(&self, row: usize, columns: Range<usize>) -> &[f32] {
         &self.values[row * self.stride..][columns]
     }
@@ -48,6 +50,193 @@ fn with_floats<E: Element, const N: usize, T>(
     }))
 }
 
+/// The operands of the forward pass in float.
+struct Inputs<'a> {
+    heads: &'a Heads,
+    scale: f32,
+    q: Floats<'a>,
+    k: Floats<'a>,
+    v: Floats<'a>,
+}
+
+/// The output and the statistics of one row.
+struct RowOutput<'a> {
+    of: &'a Inputs<'a>,
+    row: usize,
+    sources: &'a [u32],
+    scores: &'a mut Vec<f32>,
+    sums: &'a mut [f32],
+    statistics: &'a mut [[f32; 2]],
+}
+
+impl RowOutput<'_> {
+    #[inline(always)]
+    fn write(self) {
+        let Inputs {
+            heads,
+            scale,
+            q,
+            k,
+            v,
+        } = self.of;
+        for (head, columns) in heads.each() {
+            let query = q.row(self.row, columns.clone());
+            self.scores.clear();
+            for &source in self.sources {
+                let key = k.row(source as usize, columns.clone());
+                self.scores.push(scale * dot(query, key));
+            }
+            let larger = |m: f32, &score: &f32| if score > m { score } else { m };
+            let m = self.scores.iter().fold(f32::MIN, larger);
+            let mut z = 0.0;
+            for score in self.scores.iter_mut() {
+                *score = exp_nonpositive(*score - m);
+                z += *score;
+            }
+            let sum = &mut self.sums[columns.clone()];
+            for (&source, &weight) in self.sources.iter().zip(&*self.scores) {
+                let source = source as usize;
+                let weight = heads.dropped(weight, (head, self.row, source));
+                add(sum, weight, v.row(source, columns.clone()));
+            }
+            self.statistics[head] = [0.0; 2];
+            if !self.sources.is_empty() {
+                let factor = 1.0 / z;
+                sum.iter_mut().for_each(|sum| *sum *= factor);
+                self.statistics[head][0] = m + ln(z);
+            }
+        }
+    }
+}
+
+impl Kernel for RowOutput<'_> {
+    type Output = ();
+
+    fn plain(self) {
+        self.write();
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, _: L) {
+        self.write();
+    }
+}
+
+/// The operands of the backward pass in float.
+struct Pass<'a> {
+    of: Inputs<'a>,
+    y: Floats<'a>,
+    dy: Floats<'a>,
+}
+
+impl Pass<'_> {
+    /// Of an edge and a head the gradient of its score, times the scale, and its weight.
+    #[inline(always)]
+    fn of_edge(
+        &self,
+        [destination, source]: [usize; 2],
+        (head, columns): (usize, &Range<usize>),
+        [normalizer, delta]: [f32; 2],
+    ) -> [f32; 2] {
+        let Inputs {
+            heads,
+            scale,
+            q,
+            k,
+            v,
+        } = &self.of;
+        let [query, gradient] = [q, &self.dy].map(|of| of.row(destination, columns.clone()));
+        let [key, value] = [k, v].map(|of| of.row(source, columns.clone()));
+        let above = scale * dot(query, key) - normalizer;
+        let weight = exp_nonpositive(if above > 0.0 { 0.0 } else { above });
+        let ends = (head, destination, source);
+        let d = heads.dropped(dot(gradient, value), ends);
+        [weight * (d - delta) * scale, heads.dropped(weight, ends)]
+    }
+}
+
+/// The gradient of one row of queries.
+struct QueryGradient<'a> {
+    pass: &'a Pass<'a>,
+    row: usize,
+    sources: &'a [u32],
+    sums: &'a mut [f32],
+    statistics: &'a mut [[f32; 2]],
+}
+
+impl QueryGradient<'_> {
+    #[inline(always)]
+    fn add(self) {
+        let Pass { of, y, dy } = self.pass;
+        for (head, columns) in of.heads.each() {
+            let [dy, y] = [dy, y].map(|of| of.row(self.row, columns.clone()));
+            self.statistics[head][1] = dot(dy, y);
+            for &source in self.sources {
+                let source = source as usize;
+                let ends = [self.row, source];
+                let of_head = (head, &columns);
+                let [t, _] = self.pass.of_edge(ends, of_head, self.statistics[head]);
+                let key = of.k.row(source, columns.clone());
+                add(&mut self.sums[columns.clone()], t, key);
+            }
+        }
+    }
+}
+
+impl Kernel for QueryGradient<'_> {
+    type Output = ();
+
+    fn plain(self) {
+        self.add();
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, _: L) {
+        self.add();
+    }
+}
+
+/// The gradients of one row of keys and of values.
+struct SourceGradients<'a> {
+    pass: &'a Pass<'a>,
+    row: usize,
+    destinations: &'a [u32],
+    sums: &'a mut [Vec<f32>; 2],
+    statistics: &'a [[f32; 2]],
+}
+
+impl SourceGradients<'_> {
+    #[inline(always)]
+    fn add(self) {
+        let Pass { of, dy, .. } = self.pass;
+        let [of_key, of_value] = self.sums;
+        for (head, columns) in of.heads.each() {
+            for &destination in self.destinations {
+                let destination = destination as usize;
+                let statistics = self.statistics[destination * of.heads.count + head];
+                let ends = [destination, self.row];
+                let [t, weight] = self.pass.of_edge(ends, (head, &columns), statistics);
+                let [query, dy] = [&of.q, dy].map(|of| of.row(destination, columns.clone()));
+                add(&mut of_key[columns.clone()], t, query);
+                add(&mut of_value[columns.clone()], weight, dy);
+            }
+        }
+    }
+}
+
+impl Kernel for SourceGradients<'_> {
+    type Output = ();
+
+    fn plain(self) {
+        self.add();
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, _: L) {
+        self.add();
+    }
+}
+
 impl DotAttentionOperators for Cpu {
     fn dot_attention<E: Element>(
         &self,
@@ -59,45 +248,35 @@ impl DotAttentionOperators for Cpu {
             y,
             statistics,
         } = operands.into_inner();
-        let heads = Heads::new(&op);
+        let (heads, instructions) = (Heads::new(&op), *WIDEST);
         let y = view_mut(y);
         let rows = (
             parallel::chunks_mut(y.values, y.stride),
             parallel::chunks_mut(statistics.buffer.get_mut(), op.heads),
         );
         with_floats([op.q, op.k, op.v], |[q, k, v]| {
+            let (heads, scale) = (&heads, op.scale);
+            let of = Inputs {
+                heads,
+                scale,
+                q,
+                k,
+                v,
+            };
             with_edges(a, |graph| {
                 parallel::pieces(rows, MIN_ROWS, &|first, rows| {
                     let mut scores = Vec::new();
                     let mut sums = vec![0.0; y.stride];
                     for (row, (y, statistics)) in (first..).zip(rows.each()) {
                         sums.fill(0.0);
-                        let edges = &graph.columns[graph.of_row(row)];
-                        for (head, columns) in heads.each() {
-                            let query = q.row(row, columns.clone());
-                            let score = |&source: &u32| {
-                                op.scale * dot(query, k.row(source as usize, columns.clone()))
-                            };
-                            scores.clear();
-                            scores.extend(edges.iter().map(score));
-                            let larger = |m: f32, &score: &f32| if score > m { score } else { m };
-                            let m = scores.iter().fold(f32::MIN, larger);
-                            let mut z = 0.0;
-                            let sum = &mut sums[columns.clone()];
-                            for (&source, score) in edges.iter().zip(&scores) {
-                                let source = source as usize;
-                                let weight = exp_nonpositive(score - m);
-                                z += weight;
-                                let weight = heads.dropped(weight, (head, row, source));
-                                add(sum, weight, v.row(source, columns.clone()));
-                            }
-                            statistics[head] = [0.0; 2];
-                            if !edges.is_empty() {
-                                let factor = 1.0 / z;
-                                sum.iter_mut().for_each(|sum| *sum *= factor);
-                                statistics[head][0] = m + ln(z);
-                            }
-                        }
+                        instructions.run(RowOutput {
+                            of: &of,
+                            row,
+                            sources: &graph.columns[graph.of_row(row)],
+                            scores: &mut scores,
+                            sums: &mut sums,
+                            statistics,
+                        });
                         round(&sums, y);
                     }
                 });
@@ -121,23 +300,19 @@ impl DotAttentionOperators for Cpu {
             dk,
             dv,
         } = operands.into_inner();
-        let heads = Heads::new(&op);
+        let (heads, instructions) = (Heads::new(&op), *WIDEST);
         let statistics = statistics.buffer.get_mut();
         with_floats([op.q, op.k, op.v, y, dy], |[q, k, v, y, dy]| {
             let [dq, dk, dv] = [dq, dk, dv].map(view_mut);
-            let gradient = |destination: usize,
-                            source: usize,
-                            (head, columns),
-                            [normalizer, delta]: [f32; 2]| {
-                let columns: Range<usize> = columns;
-                let [query, gradient] = [&q, &dy].map(|of| of.row(destination, columns.clone()));
-                let [key, value] = [&k, &v].map(|of| of.row(source, columns.clone()));
-                let above = op.scale * dot(query, key) - normalizer;
-                let weight = exp_nonpositive(if above > 0.0 { 0.0 } else { above });
-                let ends = (head, destination, source);
-                let d = heads.dropped(dot(gradient, value), ends);
-                (weight * (d - delta) * op.scale, heads.dropped(weight, ends))
+            let (heads, scale) = (&heads, op.scale);
+            let of = Inputs {
+                heads,
+                scale,
+                q,
+                k,
+                v,
             };
+            let pass = Pass { of, y, dy };
             let rows = (
                 parallel::chunks_mut(dq.values, dq.stride),
                 parallel::chunks_mut(&mut *statistics, op.heads),
@@ -147,21 +322,13 @@ impl DotAttentionOperators for Cpu {
                     let mut sums = vec![0.0; dq.stride];
                     for (row, (dq, statistics)) in (first..).zip(rows.each()) {
                         sums.fill(0.0);
-                        for (head, columns) in heads.each() {
-                            let delta =
-                                dot(dy.row(row, columns.clone()), y.row(row, columns.clone()));
-                            statistics[head][1] = delta;
-                            for &source in &graph.columns[graph.of_row(row)] {
-                                let source = source as usize;
-                                let of = (head, columns.clone());
-                                let (t, _) = gradient(row, source, of, statistics[head]);
-                                add(
-                                    &mut sums[columns.clone()],
-                                    t,
-                                    k.row(source, columns.clone()),
-                                );
-                            }
-                        }
+                        instructions.run(QueryGradient {
+                            pass: &pass,
+                            row,
+                            sources: &graph.columns[graph.of_row(row)],
+                            sums: &mut sums,
+                            statistics,
+                        });
                         round(&sums, dq);
                     }
                 });
@@ -176,27 +343,15 @@ impl DotAttentionOperators for Cpu {
                     let mut sums = [vec![0.0; dk.stride], vec![0.0; dv.stride]];
                     for (row, (dk, dv)) in (first..).zip(rows.each()) {
                         sums.iter_mut().for_each(|sums| sums.fill(0.0));
-                        let [of_key, of_value] = &mut sums;
-                        for (head, columns) in heads.each() {
-                            for &destination in &graph.columns[graph.of_row(row)] {
-                                let destination = destination as usize;
-                                let of = (head, columns.clone());
-                                let statistics = statistics[destination * op.heads + head];
-                                let (t, weight) = gradient(destination, row, of, statistics);
-                                add(
-                                    &mut of_key[columns.clone()],
-                                    t,
-                                    q.row(destination, columns.clone()),
-                                );
-                                add(
-                                    &mut of_value[columns.clone()],
-                                    weight,
-                                    dy.row(destination, columns.clone()),
-                                );
-                            }
-                        }
-                        round(of_key, dk);
-                        round(of_value, dv);
+                        instructions.run(SourceGradients {
+                            pass: &pass,
+                            row,
+                            destinations: &graph.columns[graph.of_row(row)],
+                            sums: &mut sums,
+                            statistics,
+                        });
+                        round(&sums[0], dk);
+                        round(&sums[1], dv);
                     }
                 });
             });
@@ -223,11 +378,13 @@ impl Heads {
     }
 
     /// Each head with its columns.
+    #[inline(always)]
     fn each(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
         let width = self.width;
         (0..self.count).map(move |head| (head, head * width..(head + 1) * width))
     }
 
+    #[inline(always)]
     fn dropped(&self, weight: f32, (head, destination, source): (usize, usize, usize)) -> f32 {
         match &self.mask {
             Some(mask) => mask.edge(weight, head, destination, source),
@@ -236,6 +393,7 @@ impl Heads {
     }
 }
 
+#[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut parts = [0.0; PARTS];
     let (a, b) = (a.chunks_exact(PARTS), b.chunks_exact(PARTS));
@@ -250,9 +408,13 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
             parts[i] += a[i] * b[i];
         }
     }
-    parts.iter().sum::<f32>() + rest
+    // Halves are added to halves, so that a sum is a few vectors long and not eight numbers.
+    let [a, b, c, d, e, f, g, h] = parts;
+    let [a, b, c, d] = [a + e, b + f, c + g, d + h];
+    ((a + c) + (b + d)) + rest
 }
 
+#[inline(always)]
 fn add(sum: &mut [f32], weight: f32, x: &[f32]) {
     sum.iter_mut()
         .zip(x)

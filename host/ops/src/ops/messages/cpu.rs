@@ -2,16 +2,17 @@
 
 use super::{
     EdgeOrder, MessageBackwardOperands, MessageGradients, MessageOperands, MessageOperators,
-    MessageTerms, Messages,
+    Messages,
 };
 use crate::backend::Adjacency;
 use crate::backend::cpu::Cpu;
-use crate::backend::cpu::convert::{round, widened};
+use crate::backend::cpu::convert::{WIDEST, round, widened};
+use crate::backend::cpu::simd::{Kernel, Lanes};
 use crate::backend::cpu::view::{view, view_mut, with_edges};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Element, Matrix};
-use halfgnn_contract::messages::{derivative, value};
+use halfgnn_contract::messages::value_and_derivative;
 use halfgnn_graph::parallel::{self, Items};
 use std::borrow::Cow;
 
@@ -23,6 +24,7 @@ struct Floats<'a>(Option<(Cow<'a, [f32]>, usize)>);
 
 impl Floats<'_> {
     /// Adds the first elements of a row.
+    #[inline(always)]
     fn add_row(&self, row: usize, sum: &mut [f32]) {
         if let Self(Some((values, stride))) = self {
             let row = &values[row * stride..][..sum.len()];
@@ -58,65 +60,207 @@ fn with_inputs<E: Element, T>(op: &Messages<'_, Cpu, E>, f: impl FnOnce(&Inputs<
     let scale = op.row_scale.map(|scale| scale.buffer.read());
     f(&Inputs {
         terms,
-        has_value: has_value(&op.value),
+        has_value: op.value.each().iter().any(Option::is_some),
         acts: op.acts.map(|act| act.number()),
         scale: scale.as_deref(),
     })
 }
 
-fn has_value<E: Element>(terms: &MessageTerms<'_, Cpu, E>) -> bool {
-    terms.each().iter().any(Option::is_some)
-}
-
 impl Inputs<'_> {
-    /// `a` and `b` of an edge.
-    fn terms(&self, ends: [usize; 3], terms: &mut [Vec<f32>; 2]) {
-        for (sum, of) in terms.iter_mut().zip(&self.terms) {
-            sum.fill(0.0);
-            for (of, row) in of.iter().zip(ends) {
-                of.add_row(row, sum);
-            }
-        }
-    }
-
-    /// The message of one column.
-    fn message(&self, [a, b]: [f32; 2]) -> f32 {
-        let of_b = if self.has_value {
-            value(self.acts[1], b)
-        } else {
-            1.0
-        };
-        value(self.acts[0], a) * of_b
-    }
-
-    /// Its derivatives by `a` and `b`.
-    fn derivatives(&self, [a, b]: [f32; 2]) -> [f32; 2] {
-        let by_a = derivative(self.acts[0], a);
-        if !self.has_value {
-            return [by_a, 0.0];
-        }
-        [
-            by_a * value(self.acts[1], b),
-            value(self.acts[0], a) * derivative(self.acts[1], b),
-        ]
-    }
-
     fn scale(&self, row: usize) -> f32 {
         self.scale.map_or(1.0, |scale| scale[row])
     }
 }
 
-/// The row of each edge in the matrices of edges.
-fn with_order<T>(
-    order: Option<&EdgeOrder<Cpu>>,
-    f: impl FnOnce(&(dyn Fn(usize) -> usize + Sync)) -> T,
-) -> T {
-    match order {
-        Some(order) => {
-            let order = order.rows().buffer.read();
-            f(&|edge| order[edge] as usize)
+/// What a thread computes in: `a` and `b` of an edge, which become the values of their activations, and the derivatives of these.
+struct Lines {
+    values: [Vec<f32>; 2],
+    derivatives: [Vec<f32>; 2],
+}
+
+impl Lines {
+    fn new(columns: usize) -> Self {
+        let line = || vec![0.0; columns];
+        Self {
+            values: [line(), line()],
+            derivatives: [line(), line()],
         }
-        None => f(&|edge| edge),
+    }
+
+    /// The factors of an edge, with their derivatives where they are wanted.
+    #[inline(always)]
+    fn fill<const DERIVATIVES: bool>(&mut self, inputs: &Inputs<'_>, ends: [usize; 3]) {
+        for which in 0..1 + usize::from(inputs.has_value) {
+            let (values, derivatives) = (&mut self.values[which], &mut self.derivatives[which]);
+            values.fill(0.0);
+            for (of, row) in inputs.terms[which].iter().zip(ends) {
+                of.add_row(row, values);
+            }
+            activate::<DERIVATIVES>(inputs.acts[which], values, derivatives);
+        }
+    }
+}
+
+/// Makes the values of an activation of numbers, and its derivatives where they are wanted.
+#[inline(always)]
+fn activate<const DERIVATIVES: bool>(act: u32, values: &mut [f32], derivatives: &mut [f32]) {
+    // A loop for each activation, which the compiler makes vectors of.
+    macro_rules! each {
+        ($act:expr) => {
+            for (x, slope) in values.iter_mut().zip(derivatives) {
+                let [value, derivative] = value_and_derivative($act, *x);
+                *x = value;
+                if DERIVATIVES {
+                    *slope = derivative;
+                }
+            }
+        };
+    }
+    match act {
+        1 => each!(1),
+        2 => each!(2),
+        3 => each!(3),
+        4 => each!(4),
+        5 => each!(5),
+        _ => each!(0),
+    }
+}
+
+/// The sums of one row.
+struct RowSums<'a> {
+    inputs: &'a Inputs<'a>,
+    row: usize,
+    /// The source and the row of each edge.
+    edges: Edges<'a>,
+    lines: &'a mut Lines,
+    sums: &'a mut [f32],
+}
+
+/// The edges of a row.
+#[derive(Clone, Copy)]
+struct Edges<'a> {
+    columns: &'a [u32],
+    first: usize,
+    order: Option<&'a [u32]>,
+}
+
+impl Edges<'_> {
+    /// The column of each edge, and its row in the matrices of edges.
+    #[inline(always)]
+    fn each(&self) -> impl Iterator<Item = (usize, usize)> {
+        let row = |edge: usize| self.order.map_or(edge, |order| order[edge] as usize);
+        let columns = self.columns.iter().enumerate();
+        columns.map(move |(at, &column)| (column as usize, row(self.first + at)))
+    }
+}
+
+impl RowSums<'_> {
+    #[inline(always)]
+    fn add(self) {
+        for (source, edge) in self.edges.each() {
+            self.lines
+                .fill::<false>(self.inputs, [self.row, source, edge]);
+            let [f, g] = &self.lines.values;
+            match self.inputs.has_value {
+                true => {
+                    let products = f.iter().zip(g).map(|(f, g)| f * g);
+                    self.sums
+                        .iter_mut()
+                        .zip(products)
+                        .for_each(|(sum, it)| *sum += it);
+                }
+                false => self.sums.iter_mut().zip(f).for_each(|(sum, f)| *sum += f),
+            }
+        }
+    }
+}
+
+impl Kernel for RowSums<'_> {
+    type Output = ();
+
+    fn plain(self) {
+        self.add();
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, _: L) {
+        self.add();
+    }
+}
+
+/// The gradients of one row of destinations or of sources: sums over its edges of what is made of `a` and `b`.
+struct RowGradients<'a> {
+    pass: &'a Pass<'a>,
+    row: usize,
+    edges: Edges<'a>,
+    /// Whether the row is that of a source.
+    is_source: bool,
+    lines: &'a mut Lines,
+    /// Those that are wanted; the others are empty.
+    sums: &'a mut [Vec<f32>; 2],
+}
+
+impl RowGradients<'_> {
+    #[inline(always)]
+    fn add(self) {
+        for (column, edge) in self.edges.each() {
+            let ends = match self.is_source {
+                false => [self.row, column, edge],
+                true => [column, self.row, edge],
+            };
+            self.lines.fill::<true>(self.pass.inputs, ends);
+            let [of_a, of_b] = self.sums;
+            self.pass
+                .each_of(ends[0], self.lines, of_a, |sum, d| *sum += d, 0);
+            self.pass
+                .each_of(ends[0], self.lines, of_b, |sum, d| *sum += d, 1);
+        }
+    }
+}
+
+impl Kernel for RowGradients<'_> {
+    type Output = ();
+
+    fn plain(self) {
+        self.add();
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, _: L) {
+        self.add();
+    }
+}
+
+/// The gradients of one edge's rows.
+struct EdgeGradients<'a> {
+    pass: &'a Pass<'a>,
+    ends: [usize; 3],
+    lines: &'a mut Lines,
+    floats: &'a mut [Vec<f32>; 2],
+}
+
+impl EdgeGradients<'_> {
+    #[inline(always)]
+    fn write(self) {
+        self.lines.fill::<true>(self.pass.inputs, self.ends);
+        let [of_a, of_b] = self.floats;
+        self.pass
+            .each_of(self.ends[0], self.lines, of_a, |to, d| *to = d, 0);
+        self.pass
+            .each_of(self.ends[0], self.lines, of_b, |to, d| *to = d, 1);
+    }
+}
+
+impl Kernel for EdgeGradients<'_> {
+    type Output = ();
+
+    fn plain(self) {
+        self.write();
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, _: L) {
+        self.write();
     }
 }
 
@@ -127,29 +271,32 @@ impl MessageOperators for Cpu {
     ) -> Result<(), Error> {
         let MessageOperands { a, op, y } = operands.into_inner();
         let y = view_mut(y);
-        let columns = y.columns;
+        let (columns, instructions) = (y.columns, *WIDEST);
         let rows = parallel::chunks_mut(y.values, y.stride);
+        let order = op.order.map(|order| order.rows().buffer.read());
         with_inputs(&op, |inputs| {
-            with_order(op.order, |order| {
-                with_edges(a, |graph| {
-                    parallel::pieces(rows, MIN_ROWS, &|first, rows| {
-                        let mut terms = [(); 2].map(|()| vec![0.0; columns]);
-                        let mut sums = vec![0.0; y.stride];
-                        for (row, y) in (first..).zip(rows.each()) {
-                            sums.fill(0.0);
-                            for edge in graph.of_row(row) {
-                                let source = graph.columns[edge] as usize;
-                                inputs.terms([row, source, order(edge)], &mut terms);
-                                let [a, b] = &terms;
-                                for ((sum, &a), &b) in sums.iter_mut().zip(a).zip(b) {
-                                    *sum += inputs.message([a, b]);
-                                }
-                            }
-                            let scale = inputs.scale(row);
-                            sums.iter_mut().for_each(|sum| *sum *= scale);
-                            round(&sums, y);
-                        }
-                    });
+            with_edges(a, |graph| {
+                parallel::pieces(rows, MIN_ROWS, &|first, rows| {
+                    let mut lines = Lines::new(columns);
+                    let mut sums = vec![0.0; y.stride];
+                    for (row, y) in (first..).zip(rows.each()) {
+                        sums.fill(0.0);
+                        let range = graph.of_row(row);
+                        instructions.run(RowSums {
+                            inputs,
+                            row,
+                            edges: Edges {
+                                first: range.start,
+                                columns: &graph.columns[range],
+                                order: order.as_deref(),
+                            },
+                            lines: &mut lines,
+                            sums: &mut sums[..columns],
+                        });
+                        let scale = inputs.scale(row);
+                        sums.iter_mut().for_each(|sum| *sum *= scale);
+                        round(&sums, y);
+                    }
                 });
             });
         });
@@ -180,19 +327,15 @@ impl MessageOperators for Cpu {
         with_inputs(&op, |inputs| {
             let values = dy.buffer.read();
             let view = view(dy, &values);
-            let gradient = Gradient {
-                values: widened(view.values),
+            let pass = Pass {
+                inputs,
+                gradient: widened(view.values),
                 stride: view.stride,
                 columns: view.columns,
             };
-            // Rows of edges first: their order is that of the edges, whatever row each has.
-            let pass = Pass {
-                inputs,
-                gradient: &gradient,
-            };
             pass.of_edges(a, op.order, of_edges);
-            pass.of_ends((a, op.order), of_destinations, |row, column| [row, column]);
-            pass.of_ends(transposed, of_sources, |row, column| [column, row]);
+            pass.of_ends((a, op.order), of_destinations, false);
+            pass.of_ends(transposed, of_sources, true);
         });
         Ok(())
     }
@@ -210,40 +353,45 @@ fn by_kind<'a, E: Element>(
     [[a, d], [b, e], [c, f]]
 }
 
-/// The gradient of the output in float.
-struct Gradient<'a> {
-    values: Cow<'a, [f32]>,
+/// The gradient of the output in float, and what it goes back through.
+struct Pass<'a> {
+    inputs: &'a Inputs<'a>,
+    gradient: Cow<'a, [f32]>,
     stride: usize,
     columns: usize,
 }
 
-struct Pass<'a> {
-    inputs: &'a Inputs<'a>,
-    gradient: &'a Gradient<'a>,
-}
-
 impl Pass<'_> {
-    /// What an edge's messages take of the gradient, by `a` and by `b`: `f` gets the column and both.
-    fn of_edge(
+    /// What an edge's messages take of the gradient of a destination, by `a` or by `b`: `f` gets each element of `to` and what it takes.
+    /// `to` is empty where that is not wanted.
+    #[inline(always)]
+    fn each_of(
         &self,
-        ends: [usize; 3],
-        terms: &mut [Vec<f32>; 2],
-        mut f: impl FnMut(usize, [f32; 2]),
+        destination: usize,
+        lines: &Lines,
+        to: &mut [f32],
+        f: impl Fn(&mut f32, f32),
+        which: usize,
     ) {
-        let destination = ends[0];
-        self.inputs.terms(ends, terms);
+        if to.is_empty() {
+            return;
+        }
         let scale = self.inputs.scale(destination);
-        let row = &self.gradient.values[destination * self.gradient.stride..];
-        for column in 0..self.gradient.columns {
-            let of = self
-                .inputs
-                .derivatives([terms[0][column], terms[1][column]]);
-            f(column, of.map(|of| of * (row[column] * scale)));
+        let row = &self.gradient[destination * self.stride..][..self.columns];
+        let (slopes, others) = (&lines.derivatives[which], &lines.values[1 - which]);
+        let elements = to.iter_mut().zip(row).zip(slopes);
+        match self.inputs.has_value {
+            true => elements
+                .zip(others)
+                .for_each(|(((to, dy), slope), other)| f(to, slope * other * (dy * scale))),
+            false => elements.for_each(|((to, dy), slope)| f(to, slope * (dy * scale))),
         }
     }
 
-    fn terms(&self) -> [Vec<f32>; 2] {
-        [(); 2].map(|()| vec![0.0; self.gradient.columns])
+    /// A line for each of `outputs` that is there.
+    fn wanted<E: Element>(&self, outputs: &Both<'_, E>) -> [Vec<f32>; 2] {
+        let wanted = outputs.each_ref().map(|output| output.as_deref());
+        wanted.map(|output| vec![0.0; output.map_or(0, |_| self.columns)])
     }
 
     /// The gradients of rows of edges.
@@ -253,56 +401,103 @@ impl Pass<'_> {
         order: Option<&EdgeOrder<Cpu>>,
         outputs: Both<'_, E>,
     ) {
-        for (which, output) in outputs.into_iter().enumerate() {
-            let Some(output) = output else { continue };
-            let output = view_mut(output);
-            let mut terms = self.terms();
-            let mut floats = vec![0.0; output.stride];
-            with_order(order, |order| {
-                with_edges(a, |graph| {
-                    for row in 0..a.rows() {
-                        for edge in graph.of_row(row) {
-                            let ends = [row, graph.columns[edge] as usize, order(edge)];
-                            self.of_edge(ends, &mut terms, |column, of| floats[column] = of[which]);
-                            let own = &mut output.values[ends[2] * output.stride..];
-                            round(&floats, &mut own[..output.stride]);
-                        }
-                    }
-                });
+        let wanted = self.wanted(&outputs);
+        let mut outputs = outputs.into_iter().flatten();
+        let Some(first) = outputs.next() else { return };
+        let second = outputs.next();
+        // The ends of the edge that each row is of.
+        let mut ends = vec![[0_u32; 2]; a.edges()];
+        let order = order.map(|order| order.rows().buffer.read());
+        with_edges(a, |graph| {
+            for row in 0..a.rows() {
+                for edge in graph.of_row(row) {
+                    let of = order.as_ref().map_or(edge, |order| order[edge] as usize);
+                    ends[of] = [row as u32, graph.columns[edge]];
+                }
+            }
+        });
+        let instructions = *WIDEST;
+        let write = |edge: usize, lines: &mut Lines, floats: &mut [Vec<f32>; 2]| {
+            let [destination, source] = ends[edge].map(|end| end as usize);
+            instructions.run(EdgeGradients {
+                pass: self,
+                ends: [destination, source, edge],
+                lines,
+                floats,
             });
-        }
+        };
+        write_rows(self.columns, wanted, (first, second), write);
     }
 
-    /// The gradients of rows of destinations, or of sources over the transposed graph: `ends` makes destination and
-    /// source of a row and a column.
+    /// The gradients of rows of destinations, or of sources over the transposed graph.
     fn of_ends<E: Element>(
         &self,
         (a, order): (&Adjacency<Cpu>, Option<&EdgeOrder<Cpu>>),
         outputs: Both<'_, E>,
-        ends: impl Fn(usize, usize) -> [usize; 2] + Sync,
+        is_source: bool,
     ) {
-        for (which, output) in outputs.into_iter().enumerate() {
-            let Some(output) = output else { continue };
-            let output = view_mut(output);
-            let stride = output.stride;
-            let rows = parallel::chunks_mut(output.values, stride);
-            with_order(order, |order| {
-                with_edges(a, |graph| {
-                    parallel::pieces(rows, MIN_ROWS, &|first, rows| {
-                        let mut terms = self.terms();
-                        let mut sums = vec![0.0; stride];
-                        for (row, output) in (first..).zip(rows.each()) {
-                            sums.fill(0.0);
-                            for edge in graph.of_row(row) {
-                                let [i, j] = ends(row, graph.columns[edge] as usize);
-                                self.of_edge([i, j, order(edge)], &mut terms, |column, of| {
-                                    sums[column] += of[which];
-                                });
-                            }
-                            round(&sums, output);
-                        }
-                    });
+        let wanted = self.wanted(&outputs);
+        let mut outputs = outputs.into_iter().flatten();
+        let Some(first) = outputs.next() else { return };
+        let second = outputs.next();
+        let (order, instructions) = (order.map(|order| order.rows().buffer.read()), *WIDEST);
+        with_edges(a, |graph| {
+            let write = |row: usize, lines: &mut Lines, sums: &mut [Vec<f32>; 2]| {
+                sums.iter_mut().for_each(|sums| sums.fill(0.0));
+                let range = graph.of_row(row);
+                instructions.run(RowGradients {
+                    pass: self,
+                    row,
+                    edges: Edges {
+                        first: range.start,
+                        columns: &graph.columns[range],
+                        order: order.as_deref(),
+                    },
+                    is_source,
+                    lines,
+                    sums,
                 });
+            };
+            write_rows(self.columns, wanted, (first, second), write);
+        });
+    }
+}
+
+/// Has `write` make the rows of one output or of both, each in its line of `wanted`.
+fn write_rows<E: Element>(
+    columns: usize,
+    wanted: [Vec<f32>; 2],
+    (first, second): (&mut Matrix<Cpu, E>, Option<&mut Matrix<Cpu, E>>),
+    write: impl Fn(usize, &mut Lines, &mut [Vec<f32>; 2]) + Sync,
+) {
+    let first = view_mut(first);
+    let stride = first.stride;
+    let put = |line: &[f32], floats: &mut [f32], to: &mut [E]| {
+        floats[..columns].copy_from_slice(line);
+        round(floats, to);
+    };
+    let rows = parallel::chunks_mut(first.values, stride);
+    match second {
+        None => parallel::pieces(rows, MIN_ROWS, &|start, rows| {
+            let mut lines = Lines::new(columns);
+            let (mut made, mut floats) = (wanted.clone(), vec![0.0; stride]);
+            let which = usize::from(made[0].is_empty());
+            for (row, to) in (start..).zip(rows.each()) {
+                write(row, &mut lines, &mut made);
+                put(&made[which], &mut floats, to);
+            }
+        }),
+        Some(second) => {
+            let second = view_mut(second);
+            let rows = (rows, parallel::chunks_mut(second.values, second.stride));
+            parallel::pieces(rows, MIN_ROWS, &|start, rows| {
+                let mut lines = Lines::new(columns);
+                let (mut made, mut floats) = (wanted.clone(), vec![0.0; stride]);
+                for (row, (to_a, to_b)) in (start..).zip(rows.each()) {
+                    write(row, &mut lines, &mut made);
+                    put(&made[0], &mut floats, to_a);
+                    put(&made[1], &mut floats, to_b);
+                }
             });
         }
     }
