@@ -167,6 +167,7 @@ pub use predict::Predictor;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/embedding.md")]
+#[cfg_attr(feature = "checkpoints", doc = include_str!("../../docs/how-to/serve.md"))]
 #[doc = include_str!("../../docs/sampling.md")]
 #[doc = include_str!("../../docs/scale-out.md")]
 #[doc = include_str!("../../docs/tutorials/own-layer.md")]
