@@ -690,11 +690,23 @@ impl Task for Name {
     }
 }
 
+/// That logits differ by no more than half rounds.
+#[track_caller]
+fn assert_close(found: &[f32], expected: &[f32]) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        assert!((found - expected).abs() < 0.02, "{found} for {expected}");
+    }
+}
+
 /// The GPU's kernels: two threads at once, whose passes follow one another.
 #[test]
 fn the_emulator_gives_the_cpus_answers_to_two_threads() {
-    let (checkpoint, _) = trained::<f16>(&dataset(), &ModelConfig::gcn(FEATURES, CLASSES));
+    let (checkpoint, logits) = trained::<f16>(&dataset(), &ModelConfig::gcn(FEATURES, CLASSES));
     let predictor = Predictor::new(checkpoint.clone(), Choice::Emulator).expect("the kernels");
+    let predictor = predictor.with_dataset(dataset()).expect("its dataset");
+    let all = predictor.predict_all().expect("all");
+    assert_close(all.logits(), &logits);
     assert_eq!(
         Ok(predictor.device()),
         device::open(Choice::Emulator, Name).map_err(|_| ())
@@ -708,9 +720,7 @@ fn the_emulator_gives_the_cpus_answers_to_two_threads() {
                 for graph in half {
                     let found = predictor.predict_graph(graph).expect("a graph");
                     let expected = on_cpu.predict_graph(graph).expect("a graph");
-                    for (found, expected) in found.logits().iter().zip(expected.logits()) {
-                        assert!((found - expected).abs() < 0.02, "{found} for {expected}");
-                    }
+                    assert_close(found.logits(), expected.logits());
                 }
             });
         }
