@@ -353,6 +353,19 @@ fn a_service_that_stops_answers_what_it_has() {
     assert!(std::net::TcpStream::connect(service.address).is_err());
 }
 
+/// A program that does not outlive a test that fails.
+#[cfg(unix)]
+struct Child(std::process::Child);
+
+#[cfg(unix)]
+impl Drop for Child {
+    fn drop(&mut self) {
+        // One that has ended is not there any more.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The program: from a file to an answer, and an end at SIGTERM.
 #[cfg(unix)]
 #[test]
@@ -363,13 +376,13 @@ fn the_program_serves_a_file_until_it_is_terminated() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("model.safetensors");
     trained(&dataset()).save(&file).expect("it is written");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_halfgnn-serve"))
+    let child = Command::new(env!("CARGO_BIN_EXE_halfgnn-serve"))
         .args(["--device", "cpu", "--listen", "127.0.0.1:0", "--model"])
         .arg(&file)
         .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        .spawn();
+    let mut child = Child(child.expect("it starts"));
+    let mut lines = BufReader::new(child.0.stdout.take().expect("its output")).lines();
     let first = lines.next().expect("a line").expect("a text");
     let (_, address) = first
         .split_once("listening at http://")
@@ -395,8 +408,8 @@ fn the_program_serves_a_file_until_it_is_terminated() {
             .expect("a reason")
             .contains("opened without a dataset")
     );
-    let signal = Command::new("kill").arg(child.id().to_string()).status();
+    let signal = Command::new("kill").arg(child.0.id().to_string()).status();
     assert!(signal.expect("a signal").success());
     assert_eq!(lines.next().expect("a line").expect("a text"), "stopped");
-    assert!(child.wait().expect("it ends").success());
+    assert!(child.0.wait().expect("it ends").success());
 }
