@@ -102,6 +102,7 @@
 //! - [`backend`]: where operators run: [`backend::cpu::Cpu`], or [`backend::gpu::Gpu`] over any [`driver::Driver`]: a CUDA
 //!   card (feature `cuda`) or the PTX emulator.
 //! - [`nn`] and [`train`]: models with explicit forward and backward, and training in mixed precision.
+//! - `predict`: a trained model that is opened once and asked many times (feature `checkpoints`).
 //! - [`program`]: networks as lists of operators, with gradients, passes and a memory plan made from the list.
 //! - [`distributed`]: one graph and several ranks.
 //! - [`sample`]: batches of a graph, drawn on the device.
@@ -118,7 +119,7 @@
 //! |---|---|---|
 //! | `numpy`, `planetoid`, `ogb`, `text` | no | readers of datasets and graphs, by family: see [`data`] |
 //! | `write` | no | writers of those formats |
-//! | `checkpoints` | no | `train::Checkpoint`: a run in a file, which goes on from it |
+//! | `checkpoints` | no | `train::Checkpoint`: a run in a file, which goes on from it; `predict::Predictor`: its model, served |
 //! | `full` | no | all of these and the emulator |
 //! | `cuda` | no | CUDA cards, through `cust`, opened at run time: a program built with it starts where there is no driver |
 //! | `mpi` | no | ranks that are processes of MPI, which is opened at run time |
@@ -138,6 +139,8 @@ pub mod device;
 pub mod distributed;
 pub mod metrics;
 pub mod nn;
+#[cfg(feature = "checkpoints")]
+pub mod predict;
 pub mod program;
 pub mod sample;
 pub mod threads;
@@ -156,11 +159,15 @@ pub use halfgnn_ops::Error;
 use halfgnn_ops::error;
 #[doc(inline)]
 pub use halfgnn_ops::{backend, ops, tensor, with_element};
+#[cfg(feature = "checkpoints")]
+#[doc(inline)]
+pub use predict::Predictor;
 
 /// The code in the README and in pages of docs compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/embedding.md")]
+#[cfg_attr(feature = "checkpoints", doc = include_str!("../../docs/how-to/serve.md"))]
 #[doc = include_str!("../../docs/sampling.md")]
 #[doc = include_str!("../../docs/scale-out.md")]
 #[doc = include_str!("../../docs/tutorials/own-layer.md")]

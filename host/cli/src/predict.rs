@@ -14,10 +14,10 @@ use crate::placement::{
 };
 use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::screen::{Page, count};
-use crate::session::{edge_data, inputs};
+use crate::session::inputs;
 use crate::structure::{GraphPlace, may_be_reordered};
 use crate::task::take_targets_of;
-use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
+use crate::train::{describe, tell_use, warn_of_infinite};
 use crate::types;
 use clap::Args;
 use halfgnn::backend::Backend;
@@ -25,10 +25,11 @@ use halfgnn::data::{Dataset, FeatureRows, Features, Origin, Types, UNLABELLED, U
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::graph::reorder::Permutation;
-use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, ModelTypes, Network};
+use halfgnn::nn::{EdgeData, Inputs, Mode, Model, ModelConfig, ModelTypes, Network};
 use halfgnn::ops::BitMatrix;
+use halfgnn::predict::{Kind, class};
 use halfgnn::tensor::Element;
-use halfgnn::train::{Checkpoint, Loss, Work, load_weights};
+use halfgnn::train::{Checkpoint, Work, load_weights};
 use halfgnn::with_element;
 use halfgnn_bench::names::FeaturesName;
 use pairs::Pairs;
@@ -144,7 +145,6 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         Some(path) => Some(Pairs::read(path, &dataset)?),
         None => None,
     };
-    check_edges(args, &checkpoint, &dataset)?;
     let labels = match checkpoint.links.is_some() {
         true => None,
         false => labels(&checkpoint, &dataset)?,
@@ -194,16 +194,6 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     json.finish()
 }
 
-/// Whether a model gives labels, of which a vertex has any number.
-fn is_of_labels(checkpoint: &Checkpoint) -> bool {
-    let is_binary = matches!(checkpoint.loss, Loss::BinaryCrossEntropy { .. });
-    is_binary && checkpoint.links.is_none()
-}
-
-fn is_of_classes(checkpoint: &Checkpoint) -> bool {
-    matches!(checkpoint.loss, Loss::CrossEntropy { .. })
-}
-
 /// That the model gives what is asked for.
 fn check_wanted(args: &PredictArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {
     match (checkpoint.links.is_some(), &args.pairs, args.layer) {
@@ -222,7 +212,7 @@ fn check_wanted(args: &PredictArgs, checkpoint: &Checkpoint) -> Result<(), Failu
         }
         _ => {}
     }
-    if args.probabilities && !is_of_classes(checkpoint) && !is_of_labels(checkpoint) {
+    if args.probabilities && !Kind::of(checkpoint).has_probabilities() {
         return Err(Failure::Input(format!(
             "{}: its model was trained by its {}, so that it gives numbers, which have no probabilities; leave --probabilities out",
             args.model.display(),
@@ -243,55 +233,13 @@ fn read(args: &PredictArgs, checkpoint: &Checkpoint) -> Result<(Dataset, PathBuf
     let stays = (on_disk, edges_on_disk.then_some(&*between));
     let mut dataset = args.open.dataset_of_types(&args.dataset, stays)?;
     types::check_prediction(args, &dataset)?;
-    match &checkpoint.model.types {
-        Some(own) => own.expect(&dataset)?,
-        None if dataset.types.is_some() => {
-            return Err(Failure::Input(format!(
-                "{}: its model reads vertices of one type, and {} has several",
-                args.model.display(),
-                dataset.name
-            )));
-        }
-        None => {}
-    }
-    let (features, own) = (dataset.feature_len(), checkpoint.model.features);
-    if features != own {
-        return Err(Failure::Input(format!(
-            "{}: its model was trained on {own} features, and {} has {features}",
-            args.model.display(),
-            dataset.name
-        )));
-    }
+    checkpoint
+        .check_dataset(&dataset)
+        .map_err(|reason| Failure::Input(format!("{}: {reason}", args.model.display())))?;
     if checkpoint.links.is_none() {
         take_targets_of(&checkpoint.loss, &mut dataset)?;
-    } else if !dataset.graph.is_symmetric() {
-        return Err(Failure::Input(format!(
-            "{}: links are told in both directions at once, and the graph is directed; make it undirected (--undirected)",
-            dataset.name
-        )));
     }
     Ok((dataset, between))
-}
-
-/// That edges have weights and features as those had that the model was trained on.
-fn check_edges(
-    args: &PredictArgs,
-    checkpoint: &Checkpoint,
-    dataset: &Dataset,
-) -> Result<(), Failure> {
-    takes_edge_weights(&checkpoint.model, dataset)?;
-    // Another framework's model has numbers of edges, which are a weight here where there is one: their number was
-    // compared.
-    let is_imported = checkpoint.task.vertices == 0;
-    let reads_numbers = is_imported && checkpoint.model.edge_features() > 0;
-    if dataset.edge_weights.is_some() && !checkpoint.task.edge_weights && !reads_numbers {
-        return Err(Failure::Input(format!(
-            "{}: its model was trained on edges without weights, and those of {} have some; add --ignore-edge-weights",
-            args.model.display(),
-            dataset.name
-        )));
-    }
-    Ok(())
 }
 
 /// A dataset whose vertices have other numbers, and which.
@@ -376,7 +324,7 @@ impl Writing<'_> {
             member.1,
             self.args.out.display()
         ));
-        let labels = labels.filter(|_| is_of_classes(self.checkpoint));
+        let labels = labels.filter(|_| Kind::of(self.checkpoint) == Kind::Classes);
         let accuracy = labels.map(|labels| {
             let right = |&&vertex: &&u32| classes[vertex as usize] == labels[vertex as usize];
             let right = dataset.test.iter().filter(right).count();
@@ -410,23 +358,20 @@ impl Writing<'_> {
     /// What is written of an output, and what it is.
     fn predictions(&self, output: Output, classes: &[u32]) -> (&'static str, Predictions<'_>) {
         let (mut logits, columns) = (output.logits, self.checkpoint.model.classes);
-        let of_labels = is_of_labels(self.checkpoint);
+        let kind = Kind::of(self.checkpoint);
         let (what, name, values, columns) = if self.args.logits {
             ("logits", "logit", logits, columns)
         } else if self.args.probabilities {
-            match of_labels {
-                true => logits.iter_mut().for_each(|logit| *logit = sigmoid(*logit)),
-                false => logits.chunks_exact_mut(columns).for_each(softmax),
-            }
+            kind.to_probabilities(&mut logits, columns);
             ("probabilities", "probability", logits, columns)
         } else if let Some((values, columns)) = output.embeddings {
             ("embeddings", "embedding", values, columns)
-        } else if of_labels {
+        } else if kind == Kind::Labels {
             // More likely than not.
             let has = |logit: &mut f32| *logit = f32::from(u8::from(*logit > 0.0));
             logits.iter_mut().for_each(has);
             ("labels", "label", logits, columns)
-        } else if !is_of_classes(self.checkpoint) {
+        } else if kind == Kind::Values {
             ("values", "value", logits, columns)
         } else {
             let names = self.checkpoint.task.class_names.as_deref();
@@ -482,33 +427,6 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> String {
         "--out {}: cannot be written: {error}; name a file in a folder that can be",
         path.display()
     )
-}
-
-/// The class with the largest logit, the lowest of equals.
-pub fn class(logits: &[f32]) -> u32 {
-    let mut best = 0;
-    for (class, logit) in logits.iter().enumerate() {
-        if *logit > logits[best] || logits[best].is_nan() {
-            best = class;
-        }
-    }
-    best as u32
-}
-
-/// The probability of a label.
-fn sigmoid(logit: f32) -> f32 {
-    1.0 / (1.0 + (-logit).exp())
-}
-
-/// Logits become the probabilities of the classes.
-fn softmax(row: &mut [f32]) {
-    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0;
-    for value in row.iter_mut() {
-        *value = (*value - largest).exp();
-        sum += *value;
-    }
-    row.iter_mut().for_each(|value| *value /= sum);
 }
 
 /// What a forward pass gave, row-major.
@@ -577,7 +495,10 @@ impl Prediction<'_> {
         if let (Some(own), Some(types)) = (&config.types, &self.dataset.types) {
             return self.output_of_types::<B, E>(device, config, (own, types));
         }
-        let graph = config.prepare_edges(&self.dataset.graph, edge_data(config, self.dataset))?;
+        let graph = config.prepare_edges(
+            &self.dataset.graph,
+            EdgeData::of_dataset(config, self.dataset),
+        )?;
         let graphs = self.dataset.graphs.as_ref();
         let stored = self.dataset.features.as_stored();
         let on_disk = |features| OnDisk {
@@ -697,29 +618,5 @@ impl Prediction<'_> {
             logits: model.logits().to_f32(backend)?,
             embeddings,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_largest_logit_is_the_class() {
-        assert_eq!(class(&[0.0, 2.0, 1.0]), 1);
-        assert_eq!(class(&[3.0, 3.0]), 0);
-        assert_eq!(class(&[f32::NAN, -1.0, 5.0]), 2);
-        assert_eq!(class(&[f32::NAN; 2]), 1);
-    }
-
-    #[test]
-    fn probabilities_add_up_however_large_logits_are() {
-        let mut row = [1000.0, 1000.0, -1e9];
-        softmax(&mut row);
-        assert_eq!(row, [0.5, 0.5, 0.0]);
-        assert_eq!([sigmoid(0.0), sigmoid(-1e9), sigmoid(1e9)], [0.5, 0.0, 1.0]);
-        let mut row = [0.0, 3.0_f32.ln()];
-        softmax(&mut row);
-        assert!((row[1] - 0.75).abs() < 1e-6, "{row:?}");
     }
 }

@@ -9,12 +9,12 @@ pub use deal::{Dealt, InParts, Ranks, RanksArgs};
 
 use crate::failure::Failure;
 use crate::processes::{Overlap, device_name, meet, moved_by};
-use crate::session::{Observer, Outcome, Placed, Plan, Trained, edge_data};
+use crate::session::{Observer, Outcome, Placed, Plan, Trained};
 use halfgnn::backend::Backend;
 use halfgnn::data::Dataset;
 use halfgnn::device::Device;
 use halfgnn::distributed::{Compared, Digest, Gather, Group, Member, in_process};
-use halfgnn::nn::PreparedGraph;
+use halfgnn::nn::{EdgeData, PreparedGraph};
 use halfgnn::tensor::Element;
 use halfgnn::train::{Footprint, Snapshot, TrainConfig};
 use halfgnn_bench::rank_memory::{self, RankMemory};
@@ -66,7 +66,9 @@ pub fn carry_out<B: Backend, E: Element>(
     let config = &plan.model;
     let parts = ranks.dealt.as_ref().and_then(|dealt| dealt.parts.as_ref());
     let graph = match (&ranks.dealt, parts) {
-        (Some(_), None) => Some(config.prepare_edges(&dataset.graph, edge_data(config, dataset))?),
+        (Some(_), None) => {
+            Some(config.prepare_edges(&dataset.graph, EdgeData::of_dataset(config, dataset))?)
+        }
         _ => None,
     };
     backend.reset_peak();

@@ -307,7 +307,7 @@ struct Whole<'a> {
 impl<'a> Whole<'a> {
     fn new(dataset: &'a Dataset, plan: &'a Plan) -> Result<Self, Failure> {
         let config = &plan.model;
-        let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
+        let graph = config.prepare_edges(&dataset.graph, EdgeData::of_dataset(config, dataset))?;
         Ok(Self {
             dataset,
             plan,
@@ -687,18 +687,6 @@ impl<'a, E: Element> Placed<'a, E> {
     }
 }
 
-/// What a model reads of the edges of a dataset: features are those of models that have a term for them, and the first
-/// lines say where they are not used.
-pub fn edge_data<'a>(model: &ModelConfig, dataset: &'a Dataset) -> EdgeData<'a> {
-    let features = dataset.edge_features.as_ref();
-    EdgeData {
-        weights: dataset.edge_weights.as_deref(),
-        features: features
-            .filter(|_| model.edge_features() > 0)
-            .map(|features| (features.columns(), features.values())),
-    }
-}
-
 /// The batches of whole graphs of a run.
 fn batches_of_graphs<B: Backend, E: Element>(
     training: &Objective<B, E>,
@@ -723,25 +711,10 @@ pub fn inputs<B: Backend>(
     dataset: &Dataset,
     graph: Option<Propagation<B>>,
 ) -> Result<Vec<Propagation<B>>, Failure> {
-    let mut all = Vec::from_iter(graph);
-    match (model.readout, &dataset.graphs) {
-        (Some(readout), Some(graphs)) => all.push(readout.propagation(backend, graphs)?),
-        (None, None) => {}
-        (Some(_), None) => {
-            return Err(Failure::Input(format!(
-                "{}: it is one graph, and the model tells whole graphs; give it a dataset of many, or of one with `ptr`",
-                dataset.name
-            )));
-        }
-        (None, Some(graphs)) => {
-            return Err(Failure::Input(format!(
-                "{}: it is {} graphs, and the model tells something of vertices; give it one graph",
-                dataset.name,
-                graphs.graphs()
-            )));
-        }
-    }
-    Ok(all)
+    model
+        .expect_graphs(dataset.graphs.as_ref())
+        .map_err(|reason| Failure::Input(format!("{}: {reason}", dataset.name)))?;
+    Ok(model.inputs(backend, graph, dataset.graphs.as_ref())?)
 }
 
 /// The batches of a run, of the task that is learnt from and its graph.
@@ -897,7 +870,7 @@ fn of_training_vertices<B: Backend, E: Element>(
 ) -> Result<(Objective<B, E>, Learnt<'static>), Failure> {
     let (induced, edges) = (dataset.graph.induced(&dataset.train))
         .map_err(|error| Failure::Input(format!("{}: {error}", dataset.name)))?;
-    let of_dataset = edge_data(&plan.model, dataset);
+    let of_dataset = EdgeData::of_dataset(&plan.model, dataset);
     let weights = of_dataset
         .weights
         .map(|weights| -> Vec<f32> { edges.iter().map(|&edge| weights[edge as usize]).collect() });

@@ -26,7 +26,7 @@ use halfgnn::data::{
 use halfgnn::device;
 use halfgnn::message::escaped;
 use halfgnn::metrics::Metric;
-use halfgnn::nn::{HiddenNorm, Jumping, LinkDecoder, ModelConfig};
+use halfgnn::nn::{EdgeData, HiddenNorm, Jumping, LinkDecoder, ModelConfig};
 use halfgnn::program::Explanation;
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Split, Spread, Status, TrainConfig, Work};
@@ -401,27 +401,9 @@ fn members_of(goal: &Goal, dataset: &Dataset, split: Split) -> usize {
 
 /// That the model uses the weights of edges, where there are some.
 pub fn takes_edge_weights(model: &ModelConfig, dataset: &Dataset) -> Result<(), Failure> {
-    let weights = dataset.edge_weights.as_deref();
-    let read = model.edge_features();
-    if read > 0 {
-        let features = dataset.edge_features.as_ref();
-        let found = usize::from(weights.is_some()) + features.map_or(0, |of| of.columns());
-        return match found == read {
-            true => Ok(()),
-            false => Err(Failure::Input(format!(
-                "the model reads {read} numbers of each edge, and {} has {found}, weight and features together; give it edges as it was trained on, or \
-                 leave some out by --ignore-edge-weights or --ignore-edge-features",
-                dataset.name
-            ))),
-        };
-    }
-    match (model.edge_weights(), weights) {
-        (Err(reason), Some(_)) => Err(Failure::Input(format!(
-            "the edges of {} have weights, and {reason}; add --ignore-edge-weights, or take another --model",
-            dataset.name
-        ))),
-        _ => Ok(()),
-    }
+    let edges = EdgeData::of_dataset(model, dataset);
+    let read = model.expect_edges(&dataset.name, edges);
+    read.map_err(Failure::Input)
 }
 
 /// Warns of features that are infinite in the precision of a model, from which nothing but NaN can come; `instead` is

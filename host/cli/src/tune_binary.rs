@@ -5,17 +5,17 @@ use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::outputs::Outputs;
-use crate::predict::class;
 use crate::screen::{Page, bytes};
-use crate::session::{edge_data, inputs};
+use crate::session::inputs;
 use crate::task::take_targets_of;
 use crate::train::describe;
 use clap::Args;
 use halfgnn::backend::{Backend, MemoryReport};
 use halfgnn::data::{Dataset, Features, Origin, UNLABELLED, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
-use halfgnn::nn::{Binary, Inputs, Mode, Model, ModelConfig, Network};
+use halfgnn::nn::{Binary, EdgeData, Inputs, Mode, Model, ModelConfig, Network};
 use halfgnn::ops::BitMatrix;
+use halfgnn::predict::class;
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Checkpoint, Tensor, Tensors, load_weights};
 use halfgnn::with_element;
@@ -261,7 +261,10 @@ impl Tuning<'_> {
             },
         };
         backend.reset_peak();
-        let graph = config.prepare_edges(&self.dataset.graph, edge_data(config, self.dataset))?;
+        let graph = config.prepare_edges(
+            &self.dataset.graph,
+            EdgeData::of_dataset(config, self.dataset),
+        )?;
         let mut model = Network::<B, E>::new(backend, config, 0)?;
         let tensors = with_biases(&model, &self.checkpoint.snapshot.tensors);
         load_weights(backend, &mut model, &tensors)?;

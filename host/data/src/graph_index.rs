@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::error::DataProblem;
-use halfgnn_graph::{Block, Csr, GraphError};
+use halfgnn_graph::{Block, Csr, Graph, GraphError};
 
 /// Many graphs beside one another in one adjacency, none of whose edges joins two of them: the vertices of each follow one
 /// another.
@@ -94,6 +94,31 @@ impl GraphIndex {
     /// The number of vertices of each graph.
     pub fn sizes(&self) -> impl ExactSizeIterator<Item = usize> {
         (0..self.graphs()).map(|graph| self.vertices_of(graph).len())
+    }
+
+    /// That `graph` has these vertices, and none of its edges joins two of the graphs.
+    ///
+    /// # Errors
+    /// [`DataProblem::Shape`] where it has another number, [`DataProblem::Value`] with the first edge that does.
+    pub fn expect_apart(&self, graph: &Graph) -> Result<(), DataProblem> {
+        let vertices = graph.vertices();
+        if self.vertices() != vertices {
+            let wanted = format!("an end at {vertices}, the number of vertices");
+            return Err(DataProblem::shape("ptr", &[self.vertices() as u64], wanted));
+        }
+        let of_vertex = self.of_each_vertex();
+        let joins = |(_, (row, column)): &(usize, (u32, u32))| {
+            of_vertex[*row as usize] != of_vertex[*column as usize]
+        };
+        match graph.csr().iter().enumerate().find(joins) {
+            None => Ok(()),
+            Some((at, (row, column))) => {
+                let why = format!(
+                    "which hears from {column} of another graph; edges stay within a graph"
+                );
+                Err(DataProblem::value("edges", at as u64, row, why))
+            }
+        }
     }
 
     /// The number of each vertex's graph.

@@ -395,23 +395,7 @@ fn check(
         ));
     }
     if let Some(graphs) = graphs {
-        if graphs.vertices() != vertices {
-            let wanted = format!("an end at {vertices}, the number of vertices");
-            return Err(DataProblem::shape(
-                "ptr",
-                &[graphs.vertices() as u64],
-                wanted,
-            ));
-        }
-        let of_vertex = graphs.of_each_vertex();
-        let apart = |(_, (row, column)): &(usize, (u32, u32))| {
-            of_vertex[*row as usize] != of_vertex[*column as usize]
-        };
-        if let Some((at, (row, column))) = graph.csr().iter().enumerate().find(apart) {
-            let why =
-                format!("which hears from {column} of another graph; edges stay within a graph");
-            return Err(DataProblem::value("edges", at as u64, row, why));
-        }
+        graphs.expect_apart(graph)?;
     }
     let members = graphs.map_or(vertices, GraphIndex::graphs);
     if targets.vertices() != members {

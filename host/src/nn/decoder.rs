@@ -124,50 +124,110 @@ impl<B: Backend, E: Element> Decoder<B, E> {
         }
     }
 
-    /// The scores of pairs on the host, of the embeddings `z`.
-    pub(crate) fn score_on_host(
-        &self,
-        backend: &B,
-        z: &Matrix<B, E>,
-        pairs: &[[u32; 2]],
-    ) -> Result<Vec<f32>, Error> {
+    /// What scores of pairs are made of, of the embeddings `z`.
+    fn on_host(&self, backend: &B, z: &Matrix<B, E>) -> Result<HostScores, Error> {
         Ok(match self {
-            Self::Bilinear(bilinear) => {
-                let y = bilinear.map(backend, z)?;
-                let (z, y) = (Rows::of(backend, z)?, Rows::of(backend, &y)?);
-                mean_of_orders(pairs, |a, b| dot(z.get(a), y.get(b)))
-            }
+            Self::Bilinear(bilinear) => HostScores::Bilinear {
+                z: Rows::of(backend, z)?,
+                y: Rows::of(backend, &bilinear.map(backend, z)?)?,
+            },
             Self::Mlp(mlp) => {
                 let [first, second] = mlp.maps(backend, z)?;
-                let (first, second) = (Rows::of(backend, &first)?, Rows::of(backend, &second)?);
-                let vector = mlp.vector.values().to_f32(backend)?;
-                let offset = f64::from(mlp.offset.master().to_f32(backend)?[0]);
-                mean_of_orders(pairs, |a, b| {
-                    let hidden = first.get(a).iter().zip(second.get(b));
-                    let terms = hidden.zip(&vector).map(|((a, b), weight)| {
-                        f64::from(*weight) * (f64::from(*a) + f64::from(*b)).max(0.0)
-                    });
-                    terms.sum::<f64>() + offset
-                })
+                HostScores::Mlp {
+                    first: Rows::of(backend, &first)?,
+                    second: Rows::of(backend, &second)?,
+                    vector: mlp.vector.values().to_f32(backend)?,
+                    offset: f64::from(mlp.offset.master().to_f32(backend)?[0]),
+                }
             }
         })
     }
 }
 
-/// The dot products of pairs of rows of `z`, on the host.
-pub(crate) fn dots_on_host<B: Backend, E: Element>(
-    backend: &B,
-    z: &Matrix<B, E>,
-    pairs: &[[u32; 2]],
-) -> Result<Vec<f32>, Error> {
-    let z = Rows::of(backend, z)?;
-    let score = |&[a, b]: &[u32; 2]| dot(z.get(a), z.get(b)) as f32;
-    Ok(pairs.iter().map(score).collect())
+/// Scores of pairs on the host, by the embeddings of one pass: see
+/// [`Network::pair_scores`](super::Network::pair_scores).
+#[derive(Debug)]
+pub struct PairScores(HostScores);
+
+#[derive(Debug)]
+enum HostScores {
+    Dot {
+        z: Rows,
+    },
+    Bilinear {
+        z: Rows,
+        y: Rows,
+    },
+    Mlp {
+        first: Rows,
+        second: Rows,
+        vector: Vec<f32>,
+        offset: f64,
+    },
+}
+
+impl PairScores {
+    /// Those of the embeddings `z`, by dot products where there is no decoder.
+    pub(crate) fn new<B: Backend, E: Element>(
+        backend: &B,
+        z: &Matrix<B, E>,
+        decoder: Option<&Decoder<B, E>>,
+    ) -> Result<Self, Error> {
+        Ok(Self(match decoder {
+            Some(decoder) => decoder.on_host(backend, z)?,
+            None => HostScores::Dot {
+                z: Rows::of(backend, z)?,
+            },
+        }))
+    }
+
+    /// Vertices that have embeddings.
+    pub fn vertices(&self) -> usize {
+        match &self.0 {
+            HostScores::Dot { z } | HostScores::Bilinear { z, .. } => z.rows,
+            HostScores::Mlp { first, .. } => first.rows,
+        }
+    }
+
+    /// The score of each of `pairs`: the mean of the two orders of a pair. The probability of a link is its sigmoid.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where a pair names a vertex that has no embedding.
+    pub fn score(&self, pairs: &[[u32; 2]]) -> Result<Vec<f32>, Error> {
+        let rows = self.vertices();
+        if let Some(vertex) = pairs.iter().flatten().find(|&&end| end as usize >= rows) {
+            return Err(Error::Unsupported {
+                operator: "PairScores",
+                reason: format!("a pair names vertex {vertex}, and there are embeddings of {rows}"),
+            });
+        }
+        Ok(match &self.0 {
+            HostScores::Dot { z } => {
+                let score = |&[a, b]: &[u32; 2]| dot(z.get(a), z.get(b)) as f32;
+                pairs.iter().map(score).collect()
+            }
+            HostScores::Bilinear { z, y } => mean_of_orders(pairs, |a, b| dot(z.get(a), y.get(b))),
+            HostScores::Mlp {
+                first,
+                second,
+                vector,
+                offset,
+            } => mean_of_orders(pairs, |a, b| {
+                let hidden = first.get(a).iter().zip(second.get(b));
+                let terms = hidden.zip(vector).map(|((a, b), weight)| {
+                    f64::from(*weight) * (f64::from(*a) + f64::from(*b)).max(0.0)
+                });
+                terms.sum::<f64>() + offset
+            }),
+        })
+    }
 }
 
 /// A matrix on the host.
+#[derive(Debug)]
 struct Rows {
     values: Vec<f32>,
+    rows: usize,
     columns: usize,
 }
 
@@ -175,6 +235,7 @@ impl Rows {
     fn of<B: Backend, E: Element>(backend: &B, matrix: &Matrix<B, E>) -> Result<Self, Error> {
         Ok(Self {
             values: matrix.to_f32(backend)?,
+            rows: matrix.rows(),
             columns: matrix.columns(),
         })
     }

@@ -2,6 +2,7 @@
 
 use super::{ModelConfig, PartFactors, Propagation};
 use crate::backend::{Backend, MemoryKind};
+use crate::data::Dataset;
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphCounts, Part};
@@ -22,7 +23,18 @@ pub struct EdgeData<'a> {
     pub features: Option<(usize, &'a [f32])>,
 }
 
-impl EdgeData<'_> {
+impl<'a> EdgeData<'a> {
+    /// What `model` reads of the edges of a dataset: its weights, and its features where the model reads features.
+    pub fn of_dataset(model: &ModelConfig, dataset: &'a Dataset) -> Self {
+        let features = dataset.edge_features.as_ref();
+        Self {
+            weights: dataset.edge_weights.as_deref(),
+            features: features
+                .filter(|_| model.edge_features() > 0)
+                .map(|features| (features.columns(), features.values())),
+        }
+    }
+
     /// Numbers of an edge: its weight, and its features.
     pub fn columns(&self) -> usize {
         usize::from(self.weights.is_some()) + self.features.map_or(0, |(columns, _)| columns)
@@ -144,6 +156,31 @@ impl PreparedGraph<'_> {
 }
 
 impl ModelConfig {
+    /// That it reads what `name` has of each edge, all of it.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn expect_edges(&self, name: &str, edges: EdgeData<'_>) -> Result<(), String> {
+        let (read, count) = (self.edge_features(), edges.columns());
+        match (read, edges.weights.is_some(), edges.features.is_some()) {
+            (0, _, true) => Err(format!(
+                "the edges of {name} have features, and the model reads none; leave them out (--ignore-edge-features)"
+            )),
+            (0, true, false) => self.edge_weights().map_err(|reason| {
+                format!(
+                    "the edges of {name} have weights, and {reason}; leave them out (--ignore-edge-weights), or take \
+                     another model"
+                )
+            }),
+            (0, false, false) => Ok(()),
+            _ if count == read => Ok(()),
+            _ => Err(format!(
+                "the model reads {read} numbers of each edge, and {name} has {count}, weight and features together; give \
+                 it edges as it was trained on (--ignore-edge-weights and --ignore-edge-features leave some out)"
+            )),
+        }
+    }
+
     /// That several ranks compute what one does.
     pub(super) fn check_ranks(&self) -> Result<(), Error> {
         let refuse = |reason: &str| {

@@ -57,7 +57,7 @@ pub(crate) use binary::magnitudes_of_rows;
 pub(crate) use codes::{MARGIN, store_in_8_bits};
 pub use config::{ModelConfig, Store, WeightedGraph};
 pub(crate) use decoder::WIDTH as EDGE_WIDTH;
-pub use decoder::{Bilinear, Decoder, LinkDecoder, Mlp};
+pub use decoder::{Bilinear, Decoder, LinkDecoder, Mlp, PairScores};
 pub use edge_features::{EdgeColumns, EdgeData, EdgeFeatures, EdgePlanes, PreparedGraph};
 pub use gat::Gat;
 pub use gatv2::GatV2;

@@ -1,6 +1,6 @@
 //! From the rows of a graph's vertices to one row of the graph: what tells whole graphs (Xu et al., ICLR 2019).
 
-use super::{Degrees, Norm, Propagation};
+use super::{Degrees, ModelConfig, Norm, Propagation};
 use crate::backend::Backend;
 use crate::data::GraphIndex;
 use crate::error::Error;
@@ -41,6 +41,48 @@ impl Readout {
         let block = graphs.block()?;
         let pooled = Propagation::of_block(backend, &block, self.norm(), Degrees::OfBlock)?;
         Ok(pooled.of_members(graphs.starts()))
+    }
+}
+
+impl ModelConfig {
+    /// That the vertices are of many graphs where the model has a readout, and of one where it has none.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn expect_graphs(&self, graphs: Option<&GraphIndex>) -> Result<(), String> {
+        match (self.readout, graphs) {
+            (Some(_), Some(_)) | (None, None) => Ok(()),
+            (Some(_), None) => Err(
+                "it is one graph, and the model predicts whole graphs; give it a dataset of many, or of one with `ptr`"
+                    .into(),
+            ),
+            (None, Some(graphs)) => Err(format!(
+                "it is {} graphs, and the model predicts vertices; give it one graph",
+                graphs.graphs()
+            )),
+        }
+    }
+
+    /// The graphs that a pass reads: `graph`, unless that is in pieces, and that of the readout behind it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] by [`ModelConfig::expect_graphs`], and those of [`Readout::propagation`].
+    pub fn inputs<B: Backend>(
+        &self,
+        backend: &B,
+        graph: Option<Propagation<B>>,
+        graphs: Option<&GraphIndex>,
+    ) -> Result<Vec<Propagation<B>>, Error> {
+        self.expect_graphs(graphs)
+            .map_err(|reason| Error::Unsupported {
+                operator: "ModelConfig::inputs",
+                reason,
+            })?;
+        let mut all = Vec::from_iter(graph);
+        if let (Some(readout), Some(graphs)) = (self.readout, graphs) {
+            all.push(readout.propagation(backend, graphs)?);
+        }
+        Ok(all)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Pairs of vertices whose links are predicted: a table of them, and a table of the scores of each.
 
-use super::sigmoid;
 use super::table::{OutputFormat, npy, quoted};
 use crate::failure::Failure;
 use csv::{ReaderBuilder, Trim};
 use halfgnn::data::{Dataset, VertexIds};
+use halfgnn::predict::sigmoid;
 use std::collections::HashMap;
 use std::path::Path;
 

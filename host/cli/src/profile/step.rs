@@ -9,13 +9,13 @@ use crate::model::{ModelArgs, ModelName};
 use crate::outputs::Outputs;
 use crate::placement::{PlacementArgs, WorkOn, place};
 use crate::screen::Page;
-use crate::session::{edge_data, inputs};
+use crate::session::inputs;
 use crate::train::{describe, read_edges, takes_edge_weights, tell_use};
 use clap::Args;
 use halfgnn::backend::Backend;
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
-use halfgnn::nn::{Inputs, ModelConfig, Network};
+use halfgnn::nn::{EdgeData, Inputs, ModelConfig, Network};
 use halfgnn::ops::RandomState;
 use halfgnn::program::Profile;
 use halfgnn::tensor::{Element, Precision};
@@ -164,7 +164,7 @@ impl Task for &Step<'_> {
 impl Step<'_> {
     fn profile<B: Backend, E: Element>(&self, device: &Device<B>) -> Result<Profile, Failure> {
         let (backend, model, dataset) = (&device.backend, self.model, self.dataset);
-        let prepared = model.prepare_edges(&dataset.graph, edge_data(model, dataset))?;
+        let prepared = model.prepare_edges(&dataset.graph, EdgeData::of_dataset(model, dataset))?;
         let of = WorkOn {
             prepared: &prepared,
             graphs: dataset.graphs.as_ref(),

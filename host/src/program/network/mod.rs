@@ -21,8 +21,7 @@ use super::run::{Memory, Parameters, Typed};
 use super::value::Value;
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::nn::decoder::dots_on_host;
-use crate::nn::{Decoder, Inputs, Model, ModelConfig, Propagation, Store as StoreIn};
+use crate::nn::{Decoder, Inputs, Model, ModelConfig, PairScores, Propagation, Store as StoreIn};
 use crate::ops::{BitMatrix, RandomState};
 use crate::tensor::{Element, Matrix, Precision};
 use std::ops::Range;
@@ -264,23 +263,20 @@ impl<B: Backend, E: Element> Network<B, E> {
         self
     }
 
-    /// The score of each of `pairs`, by the embeddings of the last forward pass: the mean of the two orders of a pair. The probability of a
-    /// link is its sigmoid. Computed on the host.
+    /// What scores pairs by the embeddings of the last forward pass. It is on the host, and outlives the next pass.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn pair_scores(&self, backend: &B) -> Result<PairScores, Error> {
+        PairScores::new(backend, self.logits(), self.decoder.as_ref())
+    }
+
+    /// The score of each of `pairs`, by the embeddings of the last forward pass: see [`PairScores::score`].
     ///
     /// # Errors
     /// [`Error::Unsupported`] where a pair names a vertex that there is no embedding of, and those of the device.
     pub fn score_pairs(&self, backend: &B, pairs: &[[u32; 2]]) -> Result<Vec<f32>, Error> {
-        let embeddings = self.logits();
-        let rows = embeddings.rows();
-        if let Some(vertex) = pairs.iter().flatten().find(|&&end| end as usize >= rows) {
-            return refuse(format!(
-                "a pair names vertex {vertex}, and there are embeddings of {rows}"
-            ));
-        }
-        match &self.decoder {
-            Some(decoder) => decoder.score_on_host(backend, embeddings, pairs),
-            None => dots_on_host(backend, embeddings, pairs),
-        }
+        self.pair_scores(backend)?.score(pairs)
     }
 
     /// This network with the parameters of another of the same layers, which are not copied: kernels of both read the same

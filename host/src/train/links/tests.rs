@@ -1,7 +1,7 @@
 //! Which edges are held out, and losses and gradients of decoders against float64 and torch.
 
 use super::*;
-use crate::nn::LinkDecoder;
+use crate::nn::{LinkDecoder, PairScores};
 use std::collections::HashSet;
 
 fn held_out(graph: &Graph, shares: [f64; 2], seed: u64) -> Result<LinkSplit, Error> {
@@ -368,7 +368,9 @@ fn decoders_say_what_torch_says() {
         let all = [&edges[..], &others].concat();
         near(
             "scores",
-            &made.score_on_host(&backend, &embeddings, &all).unwrap(),
+            &PairScores::new(&backend, &embeddings, Some(&made))
+                .and_then(|scores| scores.score(&all))
+                .unwrap(),
             &scores,
         );
         let step = |operands: LinkOperands<'_, Cpu, f32>, loss: &mut Array<Cpu, f32>| {
