@@ -130,8 +130,9 @@ def aggregate(
     return _apply(_Chunked, message, _chunks(graph, limit, in_order), graph, *operands)
 
 
-#: Kinds of devices on which :func:`gated` is one operator. On a CPU, torch's vectors make chunks faster.
-FUSED = {"cuda", "cpu"}
+#: By kind of device the fewest edges for :func:`fused`, and activations for which chunks are faster: while chunks fit a CPU's caches, and
+#: where torch's logarithms are many.
+FUSED: dict[str, tuple[int, frozenset[str]]] = {"cuda": (0, frozenset()), "cpu": (65_536, frozenset({"softplus"}))}
 
 _ACTS = {
     torch.nn.Identity: "identity", torch.nn.ReLU: "relu", torch.nn.LeakyReLU: "leaky_relu", torch.nn.Sigmoid: "sigmoid",
@@ -150,8 +151,11 @@ def act_name(act: Any) -> str | None:
 
 
 def is_fused(graph: Graph, reduce: Any, *acts: str | None) -> bool:
-    """Whether :func:`fused` may reduce messages with these activations."""
-    return graph.device.type in FUSED and reduce in ("sum", "add", "mean") and None not in acts
+    """Whether :func:`fused` reduces messages with these activations."""
+    if graph.device.type not in FUSED or reduce not in ("sum", "add", "mean") or None in acts:
+        return False
+    fewest, slow = FUSED[graph.device.type]
+    return graph.num_edges >= fewest and slow.isdisjoint(acts)
 
 
 def fused(graph: Graph, reduce: str, acts: tuple[str, str], a: Terms, b: Terms = (None, None, None)) -> Tensor:

@@ -202,7 +202,7 @@ class CGConv(_Pairwise, pyg.CGConv):  # type: ignore[misc]
             return gate.sigmoid() * F.softplus(value)  # type: ignore[no-any-return]
 
         of_destinations, of_sources = F.linear(destination, of_destination, bias), F.linear(source, of_source)
-        if is_fused(graph, self.aggr):
+        if is_fused(graph, self.aggr, "softplus"):
             rows = [of_destinations, of_sources, F.linear(edge_attr, of_edge) if edge_attr is not None else None]
             gate, value = zip(*((None, None) if x is None else x.chunk(2, dim=1) for x in rows))
             out = fused(graph, self.aggr, ("sigmoid", "softplus"), gate, value)
