@@ -188,7 +188,7 @@ pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
     let reads_in_place = Cell::new(false);
     let run = |model: &ModelConfig, ends: fn(usize) -> bool, record, (kind, copies)| {
         let objective: Objective<B, f32> =
-            task::objective_in(backend, model.norm(), (None, 0), kind);
+            task::objective_in(backend, model.norm(), (None, 0, false), kind);
         if copies > 0 {
             let vertices = most_heard(&task::graph(), copies);
             let rows = objective.feature_rows();
@@ -586,8 +586,9 @@ pub fn features_of_the_host_are_those_of_the_device<B: Backend>(backend: &B, sca
         seed: 3,
         ..TrainConfig::new(f16::PRECISION)
     };
-    let objective =
-        |kind| -> Objective<B, f16> { task::objective_in(backend, model.norm(), (None, 0), kind) };
+    let objective = |kind| -> Objective<B, f16> {
+        task::objective_in(backend, model.norm(), (None, 0, false), kind)
+    };
     let network = || Network::<B, f16>::new(backend, &model, 5).expect("a model");
     let weights = |trainer: &Trainer<B, f16, Network<B, f16>>| {
         let parameters = trainer.model().parameters();

@@ -4,22 +4,24 @@ use crate::Scale;
 use crate::input::{bits, read};
 use crate::reference::roundoff;
 use crate::task::{self, CLASSES, FEATURES, VERTICES};
-use crate::training::{deep, models, others, roundings};
+use crate::training::{deep, models, models_of_both_ends, others, roundings};
 use half::f16;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Targets;
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    EdgeData, Gat, Gin, HiddenNorm, Inputs, Mode, Model, ModelConfig, Network, Pieces, Readout,
-    Statistics,
+    ConvolutionConfig, EdgeData, Gat, Gin, HiddenNorm, Inputs, Mode, Model, ModelConfig, Network,
+    Pieces, Readout, Statistics,
 };
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Goal, Loss, Objective, Split, TrainConfig, Trainer};
 
 /// The model of a configuration that can be evaluated in pieces.
 fn in_pieces(mut model: ModelConfig) -> ModelConfig {
-    if let halfgnn::nn::ConvolutionConfig::Gin(gin) = &mut model.convolution {
-        gin.statistics = Statistics::Running;
+    match &mut model.convolution {
+        ConvolutionConfig::Gin(gin) => gin.statistics = Statistics::Running,
+        ConvolutionConfig::Gine(gine) => gine.statistics = Statistics::Running,
+        _ => {}
     }
     model
 }
@@ -194,6 +196,14 @@ pub fn passes_are_those_of_the_whole<B: Backend>(backend: &B, scale: Scale) {
     let gat = deep(ModelConfig::of(gat, FEATURES, CLASSES));
     let gat = ("features of edges", &gat);
     assert_pieces::<B, f32>(backend, (&graph, featured), gat, counts);
+    for (name, mut model) in models_of_both_ends() {
+        assert!(model.read_edge_features(2), "{name}");
+        let model = in_pieces(model);
+        if model.wants_all_vertices().is_none() {
+            let model = (name, &model);
+            assert_pieces::<B, f32>(backend, (&graph, featured), model, counts);
+        }
+    }
 }
 
 /// A trainer that is evaluated in pieces has the scores of one that is not, and needs no graph for it.

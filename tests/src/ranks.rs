@@ -11,7 +11,7 @@ use crate::Scale;
 use crate::input::{Random, bits, matrix, read};
 use crate::reference::roundoff;
 use crate::task::{self, CLASSES, FEATURES, VERTICES};
-use crate::training::{deep, models, others, roundings};
+use crate::training::{deep, models, models_of_both_ends, others, roundings};
 use half::{bf16, f16};
 use halfgnn::backend::{Backend, Floats, MemoryKind};
 use halfgnn::data::Targets;
@@ -581,6 +581,10 @@ pub fn steps_are_those_of_one<B: Backend>(backend: &B, scale: Scale) {
     };
     let gat = deep(ModelConfig::of(gat, FEATURES, CLASSES));
     assert_steps::<B, f32>(backend, featured, "features of edges", &gat, &all[2..3]);
+    for (name, mut model) in models_of_both_ends() {
+        assert!(model.read_edge_features(2), "{name}");
+        assert_steps::<B, f32>(backend, featured, name, &model, &all[2..3]);
+    }
 }
 
 /// Rows that are a part of a matrix lose what they lose in the whole.

@@ -43,7 +43,7 @@ pub fn edge_weights() -> Vec<f32> {
 
 /// The task on a backend, its graph with the degree norm `norm`.
 pub fn objective<B: Backend, E: Element>(backend: &B, norm: Norm) -> Objective<B, E> {
-    let none = (None, 0);
+    let none = (None, 0, false);
     objective_on(backend, norm, none)
 }
 
@@ -76,7 +76,7 @@ pub fn splits() -> [Vec<u32>; 3] {
 pub fn objective_on<B: Backend, E: Element>(
     backend: &B,
     norm: Norm,
-    of_edges: (Option<&[f32]>, usize),
+    of_edges: (Option<&[f32]>, usize, bool),
 ) -> Objective<B, E> {
     objective_in(backend, norm, of_edges, MemoryKind::Features)
 }
@@ -85,7 +85,7 @@ pub fn objective_on<B: Backend, E: Element>(
 pub fn objective_in<B: Backend, E: Element>(
     backend: &B,
     norm: Norm,
-    (weights, columns): (Option<&[f32]>, usize),
+    (weights, columns, as_rows): (Option<&[f32]>, usize, bool),
     kind: MemoryKind,
 ) -> Objective<B, E> {
     let (features, labels, splits) = (features(), labels(), splits());
@@ -94,7 +94,10 @@ pub fn objective_in<B: Backend, E: Element>(
     let mut propagation = propagation.expect("room");
     if columns > 0 {
         let features = edge_features(columns);
-        let with = propagation.with_edge_features(backend, &graph(), &features);
+        let with = match as_rows {
+            false => propagation.with_edge_features(backend, &graph(), &features),
+            true => propagation.with_edge_rows::<E>(backend, &graph(), &features),
+        };
         propagation = with.expect("room");
     }
     let splits = splits.each_ref().map(Vec::as_slice);

@@ -6,8 +6,8 @@ use crate::task;
 use half::f16;
 use halfgnn::backend::Backend;
 use halfgnn::nn::{
-    Aggregate, Appnp, Binary, ConvolutionConfig, Gat, GatV2, Gcnii, Gin, HiddenActivation,
-    HiddenNorm, Jumping, ModelConfig, Statistics, Store,
+    Aggregate, Appnp, Binary, Cg, ConvolutionConfig, Gat, GatV2, Gcnii, Gin, Gine,
+    HiddenActivation, HiddenNorm, Jumping, ModelConfig, ResGated, Statistics, Store,
 };
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Precision};
@@ -283,10 +283,36 @@ pub fn models_of_weights() -> Vec<(&'static str, ModelConfig)> {
     models
 }
 
-/// Those of [`models`] that read features of edges, of 1 and of 3.
+/// Models whose messages are of both ends of an edge and of its features.
+pub fn models_of_both_ends() -> Vec<(&'static str, ModelConfig)> {
+    let of = |model: ModelConfig| ModelConfig {
+        hidden: 24,
+        layers: 2,
+        ..model
+    };
+    // A hub's sum leaves the range of half.
+    let cg = Cg {
+        aggregate: Aggregate::Mean,
+        ..Cg::default()
+    };
+    let (features, classes) = (task::FEATURES, task::CLASSES);
+    vec![
+        (
+            "gine",
+            of(ModelConfig::of(Gine::default(), features, classes)),
+        ),
+        (
+            "resgated",
+            of(ModelConfig::of(ResGated::default(), features, classes)),
+        ),
+        ("cg", of(ModelConfig::of(cg, features, classes))),
+    ]
+}
+
+/// Those of [`models`] that read features of edges, of 1 and of 3, and [`models_of_both_ends`].
 pub fn models_of_edge_features() -> Vec<(&'static str, ModelConfig)> {
     let reading = [1, 3].into_iter().flat_map(|columns| {
-        let models = models().into_iter();
+        let models = models().into_iter().chain(models_of_both_ends());
         models.filter_map(move |(name, mut model)| {
             model.read_edge_features(columns).then_some((name, model))
         })
@@ -324,7 +350,7 @@ pub fn assert_steps_agree<A: Backend, B: Backend, E: Element>(
     let mut config = TrainConfig::new(E::PRECISION);
     // Where a run begins a larger one overflows, and a step that is skipped shows nothing.
     config.scaling.initial = config.scaling.initial.min(256.0);
-    let edges = (weights, model.edge_features());
+    let edges = (weights, model.edge_features(), model.reads_edge_rows());
     let objective = task::objective_on::<A, E>(one, model.norm(), edges);
     let mut first = task::trainer(one, &objective, model.clone(), config);
     let objective = task::objective_on::<B, E>(other, model.norm(), edges);

@@ -494,7 +494,9 @@ pub fn tell_use(model: &ModelConfig, dataset: &mut Dataset) {
     for step in &mut dataset.preparations {
         match step.of {
             "edge features" if read > 0 && dataset.edge_features.is_some() => {
-                let how = format!(", which {readers} have a term of; --ignore-edge-features leaves it out");
+                let how = format!(
+                    ", which {readers} have a term of; --ignore-edge-features leaves it out"
+                );
                 step.what.push_str(&how);
             }
             "edge features" if step.by == Origin::File => {

@@ -154,7 +154,11 @@ pub unsafe fn statistics<V: Vector>(params: &GroupFinishParams) {
     }
     for_padding(params, |column| {
         // SAFETY: the thread's own elements of the padding of the group's rows.
-        unsafe { [shifts, reciprocals, means].map(|row| row.at(column).store(0.0)) };
+        unsafe {
+            shifts.at(column).store(0.0);
+            reciprocals.at(column).store(0.0);
+            means.at(column).store(0.0);
+        }
     });
 }
 
