@@ -121,8 +121,8 @@ def layers() -> Any:
 
 @pytest.mark.parametrize(("layer", "has_edges"), [pytest.param(*case[1:], id=case[0]) for case in layers()])
 def test_layers_are_pygs(layer: Any, has_edges: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the operators that a GPU takes, with second derivatives."""
-    monkeypatch.setattr(_messages, "FUSED", {"cpu": (0, frozenset())})
+    """By the operator, with second derivatives."""
+    monkeypatch.setattr(_messages, "FUSED", {"cpu": _messages.FusedFrom()})
     calls = []
     fused = _messages._Fused.forward
     monkeypatch.setattr(_messages._Fused, "forward", staticmethod(lambda *operands: (calls.append(1), fused(*operands))[1]))
@@ -151,7 +151,7 @@ def test_layers_are_pygs(layer: Any, has_edges: bool, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("name", ["gine", "gated"])
 def test_layers_learn_under_autocast(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the rows of vertices are float and those of edges are not."""
-    monkeypatch.setattr(_messages, "FUSED", {"cpu": (0, frozenset())})
+    monkeypatch.setattr(_messages, "FUSED", {"cpu": _messages.FusedFrom()})
     torch.manual_seed(4)
     layer = pyg.GINEConv(torch.nn.Linear(6, 4), edge_dim=3) if name == "gine" else pyg.ResGatedGraphConv(6, 4, edge_dim=3)
     model = torch.nn.ModuleList([copy.deepcopy(layer)])

@@ -26,6 +26,7 @@ pub(crate) struct Case<'a> {
     pub(crate) terms: [[Option<Vec<f32>>; KINDS]; 2],
     order: Option<Vec<u32>>,
     row_scale: Option<Vec<f32>>,
+    factor: f32,
     pub(crate) dy: Vec<f32>,
 }
 
@@ -79,6 +80,7 @@ impl<'a> Case<'a> {
             terms,
             order: None,
             row_scale: None,
+            factor: 1.0,
             dy: Random(150).uniform::<E>(rows * width),
         }
     }
@@ -89,6 +91,7 @@ impl<'a> Case<'a> {
         let rows = 0..self.graph.shape().0;
         let degree = |row| self.graph.row_range(row).len().max(1);
         self.row_scale = Some(rows.map(|row| 1.0 / degree(row) as f32).collect());
+        self.factor = 1.5;
         self
     }
 
@@ -133,6 +136,7 @@ impl<'a> Case<'a> {
             acts: self.acts,
             order: forward.as_ref(),
             row_scale: row_scale.as_ref(),
+            factor: self.factor,
         };
         let output = (self.graph.shape().0, self.width);
         let mut y = unwritten::<B, E>(backend, output);
@@ -179,7 +183,8 @@ impl<'a> Case<'a> {
         let mut gradients = [0, 1].map(|_| [0, 1, 2].map(zeros));
         let has_value = self.terms[1].iter().any(Option::is_some);
         for row in 0..rows {
-            let scale = f64::from(self.row_scale.as_ref().map_or(1.0, |scale| scale[row]));
+            let scale = self.row_scale.as_ref().map_or(1.0, |scale| scale[row]);
+            let scale = f64::from(self.factor * scale);
             for edge in self.graph.row_range(row) {
                 let ends = [row, self.graph.cols()[edge] as usize, self.row_of(edge)];
                 for column in 0..self.width {
@@ -340,6 +345,9 @@ pub fn extremes<B: Backend>(backend: &B, _: Scale) {
     let found = case.run::<B, f16>(backend);
     let expected = f16::from_f64(3.0 * (60_000.0 + 65_504.0) / 8.0).to_f32();
     assert_eq!(found.y[..8], [expected; 8]);
+    (case.row_scale, case.factor) = (None, 0.125);
+    let found = case.run::<B, f16>(backend);
+    assert_eq!(found.y[..8], [expected; 8]);
     let mut case = Case::random::<f16>(&graph, 8, SIGMOID, GATED);
     case.terms[0][0] = Some(vec![-65_504.0; 24]);
     let found = case.run::<B, f16>(backend);
@@ -393,6 +401,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
             acts: RELU,
             order: None,
             row_scale: None,
+            factor: 1.0,
         };
         let sums = message_sums(backend, &a, op, &mut make(output));
         sums.expect_err("a misfit").to_string()

@@ -515,6 +515,13 @@ fn features_of_edges_are_used_or_named() {
             "{left}"
         );
     }
+    for model in ["gine", "resgated", "cg"] {
+        let used = told(&["--model", model]);
+        assert!(
+            used.contains("1 of each edge, which messages have a term of"),
+            "{used}"
+        );
+    }
     let ignored = told(&["--model", "gat", "--ignore-edge-features"]);
     assert!(ignored.contains("1 of each edge ignored"), "{ignored}");
     // And in a run that is kept and goes on, and in what it predicts.

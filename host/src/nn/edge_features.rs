@@ -7,7 +7,7 @@ use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphCounts, Part};
 use crate::ops::{EdgeOrder, edge_plane};
-use crate::tensor::{Array, Element, Matrix, Precision};
+use crate::tensor::{Element, Matrix, Precision};
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const PREPARE: &str = "ModelConfig::prepare_edges";
 pub struct EdgeData<'a> {
     /// A weight for each edge.
     pub weights: Option<&'a [f32]>,
-    /// So many features of each edge, and the rows of all edges one after the other.
+    /// The number of features of each edge, and the rows of all edges one after the other.
     pub features: Option<(usize, &'a [f32])>,
 }
 
@@ -72,9 +72,14 @@ impl EdgeColumns {
         self.columns.is_empty()
     }
 
+    /// The columns, and how they are read.
+    fn as_parts(&self) -> (&[Vec<f32>], bool) {
+        (&self.columns, self.as_rows)
+    }
+
     /// Those of some edges.
     #[must_use]
-    pub fn of_edges(&self, edges: &[usize]) -> Self {
+    pub fn selected(&self, edges: &[usize]) -> Self {
         let of = |column: &Vec<f32>| edges.iter().map(|&edge| column[edge]).collect();
         Self {
             columns: self.columns.iter().map(of).collect(),
@@ -108,7 +113,7 @@ impl PreparedGraph<'_> {
             false => Ok(graph.with(EdgeFeatures::new::<E>(
                 backend,
                 &self.graph,
-                &self.features,
+                self.features.as_parts(),
             )?)),
         }
     }
@@ -300,11 +305,11 @@ fn means_on_loops(graph: &Graph, values: &mut [f32]) {
 #[derive(Debug)]
 pub struct EdgeFeatures<B: Backend> {
     columns: usize,
-    kept: Kept<B>,
+    layout: Layout<B>,
 }
 
 #[derive(Debug)]
-enum Kept<B: Backend> {
+enum Layout<B: Backend> {
     /// For terms of scores.
     Planes(EdgePlanes<B>),
     /// For sums of messages.
@@ -326,17 +331,8 @@ struct EdgeRows<B: Backend> {
     /// A `Matrix<B, E>` of the `E` of this precision.
     rows: Box<dyn Any + Send + Sync>,
     precision: Precision,
-    /// The row of each edge in the order of [`Propagation::backward`].
-    against: Against<B>,
-}
-
-#[derive(Debug)]
-enum Against<B: Backend> {
-    Order(EdgeOrder<B>),
-    /// As much memory, of a backend that only counts it.
-    Counted(Array<B, u32>),
-    /// Nothing reads the edges backward.
-    None,
+    /// The row of each edge in the order of [`Propagation::backward`]; none where nothing reads the edges backward.
+    backward: Option<EdgeOrder<B>>,
 }
 
 impl<B: Backend> EdgeFeatures<B> {
@@ -350,18 +346,18 @@ impl<B: Backend> EdgeFeatures<B> {
     /// # Errors
     /// [`Error::Unsupported`] where there are rows of elements.
     pub fn planes(&self) -> Result<&EdgePlanes<B>, Error> {
-        match &self.kept {
-            Kept::Planes(planes) => Ok(planes),
-            Kept::Rows(_) => refuse_form(
+        match &self.layout {
+            Layout::Planes(planes) => Ok(planes),
+            Layout::Rows(_) => refuse_form(
                 "the features of edges are rows of elements, and terms of scores read columns; make them by Propagation::with_edge_features",
             ),
         }
     }
 
-    fn kept_rows(&self) -> Result<&EdgeRows<B>, Error> {
-        match &self.kept {
-            Kept::Rows(rows) => Ok(rows),
-            Kept::Planes(_) => refuse_form(
+    fn edge_rows(&self) -> Result<&EdgeRows<B>, Error> {
+        match &self.layout {
+            Layout::Rows(rows) => Ok(rows),
+            Layout::Planes(_) => refuse_form(
                 "the features of edges are columns of floats, and the program reads a row for each edge; make them by Propagation::with_edge_rows",
             ),
         }
@@ -372,11 +368,9 @@ impl<B: Backend> EdgeFeatures<B> {
     /// # Errors
     /// [`Error::Unsupported`] where there are columns of floats, or rows for a forward pass alone.
     pub fn order_backward(&self) -> Result<&EdgeOrder<B>, Error> {
-        match &self.kept_rows()?.against {
-            Against::Order(order) => Ok(order),
-            Against::Counted(_) | Against::None => {
-                refuse_form("the features of edges were made for forward passes alone")
-            }
+        match &self.edge_rows()?.backward {
+            Some(order) => Ok(order),
+            None => refuse_form("the features of edges were made for forward passes alone"),
         }
     }
 
@@ -385,7 +379,7 @@ impl<B: Backend> EdgeFeatures<B> {
     /// # Errors
     /// [`Error::Unsupported`] where there are columns of floats, or rows in another precision.
     pub fn rows<E: Element>(&self) -> Result<&Matrix<B, E>, Error> {
-        let rows = self.kept_rows()?;
+        let rows = self.edge_rows()?;
         match rows.rows.downcast_ref() {
             Some(matrix) => Ok(matrix),
             None => refuse_form(&format!(
@@ -399,17 +393,17 @@ impl<B: Backend> EdgeFeatures<B> {
     pub(super) fn new<E: Element>(
         backend: &B,
         graph: &Graph,
-        features: &EdgeColumns,
+        (columns, as_rows): (&[Vec<f32>], bool),
     ) -> Result<Self, Error> {
-        const NAME: &str = "Propagation::with_edge_features";
-        let (columns, edges) = (&features.columns, graph.edges());
+        const NAME: &str = "EdgeFeatures";
+        let edges = graph.edges();
         for column in columns {
             Error::expect(NAME, "features of edges", edges, column.len())?;
         }
-        if features.as_rows {
-            let against = Against::Order(EdgeOrder::new(backend, graph.edge_map())?);
+        if as_rows {
+            let order = EdgeOrder::new(backend, graph.edge_map())?;
             let rows = rows_of_edges::<B, E>(backend, columns, edges, |edge| edge as u32)?;
-            return Ok(Self::of_rows(rows, against));
+            return Ok(Self::of_rows(rows, Some(order)));
         }
         let forward = plane(backend, columns, edges, |edge| edge as u32)?;
         let map = graph.edge_map();
@@ -431,18 +425,18 @@ impl<B: Backend> EdgeFeatures<B> {
     ) -> Result<Self, Error> {
         let forward = Self::of_part_forward::<E>(backend, part, features)?;
         let against = part.against();
-        let kept = match forward.kept {
-            Kept::Planes(EdgePlanes { forward, .. }) => {
+        let layout = match forward.layout {
+            Layout::Planes(EdgePlanes { forward, .. }) => {
                 let of = |at: usize| part.edges()[against[at] as usize];
                 let backward = plane(backend, &features.columns, against.len(), of)?;
-                Kept::Planes(EdgePlanes { forward, backward })
+                Layout::Planes(EdgePlanes { forward, backward })
             }
-            Kept::Rows(rows) => {
-                let against = Against::Order(EdgeOrder::new(backend, &against)?);
-                Kept::Rows(EdgeRows { against, ..rows })
+            Layout::Rows(rows) => {
+                let backward = Some(EdgeOrder::new(backend, &against)?);
+                Layout::Rows(EdgeRows { backward, ..rows })
             }
         };
-        Ok(Self { kept, ..forward })
+        Ok(Self { layout, ..forward })
     }
 
     /// The same where no gradient is wanted: nothing reads the edges backward.
@@ -454,7 +448,7 @@ impl<B: Backend> EdgeFeatures<B> {
         let (edges, columns) = (part.edges(), &features.columns);
         if features.as_rows {
             let rows = rows_of_edges::<B, E>(backend, columns, edges.len(), |at| edges[at])?;
-            return Ok(Self::of_rows(rows, Against::None));
+            return Ok(Self::of_rows(rows, None));
         }
         let forward = plane(backend, columns, edges.len(), |at| edges[at])?;
         let backward = Arc::clone(&forward);
@@ -466,17 +460,17 @@ impl<B: Backend> EdgeFeatures<B> {
         forward: Arc<Matrix<B, f32>>,
         backward: Arc<Matrix<B, f32>>,
     ) -> Self {
-        let kept = Kept::Planes(EdgePlanes { forward, backward });
-        Self { columns, kept }
+        let layout = Layout::Planes(EdgePlanes { forward, backward });
+        Self { columns, layout }
     }
 
-    fn of_rows<E: Element>(rows: Matrix<B, E>, against: Against<B>) -> Self {
+    fn of_rows<E: Element>(rows: Matrix<B, E>, backward: Option<EdgeOrder<B>>) -> Self {
         Self {
             columns: rows.columns(),
-            kept: Kept::Rows(EdgeRows {
+            layout: Layout::Rows(EdgeRows {
                 rows: Box::new(rows),
                 precision: E::PRECISION,
-                against,
+                backward,
             }),
         }
     }
@@ -486,8 +480,8 @@ impl<B: Backend> EdgeFeatures<B> {
         let (columns, edges) = (counts.edge_features, counts.forward.edges);
         if counts.edge_rows {
             let rows = Matrix::<B, E>::zeros(backend, edges, columns, MemoryKind::Graph)?;
-            let order = Array::zeros(backend, edges, MemoryKind::Graph)?;
-            return Ok(Self::of_rows(rows, Against::Counted(order)));
+            let order = EdgeOrder::counted(backend, edges)?;
+            return Ok(Self::of_rows(rows, Some(order)));
         }
         let zeros =
             || Matrix::zeros(backend, columns, edge_plane(edges), MemoryKind::Graph).map(Arc::new);

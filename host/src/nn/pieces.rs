@@ -241,7 +241,9 @@ impl ModelConfig {
         let convolution = &self.convolution;
         let normalises = match convolution {
             // Its batch normalisations, with running statistics as well, take those of the batch in training.
-            ConvolutionConfig::Gin(_) | ConvolutionConfig::Other(_) => true,
+            ConvolutionConfig::Gin(_)
+            | ConvolutionConfig::Gine(_)
+            | ConvolutionConfig::Other(_) => true,
             _ => self.hidden_norm == HiddenNorm::Batch,
         };
         self.wants_all_vertices().is_none()
@@ -250,6 +252,7 @@ impl ModelConfig {
             && self.store.is_none()
             && !convolution.drops_edges()
             && self.edge_features() == 0
+            && !self.reads_edge_rows()
             && self.edge_weights().is_ok()
             && self.policy == SpmmPolicy::default()
     }

@@ -1,7 +1,7 @@
 //! The graph as a model sees it: edges on a backend, and degree norms.
 
 use super::Halo;
-use super::edge_features::{EdgeColumns, EdgeFeatures};
+use super::edge_features::EdgeFeatures;
 use super::weights;
 use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
 use crate::distributed::{Group, Shard};
@@ -357,14 +357,11 @@ impl<B: Backend> Propagation<B> {
         graph: &Graph,
         columns: &[Vec<f32>],
     ) -> Result<Self, Error> {
-        let features = EdgeColumns {
-            columns: columns.to_vec(),
-            as_rows: false,
-        };
-        Ok(self.with(EdgeFeatures::new::<f32>(backend, graph, &features)?))
+        Ok(self.with(EdgeFeatures::new::<f32>(backend, graph, (columns, false))?))
     }
 
-    /// The same as a row of elements for each edge, for layers that compute messages of them, as GINE does.
+    /// With columns of features of edges that are kept as a row of elements for each edge: for layers that compute messages of them, as
+    /// GINE's do.
     ///
     /// # Errors
     /// Those of [`Propagation::with_edge_features`].
@@ -374,11 +371,7 @@ impl<B: Backend> Propagation<B> {
         graph: &Graph,
         columns: &[Vec<f32>],
     ) -> Result<Self, Error> {
-        let features = EdgeColumns {
-            columns: columns.to_vec(),
-            as_rows: true,
-        };
-        Ok(self.with(EdgeFeatures::new::<E>(backend, graph, &features)?))
+        Ok(self.with(EdgeFeatures::new::<E>(backend, graph, (columns, true))?))
     }
 
     /// The same with these features of edges.

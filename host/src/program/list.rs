@@ -541,7 +541,7 @@ impl Program {
         self.add_value(String::new(), (shape, Format::Element), Origin::Ones)
     }
 
-    /// The features of the edges of an adjacency, so many of each.
+    /// The features of the edges of an adjacency, the given number of each.
     pub(super) fn edge_features(&mut self, edges: Edges, columns: usize) -> Value {
         let shape = Shape {
             rows: Rows::EachEdge(edges),

@@ -114,7 +114,15 @@ impl Program {
         let factors: Vec<String> = factors
             .filter_map(|(rows, act)| factor(rows, act))
             .collect();
-        format!("{} {}", self.edges[op.edges.0].name, factors.join(" ⊙ "))
+        let times = match op.factor {
+            1.0 => String::new(),
+            factor => format!("{factor} "),
+        };
+        format!(
+            "{} {times}{}",
+            self.edges[op.edges.0].name,
+            factors.join(" ⊙ ")
+        )
     }
 
     fn terms_text(&self, op: &EdgeTerms) -> String {

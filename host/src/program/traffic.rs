@@ -69,7 +69,11 @@ impl Program {
             Operator::MessageSums(op) => op.gathered().map(|rows| (op.edges, rows)).collect(),
             Operator::MessageGradient(op) => {
                 let of = &op.of;
-                let gathered = of.gathered().chain([op.d]);
+                // Gradients of sources are sums over the transposed adjacency, which reads the rows of destinations.
+                let of_sources = op.wanted.iter().any(|[_, source, _]| *source);
+                let destinations = [of.gate.destination, of.value.destination, Some(op.d)];
+                let destinations = destinations.into_iter().flatten().filter(|_| of_sources);
+                let gathered = of.gathered().chain(destinations);
                 gathered.map(|rows| (of.edges, rows)).collect()
             }
             _ => Vec::new(),

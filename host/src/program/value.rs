@@ -109,7 +109,7 @@ pub enum Origin {
     Constant(Constant),
     /// A one for each vertex of a set: a matrix of one column.
     Ones,
-    /// The features of the edges of an adjacency, which comes with them. They have no gradient.
+    /// The features of the edges of an adjacency, of which they are a part. They have no gradient.
     EdgeFeatures(Edges),
     /// The loss writes it between the passes: the gradient of the program's output.
     Seed,

@@ -105,7 +105,7 @@ impl GraphBatches {
                 .weights
                 .as_deref()
                 .map(|weights| Cow::Owned(of_edges(weights))),
-            features: prepared.features.of_edges(&edges),
+            features: prepared.features.selected(&edges),
         })
     }
 }

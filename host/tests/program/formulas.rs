@@ -679,6 +679,7 @@ fn messages() -> Vec<Case> {
         (0, Norm::None, true),
         (3, Norm::Right, true),
         (2, Norm::None, false),
+        (0, Norm::Right, false),
     ] {
         let options = Gine {
             epsilon: 0.25,
@@ -721,6 +722,7 @@ fn messages() -> Vec<Case> {
     }
     for (edge_features, root_weight, norm) in [
         (0, true, Norm::None),
+        (0, true, Norm::Right),
         (3, true, Norm::Right),
         (1, false, Norm::None),
     ] {
@@ -766,7 +768,12 @@ fn messages() -> Vec<Case> {
         resgated.edge_features = edge_features;
         all.push(resgated);
     }
-    for (edge_features, norm) in [(0, Norm::None), (2, Norm::Right), (2, Norm::None)] {
+    for (edge_features, norm) in [
+        (0, Norm::None),
+        (0, Norm::Right),
+        (2, Norm::Right),
+        (2, Norm::None),
+    ] {
         let mut cg = case(
             ("cg", norm),
             (6, 6),
@@ -1286,7 +1293,7 @@ fn what_attention_by_dot_products_cannot_do_is_refused() {
         .expect_err("attention");
     assert_eq!(
         refused.to_string(),
-        "Program: attention by dot products weighs messages by more than degrees, and has no sums of 8-bit values; leave them as they are"
+        "Program: attention by dot products has no sums of 8-bit values; leave messages as they are"
     );
     let a = Adjacency {
         rows: 10,

@@ -144,8 +144,8 @@ param_struct! {
         pub acts: [u32; 2],
         /// Whether there is a `b`: 0 or 1.
         pub has_value: u32,
-        /// Fills 8 bytes.
-        pub reserved: u32,
+        /// What all sums are multiplied by.
+        pub factor: f32,
     }
 }
 

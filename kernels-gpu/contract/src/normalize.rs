@@ -55,7 +55,7 @@ param_struct! {
 
 param_struct! {
     /// Parameters of `finish_statistics`, `finish_gradients` and `finish_dot`, which add up the planes that CTAs left, and
-    /// of `running_statistics`, which has none to add up.
+    /// of `running_statistics`, which has none to add up. Rows are written with zeros in their padding.
     pub struct FinishParams {
         /// What `moments` or `moments_backward` left.
         pub partials: DevicePtr<f32>,
@@ -68,8 +68,8 @@ param_struct! {
         pub running: DevicePtr<f32>,
         /// The first plane's sums, a row: written by `finish_gradients`.
         pub first: DevicePtr<f32>,
-        /// The second plane's sums, a row: written by `finish_gradients`. For `finish_dot` one float, `factor` times the sum of
-        /// them.
+        /// The second plane's sums, a row: written by `finish_gradients`. For `finish_dot` a row of one float, `factor`
+        /// times the sum of them.
         pub second: DevicePtr<f32>,
         /// Rows of the matrix.
         pub rows: u64,
@@ -90,7 +90,7 @@ param_struct! {
 
 param_struct! {
     /// Parameters of `merge_statistics`: what parts of a batch know of its columns, put together ([`Merged`]). A thread for each
-    /// column.
+    /// column, padding included, which becomes zero.
     pub struct MergeParams {
         /// Mean and unbiased variance of each part, two rows of parameters: as `finish_statistics` carries them on with momentum 1.
         pub moments: DevicePtr<f32>,

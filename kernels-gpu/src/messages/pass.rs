@@ -127,7 +127,7 @@ fn derivatives<V: Vector, const R: usize>(
     [times::<V, R>(by_a, of_b), times::<V, R>(of_a, by_b)]
 }
 
-/// The factor of destination `row`.
+/// What is multiplied with the sum of destination `row`.
 ///
 /// # Safety
 /// The launch contract; it is a destination.
@@ -135,10 +135,10 @@ fn derivatives<V: Vector, const R: usize>(
 unsafe fn scale(params: &MessageParams, row: u32) -> f32 {
     let scale = Global::<f32>::new(params.row_scale);
     if scale.is_null() {
-        return 1.0;
+        return params.factor;
     }
     // SAFETY: the caller's promise.
-    unsafe { scale.at(row as u64).read() }
+    params.factor * unsafe { scale.at(row as u64).read() }
 }
 
 /// The lane's vectors of a row of a matrix; zeros where there is none.
@@ -312,7 +312,7 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Columns {
         // SAFETY: the caller's promise; the ids of no edge are zero.
         let (terms, gradient, factor) = unsafe {
             let factor = if params.row_scale.is_null() || !edge.there {
-                1.0
+                params.factor
             } else {
                 scale(params, edge.ids()[0])
             };

@@ -130,9 +130,17 @@ def aggregate(
     return _apply(_Chunked, message, _chunks(graph, limit, in_order), graph, *operands)
 
 
-#: By kind of device the fewest edges for :func:`fused`, and activations for which chunks are faster: while chunks fit a CPU's caches, and
-#: where torch's logarithms are many.
-FUSED: dict[str, tuple[int, frozenset[str]]] = {"cuda": (0, frozenset()), "cpu": (65_536, frozenset({"softplus"}))}
+class FusedFrom(NamedTuple):
+    """When :func:`fused` is faster than chunks, whose passes are torch's."""
+
+    #: Chunks of fewer edges stay in a CPU's caches.
+    fewest_edges: int = 0
+    #: Activations of which torch is the faster.
+    slow_acts: frozenset[str] = frozenset()
+
+
+#: By kind of device; chunks on others.
+FUSED = {"cuda": FusedFrom(), "cpu": FusedFrom(65_536, frozenset({"softplus"}))}
 
 _ACTS = {
     torch.nn.Identity: "identity", torch.nn.ReLU: "relu", torch.nn.LeakyReLU: "leaky_relu", torch.nn.Sigmoid: "sigmoid",
@@ -154,8 +162,8 @@ def is_fused(graph: Graph, reduce: Any, *acts: str | None) -> bool:
     """Whether :func:`fused` reduces messages with these activations."""
     if graph.device.type not in FUSED or reduce not in ("sum", "add", "mean") or None in acts:
         return False
-    fewest, slow = FUSED[graph.device.type]
-    return graph.num_edges >= fewest and slow.isdisjoint(acts)
+    on_device = FUSED[graph.device.type]
+    return graph.num_edges >= on_device.fewest_edges and on_device.slow_acts.isdisjoint(acts)
 
 
 def fused(graph: Graph, reduce: str, acts: tuple[str, str], a: Terms, b: Terms = (None, None, None)) -> Tensor:

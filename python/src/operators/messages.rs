@@ -74,6 +74,7 @@ impl<B: Lend, E: Element> Borrowed<B, E> {
             acts,
             order: self.order.as_ref(),
             row_scale: self.scale.as_ref(),
+            factor: 1.0,
         }
     }
 }

@@ -12,8 +12,8 @@ use halfgnn::graph::generate::Rmat;
 use halfgnn::graph::{Graph, GraphCounts, RowCounts};
 use halfgnn::kernels::Kernels;
 use halfgnn::nn::{
-    Binary, ConvolutionConfig, EdgeData, Gat, HiddenNorm, Inputs, LinkDecoder, Mode, Model,
-    ModelConfig, ModelKind, Network, Pieces, Propagation, Store,
+    Binary, Cg, ConvolutionConfig, EdgeData, Gat, Gine, HiddenNorm, Inputs, LinkDecoder, Mode,
+    Model, ModelConfig, ModelKind, Network, Pieces, Propagation, ResGated, Store,
 };
 use halfgnn::ops::{Accumulate, CodeFormat, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix, Precision};
@@ -602,6 +602,15 @@ fn what_ranks_take_is_foretold() {
         &gat,
         (&two, Gather::Halo),
     );
+    for mut model in [
+        ModelConfig::of(Gine::default(), 20, 8),
+        ModelConfig::of(ResGated::default(), 20, 8),
+        ModelConfig::of(Cg::default(), 20, 8),
+    ] {
+        assert!(model.read_edge_features(1));
+        let graph = (&graph, weighted);
+        check_ranks::<_, f16>(Cpu::new, None, graph, &model, (&three, Gather::Halo));
+    }
 }
 
 /// A graph that one card has no room for trains on two: a rank takes about half.

@@ -19,16 +19,23 @@ impl Builder {
 
     /// `Σ_e f(a_e) ⊙ g(b_e)` over the edges of each destination, in float, or their mean where the edges have the norm `right`. See
     /// [`MessageSums`]. With no rows in `value`, it is `Σ_e f(a_e)`.
-    pub fn message_sums(
+    pub fn message_sums(&mut self, edges: Edges, factors: [(MessageAct, MessageRows); 2]) -> Value {
+        self.scaled_message_sums(edges, factors, 1.0)
+    }
+
+    /// The same times a factor, by which sums over many edges stay in the range of half.
+    pub fn scaled_message_sums(
         &mut self,
         edges: Edges,
         [gate, value]: [(MessageAct, MessageRows); 2],
+        factor: f32,
     ) -> Value {
         self.push(Operator::MessageSums(MessageSums {
             edges,
             gate: gate.1,
             value: value.1,
             acts: [gate.0, value.0],
+            factor,
         }))
     }
 }

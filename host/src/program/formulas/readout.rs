@@ -30,7 +30,7 @@ impl Builder {
         self.sum(&products)
     }
 
-    /// The weights of a linear map of several values side by side, of so many columns each: the parameters `NAME.0.weight` and so on.
+    /// The weights of a linear map of several values side by side, of the given numbers of columns: the parameters `NAME.0.weight` and so on.
     pub fn weights_of_all(&mut self, name: &str, widths: &[usize], outputs: usize) -> Vec<Value> {
         let (all, mut first) = (widths.iter().sum(), 0);
         let number = self.number_of_weights();

@@ -1,8 +1,8 @@
 //! The crystal graph convolution (Xie and Grossman 2018).
 
 use super::{
-    Dense, IN_FLOAT, Layer, LayerKind, LayerSetting, ParameterNames, Reads, check_edge_features,
-    is_zero,
+    Dense, IN_FLOAT, Layer, LayerKind, LayerSetting, ParameterNames, Reads, WEIGHTS_ARE_FEATURES,
+    check_edge_features, is_zero,
 };
 use crate::nn::architecture::{Architecture, LayerOption, store};
 use crate::nn::{Aggregate, ModelConfig, Norm};
@@ -43,8 +43,7 @@ impl Architecture for Cg {
     const NAME: &'static str = "cg";
     const TITLE: &'static str = "Crystal graph convolutional network (Xie and Grossman)";
     const POLICY: Result<(), &'static str> = IN_FLOAT;
-    const EDGE_WEIGHTS: Result<(), &'static str> =
-        Err("this model was made without features of edges, among which it has weights");
+    const EDGE_WEIGHTS: Result<(), &'static str> = WEIGHTS_ARE_FEATURES;
     const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
         set: |cg, text| store(&mut cg.aggregate, Ok(Aggregate::of_option(text))),
         ..LayerOption::AGGREGATE

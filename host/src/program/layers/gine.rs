@@ -1,6 +1,9 @@
 //! The graph isomorphism layer with features of edges (Hu et al., ICLR 2020).
 
-use super::{IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, check_edge_features, is_zero};
+use super::{
+    IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES, check_edge_features,
+    is_zero,
+};
 use crate::nn::architecture::{Architecture, LayerOption, finite, store};
 use crate::nn::{Aggregate, Gin, ModelConfig, Norm, Statistics};
 use crate::ops::MessageAct;
@@ -24,7 +27,7 @@ pub(super) const KIND: LayerKind = LayerKind::of::<Gine>(&[
     ParameterNames::same("bias", &["nn.3.bias"], &["apply_func.3.bias"]),
 ]);
 
-/// Options of PyG's `GINEConv` with the MLP of [`Gin`], whose batch normalisation keeps sums in the range of half: five layers of 128
+/// Options of PyG's `GINEConv` with the MLP of [`Gin`], whose batch normalisation takes a factor of the sums out again: five layers of 128
 /// with dropout 0.5. Weights of edges count as features.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -71,8 +74,7 @@ impl Architecture for Gine {
     const NAME: &'static str = "gine";
     const TITLE: &'static str = "Graph isomorphism network with features of edges (Hu et al.)";
     const POLICY: Result<(), &'static str> = IN_FLOAT;
-    const EDGE_WEIGHTS: Result<(), &'static str> =
-        Err("this GINE was made without features of edges, among which it has weights");
+    const EDGE_WEIGHTS: Result<(), &'static str> = WEIGHTS_ARE_FEATURES;
     const OPTIONS: &'static [LayerOption<Self>] = &[
         LayerOption {
             set: |gine, text| store(&mut gine.aggregate, Ok(Aggregate::of_option(text))),
@@ -104,7 +106,9 @@ impl Architecture for Gine {
     }
 
     fn wants_all_vertices(&self) -> Option<&'static str> {
-        self.gin().wants_all_vertices()
+        (self.statistics == Statistics::Batch).then_some(
+            "the batch normalisations of GINE take the statistics of all vertices, unless it is trained with running statistics",
+        )
     }
 
     fn shape(&self, model: &mut ModelConfig) {
@@ -132,9 +136,11 @@ impl Architecture for Gine {
         true
     }
 
-    fn check(&self, model: &ModelConfig) -> Result<(), String> {
-        check_edge_features(self.edge_features)?;
-        self.gin().check(model)
+    fn check(&self, _model: &ModelConfig) -> Result<(), String> {
+        match self.epsilon.is_finite() {
+            true => check_edge_features(self.edge_features),
+            false => Err(format!("ε {} should be finite", self.epsilon)),
+        }
     }
 
     fn sum_scale(&self, largest_degree: u32) -> f32 {
@@ -173,36 +179,26 @@ impl Layer for GineLayer {
         } = self.options;
         let columns = g.columns(x);
         let scale = self.options.sum_scale(g.largest_degree(self.edges));
-        // A ReLU of multiples is the multiple of a ReLU, so that sums need no factor of their own. The list is the same of every degree,
-        // which parts of a graph know of themselves alone.
-        let scaled = |g: &mut Builder, value| match self.options.aggregate {
-            Aggregate::Mean => value,
-            Aggregate::Sum => g.combine(&[(scale, value)]),
-        };
         let edge = (self.options.edge_features > 0).then(|| {
             let features = g.edge_features(self.edges, self.options.edge_features);
-            let weight = g.weight("edge.weight", (self.options.edge_features, columns));
-            let bias = g.bias("edge.bias", columns);
-            let (weight, bias) = (scaled(g, weight), scaled(g, bias));
-            let rows = g.matmul(features, weight);
-            g.add_bias(rows, bias)
+            g.linear_with_bias("edge", columns, features)
         });
-        let source = scaled(g, x);
         let rows = MessageRows {
-            source: Some(source),
+            source: Some(x),
             edge,
             ..MessageRows::default()
         };
         let nothing = (MessageAct::Identity, MessageRows::default());
-        let sum = g.message_sums(self.edges, [(MessageAct::Relu, rows), nothing]);
-        let own = g.own_rows(self.edges, source);
+        let factors = [(MessageAct::Relu, rows), nothing];
+        let sum = g.scaled_message_sums(self.edges, factors, scale);
+        let own = g.own_rows(self.edges, x);
         let sum = match self.options.learn_epsilon {
             true => {
                 let epsilon = g.scalar("epsilon", epsilon);
                 let more = g.scale(own, epsilon);
-                g.combine(&[(1.0, sum), (1.0, own), (1.0, more)])
+                g.combine(&[(1.0, sum), (scale, own), (scale, more)])
             }
-            false => g.combine(&[(1.0, sum), (1.0 + epsilon, own)]),
+            false => g.combine(&[(1.0, sum), (scale * (1.0 + epsilon), own)]),
         };
         let between = g.linear("mlp.0", self.hidden, sum);
         let norm = BatchNorm {

@@ -98,6 +98,10 @@ pub const ALL: [LayerKind; 25] = [
 /// Why there is no policy of sums for layers that are formulas alone.
 const IN_FLOAT: Result<(), &str> = Err("the sums of a model of formulas are always in float");
 
+/// Why layers that read features of edges have no weights of edges beside them.
+const WEIGHTS_ARE_FEATURES: Result<(), &str> =
+    Err("this model reads no features of edges, and a weight counts as one");
+
 /// The most sums over neighbours of a layer: some bound keeps a mistyped number from a program of endless length.
 const MOST_HOPS: usize = 1000;
 

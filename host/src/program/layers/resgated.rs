@@ -1,6 +1,9 @@
 //! The residual gated graph convolution (Bresson and Laurent 2017).
 
-use super::{IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, check_edge_features, is_zero};
+use super::{
+    IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES, check_edge_features,
+    is_zero,
+};
 use crate::nn::architecture::{Architecture, LayerOption, store};
 use crate::nn::{Aggregate, ModelConfig, Norm};
 use crate::ops::MessageAct;
@@ -46,8 +49,7 @@ impl Architecture for ResGated {
     const NAME: &'static str = "resgated";
     const TITLE: &'static str = "Residual gated graph convolution (Bresson and Laurent)";
     const POLICY: Result<(), &'static str> = IN_FLOAT;
-    const EDGE_WEIGHTS: Result<(), &'static str> =
-        Err("this model was made without features of edges, among which it has weights");
+    const EDGE_WEIGHTS: Result<(), &'static str> = WEIGHTS_ARE_FEATURES;
     const OPTIONS: &'static [LayerOption<Self>] = &[
         LayerOption {
             set: |it, text| store(&mut it.aggregate, Ok(Aggregate::of_option(text))),

@@ -25,8 +25,8 @@ impl MessageRows {
     }
 }
 
-/// `y_i = r_i · Σ_e f(a_e) ⊙ g(b_e)`, where `a_e` and `b_e` add up rows of the destination, the source and the edge, and `r` are the
-/// factors of rows that the degree norm of the edges has.
+/// `y_i = factor · r_i · Σ_e f(a_e) ⊙ g(b_e)`, where `a_e` and `b_e` add up rows of the destination, the source and the edge, and `r` are
+/// the factors of rows that the degree norm of the edges has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MessageSums {
     /// The adjacency.
@@ -37,6 +37,8 @@ pub struct MessageSums {
     pub value: MessageRows,
     /// `f` and `g`.
     pub acts: [MessageAct; 2],
+    /// What is multiplied with the sums before they are rounded.
+    pub factor: f32,
 }
 
 /// The gradient of [`MessageSums`]: of the rows that are wanted, in the order of its operands.

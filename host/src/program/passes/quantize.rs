@@ -53,7 +53,7 @@ impl Pass for Quantize {
         };
         if let Some(operator) = program.nodes.iter().find_map(attends) {
             return refuse(format!(
-                "{operator} weighs messages by more than degrees, and has no sums of 8-bit values; leave them as they are"
+                "{operator} has no sums of 8-bit values; leave messages as they are"
             ));
         }
         let mut number = 0;

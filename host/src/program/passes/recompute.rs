@@ -41,12 +41,16 @@ impl Pass for Recompute {
 
 /// Vertices of a set whose number is not known yet. Networks are sized after their passes.
 const VERTICES: usize = 1 << 16;
+/// Likewise of edges.
+const EDGES: usize = 1 << 20;
 
 /// Bytes of activations.
 fn activations(program: &Program) -> u64 {
     let mut sized = program.clone();
     let unknown = sized.vertices.iter_mut().filter(|set| set.rows == 0);
     unknown.for_each(|set| set.rows = VERTICES);
+    let unknown = sized.edges.iter_mut().filter(|set| set.count == 0);
+    unknown.for_each(|set| set.count = EDGES);
     Plan::new(&sized).activations()
 }
 

@@ -321,7 +321,9 @@ impl Program {
                 Origin::EdgeFeatures(edges) if edges.0 == number => Some(value.shape.columns),
                 _ => None,
             });
-            let read = terms.chain(rows).next().unwrap_or(0);
+            let reads: Vec<usize> = terms.chain(rows).collect();
+            let other = reads.iter().find(|read| **read != features);
+            let read = *other.or(reads.first()).unwrap_or(&0);
             if read != features {
                 return refuse(format!(
                     "the program reads {read} features of each edge, and its graph has {features}: `{}`",

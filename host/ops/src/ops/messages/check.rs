@@ -90,6 +90,9 @@ impl<B: Storage, E: Element> Messages<'_, B, E> {
             return refuse("there are no rows to compute messages of".into());
         };
         let columns = first.columns();
+        if !self.factor.is_finite() {
+            return refuse(format!("the factor {} of sums is not finite", self.factor));
+        }
         let rows = [a.rows(), a.columns(), a.edges()];
         for terms in [&self.gate, &self.value] {
             for ((matrix, rows), what) in terms.each().into_iter().zip(rows).zip(ROWS) {

@@ -40,6 +40,7 @@ struct Inputs<'a> {
     has_value: bool,
     acts: [u32; 2],
     scale: Option<&'a [f32]>,
+    factor: f32,
 }
 
 /// Calls `f` with the operands in float.
@@ -63,16 +64,17 @@ fn with_inputs<E: Element, T>(op: &Messages<'_, Cpu, E>, f: impl FnOnce(&Inputs<
         has_value: op.value.each().iter().any(Option::is_some),
         acts: op.acts.map(|act| act.number()),
         scale: scale.as_deref(),
+        factor: op.factor,
     })
 }
 
 impl Inputs<'_> {
     fn scale(&self, row: usize) -> f32 {
-        self.scale.map_or(1.0, |scale| scale[row])
+        self.factor * self.scale.map_or(1.0, |scale| scale[row])
     }
 }
 
-/// What a thread computes in: `a` and `b` of an edge, which become the values of their activations, and the derivatives of these.
+/// Buffers of a thread: `a` and `b` of an edge, then the values of their activations; and the derivatives.
 struct Lines {
     values: [Vec<f32>; 2],
     derivatives: [Vec<f32>; 2],
@@ -362,7 +364,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// What an edge's messages take of the gradient of a destination, by `a` or by `b`: `f` gets each element of `to` and what it takes.
+    /// The gradient of an edge's message by `a` or by `b`: `f` gets each element of `to` and that of the gradient.
     /// `to` is empty where that is not wanted.
     #[inline(always)]
     fn each_of(
@@ -463,24 +465,26 @@ impl Pass<'_> {
     }
 }
 
-/// Has `write` make the rows of one output or of both, each in its line of `wanted`.
+/// Calls `write` with each row and a pair of lines like these, and rounds the lines to the rows of one output or both.
 fn write_rows<E: Element>(
     columns: usize,
-    wanted: [Vec<f32>; 2],
+    lines_of_row: [Vec<f32>; 2],
     (first, second): (&mut Matrix<Cpu, E>, Option<&mut Matrix<Cpu, E>>),
     write: impl Fn(usize, &mut Lines, &mut [Vec<f32>; 2]) + Sync,
 ) {
     let first = view_mut(first);
-    let stride = first.stride;
-    let put = |line: &[f32], floats: &mut [f32], to: &mut [E]| {
-        floats[..columns].copy_from_slice(line);
+    // A line is as long as the columns, and a row has padding.
+    let put = |line: &[f32], floats: &mut Vec<f32>, to: &mut [E]| {
+        floats.clear();
+        floats.extend_from_slice(&line[..columns]);
+        floats.resize(to.len(), 0.0);
         round(floats, to);
     };
-    let rows = parallel::chunks_mut(first.values, stride);
+    let rows = parallel::chunks_mut(first.values, first.stride);
     match second {
         None => parallel::pieces(rows, MIN_ROWS, &|start, rows| {
             let mut lines = Lines::new(columns);
-            let (mut made, mut floats) = (wanted.clone(), vec![0.0; stride]);
+            let (mut made, mut floats) = (lines_of_row.clone(), Vec::new());
             let which = usize::from(made[0].is_empty());
             for (row, to) in (start..).zip(rows.each()) {
                 write(row, &mut lines, &mut made);
@@ -492,7 +496,7 @@ fn write_rows<E: Element>(
             let rows = (rows, parallel::chunks_mut(second.values, second.stride));
             parallel::pieces(rows, MIN_ROWS, &|start, rows| {
                 let mut lines = Lines::new(columns);
-                let (mut made, mut floats) = (wanted.clone(), vec![0.0; stride]);
+                let (mut made, mut floats) = (lines_of_row.clone(), Vec::new());
                 for (row, (to_a, to_b)) in (start..).zip(rows.each()) {
                     write(row, &mut lines, &mut made);
                     put(&made[0], &mut floats, to_a);

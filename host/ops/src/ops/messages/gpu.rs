@@ -186,7 +186,7 @@ impl<D: Driver> Gpu<D> {
                 .map_or(Ok(DevicePtr::NULL), |scale| self.array(scale))?,
             acts: op.acts.map(|act| act.number()),
             has_value: u32::from(has_value),
-            reserved: 0,
+            factor: op.factor,
         };
         let shared = shared_bytes((pass.columns + contract::EDGES) * contract::VECTORS);
         // SAFETY: the operator checked that all matrices fit the graph and each other.

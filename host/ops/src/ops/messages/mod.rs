@@ -5,7 +5,7 @@
 //! column by column:
 //!
 //! ```text
-//! y[i]  = s[i] · Σ_e f(a(e)) · g(b(e))
+//! y[i]  = s[i] · Σ_e f(a(e)) · g(b(e))     with the factors s in float
 //! da(e) = s[i] · dy[i] · f′(a(e)) · g(b(e))
 //! db(e) = s[i] · dy[i] · f(a(e)) · g′(b(e))
 //! ```
@@ -92,6 +92,14 @@ impl<B: Storage> EdgeOrder<B> {
         Array::from_slice(backend, rows, MemoryKind::Graph).map(Self)
     }
 
+    /// As much memory, on a backend that only counts it: each edge has row 0.
+    ///
+    /// # Errors
+    /// Those of the memory.
+    pub fn counted(backend: &B, edges: usize) -> Result<Self, Error> {
+        Array::zeros(backend, edges, MemoryKind::Graph).map(Self)
+    }
+
     /// An order that was made and checked elsewhere.
     ///
     /// # Safety
@@ -118,6 +126,8 @@ pub struct Messages<'a, B: Storage, E: Element> {
     pub order: Option<&'a EdgeOrder<B>>,
     /// `s`: a factor of each destination; 1 by default.
     pub row_scale: Option<&'a Array<B, f32>>,
+    /// What is multiplied with all of them, in float.
+    pub factor: f32,
 }
 
 impl<B: Storage, E: Element> Clone for Messages<'_, B, E> {

@@ -61,6 +61,7 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             acts: op.acts,
             order: None,
             row_scale: self.edges[op.edges.0].row_scale(),
+            factor: op.factor,
         })
     }
 
