@@ -227,7 +227,7 @@ fn what_has_no_sums_of_codes_is_refused() {
     }
     let gcn = ModelConfig::gcn(8, 3);
     assert!(refused::<f32>(&cpu, gcn.clone()).contains("take one of those"));
-    assert!(refused::<f16>(&cpu, ModelConfig::gatv2(8, 3)).contains("leave them as they are"));
+    assert!(refused::<f16>(&cpu, ModelConfig::gatv2(8, 3)).contains("leave messages as they are"));
     let policy = SpmmPolicy {
         accumulate: Accumulate::Half,
         ..SpmmPolicy::default()

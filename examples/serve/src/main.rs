@@ -9,7 +9,9 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 /// Serves the predictions of a trained model over HTTP: POST /predict and GET /health.
 #[derive(Parser)]
@@ -78,6 +80,9 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         computing: arguments.computing,
         waiting: arguments.waiting,
     };
+    let stop = Arc::new(Notify::new());
+    let stopped = Arc::clone(&stop);
+    ctrlc::set_handler(move || stop.notify_one())?;
     let (device, kind) = (predictor.device(), predictor.kind());
     let app = app(predictor, limits);
     let runtime = tokio::runtime::Runtime::new()?;
@@ -87,38 +92,8 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
             listener.map_err(|error| format!("cannot listen at {}: {error}", arguments.listen))?;
         let address = listener.local_addr()?;
         println!("{kind} on {device}, listening at http://{address}");
-        serve(listener, app, stopped()).await?;
+        serve(listener, app, async move { stopped.notified().await }).await?;
         println!("stopped");
         Ok(())
     })
-}
-
-/// Ends at Ctrl-C, and at SIGTERM where there is one.
-async fn stopped() {
-    let interrupted = async {
-        // Without a handler the signal ends the program, as ever.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        () = interrupted => {}
-        () = terminated() => {}
-    }
-}
-
-/// Ends at SIGTERM.
-#[cfg(unix)]
-async fn terminated() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut signal) => drop(signal.recv().await),
-        Err(_) => std::future::pending().await,
-    }
-}
-
-/// There is no SIGTERM.
-#[cfg(not(unix))]
-async fn terminated() {
-    std::future::pending().await
 }

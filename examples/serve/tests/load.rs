@@ -134,6 +134,8 @@ impl Client {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(60)))
+            // A busy machine answers late, and the body would be sent meanwhile.
+            .timeout_await_100(Some(Duration::from_secs(60)))
             .build();
         Self {
             agent: config.into(),

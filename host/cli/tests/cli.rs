@@ -593,7 +593,7 @@ fn every_model_of_the_list_is_trained_and_explained() {
         );
     }
     assert!(
-        help.contains("[default: 2; GAT 3, GATV2 3, GIN 5, GCNII 64, TRANSFORMER 3]"),
+        help.contains("[default: 2; GAT 3, GATV2 3, GIN 5, GCNII 64, TRANSFORMER 3, GINE 5, CG 3]"),
         "{help}"
     );
 }

@@ -97,7 +97,7 @@ fn messages_of_8_bits_are_told_and_kept() {
             .is_none()
     );
     for (of, way_out) in [
-        (["--model", "gatv2"], "leave them as they are"),
+        (["--model", "gatv2"], "leave messages as they are"),
         (["--precision", "float"], "take one of those"),
     ] {
         let asked = [&["--messages", "e4m3"], &of[..]].concat();

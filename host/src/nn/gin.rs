@@ -68,8 +68,8 @@ impl Aggregate {
     /// The degree norm of edges over which it is taken.
     pub(crate) fn norm(self) -> Norm {
         match self {
-            Self::Mean => Norm::Right,
-            Self::Sum => Norm::None,
+            Aggregate::Mean => Norm::Right,
+            Aggregate::Sum => Norm::None,
         }
     }
 }
