@@ -2,7 +2,7 @@
 
 use super::{
     Dense, IN_FLOAT, Layer, LayerKind, LayerSetting, ParameterNames, Reads, WEIGHTS_ARE_FEATURES,
-    check_edge_features, is_zero,
+    check_edge_features, is_zero, reads_edge_rows,
 };
 use crate::nn::architecture::{Architecture, LayerOption, store};
 use crate::nn::{Aggregate, ModelConfig, Norm};
@@ -57,18 +57,7 @@ impl Architecture for Cg {
         self.aggregate.norm()
     }
 
-    fn edge_features(&self) -> usize {
-        self.edge_features
-    }
-
-    fn reads_edge_rows(&self) -> bool {
-        true
-    }
-
-    fn read_edge_features(&mut self, columns: usize) -> bool {
-        self.edge_features = columns;
-        true
-    }
+    reads_edge_rows!();
 
     fn check(&self, model: &ModelConfig) -> Result<(), String> {
         check_edge_features(self.edge_features)?;

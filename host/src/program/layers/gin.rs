@@ -47,15 +47,18 @@ impl Layer for Gin {
             None => scale * (1.0 + epsilon),
         };
         let sum = g.aggregate_with_own(self.edges, x, (lambda * scale, own), learnt);
-        let first = g.weight("mlp.0.weight", (g.columns(x), self.hidden));
-        let between = g.matmul(sum, first);
         let norm = BatchNorm {
             scale,
             relu: true,
             evaluate_with: self.options.statistics,
         };
-        let between = g.batch_norm("norm", between, norm);
-        let second = g.weight("mlp.1.weight", (self.hidden, self.outputs));
-        g.matmul(between, second)
+        mlp(g, sum, norm, [self.hidden, self.outputs])
     }
+}
+
+/// `relu(norm(S · W₁)) · W₂`, of the given columns in between and at the end.
+pub(super) fn mlp(g: &mut Builder, sum: Value, norm: BatchNorm, columns: [usize; 2]) -> Value {
+    let between = g.linear("mlp.0", columns[0], sum);
+    let between = g.batch_norm("norm", between, norm);
+    g.linear("mlp.1", columns[1], between)
 }

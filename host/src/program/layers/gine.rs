@@ -1,8 +1,9 @@
 //! The graph isomorphism layer with features of edges (Hu et al., ICLR 2020).
 
+use super::gin::mlp;
 use super::{
     IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES, check_edge_features,
-    is_zero,
+    is_zero, reads_edge_rows,
 };
 use crate::nn::architecture::{Architecture, LayerOption, finite, store};
 use crate::nn::{Aggregate, Gin, ModelConfig, Norm, Statistics};
@@ -123,18 +124,7 @@ impl Architecture for Gine {
         self.gin().weight_decay()
     }
 
-    fn edge_features(&self) -> usize {
-        self.edge_features
-    }
-
-    fn reads_edge_rows(&self) -> bool {
-        true
-    }
-
-    fn read_edge_features(&mut self, columns: usize) -> bool {
-        self.edge_features = columns;
-        true
-    }
+    reads_edge_rows!();
 
     fn check(&self, _model: &ModelConfig) -> Result<(), String> {
         match self.epsilon.is_finite() {
@@ -200,13 +190,11 @@ impl Layer for GineLayer {
             }
             false => g.combine(&[(1.0, sum), (scale * (1.0 + epsilon), own)]),
         };
-        let between = g.linear("mlp.0", self.hidden, sum);
         let norm = BatchNorm {
             scale,
             relu: true,
             evaluate_with: statistics,
         };
-        let between = g.batch_norm("norm", between, norm);
-        g.linear("mlp.1", self.outputs, between)
+        mlp(g, sum, norm, [self.hidden, self.outputs])
     }
 }

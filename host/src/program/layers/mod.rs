@@ -98,7 +98,7 @@ pub const ALL: [LayerKind; 25] = [
 /// Why there is no policy of sums for layers that are formulas alone.
 const IN_FLOAT: Result<(), &str> = Err("the sums of a model of formulas are always in float");
 
-/// Why layers that read features of edges have no weights of edges beside them.
+/// Why edges have no weights for a layer that reads their features.
 const WEIGHTS_ARE_FEATURES: Result<(), &str> =
     Err("this model reads no features of edges, and a weight counts as one");
 
@@ -133,6 +133,25 @@ pub(crate) fn check_edge_features(columns: usize) -> Result<(), String> {
         )),
     }
 }
+
+/// What an [`Architecture`](crate::nn::Architecture) with a field `edge_features` says of them, whose layers read a row for each edge.
+macro_rules! reads_edge_rows {
+    () => {
+        fn edge_features(&self) -> usize {
+            self.edge_features
+        }
+
+        fn reads_edge_rows(&self) -> bool {
+            true
+        }
+
+        fn read_edge_features(&mut self, columns: usize) -> bool {
+            self.edge_features = columns;
+            true
+        }
+    };
+}
+use reads_edge_rows;
 
 /// Whether a number of an option is 0, which checkpoints leave out.
 pub(crate) fn is_zero(number: &usize) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{
     IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES, check_edge_features,
-    is_zero,
+    is_zero, reads_edge_rows,
 };
 use crate::nn::architecture::{Architecture, LayerOption, store};
 use crate::nn::{Aggregate, ModelConfig, Norm};
@@ -67,18 +67,7 @@ impl Architecture for ResGated {
         self.aggregate.norm()
     }
 
-    fn edge_features(&self) -> usize {
-        self.edge_features
-    }
-
-    fn reads_edge_rows(&self) -> bool {
-        true
-    }
-
-    fn read_edge_features(&mut self, columns: usize) -> bool {
-        self.edge_features = columns;
-        true
-    }
+    reads_edge_rows!();
 
     fn check(&self, _model: &ModelConfig) -> Result<(), String> {
         check_edge_features(self.edge_features)

@@ -313,15 +313,7 @@ impl Program {
                     set.name
                 ));
             }
-            let terms = self.nodes.iter().filter_map(|node| match &node.operator {
-                Operator::EdgeTerms(op) if op.edges.0 == number => Some(op.features),
-                _ => None,
-            });
-            let rows = self.values.iter().filter_map(|value| match value.origin {
-                Origin::EdgeFeatures(edges) if edges.0 == number => Some(value.shape.columns),
-                _ => None,
-            });
-            let reads: Vec<usize> = terms.chain(rows).collect();
+            let reads = self.edge_features_read(Edges(number));
             let other = reads.iter().find(|read| **read != features);
             let read = *other.or(reads.first()).unwrap_or(&0);
             if read != features {
@@ -345,6 +337,17 @@ impl Program {
             }
         }
         Ok(())
+    }
+
+    /// How many features of each edge every reader of an adjacency's reads.
+    fn edge_features_read(&self, edges: Edges) -> Vec<usize> {
+        let terms = self.nodes.iter().filter_map(|node| match &node.operator {
+            Operator::EdgeTerms(op) if op.edges == edges => Some(op.features),
+            _ => None,
+        });
+        let of_edges = Origin::EdgeFeatures(edges);
+        let rows = self.values.iter().filter(|value| value.origin == of_edges);
+        terms.chain(rows.map(|value| value.shape.columns)).collect()
     }
 
     /// Sizes what has a number for each edge.

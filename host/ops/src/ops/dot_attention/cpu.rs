@@ -5,7 +5,7 @@ use super::{
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{WIDEST, round, widened};
-use crate::backend::cpu::simd::{Kernel, Lanes};
+use crate::backend::cpu::simd::Loop;
 use crate::backend::cpu::view::{view, view_mut, with_edges};
 use crate::error::Error;
 use crate::ops::Checked;
@@ -69,9 +69,9 @@ struct RowOutput<'a> {
     statistics: &'a mut [[f32; 2]],
 }
 
-impl RowOutput<'_> {
+impl Loop for RowOutput<'_> {
     #[inline(always)]
-    fn write(self) {
+    fn run(self) {
         let Inputs {
             heads,
             scale,
@@ -106,19 +106,6 @@ impl RowOutput<'_> {
                 self.statistics[head][0] = m + ln(z);
             }
         }
-    }
-}
-
-impl Kernel for RowOutput<'_> {
-    type Output = ();
-
-    fn plain(self) {
-        self.write();
-    }
-
-    #[inline(always)]
-    fn vectors<L: Lanes>(self, _: L) {
-        self.write();
     }
 }
 
@@ -164,9 +151,9 @@ struct QueryGradient<'a> {
     statistics: &'a mut [[f32; 2]],
 }
 
-impl QueryGradient<'_> {
+impl Loop for QueryGradient<'_> {
     #[inline(always)]
-    fn add(self) {
+    fn run(self) {
         let Pass { of, y, dy } = self.pass;
         for (head, columns) in of.heads.each() {
             let [dy, y] = [dy, y].map(|of| of.row(self.row, columns.clone()));
@@ -183,19 +170,6 @@ impl QueryGradient<'_> {
     }
 }
 
-impl Kernel for QueryGradient<'_> {
-    type Output = ();
-
-    fn plain(self) {
-        self.add();
-    }
-
-    #[inline(always)]
-    fn vectors<L: Lanes>(self, _: L) {
-        self.add();
-    }
-}
-
 /// The gradients of one row of keys and of values.
 struct SourceGradients<'a> {
     pass: &'a Pass<'a>,
@@ -205,9 +179,9 @@ struct SourceGradients<'a> {
     statistics: &'a [[f32; 2]],
 }
 
-impl SourceGradients<'_> {
+impl Loop for SourceGradients<'_> {
     #[inline(always)]
-    fn add(self) {
+    fn run(self) {
         let Pass { of, dy, .. } = self.pass;
         let [of_key, of_value] = self.sums;
         for (head, columns) in of.heads.each() {
@@ -221,19 +195,6 @@ impl SourceGradients<'_> {
                 add(&mut of_value[columns.clone()], weight, dy);
             }
         }
-    }
-}
-
-impl Kernel for SourceGradients<'_> {
-    type Output = ();
-
-    fn plain(self) {
-        self.add();
-    }
-
-    #[inline(always)]
-    fn vectors<L: Lanes>(self, _: L) {
-        self.add();
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
 use crate::backend::Adjacency;
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{WIDEST, round, widened};
-use crate::backend::cpu::simd::{Kernel, Lanes};
+use crate::backend::cpu::simd::Loop;
 use crate::backend::cpu::view::{view, view_mut, with_edges};
 use crate::error::Error;
 use crate::ops::Checked;
@@ -156,9 +156,9 @@ impl Edges<'_> {
     }
 }
 
-impl RowSums<'_> {
+impl Loop for RowSums<'_> {
     #[inline(always)]
-    fn add(self) {
+    fn run(self) {
         for (source, edge) in self.edges.each() {
             self.lines
                 .fill::<false>(self.inputs, [self.row, source, edge]);
@@ -177,19 +177,6 @@ impl RowSums<'_> {
     }
 }
 
-impl Kernel for RowSums<'_> {
-    type Output = ();
-
-    fn plain(self) {
-        self.add();
-    }
-
-    #[inline(always)]
-    fn vectors<L: Lanes>(self, _: L) {
-        self.add();
-    }
-}
-
 /// The gradients of one row of destinations or of sources: sums over its edges of what is made of `a` and `b`.
 struct RowGradients<'a> {
     pass: &'a Pass<'a>,
@@ -202,9 +189,9 @@ struct RowGradients<'a> {
     sums: &'a mut [Vec<f32>; 2],
 }
 
-impl RowGradients<'_> {
+impl Loop for RowGradients<'_> {
     #[inline(always)]
-    fn add(self) {
+    fn run(self) {
         for (column, edge) in self.edges.each() {
             let ends = match self.is_source {
                 false => [self.row, column, edge],
@@ -220,19 +207,6 @@ impl RowGradients<'_> {
     }
 }
 
-impl Kernel for RowGradients<'_> {
-    type Output = ();
-
-    fn plain(self) {
-        self.add();
-    }
-
-    #[inline(always)]
-    fn vectors<L: Lanes>(self, _: L) {
-        self.add();
-    }
-}
-
 /// The gradients of one edge's rows.
 struct EdgeGradients<'a> {
     pass: &'a Pass<'a>,
@@ -241,28 +215,15 @@ struct EdgeGradients<'a> {
     floats: &'a mut [Vec<f32>; 2],
 }
 
-impl EdgeGradients<'_> {
+impl Loop for EdgeGradients<'_> {
     #[inline(always)]
-    fn write(self) {
+    fn run(self) {
         self.lines.fill::<true>(self.pass.inputs, self.ends);
         let [of_a, of_b] = self.floats;
         self.pass
             .each_of(self.ends[0], self.lines, of_a, |to, d| *to = d, 0);
         self.pass
             .each_of(self.ends[0], self.lines, of_b, |to, d| *to = d, 1);
-    }
-}
-
-impl Kernel for EdgeGradients<'_> {
-    type Output = ();
-
-    fn plain(self) {
-        self.write();
-    }
-
-    #[inline(always)]
-    fn vectors<L: Lanes>(self, _: L) {
-        self.write();
     }
 }
 

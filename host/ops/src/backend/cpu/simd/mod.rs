@@ -126,6 +126,25 @@ pub(crate) trait Kernel {
     fn vectors<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
+/// A [`Kernel`] that is one loop in plain Rust, of which the compiler makes vectors of each width.
+pub(crate) trait Loop {
+    /// Runs it. To be marked `#[inline(always)]`, as [`Kernel::vectors`].
+    fn run(self);
+}
+
+impl<T: Loop> Kernel for T {
+    type Output = ();
+
+    fn plain(self) {
+        self.run();
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, _: L) {
+        self.run();
+    }
+}
+
 /// A kernel and its lanes, as `pulp` needs to call them.
 #[derive(Clone, Copy)]
 pub(super) struct Call<K, L>(pub(super) K, pub(super) L);
