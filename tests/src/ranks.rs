@@ -15,7 +15,9 @@ use crate::training::{deep, models, models_of_both_ends, others, roundings};
 use half::{bf16, f16};
 use halfgnn::backend::{Backend, Floats, MemoryKind};
 use halfgnn::data::Targets;
-use halfgnn::distributed::{Fault, Gather, Group, InProcess, Partition, Shard, in_process};
+use halfgnn::distributed::{
+    Communicator, Fault, Gather, Group, InProcess, Partition, Shard, in_process,
+};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{ConvolutionConfig, EdgeData, Gat, GatV2, HiddenNorm, ModelConfig, Network};
 use halfgnn::ops::{self, CodeFormat, Dropout, Normalization, NormalizationGradients, RandomState};
@@ -76,12 +78,12 @@ pub(crate) fn links_threads<B: Backend>(backend: &B) -> bool {
     backend.interconnect().is_err() && backend.link_id().is_ok()
 }
 
-/// A rank whose device moves memory to the others'; `own` gives it a handle.
+/// A rank whose device moves memory to the others'; `own` gives a rank of this number its handle.
 pub(crate) fn by_devices<B: Backend>(
-    own: impl Fn() -> B + Sync,
+    own: impl Fn(usize) -> B + Sync,
 ) -> impl Fn(InProcess) -> (B, Group) + Sync {
     move |rank| {
-        let backend = own();
+        let backend = own(rank.rank());
         let group = Group::new(rank).linked(&backend, "a link of threads");
         (backend, group.expect("a link"))
     }
@@ -294,7 +296,7 @@ fn assert_steps<B: Backend, E: Element>(
         let record = false;
         let config = TrainConfig { record, ..config };
         let of = (partition, gather, config, &[][..]);
-        let again = of_ranks::<B, E, _>(by_devices(|| backend.clone()), graph, model, of, steps);
+        let again = of_ranks::<B, E, _>(by_devices(|_| backend.clone()), graph, model, of, steps);
         for (rank, again) in again.iter().enumerate() {
             assert!(
                 words(again) == words(&all[0]),
@@ -309,57 +311,80 @@ fn assert_steps<B: Backend, E: Element>(
 
 /// Steps and evaluations of ranks whose devices exchange are those of ranks that exchange through the host, also where they are
 /// `recorded` with their exchanges. `own` gives a rank a handle with a stream of its own.
-pub fn assert_recorded<B: Backend>(backend: &B, own: impl Fn() -> B + Sync, recorded: bool) {
-    let graph = task::graph().to_undirected().expect("a graph");
-    let graph = (&graph, EdgeData::default());
-    let partition = Partition::by_degree(graph.0, 3).expect("ranks");
-    let config = TrainConfig::new(f16::PRECISION);
-    let of = (&partition, Gather::Halo, config, &[][..]);
+pub fn assert_recorded<B: Backend>(
+    backend: &B,
+    own: impl Fn(usize) -> B + Sync,
+    ranks: usize,
+    recorded: bool,
+) {
     let plain = [ModelConfig::gcn, ModelConfig::gin].map(|model| (model, None));
-    let coded = [ModelConfig::gcn, ModelConfig::sage, ModelConfig::gat];
-    let coded = coded.map(|model| (model, Some(CodeFormat::Int8)));
-    for (model, messages) in plain.into_iter().chain(coded) {
+    let quantized = [ModelConfig::gcn, ModelConfig::sage, ModelConfig::gat];
+    let quantized = quantized.map(|model| (model, Some(CodeFormat::Int8)));
+    for (model, messages) in plain.into_iter().chain(quantized) {
         let mut model = deep(model(FEATURES, CLASSES));
         model.dropout = 0.5;
         model.messages = messages;
-        let steps = |trainer: &mut Trainer<B, f16, Network<B, f16>>| {
-            let epoch = |_| {
-                let report = trainer.next_epoch().expect("an epoch").expect("one more");
-                let scores = halfgnn::train::Split::ALL.map(|split| report.score.of(split));
-                (report.loss.to_bits(), scores.map(f64::to_bits))
-            };
-            let reports: Vec<_> = (0..4).map(epoch).collect();
-            let weights = task::weights(backend, trainer.model());
-            (reports, bits(&weights.concat()), trainer.is_recorded())
-        };
-        let through_host = of_ranks::<B, f16, _>(by_host(backend), graph, &model, of, steps);
-        let linked = of_ranks::<B, f16, _>(by_devices(&own), graph, &model, of, steps);
-        for (rank, (reports, weights, is_recorded)) in linked.iter().enumerate() {
-            assert_eq!(reports, &through_host[0].0, "rank {rank}");
-            assert!(weights == &through_host[0].1, "rank {rank}");
-            assert_eq!(*is_recorded, recorded, "rank {rank}");
-        }
-        assert!(through_host.iter().all(|(.., is_recorded)| !is_recorded));
-        // Rows that come beside computation are the same ones.
-        let beside_computation = |rank: InProcess| {
-            let (backend, group) = by_devices(&own)(rank);
-            (backend, group.overlapping(true))
-        };
-        let beside = of_ranks::<B, f16, _>(beside_computation, graph, &model, of, steps);
-        assert!(beside == linked);
-        let of = (&partition, Gather::Whole, config, &[][..]);
-        let all = of_ranks::<B, f16, _>(by_host(backend), graph, &model, of, steps);
-        let linked = of_ranks::<B, f16, _>(by_devices(&own), graph, &model, of, steps);
-        for ((reports, weights, _), (of_linked, linked_weights, is_recorded)) in
-            all.iter().zip(&linked)
-        {
-            assert_eq!(reports, of_linked);
-            assert!(weights == linked_weights);
-            assert_eq!(*is_recorded, recorded);
-        }
-        let beside = of_ranks::<B, f16, _>(beside_computation, graph, &model, of, steps);
-        assert!(beside == linked);
+        assert_linked::<B, f16>(backend, &own, &model, (ranks, recorded));
     }
+}
+
+/// Every model trains to the same bits on ranks whose devices exchange as on ranks that exchange through the host, in every precision.
+pub fn every_model_links<B: Backend>(backend: &B, own: impl Fn(usize) -> B + Sync, ranks: usize) {
+    for (name, mut model) in models().into_iter().chain(models_of_both_ends()) {
+        println!("{name}");
+        keep_all_edges(&mut model);
+        assert_linked::<B, f16>(backend, &own, &model, (ranks, true));
+        assert_linked::<B, bf16>(backend, &own, &model, (ranks, true));
+        assert_linked::<B, f32>(backend, &own, &model, (ranks, true));
+    }
+}
+
+fn assert_linked<B: Backend, E: Element>(
+    backend: &B,
+    own: &(impl Fn(usize) -> B + Sync),
+    model: &ModelConfig,
+    (ranks, recorded): (usize, bool),
+) {
+    let graph = task::graph().to_undirected().expect("a graph");
+    let graph = (&graph, EdgeData::default());
+    let partition = Partition::by_degree(graph.0, ranks).expect("ranks");
+    let config = TrainConfig::new(E::PRECISION);
+    let of = (&partition, Gather::Halo, config, &[][..]);
+    let steps = |trainer: &mut Trainer<B, E, Network<B, E>>| {
+        let epoch = |_| {
+            let report = trainer.next_epoch().expect("an epoch").expect("one more");
+            let scores = halfgnn::train::Split::ALL.map(|split| report.score.of(split));
+            (report.loss.to_bits(), scores.map(f64::to_bits))
+        };
+        let reports: Vec<_> = (0..4).map(epoch).collect();
+        let kept = trainer.snapshot().expect("no failure").tensors;
+        (reports, kept, trainer.is_recorded())
+    };
+    let through_host = of_ranks::<B, E, _>(by_host(backend), graph, model, of, steps);
+    let linked = of_ranks::<B, E, _>(by_devices(own), graph, model, of, steps);
+    for (rank, (reports, kept, is_recorded)) in linked.iter().enumerate() {
+        assert_eq!(reports, &through_host[0].0, "rank {rank}");
+        assert!(kept == &through_host[0].1, "rank {rank}");
+        assert_eq!(*is_recorded, recorded, "rank {rank}");
+    }
+    assert!(through_host.iter().all(|(.., is_recorded)| !is_recorded));
+    // Rows that come beside computation are the same ones.
+    let beside_computation = |rank: InProcess| {
+        let (backend, group) = by_devices(own)(rank);
+        (backend, group.overlapping(true))
+    };
+    let beside = of_ranks::<B, E, _>(beside_computation, graph, model, of, steps);
+    assert!(beside == linked);
+    let of = (&partition, Gather::Whole, config, &[][..]);
+    let all = of_ranks::<B, E, _>(by_host(backend), graph, model, of, steps);
+    let linked = of_ranks::<B, E, _>(by_devices(own), graph, model, of, steps);
+    for ((reports, kept, _), (of_linked, linked_kept, is_recorded)) in all.iter().zip(&linked) {
+        assert_eq!(reports, of_linked);
+        assert!(kept == linked_kept);
+        assert_eq!(*is_recorded, recorded);
+    }
+    let beside = of_ranks::<B, E, _>(beside_computation, graph, model, of, steps);
+    assert!(beside == linked);
 }
 
 /// Sums of what ranks have, in their order and to the bit; and statistics of a batch from those of its parts.

@@ -21,7 +21,11 @@ static CARD: LazyLock<Result<Gpu<Cuda>, String>> = LazyLock::new(open);
 
 /// The first card, and an account of its memory that begins with nothing; or why there is none.
 fn open() -> Result<Gpu<Cuda>, String> {
-    let driver = match Cuda::open(0) {
+    open_number(0)
+}
+
+fn open_number(number: u32) -> Result<Gpu<Cuda>, String> {
+    let driver = match Cuda::open(number) {
         Ok(driver) => driver,
         Err(DriverError::Unavailable(reason)) => return Err(reason),
         Err(error) => panic!("{error}"),
@@ -38,6 +42,40 @@ fn card() -> Option<&'static Gpu<Cuda>> {
 }
 
 halfgnn_tests::conformance!(card, Scale::Full);
+
+/// Every GPU of this machine, if there are several; a test of ranks by NCCL is skipped on one.
+fn several() -> Option<Vec<Gpu<Cuda>>> {
+    card()?;
+    let gpus: Vec<_> = (0..).map_while(|number| open_number(number).ok()).collect();
+    if gpus.len() < 2 {
+        halfgnn_tests::skip::skip(
+            "SEVERAL_GPUS",
+            "this machine has one GPU, and NCCL links two",
+        );
+        return None;
+    }
+    Some(gpus)
+}
+
+#[test]
+fn steps_of_ranks_are_those_of_the_host_by_nccl() {
+    let Some(gpus) = several() else { return };
+    let own = |rank: usize| gpus[rank].clone();
+    halfgnn_tests::ranks::assert_recorded(&gpus[0], own, gpus.len(), true);
+    halfgnn_tests::ranks::every_model_links(&gpus[0], own, gpus.len());
+}
+
+#[test]
+fn batches_of_ranks_are_those_of_the_host_by_nccl() {
+    let Some(gpus) = several() else { return };
+    let own = |rank: usize| gpus[rank].clone();
+    halfgnn_tests::batches::batches_of_ranks_are_recorded(&gpus[0], own, gpus.len());
+    halfgnn_tests::batches::batches_are_recorded_around_features_of_ranks(
+        &gpus[0],
+        own,
+        gpus.len(),
+    );
+}
 
 #[test]
 fn steps_are_recorded() {

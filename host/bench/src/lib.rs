@@ -7,6 +7,7 @@
 //! - [`source`], [`graphs`], [`reorder`], [`model`], [`names`], [`policy`]: options that several commands have.
 //! - [`launch`], [`processes`], [`rank_memory`]: ranks that are processes, started for each GPU or by others, and what
 //!   each takes.
+//! - [`operators`]: operators of a step, with their times and bytes, as lines of JSON.
 //! - [`failure`], [`json`], [`machine`], [`screen`]: how a command fails, and what it writes.
 
 #[cfg(all(feature = "bench", feature = "cuda"))]
@@ -21,6 +22,7 @@ pub mod launch;
 pub mod machine;
 pub mod model;
 pub mod names;
+pub mod operators;
 pub mod outputs;
 pub mod policy;
 pub mod processes;

@@ -35,7 +35,8 @@ use halfgnn_bench::bench;
 #[cfg(feature = "emulator")]
 use halfgnn_bench::graphs;
 use halfgnn_bench::{
-    failure, interrupt, json, launch, machine, model, outputs, processes, reorder, report, screen,
+    failure, interrupt, json, launch, machine, model, operators, outputs, processes, reorder,
+    report, screen,
 };
 use std::io::{self, Write};
 use std::process::ExitCode;

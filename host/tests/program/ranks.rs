@@ -371,14 +371,15 @@ fn exchanged(
 }
 
 #[test]
-fn a_product_that_is_narrower_is_exchanged_in_the_place_of_rows() {
+fn a_product_that_is_no_wider_is_exchanged_in_the_place_of_rows() {
     let gcn = |g: &mut Builder, edges, x| Gcn { edges, outputs: 4 }.build(g, x);
     let products = "%6 = matmul x weight\n%4 = extend part %6\n%5 = aggregate part %4\n";
     assert_eq!(exchanged((8, false), gcn), products);
+    assert_eq!(exchanged((4, false), gcn), products);
     let rows = "%1 = extend part x\n%4 = matmul %1 weight\n%5 = aggregate part %4\n";
-    assert_eq!(exchanged((4, false), gcn), rows);
+    assert_eq!(exchanged((3, false), gcn), rows);
     // What is summed is quantized, and so exchanged, of whatever width.
-    assert_eq!(exchanged((4, true), gcn), products);
+    assert_eq!(exchanged((3, true), gcn), products);
 }
 
 #[test]

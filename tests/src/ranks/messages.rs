@@ -153,7 +153,7 @@ fn assert_coded_steps<B: Backend, E: Element>(
             let record = false;
             let config = TrainConfig { record, ..config };
             let of = (partition, gather, config, &[][..]);
-            let open = by_devices(|| backend.clone());
+            let open = by_devices(|_| backend.clone());
             let linked = of_ranks::<B, E, _>(open, (graph, case.edges), model, of, steps);
             for (rank, of_rank) in linked.iter().enumerate() {
                 assert!(

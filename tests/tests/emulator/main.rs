@@ -157,22 +157,22 @@ fn steps_are_recorded() {
 #[test]
 fn steps_of_ranks_are_recorded_with_their_exchanges() {
     let gpu = emulator();
-    let stream = || gpu.new_stream().expect("a stream");
-    halfgnn_tests::ranks::assert_recorded(gpu, stream, true);
+    let stream = |_| gpu.new_stream().expect("a stream");
+    halfgnn_tests::ranks::assert_recorded(gpu, stream, 3, true);
 }
 
 #[test]
 fn batches_of_ranks_are_recorded_with_their_exchanges() {
     let gpu = emulator();
-    let stream = || gpu.new_stream().expect("a stream");
-    halfgnn_tests::batches::batches_of_ranks_are_recorded(gpu, stream);
+    let stream = |_| gpu.new_stream().expect("a stream");
+    halfgnn_tests::batches::batches_of_ranks_are_recorded(gpu, stream, 3);
 }
 
 #[test]
 fn batches_are_recorded_around_features_of_ranks() {
     let gpu = emulator();
-    let stream = || gpu.new_stream().expect("a stream");
-    halfgnn_tests::batches::batches_are_recorded_around_features_of_ranks(gpu, stream);
+    let stream = |_| gpu.new_stream().expect("a stream");
+    halfgnn_tests::batches::batches_are_recorded_around_features_of_ranks(gpu, stream, 3);
 }
 
 #[test]

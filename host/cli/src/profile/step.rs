@@ -6,6 +6,7 @@ use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::model::{ModelArgs, ModelName};
+use crate::operators;
 use crate::outputs::Outputs;
 use crate::placement::{PlacementArgs, WorkOn, place};
 use crate::screen::Page;
@@ -57,18 +58,6 @@ pub struct StepArgs {
     json: Option<PathBuf>,
 }
 
-/// An operator, as a line of JSON.
-#[derive(Debug, Serialize)]
-struct OperatorRow<'a> {
-    event: &'static str,
-    operator: &'a str,
-    backward: bool,
-    ms: f64,
-    streamed_bytes: u64,
-    gathered_bytes: u64,
-    bandwidth_share: f64,
-}
-
 /// The step, as a line of JSON.
 #[derive(Debug, Serialize)]
 struct StepRow<'a> {
@@ -118,16 +107,8 @@ pub fn run(args: &StepArgs) -> Result<(), Failure> {
         page.line(&format_args!("{name} in {} on {device}\n", step.precision));
         page.line(&profile);
     }
-    for of in &profile.operators {
-        json.write(&OperatorRow {
-            event: "operator",
-            operator: &of.text,
-            backward: of.is_backward,
-            ms: of.ms,
-            streamed_bytes: of.traffic.streamed,
-            gathered_bytes: of.traffic.gathered,
-            bandwidth_share: profile.share(of),
-        })?;
+    for row in operators::rows(&profile) {
+        json.write(&row)?;
     }
     json.write(&StepRow {
         event: "step",

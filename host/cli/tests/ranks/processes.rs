@@ -268,6 +268,26 @@ fn ranks_that_make_a_graph_train_as_those_that_read_it() {
     assert_eq!(made, read);
 }
 
+/// With `--bound` the operators of the first rank are timed, and what the bytes of a step take is told.
+#[test]
+fn bench_train_times_the_operators_of_ranks() {
+    let what = ["bench", "train", "--graph", "kron:8", "--model", "gin"];
+    let how = ["--precision", "half", "--epochs", "2", "--bound"];
+    let where_ = ["--device", "cpu", "--devices", "0,1", "--json", "-"];
+    let events = run(halfgnn(&[&what[..], &how[..], &where_[..]].concat()));
+    let of = |name: &str| events.iter().filter(move |event| event["event"] == name);
+    let operators: Vec<&Value> = of("operator").collect();
+    let texts = operators.iter().map(|row| row["operator"].as_str());
+    let texts: Vec<&str> = texts.map(|text| text.expect("a text")).collect();
+    for name in ["extend", "fold", "aggregate", "batch_statistics"] {
+        assert!(texts.iter().any(|it| it.starts_with(name)), "{texts:?}");
+    }
+    let row = of("train").next().expect("a line");
+    let number = |row: &Value, name: &str| row[name].as_f64().expect("a number");
+    assert!(operators.iter().all(|row| number(row, "ms") > 0.0));
+    assert!(number(row, "bytes_ms") > 0.0 && number(row, "over_bytes") > 0.0);
+}
+
 /// What ranks give one another in a step is reported: with all rows of the others more than with those that are
 /// aggregated.
 #[test]

@@ -142,12 +142,17 @@ impl<B: Backend, E: Element> Network<B, E> {
         let backend = inputs.backend;
         let operators = self.compiled.training.program.nodes.len();
         let mut times = vec![Vec::new(); operators];
+        let mut ones = None;
         for step in 0..=steps {
             for (number, times) in times.iter_mut().enumerate() {
                 if number == self.compiled.training.program.forward {
                     let (_, gradient) = self.loss_operands();
-                    let ones = vec![1.0; gradient.rows() * gradient.columns()];
-                    gradient.write_f32(backend, &ones)?;
+                    // An upload would let the device rest, and the next operator be slow.
+                    let ones = match &mut ones {
+                        Some(ones) => ones,
+                        none => none.insert(like(backend, gradient)?),
+                    };
+                    ops::combine(backend, &Combine::copy(), ones, gradient)?;
                 }
                 let of = (Kind::Training, random.clone());
                 let run = || self.run_with(inputs, of, None, number..number + 1);
@@ -175,6 +180,13 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
         Ok((median(whole), times))
     }
+}
+
+/// Ones, of the shape of a matrix.
+fn like<B: Backend, E: Element>(backend: &B, matrix: &Matrix<B, E>) -> Result<Matrix<B, E>, Error> {
+    let (rows, columns) = (matrix.rows(), matrix.columns());
+    let ones = vec![1.0; rows * columns];
+    Matrix::from_f32(backend, rows, columns, &ones, MemoryKind::Workspace)
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

@@ -8,7 +8,7 @@ use crate::program::operator::Operator;
 use crate::program::value::{Edges, Rows, Value};
 
 /// The pass. It comes before [`differentiate`](crate::program::differentiate), so that gradients are exchanged where rows are. Own rows of
-/// extended rows are those that were extended. A product is exchanged where it is narrower than its input.
+/// extended rows are those that were extended. A product is exchanged where it is no wider than its input, so that no rank computes it of the rows of others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exchange {
     /// Whether messages are [quantized](super::Quantize) later. Over edges that
@@ -98,7 +98,7 @@ fn exchange_product(program: &mut Program, number: usize, of_messages: bool) -> 
     let reader = program.only_reader(result).filter(|_| of_messages);
     let is_better = match reader.is_some_and(|it| is_mutual_sum(program, it, result)) {
         true => true,
-        false => columns(result) < columns(product.a),
+        false => columns(result) <= columns(product.a),
     };
     let alone = program.only_reader(product.a) == Some(number);
     if !(product.is_plain() && product.form == Form::NN && is_weight && is_better && alone) {

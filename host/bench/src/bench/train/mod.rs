@@ -12,6 +12,7 @@ use crate::json::JsonLines;
 use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
 use crate::names::{CodeFormatName, DeviceName, PrecisionName, StoreName};
+use crate::operators;
 use crate::processes::{
     Exchange, GatherName, Overlap, check_key, device_name, first_given, meet, moved_by,
     this_process,
@@ -25,7 +26,8 @@ use halfgnn::backend::Backend;
 use halfgnn::device::{self, Device, Task};
 use halfgnn::distributed::{Balance, Gather, Group, Member, Rendezvous};
 use halfgnn::nn::{ModelConfig, Network, Store};
-use halfgnn::ops::CodeFormat;
+use halfgnn::ops::{CodeFormat, RandomState};
+use halfgnn::program::Profile;
 use halfgnn::tensor::Element;
 use halfgnn::train::{TrainConfig, Trainer};
 use halfgnn::with_element;
@@ -50,6 +52,7 @@ Examples:
   halfgnn bench train --graph kron:18 --features 64 --classes 16
   halfgnn bench train --graph reddit-like --features 602 --classes 41 --model gcn,gin --against pyg.jsonl --json ours.jsonl
   halfgnn bench train --graph kron21 --model gcn,gin,gat --precision half --devices 0,1
+  halfgnn bench train --graph reddit-like --model gat --precision half --bound
 
 Graphs are those of `halfgnn bench spmm`. Features and labels are random, every vertex is trained on, nothing is dropped.
 A time is the wall clock's over all timed epochs, divided by their number; nothing is evaluated in between. Of several ranks, by degree,
@@ -98,6 +101,9 @@ pub struct TrainBenchArgs {
     /// Edges that a warp of an SpMM walks, a power of two from 16 to 256, instead of what suits graph and GPU
     #[arg(long, value_name = "N")]
     pub edges_per_warp: Option<u32>,
+    /// Time the operators of a step as well, one by one, next to the bytes that each must move
+    #[arg(long)]
+    pub bound: bool,
     /// Launch the kernels of a step one by one instead of replaying a recorded step
     #[arg(long)]
     pub no_record: bool,
@@ -170,6 +176,8 @@ struct Row<'a> {
     overlap: Option<bool>,
     #[serde(flatten)]
     shares: Option<Shares>,
+    #[serde(flatten)]
+    bound: Option<Bound>,
     ms: f64,
     gib: f64,
     foretold_gib: f64,
@@ -185,6 +193,15 @@ struct Row<'a> {
     against: Vec<Ratio<'a>>,
 }
 
+/// What the bytes of a step take, of the rank whose bytes take longest.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Bound {
+    /// The time of the bytes that the operators must move, at the bandwidth of a copy, in milliseconds.
+    bytes_ms: f64,
+    /// The time of the operators of both passes over that.
+    over_bytes: f64,
+}
+
 /// How a step is partitioned between several ranks.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Shares {
@@ -197,6 +214,21 @@ struct Shares {
     /// What a step takes longer than without exchanges, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     exposed_ms: Option<f64>,
+}
+
+impl Bound {
+    fn of(profile: &Profile, group: Option<&Group>) -> Result<Self, Error> {
+        let own = 1e3 * profile.bytes() as f64 / profile.bytes_per_second;
+        let all = match group {
+            Some(group) => group.gather("bytes of a step", &[own, profile.ms])?,
+            None => vec![vec![own, profile.ms]],
+        };
+        let slowest = |at: usize| all.iter().map(|of| of[at]).fold(0.0, f64::max);
+        Ok(Self {
+            bytes_ms: slowest(0),
+            over_bytes: slowest(1) / slowest(0),
+        })
+    }
 }
 
 impl Shares {
@@ -417,6 +449,17 @@ impl OnGraph<'_, '_> {
         let recorded = trainer.is_recorded();
         let mut peak = backend.memory().peak_total;
         drop(trainer);
+        let profile = match args.bound {
+            true => {
+                let mut model = Network::new(backend, &config, train.seed)?;
+                let random = RandomState::new(backend, 0, 0)?;
+                let steps = args.epochs as usize;
+                Some(model.profile(objective.inputs(backend), &random, steps)?)
+            }
+            false => None,
+        };
+        let bound = profile.as_ref().map(|profile| Bound::of(profile, group));
+        let bound = bound.transpose()?;
         // On the emulator no time means anything, and what was not sent may not be read.
         let still = match group {
             Some(group) if !matches!(args.device, DeviceName::Emulator) => {
@@ -472,6 +515,7 @@ impl OnGraph<'_, '_> {
             gather: graph.gather().map(Gather::name),
             overlap: group.and_then(|group| group.library().map(|_| group.overlaps())),
             shares,
+            bound,
             ms,
             gib: gib(peak),
             foretold_gib: gib(by_rank
@@ -486,7 +530,7 @@ impl OnGraph<'_, '_> {
             loss,
             against,
         };
-        self.bench.tell(&row, peak)
+        self.bench.tell(&row, (profile.as_ref(), peak))
     }
 }
 
@@ -512,7 +556,11 @@ fn timed_steps<B: Backend, E: Element>(
 }
 
 impl Bench<'_> {
-    fn tell(&mut self, row: &Row<'_>, peak: u64) -> Result<(), Failure> {
+    fn tell(
+        &mut self,
+        row: &Row<'_>,
+        (profile, peak): (Option<&Profile>, u64),
+    ) -> Result<(), Failure> {
         if self.follows {
             return Ok(());
         }
@@ -556,6 +604,19 @@ impl Bench<'_> {
             ratios.push((ratio.faster, ratio.smaller));
         }
         self.page.line(&line);
+        if let Some(profile) = profile {
+            if let Some(bound) = row.bound {
+                self.page.line(&format_args!(
+                    "its bytes take {:.3} ms; operators of {}, one by one:",
+                    bound.bytes_ms,
+                    row.ranks.map_or("the step", |_| "rank 0"),
+                ));
+            }
+            self.page.line(profile);
+            for operator in operators::rows(profile) {
+                self.json.write(&operator)?;
+            }
+        }
         Ok(self.json.write(row)?)
     }
 
