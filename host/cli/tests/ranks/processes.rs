@@ -275,7 +275,7 @@ fn bench_train_times_the_operators_of_ranks() {
     let how = ["--precision", "half", "--epochs", "2", "--bound"];
     let where_ = ["--device", "cpu", "--devices", "0,1", "--json", "-"];
     let events = run(halfgnn(&[&what[..], &how[..], &where_[..]].concat()));
-    let of = |name: &str| events.iter().filter(move |event| event["event"] == name);
+    let of = |name: &'static str| events.iter().filter(move |event| event["event"] == name);
     let operators: Vec<&Value> = of("operator").collect();
     let texts = operators.iter().map(|row| row["operator"].as_str());
     let texts: Vec<&str> = texts.map(|text| text.expect("a text")).collect();
