@@ -682,6 +682,7 @@ pub mod tests {
             in_place: None,
             drawn_ahead: 0,
             sources: LayerSources::Met,
+            types: None,
         };
         let mut footprint = Footprint::default();
         footprint.add(MemoryKind::Features, 1 << 20);

@@ -10,7 +10,7 @@ use crate::ranks::{self, Ranks};
 use crate::structure::{EdgePlace, EdgesElsewhere, Made, StructureName, lacks_room};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
-use halfgnn::data::{Dataset, FeatureRows, UploadFeatures};
+use halfgnn::data::{Dataset, FeatureRows, Types, UploadFeatures};
 use halfgnn::device::{Device, Task};
 use halfgnn::distributed::{Gather, Group};
 use halfgnn::graph::Graph;
@@ -489,7 +489,7 @@ impl<'a, E: Element> Placed<'a, E> {
         let (backend, plan) = (&device.backend, self.plan);
         let is_on_host = sampling.edges == EdgesIn::Host;
         if is_on_host && self.placement.is_card() {
-            let room = StructureName::check_host(learnt.graph.edges(), host_memory());
+            let room = StructureName::check_host(learnt.edges(), host_memory());
             if let Err(no_room) = room {
                 return Ok(Err(no_room));
             }
@@ -731,7 +731,11 @@ fn batches<B: Backend, E: Element>(
     };
     let model = &plan.model;
     let of = (&*learnt.graph, learnt.weights.as_deref());
-    let made = Batches::of_sampling(backend, training, (loss, model, hops), of, (sampling, seed));
+    let how = (sampling, seed);
+    let made = match learnt.types {
+        Some(types) => Batches::of_types(backend, training, (loss, model, hops), types, how),
+        None => Batches::of_sampling(backend, training, (loss, model, hops), of, how),
+    };
     let batches = match made {
         Err(error) if lacks_room(&error) => return Ok(Err(error.into())),
         made => made?,
@@ -763,6 +767,17 @@ struct Learnt<'a> {
     graph: Cow<'a, Graph>,
     /// Of its edges, where they have some.
     weights: Option<Cow<'a, [f32]>>,
+    /// Of several types of vertices and edges.
+    types: Option<&'a Types>,
+}
+
+impl Learnt<'_> {
+    fn edges(&self) -> usize {
+        match self.types {
+            Some(types) => types.edges().iter().map(|of| of.edges.edges()).sum(),
+            None => self.graph.edges(),
+        }
+    }
 }
 
 /// What a run computes on.
@@ -795,6 +810,7 @@ fn objectives<'a, B: Backend, E: Element>(
     let all = Learnt {
         graph: Cow::Borrowed(&dataset.graph),
         weights: dataset.edge_weights.as_deref().map(Cow::Borrowed),
+        types: None,
     };
     let (loss, inductive) = match &plan.goal {
         Goal::Links { split, width } => {
@@ -856,6 +872,7 @@ fn task_of_types<'a, B: Backend, E: Element>(
         learnt: Learnt {
             graph: Cow::Borrowed(&dataset.graph),
             weights: None,
+            types: dataset.types.as_ref(),
         },
         whole,
     })
@@ -922,6 +939,7 @@ fn of_training_vertices<B: Backend, E: Element>(
     let learnt = Learnt {
         graph: Cow::Owned(induced),
         weights: weights.map(Cow::Owned),
+        types: None,
     };
     Ok((objective, learnt))
 }

@@ -9,6 +9,7 @@ use crate::structure::{GraphPlace, StructureName};
 use crate::task::TaskName;
 use halfgnn::data::{Dataset, Features};
 use halfgnn::message::escaped;
+use halfgnn::sample::SamplingPolicy;
 use halfgnn_bench::names::FeaturesName;
 use serde::Serialize;
 
@@ -108,25 +109,32 @@ pub fn check_training(args: &TrainArgs, dataset: &Dataset) -> Result<(), Failure
     if dataset.types.is_none() {
         return Ok(());
     }
-    let several_ranks = args.ranks.count()? > 1;
+    let sampler = args.sampling.sampler.as_ref();
+    let samples_neighbors = matches!(sampler, Some(SamplingPolicy::Neighbor { .. }));
+    if let Some(policy) = sampler.filter(|_| !samples_neighbors) {
+        return Err(Failure::Input(format!(
+            "--sampler {policy}: {} has several types of vertices, of which neighbors are sampled; take --sampler neighbor:15,10",
+            dataset.name
+        )));
+    }
+    if args.ranks.count()? > 1 && !samples_neighbors {
+        return Err(Failure::Input(format!(
+            "--ranks, --devices or --rendezvous: {} has several types of vertices, which several ranks train on in batches; add --sampler neighbor:15,10, or leave it out",
+            dataset.name
+        )));
+    }
     let of_task = args.task.task == TaskName::Link;
     refuse(
         dataset,
         &[
-            ("--sampler", args.sampling.sampler.is_some()),
-            ("--batch", args.sampling.batch.is_some()),
             ("--coverage", args.sampling.coverage.is_some()),
-            ("--ranks, --devices or --rendezvous", several_ranks),
             ("--task link", of_task),
             ("--inductive", args.task.inductive),
             ("--reorder", args.reorder.is_some()),
             ("--scale-features", args.scale_features),
             (
-                "--structure",
-                !matches!(
-                    args.edges.structure,
-                    StructureName::Auto | StructureName::Device
-                ),
+                "--structure disk",
+                args.edges.structure == StructureName::Disk,
             ),
             ("--pool", args.model.pool.is_some()),
         ],
@@ -168,7 +176,7 @@ fn check_placement(args: &PlacementArgs, dataset: &Dataset) -> Result<(), Failur
 fn refuse(dataset: &Dataset, given: &[(&str, bool)]) -> Result<(), Failure> {
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => Err(Failure::Input(format!(
-            "{option}: {} has several types of vertices, which are trained on as a whole graph by one rank; leave it out",
+            "{option}: {} has several types of vertices, which this is not for; leave it out",
             dataset.name
         ))),
         None => Ok(()),

@@ -56,6 +56,11 @@ impl ModelTypes {
         all.filter(|of| *of != self.labelled && self.vertices[*of].features > 0)
     }
 
+    /// The types without features, of whose vertices a row each is learnt, in their order.
+    pub fn without_features(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.vertices.len()).filter(|of| self.vertices[*of].features == 0)
+    }
+
     /// Which types of vertices each layer writes, of layers that aggregate or do not, and which the first one reads: those that the last
     /// layer's output of the labelled type depends on.
     pub(crate) fn written(&self, aggregates: &[bool]) -> (Vec<bool>, Vec<Vec<bool>>) {

@@ -14,6 +14,7 @@ mod loader;
 mod neighbor;
 mod policy;
 mod subgraph;
+mod types;
 
 pub use crate::ops::{Draw, Fanout, InducedSubgraph, LayerSizes, LayerSources};
 pub use fixed::FixedSampler;
@@ -21,8 +22,9 @@ pub(crate) use fixed::{room_beyond, sizes};
 pub use host_neighbor::HostNeighborSampler;
 pub use loader::{Loader, Seeds};
 pub use neighbor::NeighborSampler;
-pub use policy::{EdgesIn, Sampling, SamplingPolicy};
+pub use policy::{EdgesIn, Sampling, SamplingPolicy, TypeFanouts};
 pub use subgraph::{Coverage, SubgraphSampler, Subgraphs};
+pub use types::{TypeSample, TypeSampler};
 
 use crate::backend::{Backend, Block, MemoryKind};
 use crate::error::Error;

@@ -5,6 +5,7 @@ use crate::backend::cpu::Cpu;
 use crate::backend::{Adjacency, Backend, MemoryKind};
 use crate::error::Error;
 use crate::graph::Graph;
+use crate::nn::{ModelEdgeType, ModelTypes};
 use halfgnn_contract::subgraph::MOST_FRONTIER;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,6 +21,8 @@ pub enum SamplingPolicy {
     Neighbor {
         /// Of each layer, that of the seeds first.
         fanouts: Vec<Fanout>,
+        /// Those of types of edges that have their own: `neighbor:15,10/writes:5,0`, 0 for none.
+        by_type: Vec<TypeFanouts>,
         /// Whether a neighbour may be drawn again.
         replace: bool,
     },
@@ -30,7 +33,116 @@ pub enum SamplingPolicy {
     Subgraphs(Subgraphs),
 }
 
+/// The fanouts of a type of edges.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TypeFanouts {
+    /// Its name, or the names of both ends and its own: `author__writes__paper`.
+    pub name: String,
+    /// Of each hop, that of the seeds first; none where no edge of the type is sampled.
+    pub fanouts: Vec<Option<Fanout>>,
+}
+
+impl fmt::Display for TypeFanouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fanouts = self.fanouts.iter();
+        let fanouts = fanouts.map(|of| of.map_or("0".into(), |of| of.to_string()));
+        write!(
+            f,
+            "/{}:{}",
+            self.name,
+            fanouts.collect::<Vec<_>>().join(",")
+        )
+    }
+}
+
+impl FromStr for TypeFanouts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, fanouts) = text
+            .rsplit_once(':')
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or_else(|| {
+                format!("`{text}` is no type of edges with its fanouts; write writes:5,0 or author__writes__paper:5,0")
+            })?;
+        let fanout = |text: &str| match text.trim() {
+            "0" => Ok(None),
+            other => other.parse().map(Some),
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            fanouts: fanouts.split(',').map(fanout).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
 impl SamplingPolicy {
+    /// The fanouts of each type of edges of a model, in their order, and whether neighbors are sampled with replacement.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where vertices are not sampled by their neighbors, a type of edges is not there or named twice, or its fanouts are of
+    /// another number of hops.
+    pub fn fanouts_of(
+        &self,
+        types: &ModelTypes,
+    ) -> Result<(Vec<Vec<Option<Fanout>>>, bool), Error> {
+        let refuse = |reason: String| {
+            Err(Error::Unsupported {
+                operator: "SamplingPolicy",
+                reason,
+            })
+        };
+        let Self::Neighbor {
+            fanouts,
+            by_type,
+            replace,
+        } = self
+        else {
+            return refuse(format!(
+                "{self} is of graphs of one type; of several, neighbors are sampled: take neighbor:15,10"
+            ));
+        };
+        let all: Vec<Option<Fanout>> = fanouts.iter().copied().map(Some).collect();
+        let mut of_types = vec![all; types.edges.len()];
+        let mut named = vec![false; types.edges.len()];
+        for own in by_type {
+            let is_own = |of: &ModelEdgeType| of.name == own.name || types.title(of) == own.name;
+            let numbers = (0..types.edges.len()).filter(|of| is_own(&types.edges[*of]));
+            let numbers: Vec<usize> = numbers.collect();
+            let titles = || -> String {
+                let titles = types.edges.iter().map(|of| types.title(of));
+                titles.collect::<Vec<_>>().join(", ")
+            };
+            let [number] = numbers[..] else {
+                return refuse(match numbers.len() {
+                    0 => format!("no edges are called {}; there are {}", own.name, titles()),
+                    _ => format!(
+                        "{} types of edges are called {}; name both ends too, as in {}",
+                        numbers.len(),
+                        own.name,
+                        titles()
+                    ),
+                });
+            };
+            if std::mem::replace(&mut named[number], true) {
+                return refuse(format!(
+                    "{} has fanouts twice",
+                    types.title(&types.edges[number])
+                ));
+            }
+            if own.fanouts.len() != fanouts.len() {
+                return refuse(format!(
+                    "{} has {} fanouts, and others have {}; name one for each hop, 0 for none",
+                    own.name,
+                    own.fanouts.len(),
+                    fanouts.len()
+                ));
+            }
+            of_types[number].clone_from(&own.fanouts);
+        }
+        Ok((of_types, *replace))
+    }
+
     /// Layers of a batch, where it has a graph for each and not one for all.
     pub fn layers(&self) -> Option<usize> {
         match self {
@@ -65,12 +177,28 @@ impl SamplingPolicy {
         (graph, edges): (&Graph, EdgesIn),
         self_loops: bool,
     ) -> Result<Box<dyn Sampler<B>>, Error> {
-        let Self::Neighbor { fanouts, replace } = self else {
-            return Err(Error::Unsupported {
+        let refuse = |reason: String| {
+            Err(Error::Unsupported {
                 operator: "SamplingPolicy::sampler",
-                reason: format!("{self} draws no neighbours of given vertices; make batches of it"),
-            });
+                reason,
+            })
         };
+        let Self::Neighbor {
+            fanouts,
+            by_type,
+            replace,
+        } = self
+        else {
+            return refuse(format!(
+                "{self} draws no neighbours of given vertices; make batches of it"
+            ));
+        };
+        if let Some(of) = by_type.first() {
+            return refuse(format!(
+                "{} has fanouts of its own, and the graph has one type of edges; leave them out",
+                of.name
+            ));
+        }
         let without = self_loops.then(|| graph.without_self_loops()).transpose()?;
         let (graph, fanouts) = (without.as_ref().unwrap_or(graph), fanouts.clone());
         let kind = match edges {
@@ -103,14 +231,19 @@ impl fmt::Display for SamplingPolicy {
                 }
                 Subgraphs::Clusters(count) => write!(f, "cluster:{count}"),
             },
-            Self::Neighbor { fanouts, replace } => {
+            Self::Neighbor {
+                fanouts,
+                by_type,
+                replace,
+            } => {
                 let name = if *replace {
                     "neighbor-replace"
                 } else {
                     "neighbor"
                 };
                 let fanouts: Vec<String> = fanouts.iter().map(Fanout::to_string).collect();
-                write!(f, "{name}:{}", fanouts.join(","))
+                write!(f, "{name}:{}", fanouts.join(","))?;
+                by_type.iter().try_for_each(|of| of.fmt(f))
             }
         }
     }
@@ -171,8 +304,13 @@ impl FromStr for SamplingPolicy {
                 ));
             }
         };
-        let fanouts = rest.split(',').map(str::parse).collect::<Result<_, _>>()?;
-        Ok(Self::Neighbor { fanouts, replace })
+        let mut parts = rest.split('/');
+        let fanouts = parts.next().unwrap_or_default().split(',');
+        Ok(Self::Neighbor {
+            fanouts: fanouts.map(str::parse).collect::<Result<_, _>>()?,
+            by_type: parts.map(str::parse).collect::<Result<_, _>>()?,
+            replace,
+        })
     }
 }
 
@@ -259,6 +397,7 @@ mod tests {
             ("neighbor:15,10,5", Some(3)),
             ("neighbor-replace:3,-1", Some(2)),
             ("neighbor:1", Some(1)),
+            ("neighbor:4,2/writes:0,2/a__b__c:-1,3", Some(2)),
             ("graphs", None),
             ("saint-node:6000", None),
             ("saint-edge:4000", None),
@@ -281,6 +420,9 @@ mod tests {
             "neighbor:",
             "neighbor:0",
             "neighbor:5,,5",
+            "neighbor:5/writes",
+            "neighbor:5/:5",
+            "neighbor:5/writes:x",
             "neighbors:5",
             "saint-node",
             "saint-node:0",

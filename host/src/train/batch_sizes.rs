@@ -4,17 +4,18 @@ use super::batches::{Batches, Drawn};
 use super::fixed_batches::LOOKED_AT;
 use crate::backend::{Backend, Block, MemoryKind};
 use crate::error::Error;
-use crate::graph::RowCounts;
-use crate::nn::{Norm, Propagation};
+use crate::graph::{Csr, RowCounts};
+use crate::nn::{ModelTypes, Norm, Propagation};
 use crate::ops::{GroupRoom, Places, group_workspace};
 use crate::sample::{LayerSources, room_beyond};
-use crate::tensor::{Array, Element};
+use crate::tensor::{Array, Element, Matrix};
 
 /// What the largest batch is taken to have: the most of the first ones of a run, and more by twice what they differ by, a 32nd at least; but no more
 /// vertices than there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchSizes {
-    /// Of each layer that hears from neighbours, the one that is computed first first: its rows are destinations, its columns sources.
+    /// Of each layer that hears from neighbours, the one that is computed first first: its rows are destinations, its columns sources. Of
+    /// several types, of each type of edges.
     pub layers: Vec<RowCounts>,
     /// Whether edges come with factors of the whole graph, and their transpose at once, as those of subgraphs do.
     pub induced: bool,
@@ -24,6 +25,78 @@ pub struct BatchSizes {
     pub drawn_ahead: usize,
     /// Where batches lie in the same memory each time, what the sources of the first layer are: of all vertices no features are taken.
     pub sources: LayerSources,
+    /// The vertices of a batch by their types, where there are several.
+    pub types: Option<TypeSizes>,
+}
+
+/// The sampled vertices of each type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeSizes {
+    /// How many there are of each type.
+    pub vertices: Vec<usize>,
+    /// The types of the model.
+    pub of: ModelTypes,
+}
+
+impl TypeSizes {
+    /// The edges of a type and, of each type without features, those that lead from all its vertices to the sampled ones, as matrices of so many
+    /// rows, columns and edges.
+    fn graphs<B: Backend>(
+        &self,
+        backend: &B,
+        layers: &[RowCounts],
+        norm: Norm,
+    ) -> Result<Vec<Propagation<B>>, Error> {
+        let even = |rows: usize, columns: usize, edges: usize| {
+            let offset = |row: usize| (edges as u128 * row as u128 / rows.max(1) as u128) as u64;
+            let offsets = (0..=rows).map(|row| match rows {
+                0 => 0,
+                _ => offset(row),
+            });
+            let edges = if rows == 0 || columns == 0 { 0 } else { edges };
+            let to = (0..edges).map(|edge| (edge % columns) as u32);
+            Csr::rectangular(columns, offsets.collect(), to.collect())
+        };
+        let relations = layers.iter().map(|of| {
+            let edges = even(of.rows, of.columns, of.edges)?;
+            Propagation::bipartite(backend, &edges, norm)
+        });
+        let samples = self.of.without_features().map(|of| {
+            let (all, sampled) = (self.of.vertices[of].vertices, self.vertices[of]);
+            Propagation::bipartite(backend, &even(sampled, all, sampled)?, Norm::None)
+        });
+        relations.chain(samples).collect()
+    }
+
+    /// Features of the types besides the labelled one, with nothing in them.
+    pub(super) fn features<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+    ) -> Result<Vec<Matrix<B, E>>, Error> {
+        let of_type = |of: usize| {
+            let (rows, columns) = (self.vertices[of], self.of.vertices[of].features);
+            Matrix::zeros(backend, rows, columns, MemoryKind::Features)
+        };
+        self.of.others_with_features().map(of_type).collect()
+    }
+}
+
+/// Vertices of each type and edges of each type.
+#[derive(Clone, Debug)]
+pub(super) struct TypeCounts {
+    pub(super) vertices: Vec<usize>,
+    pub(super) edges: Vec<usize>,
+}
+
+impl TypeCounts {
+    /// What `choose` takes of each number of the two.
+    pub(super) fn each(mut self, other: &Self, choose: fn(usize, usize) -> usize) -> Self {
+        let pairs = self.vertices.iter_mut().zip(&other.vertices);
+        for (own, other) in pairs.chain(self.edges.iter_mut().zip(&other.edges)) {
+            *own = choose(*own, *other);
+        }
+        self
+    }
 }
 
 /// What there is of a batch beside its graphs.
@@ -32,11 +105,17 @@ pub(super) type Beside<B, E> = (Vec<Array<B, u32>>, Vec<Array<B, E>>, Option<Pla
 impl BatchSizes {
     /// Vertices whose features go in: of the graph, where they are [all](LayerSources::All).
     pub fn inputs(&self) -> usize {
-        self.layers.first().map_or(0, |layer| layer.columns)
+        match &self.types {
+            Some(types) => types.vertices[types.of.labelled],
+            None => self.layers.first().map_or(0, |layer| layer.columns),
+        }
     }
 
     /// Vertices of a batch: those whose features go in or, where they are read in place, those that hear of them.
     pub fn vertices(&self) -> usize {
+        if let Some(types) = &self.types {
+            return types.vertices.iter().sum();
+        }
         match self.sources {
             LayerSources::Met => self.inputs(),
             LayerSources::All => self.layers.first().map_or(0, |layer| layer.rows),
@@ -45,7 +124,10 @@ impl BatchSizes {
 
     /// Vertices that are told of.
     pub fn destinations(&self) -> usize {
-        self.layers.last().map_or(0, |layer| layer.rows)
+        match &self.types {
+            Some(types) => types.vertices[types.of.labelled],
+            None => self.layers.last().map_or(0, |layer| layer.rows),
+        }
     }
 
     /// Edges of all layers.
@@ -71,6 +153,40 @@ impl BatchSizes {
             in_place: None,
             drawn_ahead: 0,
             sources: LayerSources::Met,
+            types: None,
+        }
+    }
+
+    /// Those of a sample of several types, of which the smallest and the largest batch that were seen have so many vertices and edges.
+    pub(super) fn of_types(of: &ModelTypes, [fewest, most]: &[TypeCounts; 2]) -> Self {
+        let beyond = |fewest: &[usize], most: &[usize]| -> Vec<usize> {
+            let pairs = fewest.iter().zip(most);
+            pairs
+                .map(|(&fewest, &most)| room_beyond(fewest, most))
+                .collect()
+        };
+        let mut vertices = beyond(&fewest.vertices, &most.vertices);
+        for (vertices, of) in vertices.iter_mut().zip(&of.vertices) {
+            *vertices = of.vertices.min(*vertices);
+        }
+        let edges = beyond(&fewest.edges, &most.edges);
+        let layers = of.edges.iter().zip(edges).map(|(of, edges)| RowCounts {
+            rows: vertices[of.destination],
+            columns: vertices[of.source],
+            edges,
+            empty: 0,
+            longest: 0,
+        });
+        Self {
+            layers: layers.collect(),
+            induced: false,
+            in_place: None,
+            drawn_ahead: 0,
+            sources: LayerSources::Met,
+            types: Some(TypeSizes {
+                vertices,
+                of: of.clone(),
+            }),
         }
     }
 
@@ -91,6 +207,9 @@ impl BatchSizes {
         backend: &B,
         norm: Norm,
     ) -> Result<Vec<Propagation<B>>, Error> {
+        if let Some(types) = &self.types {
+            return types.graphs(backend, &self.layers, norm);
+        }
         let layers = self.layers.iter().enumerate();
         layers
             .map(|(number, layer)| {
@@ -163,6 +282,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
     pub fn sizes(&mut self, backend: &B) -> Result<Option<BatchSizes>, Error> {
         if !self.are_drawn() {
             return Ok(None);
+        }
+        if self.is_of_types() {
+            return self.sizes_of_types(backend);
         }
         let mut seen: Option<[BatchSizes; 2]> = None;
         for number in 0..LOOKED_AT.min(self.count()) {

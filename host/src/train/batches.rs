@@ -1,12 +1,14 @@
 //! What a trainer learns from batch by batch.
 
-use super::fixed_batches::{Fetch, FixedBatches, batches_ahead};
+use super::batch_sizes::BatchSizes;
+use super::fixed_batches::{Fetch, FixedBatches, LOOKED_AT, batches_ahead};
 use super::objective::Objective;
 use super::random_of_step::RandomOfStep;
 use super::subgraph_batches::{DrawnSubgraph, SubgraphBatches, SubgraphNorms, SubgraphPlan};
+use super::type_batches::{self, TypeBatches};
 use super::{Goal, GraphBatches, Loss};
 use crate::backend::{Backend, MemoryKind};
-use crate::data::{FeatureRows, ReadAhead};
+use crate::data::{FeatureRows, ReadAhead, Types};
 use crate::distributed::Group;
 use crate::error::Error;
 use crate::graph::Graph;
@@ -92,6 +94,8 @@ enum Source<B: Backend, E: Element> {
     Graphs(Box<GraphBatches>),
     /// Vertices that are chosen together, and the edges between them.
     Subgraphs(Box<SubgraphBatches<B, E>>),
+    /// Vertices of a graph of several types, and a sample of their neighbors.
+    Types(Box<TypeBatches<B>>),
 }
 
 /// A batch that lies where another lay.
@@ -315,6 +319,39 @@ impl<B: Backend, E: Element> Batches<B, E> {
         })
     }
 
+    /// Batches of the training vertices of `task`, which is [of several types](Objective::of_types), with neighbors that are sampled as `sampling`
+    /// says over every type of edges of `types`. So many layers of `model` [aggregate](crate::nn::Network::hops). Every layer reads the whole
+    /// sample, as with PyG's `NeighborLoader`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where `model` has one type, or `sampling` is no neighbor sampling of as many hops, or names a type of edges that is
+    /// not there; [`Error::Shape`] where `task` has other vertices; [`Error::Driver`] where there is not enough memory.
+    pub fn of_types(
+        backend: &B,
+        task: &Objective<B, E>,
+        (loss, model, hops): (&Loss, &ModelConfig, usize),
+        types: &Types,
+        (sampling, seed): (&Sampling, u64),
+    ) -> Result<Self, Error> {
+        let source = TypeBatches::new(backend, (model, hops), types, sampling)?;
+        let labelled = model.types.as_ref().map_or(0, |of| of.labelled);
+        let of_graph = types.vertices()[labelled].vertices;
+        Self::check(task, task.0.features.rows(), of_graph)?;
+        Ok(Self {
+            loader: Loader::new(task.0.lists[0].clone(), sampling.batch as usize, seed)?,
+            task: task.clone(),
+            loss: loss.clone(),
+            source: Source::Types(Box::new(source)),
+            order: None,
+            may_be_fixed: false,
+            may_read_in_place: false,
+            fixed: None,
+            group: None,
+            ahead: None,
+            random: RandomOfStep::default(),
+        })
+    }
+
     /// The same batches, each of which is dealt out to the ranks of `group`, which all have the whole task: of its vertices (or graphs) each
     /// has as many in a row, the first ranks one more where they do not come out even, and draws what they hear from. Draws follow from the
     /// vertex, not from who else is in a batch, so together the ranks draw what one rank does. A step is on all of them: see
@@ -375,6 +412,25 @@ impl<B: Backend, E: Element> Batches<B, E> {
         !matches!(self.source, Source::Graphs(_))
     }
 
+    /// Whether they are of several types of vertices.
+    pub(super) fn is_of_types(&self) -> bool {
+        matches!(self.source, Source::Types(_))
+    }
+
+    /// How large batches of several types are, as the first ones of the run tell.
+    pub(super) fn sizes_of_types(&mut self, backend: &B) -> Result<Option<BatchSizes>, Error> {
+        let mut looked_at = Vec::new();
+        for number in 0..LOOKED_AT.min(self.count()) {
+            let (step, vertices) = self.seeds(0, number)?;
+            let own = vertices[self.share().of(vertices.len())].to_vec();
+            looked_at.push((step, own));
+        }
+        match &mut self.source {
+            Source::Types(batches) => batches.sizes(backend, &looked_at, self.loader.seed()),
+            _ => Ok(None),
+        }
+    }
+
     /// The features of all vertices that they are of.
     pub(super) fn features(&self) -> Arc<FeatureRows<B, E>> {
         self.task.0.features.clone()
@@ -402,7 +458,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let features = &self.task.0.features;
         let hops = match &self.source {
             Source::Sampled(sampler, _) => sampler.layers(),
-            Source::Graphs(_) | Source::Subgraphs(_) => 0,
+            Source::Graphs(_) | Source::Subgraphs(_) | Source::Types(_) => 0,
         };
         let are_there = features.are_whole() && !features.matrix().is_remote(backend);
         match self.may_read_in_place && are_there && hops > 1 {
@@ -489,13 +545,22 @@ impl<B: Backend, E: Element> Batches<B, E> {
         }
         let learnt = Learnt {
             own,
-            whole: self.group.is_some().then_some(&vertices),
+            whole: self.group.is_some().then_some(&vertices[..]),
         };
         if let Source::Graphs(graphs) = &mut self.source {
             let features = self.task.0.features.matrix();
             let made = learnt.objective(backend, &self.task, &self.loss, |goal| {
                 graphs.objective(backend, own, features, goal)
             });
+            return Ok((Some(made?), vertices.len()));
+        }
+        if let Source::Types(batches) = &mut self.source {
+            let seeds = type_batches::Seeds {
+                own,
+                whole: learnt.whole,
+                draw: (self.loader.seed(), step),
+            };
+            let made = batches.objective(backend, (&self.task, &self.loss), seeds);
             return Ok((Some(made?), vertices.len()));
         }
         let ahead = self.ahead.take().filter(|ahead| ahead.step == step);
@@ -556,7 +621,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 let drawn = subgraphs.draw(backend, (seed, step, vertices))?;
                 Ok(Drawn::Subgraph(Box::new(drawn)))
             }
-            Source::Graphs(_) => unreachable!("whole graphs are not drawn"),
+            Source::Graphs(_) | Source::Types(_) => {
+                unreachable!("such a batch is made as a whole")
+            }
         }
     }
 

@@ -631,6 +631,12 @@ impl Footprint {
                 let features = types.map(|types| types.features(backend, dataset));
                 objective.task_mut().of_types = features.transpose()?.unwrap_or_default();
             }
+            if let Counted::Batch(BatchSizes {
+                types: Some(types), ..
+            }) = what
+            {
+                objective.task_mut().of_types = types.features(backend)?;
+            }
             let mut drawn_ahead = Vec::new();
             if let Counted::Batch(sizes) = what {
                 for _ in 0..sizes.drawn_ahead {

@@ -31,10 +31,11 @@ pub mod state_dict;
 mod subgraph_batches;
 mod summary;
 mod trainer;
+mod type_batches;
 mod types;
 mod unknown;
 
-pub use batch_sizes::BatchSizes;
+pub use batch_sizes::{BatchSizes, TypeSizes};
 pub use batches::Batches;
 #[cfg(feature = "checkpoints")]
 pub use checkpoint::{Checkpoint, CheckpointError};

@@ -240,7 +240,7 @@ fn adjacencies(
     let norm = model.norm();
     let edges = match topology {
         // Several types have a formula of their own.
-        Topology::Whole | Topology::Types => {
+        Topology::Whole | Topology::Types { .. } => {
             vec![g.edges("edges", vertices, vertices, norm); hops]
         }
         Topology::Ranks { is_mutual } => {

@@ -123,7 +123,7 @@ fn before(topology: Topology, of_messages: bool) -> &'static [&'static dyn Pass]
     match (topology, of_messages) {
         (Topology::Ranks { .. }, true) => &[&Reorder, &Exchange { of_messages: true }],
         (Topology::Ranks { .. }, false) => &[&Reorder, &Exchange { of_messages: false }],
-        (Topology::Whole | Topology::Types | Topology::Blocks { .. }, _) => &[&Reorder],
+        (Topology::Whole | Topology::Types { .. } | Topology::Blocks { .. }, _) => &[&Reorder],
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::{ModelConfig, Propagation};
+use crate::nn::{ModelConfig, ModelTypes, Propagation};
 use crate::program::list::refuse;
 
 /// Which adjacencies there are. A program is made for one topology and sized anew for each size of it.
@@ -11,7 +11,11 @@ pub(super) enum Topology {
     /// One over the same vertices, which is that of all layers.
     Whole,
     /// One for each type of edges, of a model of several, which all layers read.
-    Types,
+    Types {
+        /// Whether the vertices are a sample. For each type without features there is then one more, which leads from all vertices of the type to
+        /// the sampled ones.
+        sampled: bool,
+    },
     /// One for each layer, from more vertices to fewer.
     Blocks {
         /// Whether the first reads features where they lie: its sources are all vertices.
@@ -28,7 +32,7 @@ impl Topology {
     /// That of whole graphs, which nothing is known of yet.
     pub(super) fn of_whole_graphs(model: &ModelConfig) -> Self {
         match model.types {
-            Some(_) => Self::Types,
+            Some(_) => Self::Types { sampled: false },
             None => Self::Whole,
         }
     }
@@ -87,18 +91,20 @@ pub(super) fn of<B: Backend>(
     };
     let layers = graphs.len().saturating_sub(pools);
     let hops = model.hops();
-    if let Some(types) = &model.types {
-        Error::expect(
-            "Network",
-            "graphs, one for each type of edges",
-            types.edges.len(),
-            graphs.len(),
-        )?;
-    }
+    let sampled = |types: &ModelTypes| {
+        let with_samples = types.edges.len() + types.without_features().count();
+        let sampled = graphs.len() != types.edges.len();
+        let wanted = if sampled { with_samples } else { graphs.len() };
+        let what = "graphs, one for each type of edges, and of a sample one for each type without features";
+        Error::expect("Network", what, wanted, graphs.len()).map(|()| sampled)
+    };
+    let sampled = model.types.as_ref().map(sampled).transpose()?;
     let is_square = |graph: &Propagation<B>| graph.sources() == graph.destinations();
     let in_place = graphs.first().is_some_and(|graph| graph.own().is_some());
     let topology = match layers {
-        _ if model.types.is_some() => Topology::Types,
+        _ if model.types.is_some() => Topology::Types {
+            sampled: sampled == Some(true),
+        },
         1 if graphs[0].halo().is_some() => Topology::Ranks {
             is_mutual: graphs[0].exchanges_codes(),
         },

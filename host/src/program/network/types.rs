@@ -1,9 +1,9 @@
 //! A whole network over several types of vertices and edges as one formula.
 
-use super::topology::Graphs;
+use super::topology::{Graphs, Topology};
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::{HiddenNorm, Inputs, ModelConfig, ModelTypes};
+use crate::nn::{HiddenNorm, Inputs, ModelConfig, ModelTypes, ModelVertexType, Norm};
 use crate::program::layers::{LayerSetting, Relation, TypeReads, TypedLayer};
 use crate::program::list::refuse;
 use crate::program::{Builder, Edges, Program, Value, Vertices};
@@ -30,12 +30,13 @@ pub(super) fn of_types(
         .map(|of| g.vertices(&of.name, of.vertices))
         .collect();
     let relations = relations(&mut g, (model, types), &vertices, graphs);
+    let learnt = learnt_rows(&mut g, types, &vertices, graphs.topology);
     let settings = model.convolution.settings(model);
     let aggregates: Vec<bool> = settings.iter().map(|layer| layer.aggregates).collect();
     let (read, written) = types.written(&aggregates);
     let number = settings.len() as u32;
     let mut x = g.stage("input", number, |g| {
-        inputs(g, (model, types), &vertices, &read)
+        inputs(g, (model, types), (&vertices, &learnt), &read)
     });
     let mut outputs = Vec::new();
     for (number, (setting, written)) in settings.iter().zip(written).enumerate() {
@@ -89,11 +90,34 @@ fn relations(
     relations
 }
 
+/// Of each type the vertices of which a row each is learnt, if it has no features; and in a sample the edges from all of them to those that are
+/// sampled.
+type LearntRows = Vec<Option<(Vertices, Option<Edges>)>>;
+
+fn learnt_rows(
+    g: &mut Builder,
+    types: &ModelTypes,
+    vertices: &[Vertices],
+    topology: Topology,
+) -> LearntRows {
+    let sampled = matches!(topology, Topology::Types { sampled: true });
+    let of_type = |(of, vertices): (&ModelVertexType, &Vertices)| match (of.features, sampled) {
+        (0, false) => Some((*vertices, None)),
+        (0, true) => {
+            let all = g.vertices(&format!("all of {}", of.name), of.vertices);
+            let name = format!("sample of {}", of.name);
+            Some((all, Some(g.edges(&name, all, *vertices, Norm::None))))
+        }
+        _ => None,
+    };
+    types.vertices.iter().zip(vertices).map(of_type).collect()
+}
+
 /// What the first layer reads of each type: `act(X · W + b)` of features, and rows that are learnt of a type without.
 fn inputs(
     g: &mut Builder,
     (model, types): (&ModelConfig, &ModelTypes),
-    vertices: &[Vertices],
+    (vertices, learnt): (&[Vertices], &LearntRows),
     read: &[bool],
 ) -> Vec<Option<Value>> {
     let width = model.input_width();
@@ -102,9 +126,12 @@ fn inputs(
             return None;
         }
         let kind = &types.vertices[of];
-        if kind.features == 0 {
-            let name = format!("{}.embedding", kind.name);
-            return Some(g.embedding(&name, *vertices, width));
+        if let Some((all, sample)) = learnt[of] {
+            let rows = g.embedding(&format!("{}.embedding", kind.name), all, width);
+            return Some(match sample {
+                Some(edges) => g.aggregate(edges, rows),
+                None => rows,
+            });
         }
         let features = g.input(&input_name(types, of), *vertices, kind.features);
         let y = g.linear_with_bias(&kind.name, width, features);
@@ -193,8 +220,15 @@ pub(super) fn inputs_of<'m, B: Backend, E: Element>(
 /// # Errors
 /// [`Error::Unsupported`] with the first type of other vertices.
 pub(super) fn expect_embeddings(types: &ModelTypes, program: &Program) -> Result<(), Error> {
-    let learnt = types.vertices.iter().zip(&program.vertices);
-    let mut learnt = learnt.filter(|(of, _)| of.features == 0);
+    let mut sets = program.vertices.iter();
+    let own: Vec<_> = sets.by_ref().take(types.vertices.len()).collect();
+    // Behind the types come all vertices of those without features, if the vertices are a sample.
+    let behind: Vec<_> = sets.collect();
+    let learnt = types.without_features().enumerate();
+    let mut learnt = learnt.map(|(number, of)| {
+        let set = behind.get(number).unwrap_or(&own[of]);
+        (&types.vertices[of], *set)
+    });
     match learnt.find(|(of, set)| of.vertices != set.rows) {
         Some((of, set)) => refuse(format!(
             "a row is learnt for each of {} vertices of type {}, which has no features, and the graph has {} of them; predict on the graph that was trained on",

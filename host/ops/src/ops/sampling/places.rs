@@ -112,16 +112,8 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
             places: self,
             vertices,
         })?)?;
-        let met = self.met(backend)?;
-        let mut distinct = Array::uninit(backend, met, MemoryKind::Graph)?;
         let none = Array::uninit(backend, 0, MemoryKind::Workspace)?;
-        backend.place_marked(Checked::new(PlaceMarkedOperands {
-            places: self,
-            destinations: &none,
-            sources: &mut distinct,
-            total: None,
-        })?)?;
-        Ok(distinct)
+        self.place_met(backend, &none)
     }
 
     /// A layer of a batch: of each of `destinations`, which are all that is known, in the order of their places, the
@@ -144,10 +136,34 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
         const NAME: &str = "Places::hop";
         Error::expect(NAME, "rows of the graph", self.vertices, graph.rows())?;
         Error::expect(NAME, "columns of the graph", self.vertices, graph.columns())?;
+        let [rows, mut neighbors] = self.meet(backend, graph, (policy, draw), destinations)?;
+        let sources = self.place_met(backend, destinations)?;
+        self.relabel(backend, &mut neighbors)?;
+        let shape = (destinations.len(), sources.len());
+        let longest = policy.longest_row(graph.longest_row());
+        let forward = Adjacency::of_drawn(backend, shape, rows, neighbors, longest)?;
+        Ok((Block::of_forward(forward), sources))
+    }
+
+    /// Samples in-neighbors of `destinations`, which are rows of `graph`, and marks those that are not known. The graph
+    /// leads from the vertices of these places; its rows may be other vertices.
+    ///
+    /// The result is the row of each sampled edge, counted from 0 within `destinations`, and its neighbor.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where the graph has not a column a vertex, [`Error::Driver`] where there is not enough memory.
+    pub fn meet(
+        &mut self,
+        backend: &B,
+        graph: &Adjacency<B>,
+        (policy, draw): (NeighborPolicy, Draw),
+        destinations: &Array<B, u32>,
+    ) -> Result<[Array<B, u32>; 2], Error> {
+        const NAME: &str = "Places::meet";
+        Error::expect(NAME, "columns of the graph", self.vertices, graph.columns())?;
         let count = destinations.len();
-        let spare = |len| Array::uninit(backend, len, MemoryKind::Workspace);
         let made = |len| Array::uninit(backend, len, MemoryKind::Graph);
-        let mut firsts = spare(count + 1)?;
+        let mut firsts = Array::uninit(backend, count + 1, MemoryKind::Workspace)?;
         first_edges(backend, graph, policy, destinations, &mut firsts)?;
         let edges = item(backend, &firsts, count)? as usize;
         let (mut rows, mut neighbors) = (made(edges)?, made(edges)?);
@@ -164,24 +180,40 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
             row_offsets: None,
             marks: Some(self),
         })?)?;
+        Ok([rows, neighbors])
+    }
 
+    /// Gives the vertices that are marked the places behind those of `known`, which is all that is known. The result
+    /// is `known` and then those vertices, by their numbers.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn place_met(
+        &mut self,
+        backend: &B,
+        known: &Array<B, u32>,
+    ) -> Result<Array<B, u32>, Error> {
         let met = self.met(backend)?;
-        let mut sources = made(count + met)?;
+        let mut all = Array::uninit(backend, known.len() + met, MemoryKind::Graph)?;
         backend.place_marked(Checked::new(PlaceMarkedOperands {
             places: self,
-            destinations,
-            sources: &mut sources,
+            destinations: known,
+            sources: &mut all,
             total: None,
         })?)?;
+        Ok(all)
+    }
+
+    /// Turns vertices that are known into their places.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn relabel(&self, backend: &B, vertices: &mut Array<B, u32>) -> Result<(), Error> {
         backend.relabel(Checked::new(RelabelOperands {
             places: self,
-            vertices: &mut neighbors,
+            vertices,
             counted: None,
-        })?)?;
-        let shape = (count, sources.len());
-        let longest = policy.longest_row(graph.longest_row());
-        let forward = Adjacency::of_drawn(backend, shape, rows, neighbors, longest)?;
-        Ok((Block::of_forward(forward), sources))
+        })?)
     }
 
     /// How many vertices are marked, which is waited for; and how many before each word.

@@ -1,0 +1,191 @@
+//! Batches of vertices of a graph of several types, with a sample of their neighbors.
+
+use super::batch_sizes::{BatchSizes, TypeCounts};
+use super::objective::Objective;
+use super::{Goal, Loss};
+use crate::backend::cpu::Cpu;
+use crate::backend::{Backend, MemoryKind};
+use crate::data::Types;
+use crate::error::Error;
+use crate::graph::Csr;
+use crate::nn::{ModelConfig, ModelTypes, Norm, Propagation};
+use crate::ops;
+use crate::sample::{EdgesIn, Sampling, TypeSample, TypeSampler};
+use crate::tensor::{Array, Element, Matrix};
+use std::sync::Arc;
+
+/// A sampler, and what makes a task of its samples.
+#[derive(Debug)]
+pub(super) struct TypeBatches<B: Backend> {
+    sampler: Place<B>,
+    types: ModelTypes,
+    norm: Norm,
+}
+
+/// Where neighbors are sampled.
+#[derive(Debug)]
+enum Place<B: Backend> {
+    Device(Box<TypeSampler<B>>),
+    Host(Box<TypeSampler<Cpu>>, Cpu),
+}
+
+/// The vertices of a batch that are trained on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seeds<'a> {
+    /// Those of this rank.
+    pub(super) own: &'a [u32],
+    /// Those of all ranks, where there are several.
+    pub(super) whole: Option<&'a [u32]>,
+    /// What decides which neighbors are sampled.
+    pub(super) draw: (u64, u32),
+}
+
+impl<B: Backend> TypeBatches<B> {
+    /// Of a model of several types, whose layers aggregate so many times, over the edges of a dataset.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the model has one type, or other fanouts are given than it has layers; those of
+    /// [`SamplingPolicy::fanouts_of`](crate::sample::SamplingPolicy::fanouts_of) and [`TypeSampler::new_in`].
+    pub(super) fn new(
+        backend: &B,
+        (model, hops): (&ModelConfig, usize),
+        types: &Types,
+        sampling: &Sampling,
+    ) -> Result<Self, Error> {
+        let refuse = |reason: String| {
+            Err(Error::Unsupported {
+                operator: "Batches",
+                reason,
+            })
+        };
+        let Some(of_model) = &model.types else {
+            return refuse("the model has one type of vertices; take Batches::of_sampling".into());
+        };
+        let policy = &sampling.policy;
+        let (fanouts, replace) = policy.fanouts_of(of_model)?;
+        if let Some(count) = policy.layers().filter(|count| *count != hops) {
+            return refuse(format!(
+                "{policy} has {count} fanouts, and {hops} layers of the model aggregate; name {hops} fanouts, or change the model's layers"
+            ));
+        }
+        let seeds = of_model.labelled;
+        let sampler = match sampling.edges {
+            EdgesIn::Graph => {
+                let cpu = Cpu::new();
+                let sampler = TypeSampler::new(&cpu, types, seeds, fanouts)?;
+                Place::Host(Box::new(sampler.replacing(replace)), cpu)
+            }
+            EdgesIn::Device | EdgesIn::Host => {
+                let kind = match sampling.edges {
+                    EdgesIn::Host => MemoryKind::HostGraph,
+                    _ => MemoryKind::Graph,
+                };
+                let sampler = TypeSampler::new_in(backend, types, seeds, (fanouts, kind))?;
+                Place::Device(Box::new(sampler.replacing(replace)))
+            }
+        };
+        Ok(Self {
+            sampler,
+            types: of_model.clone(),
+            norm: model.norm(),
+        })
+    }
+
+    fn sample(
+        &mut self,
+        backend: &B,
+        seeds: &[u32],
+        (seed, step): (u64, u32),
+    ) -> Result<TypeSample, Error> {
+        match &mut self.sampler {
+            Place::Device(sampler) => sampler.sample(backend, seeds, seed, step),
+            Place::Host(sampler, cpu) => sampler.sample(cpu, seeds, seed, step),
+        }
+    }
+
+    /// How large batches of these seeds are.
+    pub(super) fn sizes(
+        &mut self,
+        backend: &B,
+        batches: &[(u32, Vec<u32>)],
+        seed: u64,
+    ) -> Result<Option<BatchSizes>, Error> {
+        let mut seen: Option<[TypeCounts; 2]> = None;
+        for (step, own) in batches.iter().filter(|(_, own)| !own.is_empty()) {
+            let sample = self.sample(backend, own, (seed, *step))?;
+            let counts = TypeCounts {
+                vertices: sample.vertices.iter().map(Vec::len).collect(),
+                edges: sample.edges.iter().map(Csr::edges).collect(),
+            };
+            seen = Some(match seen {
+                None => [counts.clone(), counts],
+                Some([fewest, most]) => [
+                    fewest.each(&counts, usize::min),
+                    most.each(&counts, usize::max),
+                ],
+            });
+        }
+        Ok(seen.map(|seen| BatchSizes::of_types(&self.types, &seen)))
+    }
+
+    /// The task of a batch: the sampled vertices of the labelled type begin with those that are trained on. Of several ranks the loss is divided
+    /// by what that of the whole batch is.
+    pub(super) fn objective<E: Element>(
+        &mut self,
+        backend: &B,
+        (task, loss): (&Objective<B, E>, &Loss),
+        seeds: Seeds<'_>,
+    ) -> Result<Objective<B, E>, Error> {
+        let TypeSample { vertices, edges } = self.sample(backend, seeds.own, seeds.draw)?;
+        let labelled = &vertices[self.types.labelled];
+        let train: Vec<u32> = (0..seeds.own.len() as u32).collect();
+        let goal = Goal {
+            targets: &task.0.targets.selected(labelled),
+            outputs: task.outputs(),
+            loss,
+            splits: [&train, &[], &[]],
+        };
+        let graphs = self.graphs(backend, &vertices, &edges)?;
+        let rows = |of: &[u32]| Array::from_slice(backend, of, MemoryKind::Graph);
+        let features = &task.0.features;
+        let features = features.take(backend, &rows(labelled)?, MemoryKind::Features)?;
+        let others = self.types.others_with_features().zip(&task.0.of_types);
+        let others = others.map(|(of, whole)| {
+            let shape = (vertices[of].len(), whole.columns());
+            let mut taken = Matrix::uninit(backend, shape.0, shape.1, MemoryKind::Features)?;
+            ops::take_rows(backend, whole, &rows(&vertices[of])?, &mut taken)?;
+            Ok(taken)
+        });
+        let others = others.collect::<Result<Vec<_>, Error>>()?;
+        let all: Vec<u32> = (0..labelled.len() as u32).collect();
+        let features = Arc::new(features.into());
+        let mut own = Objective::of_vertices(backend, graphs, features, &goal, &all, None)?;
+        own.task_mut().of_types = others;
+        match seeds.whole {
+            None => Ok(own),
+            Some(whole) => {
+                let ones = vec![1.0; labelled.len()];
+                own.weighing(backend, &ones, task.divisor(loss, whole))
+            }
+        }
+    }
+
+    /// The edges of each type, and of each type without features those that lead from all its vertices to the sampled ones.
+    fn graphs(
+        &self,
+        backend: &B,
+        vertices: &[Vec<u32>],
+        edges: &[Csr],
+    ) -> Result<Vec<Propagation<B>>, Error> {
+        let relations = edges
+            .iter()
+            .map(|edges| Propagation::bipartite(backend, edges, self.norm));
+        let samples = self.types.without_features().map(|of| {
+            let offsets = (0..=vertices[of].len() as u64).collect();
+            let all = self.types.vertices[of].vertices;
+            let sample = Csr::rectangular(all, offsets, vertices[of].clone())?;
+            Propagation::bipartite(backend, &sample, Norm::None)
+        });
+        relations.chain(samples).collect()
+    }
+}
