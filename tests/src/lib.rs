@@ -67,6 +67,7 @@ pub mod task;
 pub mod tasks;
 pub mod toy;
 pub mod training;
+pub mod type_batches;
 pub mod types;
 
 /// How large a suite's cases may be.
@@ -102,6 +103,7 @@ macro_rules! conformance {
                 empty_rows_are_zero, infinities_stay_in_their_rows, zero_weights_are_edges, subnormals_are_kept,
                 padding_stays_zero;
             spmm_heads: planes_of_edge_features, attention, attention_pairs, misfits_are_refused;
+            type_batches: samples_follow_the_cpu, neighbors_are_as_likely, full_batches_are_the_whole_graph, ranks_train_on_batches, wrong_batches_are_refused;
             spmm_algebra: adjoint, permutations_commute, linear, repeatable;
             coo: sums_are_those_of_starts, rows_without_edges, what_wants_more_makes_it, dot_products, divisions, misfits_are_refused,
                 rows_that_are_drawn_again_are_refused;

@@ -19,7 +19,7 @@ use halfgnn_contract::{Format, rng};
 const PAPERS: usize = 60;
 const AUTHORS: usize = 35;
 const VENUES: usize = 9;
-const CLASSES: usize = 4;
+pub(crate) const CLASSES: usize = 4;
 
 fn draw(index: usize, stream: u32) -> u32 {
     rng::uniform_u32(rng::key(17, stream), index as u64)
@@ -56,7 +56,7 @@ fn features(rows: usize, columns: usize, stream: u32) -> Features {
 }
 
 /// Papers and venues have features, of other widths, and authors have none. Some vertices have no edges of a type.
-fn dataset() -> Dataset {
+pub(crate) fn dataset() -> Dataset {
     let vertices = vec![
         VertexType::new("paper", PAPERS, Some(features(PAPERS, 7, 1))),
         VertexType::new("author", AUTHORS, None),
@@ -95,7 +95,7 @@ fn model(dataset: &Dataset, convolution: impl Into<ConvolutionConfig>) -> ModelC
     }
 }
 
-fn models(dataset: &Dataset) -> Vec<ModelConfig> {
+pub(crate) fn models(dataset: &Dataset) -> Vec<ModelConfig> {
     let hetero = |layer, heads| model(dataset, Hetero { layer, heads });
     vec![
         model(dataset, Rgcn::default()),
@@ -126,7 +126,7 @@ fn models(dataset: &Dataset) -> Vec<ModelConfig> {
     ]
 }
 
-fn objective<B: Backend, E: Element>(
+pub(crate) fn objective<B: Backend, E: Element>(
     backend: &B,
     (dataset, model): (&Dataset, &ModelConfig),
 ) -> Objective<B, E> {
