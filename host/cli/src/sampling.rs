@@ -12,7 +12,7 @@ use halfgnn::sample::{Sampling, SamplingPolicy};
 pub struct SamplingArgs {
     /// Learn in batches of training vertices and of their in-neighbours, sampled on the device: neighbor:F,F,… with a
     /// fanout for each layer, that of the batch's vertices first and -1 for all neighbours, or neighbor-replace:F,F,…
-    /// with replacement; or of GraphSAINT's subgraphs: saint-node:N, saint-edge:N, saint-rw:ROOTS,LENGTH,
+    /// with replacement; of several types /NAME:F,F,… behind it has the fanouts of a type of edges; or of GraphSAINT's subgraphs: saint-node:N, saint-edge:N, saint-rw:ROOTS,LENGTH,
     /// saint-mrw:FRONTIER,BUDGET; or of some of N clusters: cluster:N; the whole graph is seen in evaluation; graphs of
     /// a dataset that is many, which are learnt from all at once otherwise
     #[arg(long, value_name = "SAMPLER")]

@@ -162,6 +162,58 @@ fn a_model_of_several_types_is_kept_goes_on_and_predicts() {
     );
 }
 
+/// In batches each model learns, with memory as estimated; a run that is resumed, and ranks that are threads and processes, have the same bits.
+#[test]
+fn several_types_are_learnt_in_batches() {
+    let sampler = "neighbor:10,10/cites:4,0";
+    let batches = ["--sampler", sampler, "--batch", "100"];
+    let four = [&batches[..], &["--epochs", "4"]].concat();
+    for model in ["rgcn", "hetero", "hgt"] {
+        let (summary, all) = train(&["--model", model], &four);
+        let memory = all.iter().find(|event| event["event"] == "memory");
+        let memory = memory.expect("what is estimated");
+        let number = |of: &Value, name: &str| of[name].as_f64().expect("a number");
+        let (foretold, peak) = (
+            number(memory, "foretold_bytes"),
+            number(&summary, "peak_bytes"),
+        );
+        assert!(
+            peak <= foretold && foretold < 1.4 * peak,
+            "{foretold}, {peak}"
+        );
+        let accuracy = number(&summary, "test_accuracy");
+        assert!(accuracy > 50.0, "{model}: {accuracy} %");
+    }
+    let losses_of = |all: Vec<Value>| -> Vec<Value> {
+        let epochs = all.into_iter().filter(|event| event["event"] == "epoch");
+        epochs.map(|event| event["loss"].clone()).collect()
+    };
+    let losses = |epochs: &str, more: &[&str]| {
+        let how = [&batches[..], &["--epochs", epochs], more].concat();
+        losses_of(train(&["--model", "rgcn"], &how).1)
+    };
+    let folder = tempfile::tempdir().expect("room for a folder");
+    let [first, whole] = ["first", "whole"].map(|name| folder.path().join(name));
+    let [first, whole] = [first, whole].map(|path| path.display().to_string());
+    let expected = losses("4", &["--save", &whole]);
+    losses("2", &["--save", &first]);
+    let place = [
+        "train",
+        "--dataset",
+        DATASET,
+        "--undirected",
+        "--device",
+        "cpu",
+    ];
+    let how = ["--resume", &first, "--epochs", "4", "--json", "-"];
+    let resumed = run(&[&place[..], &how].concat());
+    assert_eq!(losses_of(events(&resumed.stdout)), expected[2..]);
+    // From the host's memory the same neighbors are sampled.
+    assert_eq!(losses("4", &["--structure", "host"]), expected);
+    let threads = losses("4", &["--ranks", "2"]);
+    assert_eq!(losses("4", &["--devices", "0,1"]), threads);
+}
+
 #[test]
 fn types_are_shown_and_explained() {
     let output = run(&["dataset", "info", DATASET, "--json", "-"]);
@@ -209,9 +261,31 @@ fn what_makes_no_sense_with_several_types_is_refused_in_one_line() {
             ][..],
         ),
         (
-            &["--model", "rgcn", "--sampler", "neighbor:5,5"],
+            &["--model", "rgcn", "--sampler", "saint-node:50"],
             2,
-            &["--sampler", "several types"],
+            &["--sampler saint-node:50", "take --sampler neighbor:15,10"],
+        ),
+        (
+            &["--model", "rgcn", "--sampler", "neighbor:5,5/sites:1,1"],
+            2,
+            &["no edges are called sites", "paper__cites__paper"],
+        ),
+        (
+            &["--model", "rgcn", "--sampler", "neighbor:5,5/cites:1"],
+            2,
+            &["cites has 1 fanouts, and others have 2"],
+        ),
+        (
+            &[
+                "--model",
+                "rgcn",
+                "--sampler",
+                "neighbor:5,5",
+                "--structure",
+                "disk",
+            ],
+            2,
+            &["--structure disk", "several types"],
         ),
         (
             &["--model", "rgcn", "--task", "link"],
@@ -221,7 +295,7 @@ fn what_makes_no_sense_with_several_types_is_refused_in_one_line() {
         (
             &["--model", "rgcn", "--ranks", "2"],
             2,
-            &["--ranks", "several types"],
+            &["--ranks", "several types", "add --sampler neighbor:15,10"],
         ),
         (
             &["--model", "rgcn", "--inductive"],
