@@ -1,7 +1,7 @@
 //! Neighbors over graphs of several types.
 
 use super::Fanout;
-use crate::backend::{Adjacency, Backend, MemoryKind};
+use crate::backend::{Adjacency, Backend, Block, MemoryKind};
 use crate::data::Types;
 use crate::error::Error;
 use crate::graph::Csr;
@@ -34,7 +34,7 @@ const NAME: &str = "TypeSampler";
 /// let sample = sampler.sample(&backend, &[2, 0], 7, 0)?;
 /// // Types are sorted by their names.
 /// assert_eq!(sample.vertices, [vec![0, 1], vec![2, 0]]);
-/// assert_eq!(sample.edges[0].row(0), [1]);
+/// assert_eq!(sample.edges[0].csr()?.row(0), [1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -65,7 +65,49 @@ pub struct TypeSample {
     /// The vertices of each type, by their numbers in it. Those of the seeds' type begin with the seeds.
     pub vertices: Vec<Vec<u32>>,
     /// The sampled edges of each type: rows and columns are places in [`TypeSample::vertices`].
-    pub edges: Vec<Csr>,
+    pub edges: Vec<SampledEdges>,
+}
+
+/// Sampled edges of a type, in order of their rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampledEdges {
+    shape: (usize, usize),
+    rows: Vec<u32>,
+    columns: Vec<u32>,
+}
+
+impl SampledEdges {
+    /// Destinations and sources.
+    pub fn shape(&self) -> (usize, usize) {
+        self.shape
+    }
+
+    /// The destination of each edge.
+    pub fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+
+    /// The source of each edge.
+    pub fn columns(&self) -> &[u32] {
+        &self.columns
+    }
+
+    /// Them as a matrix.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] where there is not enough memory.
+    pub fn csr(&self) -> Result<Csr, Error> {
+        let edges = Csr::rectangular_from_edges(self.shape, &self.rows, &self.columns)?;
+        Ok(edges)
+    }
+
+    /// Them on a backend.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn block<B: Backend>(&self, backend: &B) -> Result<Block<B>, Error> {
+        Block::of_edges(backend, self.shape, &self.rows, &self.columns)
+    }
 }
 
 /// What a hop sampled of a type of edges.
@@ -214,35 +256,25 @@ impl<B: Backend> TypeSampler<B> {
         backend: &B,
         vertices: &[Vec<u32>],
         hops: Vec<Hop<B>>,
-    ) -> Result<Vec<Csr>, Error> {
-        let count = self.relations.len();
-        let (mut offsets, mut columns) = (vec![vec![0_u64]; count], vec![Vec::new(); count]);
+    ) -> Result<Vec<SampledEdges>, Error> {
+        let empty = |of: &Relation<B>| SampledEdges {
+            shape: (vertices[of.destination].len(), vertices[of.source].len()),
+            rows: Vec::new(),
+            columns: Vec::new(),
+        };
+        let mut edges: Vec<SampledEdges> = self.relations.iter().map(empty).collect();
+        let mut sampled_for = vec![0; edges.len()];
         for hop in hops {
-            let mut degrees = vec![0_u64; hop.vertices];
+            let (own, first) = (&mut edges[hop.relation], &mut sampled_for[hop.relation]);
             if let Some([rows, mut neighbors]) = hop.edges {
                 let source = self.relations[hop.relation].source;
                 self.places[source].relabel(backend, &mut neighbors)?;
-                for row in rows.to_vec(backend)? {
-                    degrees[row as usize] += 1;
-                }
-                columns[hop.relation].extend(neighbors.to_vec(backend)?);
+                let rows = rows.to_vec(backend)?;
+                own.rows.extend(rows.iter().map(|row| *first + row));
+                own.columns.extend(neighbors.to_vec(backend)?);
             }
-            let offsets = &mut offsets[hop.relation];
-            for degree in degrees {
-                offsets.push(offsets[offsets.len() - 1] + degree);
-            }
+            *first += hop.vertices as u32;
         }
-        let parts = self.relations.iter().zip(offsets.into_iter().zip(columns));
-        let edges = parts.map(|(of, (mut offsets, columns))| {
-            // The last hop finds vertices that nothing is sampled for.
-            let last = offsets[offsets.len() - 1];
-            offsets.resize(vertices[of.destination].len() + 1, last);
-            Ok(Csr::rectangular(
-                vertices[of.source].len(),
-                offsets,
-                columns,
-            )?)
-        });
-        edges.collect()
+        Ok(edges)
     }
 }

@@ -4,7 +4,7 @@ use super::batches::{Batches, Drawn};
 use super::fixed_batches::LOOKED_AT;
 use crate::backend::{Backend, Block, MemoryKind};
 use crate::error::Error;
-use crate::graph::{Csr, RowCounts};
+use crate::graph::RowCounts;
 use crate::nn::{ModelTypes, Norm, Propagation};
 use crate::ops::{GroupRoom, Places, group_workspace};
 use crate::sample::{LayerSources, room_beyond};
@@ -47,23 +47,20 @@ impl TypeSizes {
         layers: &[RowCounts],
         norm: Norm,
     ) -> Result<Vec<Propagation<B>>, Error> {
-        let even = |rows: usize, columns: usize, edges: usize| {
-            let offset = |row: usize| (edges as u128 * row as u128 / rows.max(1) as u128) as u64;
-            let offsets = (0..=rows).map(|row| match rows {
-                0 => 0,
-                _ => offset(row),
-            });
-            let edges = if rows == 0 || columns == 0 { 0 } else { edges };
-            let to = (0..edges).map(|edge| (edge % columns) as u32);
-            Csr::rectangular(columns, offsets.collect(), to.collect())
-        };
         let relations = layers.iter().map(|of| {
-            let edges = even(of.rows, of.columns, of.edges)?;
-            Propagation::bipartite(backend, &edges, norm)
+            let block = Block::counted(backend, of)?;
+            Propagation::of_sampled(backend, block, norm)
         });
         let samples = self.of.without_features().map(|of| {
-            let (all, sampled) = (self.of.vertices[of].vertices, self.vertices[of]);
-            Propagation::bipartite(backend, &even(sampled, all, sampled)?, Norm::None)
+            let counts = RowCounts {
+                rows: self.vertices[of],
+                columns: self.of.vertices[of].vertices,
+                edges: self.vertices[of],
+                empty: 0,
+                longest: 1,
+            };
+            let block = Block::counted(backend, &counts)?;
+            Propagation::of_sampled(backend, block, Norm::None)
         });
         relations.chain(samples).collect()
     }

@@ -4,13 +4,12 @@ use super::batch_sizes::{BatchSizes, TypeCounts};
 use super::objective::Objective;
 use super::{Goal, Loss};
 use crate::backend::cpu::Cpu;
-use crate::backend::{Backend, MemoryKind};
+use crate::backend::{Backend, Block, MemoryKind};
 use crate::data::Types;
 use crate::error::Error;
-use crate::graph::Csr;
 use crate::nn::{ModelConfig, ModelTypes, Norm, Propagation};
 use crate::ops;
-use crate::sample::{EdgesIn, Sampling, TypeSample, TypeSampler};
+use crate::sample::{EdgesIn, SampledEdges, Sampling, TypeSample, TypeSampler};
 use crate::tensor::{Array, Element, Matrix};
 use std::sync::Arc;
 
@@ -115,7 +114,7 @@ impl<B: Backend> TypeBatches<B> {
             let sample = self.sample(backend, own, (seed, *step))?;
             let counts = TypeCounts {
                 vertices: sample.vertices.iter().map(Vec::len).collect(),
-                edges: sample.edges.iter().map(Csr::edges).collect(),
+                edges: sample.edges.iter().map(|of| of.rows().len()).collect(),
             };
             seen = Some(match seen {
                 None => [counts.clone(), counts],
@@ -175,16 +174,17 @@ impl<B: Backend> TypeBatches<B> {
         &self,
         backend: &B,
         vertices: &[Vec<u32>],
-        edges: &[Csr],
+        edges: &[SampledEdges],
     ) -> Result<Vec<Propagation<B>>, Error> {
-        let relations = edges
-            .iter()
-            .map(|edges| Propagation::bipartite(backend, edges, self.norm));
+        let relations = edges.iter().map(|edges| {
+            let block = edges.block(backend)?;
+            Propagation::of_sampled(backend, block, self.norm)
+        });
         let samples = self.types.without_features().map(|of| {
-            let offsets = (0..=vertices[of].len() as u64).collect();
-            let all = self.types.vertices[of].vertices;
-            let sample = Csr::rectangular(all, offsets, vertices[of].clone())?;
-            Propagation::bipartite(backend, &sample, Norm::None)
+            let (sampled, all) = (&vertices[of], self.types.vertices[of].vertices);
+            let rows: Vec<u32> = (0..sampled.len() as u32).collect();
+            let block = Block::of_edges(backend, (sampled.len(), all), &rows, sampled)?;
+            Propagation::of_sampled(backend, block, Norm::None)
         });
         relations.chain(samples).collect()
     }

@@ -829,6 +829,39 @@ impl Block<Cpu> {
 }
 
 impl<B: ConstructOperators + SortOperators> Block<B> {
+    /// A block of `(destinations, sources)` from edges in order of their rows, which are copied to the backend: edge `k`
+    /// goes to `rows[k]` from `columns[k]`. The transpose is made when it is first asked for.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where there is not a column for each row, [`Error::Unsupported`] where a row or a column is out of
+    /// range or rows are out of order, [`Error::Driver`] where there is not enough memory.
+    pub fn of_edges(
+        backend: &B,
+        shape: (usize, usize),
+        rows: &[u32],
+        columns: &[u32],
+    ) -> Result<Self, Error> {
+        const NAME: &str = "Block::of_edges";
+        Error::expect(NAME, "columns of edges", rows.len(), columns.len())?;
+        let in_order = rows.is_sorted() && rows.last().is_none_or(|row| (*row as usize) < shape.0);
+        let last = columns.iter().max();
+        if !in_order || last.is_some_and(|column| *column as usize >= shape.1) {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: format!(
+                    "edges of a block of {} destinations and {} sources are in order of their rows and in range",
+                    shape.0, shape.1
+                ),
+            });
+        }
+        let longest = rows.chunk_by(|a, b| a == b).map(<[u32]>::len).max();
+        let upload = |ids: &[u32]| Array::from_slice(backend, ids, MemoryKind::Graph);
+        let (ids, column_ids) = (upload(rows)?, upload(columns)?);
+        let longest = longest.unwrap_or(0) as u32;
+        let forward = Adjacency::of_drawn(backend, shape, ids, column_ids, longest)?;
+        Ok(Self::of_forward(forward))
+    }
+
     /// The transposed adjacency, along which gradients flow: of a block that was sampled made the first time, and kept.
     ///
     /// # Errors
