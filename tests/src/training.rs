@@ -290,22 +290,20 @@ pub fn models_of_both_ends() -> Vec<(&'static str, ModelConfig)> {
         layers: 2,
         ..model
     };
-    // A hub's sum leaves the range of half.
-    let cg = Cg {
-        aggregate: Aggregate::Mean,
-        ..Cg::default()
+    // Of CG a hub's sum leaves the range of half.
+    let gine = Gine {
+        aggregate: Aggregate::Sum,
+        ..Gine::default()
+    };
+    let resgated = ResGated {
+        aggregate: Aggregate::Sum,
+        ..ResGated::default()
     };
     let (features, classes) = (task::FEATURES, task::CLASSES);
     vec![
-        (
-            "gine",
-            of(ModelConfig::of(Gine::default(), features, classes)),
-        ),
-        (
-            "resgated",
-            of(ModelConfig::of(ResGated::default(), features, classes)),
-        ),
-        ("cg", of(ModelConfig::of(cg, features, classes))),
+        ("gine", of(ModelConfig::of(gine, features, classes))),
+        ("resgated", of(ModelConfig::of(resgated, features, classes))),
+        ("cg", of(ModelConfig::of(Cg::default(), features, classes))),
     ]
 }
 

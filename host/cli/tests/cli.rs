@@ -625,3 +625,31 @@ fn rows_are_gathered_at_a_stride() {
     assert!(text(&wrong.stderr).contains("a multiple of 16"));
     refused(&spmm("64"), 2, &["--stride 64", "in half are 80 bytes"]);
 }
+
+/// A loss that is not finite is said once, with the operator that began it; the customary mean of the neighbors keeps it finite.
+#[test]
+fn a_loss_that_is_not_finite_is_said_once() {
+    let train = |more: &[&str]| {
+        let common = [
+            "train",
+            "--dataset",
+            "synthetic",
+            "--device",
+            "cpu",
+            "--epochs",
+            "2",
+        ];
+        let output = halfgnn(&[&common, more].concat()).output().unwrap();
+        assert!(output.status.success());
+        [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap())
+    };
+    for model in ["graphconv", "resgated"] {
+        let [lines, warnings] = train(&["--model", model]);
+        assert!(!lines.contains("NaN") && warnings.is_empty(), "{warnings}");
+    }
+    let [lines, warnings] = train(&["--model", "graphconv", "--aggregate", "sum"]);
+    assert!(lines.contains("loss NaN"), "{lines}");
+    let said = "epoch 1: the loss is NaN, from an overflow in aggregate";
+    assert_eq!(warnings.matches(said).count(), 1, "{warnings}");
+    assert_eq!(warnings.lines().count(), 1, "{warnings}");
+}

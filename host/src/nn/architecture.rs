@@ -156,7 +156,7 @@ impl<C> LayerOption<C> {
         name: "aggregate",
         value: "AGGREGATE",
         choices: &[("mean", "Their mean"), ("sum", "Their sum")],
-        help: "what is taken of the neighbours [default: sum]",
+        help: "what is taken of the neighbours [default: mean; sum of a model of whole graphs]",
         ..Self::NONE
     };
 }

@@ -797,7 +797,10 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         };
 
         let optimizer = self.optimizer()?;
-        self.tell_overflow(epoch, &optimizer)?;
+        match loss.is_finite() {
+            true => self.tell_overflow(epoch, &optimizer)?,
+            false => self.tell_loss(epoch, loss)?,
+        }
         let (score, others) = self.evaluate()?;
         let report = EpochReport {
             epoch,
@@ -873,6 +876,28 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
                 first.as_deref().unwrap_or("a gradient")
             );
         }
+        Ok(())
+    }
+
+    /// Warns of the first loss that is not finite, and says where it began.
+    fn tell_loss(&mut self, epoch: u32, loss: f32) -> Result<(), Error> {
+        if self
+            .progress
+            .last
+            .is_some_and(|last| !last.loss.is_finite())
+        {
+            return Ok(());
+        }
+        let first = match self.batches {
+            Some(_) => None,
+            None => self.first_non_finite()?,
+        };
+        let place = first.map_or_else(String::new, |first| {
+            format!(", from an overflow in {first}")
+        });
+        tracing::warn!(
+            "epoch {epoch}: the loss is {loss}{place}; no step is taken on it: take a mean of the neighbors, a norm between layers, a smaller learning rate, bfloat16 or float"
+        );
         Ok(())
     }
 

@@ -1167,15 +1167,24 @@ fn layers_of_several_hops_are_refused_on_blocks_in_one_line() {
 }
 
 #[test]
-fn the_mean_of_graphconv_is_an_option() {
-    use halfgnn::nn::{Architecture, GraphConv};
-    let mean = GraphConv {
-        aggregate: Aggregate::Mean,
-    };
-    assert_eq!(
-        [GraphConv::default().norm(), mean.norm()],
-        [Norm::None, Norm::Right]
-    );
+fn the_sum_is_an_option_and_customary_for_whole_graphs() {
+    use halfgnn::nn::{Cg, ConvolutionConfig, GraphConv, ModelConfig};
+    let kinds: [(&str, ConvolutionConfig); 4] = [
+        ("graphconv", GraphConv::default().into()),
+        ("gine", Gine::default().into()),
+        ("resgated", ResGated::default().into()),
+        ("cg", Cg::default().into()),
+    ];
+    for (name, convolution) in kinds {
+        let norm = |of: &ConvolutionConfig| ModelConfig::of(of.clone(), 8, 4).norm();
+        assert_eq!(norm(&convolution), Norm::Right, "{name}");
+        let mut sum = convolution.clone();
+        sum.set("aggregate", "sum").expect("an option");
+        assert_eq!(norm(&sum), Norm::None, "{name}");
+        let mut of_graphs = convolution;
+        of_graphs.tell_graphs();
+        assert_eq!(norm(&of_graphs), Norm::None, "{name}");
+    }
 }
 
 /// A program of 10 vertices, in half.

@@ -33,7 +33,7 @@ pub struct Cg {
 impl Default for Cg {
     fn default() -> Self {
         Self {
-            aggregate: Aggregate::Sum,
+            aggregate: Aggregate::Mean,
             edge_features: 0,
         }
     }
@@ -51,6 +51,10 @@ impl Architecture for Cg {
 
     fn shape(&self, model: &mut ModelConfig) {
         model.layers = 3;
+    }
+
+    fn tell_graphs(&mut self) {
+        self.aggregate = Aggregate::Sum;
     }
 
     fn norm(&self) -> Norm {

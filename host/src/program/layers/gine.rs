@@ -49,7 +49,7 @@ pub struct Gine {
 impl Default for Gine {
     fn default() -> Self {
         Self {
-            aggregate: Aggregate::Sum,
+            aggregate: Aggregate::Mean,
             epsilon: 0.0,
             learn_epsilon: false,
             statistics: Statistics::Batch,
@@ -103,6 +103,7 @@ impl Architecture for Gine {
     ];
 
     fn tell_graphs(&mut self) {
+        self.aggregate = Aggregate::Sum;
         self.statistics = Statistics::Running;
     }
 

@@ -24,7 +24,7 @@ pub struct GraphConv {
 impl Default for GraphConv {
     fn default() -> Self {
         Self {
-            aggregate: Aggregate::Sum,
+            aggregate: Aggregate::Mean,
         }
     }
 }
@@ -38,6 +38,10 @@ impl Architecture for GraphConv {
         set: |conv, text| store(&mut conv.aggregate, Ok(Aggregate::of_option(text))),
         ..LayerOption::AGGREGATE
     }];
+
+    fn tell_graphs(&mut self) {
+        self.aggregate = Aggregate::Sum;
+    }
 
     fn norm(&self) -> Norm {
         self.aggregate.norm()

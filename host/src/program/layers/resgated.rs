@@ -38,7 +38,7 @@ pub struct ResGated {
 impl Default for ResGated {
     fn default() -> Self {
         Self {
-            aggregate: Aggregate::Sum,
+            aggregate: Aggregate::Mean,
             root_weight: true,
             edge_features: 0,
         }
@@ -62,6 +62,10 @@ impl Architecture for ResGated {
             ..LayerOption::NONE
         },
     ];
+
+    fn tell_graphs(&mut self) {
+        self.aggregate = Aggregate::Sum;
+    }
 
     fn norm(&self) -> Norm {
         self.aggregate.norm()
