@@ -10,11 +10,11 @@ use halfgnn::sample::{Sampling, SamplingPolicy};
 /// In which batches it learns.
 #[derive(Args)]
 pub struct SamplingArgs {
-    /// Learn in batches of training vertices and of their in-neighbours, sampled on the device: neighbor:F,F,… with a
-    /// fanout for each layer, that of the batch's vertices first and -1 for all neighbours, or neighbor-replace:F,F,…
-    /// with replacement; of several types /NAME:F,F,… behind it has the fanouts of a type of edges; or of GraphSAINT's subgraphs: saint-node:N, saint-edge:N, saint-rw:ROOTS,LENGTH,
-    /// saint-mrw:FRONTIER,BUDGET; or of some of N clusters: cluster:N; the whole graph is seen in evaluation; graphs of
-    /// a dataset that is many, which are learnt from all at once otherwise
+    /// Train in batches of training vertices and sampled in-neighbors: neighbor:F,F,… has a fanout for each layer, that
+    /// of the batch's vertices first and -1 for all neighbors; neighbor-replace:F,F,… samples with replacement. Of
+    /// several types /NAME:F,F,… behind it are the fanouts of a type of edges. GraphSAINT's subgraphs are
+    /// saint-node:N, saint-edge:N, saint-rw:ROOTS,LENGTH and saint-mrw:FRONTIER,BUDGET; cluster:N takes some of N
+    /// clusters; graphs is of a dataset that is many graphs. Evaluations see the whole graph
     #[arg(long, value_name = "SAMPLER")]
     pub sampler: Option<SamplingPolicy>,
     /// Training vertices of a batch [default: 1024], clusters [default: 20], or training graphs, for which it is enough

@@ -626,7 +626,8 @@ fn rows_are_gathered_at_a_stride() {
     refused(&spmm("64"), 2, &["--stride 64", "in half are 80 bytes"]);
 }
 
-/// A loss that is not finite is said once, with the operator that began it; the customary mean of the neighbors keeps it finite.
+/// A loss that is not finite is reported once, with the operator that overflowed. The default mean of the neighbors
+/// keeps it finite.
 #[test]
 fn a_loss_that_is_not_finite_is_said_once() {
     let train = |more: &[&str]| {

@@ -162,7 +162,8 @@ fn a_model_of_several_types_is_kept_goes_on_and_predicts() {
     );
 }
 
-/// In batches each model learns, with memory as estimated; a run that is resumed, and ranks that are threads and processes, have the same bits.
+/// Each model learns in batches, with memory as estimated. A resumed run has the bits of a whole one, and ranks that
+/// are processes have those of threads.
 #[test]
 fn several_types_are_learnt_in_batches() {
     let sampler = "neighbor:10,10/cites:4,0";

@@ -268,7 +268,7 @@ fn ranks_that_make_a_graph_train_as_those_that_read_it() {
     assert_eq!(made, read);
 }
 
-/// With `--bound` the operators of the first rank are timed, and what the bytes of a step take is told.
+/// With `--bound` the operators of the first rank are timed, and the time of a step's bytes is reported.
 #[test]
 fn bench_train_times_the_operators_of_ranks() {
     let what = ["bench", "train", "--graph", "kron:8", "--model", "gin"];

@@ -829,12 +829,12 @@ impl Block<Cpu> {
 }
 
 impl<B: ConstructOperators + SortOperators> Block<B> {
-    /// A block of `(destinations, sources)` from edges in order of their rows, which are copied to the backend: edge `k`
-    /// goes to `rows[k]` from `columns[k]`. The transpose is made when it is first asked for.
+    /// A block of `(destinations, sources)` from edges in order of their rows, which are copied to the backend. Edge
+    /// `k` goes to `rows[k]` from `columns[k]`. The transpose is made when it is first asked for.
     ///
     /// # Errors
-    /// [`Error::Shape`] where there is not a column for each row, [`Error::Unsupported`] where a row or a column is out of
-    /// range or rows are out of order, [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Shape`] where there is not a column for each row, [`Error::Unsupported`] where a row or a column is
+    /// out of range or rows are out of order, [`Error::Driver`] where there is not enough memory.
     pub fn of_edges(
         backend: &B,
         shape: (usize, usize),
