@@ -110,6 +110,7 @@ fn file(name: &str) -> PathBuf {
 
 fn options(from: Framework, precision: Precision) -> ImportOptions {
     ImportOptions {
+        layers: None,
         from,
         precision,
         edge_weights: false,

@@ -758,6 +758,7 @@ impl Trainer {
             .collect();
         let mine = self.checkpoint(py)?;
         let options = ImportOptions {
+            layers: Some(mine.model.convolution.clone()),
             from: if dgl { Framework::Dgl } else { Framework::Pyg },
             precision: mine.precision,
             edge_weights: mine.task.edge_weights,

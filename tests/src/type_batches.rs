@@ -10,19 +10,17 @@ use halfgnn::backend::cpu::Cpu;
 use halfgnn::data::{Dataset, Types};
 use halfgnn::distributed::{Group, in_process};
 use halfgnn::nn::{Model, ModelConfig, ModelTypes, Network};
-use halfgnn::sample::{EdgesIn, Fanout, Sampling, TypeSample, TypeSampler};
+use halfgnn::sample::{EdgesIn, Fanout, FanoutsByType, Sampling, TypeSample, TypeSampler};
 use halfgnn::tensor::Element;
 use halfgnn::train::{Batches, Loss, TrainConfig, Trainer};
 use std::time::Duration;
-
-type Fanouts = Vec<Vec<Option<Fanout>>>;
 
 fn types(dataset: &Dataset) -> &Types {
     dataset.types.as_ref().expect("several")
 }
 
 /// A list of fanouts for each type of edges; 0 samples nothing, -1 all.
-fn fanouts(of_types: &[&[i64]]) -> Fanouts {
+fn fanouts(of_types: &[&[i64]]) -> FanoutsByType {
     let fanout = |count: &i64| match count {
         0 => None,
         -1 => Some(Fanout::All),
@@ -33,7 +31,7 @@ fn fanouts(of_types: &[&[i64]]) -> Fanouts {
 }
 
 /// That a sample is one of these fanouts: vertices are there once and are reached, and edges are edges of the graph, as many as are asked for.
-fn check(sample: &TypeSample, types: &Types, seeds: (usize, &[u32]), how: (&Fanouts, bool)) {
+fn check(sample: &TypeSample, types: &Types, seeds: (usize, &[u32]), how: (&FanoutsByType, bool)) {
     let (of_seeds, seeds) = seeds;
     assert_eq!(&sample.vertices[of_seeds][..seeds.len()], seeds);
     let mut reached: Vec<Vec<bool>> = (sample.vertices.iter().enumerate())

@@ -194,6 +194,52 @@ impl FromArgMatches for OwnOptions {
     }
 }
 
+impl OwnOptions {
+    /// The layers of a model with the options that were given.
+    ///
+    /// # Errors
+    /// Where an option is given that the model does not have.
+    pub fn convolution(&self, model: ModelName) -> Result<ConvolutionConfig, Failure> {
+        let kind = model.kind();
+        self.set(kind, kind.convolution.clone())
+    }
+
+    fn set(
+        &self,
+        kind: &ModelKind,
+        mut convolution: ConvolutionConfig,
+    ) -> Result<ConvolutionConfig, Failure> {
+        let own = |name: &str| kind.options.iter().any(|option| option.name == name);
+        let given = |name: &str| self.0.contains_key(name);
+        let mut all = Self::all().into_iter();
+        if let Some((option, of)) = all.find(|(name, _)| given(name) && !own(name)) {
+            let of: Vec<&str> = of.iter().map(|kind| kind.name).collect();
+            let listed = match &of[..] {
+                [others @ .., last] if !others.is_empty() => {
+                    format!("{} and {last}", others.join(", "))
+                }
+                _ => of.concat(),
+            };
+            return Err(Failure::Input(format!(
+                "--{option} is an option of {listed}, and the model is {}; add --model {}, or leave it out",
+                kind.name, of[0],
+            )));
+        }
+        for option in &kind.options {
+            if let Some(text) = self.0.get(option.name) {
+                let refuse = |wanted| {
+                    Failure::Input(format!(
+                        "--{} {text} of {}: {wanted}",
+                        option.name, kind.name
+                    ))
+                };
+                convolution.set(option.name, text).map_err(refuse)?;
+            }
+        }
+        Ok(convolution)
+    }
+}
+
 impl ModelArgs {
     /// The model for a dataset of `features` features and `classes` classes.
     ///
@@ -214,6 +260,7 @@ impl ModelArgs {
         of_graphs: bool,
     ) -> Result<ModelConfig, Failure> {
         let kind = self.model.kind();
+        let given = |name: &str| self.own.0.contains_key(name);
         let mut convolution = kind.convolution.clone();
         if of_graphs {
             convolution.tell_graphs();
@@ -222,33 +269,7 @@ impl ModelArgs {
                 "--pool makes one row of the vertices of each of many graphs, and the dataset is one graph; leave it out".into(),
             ));
         }
-        let own = |name: &str| kind.options.iter().any(|option| option.name == name);
-        let given = |name: &str| self.own.0.contains_key(name);
-        let mut all = OwnOptions::all().into_iter();
-        if let Some((option, of)) = all.find(|(name, _)| given(name) && !own(name)) {
-            let of: Vec<&str> = of.iter().map(|kind| kind.name).collect();
-            let listed = match &of[..] {
-                [others @ .., last] if !others.is_empty() => {
-                    format!("{} and {last}", others.join(", "))
-                }
-                _ => of.concat(),
-            };
-            return Err(Failure::Input(format!(
-                "--{option} is an option of {listed}, and the model is {}; add --model {}, or leave it out",
-                kind.name, of[0],
-            )));
-        }
-        for option in &kind.options {
-            if let Some(text) = self.own.0.get(option.name) {
-                let refuse = |wanted| {
-                    Failure::Input(format!(
-                        "--{} {text} of {}: {wanted}",
-                        option.name, kind.name
-                    ))
-                };
-                convolution.set(option.name, text).map_err(refuse)?;
-            }
-        }
+        let convolution = self.own.set(kind, convolution)?;
         if let (Some(_), Err(reason)) = (&self.policy, kind.policy) {
             return Err(Failure::Input(format!(
                 "--policy says how neighbours are summed up, and {reason}; leave it out, or take another --model"

@@ -3,6 +3,7 @@
 use crate::args::PrecisionName;
 use crate::failure::Failure;
 use crate::json::JsonLines;
+use crate::model::{ModelName, OwnOptions};
 use crate::outputs::Outputs;
 use crate::screen::{Page, bytes, count};
 use clap::{Args, ValueEnum};
@@ -80,6 +81,11 @@ pub struct ImportArgs {
     /// Checkpoint to write, to predict with
     #[arg(value_name = "CHECKPOINT")]
     pub output: PathBuf,
+    /// The layers that the file is of, as options of `train` name them; without, those of a gcn, sage, gin, gat or gatv2
+    #[arg(long, value_enum)]
+    pub model: Option<ModelName>,
+    #[command(flatten)]
+    pub own: OwnOptions,
     /// What features, activations and the weights that kernels read are stored in
     #[arg(long, value_enum, default_value_t = PrecisionName::Float)]
     pub precision: PrecisionName,
@@ -150,7 +156,9 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
 pub fn import(args: &ImportArgs) -> Result<(), Failure> {
     let mut json = open_json(&args.state_dict, &args.output, args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
+    let layers = args.model.map(|model| args.own.convolution(model));
     let options = ImportOptions {
+        layers: layers.transpose()?,
         from: args.from.into(),
         precision: args.precision.into(),
         edge_weights: args.edge_weights,

@@ -24,7 +24,7 @@ pub use loader::{Loader, Seeds};
 pub use neighbor::NeighborSampler;
 pub use policy::{EdgesIn, Sampling, SamplingPolicy, TypeFanouts};
 pub use subgraph::{Coverage, SubgraphSampler, Subgraphs};
-pub use types::{SampledEdges, TypeSample, TypeSampler};
+pub use types::{FanoutsByType, SampledEdges, TypeSample, TypeSampler};
 
 use crate::backend::{Backend, Block, MemoryKind};
 use crate::error::Error;

@@ -1,6 +1,6 @@
 //! How batches are made, as a person says it.
 
-use super::{Fanout, HostNeighborSampler, NeighborSampler, Sampler, Subgraphs};
+use super::{Fanout, FanoutsByType, HostNeighborSampler, NeighborSampler, Sampler, Subgraphs};
 use crate::backend::cpu::Cpu;
 use crate::backend::{Adjacency, Backend, MemoryKind};
 use crate::error::Error;
@@ -82,10 +82,7 @@ impl SamplingPolicy {
     /// # Errors
     /// [`Error::Unsupported`] where vertices are not sampled by their neighbors, a type of edges is not there or named twice, or its fanouts are of
     /// another number of hops.
-    pub fn fanouts_of(
-        &self,
-        types: &ModelTypes,
-    ) -> Result<(Vec<Vec<Option<Fanout>>>, bool), Error> {
+    pub fn fanouts_of(&self, types: &ModelTypes) -> Result<(FanoutsByType, bool), Error> {
         let refuse = |reason: String| {
             Err(Error::Unsupported {
                 operator: "SamplingPolicy",

@@ -10,6 +10,9 @@ use crate::tensor::Array;
 
 const NAME: &str = "TypeSampler";
 
+/// A list of fanouts for each type of edges, with one for each hop, none where no edge of the type is sampled.
+pub type FanoutsByType = Vec<Vec<Option<Fanout>>>;
+
 /// Samples neighbors over a graph of several types, as PyG's `NeighborLoader` does.
 ///
 /// Each hop samples in-neighbors of the vertices that the hop before found, over every type of edges that leads to them. A vertex is sampled
@@ -130,7 +133,7 @@ impl<B: Backend> TypeSampler<B> {
         backend: &B,
         types: &Types,
         seeds: usize,
-        fanouts: Vec<Vec<Option<Fanout>>>,
+        fanouts: FanoutsByType,
     ) -> Result<Self, Error> {
         Self::new_in(backend, types, seeds, (fanouts, MemoryKind::Graph))
     }
@@ -143,7 +146,7 @@ impl<B: Backend> TypeSampler<B> {
         backend: &B,
         types: &Types,
         seeds: usize,
-        (fanouts, kind): (Vec<Vec<Option<Fanout>>>, MemoryKind),
+        (fanouts, kind): (FanoutsByType, MemoryKind),
     ) -> Result<Self, Error> {
         Error::expect(NAME, "lists of fanouts", types.edges().len(), fanouts.len())?;
         let hops = fanouts.first().map_or(0, Vec::len);

@@ -14,17 +14,22 @@
 //! | GIN `mlp.0.weight`, `norm.weight`, `norm.bias`, `norm.running`, `mlp.1.weight`, `bias`, `epsilon` | `GINConv(Sequential(Linear, BatchNorm1d, ReLU, Linear))`: `nn.0.weight`, `nn.1.weight`, `nn.1.bias`, `nn.1.running_mean` and `nn.1.running_var`, `nn.3.weight`, `nn.3.bias`, `eps` | `GINConv` with the same: `apply_func.…`, `eps` |
 //! | between layers, `hidden_norm.weight`, `.bias`, `.running` (two rows), `.mean_scale` | `norms.N.` of `BasicGNN`: `module.weight`, `module.bias`, `module.running_mean`, `module.running_var` of `BatchNorm`; `weight`, `bias` of `LayerNorm(mode='node')`; `weight`, `bias`, `mean_scale` of `GraphNorm`; none of `PairNorm` | none |
 //!
+//! Layers of `graphconv`, `sg`, `ssg`, `tag`, `cheb`, `clustergcn`, `leconv`, `resgated` and `transformer` (of one head) are carried over under
+//! PyG's names alone, as the [registry](crate::program::layers::ALL) has them. Which of them a file is of is [told](ImportOptions::layers).
+//!
 //! What the other side has no place for is folded into what it has, where that changes no logit: divisors of features and GIN's λ
 //! into the first map, the bias of GIN's first map into the running mean. What cannot be is refused.
 
 mod jumping;
 mod norms;
 mod read;
+mod registry;
 mod write;
 
 use super::checkpoint::{Checkpoint, CheckpointError};
 use crate::file;
 use crate::message::shortened;
+use crate::nn::ConvolutionConfig;
 use crate::tensor::Precision;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -85,8 +90,11 @@ fn refuse<T>(reason: impl Into<String>) -> Result<T, StateDictError> {
 }
 
 /// How a model of another framework is to be taken.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ImportOptions {
+    /// The layers that the file is of, with their options. Without, they are those of a GCN, GraphSAGE, GIN, GAT or GATv2, by the names of the
+    /// tensors.
+    pub layers: Option<ConvolutionConfig>,
     /// Whose names the file has.
     pub from: Framework,
     /// Precision of state tensors.
@@ -147,6 +155,15 @@ fn at(path: &Path, error: StateDictError) -> CheckpointError {
         path: path.to_owned(),
         reason: error.to_string(),
     }
+}
+
+/// The number of a layer by which it is ordered, the last one of its prefix, and the prefix.
+fn in_order_of_layers(prefix: &str) -> (Option<u64>, String) {
+    let digits = prefix.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let start = digits
+        .trim_end_matches(|letter: char| letter.is_ascii_digit())
+        .len();
+    (digits[start..].parse().ok(), prefix.to_owned())
 }
 
 /// A matrix of `rows` rows, turned.

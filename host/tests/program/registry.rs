@@ -258,6 +258,7 @@ fn names_of_other_frameworks_are_those_of_exported_models() {
     for name in ["gcn", "sage", "gat", "gin"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
         let options = ImportOptions {
+            layers: None,
             from: Framework::Pyg,
             precision: Precision::Float,
             edge_weights: false,

@@ -3,7 +3,10 @@
 mod layers;
 
 use super::jumping::LastMap;
-use super::{Framework, ImportOptions, StateDict, StateDictError, StateTensor, norms, refuse};
+use super::{
+    Framework, ImportOptions, StateDict, StateDictError, StateTensor, in_order_of_layers, norms,
+    refuse, registry,
+};
 use crate::nn::{
     Aggregate, ConvolutionConfig, Gat, GatV2, Gcn, Gin, HiddenNorm, ModelConfig, Sage, Statistics,
 };
@@ -75,7 +78,7 @@ fn in_order(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, Stat
         Framework::Dgl => DGL.to_vec(),
     };
     ends.sort_unstable_by_key(|end| std::cmp::Reverse(end.len()));
-    let mut layers: BTreeMap<(Option<u64>, &str), BTreeMap<&'static str, &StateTensor>> =
+    let mut layers: BTreeMap<(Option<u64>, String), BTreeMap<&'static str, &StateTensor>> =
         BTreeMap::new();
     for (name, tensor) in tensors {
         let found = ends.iter().find_map(|&end| {
@@ -89,23 +92,17 @@ fn in_order(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, Stat
         });
         let Some((prefix, end)) = found else {
             return refuse(format!(
-                "tensor `{name}` has no place in a GCN, GraphSAGE, GIN, GAT or GATv2 here; the names that have one are in the documentation"
+                "tensor `{name}` has no place in a GCN, GraphSAGE, GIN, GAT or GATv2 here; name its layers, such as --model tag, if they are others"
             ));
         };
-        let digits = prefix.trim_end_matches(|letter: char| !letter.is_ascii_digit());
-        let start = digits
-            .trim_end_matches(|letter: char| letter.is_ascii_digit())
-            .len();
-        let number = digits[start..].parse().ok();
         layers
-            .entry((number, prefix))
+            .entry(in_order_of_layers(prefix))
             .or_default()
             .insert(end, tensor);
     }
-    let named = layers.into_iter().map(|((_, prefix), tensors)| Layer {
-        prefix: prefix.into(),
-        tensors,
-    });
+    let named = layers
+        .into_iter()
+        .map(|((_, prefix), tensors)| Layer { prefix, tensors });
     let layers: Vec<Layer<'_>> = named.collect();
     match layers.is_empty() {
         true => refuse("it has no tensors"),
@@ -305,6 +302,34 @@ fn config_of(
     Ok((model, taken, own))
 }
 
+/// The layers that are [named](ImportOptions::layers), where they are carried over one by one.
+fn by_registry(
+    options: &ImportOptions,
+    has_last_map: bool,
+) -> Result<Option<&ConvolutionConfig>, StateDictError> {
+    use ConvolutionConfig::{Gat, GatV2, Gcn, Gin, Sage};
+    let named = options.layers.as_ref();
+    let Some(layers) =
+        named.filter(|of| !matches!(of, Gat(_) | GatV2(_) | Gcn(_) | Gin(_) | Sage(_)))
+    else {
+        return Ok(None);
+    };
+    if registry::class_of(layers)?.is_none() {
+        return refuse(format!(
+            "the layers of {} are not read by their names; those of gcn, sage, gin, gat, gatv2, {} are",
+            layers.name(),
+            registry::NAMES
+        ));
+    }
+    if options.from == Framework::Dgl || has_last_map {
+        return refuse(format!(
+            "the layers of {} are read under PyG's names, without jumping knowledge",
+            layers.name()
+        ));
+    }
+    Ok(Some(layers))
+}
+
 /// The model and its parameters.
 pub(super) fn checkpoint(
     tensors: &StateDict,
@@ -319,16 +344,27 @@ pub(super) fn checkpoint(
         Framework::Pyg => LastMap::take(&mut tensors)?,
         Framework::Dgl => None,
     };
-    let layers = in_order(&tensors, options.from)?;
-    let of = layers_of(&layers, options, last_map.is_some())?;
-    check_widths(&layers, &of.taken)?;
-    let (model, taken, of_map) = config_of(&layers, of, (hidden_norm, last_map))?;
     let mut own = of_norms;
-    own.extend(of_map);
-    for (number, layer) in taken.into_iter().enumerate() {
-        let named = layer.tensors.into_iter();
-        own.extend(named.map(|(name, tensor)| (format!("layers.{number}.{name}"), tensor)));
-    }
+    let model = match by_registry(options, last_map.is_some())? {
+        Some(convolution) => {
+            let (mut model, of_layers) = registry::read(&tensors, convolution)?;
+            model.hidden_norm = hidden_norm;
+            own.extend(of_layers);
+            model
+        }
+        None => {
+            let layers = in_order(&tensors, options.from)?;
+            let of = layers_of(&layers, options, last_map.is_some())?;
+            check_widths(&layers, &of.taken)?;
+            let (model, taken, of_map) = config_of(&layers, of, (hidden_norm, last_map))?;
+            own.extend(of_map);
+            for (number, layer) in taken.into_iter().enumerate() {
+                let named = layer.tensors.into_iter();
+                own.extend(named.map(|(name, tensor)| (format!("layers.{number}.{name}"), tensor)));
+            }
+            model
+        }
+    };
     Ok(Checkpoint {
         task: TaskIdentity {
             digest: None,

@@ -1,7 +1,8 @@
 //! A model under another framework's names.
 
 use super::{
-    Framework, StateDict, StateDictError, StateTensor, jumping, norms, padded, refuse, transposed,
+    Framework, StateDict, StateDictError, StateTensor, jumping, norms, padded, refuse, registry,
+    transposed,
 };
 use crate::nn::{
     Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, HiddenNorm, LinkDecoder,
@@ -347,13 +348,25 @@ fn options_of(
                 "{option} with Sequential(Linear, BatchNorm1d, ReLU, Linear)"
             ));
         }
-        other => {
-            return refuse(format!(
-                "the layers of {} are not written under {}'s names; those of gcn, sage, gin, gat and gatv2 are",
-                other.name(),
-                to.name()
-            ));
-        }
+        other => match (registry::class_of(other)?, to) {
+            (Some(class), Framework::Pyg) => {
+                notes.push(format!("{class}, on a graph whose edges go both ways"));
+            }
+            (Some(_), Framework::Dgl) => {
+                return refuse(format!(
+                    "{} is written under PyG's names alone; export it to pyg",
+                    other.name()
+                ));
+            }
+            (None, _) => {
+                return refuse(format!(
+                    "the layers of {} are not written under {}'s names; those of gcn, sage, gin, gat, gatv2, {} are",
+                    other.name(),
+                    to.name(),
+                    registry::NAMES
+                ));
+            }
+        },
     }
     Ok(notes)
 }
@@ -393,7 +406,7 @@ pub(super) fn state_dict(
             ConvolutionConfig::Gat(gat) => layer.gat(gat)?,
             ConvolutionConfig::GatV2(gat) => layer.gatv2(gat)?,
             ConvolutionConfig::Gin(gin) => layer.gin(gin)?,
-            _ => {}
+            _ => registry::write(checkpoint, number, &mut out)?,
         }
     }
     notes.extend(norms::write(checkpoint, &mut out)?);
