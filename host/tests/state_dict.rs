@@ -27,15 +27,27 @@
 //! torch.manual_seed(2)
 //! models = {'gcn-cat': GCN(5, 8, 3, 3, jk='cat'), 'gcn-max': GCN(5, 8, 2, 3, jk='max', norm='batch_norm'),
 //!           'gat-cat': GAT(5, 15, 2, 3, heads=3, jk='cat')} # then as above
+//! # and layers that are carried over one by one, whose logits are in pyg-logits.json
+//! kinds = {'graphconv': GraphConv, 'sg': partial(SGConv, K=2), 'ssg': partial(SSGConv, alpha=0.25, K=3),
+//!          'tag': partial(TAGConv, K=2), 'cheb': partial(ChebConv, K=3), 'leconv': LEConv,
+//!          'clustergcn': partial(ClusterGCNConv, diag_lambda=0.5),
+//!          'resgated': ResGatedGraphConv, 'transformer': TransformerConv}
+//! for name, kind in kinds.items():
+//!     torch.manual_seed(len(name))
+//!     convs = ModuleList([kind(5, 4), kind(4, 3)]) # parameters uniform from -1 to 1; forward as of Gin
 //! ```
 
 use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::graph::Graph;
-use halfgnn::nn::{HiddenNorm, Inputs, Jumping, Mode, Model, Network, Propagation};
+use halfgnn::nn::{
+    Aggregate, Cheb, ClusterGcn, ConvolutionConfig, GraphConv, HiddenNorm, Inputs, Jumping, Le,
+    Mode, Model, Network, Norm, Propagation, ResGated, Sg, Ssg, Tag, Transformer,
+};
 use halfgnn::tensor::{Matrix, Precision};
 use halfgnn::train::state_dict::{Framework, ImportOptions, StateDict, StateTensor};
 use halfgnn::train::{Checkpoint, load_weights};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const GCN: [f32; 18] = [
@@ -569,6 +581,157 @@ fn what_cannot_be_carried_is_one_line() {
         &options(Framework::Pyg, Precision::Float),
     );
     assert!(none.unwrap_err().to_string().contains("cannot be read"));
+}
+
+/// The kinds that are carried over one by one, with the options of the files.
+fn registered() -> Vec<(&'static str, ConvolutionConfig)> {
+    let sum = Aggregate::Sum;
+    vec![
+        ("graphconv", GraphConv { aggregate: sum }.into()),
+        (
+            "sg",
+            Sg {
+                hops: 2,
+                ..Sg::default()
+            }
+            .into(),
+        ),
+        (
+            "ssg",
+            Ssg {
+                hops: 3,
+                alpha: 0.25,
+                ..Ssg::default()
+            }
+            .into(),
+        ),
+        (
+            "tag",
+            Tag {
+                hops: 2,
+                ..Tag::default()
+            }
+            .into(),
+        ),
+        ("cheb", Cheb::default().into()),
+        ("clustergcn", ClusterGcn { diag_lambda: 0.5 }.into()),
+        ("leconv", Le.into()),
+        (
+            "resgated",
+            ResGated {
+                aggregate: sum,
+                ..ResGated::default()
+            }
+            .into(),
+        ),
+        ("transformer", Transformer::default().into()),
+    ]
+}
+
+fn named(layers: ConvolutionConfig) -> ImportOptions {
+    ImportOptions {
+        layers: Some(layers),
+        ..options(Framework::Pyg, Precision::Float)
+    }
+}
+
+#[test]
+fn layers_of_the_registry_are_those_of_pyg_both_ways() {
+    let text = std::fs::read(file("gcn").with_file_name("pyg-logits.json")).expect("logits");
+    let logits_of: BTreeMap<String, Vec<f32>> = serde_json::from_slice(&text).expect("numbers");
+    for (name, layers) in registered() {
+        let read = Checkpoint::import(&file(name), &named(layers.clone()));
+        let read = read.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            (read.model.layers, read.model.hidden, read.model.classes),
+            (2, 4, 3),
+            "{name}"
+        );
+        assert_near(&logits(&read, None), &logits_of[name], name);
+        let (written, notes) = read.state_dict(Framework::Pyg).expect(name);
+        assert!(notes[0].contains("Conv(…"), "{notes:?}");
+        let bytes = std::fs::read(file(name)).expect("a file");
+        let original = safetensors::SafeTensors::deserialize(&bytes).expect("tensors");
+        assert_eq!(written.len(), original.names().len(), "{name}");
+        for (tensor, ours) in &written {
+            let theirs = original.tensor(tensor).expect(tensor);
+            assert_eq!(ours.shape, theirs.shape(), "{name}: {tensor}");
+            let bytes: Vec<u8> = (ours.values.iter())
+                .flat_map(|value| value.to_le_bytes())
+                .collect();
+            assert_eq!(bytes, theirs.data(), "{name}: {tensor}");
+        }
+        // Divisors of features are in the first layer's weights.
+        let divisors = [2.0, 0.5, 4.0, 1.0, 8.0];
+        let mut divided = read.clone();
+        divided.feature_divisors = Some(divisors.to_vec());
+        let (tensors, _) = divided.state_dict(Framework::Pyg).expect(name);
+        let again = Checkpoint::from_state_dict(&tensors, &named(layers)).expect(name);
+        let expected = logits(&read, Some(&divisors));
+        assert_near(&logits(&again, None), &expected, name);
+        let refused = read.state_dict(Framework::Dgl).expect_err("DGL's");
+        assert!(
+            refused.to_string().contains("PyG's names alone"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn layers_of_the_registry_that_do_not_fit_are_refused() {
+    let refused = |name: &str, options: ImportOptions| {
+        let read = Checkpoint::import(&file(name), &options);
+        read.expect_err(name).to_string()
+    };
+    let hops = |hops: usize| Tag {
+        hops,
+        ..Tag::default()
+    };
+    let without = options(Framework::Pyg, Precision::Float);
+    for (name, options, words) in [
+        ("tag", without, "name its layers, such as --model tag"),
+        (
+            "tag",
+            named(hops(1).into()),
+            "has no `layers.0.hops.2.weight`",
+        ),
+        (
+            "tag",
+            named(hops(3).into()),
+            "no tensor for `layers.0.hops.3.weight`",
+        ),
+        ("tag", named(Le.into()), "has no place in PyG's leconv"),
+        (
+            "gcn-cat",
+            named(hops(1).into()),
+            "without jumping knowledge",
+        ),
+        (
+            "gcn",
+            named(halfgnn::nn::Appnp::default().into()),
+            "appnp are not read by their names",
+        ),
+        (
+            "tag",
+            ImportOptions {
+                from: Framework::Dgl,
+                ..named(hops(2).into())
+            },
+            "under PyG's names",
+        ),
+    ] {
+        let found = refused(name, options);
+        assert!(found.contains(words), "{name}, {words}: {found}");
+    }
+    let right = Tag {
+        norm: Norm::Right,
+        ..hops(2)
+    };
+    let read = Checkpoint::import(&file("tag"), &named(hops(2).into()));
+    let mut read = read.expect("a TAG");
+    read.model.convolution = right.into();
+    let found = read.state_dict(Framework::Pyg).expect_err("another norm");
+    assert!(found.to_string().contains("--norm both"), "{found}");
 }
 
 /// `GATConv(4, 3, heads=2, concat=False, edge_dim=5)`: heads of 3 columns and features of 5, both padded here.

@@ -195,6 +195,11 @@ impl FromArgMatches for OwnOptions {
 }
 
 impl OwnOptions {
+    /// The name of an option that was given.
+    pub fn first(&self) -> Option<&'static str> {
+        self.0.keys().next().copied()
+    }
+
     /// The layers of a model with the options that were given.
     ///
     /// # Errors

@@ -81,7 +81,7 @@ pub struct ImportArgs {
     /// Checkpoint to write, to predict with
     #[arg(value_name = "CHECKPOINT")]
     pub output: PathBuf,
-    /// The layers that the file is of, as options of `train` name them; without, those of a gcn, sage, gin, gat or gatv2
+    /// The layers of the file, with their options as `train` has them; a gcn, sage, gin, gat or gatv2 is found without
     #[arg(long, value_enum)]
     pub model: Option<ModelName>,
     #[command(flatten)]
@@ -156,6 +156,11 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
 pub fn import(args: &ImportArgs) -> Result<(), Failure> {
     let mut json = open_json(&args.state_dict, &args.output, args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
+    if let (None, Some(option)) = (args.model, args.own.first()) {
+        return Err(Failure::Input(format!(
+            "--{option} is an option of the layers, and --model does not say which they are; add it, or leave it out"
+        )));
+    }
     let layers = args.model.map(|model| args.own.convolution(model));
     let options = ImportOptions {
         layers: layers.transpose()?,

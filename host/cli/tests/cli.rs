@@ -654,3 +654,26 @@ fn a_loss_that_is_not_finite_is_said_once() {
     assert_eq!(warnings.matches(said).count(), 1, "{warnings}");
     assert_eq!(warnings.lines().count(), 1, "{warnings}");
 }
+
+/// Layers that are carried over one by one come back as the same model where they are named with their options.
+#[test]
+fn layers_that_are_named_are_exported_and_imported() {
+    let place = place(&Ring::new());
+    let run = |arguments: &[&str]| {
+        let mut command = halfgnn(arguments);
+        command.current_dir(place.folder.path()).output().unwrap()
+    };
+    let tag = ["--model", "tag", "--hops", "2"];
+    let train = [&tag[..], &["--epochs", "2", "--save", "tag"]].concat();
+    assert!(place.train(&train).output().unwrap().status.success());
+    let exported = run(&["export", "tag", "--to", "pyg", "pyg.safetensors"]);
+    assert!(text(&exported.stdout).contains("TAGConv(…, K=2)"));
+    let import = ["import", "pyg.safetensors", "--from", "pyg", "back"];
+    let imported = run(&[&import[..], &tag].concat());
+    assert!(imported.status.success(), "{}", text(&imported.stderr));
+    let other = [&import[..], &["--model", "tag", "--hops", "3"]].concat();
+    refused(&run(&other), 2, &["no tensor for `layers.0.hops.3.weight`"]);
+    refused(&run(&import), 2, &["name its layers, such as --model tag"]);
+    let without = [&import[..], &["--hops", "2"]].concat();
+    refused(&run(&without), 2, &["--model"]);
+}

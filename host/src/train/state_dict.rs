@@ -157,8 +157,10 @@ fn at(path: &Path, error: StateDictError) -> CheckpointError {
     }
 }
 
-/// The number of a layer by which it is ordered, the last one of its prefix, and the prefix.
-fn in_order_of_layers(prefix: &str) -> (Option<u64>, String) {
+/// What layers of a file are ordered by: the last number of a prefix, and the prefix.
+type LayerPlace = (Option<u64>, String);
+
+fn in_order_of_layers(prefix: &str) -> LayerPlace {
     let digits = prefix.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let start = digits
         .trim_end_matches(|letter: char| letter.is_ascii_digit())

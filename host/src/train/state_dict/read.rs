@@ -4,8 +4,8 @@ mod layers;
 
 use super::jumping::LastMap;
 use super::{
-    Framework, ImportOptions, StateDict, StateDictError, StateTensor, in_order_of_layers, norms,
-    refuse, registry,
+    Framework, ImportOptions, LayerPlace, StateDict, StateDictError, StateTensor,
+    in_order_of_layers, norms, refuse, registry,
 };
 use crate::nn::{
     Aggregate, ConvolutionConfig, Gat, GatV2, Gcn, Gin, HiddenNorm, ModelConfig, Sage, Statistics,
@@ -78,8 +78,7 @@ fn in_order(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, Stat
         Framework::Dgl => DGL.to_vec(),
     };
     ends.sort_unstable_by_key(|end| std::cmp::Reverse(end.len()));
-    let mut layers: BTreeMap<(Option<u64>, String), BTreeMap<&'static str, &StateTensor>> =
-        BTreeMap::new();
+    let mut layers: BTreeMap<LayerPlace, BTreeMap<&'static str, &StateTensor>> = BTreeMap::new();
     for (name, tensor) in tensors {
         let found = ends.iter().find_map(|&end| {
             let rest = name.strip_suffix(end)?;

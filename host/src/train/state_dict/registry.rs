@@ -1,7 +1,8 @@
 //! Layers whose parameters are carried over one by one, under the names that the [registry of layers](crate::program::layers::ALL) lists.
 
 use super::{
-    Framework, StateDict, StateDictError, StateTensor, in_order_of_layers, refuse, transposed,
+    Framework, LayerPlace, StateDict, StateDictError, StateTensor, in_order_of_layers, refuse,
+    transposed,
 };
 use crate::backend::cpu::Cpu;
 use crate::nn::{ConvolutionConfig, Model, ModelConfig, Network, Norm};
@@ -165,7 +166,7 @@ pub(super) fn read(
     convolution: &ConvolutionConfig,
 ) -> Result<(ModelConfig, Tensors), StateDictError> {
     let kind = kind_of(convolution)?;
-    let mut layers: BTreeMap<(Option<u64>, String), Vec<(String, Tensor)>> = BTreeMap::new();
+    let mut layers: BTreeMap<LayerPlace, Vec<(String, Tensor)>> = BTreeMap::new();
     for (name, tensor) in tensors {
         let Some((prefix, here, transposed)) = place_of(&kind, name) else {
             return refuse(format!(
