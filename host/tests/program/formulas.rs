@@ -14,7 +14,7 @@ use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::Emulated;
 use halfgnn::graph::{Block, Csr, Graph};
-use halfgnn::nn::{Aggregate, Degrees, Norm, Propagation};
+use halfgnn::nn::{Degrees, Norm, Propagation};
 use halfgnn::ops::CodeFormat;
 use halfgnn::program::layers::{
     Arma, ArmaLayer, CgLayer, Cheb, ChebLayer, ClusterGcnLayer, GatedGraphLayer, Gine, GineLayer,
