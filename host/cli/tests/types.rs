@@ -250,6 +250,28 @@ fn types_are_shown_and_explained() {
 }
 
 #[test]
+fn the_operators_of_a_step_are_timed() {
+    let step = ["profile", "step", "--dataset", DATASET, "--device", "cpu"];
+    let how = ["--model", "rgcn", "--runs", "1", "--json", "-"];
+    let all = events(&run(&[&step[..], &how].concat()).stdout);
+    are_documented(&all, "profile");
+    let operators = all.iter().filter(|event| event["event"] == "operator");
+    let texts = operators.map(|event| event["operator"].as_str().expect("a text"));
+    let texts: Vec<&str> = texts.collect();
+    for part in [
+        "aggregate author__writes__paper",
+        "aggregate paper__cites__paperᵀ",
+    ] {
+        assert!(
+            texts.iter().any(|it| it.starts_with(part)),
+            "{part}: {texts:?}"
+        );
+    }
+    let gcn = [&step[..], &["--model", "gcn"]].concat();
+    refused(&run(&gcn), 2, &["gcn reads vertices and edges of one type"]);
+}
+
+#[test]
 fn what_makes_no_sense_with_several_types_is_refused_in_one_line() {
     let train = ["train", "--dataset", DATASET, "--device", "cpu"];
     for (more, code, parts) in [
@@ -364,7 +386,6 @@ fn what_makes_no_sense_with_several_types_is_refused_in_one_line() {
         &["dataset", "convert", DATASET, &out],
         &["dataset", "partition", DATASET, "--out", &out],
         &["bench", "spmm", "--graph", DATASET, "--device", "cpu"],
-        &["profile", "step", "--dataset", DATASET, "--device", "cpu"],
     ] {
         refused(&run(command), 2, &["several types of vertices and edges"]);
     }

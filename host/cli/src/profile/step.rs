@@ -8,7 +8,7 @@ use crate::json::JsonLines;
 use crate::model::{ModelArgs, ModelName};
 use crate::operators;
 use crate::outputs::Outputs;
-use crate::placement::{PlacementArgs, WorkOn, place};
+use crate::placement::{PlacementArgs, WorkOn, place, place_types};
 use crate::screen::Page;
 use crate::session::inputs;
 use crate::train::{describe, read_edges, takes_edge_weights, tell_use};
@@ -16,11 +16,11 @@ use clap::Args;
 use halfgnn::backend::Backend;
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
-use halfgnn::nn::{EdgeData, Inputs, ModelConfig, Network};
+use halfgnn::nn::{EdgeData, Inputs, ModelConfig, ModelTypes, Network};
 use halfgnn::ops::RandomState;
 use halfgnn::program::Profile;
 use halfgnn::tensor::{Element, Precision};
-use halfgnn::train::TrainConfig;
+use halfgnn::train::{Goal, Loss, Objective, TrainConfig};
 use halfgnn::with_element;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ pub fn run(args: &StepArgs) -> Result<(), Failure> {
     let mut outputs = Outputs::new();
     outputs.reads_source(&args.dataset, &args.open);
     outputs.stream("--json", args.json.as_deref())?;
-    let mut dataset = args.open.dataset(&args.dataset)?;
+    let mut dataset = (args.open).dataset_of_types(&args.dataset, (false, None))?;
     if dataset.outputs == 0 {
         return Err(Failure::Input(format!(
             "{}: it has no labels, so that no step trains on it; give some {} labels",
@@ -89,6 +89,7 @@ pub fn run(args: &StepArgs) -> Result<(), Failure> {
     let mut model = args
         .model
         .config_for(dataset.feature_len(), dataset.outputs, of_graphs)?;
+    model.types = ModelTypes::of(&dataset);
     read_edges(&mut model, &dataset);
     takes_edge_weights(&model, &dataset)?;
     tell_use(&model, &mut dataset);
@@ -145,6 +146,19 @@ impl Task for &Step<'_> {
 impl Step<'_> {
     fn profile<B: Backend, E: Element>(&self, device: &Device<B>) -> Result<Profile, Failure> {
         let (backend, model, dataset) = (&device.backend, self.model, self.dataset);
+        let train = TrainConfig::new(self.precision);
+        if dataset.types.is_some() {
+            let learning = (model, &train).into();
+            place_types::<B, E>(dataset, learning, device, PlacementArgs::default())?;
+            let goal = Goal {
+                targets: &dataset.targets,
+                outputs: dataset.outputs,
+                loss: &Loss::of(&dataset.targets),
+                splits: [&dataset.train, &dataset.val, &dataset.test],
+            };
+            let task = Objective::of_types(backend, (dataset, model), &goal)?;
+            return self.time::<B, E>(task.inputs(backend));
+        }
         let prepared = model.prepare_edges(&dataset.graph, EdgeData::of_dataset(model, dataset))?;
         let of = WorkOn {
             prepared: &prepared,
@@ -152,21 +166,23 @@ impl Step<'_> {
             fetched: None,
             asked_for: None,
         };
-        let train = TrainConfig::new(self.precision);
         let (placement, _) =
             place::<B, E>(of, (model, &train).into(), device, PlacementArgs::default())?;
         let features = dataset.feature_rows(backend, placement.features)?;
         let whole = prepared.propagation::<B, E>(backend, model)?;
         let graphs = inputs(backend, model, dataset, Some(whole))?;
-        let mut network = Network::<B, E>::new(backend, model, 0)?;
-        let inputs = Inputs {
+        self.time::<B, E>(Inputs {
             backend,
             graphs: &graphs,
             features: features.matrix(),
             of_types: &[],
             dropped: false,
-        };
-        let random = RandomState::new(backend, 0, 0)?;
+        })
+    }
+
+    fn time<B: Backend, E: Element>(&self, inputs: Inputs<'_, B, E>) -> Result<Profile, Failure> {
+        let mut network = Network::<B, E>::new(inputs.backend, self.model, 0)?;
+        let random = RandomState::new(inputs.backend, 0, 0)?;
         Ok(network.profile(inputs, &random, self.steps)?)
     }
 }
