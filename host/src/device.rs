@@ -92,7 +92,7 @@ pub fn open<T: Task>(choice: Choice, task: T) -> Result<T::Output, Error> {
             }
             // There is a card, and it would be used if the kernels were there.
             Err(reason) => {
-                tracing::warn!("on the CPU, though there is a CUDA card: {reason}");
+                tracing::warn!("on the CPU, though there is a GPU: {reason}");
                 Ok(task.run(&cpu()?))
             }
         },

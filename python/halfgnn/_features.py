@@ -75,7 +75,7 @@ def rows_of(x: Any, features: Features | None, graph: Graph, cached: int | None)
         ValueError: ``features`` are nowhere, or ``x`` is nothing that can lie there; ``cached`` is of rows that no GPU reads.
     """
     if cached is not None and features != "host":
-        raise ValueError(f"cached {cached}: a card has copies of features='host'; for {features!r} leave it out")
+        raise ValueError(f"cached {cached}: a GPU has copies of features='host'; for {features!r} leave it out")
     if features is not None and features not in get_args(Features):
         raise ValueError(f"features {features!r}; take 'device', 'host' or 'disk'")
     if x is None:
@@ -98,7 +98,7 @@ def rows_of(x: Any, features: Features | None, graph: Graph, cached: int | None)
     if place == (0, 0, 0):
         # All memory of the CPU is the host's.
         if cached is not None:
-            raise ValueError(f"cached {cached}: all memory of a CPU is the host's, and no card has copies; leave it out")
+            raise ValueError(f"cached {cached}: all memory of a CPU is the host's, and no GPU has copies; leave it out")
         return _Array(x, kind)
     rows = _core.Rows.host(place, number, (kind.address(x), *x.shape, x.shape[1]))
     if cached is not None:

@@ -53,7 +53,7 @@ def place(device: torch.device) -> Place:
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
         return (1, index, torch._C._cuda_getCurrentRawStream(index))
-    raise ValueError(f"tensors on {device}; halfgnn computes on the CPU and on CUDA cards")
+    raise ValueError(f"tensors on {device}; halfgnn computes on the CPU and on GPUs")
 
 
 def _settle(device: torch.device) -> None:

@@ -19,9 +19,9 @@ def _lines() -> list[str]:
         cards = _core.survey()
         lines += [f"cuda:{number}: {card}" for number, card in enumerate(cards)]
         if not cards:
-            lines.append("no CUDA card")
+            lines.append("no GPU")
     except Exception as error:
-        lines.append(f"no CUDA card: {error}")
+        lines.append(f"no GPU: {error}")
     lines += _core.kernels()
     if importlib.util.find_spec("torch") is None:
         lines.append("torch: not installed")

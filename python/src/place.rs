@@ -65,7 +65,7 @@ pub trait Operation: Sync {
     /// All that the workspace on a GPU depends on, which then is counted once.
     #[cfg_attr(
         not(feature = "cuda"),
-        expect(dead_code, reason = "workspaces are of cards")
+        expect(dead_code, reason = "workspaces are of GPUs")
     )]
     fn shape(&self) -> Option<Shape> {
         None

@@ -35,7 +35,7 @@ enum On<H, C> {
     Host(H),
     #[cfg_attr(
         not(feature = "cuda"),
-        expect(dead_code, reason = "there is no card without CUDA")
+        expect(dead_code, reason = "there is no GPU without CUDA")
     )]
     Card(u32, C),
 }

@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of torch and of GPUs say why they are skipped where there is none."""
     for item in items:
         if item.get_closest_marker("cuda") and (torch is None or not torch.cuda.is_available()):
-            item.add_marker(pytest.mark.skip(reason="no CUDA card"))
+            item.add_marker(pytest.mark.skip(reason="no GPU"))
 
 
 @pytest.fixture

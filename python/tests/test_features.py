@@ -195,8 +195,8 @@ def test_what_cannot_be_is_said_in_a_line(tmp_path):
             Loader({"graph": whole, "x": given}, "neighbor:5", features=where)
         assert "\n" not in str(raised.value)
     for where, cached, words in [
-        ("device", 5, "cached 5: a card has copies of features='host'"),
-        (None, 5, "cached 5: a card has copies of features='host'"),
+        ("device", 5, "cached 5: a GPU has copies of features='host'"),
+        (None, 5, "cached 5: a GPU has copies of features='host'"),
         ("host", 5, "cached 5: all memory of a CPU is the host's"),
         ("host", 0, "cached 0; take 1 at least"),
     ]:

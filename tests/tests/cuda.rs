@@ -31,7 +31,7 @@ fn open_number(number: u32) -> Result<Gpu<Cuda>, String> {
         Err(error) => panic!("{error}"),
     };
     let kernels = Kernels::find(Some(driver.info().compute_capability)).expect("the kernels");
-    Ok(Gpu::new(driver, kernels).expect("the kernels fit this program and the card"))
+    Ok(Gpu::new(driver, kernels).expect("the kernels fit this program and the GPU"))
 }
 
 /// The card; where there is none, the test is skipped.

@@ -32,7 +32,7 @@ struct Api {
 
 impl Api {
     fn open() -> Self {
-        let (name, _) = Cuda::survey().expect("a card was opened");
+        let (name, _) = Cuda::survey().expect("a GPU was opened");
         // SAFETY: the driver's library, which this process has loaded already.
         let library = unsafe { Library::new(name) }.expect("it was loaded before");
         Self { library }
@@ -146,7 +146,7 @@ fn operators_are_captured_by_a_foreign_stream() {
         Err(error) => panic!("{error}"),
     };
     let kernels = Kernels::find(Some(driver.info().compute_capability)).expect("the kernels");
-    let card = Gpu::new(driver, kernels).expect("the kernels fit this program and the card");
+    let card = Gpu::new(driver, kernels).expect("the kernels fit this program and the GPU");
     let inputs = [602, 603].map(|seed| Random(seed).uniform::<f16>(VERTICES * FEATURES));
     // What the operators give on the card's own stream.
     let [first, second] = inputs.each_ref().map(|values| {
@@ -169,7 +169,7 @@ fn operators_are_captured_by_a_foreign_stream() {
     let workspace = Array::zeros(&card, wanted / size_of::<f32>(), MemoryKind::Workspace);
     foreign
         .lend_workspace(workspace.expect("room"))
-        .expect("of this card");
+        .expect("of this GPU");
     card.synchronize().expect("all of it is there");
 
     let before = card.memory();

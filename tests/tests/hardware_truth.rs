@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 static RECORDING: LazyLock<Recording> = LazyLock::new(|| {
     store::read(&store::folder())
-        .expect("results of a card, which the program record_hardware writes")
+        .expect("results of a GPU, which the program record_hardware writes")
 });
 
 /// Roundings of arithmetic on doubles, which the emulator refuses by name, as it should rather than compute something
@@ -80,7 +80,7 @@ fn the_recording_is_of_these_cases() {
             }
             Some(record) if record.bytes.len() != case.output_bytes() => {
                 reports.push(format!(
-                    "{}: the card wrote {} bytes",
+                    "{}: the GPU wrote {} bytes",
                     case.name,
                     record.bytes.len()
                 ));

@@ -83,6 +83,12 @@ const COMMENTS: [&str; 16] = [
     "xtask/src/book/",
 ];
 
+/// Folders whose messages are checked: the strings of their Rust sources.
+const MESSAGES: [&str; 5] = ["benches/", "builder/", "host/", "python/", "tests/"];
+
+/// Words that messages do not have; others of [`WORDS`] are not checked in them yet.
+const NOT_IN_MESSAGES: [&str; 2] = ["card", "cards"];
+
 /// Folders and files below these that are not checked yet.
 const UNCHECKED: [&str; 1] = ["host/ops/src/ops/dot_attention/"];
 
@@ -176,6 +182,9 @@ fn check(texts: &BTreeMap<String, String>, files: &BTreeSet<String>) -> Vec<Stri
         if is_in(&COMMENTS) && !is_in(&UNCHECKED) {
             faults.extend(comments(name, text));
         }
+        if is_in(&MESSAGES) && name.ends_with(".rs") {
+            faults.extend(messages(name, text));
+        }
         for (line, link) in mentions(text) {
             // Pages are named from the root.
             let found = target(&pages, files, ("README.md", &link));
@@ -228,6 +237,32 @@ fn comments(name: &str, text: &str) -> Vec<String> {
         let is_row = comment.trim_start_matches(['/', '!', ' ']).starts_with('|');
         if is_rust && length > WIDTH && line.trim_start().starts_with("//") && !is_row {
             faults.push(format!("{at}: {length} characters; at most {WIDTH}"));
+        }
+    }
+    faults
+}
+
+/// Old words in the strings of a Rust source. What stands in braces is a name.
+fn messages(name: &str, text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if comment(line, "//").is_some_and(|comment| line.trim_start() == comment) {
+            continue;
+        }
+        for string in line.split('"').skip(1).step_by(2) {
+            let plain = string.split('{').map(|piece| match piece.split_once('}') {
+                Some((_, behind)) => behind,
+                None => piece,
+            });
+            let plain: Vec<&str> = plain.collect();
+            for (word, better) in old_words(&plain.join(" ")) {
+                if NOT_IN_MESSAGES.contains(&word.as_str()) {
+                    let at = number + 1;
+                    faults.push(format!(
+                        "{name}:{at}: `{word}` in a message: write {better}"
+                    ));
+                }
+            }
         }
     }
     faults
@@ -598,6 +633,18 @@ mod tests {
         ];
         assert_eq!(faults(&[("emulator/a.rs", &source)]), wrong);
         assert_eq!(faults(&[("elsewhere/a.rs", &source)]), [""; 0]);
+    }
+
+    #[test]
+    fn old_words_of_messages_are_found() {
+        let source = "// \"a card\"\nfail(\"no card: {card}\", card); // \"cards\"\nlet cards = \"{a} cards\";\n";
+        let wrong = [
+            "host/a.rs:2: `card` in a message: write GPU, device",
+            "host/a.rs:2: `cards` in a message: write GPUs, devices",
+            "host/a.rs:3: `cards` in a message: write GPUs, devices",
+        ];
+        assert_eq!(faults(&[("host/a.rs", source)]), wrong);
+        assert_eq!(faults(&[("elsewhere/a.rs", source)]), [""; 0]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub fn devices(text: &str) -> Result<Devices, String> {
     let numbers: Option<Vec<usize>> = text.split(',').map(|part| part.parse().ok()).collect();
     let Some(numbers) = numbers else {
         return Err(
-            "it must be all, or numbers of cards with commas between them, such as 0,1".into(),
+            "it must be all, or numbers of GPUs with commas between them, such as 0,1".into(),
         );
     };
     match numbers
@@ -43,7 +43,7 @@ pub fn devices(text: &str) -> Result<Devices, String> {
         .enumerate()
         .find(|(at, number)| numbers[..*at].contains(number))
     {
-        Some((_, twice)) => Err(format!("card {twice} is there twice")),
+        Some((_, twice)) => Err(format!("GPU {twice} is there twice")),
         None => Ok(Devices::These(numbers)),
     }
 }
@@ -100,15 +100,14 @@ pub fn run(devices: &Devices, auto: bool) -> Result<(), Failure> {
             .map(|card| (*card).to_owned())
             .ok_or_else(|| {
                 Failure::Input(format!(
-                    "--devices: card {number}, and CUDA_VISIBLE_DEVICES shows {}, from 0 on",
+                    "--devices: GPU {number}, and CUDA_VISIBLE_DEVICES shows {}, from 0 on",
                     list.len()
                 ))
             }),
     });
     let cards = cards.collect::<Result<Vec<String>, Failure>>()?;
-    let failed = |error: std::io::Error| {
-        Failure::Run(format!("--devices: a process for each card: {error}"))
-    };
+    let failed =
+        |error: std::io::Error| Failure::Run(format!("--devices: a process for each GPU: {error}"));
     let program = std::env::current_exe().map_err(failed)?;
     let folder = tempfile::tempdir().map_err(failed)?;
     // On loopback, with a random key that stands in a folder which this user alone reads.
@@ -142,7 +141,7 @@ pub fn run(devices: &Devices, auto: bool) -> Result<(), Failure> {
         }
     }
     if children.is_empty() {
-        return Err(Failure::Run("--devices all: there is no card".into()));
+        return Err(Failure::Run("--devices all: there is no GPU".into()));
     }
     match attend(&mut children, FIRST_GRACE).map_err(failed)? {
         Ended::First(status) => {
@@ -292,7 +291,7 @@ mod tests {
         };
         end(&mut children);
         assert_eq!(status.code(), Some(3));
-        let said = "on a card\nhalfgnn: rank 0 of 3 (host a, GPU 0): no answer for 60 s\n\n";
+        let said = "on a GPU\nhalfgnn: rank 0 of 3 (host a, GPU 0): no answer for 60 s\n\n";
         assert_eq!(
             for_the_first(2, 3, said, status),
             "rank 0 of 3 hangs, and rank 2 ended: rank 0 of 3 (host a, GPU 0): no answer for 60 s"

@@ -45,7 +45,7 @@ impl RankMemory {
     }
 
     fn check(&self, rooms: &[(u64, u64)], devices: Devices) -> Result<(), Failure> {
-        const INSTEAD: &str = "take more cards, or a smaller --hidden or --layers";
+        const INSTEAD: &str = "take more GPUs, or a smaller --hidden or --layers";
         let (totals, ranks) = (self.totals(), self.0.len());
         let refuse = |text: String| Err(Failure::Input(format!("out of device memory: {text}")));
         if devices == Devices::Shared {

@@ -240,7 +240,7 @@ mod tests {
         let refused = kron(26, None).expect_err("two graphs and the CPU's own");
         assert!(refused.contains("training on kron:26 takes"), "{refused}");
         assert_eq!(kron(22, Some((132, 80 << 30))), Ok(()));
-        let refused = kron(22, Some((132, 1 << 30))).expect_err("a small card");
+        let refused = kron(22, Some((132, 1 << 30))).expect_err("a small GPU");
         assert!(refused.contains("out of device memory"), "{refused}");
     }
 }

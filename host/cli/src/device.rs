@@ -135,14 +135,14 @@ fn describe(page: &mut Page, machine: &Machine) {
         "visible  {}",
         match std::env::var_os("CUDA_VISIBLE_DEVICES") {
             Some(value) => format!(
-                "the cards that CUDA_VISIBLE_DEVICES=\"{}\" leaves",
+                "the GPUs that CUDA_VISIBLE_DEVICES=\"{}\" leaves",
                 value.to_string_lossy()
             ),
-            None => "every card (CUDA_VISIBLE_DEVICES is not set)".to_owned(),
+            None => "every GPU (CUDA_VISIBLE_DEVICES is not set)".to_owned(),
         }
     ));
     for (ordinal, card) in machine.gpus.iter().enumerate() {
-        page.line(&format_args!("card {ordinal}   {}", in_words(card)));
+        page.line(&format_args!("GPU {ordinal}    {}", in_words(card)));
     }
 }
 

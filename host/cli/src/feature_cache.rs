@@ -70,7 +70,7 @@ impl FeatureCache {
     pub fn check(self, copied: bool) -> Result<(), Failure> {
         match self {
             Self::Bytes(_) if !copied => Err(Failure::Input(
-                "--feature-cache: copies are of features in the host's memory of which a card takes those of a batch; add --features host and --sampler neighbor:15,10, or leave it out".into(),
+                "--feature-cache: copies are of features in the host's memory of which a GPU takes those of a batch; add --features host and --sampler neighbor:15,10, or leave it out".into(),
             )),
             _ => Ok(()),
         }

@@ -249,16 +249,16 @@ impl Placement {
                 Some("features: in the host's memory, as all is on a CPU".into())
             }
             (FeaturesName::Host, _) => Some(format!(
-                "features: {bytes} in the host's memory, from where the card reads them"
+                "features: {bytes} in the host's memory, from where the GPU reads them"
             )),
             (FeaturesName::Sharded, _) => Some(format!(
                 "features: {bytes} on each rank at most, of which all have the rows that a batch wants"
             )),
             (FeaturesName::Auto, _) if self.sharded => Some(format!(
-                "features: {bytes} on each rank at most, of which all have the rows that a batch wants, since all together has no room on each card"
+                "features: {bytes} on each rank at most, of which all have the rows that a batch wants, since all together does not fit on each GPU"
             )),
             (FeaturesName::Auto, MemoryKind::HostFeatures) => Some(format!(
-                "features: {bytes} in the host's memory, from where the card reads them, since all together has no room on the card"
+                "features: {bytes} in the host's memory, from where the GPU reads them, since all together does not fit on the GPU"
             )),
             _ => None,
         }

@@ -162,14 +162,14 @@ impl fmt::Display for EdgesElsewhere {
             EdgePlace::Host(taken) => {
                 write!(
                     f,
-                    "{} of edges in the host's memory, from where the card reads those that it draws",
+                    "{} of edges in the host's memory, from where the GPU reads those that it draws",
                     bytes(taken)
                 )?;
-                "since all together has no room on the card"
+                "since all together does not fit on the GPU"
             }
             EdgePlace::Memory => {
                 f.write_str("edges where the host has them, which draws of them")?;
-                "since all together has no room on the card, nor with a locked copy of them in the host's memory"
+                "since all together does not fit on the GPU, nor with a locked copy of them in the host's memory"
             }
             EdgePlace::Disk => {
                 f.write_str("edges on disk, of which the host draws")?;
@@ -396,7 +396,7 @@ mod tests {
         assert!(line(EdgePlace::Memory, true).ends_with("in the host's memory"));
         let locked = line(EdgePlace::Host(3 << 30), true);
         assert!(locked.starts_with("3.0 GiB of edges"), "{locked}");
-        assert!(locked.ends_with("no room on the card"), "{locked}");
+        assert!(locked.ends_with("not fit on the GPU"), "{locked}");
         assert!(line(EdgePlace::Host(0), true).ends_with("as all is on a CPU"));
     }
 }

@@ -148,10 +148,10 @@ fn measured_on_a_card() -> String {
 #[test]
 fn figures_of_a_card_set_ours_beside_the_peers() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("card.jsonl"), measured_on_a_card()).unwrap();
+    std::fs::write(folder.path().join("gpu.jsonl"), measured_on_a_card()).unwrap();
     run(halfgnn(&[
         "report",
-        "card.jsonl",
+        "gpu.jsonl",
         "--svg",
         "figures",
         "--output",

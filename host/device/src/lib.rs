@@ -324,7 +324,7 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// [`DriverError::Link`] with why nothing does, and what to do about it.
     fn interconnect(&self) -> Result<Interconnect, DriverError> {
         Err(DriverError::Link(
-            "nothing links such devices but the host; take CUDA cards".into(),
+            "nothing links such devices but the host; take GPUs".into(),
         ))
     }
 
@@ -427,7 +427,7 @@ pub enum DriverError {
     },
     /// Not enough memory of the host's that a device can read.
     #[error(
-        "the host gives no {asked} bytes that a card can read; free some of its memory, or see what `ulimit -l` lets a process lock"
+        "the host gives no {asked} bytes that a GPU can read; free some of its memory, or see what `ulimit -l` lets a process lock"
     )]
     OutOfHostMemory {
         /// Bytes asked for.

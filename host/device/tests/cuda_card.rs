@@ -59,7 +59,7 @@ fn a_card_computes_or_its_absence_is_told() {
                 reason.contains("libcuda") && !reason.contains('\n'),
                 "{reason}"
             );
-            eprintln!("no card: {reason}");
+            eprintln!("no GPU: {reason}");
         }
         Err(error) => panic!("{error}"),
     }
@@ -115,9 +115,9 @@ fn computes(cuda: &Cuda) {
     assert!(cuda.resident_ctas(&add, 256, 0).expect("it fits") >= 4);
 
     // Nothing was taken from the GPU that does not go back.
-    let (free, _) = cuda.memory_info().expect("the card tells");
+    let (free, _) = cuda.memory_info().expect("the GPU tells");
     let returned = cuda.trim().expect("nothing has failed");
-    assert!(returned > 0 && cuda.memory_info().expect("the card tells").0 >= free);
+    assert!(returned > 0 && cuda.memory_info().expect("the GPU tells").0 >= free);
 
     assert!(matches!(
         cuda.function(&module, "subtract"),
@@ -130,7 +130,7 @@ fn computes(cuda: &Cuda) {
         broken.to_string().contains("frobnicate") && !broken.to_string().contains('\n'),
         "{broken}"
     );
-    let huge = cuda.alloc(1 << 50).expect_err("no card has it");
+    let huge = cuda.alloc(1 << 50).expect_err("no GPU has it");
     assert!(
         matches!(huge, DriverError::OutOfMemory { asked, .. } if asked == 1 << 50),
         "{huge}"

@@ -111,11 +111,11 @@ fn stand_in() -> PathBuf {
 }
 
 fn open() -> Cuda {
-    Cuda::open(0).expect("card 0 opens")
+    Cuda::open(0).expect("GPU 0 opens")
 }
 
 fn free(cuda: &Cuda) -> u64 {
-    cuda.memory_info().expect("the card tells").0
+    cuda.memory_info().expect("the GPU tells").0
 }
 
 fn threads(block: u32, shared_bytes: u32) -> LaunchConfig {
@@ -159,7 +159,7 @@ fn cards_are_described_or_refused() {
 
     for (ordinal, parts) in [
         (1, ["Fake T4", "7.5", "8.0"]),
-        (2, ["no card 2", "2 visible", "from 0"]),
+        (2, ["no GPU 2", "2 visible", "from 0"]),
     ] {
         let error = Cuda::open(ordinal).expect_err("refused");
         assert!(matches!(error, DriverError::Unavailable(_)), "{error:?}");
@@ -361,7 +361,7 @@ fn memory_of_the_host_is_read_and_written_by_launches() {
         let error = outside.expect_err("past the end");
         assert!(matches!(error, DriverError::OutOfRange { .. }), "{error}");
     }
-    let error = open().upload(&buffer, 0, &[1]).expect_err("another card's");
+    let error = open().upload(&buffer, 0, &[1]).expect_err("another GPU's");
     assert!(error.to_string().contains("another driver"), "{error}");
 }
 

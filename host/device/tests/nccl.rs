@@ -23,7 +23,7 @@ fn nccl_on_a_stand_in() {
         std::env::set_var("FAKE_NCCL_LOG", &log);
     }
     other_libraries_are_refused();
-    let cuda = Cuda::open(0).expect("card 0 opens");
+    let cuda = Cuda::open(0).expect("GPU 0 opens");
     let log = Log(log);
     // An earlier run's.
     log.take();
@@ -115,7 +115,7 @@ fn part(rank: usize, buffer: &CudaBuffer, offset: usize, len: usize) -> Part<'_,
 }
 
 fn calls_are_those_of_the_documentation(cuda: &Cuda, log: &Log) {
-    let interconnect = cuda.interconnect().expect("NCCL and a card");
+    let interconnect = cuda.interconnect().expect("NCCL and a GPU");
     assert_eq!(interconnect.library, "NCCL 2.28.9");
     assert_eq!(interconnect.device, [1; 16]);
     let linked = link(cuda, Watch::new(|_| None));

@@ -222,7 +222,7 @@ impl Group {
         for rank in 0..all.len() {
             if let Some(other) = (0..rank).find(|&other| device(other) == device(rank)) {
                 return Ok(Err(format!(
-                    "ranks {other} and {rank} are on one card; give each its own"
+                    "ranks {other} and {rank} are on one GPU; give each its own"
                 )));
             }
         }

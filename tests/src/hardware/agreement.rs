@@ -113,7 +113,7 @@ impl Case {
         let results = self.results_of_a_lane();
         if results == 0 {
             text += &format!(
-                "; word {first} is {:#0w$x}, on the card {:#0w$x}",
+                "; word {first} is {:#0w$x}, on the GPU {:#0w$x}",
                 ours[first],
                 card[first],
                 w = width + 2
@@ -128,7 +128,7 @@ impl Case {
                 .map(|v| format!("{v:#x}"))
                 .collect();
             text += &format!(
-                "; lane {lane} result {} of ({}) is {:#0w$x}, on the card {:#0w$x}",
+                "; lane {lane} result {} of ({}) is {:#0w$x}, on the GPU {:#0w$x}",
                 i % results,
                 operands.join(", "),
                 ours[i],

@@ -141,14 +141,14 @@ mod tests {
             record("a/with a space", &[1, 2, 3]),
             record("b", &[4; 1000]),
         ];
-        write(&folder, "a card", &records).expect("a folder for temporary files");
+        write(&folder, "a GPU", &records).expect("a folder for temporary files");
         let read_back = read(&folder);
         let index = fs::read_to_string(folder.join(INDEX)).expect("the index");
         fs::write(folder.join(INDEX), index.replace("1000", "1001")).expect("the index again");
         let cut = read(&folder);
         fs::remove_dir_all(&folder).expect("the folder");
         let recording = read_back.expect("both files");
-        assert_eq!(recording.device, "a card");
+        assert_eq!(recording.device, "a GPU");
         assert_eq!(recording.records["a/with a space"], records[0]);
         assert_eq!(recording.records["b"], records[1]);
         assert!(

@@ -55,7 +55,7 @@ static RAN: LazyLock<Ran> = LazyLock::new(|| {
 });
 
 fn recording() -> Recording {
-    store::read(&folder()).expect("results of a card, which the program record_hardware writes")
+    store::read(&folder()).expect("results of a GPU, which the program record_hardware writes")
 }
 
 #[test]

@@ -438,7 +438,7 @@ impl Task for Ablate<'_> {
         let timed = peers::is_card(backend);
         if !timed {
             self.told.say(&format!(
-                "{}: errors alone; {} cannot time what loads, warps and atomics of a card are worth",
+                "{}: errors alone; {} cannot time what loads, warps and atomics of a GPU are worth",
                 self.label,
                 backend.name()
             ));
@@ -671,7 +671,7 @@ mod tests {
             event: "ablation",
             ablation: ablation.name,
             graph: "kron18".into(),
-            device: "a card".into(),
+            device: "a GPU".into(),
             features: 64,
             with: ablation.with.name(),
             without: ablation.without.name(),

@@ -91,7 +91,7 @@ mod card {
                     cusparse: Cusparse::open(gpu),
                 }),
                 None => Err(format!(
-                    "peers run on CUDA cards alone, and this is {}",
+                    "peers run on GPUs alone, and this is {}",
                     backend.name()
                 )),
             }

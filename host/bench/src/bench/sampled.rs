@@ -395,7 +395,7 @@ mod tests {
         Row {
             event: "sampled",
             graph: "g",
-            device: "a card".into(),
+            device: "a GPU".into(),
             subgraph: 0,
             vertices: 10,
             edges: 30,

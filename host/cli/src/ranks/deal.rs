@@ -200,12 +200,12 @@ impl RanksArgs {
         let exchange = self.exchange.unwrap_or_default();
         if exchange == Exchange::Nccl && process.is_none() {
             return Err(Failure::Input(
-                "--exchange nccl is of processes with a card each; take --devices or --rendezvous instead of --ranks".into(),
+                "--exchange nccl is of processes with a GPU each; take --devices or --rendezvous instead of --ranks".into(),
             ));
         }
         if let (Some(_), None) = (self.overlap, &process) {
             return Err(Failure::Input(
-                "--overlap is of processes with a card each; take --devices or --rendezvous instead of --ranks".into(),
+                "--overlap is of processes with a GPU each; take --devices or --rendezvous instead of --ranks".into(),
             ));
         }
         if let Some(fault) = self.rank_fault.iter().find(|fault| fault.rank >= ranks) {

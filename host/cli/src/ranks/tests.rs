@@ -142,7 +142,7 @@ fn features_are_dealt_out_where_a_rank_has_no_room_for_all() {
         let lines = own.lines().collect::<Vec<_>>().concat();
         assert!(
             lines.starts_with("features: 500.0 KiB on each rank at most")
-                && lines.contains("since all together has no room on each card"),
+                && lines.contains("since all together does not fit on each GPU"),
             "{lines}"
         );
     }

@@ -376,7 +376,7 @@ fn what_ranks_do_not_do_is_refused() {
     );
     refuse(
         &["--overlap", "off"],
-        &["--overlap is of processes with a card each"],
+        &["--overlap is of processes with a GPU each"],
     );
     refuse(&["--partition", "none"], &["--partition none: "]);
     std::fs::write(place.folder.path().join("short"), "0\n1\n2\n").unwrap();

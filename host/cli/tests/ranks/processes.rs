@@ -166,13 +166,13 @@ fn what_moves_rows_is_chosen_and_timed() {
     refused(
         &train(&processes),
         1,
-        &["--exchange nccl: rank 0: CPUs are linked by nothing but the host; take CUDA cards"],
+        &["--exchange nccl: rank 0: CPUs are linked by nothing but the host; take GPUs"],
     );
     let threads = [&["--ranks", "2"], &cpu[..], &["nccl"]].concat();
     refused(
         &train(&threads),
         2,
-        &["--exchange nccl is of processes with a card each"],
+        &["--exchange nccl is of processes with a GPU each"],
     );
     refused(
         &train(&[&cpu[..], &["host"]].concat()),

@@ -454,7 +454,7 @@ fn features_may_stay_on_the_host() {
     let bench: Vec<&str> = bench.split(' ').collect();
     refused(&run_in(&place, &bench), 2, &[no_room]);
     let (done, output) = train("emulator", &["--features", "host", "--save", "kept"]);
-    let line = "features: 640 B in the host's memory, from where the card reads them";
+    let line = "features: 640 B in the host's memory, from where the GPU reads them";
     assert!(done && text(&output.stdout).contains(line), "{output:?}");
     let (done, output) = train("cpu", &["--features", "host"]);
     let on_cpu = "features: in the host's memory, as all is on a CPU";

@@ -50,8 +50,8 @@ impl Context {
             let ((major, minor), (needs_major, needs_minor)) =
                 (info.compute_capability, MINIMUM_CAPABILITY);
             return Err(DriverError::Unavailable(format!(
-                "card {ordinal}, {}, has compute capability {major}.{minor} and the kernels need \
-                 {needs_major}.{needs_minor}; choose another card with CUDA_VISIBLE_DEVICES, or the CPU",
+                "GPU {ordinal}, {}, has compute capability {major}.{minor} and the kernels need \
+                 {needs_major}.{needs_minor}; choose another GPU with CUDA_VISIBLE_DEVICES, or the CPU",
                 info.name
             )));
         }
@@ -63,7 +63,7 @@ impl Context {
             capability = ?info.compute_capability,
             driver = ?info.driver_version,
             library,
-            "opened a CUDA card"
+            "opened a GPU"
         );
         let pooled =
             std::env::var_os(NO_POOL_VARIABLE).is_none_or(|value| value.is_empty() || value == "0");
@@ -253,7 +253,7 @@ impl Drop for Context {
             .enter()
             .and_then(|_entered| free_all(&mut self.pool()).map(|_| ()));
         if let Err(error) = emptied {
-            tracing::debug!(%error, "closing a CUDA card");
+            tracing::debug!(%error, "closing a GPU");
         }
     }
 }
@@ -342,7 +342,7 @@ fn find(library: &str, ordinal: u32) -> Result<Device, DriverError> {
     match count(library)? {
         0 => Err(no_card(library)),
         count if ordinal >= count => Err(DriverError::Unavailable(format!(
-            "there is no card {ordinal}: {count} visible{}, counted from 0",
+            "there is no GPU {ordinal}: {count} visible{}, counted from 0",
             visible_devices()
         ))),
         _ => check_cust("cuDeviceGet", Device::get_device(ordinal)),
@@ -352,7 +352,7 @@ fn find(library: &str, ordinal: u32) -> Result<Device, DriverError> {
 /// A driver without a GPU.
 fn no_card(library: &str) -> DriverError {
     DriverError::Unavailable(format!(
-        "{library} finds no card{}; see what `nvidia-smi` lists",
+        "{library} finds no GPU{}; see what `nvidia-smi` lists",
         visible_devices()
     ))
 }

@@ -76,9 +76,7 @@ fn advice(failure: CUresult) -> Option<&'static str> {
         CUresult::CUDA_ERROR_STUB_LIBRARY => {
             "this is the toolkit's stub: HALFGNN_LIBCUDA must name the driver's own library"
         }
-        CUresult::CUDA_ERROR_ECC_UNCORRECTABLE => {
-            "the card's memory is faulty: see `nvidia-smi -q`"
-        }
+        CUresult::CUDA_ERROR_ECC_UNCORRECTABLE => "the GPU's memory is faulty: see `nvidia-smi -q`",
         _ => return None,
     })
 }

@@ -174,7 +174,7 @@ impl Limits {
         let shared = u64::from(shared_bytes) + u64::from(self.static_shared_bytes);
         if shared > u64::from(self.shared_bytes) {
             return Err(format!(
-                "it needs {shared} bytes of shared memory a CTA ({} of them static) and the card has {}",
+                "it needs {shared} bytes of shared memory a CTA ({} of them static) and the GPU has {}",
                 self.static_shared_bytes, self.shared_bytes
             ));
         }

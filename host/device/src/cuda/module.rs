@@ -415,7 +415,7 @@ fn check_target(ptx: &str, capability: (u32, u32)) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "it was built for {target} and the card is sm_{}{}",
+        "it was built for {target} and the GPU is sm_{}{}",
         capability.0, capability.1
     ))
 }

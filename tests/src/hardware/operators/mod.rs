@@ -264,7 +264,7 @@ impl Results {
         let ours = self.to_bytes();
         if ours.len() != card.len() {
             return Some(format!(
-                "{} bytes, and the card wrote {}",
+                "{} bytes, and the GPU wrote {}",
                 ours.len(),
                 card.len()
             ));
@@ -288,7 +288,7 @@ impl Results {
         Some(match self {
             Self::Bits(_) => format!("{count} of {all} rows differ, the first is row {first}"),
             Self::Near(values, bounds) => format!(
-                "{count} of {all} numbers differ; number {first} is {}, on the card {}, and {:e} is allowed",
+                "{count} of {all} numbers differ; number {first} is {}, on the GPU {}, and {:e} is allowed",
                 values[first],
                 f32::from_bits(card[first]),
                 bounds[first]

@@ -261,7 +261,7 @@ pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
     let ranks = match &args.rendezvous {
         Some(rendezvous) => {
             let (rank, ranks) = this_process()?;
-            let device = device_name("a card");
+            let device = device_name("a GPU");
             check_key(rendezvous, ranks)?;
             let group = meet(rendezvous, &Member::new(rank, ranks, &device, DEADLINE))?;
             Some(group).filter(|group| group.ranks() > 1)
@@ -270,7 +270,7 @@ pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
     };
     if let (None, Some(option)) = (&ranks, args.of_ranks()) {
         return Err(Failure::Input(format!(
-            "{option} is of several ranks, and this is one; give --devices with several cards or --rendezvous, or leave it out"
+            "{option} is of several ranks, and this is one; give --devices with several GPUs or --rendezvous, or leave it out"
         )));
     }
     if let Some(group) = &ranks {

@@ -177,10 +177,7 @@ impl Storage for Cpu {
     }
 
     fn interconnect(&self) -> Result<Interconnect, Error> {
-        Err(
-            DriverError::Link("CPUs are linked by nothing but the host; take CUDA cards".into())
-                .into(),
-        )
+        Err(DriverError::Link("CPUs are linked by nothing but the host; take GPUs".into()).into())
     }
 
     fn link_id(&self) -> Result<Vec<u8>, Error> {
