@@ -339,6 +339,7 @@ pub fn every_model_links<B: Backend>(backend: &B, own: impl Fn(usize) -> B + Syn
     }
 }
 
+/// Epochs, weights and moments of ranks whose devices exchange are those of ranks that exchange through the host.
 fn assert_linked<B: Backend, E: Element>(
     backend: &B,
     own: &(impl Fn(usize) -> B + Sync),
@@ -368,7 +369,7 @@ fn assert_linked<B: Backend, E: Element>(
         assert_eq!(*is_recorded, recorded, "rank {rank}");
     }
     assert!(through_host.iter().all(|(.., is_recorded)| !is_recorded));
-    // Rows that come beside computation are the same ones.
+    // Rows that are exchanged during computation are the same.
     let beside_computation = |rank: InProcess| {
         let (backend, group) = by_devices(own)(rank);
         (backend, group.overlapping(true))

@@ -330,7 +330,7 @@ pub fn wrong_batches_are_refused<B: Backend>(backend: &B, _: Scale) {
         let refused = refused(policy, model);
         assert!(refused.contains(words), "{policy}: {refused}");
     }
-    // Two types of edges of one name are told apart by their ends.
+    // The ends distinguish two types of edges of one name.
     let mut twins = ModelTypes::of(&dataset).expect("several");
     for of in &mut twins.edges {
         of.name = "leads".into();

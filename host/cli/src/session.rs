@@ -828,12 +828,7 @@ fn objectives<'a, B: Backend, E: Element>(
         }
         Goal::Vertices { loss, inductive } => (loss, *inductive),
     };
-    let goal = train::Goal {
-        targets: &dataset.targets,
-        outputs: dataset.outputs,
-        loss,
-        splits: [&dataset.train, &dataset.val, &dataset.test],
-    };
+    let goal = goal_of(dataset, loss);
     let graphs = inputs(backend, &plan.model, dataset, graph)?;
     let rows = match features {
         FeaturesAt::Memory(kind) => dataset.feature_rows(backend, kind)?,
@@ -851,6 +846,16 @@ fn objectives<'a, B: Backend, E: Element>(
     })
 }
 
+/// The targets and splits of a dataset, to be trained on by a loss.
+pub fn goal_of<'a>(dataset: &'a Dataset, loss: &'a Loss) -> train::Goal<'a> {
+    train::Goal {
+        targets: &dataset.targets,
+        outputs: dataset.outputs,
+        loss,
+        splits: [&dataset.train, &dataset.val, &dataset.test],
+    }
+}
+
 /// The task of the labelled vertices of a dataset of several types.
 fn task_of_types<'a, B: Backend, E: Element>(
     backend: &B,
@@ -860,12 +865,7 @@ fn task_of_types<'a, B: Backend, E: Element>(
     let Goal::Vertices { loss, .. } = &plan.goal else {
         return Err(links_are_whole());
     };
-    let goal = train::Goal {
-        targets: &dataset.targets,
-        outputs: dataset.outputs,
-        loss,
-        splits: [&dataset.train, &dataset.val, &dataset.test],
-    };
+    let goal = goal_of(dataset, loss);
     let whole = Objective::of_types(backend, (dataset, &plan.model), &goal)?;
     Ok(Tasks {
         training: whole.clone(),

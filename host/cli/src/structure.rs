@@ -396,7 +396,7 @@ mod tests {
         assert!(line(EdgePlace::Memory, true).ends_with("in the host's memory"));
         let locked = line(EdgePlace::Host(3 << 30), true);
         assert!(locked.starts_with("3.0 GiB of edges"), "{locked}");
-        assert!(locked.ends_with("not fit on the GPU"), "{locked}");
+        assert!(locked.ends_with("does not fit on the GPU"), "{locked}");
         assert!(line(EdgePlace::Host(0), true).ends_with("as all is on a CPU"));
     }
 }

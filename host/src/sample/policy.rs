@@ -83,12 +83,7 @@ impl SamplingPolicy {
     /// [`Error::Unsupported`] where vertices are not sampled by their neighbors, a type of edges is not there or named twice, or its fanouts are of
     /// another number of hops.
     pub fn fanouts_of(&self, types: &ModelTypes) -> Result<(FanoutsByType, bool), Error> {
-        let refuse = |reason: String| {
-            Err(Error::Unsupported {
-                operator: "SamplingPolicy",
-                reason,
-            })
-        };
+        let refuse = |reason| refuse("SamplingPolicy", reason);
         let Self::Neighbor {
             fanouts,
             by_type,
@@ -174,12 +169,7 @@ impl SamplingPolicy {
         (graph, edges): (&Graph, EdgesIn),
         self_loops: bool,
     ) -> Result<Box<dyn Sampler<B>>, Error> {
-        let refuse = |reason: String| {
-            Err(Error::Unsupported {
-                operator: "SamplingPolicy::sampler",
-                reason,
-            })
-        };
+        let refuse = |reason| refuse("SamplingPolicy::sampler", reason);
         let Self::Neighbor {
             fanouts,
             by_type,
@@ -213,6 +203,10 @@ impl SamplingPolicy {
         let sampler = sampler.replacing(*replace).with_self_loops(self_loops);
         Ok(Box::new(sampler))
     }
+}
+
+fn refuse<T>(operator: &'static str, reason: String) -> Result<T, Error> {
+    Err(Error::Unsupported { operator, reason })
 }
 
 impl fmt::Display for SamplingPolicy {

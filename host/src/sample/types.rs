@@ -95,7 +95,7 @@ impl SampledEdges {
         &self.columns
     }
 
-    /// Them as a matrix.
+    /// The edges as a matrix on the host.
     ///
     /// # Errors
     /// [`Error::Graph`] where there is not enough memory.
@@ -104,7 +104,7 @@ impl SampledEdges {
         Ok(edges)
     }
 
-    /// Them on a backend.
+    /// The edges on a backend.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.

@@ -14,8 +14,8 @@ use crate::tensor::{Array, Element, Matrix};
 /// vertices than there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchSizes {
-    /// Of each layer that hears from neighbours, the one that is computed first first: its rows are destinations, its columns sources. Of
-    /// several types, of each type of edges.
+    /// The sizes of each aggregating layer in the order of computation: rows are destinations, columns sources. Of several types, those of each
+    /// type of edges.
     pub layers: Vec<RowCounts>,
     /// Whether edges come with factors of the whole graph, and their transpose at once, as those of subgraphs do.
     pub induced: bool,
@@ -39,8 +39,7 @@ pub struct TypeSizes {
 }
 
 impl TypeSizes {
-    /// The edges of a type and, of each type without features, those that lead from all its vertices to the sampled ones, as matrices of so many
-    /// rows, columns and edges.
+    /// A counted graph for each type of edges. Behind them comes one for each type without features, from all its vertices to the sampled ones.
     fn graphs<B: Backend>(
         &self,
         backend: &B,
@@ -154,7 +153,7 @@ impl BatchSizes {
         }
     }
 
-    /// Those of a sample of several types, of which the smallest and the largest batch that were seen have so many vertices and edges.
+    /// The sizes of batches over several types, from the counts of the smallest and the largest batch that were seen.
     pub(super) fn of_types(of: &ModelTypes, [fewest, most]: &[TypeCounts; 2]) -> Self {
         let beyond = |fewest: &[usize], most: &[usize]| -> Vec<usize> {
             let pairs = fewest.iter().zip(most);

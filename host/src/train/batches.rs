@@ -125,19 +125,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
         if norm == Norm::In {
             return Err(no_in_norm());
         }
-        Ok(Self {
-            loader: Loader::new(task.0.lists[0].clone(), batch, seed)?,
-            task: task.clone(),
-            loss: loss.clone(),
-            source: Source::Sampled(sampler, norm),
-            order: None,
-            may_be_fixed: false,
-            may_read_in_place: false,
-            fixed: None,
-            group: None,
-            ahead: None,
-            random: RandomOfStep::default(),
-        })
+        let loader = Loader::new(task.0.lists[0].clone(), batch, seed)?;
+        let source = Source::Sampled(sampler, norm);
+        Ok(Self::made(task, loss, loader, source))
     }
 
     /// Batches of `batch` of the training graphs of `task`, which `graphs` are, in orders that `seed` decides; `loss` is the task's.
@@ -161,19 +151,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let (index, vertices) = (graphs.index(), task.0.features.rows());
         Error::expect(NAME, "vertices of the graphs", vertices, index.vertices())?;
         Error::expect(NAME, "graphs", task.vertices(), index.graphs())?;
-        Ok(Self {
-            loader: Loader::new(task.0.lists[0].clone(), batch, seed)?,
-            task: task.clone(),
-            loss: loss.clone(),
-            source: Source::Graphs(Box::new(graphs)),
-            order: None,
-            may_be_fixed: false,
-            may_read_in_place: false,
-            fixed: None,
-            group: None,
-            ahead: None,
-            random: RandomOfStep::default(),
-        })
+        let loader = Loader::new(task.0.lists[0].clone(), batch, seed)?;
+        let source = Source::Graphs(Box::new(graphs));
+        Ok(Self::made(task, loss, loader, source))
     }
 
     /// Batches of subgraphs in which all vertices are heard and those of training learn: GraphSAINT's (Zeng et al., ICLR 2020), or of
@@ -241,24 +221,13 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 (Some(norms), coverage.loader(&train, seed)?)
             }
         };
-        Ok(Self {
-            loader,
-            task: task.clone(),
-            loss: loss.clone(),
-            source: Source::Subgraphs(Box::new(SubgraphBatches {
-                sampler,
-                norm,
-                norms,
-                in_training,
-            })),
-            order: None,
-            may_be_fixed: false,
-            may_read_in_place: false,
-            fixed: None,
-            group: None,
-            ahead: None,
-            random: RandomOfStep::default(),
-        })
+        let source = Source::Subgraphs(Box::new(SubgraphBatches {
+            sampler,
+            norm,
+            norms,
+            in_training,
+        }));
+        Ok(Self::made(task, loss, loader, source))
     }
 
     /// Batches as `sampling` says, in which `model`, so many of whose layers [hear from neighbours](crate::nn::Network::hops), learns from the
@@ -320,7 +289,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
     }
 
     /// Batches of the training vertices of `task`, which is [of several types](Objective::of_types), with neighbors that are sampled as `sampling`
-    /// says over every type of edges of `types`. So many layers of `model` [aggregate](crate::nn::Network::hops). Every layer reads the whole
+    /// says over every type of edges of `types`. `hops` layers of `model` [aggregate](crate::nn::Network::hops). Every layer reads the whole
     /// sample, as with PyG's `NeighborLoader`.
     ///
     /// # Errors
@@ -337,19 +306,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let labelled = model.types.as_ref().map_or(0, |of| of.labelled);
         let of_graph = types.vertices()[labelled].vertices;
         Self::check(task, task.0.features.rows(), of_graph)?;
-        Ok(Self {
-            loader: Loader::new(task.0.lists[0].clone(), sampling.batch as usize, seed)?,
-            task: task.clone(),
-            loss: loss.clone(),
-            source: Source::Types(Box::new(source)),
-            order: None,
-            may_be_fixed: false,
-            may_read_in_place: false,
-            fixed: None,
-            group: None,
-            ahead: None,
-            random: RandomOfStep::default(),
-        })
+        let loader = Loader::new(task.0.lists[0].clone(), sampling.batch as usize, seed)?;
+        let source = Source::Types(Box::new(source));
+        Ok(Self::made(task, loss, loader, source))
     }
 
     /// The same batches, each of which is dealt out to the ranks of `group`, which all have the whole task: of its vertices (or graphs) each
@@ -487,6 +446,23 @@ impl<B: Backend, E: Element> Batches<B, E> {
     pub(super) fn forget(&mut self) {
         if let Some(fixed) = &mut self.fixed {
             fixed.forget();
+        }
+    }
+
+    /// Batches that are neither on ranks nor in the same memory each time.
+    fn made(task: &Objective<B, E>, loss: &Loss, loader: Loader, source: Source<B, E>) -> Self {
+        Self {
+            task: task.clone(),
+            loss: loss.clone(),
+            loader,
+            source,
+            order: None,
+            may_be_fixed: false,
+            may_read_in_place: false,
+            fixed: None,
+            group: None,
+            ahead: None,
+            random: RandomOfStep::default(),
         }
     }
 

@@ -15,7 +15,7 @@
 //! | between layers, `hidden_norm.weight`, `.bias`, `.running` (two rows), `.mean_scale` | `norms.N.` of `BasicGNN`: `module.weight`, `module.bias`, `module.running_mean`, `module.running_var` of `BatchNorm`; `weight`, `bias` of `LayerNorm(mode='node')`; `weight`, `bias`, `mean_scale` of `GraphNorm`; none of `PairNorm` | none |
 //!
 //! Layers of `graphconv`, `sg`, `ssg`, `tag`, `cheb`, `clustergcn`, `leconv`, `resgated` and `transformer` (of one head) are carried over under
-//! PyG's names alone, as the [registry](crate::program::layers::ALL) has them. Which of them a file is of is [told](ImportOptions::layers).
+//! PyG's names alone, as the [registry](crate::program::layers::ALL) has them. [`ImportOptions::layers`] names them.
 //!
 //! What the other side has no place for is folded into what it has, where that changes no logit: divisors of features and GIN's λ
 //! into the first map, the bias of GIN's first map into the running mean. What cannot be is refused.
@@ -160,7 +160,8 @@ fn at(path: &Path, error: StateDictError) -> CheckpointError {
 /// What layers of a file are ordered by: the last number of a prefix, and the prefix.
 type LayerPlace = (Option<u64>, String);
 
-fn in_order_of_layers(prefix: &str) -> LayerPlace {
+/// The place of the layer with this prefix.
+fn layer_place(prefix: &str) -> LayerPlace {
     let digits = prefix.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let start = digits
         .trim_end_matches(|letter: char| letter.is_ascii_digit())

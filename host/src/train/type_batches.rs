@@ -40,7 +40,7 @@ pub(super) struct Seeds<'a> {
 }
 
 impl<B: Backend> TypeBatches<B> {
-    /// Of a model of several types, whose layers aggregate so many times, over the edges of a dataset.
+    /// Batches for a model of several types with `hops` aggregating layers, over the edges of a dataset.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the model has one type, or other fanouts are given than it has layers; those of

@@ -10,7 +10,7 @@ use crate::operators;
 use crate::outputs::Outputs;
 use crate::placement::{PlacementArgs, WorkOn, place, place_types};
 use crate::screen::Page;
-use crate::session::inputs;
+use crate::session::{goal_of, inputs};
 use crate::train::{describe, read_edges, takes_edge_weights, tell_use};
 use clap::Args;
 use halfgnn::backend::Backend;
@@ -20,7 +20,7 @@ use halfgnn::nn::{EdgeData, Inputs, ModelConfig, ModelTypes, Network};
 use halfgnn::ops::RandomState;
 use halfgnn::program::Profile;
 use halfgnn::tensor::{Element, Precision};
-use halfgnn::train::{Goal, Loss, Objective, TrainConfig};
+use halfgnn::train::{Loss, Objective, TrainConfig};
 use halfgnn::with_element;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -150,12 +150,8 @@ impl Step<'_> {
         if dataset.types.is_some() {
             let learning = (model, &train).into();
             place_types::<B, E>(dataset, learning, device, PlacementArgs::default())?;
-            let goal = Goal {
-                targets: &dataset.targets,
-                outputs: dataset.outputs,
-                loss: &Loss::of(&dataset.targets),
-                splits: [&dataset.train, &dataset.val, &dataset.test],
-            };
+            let loss = Loss::of(&dataset.targets);
+            let goal = goal_of(dataset, &loss);
             let task = Objective::of_types(backend, (dataset, model), &goal)?;
             return self.time::<B, E>(task.inputs(backend));
         }

@@ -4,8 +4,8 @@ mod layers;
 
 use super::jumping::LastMap;
 use super::{
-    Framework, ImportOptions, LayerPlace, StateDict, StateDictError, StateTensor,
-    in_order_of_layers, norms, refuse, registry,
+    Framework, ImportOptions, LayerPlace, StateDict, StateDictError, StateTensor, layer_place,
+    norms, refuse, registry,
 };
 use crate::nn::{
     Aggregate, ConvolutionConfig, Gat, GatV2, Gcn, Gin, HiddenNorm, ModelConfig, Sage, Statistics,
@@ -95,7 +95,7 @@ fn in_order(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, Stat
             ));
         };
         layers
-            .entry(in_order_of_layers(prefix))
+            .entry(layer_place(prefix))
             .or_default()
             .insert(end, tensor);
     }

@@ -1,8 +1,7 @@
 //! Layers whose parameters are carried over one by one, under the names that the [registry of layers](crate::program::layers::ALL) lists.
 
 use super::{
-    Framework, LayerPlace, StateDict, StateDictError, StateTensor, in_order_of_layers, refuse,
-    transposed,
+    Framework, LayerPlace, StateDict, StateDictError, StateTensor, layer_place, refuse, transposed,
 };
 use crate::backend::cpu::Cpu;
 use crate::nn::{ConvolutionConfig, Model, ModelConfig, Network, Norm};
@@ -175,7 +174,7 @@ pub(super) fn read(
             ));
         };
         let tensor = matrix(name, tensor, transposed)?;
-        let place = in_order_of_layers(prefix);
+        let place = layer_place(prefix);
         layers.entry(place).or_default().push((here, tensor));
     }
     let widths: Vec<[usize; 2]> = layers
@@ -234,7 +233,7 @@ fn place_of<'a>(kind: &LayerKind, name: &'a str) -> Option<(&'a str, String, boo
 }
 
 fn matrix(name: &str, tensor: &StateTensor, is_transposed: bool) -> Result<Tensor, StateDictError> {
-    match (tensor.shape[..].as_ref(), is_transposed) {
+    match (&tensor.shape[..], is_transposed) {
         ([outputs, inputs], true) if *outputs > 0 && *inputs > 0 => Ok(Tensor {
             rows: *inputs,
             columns: *outputs,
