@@ -71,6 +71,7 @@ families! {
     norms: norms_entries;
     optimizer: optimizer_entries;
     quantize: quantize_entries;
+    reductions: reductions_entries;
     sampling: sampling_entries;
     scan: scan_entries;
     segment: segment_entries;

@@ -57,6 +57,7 @@ pub mod normalize;
 pub mod norms;
 pub mod optimizer;
 pub mod quantize;
+pub mod reductions;
 pub mod sampling;
 pub mod scan;
 pub mod sddmm;

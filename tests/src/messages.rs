@@ -257,7 +257,7 @@ impl<'a> Case<'a> {
 }
 
 /// A graph's transpose, and which of its edges each edge of that is.
-fn transposed(graph: &Csr) -> (Csr, Vec<u32>) {
+pub(crate) fn transposed(graph: &Csr) -> (Csr, Vec<u32>) {
     let mut edges: Vec<(u32, u32)> = Vec::new();
     for row in 0..graph.shape().0 {
         edges.extend(

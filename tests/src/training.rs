@@ -6,8 +6,8 @@ use crate::task;
 use half::f16;
 use halfgnn::backend::Backend;
 use halfgnn::nn::{
-    Aggregate, Appnp, Binary, Cg, ConvolutionConfig, Gat, GatV2, Gcnii, Gin, Gine,
-    HiddenActivation, HiddenNorm, Jumping, ModelConfig, ResGated, Statistics, Store,
+    Aggregate, Appnp, Binary, Cg, ConvolutionConfig, Gat, GatV2, Gcnii, Gen, Gin, Gine,
+    HiddenActivation, HiddenNorm, Jumping, ModelConfig, Pna, ResGated, Statistics, Store,
 };
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Precision};
@@ -304,6 +304,14 @@ pub fn models_of_both_ends() -> Vec<(&'static str, ModelConfig)> {
         ("gine", of(ModelConfig::of(gine, features, classes))),
         ("resgated", of(ModelConfig::of(resgated, features, classes))),
         ("cg", of(ModelConfig::of(Cg::default(), features, classes))),
+        (
+            "gen",
+            of(ModelConfig::of(Gen::default(), features, classes)),
+        ),
+        (
+            "pna",
+            of(ModelConfig::of(Pna::default(), features, classes)),
+        ),
     ]
 }
 

@@ -55,7 +55,7 @@ fn quotient(x: f64, y: f64, rounding: Rounding) -> u64 {
     if !q.is_finite() || q == 0.0 || y.is_infinite() {
         return finish(q, rounding);
     }
-    let remainder = (-q).mul_add(y, x);
+    let remainder = libm::fma(-q, y, x);
     finish(
         to_odd(q, if y > 0.0 { remainder } else { -remainder }),
         rounding,
@@ -93,7 +93,7 @@ pub(crate) fn unary(op: Float1, a: u64, rounding: Rounding) -> u64 {
             if !root.is_finite() || root == 0.0 {
                 return finish(root, rounding);
             }
-            finish(to_odd(root, (-root).mul_add(root, x)), rounding)
+            finish(to_odd(root, libm::fma(-root, root, x)), rounding)
         }
         _ => float::unary(op, crate::ir::FloatType::F32, a),
     }
@@ -175,7 +175,7 @@ mod tests {
                 (a + b, |a, b, _, r| binary(Float2::Add, a, b, r)),
                 (a * b, |a, b, _, r| binary(Float2::Mul, a, b, r)),
                 (a / b, |a, b, _, r| binary(Float2::Div, a, b, r)),
-                (a.mul_add(b, c), fma),
+                (libm::fmaf(a, b, c), fma),
                 (a.abs().sqrt(), |a, _, _, r| {
                     unary(Float1::Sqrt, a & 0x7FFF_FFFF, r)
                 }),

@@ -164,18 +164,17 @@ pub(crate) fn binary16(op: Float2, a: u16, b: u16) -> u16 {
 /// `a·b + c`, rounded once.
 pub(crate) fn fma64(a: u64, b: u64, c: u64) -> u64 {
     let [x, y, z] = [a, b, c].map(f64::from_bits);
-    bits64(x.mul_add(y, z), [b, c, a])
+    bits64(libm::fma(x, y, z), [b, c, a])
 }
 
-/// `a · b + c` in single precision.
-#[inline(always)]
+/// `a · b + c` in single precision. Rust's own would call the C library's, which rounds twice in mingw's.
 pub(crate) fn fma32(a: u64, b: u64, c: u64) -> u64 {
     let [a, b, c] = [a, b, c].map(|v| f32::from_bits(v as u32));
-    bits(a.mul_add(b, c))
+    bits(libm::fmaf(a, b, c))
 }
 
 /// [`fma32`] of all lanes. The loop is compiled for each kind of CPU, so that it has vectors of the CPU's own
-/// instruction where there is one: elsewhere every lane calls a function that looks for it.
+/// instruction where there is one.
 pub(crate) fn fma32_of_lanes(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
     struct EachLane<'a>([&'a Lanes; 3]);
     impl pulp::NullaryFnOnce for EachLane<'_> {
@@ -183,7 +182,8 @@ pub(crate) fn fma32_of_lanes(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
         #[inline(always)]
         fn call(self) -> Lanes {
             let Self([a, b, c]) = self;
-            std::array::from_fn(|i| fma32(a[i], b[i], c[i]))
+            let float = |v: u64| f32::from_bits(v as u32);
+            std::array::from_fn(|i| bits(float(a[i]).mul_add(float(b[i]), float(c[i]))))
         }
     }
     pulp::Arch::new().dispatch(EachLane([a, b, c]))

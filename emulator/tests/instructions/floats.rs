@@ -47,7 +47,7 @@ fn rounded_to_nearest() {
     u("sub.rn.f32 d, x, y;", |x, y, _| x - y);
     u("mul.rn.f32 d, x, y;", |x, y, _| x * y);
     u("div.rn.f32 d, x, y;", |x, y, _| x / y);
-    u("fma.rn.f32 d, x, y, z;", f32::mul_add);
+    u("fma.rn.f32 d, x, y, z;", libm::fmaf);
     u("sqrt.rn.f32 d, x;", |x, _, _| x.sqrt());
     u("rcp.rn.f32 d, x;", |x, _, _| 1.0 / x);
 }
@@ -88,7 +88,7 @@ fn saturated() {
         "b32",
         "b32",
         &all,
-        |x, y, z| saturate(float(x).mul_add(float(y), float(z))),
+        |x, y, z| saturate(libm::fmaf(float(x), float(y), float(z))),
     );
 }
 
@@ -257,7 +257,7 @@ fn doubles() {
     u("sub.rn.f64 d, x, y;", |x, y, _| x - y);
     u("mul.rn.f64 d, x, y;", |x, y, _| x * y);
     u("div.rn.f64 d, x, y;", |x, y, _| x / y);
-    u("fma.rn.f64 d, x, y, z;", f64::mul_add);
+    u("fma.rn.f64 d, x, y, z;", libm::fma);
     u("sqrt.rn.f64 d, x;", |x, _, _| x.sqrt());
     u("neg.f64 d, x;", |x, _, _| -x);
     u("setp.lt.f64 p, x, y; selp.f64 d, x, y, p;", |x, y, _| {

@@ -112,6 +112,27 @@ impl<A: Items, B: Items> Items for (A, B) {
     }
 }
 
+/// Items that may be missing: as many as others have, each none.
+impl<I: Items> Items for Option<I> {
+    type Item = Option<I::Item>;
+
+    fn count(&self) -> usize {
+        self.as_ref().map_or(usize::MAX, I::count)
+    }
+
+    fn cut(self, at: usize) -> (Self, Self) {
+        self.map(|items| items.cut(at)).unzip()
+    }
+
+    fn each(self) -> impl Iterator<Item = Self::Item> {
+        let mut items = self.map(I::each);
+        std::iter::from_fn(move || match &mut items {
+            Some(items) => items.next().map(Some),
+            None => Some(None),
+        })
+    }
+}
+
 /// Chunks of the given number of elements, as of [`slice::chunks`].
 pub struct Chunks<'a, T> {
     values: &'a [T],

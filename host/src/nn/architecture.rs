@@ -12,9 +12,9 @@ use super::gin::Gin;
 use super::sage::Sage;
 use super::{ModelConfig, Norm};
 use crate::program::layers::{
-    Arma, Cg, Cheb, ClusterGcn, GatedGraph, Gine, GraphConv, Hetero, Hgt, Layer as Formula,
-    LayerSetting, Le, MixHop, Reads, ResGated, Rgcn, Sg, Ssg, Tag, Transformer, TypeReads,
-    TypedLayer,
+    Arma, Cg, Cheb, ClusterGcn, Edge, GatedGraph, Gen, Gine, GraphConv, Hetero, Hgt,
+    Layer as Formula, LayerSetting, Le, MixHop, Pna, Reads, ResGated, Rgcn, Sg, Ssg, Tag,
+    Transformer, TypeReads, TypedLayer,
 };
 use serde::de::{DeserializeOwned, MapAccess, Visitor, value::UnitDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -103,6 +103,9 @@ pub trait Architecture:
         stacked(model)
     }
 
+    /// Makes its layers use the mean of ln (1 + degree) over the vertices that a model is trained on, where they do.
+    fn read_log_degree(&mut self, _mean: f32) {}
+
     /// What a sum over at most `largest_degree` neighbours is multiplied by to stay in the range of half, of a kind whose formula reads
     /// [`Builder::largest_degree`](crate::program::Builder::largest_degree).
     fn sum_scale(&self, _largest_degree: u32) -> f32 {
@@ -158,6 +161,22 @@ impl<C> LayerOption<C> {
         choices: &[("mean", "Their mean"), ("sum", "Their sum")],
         help: "what is taken of the neighbours [default: mean; sum of a model of whole graphs]",
         ..Self::NONE
+    };
+
+    /// Likewise, of a kind whose messages can be reduced in every way.
+    pub const AGGREGATE_ANY: Self = Self {
+        choices: &[
+            ("mean", "Their mean"),
+            ("sum", "Their sum"),
+            ("max", "The largest of each column"),
+            ("min", "The smallest of each column"),
+            (
+                "softmax",
+                "Their mean, weighted by the softmax of each column",
+            ),
+            ("std", "The standard deviation of each column"),
+        ],
+        ..Self::AGGREGATE
     };
 }
 
@@ -521,6 +540,13 @@ macro_rules! models {
                 }
             }
 
+            pub(super) fn read_log_degree(&mut self, mean: f32) {
+                match self {
+                    $(Self::$kind(config) => config.read_log_degree(mean),)*
+                    Self::Other(_) => {}
+                }
+            }
+
             pub(super) fn weight_decay(&self) -> f32 {
                 match self {
                     $(Self::$kind(config) => config.weight_decay(),)*
@@ -678,6 +704,12 @@ models! {
     ResGated,
     /// Crystal graph convolutions.
     Cg,
+    /// Edge convolutions.
+    Edge,
+    /// Generalized convolutions.
+    Gen,
+    /// Principal neighbourhood aggregation.
+    Pna,
     /// A relational graph convolutional network, of one type of edges or several.
     Rgcn,
     /// A layer for each type of edges, summed.

@@ -11,6 +11,7 @@
 
 use super::architecture::{Architecture, LayerOption, finite, not_negative, store};
 use super::{ModelConfig, Norm, Statistics};
+use crate::ops::MessageReduction;
 use crate::program::layers::{self as formulas, Layer as Formula, Reads};
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,14 @@ pub enum Aggregate {
     Mean,
     /// Their sum, kept in the range of half by a power of two that the batch normalisation takes out again.
     Sum,
+    /// The largest of each column.
+    Max,
+    /// The smallest of each column.
+    Min,
+    /// Their mean, weighted by the softmax of each column.
+    Softmax,
+    /// The standard deviation of each column.
+    Std,
 }
 
 impl Aggregate {
@@ -61,7 +70,33 @@ impl Aggregate {
     pub(crate) fn of_option(text: &str) -> Self {
         match text {
             "mean" => Self::Mean,
+            "max" => Self::Max,
+            "min" => Self::Min,
+            "softmax" => Self::Softmax,
+            "std" => Self::Std,
             _ => Self::Sum,
+        }
+    }
+
+    /// The reduction that it is; none of what is a sum.
+    pub(crate) fn reduction(self) -> Option<MessageReduction> {
+        match self {
+            Aggregate::Mean | Aggregate::Sum => None,
+            Aggregate::Max => Some(MessageReduction::Max),
+            Aggregate::Min => Some(MessageReduction::Min),
+            Aggregate::Softmax => Some(MessageReduction::Softmax),
+            Aggregate::Std => Some(MessageReduction::Deviation),
+        }
+    }
+
+    /// That it is a mean or a sum.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn expect_sum(self) -> Result<(), String> {
+        match self.reduction() {
+            None => Ok(()),
+            Some(_) => Err("its messages are aggregated by `mean` or `sum` alone".into()),
         }
     }
 
@@ -69,7 +104,7 @@ impl Aggregate {
     pub(crate) fn norm(self) -> Norm {
         match self {
             Aggregate::Mean => Norm::Right,
-            Aggregate::Sum => Norm::None,
+            _ => Norm::None,
         }
     }
 }
@@ -80,7 +115,7 @@ impl Gin {
         let default = Self::default();
         (self.lambda, self.epsilon) = match aggregate {
             Aggregate::Mean => (default.lambda, default.epsilon),
-            Aggregate::Sum => (1.0, 0.0),
+            _ => (1.0, 0.0),
         };
         self.aggregate = aggregate;
     }
@@ -166,6 +201,7 @@ impl Architecture for Gin {
 
     fn check(&self, _model: &ModelConfig) -> Result<(), String> {
         let (lambda, epsilon) = (self.lambda, self.epsilon);
+        self.aggregate.expect_sum()?;
         if lambda.is_finite() && epsilon.is_finite() {
             return Ok(());
         }

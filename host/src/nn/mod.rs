@@ -43,8 +43,8 @@ mod weights;
 
 pub use crate::program::Network;
 pub use crate::program::layers::{
-    Arma, Cg, Cheb, ClusterGcn, GatedGraph, Gine, GraphConv, Hetero, Hgt, Le, MixHop, ResGated,
-    Rgcn, Sg, Ssg, Tag, Transformer,
+    Arma, Cg, Cheb, ClusterGcn, Edge, GatedGraph, Gen, Gine, GraphConv, Hetero, Hgt, Le, MixHop,
+    Pna, ResGated, Rgcn, Sg, Ssg, Tag, Transformer,
 };
 pub(crate) use aggregation::{check_policy_of_weights, rounds_by_default};
 pub use appnp::Appnp;

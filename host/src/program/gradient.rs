@@ -8,7 +8,7 @@ use super::list::{Program, refuse};
 use super::operator::{
     ActivateGradient, Addend, AdditiveGradient, Aggregate, Attention, AttentionGradient,
     DotAttentionGradient, EdgeTerms, GroupNorm, Matmul, MessageGradient, Node, NormalizeGradient,
-    Operator, Own,
+    Operator, Own, ReduceMessages, ReduceMessagesGradient,
 };
 use super::value::{Constant, Description, Format, Origin, Rows, Value};
 use crate::error::Error;
@@ -171,6 +171,7 @@ impl Pass<'_> {
             | Operator::AdditiveAttention(_)
             | Operator::DotAttention(_)
             | Operator::MessageSums(_)
+            | Operator::ReduceMessages(_)
             | Operator::EdgeTerms(_)
             | Operator::HeadMean { .. } => self.back_through_heads(node, g),
             Operator::GroupMaximum { .. }
@@ -294,6 +295,7 @@ impl Pass<'_> {
                 let results = self.program.push_all(operator)?;
                 self.add_all(&of, &results, factor)
             }
+            Operator::ReduceMessages(op) => self.back_through_reduction(op, &node.results, g),
             Operator::EdgeTerms(op) => {
                 let gradient = Operator::EdgeTermsGradient {
                     of: *op,
@@ -310,6 +312,32 @@ impl Pass<'_> {
             }
             other => has_none(other),
         }
+    }
+
+    /// Those of a reduction of messages with these results.
+    fn back_through_reduction(
+        &mut self,
+        op: &ReduceMessages,
+        results: &[Value],
+        (factor, d): Gradient,
+    ) -> Result<(), Error> {
+        let wanted = |value: Option<Value>| value.is_some_and(|it| self.depends.contains(&it));
+        let (y, share) = (results[0], results[1]);
+        let mut gradient = ReduceMessagesGradient {
+            of: *op,
+            wanted: op.rows.each().map(wanted),
+            d,
+            y: op.reduction.reads_result().then_some(y),
+            kept: results.get(2).copied(),
+        };
+        let of: Vec<Value> = gradient.differentiated().collect();
+        if of.is_empty() {
+            return Ok(());
+        }
+        gradient.d = self.program.push(Operator::Multiply { x: d, y: share })?;
+        let operator = Operator::ReduceMessagesGradient(gradient);
+        let results = self.program.push_all(operator)?;
+        self.add_all(&of, &results, factor)
     }
 
     /// Those of an operator that moves or picks rows, or that is from outside.

@@ -44,7 +44,7 @@ pub use operator::{
     BinaryMatmul, Coding, Direction, DotAttention, DotAttentionGradient, Dropout, EdgeTerms, End,
     GroupNorm, GroupScales, Matmul, MessageGradient, MessageRows, MessageSums, Node, Normalization,
     NormalizeGradient, Operator, Own, OwnCall, OwnOperands, OwnOperator, RankPart, ReadFactors,
-    RowFactors, Take,
+    ReduceMessages, ReduceMessagesGradient, RowFactors, Take,
 };
 pub use plan::{Place, Plan, Slot};
 pub use run::Runner;

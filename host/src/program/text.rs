@@ -3,8 +3,8 @@
 use super::list::Program;
 use super::operator::{
     Addend, AdditiveAttention, Aggregate, Attention, Coding, Direction, DotAttention, Dropout,
-    EdgeTerms, End, Matmul, MessageSums, Node, Normalization, Operator, ReadFactors, RowFactors,
-    Take,
+    EdgeTerms, End, Matmul, MessageSums, Node, Normalization, Operator, ReadFactors,
+    ReduceMessages, RowFactors, Take,
 };
 use super::value::{Edges, Format, Origin, Rows, Value};
 use crate::nn::rounds_by_default;
@@ -101,18 +101,30 @@ impl Program {
         format!("{edges} {values}, scores {scale} {queries} {keys}ᵀ, {heads} heads{drop}")
     }
 
+    /// A function of the sum of rows of both ends and of the edge; nothing where there are none.
+    fn message_text(&self, rows: [Option<Value>; 3], act: MessageAct) -> Option<String> {
+        let ends = ["destination", "source", "edge"];
+        let named = rows.into_iter().zip(ends);
+        let named = named.filter_map(|(value, end)| Some((value?, end)));
+        let named = named.map(|(value, end)| format!("{} of the {end}", self.name_of(value)));
+        let named: Vec<String> = named.collect();
+        (!named.is_empty()).then(|| format!("{act:?}({})", named.join(" + ")).to_lowercase())
+    }
+
+    fn reduction_text(&self, op: &ReduceMessages) -> String {
+        let message = self.message_text(op.rows.each(), op.act);
+        let reduction = format!("{:?}", op.reduction).to_lowercase();
+        format!(
+            "{} {reduction} of {}",
+            self.edges[op.edges.0].name,
+            message.unwrap_or_default()
+        )
+    }
+
     fn messages_text(&self, op: &MessageSums) -> String {
-        let factor = |rows: [Option<Value>; 3], act: MessageAct| {
-            let ends = ["destination", "source", "edge"];
-            let named = rows.into_iter().zip(ends);
-            let named = named.filter_map(|(value, end)| Some((value?, end)));
-            let named = named.map(|(value, end)| format!("{} of the {end}", self.name_of(value)));
-            let named: Vec<String> = named.collect();
-            (!named.is_empty()).then(|| format!("{act:?}({})", named.join(" + ")).to_lowercase())
-        };
         let factors = op.rows().into_iter().zip(op.acts);
         let factors: Vec<String> = factors
-            .filter_map(|(rows, act)| factor(rows, act))
+            .filter_map(|(rows, act)| self.message_text(rows, act))
             .collect();
         let times = match op.factor {
             1.0 => String::new(),
@@ -360,6 +372,10 @@ impl Program {
             Operator::MessageSums(op) => text = format!("{text} {}", self.messages_text(op)),
             Operator::MessageGradient(op) => {
                 text = format!("{text} {} {}", name(op.d), self.messages_text(&op.of));
+            }
+            Operator::ReduceMessages(op) => text = format!("{text} {}", self.reduction_text(op)),
+            Operator::ReduceMessagesGradient(op) => {
+                text = format!("{text} {} {}", name(op.d), self.reduction_text(&op.of));
             }
             Operator::DotAttention(op) => text = format!("{text} {}", self.dot_text(op)),
             Operator::DotAttentionGradient(op) => {

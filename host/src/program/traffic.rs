@@ -76,6 +76,18 @@ impl Program {
                 let gathered = of.gathered().chain(destinations);
                 gathered.map(|rows| (of.edges, rows)).collect()
             }
+            Operator::ReduceMessages(op) => {
+                let source = op.rows.source;
+                source.map(|rows| (op.edges, rows)).into_iter().collect()
+            }
+            Operator::ReduceMessagesGradient(op) => {
+                let of = &op.of;
+                let destinations = [of.rows.destination, Some(op.d), op.y, op.kept];
+                let destinations = destinations.into_iter().flatten();
+                let gathered = destinations.filter(|_| op.wanted[1]);
+                let gathered = of.rows.source.into_iter().chain(gathered);
+                gathered.map(|rows| (of.edges, rows)).collect()
+            }
             _ => Vec::new(),
         }
     }

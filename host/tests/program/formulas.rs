@@ -26,6 +26,8 @@ use halfgnn::program::{Builder, Edges, Heads, Program, Runner, Value};
 use halfgnn::tensor::Precision;
 use std::sync::Arc;
 
+mod reductions;
+
 /// Rows, columns, and edges as (row, column) in the order of a CSR.
 struct Adjacency {
     rows: usize,
@@ -298,7 +300,11 @@ fn copies() -> Vec<Case> {
                 ("graphconv", norm),
                 widths,
                 false,
-                move |edges| GraphConvLayer { edges, outputs },
+                move |edges| GraphConvLayer {
+                    edges,
+                    outputs,
+                    reduction: None,
+                },
                 |values, a, x| {
                     let sum = a.sum(x).product(&values["neighbours.weight"]);
                     a.own(x).product(&values["self.weight"]).plus(1.0, &sum)
@@ -818,10 +824,17 @@ fn messages() -> Vec<Case> {
 }
 
 fn all() -> Vec<Case> {
-    [copies(), filters(), gates(), attention(), messages()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        copies(),
+        filters(),
+        gates(),
+        attention(),
+        messages(),
+        reductions::all(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The program of a case: `rows` is a parameter with the rows of the layer's input.
@@ -1076,6 +1089,8 @@ fn check_all(cases: Vec<Case>) {
         // A ReLU next to zero goes the other way where numbers are rounded.
         let kinks = match case.name {
             "arma" | "gine" => 3.0,
+            // So does a maximum next to another one.
+            "reduced graphconv" | "reduced gine" | "edge" | "gen" | "pna" => 8.0,
             _ => 1.0,
         };
         for a in adjacencies(&case) {
@@ -1107,6 +1122,11 @@ fn graph_transformers_are_their_formulas() {
 }
 
 #[test]
+fn reductions_of_messages_are_their_formulas() {
+    check_all(reductions::all());
+}
+
+#[test]
 fn messages_of_both_ends_are_their_formulas() {
     check_all(messages());
 }
@@ -1130,7 +1150,8 @@ fn formulas_have_the_same_bits_on_the_cpu_and_the_emulator() {
             let (gpu, _) = run(&emulated, program(), &a, Numbers::Whole);
             let what = format!("{} {:?} of {shape:?}", case.name, case.widths);
             let others = ["gatedgraph", "transformer", "gine", "resgated", "cg"];
-            if !others.contains(&case.name) {
+            let others = others.into_iter().chain(reductions::NAMES);
+            if !others.into_iter().any(|name| name == case.name) {
                 assert_eq!(cpu, gpu, "{what}");
                 continue;
             }

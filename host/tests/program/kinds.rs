@@ -18,7 +18,7 @@ const FEATURES: usize = 12;
 const CLASSES: usize = 3;
 
 /// Models of the command line whose layers combine several sums.
-pub const FORMULAS: [&str; 14] = [
+pub const FORMULAS: [&str; 17] = [
     "graphconv",
     "sg",
     "ssg",
@@ -33,6 +33,9 @@ pub const FORMULAS: [&str; 14] = [
     "gine",
     "resgated",
     "cg",
+    "edge",
+    "gen",
+    "pna",
 ];
 
 fn model(kind: impl Into<ConvolutionConfig>) -> ModelConfig {

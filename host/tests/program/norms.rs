@@ -39,7 +39,7 @@ fn options((aggregate, learn_epsilon, statistics): (Aggregate, bool, Statistics)
 fn norm_of(options: &GinConfig) -> Norm {
     match options.aggregate {
         Aggregate::Mean => Norm::Right,
-        Aggregate::Sum => Norm::None,
+        _ => Norm::None,
     }
 }
 

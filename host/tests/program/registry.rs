@@ -5,10 +5,11 @@ use halfgnn::nn::{
     Norm,
 };
 use halfgnn::program::layers::{
-    ALL, Appnp, Arma, ArmaLayer, CgLayer, Cheb, ChebLayer, ClusterGcnLayer, Decomposition, Gat,
-    GatV2, GatedGraphLayer, Gcn, Gcnii, Gin, Gine, GineLayer, GraphConvLayer, HgtLayer, Layer,
-    LayerKind, LeLayer, LgLayer, MixHop, MixHopLayer, OfOneType, ResGated, ResGatedLayer,
-    RgcnLayer, Sage, SgLayer, Ssg, SsgLayer, TagLayer, Transformer, TransformerLayer, TypeReads,
+    ALL, Appnp, Arma, ArmaLayer, CgLayer, Cheb, ChebLayer, ClusterGcnLayer, Decomposition, Edge,
+    EdgeConvLayer, Gat, GatV2, GatedGraphLayer, Gcn, Gcnii, Gen, GenLayer, Gin, Gine, GineLayer,
+    GraphConvLayer, HgtLayer, Layer, LayerKind, LeLayer, LgLayer, MixHop, MixHopLayer, OfOneType,
+    Pna, PnaLayer, ResGated, ResGatedLayer, RgcnLayer, Sage, SgLayer, Ssg, SsgLayer, TagLayer,
+    Transformer, TransformerLayer, TypeReads,
 };
 use halfgnn::program::{Builder, Edges, Program, Value};
 use halfgnn::tensor::Precision;
@@ -123,7 +124,11 @@ fn layer(g: &mut Builder, name: &str, edges: Edges, x: Value) -> Value {
 fn formula(name: &str, edges: Edges) -> Box<dyn Layer> {
     let (outputs, hops) = (4, 2);
     match name {
-        "graphconv" => Box::new(GraphConvLayer { edges, outputs }),
+        "graphconv" => Box::new(GraphConvLayer {
+            edges,
+            outputs,
+            reduction: None,
+        }),
         "sg" => Box::new(SgLayer {
             edges,
             outputs,
@@ -191,6 +196,27 @@ fn formula(name: &str, edges: Edges) -> Box<dyn Layer> {
         "cg" => Box::new(CgLayer {
             edges,
             edge_features: 2,
+        }),
+        "edge" => Box::new(EdgeConvLayer {
+            edges,
+            outputs,
+            options: Edge::default(),
+        }),
+        "gen" => Box::new(GenLayer {
+            edges,
+            outputs,
+            options: Gen {
+                edge_features: 2,
+                ..Gen::default()
+            },
+        }),
+        "pna" => Box::new(PnaLayer {
+            edges,
+            outputs,
+            options: Pna {
+                edge_features: 2,
+                ..Pna::default()
+            },
         }),
         "transformer" => Box::new(TransformerLayer {
             edges,

@@ -72,7 +72,11 @@ impl Kind {
                     let edges = relation.edges;
                     match of {
                         EdgeLayer::Sage => Box::new(Sage { edges, outputs }),
-                        _ => Box::new(GraphConvLayer { edges, outputs }),
+                        _ => Box::new(GraphConvLayer {
+                            edges,
+                            outputs,
+                            reduction: None,
+                        }),
                     }
                 };
                 Box::new(HeteroLayer {

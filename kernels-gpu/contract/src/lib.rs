@@ -33,6 +33,7 @@ pub mod normalize;
 pub mod norms;
 pub mod optimizer;
 pub mod quantize;
+pub mod reductions;
 pub mod rng;
 pub mod sampling;
 pub mod scan;
@@ -173,6 +174,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         attention::ENTRIES,
         dot_attention::ENTRIES,
         messages::ENTRIES,
+        reductions::ENTRIES,
         shadow::ENTRIES,
         bits::ENTRIES,
         frdc::ENTRIES,

@@ -6,7 +6,7 @@
 
 use crate::attention::{leaky_relu, leaky_relu_derivative};
 use crate::format::table;
-use crate::math::{exp, exp_m1};
+use crate::math::{exp, exp_m1, ln};
 use crate::{DevicePtr, EntrySpec, HalfBits, param_struct};
 
 /// `x` where it is positive, else `eˣ − 1` (Clevert et al., ICLR 2016).
@@ -20,6 +20,10 @@ pub const TANH: u32 = 3;
 /// +1 where `x` is zero or more, else −1, as of NaN; its derivative is that of the straight-through estimator, 1 where `x` is in
 /// [−1, 1] (Hubara et al., NIPS 2016).
 pub const SIGN: u32 = 4;
+/// `ln(1 + 1 / x)`, and 0 of what is not positive: the logarithm of a degree and one, of the degree's reciprocal.
+pub const LOG_DEGREE: u32 = 5;
+/// `1 / x`, and 0 of 0.
+pub const RECIPROCAL: u32 = 6;
 
 param_struct! {
     /// Parameters of `nonlinearity` and `nonlinearity_backward`; threads, rows and vectors are those of
@@ -27,7 +31,7 @@ param_struct! {
     ///
     /// - `nonlinearity`: `y = f(x + bias)`; `x` and `y` may be the same.
     /// - `nonlinearity_backward`: `y` holds the gradient of the output and becomes that of the input; `x` is what the function
-    ///   gave, of [`GELU`] and [`SIGN`] what it was given.
+    ///   gave, of [`GELU`], [`SIGN`] and [`LOG_DEGREE`] what it was given.
     pub struct NonlinearityParams {
         /// Input, or what tells the slope.
         pub x: DevicePtr<HalfBits>,
@@ -44,7 +48,7 @@ param_struct! {
         pub columns: u32,
         /// Distance of two rows in 16-byte vectors.
         pub vectors: u32,
-        /// [`ELU`], [`LEAKY_RELU`], [`GELU`], [`TANH`] or [`SIGN`].
+        /// [`ELU`], [`LEAKY_RELU`], [`GELU`], [`TANH`], [`SIGN`], [`LOG_DEGREE`] or [`RECIPROCAL`].
         pub function: u32,
         /// Slope below zero of [`LEAKY_RELU`].
         pub slope: f32,
@@ -104,11 +108,25 @@ pub const fn apply(function: u32, slope: f32, x: f32) -> f32 {
                 -1.0
             }
         }
+        LOG_DEGREE => {
+            if x <= 0.0 {
+                0.0
+            } else {
+                ln(1.0 + 1.0 / x)
+            }
+        }
+        RECIPROCAL => {
+            if x == 0.0 {
+                0.0
+            } else {
+                1.0 / x
+            }
+        }
         _ => tanh(x),
     }
 }
 
-/// Its derivative: of [`GELU`] and [`SIGN`] where it was given `x`, of the others where it gave `x`.
+/// Its derivative: of [`GELU`], [`SIGN`] and [`LOG_DEGREE`] where it was given `x`, of the others where it gave `x`.
 #[inline]
 pub const fn derivative(function: u32, slope: f32, x: f32) -> f32 {
     match function {
@@ -138,6 +156,14 @@ pub const fn derivative(function: u32, slope: f32, x: f32) -> f32 {
                 0.0
             }
         }
+        LOG_DEGREE => {
+            if x <= 0.0 {
+                0.0
+            } else {
+                -1.0 / (x * (1.0 + x))
+            }
+        }
+        RECIPROCAL => -x * x,
         _ => 1.0 - x * x,
     }
 }
@@ -197,6 +223,18 @@ mod tests {
                 let of = if function == GELU { x } else { y };
                 let found = f64::from(derivative(function, 0.1, of));
                 assert!((found - slope).abs() < 1e-6, "{function}'({x}): {found}");
+            }
+            let y = apply(RECIPROCAL, 0.0, x);
+            assert_eq!((y, derivative(RECIPROCAL, 0.0, y)), (1.0 / x, -y * y));
+            let (y, slope) = (apply(LOG_DEGREE, 0.0, x), derivative(LOG_DEGREE, 0.0, x));
+            let expected = [(1.0 / wide).ln_1p(), -1.0 / (wide * (1.0 + wide))];
+            let expected = expected.map(|it| if x > 0.0 { it } else { 0.0 });
+            for (found, expected) in [y, slope].into_iter().zip(expected) {
+                let off = (f64::from(found) - expected).abs();
+                assert!(
+                    off <= 1e-6 * expected.abs().max(1.0),
+                    "{x}: {found} {expected}"
+                );
             }
         }
     }

@@ -14,6 +14,8 @@ pub trait Floats: Copy {
     const ZERO: Self;
     /// All one.
     const ONE: Self;
+    /// All negative infinity, which is below every number.
+    const LEAST: Self;
     /// Each element of a function of this and the other.
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self;
     /// Each element of a function of this.
@@ -103,6 +105,7 @@ macro_rules! floats {
         impl Floats for [f32; $n] {
             const ZERO: Self = [0.0; $n];
             const ONE: Self = [1.0; $n];
+            const LEAST: Self = [f32::NEG_INFINITY; $n];
             #[inline(always)]
             fn zip(mut self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
                 let mut i = 0;

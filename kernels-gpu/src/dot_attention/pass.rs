@@ -24,8 +24,8 @@ impl Params for DotAttentionParams {
         self.of_columns[matrix]
     }
     #[inline(always)]
-    fn outputs(&self) -> [DevicePtr<HalfBits>; 2] {
-        self.outputs
+    fn outputs(&self) -> [DevicePtr<HalfBits>; 3] {
+        [self.outputs[0], self.outputs[1], DevicePtr::NULL]
     }
 }
 

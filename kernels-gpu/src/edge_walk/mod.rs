@@ -21,7 +21,7 @@ pub use lanes::{Lane, QUAD};
 pub use part::{Part, Sum, Sums, add, both, map_sum, scaled};
 pub use pass::{Params, Pass};
 pub use ring::Edge;
-pub use walk::{follow_up, walk};
+pub use walk::{edges_of, follow_up, walk};
 
 /// The functions of a family's passes: the walk of each, and the follow-up that completes rows of several chunks.
 macro_rules! passes {

@@ -25,7 +25,7 @@ pub trait Params {
         DevicePtr::NULL
     }
     /// Matrices with a row for each row, which are zero where a row has no edges; null where there is none.
-    fn outputs(&self) -> [DevicePtr<HalfBits>; 2];
+    fn outputs(&self) -> [DevicePtr<HalfBits>; 3];
 }
 
 /// A policy of the walk.

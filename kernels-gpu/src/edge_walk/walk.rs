@@ -4,6 +4,7 @@ use super::lanes::Lane;
 use super::part::Part;
 use super::pass::{Params, Pass};
 use super::ring::Ring;
+use crate::device::float::max;
 use crate::device::global::Global;
 use crate::device::registers::{recomputed, unroll};
 use crate::device::thread::{block_idx_x, block_idx_y};
@@ -53,6 +54,18 @@ unsafe fn first_row(walk: &EdgeWalk, edge: u32) -> First {
 unsafe fn end_of(walk: &EdgeWalk, row: u32) -> u32 {
     // SAFETY: the caller's promise. There are no more edges than 32 bits count.
     unsafe { Global::<u64>::new(walk.offsets).at(row as u64 + 1).read() as u32 }
+}
+
+/// The number of edges of row `row`.
+///
+/// # Safety
+/// The launch contract; it is a row.
+#[inline(always)]
+pub unsafe fn edges_of(walk: &EdgeWalk, row: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    let begin = unsafe { Global::<u64>::new(walk.offsets).at(row as u64).read() as u32 };
+    // SAFETY: the caller's promise.
+    unsafe { end_of(walk, row) - begin }
 }
 
 /// # Safety
@@ -146,7 +159,7 @@ unsafe fn of_groups<T: Part>(walk: &EdgeWalk, part: T) -> T {
         }
         value
     };
-    let mut part = part.aligned(|value| over_groups(value, |a, b| if b > a { b } else { a }));
+    let mut part = part.aligned(|value| over_groups(value, max));
     let mut distance = 1 << walk.lanes.lanes_log2;
     while distance < WARP {
         // SAFETY: likewise.
@@ -259,7 +272,7 @@ unsafe fn clear<V: Vector<Bits = [u32; 4]>, P: Pass<V, R>, const R: usize>(
         // SAFETY: the caller's promise; it is a row, and each row has `stride` vectors.
         unsafe {
             let row = Global::<u32>::new(walk.empty_rows).at(at as u64).read();
-            unroll!(output in 0..2 => {
+            unroll!(output in 0..3 => {
                 let matrix = Global::<[u32; 4]>::new(params.outputs()[output]);
                 let mut vector = lane_id();
                 while !matrix.is_null() && vector < walk.lanes.stride {

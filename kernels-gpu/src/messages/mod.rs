@@ -1,8 +1,9 @@
 //! Sums of messages of the rows of both ends of an edge and of the edge's own, and their gradients.
 //!
-//! The walk is that of [`edge_walk`](crate::edge_walk), the three passes are in [`pass`].
+//! The walk is that of [`edge_walk`](crate::edge_walk), the three passes are in [`pass`], what an edge reads in [`rows`].
 
 mod pass;
+pub(crate) mod rows;
 
 /// The functions that the entries are, by name.
 pub mod family {

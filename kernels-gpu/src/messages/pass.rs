@@ -1,5 +1,6 @@
 //! The three passes: what a row has, what an edge adds, and what is written.
 
+use super::rows::{each, row_of, sum_of_rows};
 use crate::device::global::Global;
 use crate::device::registers::unroll;
 use crate::device::vector::{Floats, Vector};
@@ -28,8 +29,8 @@ impl Params for MessageParams {
         self.order
     }
     #[inline(always)]
-    fn outputs(&self) -> [DevicePtr<HalfBits>; 2] {
-        self.outputs
+    fn outputs(&self) -> [DevicePtr<HalfBits>; 3] {
+        [self.outputs[0], self.outputs[1], DevicePtr::NULL]
     }
 }
 
@@ -49,46 +50,9 @@ unsafe fn terms<V: Vector<Bits = [u32; 4]>, const R: usize>(
     let mut terms = [[V::Floats::ZERO; R]; 2];
     unroll!(term in 0..2 => {
         // SAFETY: the caller's promise.
-        let [column, own] = unsafe { [edge.row::<V>(term), edge.row::<V>(columns as usize + term)] };
-        unroll!(load in 0..R => {
-            let [row, column, own] = [of_row[term][load], column[load], own[load]].map(V::widen);
-            terms[term][load] = row.zip(column, |a, b| a + b).zip(own, |a, b| a + b);
-        });
+        terms[term] = unsafe { sum_of_rows(&of_row[term], edge, [term, columns as usize + term]) };
     });
     terms
-}
-
-/// What a function of an activation's number makes of each element.
-#[inline(always)]
-fn each<V: Vector, const R: usize, const N: usize>(
-    of: Sum<V, R>,
-    act: u32,
-    f: impl Fn(u32, f32) -> [f32; N],
-) -> [Sum<V, R>; N] {
-    let mut found = [of; N];
-    // A branch for all elements, not for each: the number is then a constant to what is inlined.
-    macro_rules! branches {
-        ($($number:literal)*) => {
-            match act {
-                $($number => branches!(@ $number),)*
-                _ => branches!(@ 0),
-            }
-        };
-        (@ $number:literal) => {{
-            unroll!(load in 0..R => {
-                let mut i = 0;
-                while i < V::WIDTH as usize {
-                    let results = f($number, of[load].get(i));
-                    unroll!(result in 0..N => {
-                        found[result][load] = found[result][load].with(i, results[result]);
-                    });
-                    i += 1;
-                }
-            });
-        }};
-    }
-    branches!(1 2 3 4 5);
-    found
 }
 
 /// The product of both, element by element.
@@ -141,24 +105,6 @@ unsafe fn scale(params: &MessageParams, row: u32) -> f32 {
     params.factor * unsafe { scale.at(row as u64).read() }
 }
 
-/// The lane's vectors of a row of a matrix; zeros where there is none.
-///
-/// # Safety
-/// The launch contract; it is a row.
-#[inline(always)]
-unsafe fn row_of<V: Vector<Bits = [u32; 4]>, const R: usize>(
-    params: &MessageParams,
-    lane: Lane<R>,
-    matrix: DevicePtr<HalfBits>,
-    row: u32,
-) -> [V; R] {
-    if matrix.is_null() {
-        return [V::zero(); R];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { lane.load(&params.walk, matrix, row) }
-}
-
 /// `y`.
 pub struct Forward;
 
@@ -175,8 +121,8 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Forward {
         // SAFETY: the caller's promise.
         unsafe {
             [
-                row_of(params, lane, params.of_rows[0], row),
-                row_of(params, lane, params.of_rows[1], row),
+                row_of(&params.walk, lane, params.of_rows[0], row),
+                row_of(&params.walk, lane, params.of_rows[1], row),
             ]
         }
     }
@@ -246,7 +192,7 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Rows {
         // SAFETY: the caller's promise.
         unsafe {
             let rows = <Forward as Pass<V, R>>::row(params, lane, row, begins);
-            let gradient = row_of::<V, R>(params, lane, params.of_rows[2], row);
+            let gradient = row_of::<V, R>(&params.walk, lane, params.of_rows[2], row);
             let none = [V::Floats::ZERO; R];
             (rows, add::<V, R>(none, scale(params, row), &gradient))
         }

@@ -137,11 +137,12 @@ impl Learning {
     }
 }
 
-/// Has a model read the numbers of each edge, where it can; `tell_use` and `takes_edge_weights` say whether it does.
+/// Has a model read the numbers of each edge and the degrees of vertices, where it can; `tell_use` and `takes_edge_weights` say whether it does.
 pub fn read_edges(model: &mut ModelConfig, dataset: &Dataset) {
     let features = dataset.edge_features.as_ref();
     let weights = usize::from(dataset.edge_weights.is_some());
     model.read_edge_features(weights + features.map_or(0, |features| features.columns()));
+    model.read_degrees(&dataset.graph);
 }
 
 /// That what was asked for fits together.

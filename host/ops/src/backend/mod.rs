@@ -21,9 +21,9 @@ use crate::ops::{
     AdditiveOperators, AttentionOperators, BitsOperators, CommunityOperators, ConstructOperators,
     DotAttentionOperators, ElementwiseOperators, FrdcOperators, HeadOperators, LossOperators,
     MatmulOperators, MaximumOperators, MessageOperators, MetricsOperators, NonlinearityOperators,
-    NormalizeOperators, NormsOperators, OptimizerOperators, QuantizeOperators, SamplingOperators,
-    SddmmOperators, SegmentOperators, ShadowOperators, SortOperators, SpmmOperators, SpmvOperators,
-    SubgraphOperators,
+    NormalizeOperators, NormsOperators, OptimizerOperators, QuantizeOperators, ReductionOperators,
+    SamplingOperators, SddmmOperators, SegmentOperators, ShadowOperators, SortOperators,
+    SpmmOperators, SpmvOperators, SubgraphOperators,
 };
 
 /// A device with all operators, of every family.
@@ -48,6 +48,7 @@ pub trait Backend:
     + NormsOperators
     + OptimizerOperators
     + QuantizeOperators
+    + ReductionOperators
     + SamplingOperators
     + SddmmOperators
     + SegmentOperators

@@ -64,6 +64,7 @@ impl Architecture for Cg {
     reads_edge_rows!();
 
     fn check(&self, model: &ModelConfig) -> Result<(), String> {
+        self.aggregate.expect_sum()?;
         check_edge_features(self.edge_features)?;
         if !model.hidden_by_layer.is_empty() || !model.dropout_by_layer.is_empty() {
             return Err(

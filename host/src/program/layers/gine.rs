@@ -79,7 +79,7 @@ impl Architecture for Gine {
     const OPTIONS: &'static [LayerOption<Self>] = &[
         LayerOption {
             set: |gine, text| store(&mut gine.aggregate, Ok(Aggregate::of_option(text))),
-            ..LayerOption::AGGREGATE
+            ..LayerOption::AGGREGATE_ANY
         },
         LayerOption {
             name: "epsilon",
@@ -180,8 +180,11 @@ impl Layer for GineLayer {
             ..MessageRows::default()
         };
         let nothing = (MessageAct::Identity, MessageRows::default());
-        let factors = [(MessageAct::Relu, rows), nothing];
-        let sum = g.scaled_message_sums(self.edges, factors, scale);
+        let message = (MessageAct::Relu, rows);
+        let sum = match self.options.aggregate.reduction() {
+            None => g.scaled_message_sums(self.edges, [message, nothing], scale),
+            Some(reduction) => g.reduce_messages(self.edges, reduction, message),
+        };
         let own = g.own_rows(self.edges, x);
         let sum = match self.options.learn_epsilon {
             true => {

@@ -3,7 +3,8 @@
 use super::{IN_FLOAT, Layer, LayerKind, ParameterNames, Reads};
 use crate::nn::architecture::{Architecture, LayerOption, store};
 use crate::nn::{Aggregate, ModelConfig, Norm};
-use crate::program::{Builder, Edges, Value};
+use crate::ops::{MessageAct, MessageReduction};
+use crate::program::{Builder, Edges, MessageRows, Value};
 use serde::{Deserialize, Serialize};
 
 /// Its names.
@@ -13,7 +14,8 @@ pub(super) const KIND: LayerKind = LayerKind::of::<GraphConv>(&[
     ParameterNames::same("bias", &["lin_rel.bias"], &[]),
 ]);
 
-/// Options of PyG's `GraphConv`. Edges may have weights.
+/// Options of PyG's `GraphConv`. Edges may have weights where it takes their sum or mean. With the maximum it is GraphSAGE's layer that
+/// pools by it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GraphConv {
@@ -36,7 +38,7 @@ impl Architecture for GraphConv {
     const POLICY: Result<(), &'static str> = IN_FLOAT;
     const OPTIONS: &'static [LayerOption<Self>] = &[LayerOption {
         set: |conv, text| store(&mut conv.aggregate, Ok(Aggregate::of_option(text))),
-        ..LayerOption::AGGREGATE
+        ..LayerOption::AGGREGATE_ANY
     }];
 
     fn tell_graphs(&mut self) {
@@ -50,11 +52,16 @@ impl Architecture for GraphConv {
     fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {
         let edges = reads.edges;
         let (_, outputs) = model.layer(number);
-        Box::new(GraphConvLayer { edges, outputs })
+        let reduction = self.aggregate.reduction();
+        Box::new(GraphConvLayer {
+            edges,
+            outputs,
+            reduction,
+        })
     }
 }
 
-/// `H · W_self + A · H · W`: with the sum of the neighbours where the edges have no norm, with their mean where they have the norm
+/// `H · W_self + A · H · W`, or `H · W_self + reduction(H) · W`: with the sum of the neighbours where the edges have no norm, with their mean where they have the norm
 /// `right`. The mean of weighted edges is divided by the sum of the weights.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphConvLayer {
@@ -62,6 +69,8 @@ pub struct GraphConvLayer {
     pub edges: Edges,
     /// Columns of the output.
     pub outputs: usize,
+    /// What is made of the neighbours in place of a sum.
+    pub reduction: Option<MessageReduction>,
 }
 
 impl Layer for GraphConvLayer {
@@ -69,8 +78,21 @@ impl Layer for GraphConvLayer {
         let shape = (g.columns(x), self.outputs);
         let itself = g.weight("self.weight", shape);
         let neighbours = g.weight("neighbours.weight", shape);
-        let product = g.matmul(x, neighbours);
-        let sum = g.aggregate(self.edges, product);
+        let sum = match self.reduction {
+            None => {
+                let product = g.matmul(x, neighbours);
+                g.aggregate(self.edges, product)
+            }
+            Some(reduction) => {
+                let rows = MessageRows {
+                    source: Some(x),
+                    ..MessageRows::default()
+                };
+                let message = (MessageAct::Identity, rows);
+                let reduced = g.reduce_messages(self.edges, reduction, message);
+                g.matmul(reduced, neighbours)
+            }
+        };
         let own = g.own_rows(self.edges, x);
         let own = g.matmul(own, itself);
         g.add(sum, own)

@@ -155,7 +155,11 @@ impl Hetero {
         let (outputs, averaged) = (model.layer(number).1, model.is_last(number));
         match self.layer {
             EdgeLayer::Sage => Box::new(Sage { edges, outputs }),
-            EdgeLayer::GraphConv => Box::new(GraphConvLayer { edges, outputs }),
+            EdgeLayer::GraphConv => Box::new(GraphConvLayer {
+                edges,
+                outputs,
+                reduction: None,
+            }),
             EdgeLayer::GatV2 => Box::new(GatV2 {
                 edges,
                 outputs,

@@ -9,11 +9,13 @@ mod cg;
 mod cheb;
 mod clustergcn;
 mod dense;
+mod edge;
 mod gat;
 mod gatedgraph;
 mod gatv2;
 mod gcn;
 mod gcnii;
+mod generalized;
 mod gin;
 mod gine;
 mod graphconv;
@@ -23,6 +25,7 @@ mod kind;
 mod leconv;
 mod lg;
 mod mixhop;
+mod pna;
 mod resgated;
 mod rgcn;
 mod sage;
@@ -39,11 +42,13 @@ pub use cg::{Cg, CgLayer};
 pub use cheb::{Cheb, ChebLayer};
 pub use clustergcn::{ClusterGcn, ClusterGcnLayer};
 pub use dense::Dense;
+pub use edge::{Edge, EdgeConvLayer};
 pub use gat::Gat;
 pub use gatedgraph::{GatedGraph, GatedGraphLayer};
 pub use gatv2::GatV2;
 pub use gcn::Gcn;
 pub use gcnii::Gcnii;
+pub use generalized::{Gen, GenLayer};
 pub use gin::Gin;
 pub use gine::{Gine, GineLayer};
 pub use graphconv::{GraphConv, GraphConvLayer};
@@ -53,6 +58,7 @@ pub use kind::{LayerKind, Names, ParameterNames};
 pub use leconv::{Le, LeLayer};
 pub use lg::LgLayer;
 pub use mixhop::{MixHop, MixHopLayer};
+pub use pna::{Pna, PnaLayer};
 pub use resgated::{ResGated, ResGatedLayer};
 pub use rgcn::{Decomposition, Rgcn, RgcnLayer};
 pub use sage::Sage;
@@ -67,7 +73,7 @@ use super::{Builder, Value};
 use std::fmt;
 
 /// Every layer, a line each.
-pub const ALL: [LayerKind; 25] = [
+pub const ALL: [LayerKind; 28] = [
     gcn::KIND,
     sage::KIND,
     gin::KIND,
@@ -92,6 +98,9 @@ pub const ALL: [LayerKind; 25] = [
     gine::KIND,
     resgated::KIND,
     cg::KIND,
+    edge::KIND,
+    generalized::KIND,
+    pna::KIND,
     lg::KIND,
 ];
 

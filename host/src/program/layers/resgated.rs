@@ -74,6 +74,7 @@ impl Architecture for ResGated {
     reads_edge_rows!();
 
     fn check(&self, _model: &ModelConfig) -> Result<(), String> {
+        self.aggregate.expect_sum()?;
         check_edge_features(self.edge_features)
     }
 

@@ -1,6 +1,6 @@
-//! Sums of messages that are computed of the rows of both ends of an edge and of the edge's own.
+//! Sums and other reductions of messages that are computed of the rows of both ends of an edge and of the edge's own.
 
-use crate::ops::MessageAct;
+use crate::ops::{MessageAct, MessageReduction};
 use crate::program::value::{Edges, Value};
 
 /// The rows that are added up for an edge. Those that are missing are zero.
@@ -80,6 +80,65 @@ impl MessageGradient {
 
     pub(super) fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
         visit(&mut self.d);
+        self.of.visit(visit);
+    }
+}
+
+/// A reduction of `f(a_e)` over the edges of each destination, column by column, where `a_e` adds up rows of the destination, the source
+/// and the edge. Behind the result come what the gradient of the result is multiplied by, and what the gradient
+/// [reads besides](MessageReduction::reads_kept), where there is that.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReduceMessages {
+    /// The adjacency.
+    pub edges: Edges,
+    /// `a`: at least one of the three.
+    pub rows: MessageRows,
+    /// `f`.
+    pub act: MessageAct,
+    /// What is made of the messages.
+    pub reduction: MessageReduction,
+}
+
+/// The gradient of [`ReduceMessages`]: of the rows that are wanted, in the order of its operands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReduceMessagesGradient {
+    /// The forward pass.
+    pub of: ReduceMessages,
+    /// Whose gradients it makes.
+    pub wanted: [bool; 3],
+    /// The gradient of its result, times its second result.
+    pub d: Value,
+    /// Its result, where the gradient [reads](MessageReduction::reads_result) it.
+    pub y: Option<Value>,
+    /// Its third result, where the gradient [reads](MessageReduction::reads_kept) it.
+    pub kept: Option<Value>,
+}
+
+impl ReduceMessages {
+    /// How many results it has.
+    pub(in crate::program) fn results(&self) -> usize {
+        2 + usize::from(self.reduction.reads_kept())
+    }
+
+    pub(super) fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        let rows = self.rows.each_mut();
+        rows.into_iter().flatten().for_each(visit);
+    }
+}
+
+impl ReduceMessagesGradient {
+    /// The rows whose gradients it makes, in the order of its results.
+    pub(in crate::program) fn differentiated(&self) -> impl Iterator<Item = Value> {
+        let rows = self.of.rows.each().into_iter().zip(self.wanted);
+        rows.filter_map(|(value, wanted)| value.filter(|_| wanted))
+    }
+
+    pub(super) fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        visit(&mut self.d);
+        [&mut self.y, &mut self.kept]
+            .into_iter()
+            .flatten()
+            .for_each(&mut *visit);
         self.of.visit(visit);
     }
 }

@@ -21,7 +21,9 @@ pub use attention::{
     DotAttentionGradient, EdgeTerms,
 };
 pub use binary::{AggregateSigns, AggregateSignsMatmul, BinaryMatmul};
-pub use messages::{MessageGradient, MessageRows, MessageSums};
+pub use messages::{
+    MessageGradient, MessageRows, MessageSums, ReduceMessages, ReduceMessagesGradient,
+};
 pub use norm::{BatchStatistics, GroupNorm, GroupScales, Normalization, NormalizeGradient, Take};
 pub use own::{Own, OwnCall, OwnOperands, OwnOperator};
 pub use product::{
@@ -49,6 +51,10 @@ pub enum Operator {
     MessageSums(MessageSums),
     /// Their gradient.
     MessageGradient(MessageGradient),
+    /// Maxima, minima, softmax sums or deviations of such messages.
+    ReduceMessages(ReduceMessages),
+    /// Their gradient.
+    ReduceMessagesGradient(ReduceMessagesGradient),
     /// Terms of scores that features of edges give.
     EdgeTerms(EdgeTerms),
     /// The gradient of weight and vector.
@@ -405,6 +411,8 @@ impl Operator {
             Operator::DotAttentionGradient(_) => "dot_attention_gradient",
             Operator::MessageSums(_) => "message_sums",
             Operator::MessageGradient(_) => "message_sums_gradient",
+            Operator::ReduceMessages(_) => "reduce_messages",
+            Operator::ReduceMessagesGradient(_) => "reduce_messages_gradient",
             Operator::EdgeTerms(_) => "edge_terms",
             Operator::EdgeTermsGradient { .. } => "edge_terms_gradient",
             Operator::HeadMean { .. } => "head_mean",
@@ -505,6 +513,8 @@ impl Operator {
             Operator::DotAttentionGradient(op) => op.visit(visit),
             Operator::MessageSums(op) => op.visit(visit),
             Operator::MessageGradient(op) => op.visit(visit),
+            Operator::ReduceMessages(op) => op.visit(visit),
+            Operator::ReduceMessagesGradient(op) => op.visit(visit),
             Operator::EdgeTerms(op) => {
                 [&mut op.weight, &mut op.vector].into_iter().for_each(visit);
             }

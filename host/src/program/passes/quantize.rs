@@ -49,6 +49,7 @@ impl Pass for Quantize {
             Operator::AdditiveAttention(_) => Some("the attention of GATv2"),
             Operator::DotAttention(_) => Some("attention by dot products"),
             Operator::MessageSums(_) => Some("a sum of messages of both ends"),
+            Operator::ReduceMessages(_) => Some("a maximum, softmax or deviation of messages"),
             _ => None,
         };
         if let Some(operator) = program.nodes.iter().find_map(attends) {

@@ -290,6 +290,16 @@ impl Program {
                 Operator::MessageSums(op) => op.edges.0 == number,
                 _ => false,
             };
+            let reduces = |node: &Node| match &node.operator {
+                Operator::ReduceMessages(op) => op.edges.0 == number,
+                _ => false,
+            };
+            if weighted && self.nodes.iter().any(reduces) {
+                return refuse(format!(
+                    "the program takes maxima, softmax sums or deviations over `{}`, whose edges have weights, which those do not read; leave the weights out",
+                    set.name
+                ));
+            }
             if self.nodes.iter().any(messages) && (weighted || edges.column_scale().is_some()) {
                 return refuse(format!(
                     "the program sums messages over `{}`, whose edges have weights or a degree norm of sources; give weights as features of edges, and take the norm `right` or `none`",

@@ -328,7 +328,7 @@ fn options_of(
             }
             let aggregate = match gin.aggregate {
                 Aggregate::Mean => "mean",
-                Aggregate::Sum => "sum",
+                _ => "sum",
             };
             match (gin.statistics, gin.lambda) {
                 (Statistics::Batch, _) => notes.push(

@@ -5,10 +5,10 @@ use super::{
     Messages,
 };
 use crate::backend::Adjacency;
-use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{WIDEST, round, widened};
 use crate::backend::cpu::simd::Loop;
 use crate::backend::cpu::view::{view, view_mut, with_edges};
+use crate::backend::cpu::{Cpu, Reading};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Element, Matrix};
@@ -17,19 +17,38 @@ use halfgnn_graph::parallel::{self, Items};
 use std::borrow::Cow;
 
 /// Rows that are one piece of work at least.
-const MIN_ROWS: usize = 8;
+pub(in crate::ops) const MIN_ROWS: usize = 8;
 
 /// A matrix in float, if there is one.
-struct Floats<'a>(Option<(Cow<'a, [f32]>, usize)>);
+pub(in crate::ops) struct Floats<'a>(Option<(Cow<'a, [f32]>, usize)>);
 
-impl Floats<'_> {
+impl<'a> Floats<'a> {
+    /// Those of the values that a matrix has.
+    pub(in crate::ops) fn of<E: Element>(
+        matrix: &Matrix<Cpu, E>,
+        values: &'a Reading<'_, E>,
+    ) -> Self {
+        let view = view(matrix, values);
+        Self(Some((widened(view.values), view.stride)))
+    }
+
+    /// None.
+    pub(in crate::ops) const NONE: Self = Self(None);
+
+    /// The first elements of a row; empty where there is no matrix.
+    #[inline(always)]
+    pub(in crate::ops) fn row(&self, row: usize, columns: usize) -> &[f32] {
+        match self {
+            Self(Some((values, stride))) => &values[row * stride..][..columns],
+            Self(None) => &[],
+        }
+    }
+
     /// Adds the first elements of a row.
     #[inline(always)]
-    fn add_row(&self, row: usize, sum: &mut [f32]) {
-        if let Self(Some((values, stride))) = self {
-            let row = &values[row * stride..][..sum.len()];
-            sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
-        }
+    pub(in crate::ops) fn add_row(&self, row: usize, sum: &mut [f32]) {
+        let row = self.row(row, sum.len());
+        sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
     }
 }
 
@@ -52,10 +71,8 @@ fn with_inputs<E: Element, T>(op: &Messages<'_, Cpu, E>, f: impl FnOnce(&Inputs<
     });
     let terms = readings.each_ref().map(|terms| {
         terms.each_ref().map(|reading| {
-            Floats(reading.as_ref().map(|(matrix, values)| {
-                let view = view(matrix, values);
-                (widened(view.values), view.stride)
-            }))
+            let of = reading.as_ref();
+            of.map_or(Floats::NONE, |(matrix, values)| Floats::of(matrix, values))
         })
     });
     let scale = op.row_scale.map(|scale| scale.buffer.read());
@@ -105,7 +122,11 @@ impl Lines {
 
 /// Makes the values of an activation of numbers, and its derivatives where they are wanted.
 #[inline(always)]
-fn activate<const DERIVATIVES: bool>(act: u32, values: &mut [f32], derivatives: &mut [f32]) {
+pub(in crate::ops) fn activate<const DERIVATIVES: bool>(
+    act: u32,
+    values: &mut [f32],
+    derivatives: &mut [f32],
+) {
     // A loop for each activation, which the compiler makes vectors of.
     macro_rules! each {
         ($act:expr) => {
@@ -140,16 +161,16 @@ struct RowSums<'a> {
 
 /// The edges of a row.
 #[derive(Clone, Copy)]
-struct Edges<'a> {
-    columns: &'a [u32],
-    first: usize,
-    order: Option<&'a [u32]>,
+pub(in crate::ops) struct Edges<'a> {
+    pub columns: &'a [u32],
+    pub first: usize,
+    pub order: Option<&'a [u32]>,
 }
 
 impl Edges<'_> {
     /// The column of each edge, and its row in the matrices of edges.
     #[inline(always)]
-    fn each(&self) -> impl Iterator<Item = (usize, usize)> {
+    pub fn each(&self) -> impl Iterator<Item = (usize, usize)> {
         let row = |edge: usize| self.order.map_or(edge, |order| order[edge] as usize);
         let columns = self.columns.iter().enumerate();
         columns.map(move |(at, &column)| (column as usize, row(self.first + at)))
@@ -368,17 +389,7 @@ impl Pass<'_> {
         let mut outputs = outputs.into_iter().flatten();
         let Some(first) = outputs.next() else { return };
         let second = outputs.next();
-        // The ends of the edge that each row is of.
-        let mut ends = vec![[0_u32; 2]; a.edges()];
-        let order = order.map(|order| order.rows().buffer.read());
-        with_edges(a, |graph| {
-            for row in 0..a.rows() {
-                for edge in graph.of_row(row) {
-                    let of = order.as_ref().map_or(edge, |order| order[edge] as usize);
-                    ends[of] = [row as u32, graph.columns[edge]];
-                }
-            }
-        });
+        let ends = ends_of_rows(a, order);
         let instructions = *WIDEST;
         let write = |edge: usize, lines: &mut Lines, floats: &mut [Vec<f32>; 2]| {
             let [destination, source] = ends[edge].map(|end| end as usize);
@@ -389,7 +400,8 @@ impl Pass<'_> {
                 floats,
             });
         };
-        write_rows(self.columns, wanted, (first, second), write);
+        let lines = || Lines::new(self.columns);
+        write_rows(wanted, (first, second), lines, write);
     }
 
     /// The gradients of rows of destinations, or of sources over the transposed graph.
@@ -421,30 +433,50 @@ impl Pass<'_> {
                     sums,
                 });
             };
-            write_rows(self.columns, wanted, (first, second), write);
+            let lines = || Lines::new(self.columns);
+            write_rows(wanted, (first, second), lines, write);
         });
     }
 }
 
-/// Calls `write` with each row and a pair of lines like these, and rounds the lines to the rows of one output or both.
-fn write_rows<E: Element>(
-    columns: usize,
+/// The ends of the edge that each row of a matrix of edges is of.
+pub(in crate::ops) fn ends_of_rows(
+    a: &Adjacency<Cpu>,
+    order: Option<&EdgeOrder<Cpu>>,
+) -> Vec<[u32; 2]> {
+    let mut ends = vec![[0_u32; 2]; a.edges()];
+    let order = order.map(|order| order.rows().buffer.read());
+    with_edges(a, |graph| {
+        for row in 0..a.rows() {
+            for edge in graph.of_row(row) {
+                let of = order.as_ref().map_or(edge, |order| order[edge] as usize);
+                ends[of] = [row as u32, graph.columns[edge]];
+            }
+        }
+    });
+    ends
+}
+
+/// Calls `write` with each row, the buffers of its thread and a pair of lines like these, and rounds the lines to the rows of one output
+/// or both.
+pub(in crate::ops) fn write_rows<E: Element, L>(
     lines_of_row: [Vec<f32>; 2],
     (first, second): (&mut Matrix<Cpu, E>, Option<&mut Matrix<Cpu, E>>),
-    write: impl Fn(usize, &mut Lines, &mut [Vec<f32>; 2]) + Sync,
+    lines_of_thread: impl Fn() -> L + Sync,
+    write: impl Fn(usize, &mut L, &mut [Vec<f32>; 2]) + Sync,
 ) {
     let first = view_mut(first);
     // A line is as long as the columns, and a row has padding.
     let put = |line: &[f32], floats: &mut Vec<f32>, to: &mut [E]| {
         floats.clear();
-        floats.extend_from_slice(&line[..columns]);
+        floats.extend_from_slice(line);
         floats.resize(to.len(), 0.0);
         round(floats, to);
     };
     let rows = parallel::chunks_mut(first.values, first.stride);
     match second {
         None => parallel::pieces(rows, MIN_ROWS, &|start, rows| {
-            let mut lines = Lines::new(columns);
+            let mut lines = lines_of_thread();
             let (mut made, mut floats) = (lines_of_row.clone(), Vec::new());
             let which = usize::from(made[0].is_empty());
             for (row, to) in (start..).zip(rows.each()) {
@@ -456,7 +488,7 @@ fn write_rows<E: Element>(
             let second = view_mut(second);
             let rows = (rows, parallel::chunks_mut(second.values, second.stride));
             parallel::pieces(rows, MIN_ROWS, &|start, rows| {
-                let mut lines = Lines::new(columns);
+                let mut lines = lines_of_thread();
                 let (mut made, mut floats) = (lines_of_row.clone(), Vec::new());
                 for (row, (to_a, to_b)) in (start..).zip(rows.each()) {
                     write(row, &mut lines, &mut made);

@@ -110,6 +110,25 @@ impl<D: Driver> MessageOperators for Gpu<D> {
     }
 }
 
+/// Rows of messages as a walk has them.
+pub(in crate::ops) fn rows_of_messages<E: Element>(
+    operator: &'static str,
+    features: usize,
+    stride: usize,
+) -> Result<WalkedRows, Error> {
+    let row_vectors = padded::<E>(features) / E::LANES;
+    let heads = row_vectors.div_ceil(contract::TILE_VECTORS as usize);
+    Ok(WalkedRows {
+        operator,
+        heads,
+        head_vectors: row_vectors.div_ceil(heads),
+        row_vectors,
+        stride: narrow(operator, "columns of a matrix", stride / E::LANES)?,
+        features,
+        lane_vectors: contract::VECTORS,
+    })
+}
+
 impl<D: Driver> Gpu<D> {
     /// The matrices of `a` and `b`, of destinations and of sources.
     fn terms<E: Element>(
@@ -123,7 +142,8 @@ impl<D: Driver> Gpu<D> {
         Ok([[gate[0], value[0]], [gate[1], value[1]]])
     }
 
-    fn term<E: Element>(
+    /// Where a matrix lies; nowhere if there is none.
+    pub(in crate::ops) fn term<E: Element>(
         &self,
         matrix: Option<&Matrix<Self, E>>,
     ) -> Result<DevicePtr<HalfBits>, Error> {
@@ -158,17 +178,7 @@ impl<D: Driver> Gpu<D> {
         if a.rows() == 0 || features == 0 || self.is_count_of_cpu() {
             return Ok(());
         }
-        let row_vectors = padded::<E>(features) / E::LANES;
-        let heads = row_vectors.div_ceil(contract::TILE_VECTORS as usize);
-        let rows = WalkedRows {
-            operator: NAME,
-            heads,
-            head_vectors: row_vectors.div_ceil(heads),
-            row_vectors,
-            stride: narrow(NAME, "columns of a matrix", stride / E::LANES)?,
-            features,
-            lane_vectors: contract::VECTORS,
-        };
+        let rows = rows_of_messages::<E>(NAME, features, stride)?;
         let width = narrow(NAME, "elements of a vector", E::LANES)?;
         let floats = contract::part_floats(pass.outputs, width);
         let walk = self.edge_walk(a, &rows, floats)?;

@@ -20,8 +20,10 @@
 //! | CGConv (Xie and Grossman 2018) | rows of both ends and of the edge, sigmoid | likewise, softplus |
 
 mod check;
-mod cpu;
-mod gpu;
+pub(super) mod cpu;
+pub(super) mod gpu;
+
+pub(super) use check::{check_gradients, check_rows, expect_order};
 
 use super::Checked;
 use crate::backend::{Adjacency, MemoryKind, Storage};
@@ -41,7 +43,7 @@ pub struct MessageTerms<'a, B: Storage, E: Element> {
     pub edge: Option<&'a Matrix<B, E>>,
 }
 
-impl<B: Storage, E: Element> MessageTerms<'_, B, E> {
+impl<'a, B: Storage, E: Element> MessageTerms<'a, B, E> {
     /// No rows.
     pub const NONE: Self = Self {
         destination: None,
@@ -49,7 +51,7 @@ impl<B: Storage, E: Element> MessageTerms<'_, B, E> {
         edge: None,
     };
 
-    fn each(&self) -> [Option<&Matrix<B, E>>; 3] {
+    pub(super) fn each(&self) -> [Option<&'a Matrix<B, E>>; 3] {
         [self.destination, self.source, self.edge]
     }
 }

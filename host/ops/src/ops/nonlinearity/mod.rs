@@ -25,6 +25,10 @@ pub enum Nonlinearity {
     /// makes, as elements. Its gradient is the straight-through estimator's, that of the identity where `x` is in [−1,
     /// 1] and else zero (Hubara et al., NIPS 2016).
     Sign,
+    /// `ln(1 + 1 / x)`, and 0 of what is not positive: the logarithm of a degree and one, of the degree's reciprocal.
+    LogDegree,
+    /// `1 / x`, and 0 of 0.
+    Reciprocal,
 }
 
 impl Nonlinearity {
@@ -35,9 +39,11 @@ impl Nonlinearity {
             Nonlinearity::Gelu => true,
             // Of the sign alone the size is lost.
             Nonlinearity::Sign => true,
+            // The slope of the input is a quotient, that of the output an exponential.
+            Nonlinearity::LogDegree => true,
             // Of a slope that is not positive the sign is lost.
             Nonlinearity::LeakyRelu(slope) => slope <= 0.0,
-            Nonlinearity::Elu | Nonlinearity::Tanh => false,
+            Nonlinearity::Elu | Nonlinearity::Tanh | Nonlinearity::Reciprocal => false,
         }
     }
 
@@ -49,6 +55,8 @@ impl Nonlinearity {
             Nonlinearity::Gelu => (contract::GELU, 0.0),
             Nonlinearity::Tanh => (contract::TANH, 0.0),
             Nonlinearity::Sign => (contract::SIGN, 0.0),
+            Nonlinearity::LogDegree => (contract::LOG_DEGREE, 0.0),
+            Nonlinearity::Reciprocal => (contract::RECIPROCAL, 0.0),
         }
     }
 }

@@ -66,6 +66,8 @@ impl<B: Backend, E: Element> Typed<'_, B, E> {
             (Operator::DotAttentionGradient(op), _) => self.dot_attention_gradient(op, node),
             (Operator::MessageSums(op), _) => self.message_sums(op, y),
             (Operator::MessageGradient(op), _) => self.message_gradient(op, node),
+            (Operator::ReduceMessages(op), _) => self.reduce_messages(op, node),
+            (Operator::ReduceMessagesGradient(op), _) => self.reduce_messages_gradient(op, node),
             (Operator::EdgeTerms(op), _) => self.edge_terms(op, node),
             (Operator::EdgeTermsGradient { of, zeros, d }, _) => {
                 self.edge_terms_gradient((of, *zeros, *d), node)
