@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).parent / "halfgnn"
 #: The parts of the reference: title, module, and names; no names for all of the module's ``__all__``.
 PARTS: list[tuple[str, str, list[str]]] = [
     ("Graphs", "halfgnn", ["Graph"]),
-    ("Operators", "halfgnn", ["spmm", "sddmm", "edge_softmax", "gat_attention", "gatv2_attention", "message_sum", "attention"]),
+    ("Operators", "halfgnn", ["spmm", "sddmm", "edge_softmax", "gat_attention", "gatv2_attention", "message_sum", "message_reduce", "attention"]),
     ("Models of PyG", "halfgnn.nn", ["replace", "Replaced", "accelerate", "Accelerated", "restore"]),
     ("Layers of PyG", "halfgnn.nn", []),
     ("Layers of DGL", "halfgnn.dgl", []),

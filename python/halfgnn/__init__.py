@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .device import emulated
     from .graph import Graph
     from .loader import HGTLoader, LinkLoader, NeighborLoader
-    from .ops import attention, edge_softmax, gat_attention, gatv2_attention, message_sum, sddmm, spmm
+    from .ops import attention, edge_softmax, gat_attention, gatv2_attention, message_reduce, message_sum, sddmm, spmm
     from .sampling import Batch, Loader
     from .training import Epoch, Run, Trainer, train
 
@@ -42,6 +42,7 @@ __all__ = [
     "emulated",
     "gat_attention",
     "gatv2_attention",
+    "message_reduce",
     "message_sum",
     "get_num_threads",
     "metrics",
@@ -90,6 +91,7 @@ _PLACES = {
     "emulated": "device",
     "gat_attention": "ops",
     "gatv2_attention": "ops",
+    "message_reduce": "ops",
     "message_sum": "ops",
     "metrics": "",
     "nn": "",

@@ -24,6 +24,8 @@ __all__ = [
     "dot_forward",
     "messages_backward",
     "messages_forward",
+    "reduce_backward",
+    "reduce_forward",
     "edge_softmax",
     "edge_softmax_backward",
     "emulate",
@@ -237,6 +239,23 @@ def messages_forward(
     y: _Matrix,
 ) -> None: ...
 def messages_backward(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    transposed: _Adjacency,
+    inputs: Any,
+    outputs: Any,
+) -> None: ...
+def reduce_forward(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    inputs: Any,
+    outputs: tuple[_Matrix | None, ...],
+) -> None: ...
+def reduce_backward(
     place: _Place,
     allocate: _Allocate,
     format: int,

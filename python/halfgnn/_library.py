@@ -264,7 +264,10 @@ def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any, max_backward: A
         dbias = dy.sum(0, dtype=torch.float32)
     if ctx.maximum:
         if wants_x or wants_weight:
-            dx, dweight = max_backward(a, sizes, x, weight, row_scale, column_scale, dy, heads)
+            if _is_plain_maximum(weight, row_scale, column_scale):
+                dx, dweight = _plain_max_backward(a, sizes, t, turned, x, dy), None
+            else:
+                dx, dweight = max_backward(a, sizes, x, weight, row_scale, column_scale, dy, heads)
             if epsilon is not None:
                 dx = dx + (1 + epsilon[0]) * dy.float()
             dx = dx.to(ctx.format)
@@ -288,6 +291,20 @@ def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any, max_backward: A
         depsilon = torch.nn.functional.pad(_dot(dy, x).reshape(1), (0, len(epsilon) - 1))
     dx, dweight = dx if wants_x else None, dweight if wants_weight else None
     return None, None, None, None, None, dx, dweight, None, None, dbias, depsilon, None, None, None
+
+
+def _is_plain_maximum(weight: Any, row_scale: Any, column_scale: Any) -> bool:
+    """Whether the gradient of a maximum is that of an operator, which has no second derivative."""
+    return weight is None and row_scale is None and column_scale is None and not torch.is_grad_enabled()
+
+
+def _plain_max_backward(a: Tensor, sizes: Any, t: Tensor, turned: Any, x: Tensor, dy: Tensor) -> Tensor:
+    """The gradient of a maximum of rows as they are, by gathers: the result is made again, with how many edges have it."""
+    dy = dy.to(x.dtype)
+    y, share, kept = _ops.reduce_messages(a, sizes, None, 0, 0, True, None, x, None)
+    wanted = [False, True, False]
+    made = _ops.reduce_messages_backward(a, sizes, t, turned, None, None, 0, 0, wanted, dy * share, y, kept, None, x, None)
+    return made[1]  # type: ignore[no-any-return]
 
 
 def _dot(u: Tensor, v: Tensor) -> Tensor:
@@ -1189,4 +1206,120 @@ def _message_sums_gradient(ctx: Any, dy: Tensor) -> Any:
 
 torch.library.register_autograd(
     "halfgnn::message_sums", _message_sums_gradient, setup_context=_message_sums_setup, lib=_library
+)
+
+
+# Other reductions of messages
+
+
+class _Reducing:
+    """The inputs of both passes of a reduction of messages, as the extension module reads them."""
+
+    terms: tuple[_Matrix | None, ...]
+    act: int
+    reduction: int
+    order: _Array | None
+
+
+class _ReduceOutputs:
+    """What the backward pass reads besides, and writes."""
+
+    d: _Matrix
+    made: tuple[_Matrix | None, _Matrix | None]
+    gradients: tuple[_Matrix | None, ...]
+    back: _Array | None
+
+
+#: The schema of the matrices of a reduction.
+_ROWS = "Tensor? of_destinations, Tensor? of_sources, Tensor? of_edges"
+
+#: Reductions of messages, in the order of their numbers.
+REDUCTIONS = ("max", "min", "softmax", "std")
+
+#: Those whose gradients read the result, and those whose gradients read what is kept besides.
+_READ_RESULT, _READ_KEPT = (0, 1, 2), (2, 3)
+
+
+def _reducing(
+    terms: Sequence[Tensor | None], order: Tensor | None, act: int, reduction: int
+) -> tuple[_Reducing, list[Any]]:
+    """The inputs, and what must live until they were used."""
+    _expect_one_format("reduce_messages", **dict(zip(("destinations", "sources", "edges"), terms, strict=True)))
+    inputs = _Reducing()
+    rows = [None if x is None else _rows(x, clean=True) for x in terms]
+    inputs.terms = tuple(None if row is None else row[1] for row in rows)
+    order = _aligned(order)
+    inputs.act, inputs.reduction, inputs.order = act, reduction, _optional(order)
+    return inputs, [rows, order]
+
+
+def _reduce_messages(
+    a: Tensor, sizes: Sequence[int], order: Tensor | None, act: int, reduction: int, learns: bool, *terms: Tensor | None
+) -> list[Tensor]:
+    like = _first(terms)
+    wanted = (True, learns, learns and reduction in _READ_KEPT)
+    outputs = [_output(like, sizes[0], like.shape[1]) if is_wanted else None for is_wanted in wanted]
+    inputs, kept = _reducing(terms, order, act, reduction)
+    raw = tuple(None if x is None else _matrix(x) for x in outputs)
+    _call(_core.reduce_forward, like.device, FORMATS[like.dtype][0], raw_adjacency(a, sizes, address), inputs, raw)
+    del kept
+    return [like.new_empty(0) if x is None else x for x in outputs]
+
+
+def _reduce_messages_fake(a: Any, sizes: Any, order: Any, act: int, reduction: int, learns: bool, *terms: Any) -> list[Tensor]:
+    like = _first(terms)
+    wanted = (True, learns, learns and reduction in _READ_KEPT)
+    return [_fake_output(like, sizes[0], like.shape[1]) if is_wanted else like.new_empty(0) for is_wanted in wanted]
+
+
+_define(
+    f"reduce_messages(Tensor a, SymInt[] sizes, Tensor? order, int act, int reduction, bool learns, {_ROWS}) -> Tensor[]",
+    _reduce_messages,
+    _reduce_messages_fake,
+)
+
+
+def _reduce_messages_backward(
+    a: Tensor,
+    sizes: Sequence[int],
+    t: Tensor,
+    turned: Sequence[int],
+    order: Tensor | None,
+    back: Tensor | None,
+    act: int,
+    reduction: int,
+    wanted: Sequence[bool],
+    d: Tensor,
+    y: Tensor,
+    kept: Tensor,
+    *terms: Tensor | None,
+) -> list[Tensor]:
+    _expect_one_format("reduce_messages_backward", d=d, y=y, like=_first(terms))
+    inputs, alive = _reducing(terms, order, act, reduction)
+    outputs = _ReduceOutputs()
+    gradients = [None if x is None or not is_wanted else _output(x, *x.shape) for x, is_wanted in zip(terms, wanted)]
+    outputs.gradients = tuple(None if x is None else _matrix(x) for x in gradients)
+    d, outputs.d = _rows(d, clean=True)
+    read = [_rows(x, clean=True) if reduction in of else None for x, of in ((y, _READ_RESULT), (kept, _READ_KEPT))]
+    outputs.made = tuple(None if x is None else x[1] for x in read)  # type: ignore[assignment]
+    back = _aligned(back)
+    outputs.back = _optional(back)
+    graphs = raw_adjacency(a, sizes, address), raw_adjacency(t, turned, address)
+    _call(_core.reduce_backward, d.device, FORMATS[d.dtype][0], *graphs, inputs, outputs)
+    del alive, read
+    return [d.new_empty(0) if x is None else x for x in gradients]
+
+
+def _reduce_messages_backward_fake(*operands: Any) -> list[Tensor]:
+    wanted, d, terms = operands[8], operands[9], operands[12:]
+    return [
+        d.new_empty(0) if x is None or not is_wanted else _fake_output(x, *x.shape) for x, is_wanted in zip(terms, wanted)
+    ]
+
+
+_define(
+    "reduce_messages_backward(Tensor a, SymInt[] sizes, Tensor t, SymInt[] turned, Tensor? order, Tensor? back, int act, int reduction, "
+    f"bool[] wanted, Tensor d, Tensor y, Tensor kept, {_ROWS}) -> Tensor[]",
+    _reduce_messages_backward,
+    _reduce_messages_backward_fake,
 )

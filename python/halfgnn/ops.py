@@ -498,7 +498,54 @@ def _messaging(graph: Graph, terms: Any, acts: tuple[str, str], reduce: str, lea
     return *both, order, back, scale, *map(ACTS.index, acts)
 
 
-def message_terms(graph: Graph, a: Terms, b: Terms) -> list[torch.Tensor | None]:
+#: Reductions of :func:`message_reduce`, in the order in which the operator numbers them.
+REDUCTIONS = ("max", "min", "softmax", "std")
+
+
+def message_reduce(
+    graph: Any, a: Terms, *, act: str = "identity", reduce: Literal["max", "min", "softmax", "std"] = "max"
+) -> torch.Tensor:
+    """The maximum, minimum, softmax-weighted mean or standard deviation of messages ``f(a)`` over each destination's edges, column by
+    column, where ``a`` adds up to three rows. Nothing is stored for an edge but its own row.
+
+    Torch tensors only. Messages are rounded to the matrices' format, and what is made of them is float and rounded once. Edges that have
+    the maximum share its gradient equally. It has one derivative.
+
+    Args:
+        graph: as of :func:`spmm`; without weights.
+        a: as of :func:`message_sum`.
+        act: ``f``, as of :func:`message_sum`.
+        reduce: what becomes of the messages; a deviation whose square is at most 1e-5 is 0, as PyG's.
+
+    Returns:
+        destinations × F, in the format of the matrices; zeros where a destination has no edges.
+
+    Raises:
+        ValueError: shapes do not fit, or a name is unknown.
+
+    >>> import torch, halfgnn
+    >>> graph = halfgnn.Graph(torch.tensor([[0, 2], [1, 1]]), 3)
+    >>> halfgnn.message_reduce(graph, (None, torch.tensor([[1.0], [2.0], [3.0]]), None), reduce="max")
+    tensor([[0.],
+            [3.],
+            [0.]])
+    """
+    name = "message_reduce"
+    graph = graph if isinstance(graph, Graph) else Graph.of(graph)
+    terms = message_terms(graph, a, (None, None, None), name)[:3]
+    graph = _on(graph, next(x for x in terms if x is not None))
+    if graph.weight is not None:
+        raise ValueError(f"{name}: the graph has weights, which messages do not read; pass graph.unweighted()")
+    if act not in ACTS:
+        raise ValueError(f"{name}: act should be one of {', '.join(ACTS)}, is {act}")
+    if reduce not in REDUCTIONS:
+        raise ValueError(f"{name}: reduce should be one of {', '.join(REDUCTIONS)}, is {reduce}")
+    from ._reduced import reduced
+
+    return reduced(graph, terms, act, reduce)
+
+
+def message_terms(graph: Graph, a: Terms, b: Terms, name: str = "message_sum") -> list[torch.Tensor | None]:
     """The six matrices of :func:`message_sum` in one format: autocast's, or float where they have several.
 
     Raises:
@@ -506,7 +553,6 @@ def message_terms(graph: Graph, a: Terms, b: Terms) -> list[torch.Tensor | None]
     """
     import torch
 
-    name = "message_sum"
     given = [x for x in (*a, *b) if x is not None]
     if not any(x is not None for x in a):
         raise ValueError(f"{name}: a has no matrix")

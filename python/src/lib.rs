@@ -29,8 +29,8 @@ mod _core {
     #[pymodule_export]
     use super::operators::{
         dot_backward, dot_forward, edge_softmax, edge_softmax_backward, gat_backward, gat_forward,
-        gathered_stride, gatv2_backward, gatv2_forward, messages_backward, messages_forward, sddmm,
-        spmm,
+        gathered_stride, gatv2_backward, gatv2_forward, messages_backward, messages_forward,
+        reduce_backward, reduce_forward, sddmm, spmm,
     };
     #[pymodule_export]
     use super::place::{emulate, kernels, kernels_in, load, processor, survey};

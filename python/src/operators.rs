@@ -9,7 +9,7 @@ mod messages;
 pub use additive::{gatv2_backward, gatv2_forward};
 pub use attention::{gat_backward, gat_forward};
 pub use dot::{dot_backward, dot_forward};
-pub use messages::{messages_backward, messages_forward};
+pub use messages::{messages_backward, messages_forward, reduce_backward, reduce_forward};
 
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
 use crate::place::{Operation, Place, Shape, perform, precision};

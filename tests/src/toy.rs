@@ -510,7 +510,7 @@ fn convolve(
         }) => {
             let norm = match form {
                 Aggregate::Mean => Norm::Right,
-                Aggregate::Sum => Norm::None,
+                _ => Norm::None,
             };
             let epsilon = match learn_epsilon {
                 true => parameters.row(&name("epsilon"))[0],

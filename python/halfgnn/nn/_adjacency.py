@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from .._networks import LINEARS, plain_linear
-from .._tensors import last_loops, neutral
+from .._tensors import FORMATS, last_loops, neutral
 from ..graph import Graph
 from .. import ops
 from ..ops import edge_softmax, scaled_spmm, sddmm, spmm
@@ -81,11 +81,20 @@ class Adjacency(NamedTuple):
 
     def _spread(self, x: Tensor, reduce: str, weight: Tensor | None) -> Tensor:
         """The variance or its root, from means and squares in float: squares of 16-bit rows may exceed their format."""
+        if reduce == "std" and weight is None and self._is_plain(x):
+            from ._messages import fused
+
+            return fused(self.graph, "std", ("identity", "identity"), (None, x, None))
         variance = self.variance(x, weight)
         if reduce == "var":
             return variance.to(x.dtype)
         root = variance.clamp(min=1e-5).sqrt()
         return root.masked_fill(root <= math.sqrt(1e-5), 0.0).to(x.dtype)
+
+    def _is_plain(self, x: Tensor) -> bool:
+        """Whether rows are aggregated as they are, on a GPU, by the operators of messages."""
+        is_graph = isinstance(self.graph, Graph) and self.own is None and self.scales == _NONE
+        return is_graph and x.ndim == 2 and x.device.type == "cuda" and x.dtype in FORMATS
 
     def variance(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """The variance of the products, in float; no mask multiplies them."""

@@ -17,11 +17,12 @@ from torch import Tensor
 
 from .. import ops
 from .._networks import is_observed
+from .._reduced import reduced
 from .._tensors import neutral
 from ..graph import Graph
 from ..ops import Terms
 from ._adjacency import PRODUCTS
-from ._reductions import Incidence, _apply, _Gather, _reduced
+from ._reductions import Incidence, _apply, _Gather, _reduced, _Softmax
 
 #: Numbers of the messages of a chunk: on a CPU they stay in its caches, and on a GPU they are enough work for all of it.
 _NUMBERS = {"cpu": 2**20, "cuda": 2**27}
@@ -142,6 +143,9 @@ class FusedFrom(NamedTuple):
 #: By kind of device; chunks on others.
 FUSED = {"cuda": FusedFrom(), "cpu": FusedFrom(65_536, frozenset({"softplus"}))}
 
+#: Devices on which :func:`fused` makes other reductions than sums; torch's are the faster on a CPU.
+OTHERS: tuple[str, ...] = ("cuda",)
+
 _ACTS = {
     torch.nn.Identity: "identity", torch.nn.ReLU: "relu", torch.nn.LeakyReLU: "leaky_relu", torch.nn.Sigmoid: "sigmoid",
     torch.nn.Tanh: "tanh", torch.nn.Softplus: "softplus",
@@ -159,8 +163,11 @@ def act_name(act: Any) -> str | None:
 
 
 def is_fused(graph: Graph, reduce: Any, *acts: str | None) -> bool:
-    """Whether :func:`fused` reduces messages with these activations."""
-    if graph.device.type not in FUSED or reduce not in ("sum", "add", "mean") or None in acts:
+    """Whether :func:`fused` reduces messages with these activations. Other reductions than sums are on a GPU alone."""
+    is_sum = reduce in ("sum", "add", "mean")
+    if graph.device.type not in FUSED or None in acts or not (is_sum or reduce in ops.REDUCTIONS):
+        return False
+    if not is_sum and graph.device.type not in OTHERS:
         return False
     on_device = FUSED[graph.device.type]
     return graph.num_edges >= on_device.fewest_edges and on_device.slow_acts.isdisjoint(acts)
@@ -170,6 +177,8 @@ def fused(graph: Graph, reduce: str, acts: tuple[str, str], a: Terms, b: Terms =
     """:func:`halfgnn.message_sum`, differentiable any number of times."""
     graph = graph.unweighted()
     terms = ops.message_terms(graph, a, b)
+    if reduce in ops.REDUCTIONS:
+        return reduced(graph, terms[:3], acts[0], reduce, _reduced_twice)
     return _apply(_Fused, graph, "mean" if reduce == "mean" else "sum", acts, *terms)
 
 
@@ -196,27 +205,47 @@ _FUNCTIONS_OF_ACTS: dict[str, Callable[[Tensor], Tensor]] = {
 }  # fmt: skip
 
 
-def _fused_twice(ctx: Any, terms: Any, needed: Any, dy: Tensor) -> list[Any]:
-    """Gradients that have gradients, of messages of all edges."""
-    graph, (f, g) = ctx.graph, (_FUNCTIONS_OF_ACTS[act] for act in ctx.acts)
-    source, destination = graph.edge_index
-    gate = Incidence(destination, graph.num_dst)
+def _reduced_twice(ctx: Any, terms: Any, dy: Tensor, needed: Any) -> list[Any]:
+    """Gradients of a reduction that have gradients, of messages of all edges."""
+    act, reduce = ctx.names
+    gate = Incidence(ctx.graph.edge_index[1], ctx.graph.num_dst)
+    messages = _FUNCTIONS_OF_ACTS[act](_sum_of_ends(ctx.graph, gate, terms))
+    if reduce == "softmax":
+        y = _reduced(messages * _apply(_Softmax, messages, gate), gate, "sum")
+    elif reduce == "std":
+        mean = _reduced(messages.float(), gate, "mean")
+        variance = _reduced(messages.float().square(), gate, "mean") - mean.square()
+        y = variance.clamp(min=1e-5).sqrt()
+        y = y.masked_fill(variance <= 1e-5, 0.0).to(messages.dtype)
+    else:
+        y = _reduced(messages, gate, reduce)
+    return _derived(y, terms, dy, needed)
 
-    def total(of: Any) -> Any:
-        rows = [
-            None if of[0] is None else _apply(_Gather, of[0], gate, None),
-            None if of[1] is None else _apply(_Gather, of[1], Incidence(source, graph.num_src), None),
-            of[2],
-        ]
-        rows = [x for x in rows if x is not None]
-        return sum(rows[1:], rows[0]) if rows else None
 
-    a, b = total(terms[:3]), total(terms[3:])
-    messages = f(a) if b is None else f(a) * g(b)
-    y = _reduced(messages, gate, ctx.reduce)
+def _derived(y: Tensor, terms: Any, dy: Tensor, needed: Any) -> list[Any]:
     wanted = [x for x, needs in zip(terms, needed) if needs]
     found = iter(torch.autograd.grad(y, wanted, dy, create_graph=True, allow_unused=True))
     return [next(found) if needs else None for needs in needed]
+
+
+def _sum_of_ends(graph: Graph, gate: Incidence, of: Any) -> Any:
+    """The sum of the rows of both ends and of the edge, a row for each edge; None of no rows."""
+    rows = [
+        None if of[0] is None else _apply(_Gather, of[0], gate, None),
+        None if of[1] is None else _apply(_Gather, of[1], Incidence(graph.edge_index[0], graph.num_src), None),
+        of[2],
+    ]
+    rows = [x for x in rows if x is not None]
+    return sum(rows[1:], rows[0]) if rows else None
+
+
+def _fused_twice(ctx: Any, terms: Any, needed: Any, dy: Tensor) -> list[Any]:
+    """Gradients that have gradients, of messages of all edges."""
+    graph, (f, g) = ctx.graph, (_FUNCTIONS_OF_ACTS[act] for act in ctx.acts)
+    gate = Incidence(graph.edge_index[1], graph.num_dst)
+    a, b = (_sum_of_ends(graph, gate, of) for of in (terms[:3], terms[3:]))
+    messages = f(a) if b is None else f(a) * g(b)
+    return _derived(_reduced(messages, gate, ctx.reduce), terms, dy, needed)
 
 
 def _limit(graph: Graph, width: int, rows: int) -> int:

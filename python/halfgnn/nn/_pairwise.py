@@ -58,6 +58,15 @@ def _widest(*networks: Any) -> int:
     return max((p.shape[0] for p in products), default=1)
 
 
+def _fixed_softmax(layer: Any) -> str | None:
+    """``softmax`` where a layer aggregates by the softmax of messages as they are."""
+    module = layer.aggr_module
+    if type(module) is not pyg.aggr.SoftmaxAggregation or is_observed(module):
+        return None
+    is_plain = not module.learn and not module.semi_grad and module.channels == 1 and module.t == 1
+    return "softmax" if is_plain else None
+
+
 class _Pairwise(Layer):
     """What layers have in common whose edges have messages."""
 
@@ -285,13 +294,24 @@ class GENConv(_Pairwise, pyg.GENConv):  # type: ignore[misc]
 
     def _received(self, graph: Graph, rows: Tensor, edge_attr: Tensor | None) -> Tensor:
         eps = self.eps
+        if edge_attr is not None:
+            check_edges(self, graph, edge_attr)
+        aggr = _fixed_softmax(self) or self.aggr
+        if is_fused(graph, aggr) and aggr not in (LINEAR if edge_attr is None else ()):
+            lin = getattr(self, "lin_edge", None)
+            of_edges = edge_attr if lin is None or edge_attr is None else lin(edge_attr)
+            out = fused(graph, aggr, ("relu", "identity"), (None, rows, of_edges))
+            # What is added to each message is added to the reduction of a destination that has edges, and to no deviation.
+            if aggr == "std":
+                return out
+            times = Adjacency(graph).degrees()[:, None]
+            return (out + eps * (times if aggr in SUMS else times.clamp(max=1.0))).to(out.dtype)
         if edge_attr is None:
             rows = rows.relu() + eps
             names = [self.aggr] if isinstance(self.aggr, str) else self.aggr
             if set(names) <= set(Layer._aggregators):
                 return Adjacency(graph).aggregate(rows, self)
             return self._aggregate(graph, lambda d, s, e, w: s[0], source=(rows,), width=rows.shape[1])
-        check_edges(self, graph, edge_attr)
         return self._aggregate_added(graph, lambda rows: rows.relu() + eps, rows, edge_attr, getattr(self, "lin_edge", None))
 
 

@@ -1,4 +1,4 @@
-//! Sums of messages (`halfgnn::ops::message_sums`) in the caller's memory.
+//! Sums and other reductions of messages (`halfgnn::ops::message_sums`, `halfgnn::ops::reduce_messages`) in the caller's memory.
 
 use super::OnElements;
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
@@ -6,8 +6,9 @@ use crate::place::{Place, perform, precision};
 use halfgnn::Error;
 use halfgnn::backend::Storage;
 use halfgnn::ops::{
-    EdgeOrder, MessageAct, MessageBackwardOperands, MessageGradients, MessageTerms, Messages,
-    message_sums, message_sums_backward,
+    EdgeOrder, MessageAct, MessageBackwardOperands, MessageGradients, MessageReduction,
+    MessageTerms, Messages, ReducedMessages, ReductionBackwardOperands, ReductionResults,
+    message_sums, message_sums_backward, reduce_messages, reduce_messages_backward,
 };
 use halfgnn::tensor::{Array, Element, Matrix, Precision};
 use pyo3::exceptions::PyValueError;
@@ -29,12 +30,13 @@ pub struct Messaging {
 
 impl Messaging {
     fn acts(&self) -> PyResult<[MessageAct; 2]> {
-        let named = |number: usize| {
-            let act = MessageAct::ALL.get(number).copied();
-            act.ok_or_else(|| PyValueError::new_err(format!("there is no activation {number}")))
-        };
-        Ok([named(self.acts[0])?, named(self.acts[1])?])
+        Ok([act(self.acts[0])?, act(self.acts[1])?])
     }
+}
+
+fn act(number: usize) -> PyResult<MessageAct> {
+    let act = MessageAct::ALL.get(number).copied();
+    act.ok_or_else(|| PyValueError::new_err(format!("there is no activation {number}")))
 }
 
 /// What [`Messaging`] names, borrowed.
@@ -89,11 +91,11 @@ unsafe fn order<B: Lend>(backend: &B, of: Option<RawArray>) -> Result<Option<Edg
 
 /// # Safety
 /// As of [`Lend`].
-unsafe fn matrices<B: Lend, E: Element>(
+unsafe fn matrices<B: Lend, E: Element, const N: usize>(
     backend: &B,
-    of: Six<RawMatrix>,
-) -> Result<Six<Matrix<B, E>>, Error> {
-    let mut found = [const { None }; 6];
+    of: [Option<RawMatrix>; N],
+) -> Result<[Option<Matrix<B, E>>; N], Error> {
+    let mut found = [const { None }; N];
     for (found, of) in found.iter_mut().zip(of) {
         // SAFETY: what this function asks of its caller.
         *found = of.map(|of| unsafe { backend.matrix(of) }).transpose()?;
@@ -189,7 +191,7 @@ impl OnElements for Backward {
         let (dy, mut gradients) = unsafe {
             (
                 backend.matrix::<E>(of.dy)?,
-                matrices::<B, E>(backend, of.gradients)?,
+                matrices::<B, E, 6>(backend, of.gradients)?,
             )
         };
         let [a0, a1, a2, b0, b1, b2] = gradients.each_mut().map(Option::as_mut);
@@ -239,6 +241,228 @@ pub fn messages_backward(
         transposed,
         inputs,
         acts: inputs.acts()?,
+        outputs,
+    };
+    perform(py, place, allocate, &call)
+}
+
+/// The inputs of both passes of a reduction.
+#[derive(Clone, Copy, FromPyObject)]
+pub struct Reducing {
+    /// Matrices of destinations, sources and edges.
+    terms: [Option<RawMatrix>; 3],
+    act: usize,
+    /// Of [`REDUCTIONS`].
+    reduction: usize,
+    /// The row of each edge in the matrix of edges.
+    order: Option<RawArray>,
+}
+
+/// The reductions, as Python numbers them.
+const REDUCTIONS: [MessageReduction; 4] = [
+    MessageReduction::Max,
+    MessageReduction::Min,
+    MessageReduction::Softmax,
+    MessageReduction::Deviation,
+];
+
+impl Reducing {
+    fn kind(&self) -> PyResult<(MessageAct, MessageReduction)> {
+        let reduction = REDUCTIONS.get(self.reduction).copied();
+        let missing = || PyValueError::new_err(format!("there is no reduction {}", self.reduction));
+        Ok((act(self.act)?, reduction.ok_or_else(missing)?))
+    }
+}
+
+/// What [`Reducing`] names, borrowed.
+struct BorrowedRows<B: Storage, E: Element> {
+    terms: [Option<Matrix<B, E>>; 3],
+    order: Option<EdgeOrder<B>>,
+}
+
+impl<B: Lend, E: Element> BorrowedRows<B, E> {
+    /// # Safety
+    /// As of [`Borrowed::new`].
+    unsafe fn new(backend: &B, of: &Reducing) -> Result<Self, Error> {
+        // SAFETY: what this function asks of its caller.
+        unsafe {
+            Ok(Self {
+                terms: matrices(backend, of.terms)?,
+                order: order(backend, of.order)?,
+            })
+        }
+    }
+
+    fn operator(
+        &self,
+        (act, reduction): (MessageAct, MessageReduction),
+    ) -> ReducedMessages<'_, B, E> {
+        let [destination, source, edge] = self.terms.each_ref().map(Option::as_ref);
+        ReducedMessages {
+            rows: MessageTerms {
+                destination,
+                source,
+                edge,
+            },
+            act,
+            order: self.order.as_ref(),
+            reduction,
+        }
+    }
+}
+
+struct Reduce {
+    precision: Precision,
+    a: RawAdjacency,
+    inputs: Reducing,
+    kind: (MessageAct, MessageReduction),
+    /// The result, the share, and what is kept.
+    outputs: [Option<RawMatrix>; 3],
+}
+
+impl OnElements for Reduce {
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error> {
+        // SAFETY: what this method asks of its caller; Python's orders are those of graphs.
+        let (a, borrowed, mut outputs) = unsafe {
+            (
+                backend.adjacency(&self.a)?,
+                BorrowedRows::<B, E>::new(backend, &self.inputs)?,
+                matrices::<B, E, 3>(backend, self.outputs)?,
+            )
+        };
+        let [Some(y), share, kept] = outputs.each_mut().map(Option::as_mut) else {
+            return Err(Error::Unsupported {
+                operator: "reduce_messages",
+                reason: "there is no result".into(),
+            });
+        };
+        let results = ReductionResults { y, share, kept };
+        reduce_messages(backend, &a, borrowed.operator(self.kind), results)?;
+        for (output, raw) in outputs.iter().zip(self.outputs) {
+            if let (Some(output), Some(raw)) = (output, raw) {
+                // SAFETY: as above.
+                unsafe { backend.give_matrix(output, raw)? };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The reduction of the messages of each row.
+#[pyfunction]
+pub fn reduce_forward(
+    py: Python<'_>,
+    place: Place,
+    allocate: &Bound<'_, PyAny>,
+    format: u8,
+    a: RawAdjacency,
+    inputs: Reducing,
+    outputs: [Option<RawMatrix>; 3],
+) -> PyResult<()> {
+    let call = Reduce {
+        precision: precision(format)?,
+        a,
+        inputs,
+        kind: inputs.kind()?,
+        outputs,
+    };
+    perform(py, place, allocate, &call)
+}
+
+/// What the backward pass reads besides, and writes.
+#[derive(Clone, Copy, FromPyObject)]
+pub struct ReduceOutputs {
+    /// The gradient of the result times the share.
+    d: RawMatrix,
+    /// The result, and what was kept.
+    made: [Option<RawMatrix>; 2],
+    /// Of those that are wanted.
+    gradients: [Option<RawMatrix>; 3],
+    /// The row of each edge of the transposed graph in the matrix of edges.
+    back: Option<RawArray>,
+}
+
+struct ReduceBackward {
+    precision: Precision,
+    a: RawAdjacency,
+    transposed: RawAdjacency,
+    inputs: Reducing,
+    kind: (MessageAct, MessageReduction),
+    outputs: ReduceOutputs,
+}
+
+impl OnElements for ReduceBackward {
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error> {
+        let of = &self.outputs;
+        // SAFETY: as of the forward pass.
+        let (a, transposed, borrowed, back) = unsafe {
+            (
+                backend.adjacency(&self.a)?,
+                backend.adjacency(&self.transposed)?,
+                BorrowedRows::<B, E>::new(backend, &self.inputs)?,
+                order(backend, of.back)?,
+            )
+        };
+        // SAFETY: as above.
+        let (d, [y, kept], mut gradients) = unsafe {
+            (
+                backend.matrix::<E>(of.d)?,
+                matrices::<B, E, 2>(backend, of.made)?,
+                matrices::<B, E, 3>(backend, of.gradients)?,
+            )
+        };
+        let [destination, source, edge] = gradients.each_mut().map(Option::as_mut);
+        let operands = ReductionBackwardOperands {
+            a: &a,
+            transposed: (&transposed, back.as_ref()),
+            op: borrowed.operator(self.kind),
+            d: &d,
+            y: y.as_ref(),
+            kept: kept.as_ref(),
+            gradients: MessageGradients {
+                destination,
+                source,
+                edge,
+            },
+        };
+        reduce_messages_backward(backend, operands)?;
+        for (gradient, raw) in gradients.iter().zip(of.gradients) {
+            if let (Some(gradient), Some(raw)) = (gradient, raw) {
+                // SAFETY: as above.
+                unsafe { backend.give_matrix(gradient, raw)? };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The gradients of [`reduce_forward`]'s result.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "operands, as Python has them")]
+pub fn reduce_backward(
+    py: Python<'_>,
+    place: Place,
+    allocate: &Bound<'_, PyAny>,
+    format: u8,
+    a: RawAdjacency,
+    transposed: RawAdjacency,
+    inputs: Reducing,
+    outputs: ReduceOutputs,
+) -> PyResult<()> {
+    let call = ReduceBackward {
+        precision: precision(format)?,
+        a,
+        transposed,
+        inputs,
+        kind: inputs.kind()?,
         outputs,
     };
     perform(py, place, allocate, &call)
