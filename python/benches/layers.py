@@ -52,6 +52,8 @@ def layers(features: int, rounds: int, device: str, vertices: int, count: int, a
             (),
         ),
         "GENConv, softmax": (pyg.GENConv(features, features), ()),
+        "GENConv, softmax, edge features": (pyg.GENConv(features, features, edge_dim=features), (attributes,)),
+        "SAGEConv, max": (pyg.SAGEConv(features, features, aggr="max"), ()),
         "ResGatedGraphConv": (pyg.ResGatedGraphConv(features, features), ()),
         "CGConv": (pyg.CGConv(features, features), (attributes,)),
         "FiLMConv": (pyg.FiLMConv(features, features), ()),

@@ -135,10 +135,14 @@ impl<V: Vector, const R: usize> ReductionPart<V, R>
     fn with_message(mut self, m: Sum<V, R>) -> Self {
         unroll!(load in 0..R => {
             let largest = self.largest[load].zip(m[load], max);
-            let kept = self.largest[load].zip(largest, Maxima::factor);
-            let added = m[load].zip(largest, Maxima::factor);
-            let count = self.sums[0][load].zip(kept, |count, kept| count * kept);
-            self.sums[0][load] = count.zip(added, |count, added| count + added);
+            let mut i = 0;
+            while i < V::WIDTH as usize {
+                let most = largest.get(i);
+                let kept = if self.largest[load].get(i) == most { self.sums[0][load].get(i) } else { 0.0 };
+                let count = kept + if m[load].get(i) == most { 1.0 } else { 0.0 };
+                self.sums[0][load] = self.sums[0][load].with(i, count);
+                i += 1;
+            }
             self.largest[load] = largest;
         });
         self
