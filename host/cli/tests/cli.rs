@@ -683,7 +683,7 @@ fn layers_that_are_named_are_exported_and_imported() {
 fn trained_models_of_every_kind_come_back_from_pygs_names() {
     let mut ring = Ring::new();
     let weights = ring.weights.iter_mut().enumerate();
-    weights.for_each(|(edge, weight)| *weight = (edge % 5) as f32 / 4.0 - 0.5);
+    weights.for_each(|(edge, weight)| *weight = (edge % 5) as f32 / 4.0 + 0.25);
     let place = place(&ring);
     let run = |arguments: &[&str]| {
         let mut command = halfgnn(arguments);
