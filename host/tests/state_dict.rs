@@ -41,13 +41,14 @@
 //! all = {'track_running_stats': False}
 //! kinds = {
 //!     'arma': [ARMAConv(5, 4, 2), ARMAConv(4, 3, 2, act=None)],
-//!     'mixhop': [MixHopConv(5, 2, [0, 2]), MixHopConv(4, 3, [0, 2])], # the last bias twice the same, the output the mean of both parts
+//!     # the last bias is twice the same, and the output the mean of both parts
+//!     'mixhop': [MixHopConv(5, 2, [0, 2]), MixHopConv(4, 3, [0, 2])],
 //!     'gatedgraph': [Linear(5, 4, bias=False), GatedGraphConv(4, 2), Linear(4, 3, bias=False), GatedGraphConv(3, 2)],
 //!     'gatedgraph-wide': [GatedGraphConv(6, 3)],
 //!     'cg': [Linear(5, 4), CGConv(4), CGConv(4), Linear(4, 3)], # relu behind the first Linear as well
 //!     'cg-edges': [Linear(5, 4), CGConv(4, 2, 'mean'), Linear(4, 3)],
 //!     'gine': [GINEConv(mlp(5, 4), train_eps=True, edge_dim=2), GINEConv(mlp(4, 3), train_eps=True, edge_dim=2)],
-//!     'gine-batch': [GINEConv(mlp(5, 4, **all), eps=0.5, edge_dim=2), GINEConv(mlp(4, 3, **all), eps=0.5, edge_dim=2)],
+//!     'gine-batch': [GINEConv(mlp(5, 4, **all), 0.5, edge_dim=2), GINEConv(mlp(4, 3, **all), 0.5, edge_dim=2)],
 //!     'resgated-edges': [ResGatedGraphConv(5, 4, edge_dim=2), ResGatedGraphConv(4, 3, edge_dim=2)],
 //!     'transformer-heads': [TransformerConv(5, 2, 2), TransformerConv(4, 3, 2, concat=False)],
 //!     'transformer-beta': [TransformerConv(5, 2, 2, beta=True), TransformerConv(4, 3, 2, concat=False, beta=True)],
@@ -976,6 +977,25 @@ fn what_layers_of_pyg_do_not_compute_is_written_so_that_they_do() {
     let again = Checkpoint::from_state_dict(&tensors, &with_root).expect("a model");
     assert_near(&logits(&again, None), &logits(&read, None), "transformer");
 
+    // A matrix of one row is no vector.
+    let tensor = |shape: &[usize]| StateTensor {
+        shape: shape.to_vec(),
+        values: vec![0.5; shape.iter().product()],
+    };
+    let of_one_feature: StateDict = [
+        ("convs.0.root", tensor(&[1, 3])),
+        ("convs.0.weight", tensor(&[1, 1, 3])),
+        ("convs.0.bias", tensor(&[3])),
+    ]
+    .map(|(name, of)| (name.to_owned(), of))
+    .into();
+    let read = Checkpoint::from_state_dict(&of_one_feature, &named(Rgcn::default().into()));
+    let (again, _) = read
+        .expect("a model")
+        .state_dict(Framework::Pyg)
+        .expect("tensors");
+    assert_eq!(again, of_one_feature);
+
     // A first GatedGraphConv takes as many features as it has columns, unless there are fewer.
     let gated = named(GatedGraph { steps: 3 }.into());
     let read = Checkpoint::import(&file("gatedgraph-wide"), &gated).expect("a model");
@@ -1085,6 +1105,33 @@ fn what_layers_of_pyg_cannot_compute_is_refused() {
         tensors.insert("lins.7.weight".into(), weight);
     });
     assert!(more.contains("`lins.7.weight` has no place"), "{more}");
+    let wide = ImportOptions {
+        features: Some(7),
+        ..named(config("gatedgraph-wide"))
+    };
+    let wide = Checkpoint::import(&file("gatedgraph-wide"), &wide).expect_err("7 features");
+    let words = "7 features are more than the 6 columns of `convs.0`";
+    assert!(wide.to_string().contains(words), "{wide}");
+    // Nothing is allocated for a matrix whose two sides are of two tensors, or for one without values.
+    let huge = changed("mixhop", &|tensors| {
+        for (end, shape) in [
+            ("lins.0.weight", vec![1, 2_000_000]),
+            ("bias", vec![2_000_000]),
+        ] {
+            let values = vec![0.0; shape.iter().product()];
+            tensors.insert(format!("convs.0.{end}"), StateTensor { shape, values });
+        }
+    });
+    assert!(
+        huge.contains("is of shape [1, 2000000], where [1000000, 2000000] is needed"),
+        "{huge}"
+    );
+    let none = changed("transformer-heads", &|tensors| {
+        let weight = tensors.get_mut("convs.0.lin_skip.weight");
+        let weight = weight.expect("a weight");
+        (weight.shape, weight.values) = (vec![0, usize::MAX], Vec::new());
+    });
+    assert!(none.contains("where a matrix is needed"), "{none}");
     let relations = changed("rgcn", &|tensors| {
         let weight = tensors.get_mut("convs.1.weight").expect("a weight");
         (weight.shape[0], weight.values) = (2, weight.values.repeat(2));

@@ -191,7 +191,9 @@ fn spread(values: &[f32], head: usize, distance: usize) -> Vec<f32> {
 /// Heads that are `distance` apart without their padding, `head` columns each.
 fn packed(values: &[f32], distance: usize, head: usize) -> Vec<f32> {
     let heads = values.chunks_exact(distance.max(1));
-    heads.flat_map(|padded| padded[..head].to_vec()).collect()
+    heads
+        .flat_map(|padded| padded[..head.min(padded.len())].to_vec())
+        .collect()
 }
 
 /// The columns of a head, padded, in a precision: see [`crate::nn::Gat`].

@@ -47,8 +47,10 @@ pub struct Names {
 /// How parameters lie in a tensor of another framework.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// As here; of vectors one behind the other.
+    /// As here; of vectors one behind the other. One row is a vector.
     Same,
+    /// A matrix as here, also of one row.
+    Matrix,
     /// The weight of a `Linear`, outputs × inputs. Several have their inputs side by side.
     Linear,
     /// The weight of a `Linear`. Several have their outputs side by side.
@@ -133,6 +135,15 @@ impl ParameterNames {
         dgl: &'static [&'static str],
     ) -> Self {
         Self::laid_out(here, pyg, dgl, Layout::Same)
+    }
+
+    /// A matrix of the shape that it has here, in both frameworks.
+    pub const fn matrix(
+        here: &'static str,
+        pyg: &'static [&'static str],
+        dgl: &'static [&'static str],
+    ) -> Self {
+        Self::laid_out(here, pyg, dgl, Layout::Matrix)
     }
 
     /// The weight of a `Linear` in both frameworks, which multiplies the layer's input.

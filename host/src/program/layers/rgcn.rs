@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Its names.
 pub(super) const KIND: LayerKind = LayerKind::of::<Rgcn>(&[
-    ParameterNames::same("root", &["root"], &["loop_weight"]).with_divisor(Divisor::OfRow),
+    ParameterNames::matrix("root", &["root"], &["loop_weight"]).with_divisor(Divisor::OfRow),
     ParameterNames::stacked("weight.*", &["weight"], &["linear_r.W"]).with_divisor(Divisor::OfRow),
     ParameterNames::stacked("basis.*", &["weight"], &["linear_r.W"]).with_divisor(Divisor::OfRow),
     ParameterNames::numbers("comp.*", &["comp"], &["linear_r.coeff"]),

@@ -6,14 +6,12 @@ mod layout;
 
 use super::jumping::LastMap;
 use super::{Framework, LayerPlace, StateDict, StateDictError, StateTensor, layer_place, refuse};
-use crate::backend::cpu::Cpu;
-use crate::error::Error;
-use crate::nn::{Architecture, Cg, ConvolutionConfig, Gine, Model, ModelConfig, Network};
+use crate::nn::{Architecture, Cg, ConvolutionConfig, Gine, ModelConfig};
 use crate::program::layers::{ALL, Divisor, LayerKind, LayerSetting, Layout, ParameterNames};
-use crate::tensor::{Element, Precision};
+use crate::program::shapes;
+use crate::tensor::Precision;
 use crate::train::{Checkpoint, Tensor, Tensors};
 pub(super) use class::{class_of, notes_on};
-use half::{bf16, f16};
 use layout::{Joined, Sides, ends_with, joined};
 use std::collections::BTreeMap;
 
@@ -206,7 +204,7 @@ impl Layer {
     fn side(&self, end: &str, from_last: usize) -> Option<usize> {
         let shape = &self.tensors.get(end)?.shape;
         let side = shape.iter().rev().nth(from_last).copied();
-        side.filter(|side| *side > 0)
+        side.filter(|_| !shape.contains(&0))
     }
 
     /// The parameters of a tensor, which is taken out.
@@ -365,6 +363,14 @@ fn config(
         };
         let before = layers.last().map(|before| before[1]).or(features);
         let map = file.before(layer).and_then(|map| map.side("weight", 0));
+        if let (None, None, true, Some(features)) = (inputs, map, layers.is_empty(), features)
+            && features > outputs
+        {
+            return refuse(format!(
+                "{features} features are more than the {outputs} columns of `{}`, and no linear map is before it",
+                layer.place.1
+            ));
+        }
         let inputs = inputs.or(map).or(before).unwrap_or(outputs);
         layers.push([inputs, outputs]);
     }
@@ -434,11 +440,8 @@ pub(super) fn read(
     let of = (&convolution, &kind);
     let (model, mut own) = config(of, &file, wanted.features, wanted.last_map)?;
     class::check(&model)?;
-    let shapes = match wanted.precision {
-        Precision::Float => shapes::<f32>(&model)?,
-        Precision::Half => shapes::<f16>(&model)?,
-        Precision::BFloat16 => shapes::<bf16>(&model)?,
-    };
+    let shapes = shapes(&model, wanted.precision);
+    let shapes = shapes.map_err(|error| StateDictError(error.to_string()))?;
     for stage in stages(&model) {
         let prefix = format!("layers.{}.", stage.number);
         let named = shapes.iter();
@@ -457,18 +460,4 @@ pub(super) fn read(
         )),
         None => Ok((model, own)),
     }
-}
-
-/// The parameters and buffers of a model, and their shapes.
-fn shapes<E: Element>(
-    model: &ModelConfig,
-) -> Result<BTreeMap<String, (usize, usize)>, StateDictError> {
-    let refused = |error: Error| StateDictError(error.to_string());
-    model.check().map_err(refused)?;
-    let network = Network::<_, E>::new(&Cpu::new(), model, 0).map_err(refused)?;
-    let parameters = network.parameters().into_iter();
-    let parameters = parameters.map(|it| (it.name().to_owned(), it.master().shape()));
-    let buffers = network.buffers().into_iter();
-    let buffers = buffers.map(|(name, of)| (name, of.shape()));
-    Ok(parameters.chain(buffers).collect())
 }

@@ -70,10 +70,10 @@ pub(super) fn read(
         }
         ConvolutionConfig::Transformer(of) => {
             for (number, layer) in layers.iter_mut().enumerate() {
-                let sides = ["lin_query.weight", "lin_skip.weight"].map(|end| layer.matrix(end));
-                let [query, skip] = sides;
+                let query = layer.matrix("lin_query.weight")?;
+                let skip = layer.matrix("lin_skip.weight")?;
                 let is_last = number + 1 == count && !has_last_map;
-                if is_last && of.heads > 1 && query?[0] == skip?[0] {
+                if is_last && of.heads > 1 && query[0] == skip[0] {
                     return refuse(format!(
                         "`{}` is of {} heads side by side in the last layer, and a transformer here has their mean there (concat=False)",
                         layer.name("lin_skip.weight"),
@@ -82,11 +82,9 @@ pub(super) fn read(
                 }
                 if !of.root_weight {
                     // They are there and PyG's layer does not read them.
-                    let skip = layer.tensors.remove("lin_skip.weight");
-                    let bias = skip.map(|skip| zeros(&skip.shape[..1]));
-                    layer
-                        .tensors
-                        .extend(bias.map(|bias| ("lin_skip.bias".into(), bias)));
+                    layer.tensors.remove("lin_skip.weight");
+                    let bias = zeros(&skip[..1]);
+                    layer.tensors.insert("lin_skip.bias".into(), bias);
                 }
             }
         }

@@ -29,7 +29,7 @@ pub(super) fn ends_with<'a>(form: &str, name: &'a str) -> Option<(&'a str, &'a s
     part_of(form, end).map(|_| (prefix, end))
 }
 
-/// A layer whose parameters are carried over.
+/// The widths of a layer whose parameters are carried over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sides {
     /// Columns of its output.
@@ -137,7 +137,7 @@ impl Joined {
         let all_columns = self.parts.iter().map(|part| self.columns(part)).sum();
         match self.names.pyg.layout {
             Layout::Same if rows == 1 || self.theirs.len() > 1 => vec![all_columns],
-            Layout::Same => vec![all_rows, columns],
+            Layout::Same | Layout::Matrix => vec![all_rows, columns],
             Layout::Linear => vec![columns, all_rows],
             Layout::Outputs => vec![all_columns, rows],
             Layout::Numbers => self.dimensions(),
@@ -206,7 +206,7 @@ impl Joined {
                     full(end)
                 ));
             };
-            if tensor.shape != wanted {
+            if tensor.shape != wanted || tensor.values.len() != wanted.iter().product::<usize>() {
                 return refuse(format!(
                     "tensor `{}` is of shape {:?}, where {wanted:?} is needed; name the options that the model was made with",
                     full(end),
