@@ -35,14 +35,41 @@
 //! for name, kind in kinds.items():
 //!     torch.manual_seed(len(name))
 //!     convs = ModuleList([kind(5, 4), kind(4, 3)]) # parameters uniform from -1 to 1; forward as of Gin
+//! # those of several parameters, and those that read the features `e` of edges; a Linear that is no conv is in `lins`
+//! e = (((ei[0] * 5 + ei[1] * 3) % 7)[:, None] + torch.arange(2)).float() / 8 - 0.5
+//! def mlp(i, o, **kw): return Sequential(Linear(i, 4), BatchNorm1d(4, **kw), ReLU(), Linear(4, o))
+//! all = {'track_running_stats': False}
+//! kinds = {
+//!     'arma': [ARMAConv(5, 4, 2), ARMAConv(4, 3, 2, act=None)],
+//!     # the last bias is twice the same, and the output the mean of both parts
+//!     'mixhop': [MixHopConv(5, 2, [0, 2]), MixHopConv(4, 3, [0, 2])],
+//!     'gatedgraph': [Linear(5, 4, bias=False), GatedGraphConv(4, 2), Linear(4, 3, bias=False), GatedGraphConv(3, 2)],
+//!     'gatedgraph-wide': [GatedGraphConv(6, 3)],
+//!     'cg': [Linear(5, 4), CGConv(4), CGConv(4), Linear(4, 3)], # relu behind the first Linear as well
+//!     'cg-edges': [Linear(5, 4), CGConv(4, 2, 'mean'), Linear(4, 3)],
+//!     'gine': [GINEConv(mlp(5, 4), train_eps=True, edge_dim=2), GINEConv(mlp(4, 3), train_eps=True, edge_dim=2)],
+//!     'gine-batch': [GINEConv(mlp(5, 4, **all), 0.5, edge_dim=2), GINEConv(mlp(4, 3, **all), 0.5, edge_dim=2)],
+//!     'resgated-edges': [ResGatedGraphConv(5, 4, edge_dim=2), ResGatedGraphConv(4, 3, edge_dim=2)],
+//!     'transformer-heads': [TransformerConv(5, 2, 2), TransformerConv(4, 3, 2, concat=False)],
+//!     'transformer-beta': [TransformerConv(5, 2, 2, beta=True), TransformerConv(4, 3, 2, concat=False, beta=True)],
+//!     'transformer-no-root': [TransformerConv(5, 4, root_weight=False), TransformerConv(4, 3, root_weight=False)],
+//!     'rgcn': [RGCNConv(5, 4, 1), RGCNConv(4, 3, 1)], # the edge_type 0
+//!     'rgcn-blocks': [RGCNConv(5, 10, 1, num_blocks=5), RGCNConv(10, 3, 1)],
+//!     'rgcn-bases': [RGCNConv(5, 4, 1, 2), FastRGCNConv(4, 3, 1, 2)]}
+//! for name, layers in kinds.items():
+//!     torch.manual_seed(len(name)) # parameters uniform from -1 to 1, running statistics from 0.5 to 1.5
+//! for name, shared in (('arma-cat', False), ('arma-shared-cat', True)): # the last map of both outputs is lin
+//!     torch.manual_seed(len(name))
+//!     convs, lin = ModuleList([ARMAConv(5, 4, 2, 3, shared), ARMAConv(4, 4, 2, 3, shared)]), Linear(8, 3)
 //! ```
 
 use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    Aggregate, Cheb, ClusterGcn, ConvolutionConfig, GraphConv, HiddenNorm, Inputs, Jumping, Le,
-    Mode, Model, Network, Norm, Propagation, ResGated, Sg, Ssg, Tag, Transformer,
+    Aggregate, Arma, Cg, Cheb, ClusterGcn, ConvolutionConfig, EdgeData, GatedGraph, Gine,
+    GraphConv, HiddenNorm, Inputs, Jumping, Le, MixHop, Mode, Model, ModelTypes, Network, Norm,
+    ResGated, Rgcn, Sg, Ssg, Statistics, Tag, Transformer,
 };
 use halfgnn::tensor::{Matrix, Precision};
 use halfgnn::train::state_dict::{Framework, ImportOptions, StateDict, StateTensor};
@@ -126,6 +153,7 @@ fn options(from: Framework, precision: Precision) -> ImportOptions {
         from,
         precision,
         edge_weights: false,
+        features: None,
     }
 }
 
@@ -140,9 +168,21 @@ fn logits(checkpoint: &Checkpoint, divide: Option<&[f32]>) -> Vec<f32> {
         *value /= divide.map_or(1.0, |divisors| divisors[place % 5]);
     }
     let features = Matrix::<_, f32>::from_f32(&backend, 6, 5, &x, MemoryKind::Features);
-    let graph = checkpoint.model.prepare(&graph).expect("self-loops");
-    let norm = checkpoint.model.norm();
-    let propagation = Propagation::of_graph::<f32>(&backend, &graph, None, norm);
+    // Two features of each edge, from its ends.
+    let ends = graph.cols().iter().zip(graph.rows());
+    let of_edges = ends.flat_map(|(source, target)| {
+        let number = (source * 5 + target * 3) % 7;
+        [number, number + 1].map(|it| it as f32 / 8.0 - 0.5)
+    });
+    let of_edges: Vec<f32> = of_edges.collect();
+    let count = checkpoint.model.edge_features();
+    let edges = EdgeData {
+        features: (count > 0).then_some((2, &of_edges)),
+        ..EdgeData::default()
+    };
+    let prepared = checkpoint.model.prepare_edges(&graph, edges);
+    let prepared = prepared.expect("features of edges");
+    let propagation = prepared.propagation::<_, f32>(&backend, &checkpoint.model);
     let mut model = Network::<_, f32>::new(&backend, &checkpoint.model, 0).expect("a model");
     load_weights(&backend, &mut model, &checkpoint.snapshot.tensors).expect("its weights");
     let inputs = Inputs {
@@ -628,6 +668,84 @@ fn registered() -> Vec<(&'static str, ConvolutionConfig)> {
     ]
 }
 
+/// The kinds whose tensors are made of several parameters, or have more or less than a layer here.
+fn made_of_several() -> Vec<(&'static str, ConvolutionConfig)> {
+    let sum = Aggregate::Sum;
+    let arma = |steps, share_weights| Arma {
+        stacks: 2,
+        steps,
+        share_weights,
+        ..Arma::default()
+    };
+    let gine = Gine {
+        aggregate: sum,
+        ..Gine::default()
+    };
+    let transformer = |heads, beta, root_weight| Transformer {
+        heads,
+        beta,
+        root_weight,
+        ..Transformer::default()
+    };
+    let powers = vec![0, 2];
+    let rgcn = |bases, blocks| Rgcn { bases, blocks };
+    let resgated = ResGated {
+        aggregate: sum,
+        ..ResGated::default()
+    };
+    let cg = |aggregate| Cg {
+        aggregate,
+        ..Cg::default()
+    };
+    vec![
+        ("arma", arma(1, false).into()),
+        ("arma-cat", arma(3, false).into()),
+        ("arma-shared-cat", arma(3, true).into()),
+        (
+            "mixhop",
+            MixHop {
+                powers,
+                ..MixHop::default()
+            }
+            .into(),
+        ),
+        ("gatedgraph", GatedGraph { steps: 2 }.into()),
+        ("gatedgraph-wide", GatedGraph { steps: 3 }.into()),
+        ("cg", cg(sum).into()),
+        ("cg-edges", cg(Aggregate::Mean).into()),
+        ("gine", gine.clone().into()),
+        ("gine-batch", gine.into()),
+        ("resgated-edges", resgated.into()),
+        ("transformer-heads", transformer(2, false, true).into()),
+        ("transformer-beta", transformer(2, true, true).into()),
+        ("transformer-no-root", transformer(1, false, false).into()),
+        ("rgcn", rgcn(0, 0).into()),
+        ("rgcn-bases", rgcn(2, 0).into()),
+        ("rgcn-blocks", rgcn(0, 5).into()),
+    ]
+}
+
+/// Layers, hidden width and classes of a file.
+fn shape_of(name: &str) -> (usize, usize, usize) {
+    match name {
+        "gatedgraph-wide" => (1, 64, 6),
+        "cg-edges" => (1, 4, 3),
+        "rgcn-blocks" => (2, 10, 3),
+        _ => (2, 4, 3),
+    }
+}
+
+/// What PyG's layers do not read, and what is folded: the end of a name, and whether it is written as zeros.
+fn not_as_read(name: &str) -> &'static [(&'static str, bool)] {
+    match name {
+        "arma" => &[("s.0.weight", true), ("s.1.weight", true)],
+        "transformer-no-root" => &[("lin_skip.weight", true), ("lin_skip.bias", true)],
+        "gine" => &[("nn.0.bias", true), ("running_mean", false)],
+        "gine-batch" => &[("nn.0.bias", true)],
+        _ => &[],
+    }
+}
+
 fn named(layers: ConvolutionConfig) -> ImportOptions {
     ImportOptions {
         layers: Some(layers),
@@ -639,41 +757,71 @@ fn named(layers: ConvolutionConfig) -> ImportOptions {
 fn layers_of_the_registry_are_those_of_pyg_both_ways() {
     let text = std::fs::read(file("gcn").with_file_name("pyg-logits.json")).expect("logits");
     let logits_of: BTreeMap<String, Vec<f32>> = serde_json::from_slice(&text).expect("numbers");
-    for (name, layers) in registered() {
-        let read = Checkpoint::import(&file(name), &named(layers.clone()));
-        let read = read.unwrap_or_else(|error| panic!("{error}"));
+    for (name, layers) in [registered(), made_of_several()].concat() {
+        let options = ImportOptions {
+            features: Some(5),
+            ..named(layers)
+        };
+        let read = Checkpoint::import(&file(name), &options);
+        let read = read.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(
             (read.model.layers, read.model.hidden, read.model.classes),
-            (2, 4, 3),
+            shape_of(name),
             "{name}"
         );
+        assert_eq!(read.model.features, 5, "{name}");
         assert_near(&logits(&read, None), &logits_of[name], name);
         let (written, notes) = read.state_dict(Framework::Pyg).expect(name);
         assert!(notes[0].contains("Conv(…"), "{notes:?}");
         let bytes = std::fs::read(file(name)).expect("a file");
         let original = safetensors::SafeTensors::deserialize(&bytes).expect("tensors");
-        assert_eq!(written.len(), original.names().len(), "{name}");
+        let names = original.names().into_iter();
+        let names = names.filter(|name| !name.ends_with("tracked"));
+        assert_eq!(written.len(), names.count(), "{name}");
         for (tensor, ours) in &written {
             let theirs = original.tensor(tensor).expect(tensor);
             assert_eq!(ours.shape, theirs.shape(), "{name}: {tensor}");
-            let bytes: Vec<u8> = (ours.values.iter())
-                .flat_map(|value| value.to_le_bytes())
-                .collect();
-            assert_eq!(bytes, theirs.data(), "{name}: {tensor}");
+            let mut ends = not_as_read(name).iter();
+            match ends.find(|(end, _)| tensor.ends_with(end)) {
+                Some((_, true)) => assert!(ours.values.iter().all(|it| *it == 0.0), "{tensor}"),
+                Some((_, false)) => {}
+                None => {
+                    let bytes = (ours.values.iter()).flat_map(|value| value.to_le_bytes());
+                    assert_eq!(bytes.collect::<Vec<_>>(), theirs.data(), "{name}: {tensor}");
+                }
+            }
         }
+        // The same model of its own file, and of one in half, whose heads are padded to other widths.
+        let again = Checkpoint::from_state_dict(&written, &options).expect(name);
+        assert_eq!(again.snapshot.tensors, read.snapshot.tensors, "{name}");
+        let half = ImportOptions {
+            precision: Precision::Half,
+            ..options.clone()
+        };
+        let half = Checkpoint::from_state_dict(&written, &half).expect(name);
+        let (of_half, _) = half.state_dict(Framework::Pyg).expect(name);
+        assert_eq!(of_half, written, "{name}");
         // Divisors of features are in the first layer's weights.
         let divisors = [2.0, 0.5, 4.0, 1.0, 8.0];
         let mut divided = read.clone();
         divided.feature_divisors = Some(divisors.to_vec());
-        let (tensors, _) = divided.state_dict(Framework::Pyg).expect(name);
-        let again = Checkpoint::from_state_dict(&tensors, &named(layers)).expect(name);
-        let expected = logits(&read, Some(&divisors));
-        assert_near(&logits(&again, None), &expected, name);
+        match divided.state_dict(Framework::Pyg) {
+            Ok((tensors, _)) => {
+                let again = Checkpoint::from_state_dict(&tensors, &options).expect(name);
+                let expected = logits(&read, Some(&divisors));
+                assert_near(&logits(&again, None), &expected, name);
+            }
+            Err(refused) => {
+                assert_eq!(name, "gatedgraph-wide", "{refused}");
+                assert!(refused.to_string().contains("no map to divide them in"));
+            }
+        }
         let refused = read.state_dict(Framework::Dgl).expect_err("DGL's");
-        assert!(
-            refused.to_string().contains("PyG's names alone"),
-            "{refused}"
-        );
+        let words = match name.ends_with("-cat") {
+            true => "jumping knowledge",
+            false => "PyG's names alone",
+        };
+        assert!(refused.to_string().contains(words), "{refused}");
     }
 }
 
@@ -693,7 +841,7 @@ fn layers_of_the_registry_that_do_not_fit_are_refused() {
         (
             "tag",
             named(hops(1).into()),
-            "has no `layers.0.hops.2.weight`",
+            "`convs.0.lins.2.weight` has no place in a tag with these options; name the options",
         ),
         (
             "tag",
@@ -704,7 +852,7 @@ fn layers_of_the_registry_that_do_not_fit_are_refused() {
         (
             "gcn-cat",
             named(hops(1).into()),
-            "without jumping knowledge",
+            "`convs.0.lin.weight` has no place in PyG's tag",
         ),
         (
             "gcn",
@@ -732,6 +880,299 @@ fn layers_of_the_registry_that_do_not_fit_are_refused() {
     read.model.convolution = right.into();
     let found = read.state_dict(Framework::Pyg).expect_err("another norm");
     assert!(found.to_string().contains("--norm both"), "{found}");
+}
+
+/// What layers read of a file that is an option here.
+#[test]
+fn options_of_layers_are_read_from_a_file() {
+    let read = |name: &str, change: &dyn Fn(&mut StateDict)| {
+        let kinds = [registered(), made_of_several()].concat();
+        let (_, layers) = kinds.into_iter().find(|it| it.0 == name).expect(name);
+        let bytes = std::fs::read(file(name)).expect("a file");
+        let original = safetensors::SafeTensors::deserialize(&bytes).expect("tensors");
+        let mut tensors = StateDict::new();
+        for (name, of) in original.iter().filter(|(it, _)| !it.ends_with("tracked")) {
+            let values = of.data().as_chunks().0.iter();
+            let values = values.map(|it| f32::from_le_bytes(*it)).collect();
+            let shape = of.shape().to_vec();
+            tensors.insert(name.into(), StateTensor { shape, values });
+        }
+        change(&mut tensors);
+        Checkpoint::from_state_dict(&tensors, &named(layers))
+    };
+    let gine = |name: &str| {
+        let read = read(name, &|_| {}).expect(name);
+        let ConvolutionConfig::Gine(of) = read.model.convolution else {
+            panic!("a GINE");
+        };
+        of
+    };
+    let (learnt, fixed) = (gine("gine"), gine("gine-batch"));
+    assert!(learnt.learn_epsilon && learnt.statistics == Statistics::Running);
+    assert!(!fixed.learn_epsilon && fixed.statistics == Statistics::Batch);
+    assert_eq!((learnt.edge_features, fixed.epsilon), (2, 0.5));
+    for (name, features) in [("resgated", 0), ("resgated-edges", 2), ("cg-edges", 2)] {
+        let read = read(name, &|_| {}).expect(name);
+        assert_eq!(read.model.edge_features(), features, "{name}");
+    }
+    // The columns of the first layer without a map of its own rows follow from the second's.
+    let without = |tensors: &mut StateDict| tensors.retain(|name, _| !name.contains("lin_skip"));
+    let refused = read("resgated-edges", &without).expect_err("a root weight");
+    assert!(
+        refused.to_string().contains("`layers.0.self.weight`"),
+        "{refused}"
+    );
+    let layers = ResGated {
+        aggregate: Aggregate::Sum,
+        root_weight: false,
+        ..ResGated::default()
+    };
+    let whole = read("resgated-edges", &|_| {}).expect("a model");
+    let (mut tensors, _) = whole.state_dict(Framework::Pyg).expect("tensors");
+    without(&mut tensors);
+    let rootless = Checkpoint::from_state_dict(&tensors, &named(layers.into())).expect("a model");
+    assert_eq!(
+        (rootless.model.edge_features(), rootless.model.features),
+        (2, 5)
+    );
+    let (again, _) = rootless.state_dict(Framework::Pyg).expect("tensors");
+    assert_eq!(again, tensors);
+
+    // A bias for each power has their mean.
+    let mean = read("mixhop", &|tensors| {
+        let bias = tensors.get_mut("convs.1.bias").expect("a bias");
+        let values = [(0, 0.25), (1, -0.5), (2, 1.0)];
+        for (at, more) in values {
+            bias.values[at] += more;
+            bias.values[3 + at] -= more;
+        }
+    });
+    let plain = read("mixhop", &|_| {}).expect("a model");
+    assert_near(
+        &logits(&mean.expect("a model"), None),
+        &logits(&plain, None),
+        "mixhop",
+    );
+}
+
+#[test]
+fn what_layers_of_pyg_do_not_compute_is_written_so_that_they_do() {
+    // PyG adds no bias without the root weight, and so the root weight is there and zero.
+    let rootless = Transformer {
+        root_weight: false,
+        ..Transformer::default()
+    };
+    let read = Checkpoint::import(&file("transformer-no-root"), &named(rootless.into()));
+    let mut read = read.expect("a model");
+    for number in 0..2 {
+        let bias = read
+            .snapshot
+            .tensors
+            .get_mut(&format!("layers.{number}.bias"));
+        bias.expect("a bias").values.fill(0.75);
+    }
+    let (tensors, notes) = read.state_dict(Framework::Pyg).expect("tensors");
+    assert!(notes[1].contains("lin_skip.weight is zero"), "{notes:?}");
+    let with_root = named(Transformer::default().into());
+    let again = Checkpoint::from_state_dict(&tensors, &with_root).expect("a model");
+    assert_near(&logits(&again, None), &logits(&read, None), "transformer");
+
+    // A matrix of one row is no vector.
+    let tensor = |shape: &[usize]| StateTensor {
+        shape: shape.to_vec(),
+        values: vec![0.5; shape.iter().product()],
+    };
+    let of_one_feature: StateDict = [
+        ("convs.0.root", tensor(&[1, 3])),
+        ("convs.0.weight", tensor(&[1, 1, 3])),
+        ("convs.0.bias", tensor(&[3])),
+    ]
+    .map(|(name, of)| (name.to_owned(), of))
+    .into();
+    let read = Checkpoint::from_state_dict(&of_one_feature, &named(Rgcn::default().into()));
+    let (again, _) = read
+        .expect("a model")
+        .state_dict(Framework::Pyg)
+        .expect("tensors");
+    assert_eq!(again, of_one_feature);
+
+    // A first GatedGraphConv takes as many features as it has columns, unless there are fewer.
+    let gated = named(GatedGraph { steps: 3 }.into());
+    let read = Checkpoint::import(&file("gatedgraph-wide"), &gated).expect("a model");
+    assert_eq!(read.model.features, 6);
+}
+
+#[test]
+fn what_layers_of_pyg_cannot_compute_is_refused() {
+    let kinds = made_of_several();
+    let config = |name: &str| {
+        let found = kinds.iter().find(|it| it.0 == name);
+        found.expect(name).1.clone()
+    };
+    let import = |name: &str, layers: ConvolutionConfig| {
+        let read = Checkpoint::import(&file(name), &named(layers));
+        read.expect_err(name).to_string()
+    };
+    let three = Arma {
+        stacks: 2,
+        steps: 3,
+        ..Arma::default()
+    };
+    let side = Transformer {
+        heads: 2,
+        ..Transformer::default()
+    };
+    for (name, layers, words) in [
+        (
+            "arma",
+            three.into(),
+            "--steps 1 or --jumping can be carried over",
+        ),
+        (
+            "transformer",
+            side.into(),
+            "2 heads side by side in the last layer",
+        ),
+        (
+            "transformer-beta",
+            config("transformer-heads"),
+            "`convs.0.lin_beta.weight` has no place",
+        ),
+        (
+            "transformer-heads",
+            config("transformer-beta"),
+            "no tensor for `layers.0.beta.0.weight`",
+        ),
+        (
+            "rgcn-bases",
+            config("rgcn"),
+            "`convs.0.weight` is of 2 relations",
+        ),
+        (
+            "rgcn",
+            config("rgcn-bases"),
+            "no tensor for `layers.0.comp.edges.0`, which is `convs.0.comp`",
+        ),
+        (
+            "rgcn-blocks",
+            config("rgcn"),
+            "`convs.0.weight` is of shape [1, 5, 1, 2], where [1, 5, 10]",
+        ),
+        (
+            "cg",
+            config("gine"),
+            "`convs.0.lin_f.bias` has no place in PyG's gine",
+        ),
+        (
+            "gatedgraph-wide",
+            GatedGraph { steps: 2 }.into(),
+            "of shape [3, 6, 6], where [2, 6, 6]",
+        ),
+    ] {
+        let found = import(name, layers);
+        assert!(found.contains(words), "{name}, {words}: {found}");
+    }
+    let changed = |name: &str, change: &dyn Fn(&mut StateDict)| {
+        let options = ImportOptions {
+            features: Some(5),
+            ..named(config(name))
+        };
+        let read = Checkpoint::import(&file(name), &options).expect(name);
+        let (mut tensors, _) = read.state_dict(Framework::Pyg).expect(name);
+        change(&mut tensors);
+        let refused = Checkpoint::from_state_dict(&tensors, &options);
+        refused.expect_err(name).to_string()
+    };
+    let without = |part: &'static str| {
+        move |tensors: &mut StateDict| tensors.retain(|name, _| !name.contains(part))
+    };
+    for (name, part, words) in [
+        ("gine", ".lin.", "without edge_dim adds edge_attr as it is"),
+        (
+            "gine",
+            "running_var",
+            "no tensor for `layers.0.norm.running`",
+        ),
+        ("cg", "lins.1", "`lins.0` and `lins.1`, and the file has 1"),
+        ("gatedgraph", "lins.1", "which is `lins.1.weight` in PyG"),
+        ("arma", "init_weight", "do not say how wide its output is"),
+    ] {
+        let found = changed(name, &without(part));
+        assert!(found.contains(words), "{name} without {part}: {found}");
+    }
+    let more = changed("gatedgraph", &|tensors| {
+        let weight = tensors["lins.1.weight"].clone();
+        tensors.insert("lins.7.weight".into(), weight);
+    });
+    assert!(more.contains("`lins.7.weight` has no place"), "{more}");
+    let wide = ImportOptions {
+        features: Some(7),
+        ..named(config("gatedgraph-wide"))
+    };
+    let wide = Checkpoint::import(&file("gatedgraph-wide"), &wide).expect_err("7 features");
+    let words = "7 features are more than the 6 columns of `convs.0`";
+    assert!(wide.to_string().contains(words), "{wide}");
+    // Nothing is allocated for a matrix whose two sides are of two tensors, or for one without values.
+    let huge = changed("mixhop", &|tensors| {
+        for (end, shape) in [
+            ("lins.0.weight", vec![1, 2_000_000]),
+            ("bias", vec![2_000_000]),
+        ] {
+            let values = vec![0.0; shape.iter().product()];
+            tensors.insert(format!("convs.0.{end}"), StateTensor { shape, values });
+        }
+    });
+    assert!(
+        huge.contains("is of shape [1, 2000000], where [1000000, 2000000] is needed"),
+        "{huge}"
+    );
+    let none = changed("transformer-heads", &|tensors| {
+        let weight = tensors.get_mut("convs.0.lin_skip.weight");
+        let weight = weight.expect("a weight");
+        (weight.shape, weight.values) = (vec![0, usize::MAX], Vec::new());
+    });
+    assert!(none.contains("where a matrix is needed"), "{none}");
+    let relations = changed("rgcn", &|tensors| {
+        let weight = tensors.get_mut("convs.1.weight").expect("a weight");
+        (weight.shape[0], weight.values) = (2, weight.values.repeat(2));
+    });
+    assert!(
+        relations.contains("layers of one relation can be carried over"),
+        "{relations}"
+    );
+
+    let exported = |name: &str, change: &dyn Fn(&mut Checkpoint)| {
+        let read = Checkpoint::import(&file(name), &named(config(name)));
+        let mut read = read.expect(name);
+        change(&mut read);
+        read.state_dict(Framework::Pyg).expect_err(name).to_string()
+    };
+    let uneven = exported("mixhop", &|read| read.model.hidden = 5);
+    assert!(
+        uneven.contains("5 columns of a hidden layer are not as many of each of 2 powers"),
+        "{uneven}"
+    );
+    let steps = exported("arma", &|read| {
+        let ConvolutionConfig::Arma(of) = &mut read.model.convolution else {
+            panic!("an ARMA");
+        };
+        of.steps = 2;
+    });
+    assert!(
+        steps.contains("a ReLU behind each step but the last"),
+        "{steps}"
+    );
+    let types = exported("rgcn", &|read| {
+        read.model.types = Some(ModelTypes {
+            vertices: Vec::new(),
+            edges: Vec::new(),
+            labelled: 0,
+        });
+    });
+    assert!(
+        types.contains("a model of one type can be carried over"),
+        "{types}"
+    );
 }
 
 /// `GATConv(4, 3, heads=2, concat=False, edge_dim=5)`: heads of 3 columns and features of 5, both padded here.

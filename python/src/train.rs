@@ -762,6 +762,7 @@ impl Trainer {
             from: if dgl { Framework::Dgl } else { Framework::Pyg },
             precision: mine.precision,
             edge_weights: mine.task.edge_weights,
+            features: Some(mine.model.features),
         };
         let checkpoint = Checkpoint::from_state_dict(&tensors, &options).map_err(refused)?;
         self.call(py, |run| run.load(&checkpoint))

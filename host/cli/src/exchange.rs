@@ -92,6 +92,9 @@ pub struct ImportArgs {
     /// The model was trained on weights of edges, so that `predict` uses them
     #[arg(long)]
     pub edge_weights: bool,
+    /// Features of a vertex, where no tensor has them as a side: of a gatedgraph whose first layer is wider
+    #[arg(long, value_name = "N")]
+    pub features: Option<usize>,
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
@@ -167,6 +170,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
         from: args.from.into(),
         precision: args.precision.into(),
         edge_weights: args.edge_weights,
+        features: args.features,
     };
     let checkpoint = Checkpoint::import(&args.state_dict, &options)?;
     checkpoint.save(&args.output)?;

@@ -51,7 +51,8 @@ Examples:
   m = GCN(1433, 64, 2, 7); m.load_state_dict(load_file(\"gcn.safetensors\"))'
   halfgnn export bits.safetensors --to bits packed.safetensors    of train --binary: a bit a weight, for predict
 
-GCN, GraphSAGE, GIN and GAT have counterparts there, GATv2 in PyG; which name becomes which is in docs/data.md.";
+GCN, GraphSAGE, GIN and GAT have counterparts there. PyG also has those of GATv2 and of all other models but appnp, gcnii, hetero and hgt.
+Which name becomes which is in docs/data.md.";
 
 /// Of `import`.
 pub const IMPORT: &str = "\
@@ -59,8 +60,10 @@ Examples:
   python3 -c 'from safetensors.torch import save_file; save_file(model.state_dict(), \"model.safetensors\")'
   halfgnn import model.safetensors --from pyg own.safetensors
   halfgnn predict --model own.safetensors --dataset data.pt --out classes.csv
+  halfgnn import unimp.safetensors --from pyg --model transformer --heads 4 --beta own.safetensors
 
-The names and shapes of the tensors determine the model: GCN, GraphSAGE, GIN, GAT or, from PyG, GATv2.";
+The names and shapes of the tensors determine the model: GCN, GraphSAGE, GIN, GAT or, from PyG, GATv2. Other layers are named by --model,
+with their options.";
 
 /// Of `bench`, which is a family.
 #[cfg(feature = "bench")]

@@ -677,3 +677,118 @@ fn layers_that_are_named_are_exported_and_imported() {
     let without = [&import[..], &["--hops", "2"]].concat();
     refused(&run(&without), 2, &["--model"]);
 }
+
+/// Models that were trained here predict the same behind PyG's names.
+#[test]
+fn trained_models_of_every_kind_come_back_from_pygs_names() {
+    let mut ring = Ring::new();
+    let weights = ring.weights.iter_mut().enumerate();
+    weights.for_each(|(edge, weight)| *weight = (edge % 5) as f32 / 4.0 + 0.25);
+    let place = place(&ring);
+    let run = |arguments: &[&str]| {
+        let mut command = halfgnn(arguments);
+        command.current_dir(place.folder.path()).output().unwrap()
+    };
+    for (options, note) in [
+        (
+            "rgcn --bases 2",
+            "RGCNConv(…, num_relations=1, num_bases=2)",
+        ),
+        ("rgcn --blocks 3", "num_blocks=3"),
+        ("arma --stacks 2", "ARMAConv(…, num_stacks=2, num_layers=1"),
+        ("mixhop --powers 0,1,3", "MixHopConv(…, powers=[0, 1, 3])"),
+        ("gatedgraph --steps 3", "GatedGraphConv(…, num_layers=3)"),
+        (
+            "transformer --heads 3",
+            "TransformerConv(…, heads=3, beta=False)",
+        ),
+        ("transformer --heads 2 --beta", "concat=False"),
+        (
+            "gine --learn-epsilon",
+            "GINEConv(…, aggr='mean', edge_dim=1)",
+        ),
+        (
+            "gine --running-statistics --epsilon 0.5",
+            "1,023 neighbours",
+        ),
+        (
+            "resgated --no-root-weight",
+            "root_weight=False, aggr='mean', edge_dim=1",
+        ),
+        ("cg --aggregate sum", "CGConv(…, aggr='add', dim=1)"),
+    ] {
+        let model: Vec<&str> = ["--model"].into_iter().chain(options.split(' ')).collect();
+        let weights: &[&str] = match options.split(' ').next() {
+            Some("rgcn" | "transformer") => &["--ignore-edge-weights"],
+            _ => &[],
+        };
+        let more = [
+            "--hidden",
+            "6",
+            "--epochs",
+            "3",
+            "--precision",
+            "float",
+            "--save",
+            "own",
+        ];
+        let trained = place
+            .train(&[&model[..], weights, &more].concat())
+            .output()
+            .unwrap();
+        assert!(
+            trained.status.success(),
+            "{options}: {}",
+            text(&trained.stderr)
+        );
+        let exported = run(&["export", "own", "--to", "pyg", "pyg.safetensors"]);
+        assert!(
+            exported.status.success(),
+            "{options}: {}",
+            text(&exported.stderr)
+        );
+        assert!(
+            text(&exported.stdout).contains(note),
+            "{}",
+            text(&exported.stdout)
+        );
+        let import = [
+            "import",
+            "pyg.safetensors",
+            "--from",
+            "pyg",
+            "back",
+            "--features",
+            "3",
+        ];
+        let with_weights: &[&str] = match weights {
+            [] => &["--edge-weights"],
+            _ => &[],
+        };
+        let imported = run(&[&import[..], &model, with_weights].concat());
+        assert!(
+            imported.status.success(),
+            "{options}: {}",
+            text(&imported.stderr)
+        );
+        let [own, back] = ["own", "back"].map(|model| {
+            let to = format!("{model}.npy");
+            let predict = [
+                "predict",
+                "--model",
+                model,
+                "--dataset",
+                "ring.npz",
+                "--logits",
+            ];
+            let out = ["--out", &to, "--device", "cpu"];
+            let told = run(&[&predict[..], &out, weights].concat());
+            assert!(told.status.success(), "{options}: {}", text(&told.stderr));
+            std::fs::read(place.folder.path().join(&to)).unwrap()
+        });
+        assert_eq!(own, back, "{options}");
+        for file in ["own", "back", "own.npy", "back.npy", "pyg.safetensors"] {
+            std::fs::remove_file(place.folder.path().join(file)).unwrap();
+        }
+    }
+}

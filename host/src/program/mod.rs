@@ -37,6 +37,8 @@ pub use builder::Builder;
 pub use formulas::{BatchNorm, GruCell, Heads, Scores};
 pub use gradient::differentiate;
 pub use list::Program;
+#[cfg(feature = "checkpoints")]
+pub(crate) use network::shapes;
 pub use network::{Explanation, Network, Profile, TimedOperator};
 pub use operator::{
     Activate, ActivateGradient, Addend, AdditiveAttention, AdditiveGradient, Aggregate,

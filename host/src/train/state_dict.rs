@@ -14,8 +14,9 @@
 //! | GIN `mlp.0.weight`, `norm.weight`, `norm.bias`, `norm.running`, `mlp.1.weight`, `bias`, `epsilon` | `GINConv(Sequential(Linear, BatchNorm1d, ReLU, Linear))`: `nn.0.weight`, `nn.1.weight`, `nn.1.bias`, `nn.1.running_mean` and `nn.1.running_var`, `nn.3.weight`, `nn.3.bias`, `eps` | `GINConv` with the same: `apply_func.…`, `eps` |
 //! | between layers, `hidden_norm.weight`, `.bias`, `.running` (two rows), `.mean_scale` | `norms.N.` of `BasicGNN`: `module.weight`, `module.bias`, `module.running_mean`, `module.running_var` of `BatchNorm`; `weight`, `bias` of `LayerNorm(mode='node')`; `weight`, `bias`, `mean_scale` of `GraphNorm`; none of `PairNorm` | none |
 //!
-//! Layers of `graphconv`, `sg`, `ssg`, `tag`, `cheb`, `clustergcn`, `leconv`, `resgated` and `transformer` (of one head) are carried over under
-//! PyG's names alone, as the [registry](crate::program::layers::ALL) has them. [`ImportOptions::layers`] names them.
+//! Layers of `graphconv`, `sg`, `ssg`, `tag`, `cheb`, `arma`, `mixhop`, `clustergcn`, `leconv`, `gatedgraph`, `transformer`, `gine`, `resgated`, `cg` and
+//! `rgcn` are carried over under PyG's names alone, as the [registry](crate::program::layers::ALL) has them. [`ImportOptions::layers`] names them.
+//! Linear maps around them are `lins.N`: one before a `GatedGraphConv` that is narrower than its input, and those before and behind all `CGConv`.
 //!
 //! What the other side has no place for is folded into what it has, where that changes no logit: divisors of features and GIN's λ
 //! into the first map, the bias of GIN's first map into the running mean. What cannot be is refused.
@@ -101,6 +102,8 @@ pub struct ImportOptions {
     pub precision: Precision,
     /// Whether the model was trained on weights of edges.
     pub edge_weights: bool,
+    /// Features of a vertex, where no tensor has them as a side: those of a first `GatedGraphConv`. Without, they are as many as its columns.
+    pub features: Option<usize>,
 }
 
 impl Checkpoint {
@@ -174,6 +177,23 @@ fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
     let columns = values.len() / rows.max(1);
     let places = (0..columns).flat_map(|column| (0..rows).map(move |row| row * columns + column));
     places.map(|place| values[place]).collect()
+}
+
+/// Heads of `head` columns, `distance` apart, with zeros where one is padded.
+fn spread(values: &[f32], head: usize, distance: usize) -> Vec<f32> {
+    let heads = values.chunks_exact(head.max(1));
+    let zeros = std::iter::repeat_n(0.0, distance.saturating_sub(head));
+    heads
+        .flat_map(|values| values.iter().copied().chain(zeros.clone()))
+        .collect()
+}
+
+/// Heads that are `distance` apart without their padding, `head` columns each.
+fn packed(values: &[f32], distance: usize, head: usize) -> Vec<f32> {
+    let heads = values.chunks_exact(distance.max(1));
+    heads
+        .flat_map(|padded| padded[..head.min(padded.len())].to_vec())
+        .collect()
 }
 
 /// The columns of a head, padded, in a precision: see [`crate::nn::Gat`].

@@ -288,6 +288,7 @@ fn names_of_other_frameworks_are_those_of_exported_models() {
             from: Framework::Pyg,
             precision: Precision::Float,
             edge_weights: false,
+            features: None,
         };
         let path = folder.join(format!("pyg-{name}.safetensors"));
         let checkpoint = Checkpoint::import(&path, &options).expect("PyG's model");

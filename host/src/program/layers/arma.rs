@@ -1,6 +1,8 @@
 //! The convolution by auto-regressive moving average filters (Bianchi et al., IEEE TPAMI 2021).
 
-use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, Reads, check_hops};
+use super::{
+    Divisor, IN_FLOAT, Layer, LayerKind, LayerSetting, MOST_HOPS, ParameterNames, Reads, check_hops,
+};
 use crate::nn::architecture::{
     Architecture, LayerOption, norm, norm_option, number, probability, store,
 };
@@ -10,11 +12,10 @@ use serde::{Deserialize, Serialize};
 
 /// Its names. PyG has the weights of all stacks in one.
 pub(super) const KIND: LayerKind = LayerKind::of::<Arma>(&[
-    ParameterNames::same("init.*.weight", &["init_weight"], &[]),
-    ParameterNames::same("weight.*", &["weight"], &[]),
-    ParameterNames::same("root.*.weight", &["root_weight"], &[]),
-    ParameterNames::same("root.*.bias", &["bias"], &[]),
-    ParameterNames::same("bias", &[], &[]),
+    ParameterNames::stacked("init.*.weight", &["init_weight"], &[]).with_divisor(Divisor::OfRow),
+    ParameterNames::stacked("weight.*", &["weight"], &[]),
+    ParameterNames::stacked("root.*.weight", &["root_weight"], &[]).with_divisor(Divisor::OfRow),
+    ParameterNames::stacked("root.*.bias", &["bias"], &[]),
 ]);
 
 /// Options of PyG's `ARMAConv`. Edges may have weights.
@@ -97,6 +98,11 @@ impl Architecture for Arma {
                 self.root_dropout
             )),
         }
+    }
+
+    /// Its filters have biases of their own.
+    fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
+        LayerSetting::stack(model, false)
     }
 
     fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {

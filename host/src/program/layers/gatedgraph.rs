@@ -1,6 +1,8 @@
 //! The gated graph convolution (Li et al., ICLR 2016).
 
-use super::{IN_FLOAT, Layer, LayerKind, MOST_HOPS, ParameterNames, Reads, check_hops};
+use super::{
+    IN_FLOAT, Layer, LayerKind, LayerSetting, MOST_HOPS, Names, ParameterNames, Reads, check_hops,
+};
 use crate::nn::architecture::{Architecture, LayerOption, number, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Edges, Value};
@@ -8,17 +10,20 @@ use serde::{Deserialize, Serialize};
 
 /// Its names. PyG has the weights of all steps in one, and PyTorch those of the three gates. DGL has a weight for each type of edges.
 pub(super) const KIND: LayerKind = LayerKind::of::<GatedGraph>(&[
-    ParameterNames::linear("input.weight", &[], &[]),
-    ParameterNames::same("steps.*.weight", &["weight"], &[]),
-    ParameterNames::linear("rnn.input.*.weight", &["rnn.weight_ih"], &["gru.weight_ih"]),
+    ParameterNames::of(
+        "input.weight",
+        Names::linear_before(&["weight"]),
+        Names::NONE,
+    ),
+    ParameterNames::stacked("steps.*.weight", &["weight"], &[]),
+    ParameterNames::outputs("rnn.input.*.weight", &["rnn.weight_ih"], &["gru.weight_ih"]),
     ParameterNames::same("rnn.input.*.bias", &["rnn.bias_ih"], &["gru.bias_ih"]),
-    ParameterNames::linear(
+    ParameterNames::outputs(
         "rnn.hidden.*.weight",
         &["rnn.weight_hh"],
         &["gru.weight_hh"],
     ),
     ParameterNames::same("rnn.hidden.*.bias", &["rnn.bias_hh"], &["gru.bias_hh"]),
-    ParameterNames::same("bias", &[], &[]),
 ]);
 
 /// Options of PyG's `GatedGraphConv`, whose number of steps has no default: here it is 2. Edges may have weights.
@@ -53,6 +58,11 @@ impl Architecture for GatedGraph {
 
     fn check(&self, _model: &ModelConfig) -> Result<(), String> {
         check_hops(self.steps, 1)
+    }
+
+    /// Its recurrent unit has biases of its own.
+    fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
+        LayerSetting::stack(model, false)
     }
 
     fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {

@@ -6,11 +6,11 @@ use crate::program::{Builder, Edges, Value};
 
 /// Its names.
 pub(super) const KIND: LayerKind = LayerKind::of::<nn::Gcn>(&[
-    ParameterNames {
-        here: "weight",
-        pyg: Names::linear(&["lin.weight"]),
-        dgl: Names::same(&["weight"]),
-    },
+    ParameterNames::of(
+        "weight",
+        Names::linear(&["lin.weight"]),
+        Names::same(&["weight"]),
+    ),
     ParameterNames::same("bias", &["bias"], &["bias"]),
 ]);
 

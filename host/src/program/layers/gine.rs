@@ -2,8 +2,8 @@
 
 use super::gin::mlp;
 use super::{
-    IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES, check_edge_features,
-    is_zero, reads_edge_rows,
+    Divisor, IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES,
+    check_edge_features, is_zero, reads_edge_rows,
 };
 use crate::nn::architecture::{Architecture, LayerOption, finite, store};
 use crate::nn::{Aggregate, Gin, ModelConfig, Norm, Statistics};
@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 /// Its names, with the MLP of GIN.
 pub(super) const KIND: LayerKind = LayerKind::of::<Gine>(&[
     ParameterNames::same("epsilon", &["eps"], &["eps"]),
-    ParameterNames::linear("edge.weight", &["lin.weight"], &[]),
-    ParameterNames::same("edge.bias", &["lin.bias"], &[]),
+    ParameterNames::linear("edge.weight", &["lin.weight"], &[]).with_divisor(Divisor::TimesColumn),
+    ParameterNames::same("edge.bias", &["lin.bias"], &[]).with_divisor(Divisor::TimesColumn),
     ParameterNames::linear("mlp.0.weight", &["nn.0.weight"], &["apply_func.0.weight"]),
     ParameterNames::same("norm.weight", &["nn.1.weight"], &["apply_func.1.weight"]),
     ParameterNames::same("norm.bias", &["nn.1.bias"], &["apply_func.1.bias"]),
@@ -24,7 +24,8 @@ pub(super) const KIND: LayerKind = LayerKind::of::<Gine>(&[
         &["nn.1.running_mean", "nn.1.running_var"],
         &["apply_func.1.running_mean", "apply_func.1.running_var"],
     ),
-    ParameterNames::linear("mlp.1.weight", &["nn.3.weight"], &["apply_func.3.weight"]),
+    ParameterNames::linear("mlp.1.weight", &["nn.3.weight"], &["apply_func.3.weight"])
+        .with_divisor(Divisor::Nothing),
     ParameterNames::same("bias", &["nn.3.bias"], &["apply_func.3.bias"]),
 ]);
 

@@ -54,7 +54,7 @@ pub use gine::{Gine, GineLayer};
 pub use graphconv::{GraphConv, GraphConvLayer};
 pub use hetero::{EdgeLayer, Hetero, HeteroLayer};
 pub use hgt::{Hgt, HgtLayer};
-pub use kind::{LayerKind, Names, ParameterNames};
+pub use kind::{Divisor, LayerKind, Layout, Names, ParameterNames};
 pub use leconv::{Le, LeLayer};
 pub use lg::LgLayer;
 pub use mixhop::{MixHop, MixHopLayer};

@@ -1,8 +1,8 @@
 //! The residual gated graph convolution (Bresson and Laurent 2017).
 
 use super::{
-    IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES, check_edge_features,
-    is_zero, reads_edge_rows,
+    Divisor, IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES,
+    check_edge_features, is_zero, reads_edge_rows,
 };
 use crate::nn::architecture::{Architecture, LayerOption, store};
 use crate::nn::{Aggregate, ModelConfig, Norm};
@@ -12,11 +12,16 @@ use serde::{Deserialize, Serialize};
 
 /// Its names. Of PyG's weights with features of edges the columns of these are the last.
 pub(super) const KIND: LayerKind = LayerKind::of::<ResGated>(&[
-    ParameterNames::linear("key.*.weight", &["lin_key.weight"], &[]),
+    ParameterNames::linear("key.0.weight", &["lin_key.weight"], &[]),
+    ParameterNames::linear("key.1.weight", &["lin_key.weight"], &[]).with_divisor(Divisor::Nothing),
     ParameterNames::same("key.bias", &["lin_key.bias"], &[]),
-    ParameterNames::linear("query.*.weight", &["lin_query.weight"], &[]),
+    ParameterNames::linear("query.0.weight", &["lin_query.weight"], &[]),
+    ParameterNames::linear("query.1.weight", &["lin_query.weight"], &[])
+        .with_divisor(Divisor::Nothing),
     ParameterNames::same("query.bias", &["lin_query.bias"], &[]),
-    ParameterNames::linear("value.*.weight", &["lin_value.weight"], &[]),
+    ParameterNames::linear("value.0.weight", &["lin_value.weight"], &[]),
+    ParameterNames::linear("value.1.weight", &["lin_value.weight"], &[])
+        .with_divisor(Divisor::Nothing),
     ParameterNames::same("value.bias", &["lin_value.bias"], &[]),
     ParameterNames::linear("self.weight", &["lin_skip.weight"], &[]),
     ParameterNames::same("bias", &["bias"], &[]),

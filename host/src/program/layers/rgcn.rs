@@ -1,7 +1,7 @@
 //! The relational graph convolution (Schlichtkrull et al., ESWC 2018).
 
 use super::types::{OfOneType, OfTypes, TypeReads, TypedLayer, value_of};
-use super::{IN_FLOAT, Layer, LayerKind, ParameterNames, Reads};
+use super::{Divisor, IN_FLOAT, Layer, LayerKind, ParameterNames, Reads};
 use crate::nn::architecture::{Architecture, LayerOption, number, store};
 use crate::nn::{ModelConfig, Norm};
 use crate::program::{Builder, Value};
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 /// Its names.
 pub(super) const KIND: LayerKind = LayerKind::of::<Rgcn>(&[
-    ParameterNames::same("root", &["root"], &["loop_weight"]),
-    ParameterNames::same("weight.*", &["weight"], &["linear_r.W"]),
-    ParameterNames::same("basis.*", &["weight"], &["linear_r.W"]),
-    ParameterNames::same("comp.*", &["comp"], &["linear_r.coeff"]),
+    ParameterNames::matrix("root", &["root"], &["loop_weight"]).with_divisor(Divisor::OfRow),
+    ParameterNames::stacked("weight.*", &["weight"], &["linear_r.W"]).with_divisor(Divisor::OfRow),
+    ParameterNames::stacked("basis.*", &["weight"], &["linear_r.W"]).with_divisor(Divisor::OfRow),
+    ParameterNames::numbers("comp.*", &["comp"], &["linear_r.coeff"]),
     ParameterNames::same("bias", &["bias"], &["h_bias"]),
 ]);
 

@@ -40,6 +40,15 @@ impl LayerSetting {
         }
     }
 
+    /// All layers of such a stack, with biases behind them or without.
+    pub(super) fn stack(model: &ModelConfig, bias: bool) -> Vec<Self> {
+        let layers = (0..model.layers).map(|number| Self {
+            bias,
+            ..Self::stacked(model, number)
+        });
+        layers.collect()
+    }
+
     /// A linear map of each row with a bias.
     pub fn dense(outputs: usize, dropout: f32) -> Self {
         Self {

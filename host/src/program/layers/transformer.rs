@@ -1,23 +1,24 @@
 //! The layer of a graph transformer (Shi et al., IJCAI 2021).
 
-use super::{Layer, LayerKind, ParameterNames, Reads};
+use super::{Divisor, Layer, LayerKind, LayerSetting, ParameterNames, Reads};
 use crate::nn::architecture::{Architecture, LayerOption, number, probability, store};
 use crate::nn::{ModelConfig, Norm, check_heads};
 use crate::ops::MOST_HEADS;
 use crate::program::{Builder, Edges, Value};
 use serde::{Deserialize, Serialize};
 
-/// Its names. Without a gate the bias behind the layer is PyG's of the map of the vertex itself.
+/// Its names. Without a gate the bias behind the layer is PyG's of the map of the vertex itself. With one there is no bias behind it.
 pub(super) const KIND: LayerKind = LayerKind::of::<Transformer>(&[
-    ParameterNames::linear("query.weight", &["lin_query.weight"], &[]),
-    ParameterNames::same("query.bias", &["lin_query.bias"], &[]),
-    ParameterNames::linear("key.weight", &["lin_key.weight"], &[]),
-    ParameterNames::same("key.bias", &["lin_key.bias"], &[]),
-    ParameterNames::linear("value.weight", &["lin_value.weight"], &[]),
-    ParameterNames::same("value.bias", &["lin_value.bias"], &[]),
+    ParameterNames::linear("query.weight", &["lin_query.weight"], &[]).of_heads(),
+    ParameterNames::same("query.bias", &["lin_query.bias"], &[]).of_heads(),
+    ParameterNames::linear("key.weight", &["lin_key.weight"], &[]).of_heads(),
+    ParameterNames::same("key.bias", &["lin_key.bias"], &[]).of_heads(),
+    ParameterNames::linear("value.weight", &["lin_value.weight"], &[]).of_heads(),
+    ParameterNames::same("value.bias", &["lin_value.bias"], &[]).of_heads(),
     ParameterNames::linear("self.weight", &["lin_skip.weight"], &[]),
     ParameterNames::same("self.bias", &["lin_skip.bias"], &[]),
-    ParameterNames::linear("beta.*.weight", &["lin_beta.weight"], &[]),
+    ParameterNames::linear("beta.*.weight", &["lin_beta.weight"], &[])
+        .with_divisor(Divisor::Nothing),
     ParameterNames::same("bias", &["lin_skip.bias"], &[]),
 ]);
 
@@ -107,6 +108,10 @@ impl Architecture for Transformer {
             return Err("the gate weighs the map of a vertex's own row, which is left out; leave one of beta and no-root-weight away".into());
         }
         check_heads(model, self.heads, self.attention_dropout, 0.0)
+    }
+
+    fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
+        LayerSetting::stack(model, !self.beta)
     }
 
     fn formula(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Layer> {

@@ -18,6 +18,8 @@ use super::passes::{
 };
 use super::plan::{Place, Plan};
 use super::run::{Memory, Parameters, Typed};
+#[cfg(feature = "checkpoints")]
+use super::value::Rows;
 use super::value::Value;
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
@@ -125,6 +127,32 @@ fn before(topology: Topology, of_messages: bool) -> &'static [&'static dyn Pass]
         (Topology::Ranks { .. }, false) => &[&Reorder, &Exchange { of_messages: false }],
         (Topology::Whole | Topology::Types { .. } | Topology::Blocks { .. }, _) => &[&Reorder],
     }
+}
+
+/// The parameters and buffers of a model by their names, with rows and columns. None of them is allocated.
+///
+/// # Errors
+/// [`Error::Unsupported`] where there is no such model.
+#[cfg(feature = "checkpoints")]
+pub(crate) fn shapes(
+    model: &ModelConfig,
+    precision: Precision,
+) -> Result<std::collections::BTreeMap<String, (usize, usize)>, Error> {
+    model.check()?;
+    let graphs = Graphs::of(Topology::of_whole_graphs(model));
+    let (program, _) = formula::of_model(model, precision, &graphs)?;
+    let values = program.parameters().into_iter().chain(program.buffers());
+    let shapes = values.filter_map(|value| {
+        let description = program.description(value);
+        match description.shape.rows {
+            Rows::Fixed(rows) => {
+                let shape = (rows, description.shape.columns);
+                Some((description.name.clone(), shape))
+            }
+            _ => None,
+        }
+    });
+    Ok(shapes.collect())
 }
 
 /// The list for training: forward and backward.

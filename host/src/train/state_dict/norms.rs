@@ -1,6 +1,6 @@
 //! Norms between layers under PyG's names: `norms.N.` of its `BasicGNN`.
 
-use super::{StateDict, StateDictError, StateTensor, refuse};
+use super::{StateDict, StateDictError, StateTensor, refuse, registry};
 use crate::nn::HiddenNorm;
 use crate::train::{Checkpoint, Tensor, Tensors};
 
@@ -30,10 +30,9 @@ pub(super) fn write(
     checkpoint: &Checkpoint,
     out: &mut StateDict,
 ) -> Result<Option<String>, StateDictError> {
-    let (norm, hidden) = (
-        checkpoint.model.hidden_norm,
-        checkpoint.model.hidden_layers(),
-    );
+    let norm = checkpoint.model.hidden_norm;
+    let settings = registry::settings(&checkpoint.model);
+    let hidden = settings.iter().filter(|layer| layer.is_hidden).count();
     for number in 0..hidden {
         for (own, theirs) in names(norm) {
             let name = format!("layers.{number}.hidden_norm.{own}");

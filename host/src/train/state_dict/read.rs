@@ -110,7 +110,7 @@ fn in_order(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, Stat
 }
 
 /// The value that all layers agree on.
-fn one<T: PartialEq + Copy + std::fmt::Debug>(
+pub(super) fn one<T: PartialEq + Copy + std::fmt::Debug>(
     what: &str,
     values: &[T],
 ) -> Result<Option<T>, StateDictError> {
@@ -302,10 +302,7 @@ fn config_of(
 }
 
 /// The layers that are [named](ImportOptions::layers), where they are carried over one by one.
-fn by_registry(
-    options: &ImportOptions,
-    has_last_map: bool,
-) -> Result<Option<&ConvolutionConfig>, StateDictError> {
+fn by_registry(options: &ImportOptions) -> Result<Option<&ConvolutionConfig>, StateDictError> {
     use ConvolutionConfig::{Gat, GatV2, Gcn, Gin, Sage};
     let named = options.layers.as_ref();
     let Some(layers) =
@@ -320,9 +317,9 @@ fn by_registry(
             registry::NAMES
         ));
     }
-    if options.from == Framework::Dgl || has_last_map {
+    if options.from == Framework::Dgl {
         return refuse(format!(
-            "the layers of {} are read under PyG's names, without jumping knowledge",
+            "the layers of {} are read under PyG's names",
             layers.name()
         ));
     }
@@ -344,9 +341,15 @@ pub(super) fn checkpoint(
         Framework::Dgl => None,
     };
     let mut own = of_norms;
-    let model = match by_registry(options, last_map.is_some())? {
+    let model = match by_registry(options)? {
         Some(convolution) => {
-            let (mut model, of_layers) = registry::read(&tensors, convolution)?;
+            let wanted = registry::Wanted {
+                convolution,
+                precision: options.precision,
+                features: options.features,
+                last_map,
+            };
+            let (mut model, of_layers) = registry::read(&tensors, wanted)?;
             model.hidden_norm = hidden_norm;
             own.extend(of_layers);
             model

@@ -1,159 +1,427 @@
 //! Layers whose parameters are carried over one by one, under the names that the [registry of layers](crate::program::layers::ALL) lists.
 
-use super::{
-    Framework, LayerPlace, StateDict, StateDictError, StateTensor, layer_place, refuse, transposed,
-};
-use crate::backend::cpu::Cpu;
-use crate::nn::{ConvolutionConfig, Model, ModelConfig, Network, Norm};
-use crate::program::layers::{ALL, LayerKind, ParameterNames};
-use crate::train::{Checkpoint, Tensor, Tensors};
-use std::collections::BTreeMap;
+mod class;
+mod fit;
+mod layout;
 
-/// What stands for a relation or a number in a name.
-const ANY: char = '*';
+use super::jumping::LastMap;
+use super::{Framework, LayerPlace, StateDict, StateDictError, StateTensor, layer_place, refuse};
+use crate::nn::{Architecture, Cg, ConvolutionConfig, Gine, ModelConfig};
+use crate::program::layers::{ALL, Divisor, LayerKind, LayerSetting, Layout, ParameterNames};
+use crate::program::shapes;
+use crate::tensor::Precision;
+use crate::train::{Checkpoint, Tensor, Tensors};
+pub(super) use class::{class_of, notes_on};
+use layout::{Joined, Sides, ends_with, joined};
+use std::collections::BTreeMap;
 
 /// What a hidden norm's parameters begin with.
 const HIDDEN_NORM: &str = "hidden_norm.";
 
-/// The class of PyG's that computes what these layers do, with its options; none of layers that are not carried over one by one.
-///
-/// # Errors
-/// What PyG's class cannot do.
-pub(super) fn class_of(convolution: &ConvolutionConfig) -> Result<Option<String>, StateDictError> {
-    let symmetric = |class: &str, norm: Norm| match norm {
-        Norm::Both => Ok(()),
-        _ => refuse(format!(
-            "its degree norm is not {class}'s, which is `both` on graphs whose edges go both ways; train with --norm both"
-        )),
-    };
-    let class = match convolution {
-        ConvolutionConfig::GraphConv(of) => {
-            let aggregate = match of.aggregate.norm() {
-                Norm::Right => "mean",
-                _ => "add",
-            };
-            format!("GraphConv(…, aggr='{aggregate}')")
-        }
-        ConvolutionConfig::Sg(of) => {
-            symmetric("SGConv", of.norm)?;
-            format!("SGConv(…, K={})", of.hops)
-        }
-        ConvolutionConfig::Ssg(of) => {
-            symmetric("SSGConv", of.norm)?;
-            format!("SSGConv(…, alpha={}, K={})", of.alpha, of.hops)
-        }
-        ConvolutionConfig::Tag(of) => {
-            symmetric("TAGConv", of.norm)?;
-            format!("TAGConv(…, K={})", of.hops)
-        }
-        ConvolutionConfig::Cheb(of) => {
-            let normalization = match of.norm {
-                Norm::Both => "sym",
-                Norm::Right => "rw",
-                _ => {
-                    return refuse(
-                        "its degree norm is not ChebConv's, which is `both` or `right`; train with --norm both",
-                    );
-                }
-            };
-            format!(
-                "ChebConv(…, K={}, normalization='{normalization}'), called with lambda_max={}",
-                of.terms, of.lambda_max
-            )
-        }
-        ConvolutionConfig::ClusterGcn(of) => {
-            format!("ClusterGCNConv(…, diag_lambda={})", of.diag_lambda)
-        }
-        ConvolutionConfig::Le(_) => "LEConv(…)".into(),
-        ConvolutionConfig::ResGated(of) if of.edge_features == 0 => {
-            let aggregate = match of.aggregate.norm() {
-                Norm::Right => "mean",
-                _ => "add",
-            };
-            let root = if of.root_weight { "True" } else { "False" };
-            format!("ResGatedGraphConv(…, root_weight={root}, aggr='{aggregate}')")
-        }
-        ConvolutionConfig::Transformer(of) if of.heads == 1 && !of.beta => {
-            let root = if of.root_weight { "True" } else { "False" };
-            format!("TransformerConv(…, root_weight={root})")
-        }
-        ConvolutionConfig::ResGated(_) => {
-            return refuse(
-                "its layers read features of edges, whose weights lie apart here and in one matrix in ResGatedGraphConv; a model without them can be carried over",
-            );
-        }
-        ConvolutionConfig::Transformer(_) => {
-            return refuse(
-                "its layers have several heads or a learned share of both rows; of one head without --beta they can be carried over",
-            );
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some(class))
-}
+/// What stands before the number of a linear map around the convolutions.
+const MAPS: &str = "lins";
+
+/// A linear map with a bias.
+const LINEAR: &[ParameterNames] = &[
+    ParameterNames::linear("weight", &["weight"], &[]),
+    ParameterNames::same("bias", &["bias"], &[]),
+];
 
 /// The names of layers that are carried over one by one, as a sentence has them.
-pub(super) const NAMES: &str =
-    "graphconv, sg, ssg, tag, cheb, clustergcn, leconv, resgated and transformer";
+pub(super) const NAMES: &str = "graphconv, sg, ssg, tag, cheb, arma, mixhop, clustergcn, leconv, gatedgraph, transformer, gine, resgated, cg and rgcn";
 
 fn kind_of(convolution: &ConvolutionConfig) -> Result<LayerKind, StateDictError> {
     let kind = ALL.into_iter().find(|kind| kind.name == convolution.name());
     kind.ok_or_else(|| StateDictError(format!("no layers are called {}", convolution.name())))
 }
 
-/// What stands in the place of [`ANY`] in a name that has this form.
-fn part_of<'a>(form: &str, name: &'a str) -> Option<&'a str> {
-    match form.split_once(ANY) {
-        None => (form == name).then_some(""),
-        Some((before, behind)) => name.strip_prefix(before)?.strip_suffix(behind),
-    }
+/// A layer of the network: a convolution, or a linear map around them.
+struct Stage {
+    /// Its number here.
+    number: usize,
+    /// Its number among the layers of its sort.
+    of_sort: usize,
+    is_convolution: bool,
+    is_last: bool,
+    outputs: usize,
 }
 
-/// The parameter of a name, and PyG's name of it.
-fn theirs(kind: &LayerKind, here: &str) -> Option<(&'static ParameterNames, String)> {
-    kind.parameters.iter().find_map(|of| {
-        let part = part_of(of.here, here)?;
-        let [name] = of.pyg.names else { return None };
-        Some((of, name.replace(ANY, part)))
+/// The settings of a model's layers, whose last is hidden with jumping knowledge.
+pub(super) fn settings(model: &ModelConfig) -> Vec<LayerSetting> {
+    let mut layers = model.clone();
+    if model.jumping.is_some() {
+        layers.classes = model.hidden_of(model.layers.saturating_sub(1));
+    }
+    layers.convolution.settings(&layers)
+}
+
+fn stages(model: &ModelConfig) -> Vec<Stage> {
+    let mut counts = [0, 0];
+    let settings = settings(model);
+    let stages = settings.iter().enumerate().map(|(number, setting)| {
+        let count = &mut counts[usize::from(setting.aggregates)];
+        *count += 1;
+        Stage {
+            number,
+            of_sort: *count - 1,
+            is_convolution: setting.aggregates,
+            is_last: model.is_last(number),
+            outputs: setting.outputs,
+        }
+    });
+    stages.collect()
+}
+
+/// The tensors that parameters of a stage lie in.
+fn tensors_of<'a>(
+    model: &ModelConfig,
+    kind: &LayerKind,
+    stage: &Stage,
+    own: impl Iterator<Item = (&'a str, (usize, usize))>,
+) -> Result<Vec<Joined>, StateDictError> {
+    let names = match stage.is_convolution {
+        true => kind.parameters,
+        false => LINEAR,
+    };
+    let heads = match &model.convolution {
+        ConvolutionConfig::Transformer(of) => of.heads.max(1),
+        _ => 1,
+    };
+    let columns = match stage.is_last {
+        true => stage.outputs,
+        false => stage.outputs / heads,
+    };
+    let sides = Sides {
+        outputs: stage.outputs,
+        heads: (heads, columns),
+    };
+    joined(names, own, sides).or_else(|name| {
+        refuse(format!(
+            "`layers.{}.{name}` has no name in PyG's {}",
+            stage.number, kind.name
+        ))
     })
 }
 
-/// Writes layer `number` under PyG's names. The weights of a first layer divide the features as the model wants them.
-pub(super) fn write(
-    checkpoint: &Checkpoint,
-    number: usize,
-    out: &mut StateDict,
-) -> Result<(), StateDictError> {
-    let kind = kind_of(&checkpoint.model.convolution)?;
-    let prefix = format!("layers.{number}.");
-    let divisors = checkpoint.feature_divisors.as_ref().filter(|_| number == 0);
-    for (name, tensor) in &checkpoint.snapshot.tensors {
-        let Some(here) = name.strip_prefix(&prefix) else {
-            continue;
-        };
-        if here.starts_with(HIDDEN_NORM) {
-            continue;
-        }
-        let Some((names, theirs)) = theirs(&kind, here) else {
-            return refuse(format!("`{name}` has no name in PyG's {}", kind.name));
-        };
-        let mut tensor = tensor.clone();
-        if let (Some(divisors), true) = (divisors, names.pyg.transposed) {
-            let columns = tensor.columns.max(1);
+/// A parameter that takes the features as they are, where its model divides them.
+fn with_divisors(tensor: &Tensor, divisor: Divisor, divisors: Option<&Vec<f32>>) -> Tensor {
+    let mut tensor = tensor.clone();
+    let columns = tensor.columns.max(1);
+    match (divisors, divisor) {
+        (Some(divisors), Divisor::OfRow) => {
             for (row, divisor) in tensor.values.chunks_exact_mut(columns).zip(divisors) {
                 row.iter_mut().for_each(|value| *value /= divisor);
             }
         }
-        let (rows, columns) = (tensor.rows, tensor.columns);
-        let (shape, values) = match names.pyg.transposed {
-            true => (vec![columns, rows], transposed(&tensor.values, rows)),
-            false if rows == 1 => (vec![columns], tensor.values),
-            false => (vec![rows, columns], tensor.values),
+        (Some(divisors), Divisor::TimesColumn) => {
+            for row in tensor.values.chunks_exact_mut(columns) {
+                let values = row.iter_mut().zip(divisors);
+                values.for_each(|(value, divisor)| *value *= divisor);
+            }
+        }
+        _ => {}
+    }
+    tensor
+}
+
+/// Writes all layers under PyG's names. The weights of a first layer divide the features as the model wants them.
+pub(super) fn write(checkpoint: &Checkpoint, out: &mut StateDict) -> Result<(), StateDictError> {
+    let model = &checkpoint.model;
+    class::check(model)?;
+    let kind = kind_of(&model.convolution)?;
+    for stage in stages(model) {
+        let prefix = format!("layers.{}.", stage.number);
+        let divisors = checkpoint.feature_divisors.as_ref();
+        let divisors = divisors.filter(|_| stage.number == 0);
+        let own = checkpoint.snapshot.tensors.iter().filter_map(|(name, of)| {
+            let name = name.strip_prefix(&prefix)?;
+            (!name.starts_with(HIDDEN_NORM)).then_some((name, of))
+        });
+        let own: BTreeMap<&str, &Tensor> = own.collect();
+        let shapes = own.iter().map(|(name, of)| (*name, (of.rows, of.columns)));
+        let tensors = tensors_of(model, &kind, &stage, shapes)?;
+        if divisors.is_some() && !tensors.iter().any(|it| it.has_divisor()) {
+            return refuse(format!(
+                "columns of its features are divided, and a first layer of {} has no map to divide them in; train without --scale-features",
+                kind.name
+            ));
+        }
+        let mut of_layer = StateDict::new();
+        for tensor in &tensors {
+            let get = |name: &str, divisor| with_divisors(own[name], divisor, divisors);
+            for (theirs, values) in tensor.theirs_of(get) {
+                match tensor.names.pyg.before {
+                    true => {
+                        out.insert(format!("{MAPS}.{}.{theirs}", stage.of_sort), values);
+                    }
+                    false => {
+                        of_layer.insert(theirs.to_owned(), values);
+                    }
+                }
+            }
+        }
+        let prefix = match stage.is_convolution {
+            true => Framework::Pyg.prefix(),
+            false => MAPS,
         };
-        let name = format!("{}.{number}.{theirs}", Framework::Pyg.prefix());
-        out.insert(name, StateTensor { shape, values });
+        if stage.is_convolution {
+            fit::write(model, stage.is_last, &mut of_layer);
+        }
+        let named = of_layer.into_iter();
+        out.extend(named.map(|(end, of)| (format!("{prefix}.{}.{end}", stage.of_sort), of)));
     }
     Ok(())
+}
+
+/// The tensors of a layer of a file, by the ends of their names.
+#[derive(Default)]
+struct Layer {
+    place: LayerPlace,
+    tensors: StateDict,
+}
+
+impl Layer {
+    /// The name in the file.
+    fn name(&self, end: &str) -> String {
+        match self.place.1.is_empty() {
+            true => end.into(),
+            false => format!("{}.{end}", self.place.1),
+        }
+    }
+
+    /// The sides of a matrix.
+    fn matrix(&self, end: &str) -> Result<[usize; 2], StateDictError> {
+        match self.side(end, 1).zip(self.side(end, 0)) {
+            Some((rows, columns)) => Ok([rows, columns]),
+            None => match self.tensors.contains_key(end) {
+                true => self.misshapen(end, "a matrix"),
+                false => refuse(format!("it has no tensor `{}`", self.name(end))),
+            },
+        }
+    }
+
+    /// A side of a tensor, counted from the last.
+    fn side(&self, end: &str, from_last: usize) -> Option<usize> {
+        let shape = &self.tensors.get(end)?.shape;
+        let side = shape.iter().rev().nth(from_last).copied();
+        side.filter(|_| !shape.contains(&0))
+    }
+
+    /// The parameters of a tensor, which is taken out.
+    fn own_of(
+        &mut self,
+        tensor: &Joined,
+        number: usize,
+    ) -> Result<impl Iterator<Item = (String, Tensor)>, StateDictError> {
+        let mut tensors = std::mem::take(&mut self.tensors);
+        let parts = tensor.own_of(&mut tensors, |end| self.name(end), number);
+        self.tensors = tensors;
+        Ok(parts?.into_iter())
+    }
+
+    fn misshapen<T>(&self, end: &str, needed: &str) -> Result<T, StateDictError> {
+        match self.tensors.get(end) {
+            Some(tensor) => self.misshapen_as(end, tensor, needed),
+            None => refuse(format!("it has no tensor `{}`", self.name(end))),
+        }
+    }
+
+    fn misshapen_as<T>(
+        &self,
+        end: &str,
+        tensor: &StateTensor,
+        needed: &str,
+    ) -> Result<T, StateDictError> {
+        refuse(format!(
+            "tensor `{}` is of shape {:?}, where {needed} is needed",
+            self.name(end),
+            tensor.shape
+        ))
+    }
+}
+
+/// The convolutions and the linear maps of a file, in their order.
+struct File {
+    convolutions: Vec<Layer>,
+    maps: Vec<Layer>,
+    /// What stands in for a map that the file does not have.
+    none: Layer,
+}
+
+impl File {
+    /// Sorts the tensors of a file by the names that a kind has.
+    fn of(tensors: &StateDict, kind: &LayerKind) -> Result<Self, StateDictError> {
+        let has_maps = kind.name == Cg::NAME || kind.parameters.iter().any(|it| it.pyg.before);
+        let own = kind.parameters.iter().filter(|of| !of.pyg.before);
+        let own = own.flat_map(|of| of.pyg.names.iter().map(move |form| (*form, of.pyg.layout)));
+        let shift = (kind.name == Gine::NAME).then_some((fit::SHIFT, Layout::Same));
+        let mut forms: Vec<(&str, Layout)> = own.chain(shift).collect();
+        // Of several names that fit it is the longest: a `lin_key.bias` is no `bias`.
+        forms.sort_by_key(|(form, _)| std::cmp::Reverse(form.len()));
+        let mut convolutions: BTreeMap<LayerPlace, StateDict> = BTreeMap::new();
+        let mut maps = convolutions.clone();
+        for (name, tensor) in tensors {
+            // The weight of a map has two sides, and one that is stacked has more.
+            let may_be = |layout| !has_maps || layout != Layout::Stacked || tensor.shape.len() > 2;
+            let mut fitting = forms.iter().filter(|(_, layout)| may_be(*layout));
+            let convolution = fitting.find_map(|(form, _)| ends_with(form, name));
+            let map = LINEAR.iter().filter(|_| has_maps);
+            let map = map.map(|of| ends_with(of.pyg.names[0], name));
+            let (layers, (prefix, end)) = match (convolution, map.flatten().next()) {
+                (Some(found), _) => (&mut convolutions, found),
+                (None, Some(found)) => (&mut maps, found),
+                (None, None) => {
+                    return refuse(format!(
+                        "tensor `{name}` has no place in PyG's {}",
+                        kind.name
+                    ));
+                }
+            };
+            let layer = layers.entry(layer_place(prefix)).or_default();
+            layer.insert(end.to_owned(), tensor.clone());
+        }
+        let [convolutions, maps] = [convolutions, maps].map(|layers| {
+            let layers = layers.into_iter();
+            let layers = layers.map(|(place, tensors)| Layer { place, tensors });
+            layers.collect()
+        });
+        Ok(Self {
+            convolutions,
+            maps,
+            none: Layer::default(),
+        })
+    }
+
+    /// The map before a convolution, which has its number.
+    fn before(&self, convolution: &Layer) -> Option<&Layer> {
+        let mut maps = self.maps.iter();
+        maps.find(|map| map.place.0 == convolution.place.0)
+    }
+
+    /// The layer of a stage, or the map before it.
+    fn layer_of(&mut self, stage: &Stage, is_before: bool) -> &mut Layer {
+        let number = self.convolutions.get(stage.of_sort).map(|it| it.place.0);
+        let found = match (stage.is_convolution, is_before) {
+            (true, true) => {
+                let mut maps = self.maps.iter_mut();
+                maps.find(|map| Some(map.place.0) == number)
+            }
+            (true, false) => self.convolutions.get_mut(stage.of_sort),
+            (false, _) => self.maps.get_mut(stage.of_sort),
+        };
+        self.none.place.1 = format!("{MAPS}.{}", stage.of_sort);
+        found.unwrap_or(&mut self.none)
+    }
+}
+
+/// Inputs and outputs, where they are known.
+type Widths = [Option<usize>; 2];
+
+/// Inputs and outputs of a layer, where its tensors have them as sides.
+fn widths(convolution: &ConvolutionConfig, kind: &LayerKind, of: &Layer) -> Widths {
+    let (inputs, outputs) = match convolution {
+        ConvolutionConfig::Rgcn(_) => (("root", 1), ("root", 0)),
+        ConvolutionConfig::Arma(_) => (("init_weight", 1), ("init_weight", 0)),
+        ConvolutionConfig::GatedGraph(_) => return [None, of.side("weight", 0)],
+        ConvolutionConfig::Cg(_) => (("lin_f.weight", 1), ("lin_f.weight", 1)),
+        ConvolutionConfig::Gine(_) => (("nn.0.weight", 0), ("nn.3.weight", 1)),
+        ConvolutionConfig::ResGated(config) => {
+            let inputs = of.side("lin_key.weight", 0);
+            let inputs = inputs.and_then(|all| all.checked_sub(config.edge_features));
+            return [inputs, of.side("lin_key.weight", 1)];
+        }
+        ConvolutionConfig::Transformer(_) => (("lin_query.weight", 0), ("lin_skip.bias", 0)),
+        _ => {
+            let mut all = of.tensors.iter();
+            let weight = all.find(|(_, tensor)| tensor.shape.len() == 2);
+            let sides = weight.map(|(end, _)| [of.side(end, 0), of.side(end, 1)]);
+            let [inputs, outputs] = sides.unwrap_or_default();
+            let mut names = kind.parameters.iter();
+            let bias = names.find(|it| it.here == "bias");
+            let bias = bias.and_then(|bias| of.side(bias.pyg.names[0], 0));
+            return [inputs, bias.or(outputs)];
+        }
+    };
+    [inputs, outputs].map(|(end, side)| of.side(end, side))
+}
+
+/// The configuration of the layers, and the parameters of a last map behind them.
+fn config(
+    (convolution, kind): (&ConvolutionConfig, &LayerKind),
+    file: &File,
+    features: Option<usize>,
+    last_map: Option<LastMap>,
+) -> Result<(ModelConfig, Tensors), StateDictError> {
+    let mut layers: Vec<[usize; 2]> = Vec::with_capacity(file.convolutions.len());
+    for layer in &file.convolutions {
+        let [inputs, outputs] = widths(convolution, kind, layer);
+        let Some(outputs) = outputs else {
+            return refuse(format!(
+                "the tensors of `{}` do not say how wide its output is",
+                layer.place.1
+            ));
+        };
+        let before = layers.last().map(|before| before[1]).or(features);
+        let map = file.before(layer).and_then(|map| map.side("weight", 0));
+        if let (None, None, true, Some(features)) = (inputs, map, layers.is_empty(), features)
+            && features > outputs
+        {
+            return refuse(format!(
+                "{features} features are more than the {outputs} columns of `{}`, and no linear map is before it",
+                layer.place.1
+            ));
+        }
+        let inputs = inputs.or(map).or(before).unwrap_or(outputs);
+        layers.push([inputs, outputs]);
+    }
+    let around = match convolution {
+        ConvolutionConfig::Cg(_) => match &file.maps[..] {
+            [first, last] => Some([first.matrix("weight")?[1], last.matrix("weight")?[0]]),
+            maps => {
+                return refuse(format!(
+                    "a cg here has one linear map before its layers and one behind, such as `{MAPS}.0` and `{MAPS}.1`, and the file has {}",
+                    maps.len()
+                ));
+            }
+        },
+        _ => None,
+    };
+    let (Some(&[inputs, hidden]), Some(&[_, outputs])) = (layers.first(), layers.last()) else {
+        return refuse("it has no tensors");
+    };
+    let [features, classes] = around.unwrap_or([inputs, outputs]);
+    let mut model = ModelConfig::of(convolution.clone(), features, classes);
+    model.layers = layers.len();
+    if around.is_some() || layers.len() > 1 || last_map.is_some() {
+        model.hidden = hidden;
+    } else if let Some(inner) = file.convolutions[0].side("nn.0.weight", 1) {
+        model.hidden = inner;
+    }
+    let outputs: Vec<usize> = layers.iter().map(|of| of[1]).collect();
+    let is_hidden = &outputs[..layers.len() - usize::from(last_map.is_none())];
+    if around.is_none() && is_hidden.iter().any(|width| *width != hidden) {
+        model.hidden_by_layer = outputs[..layers.len() - 1].to_vec();
+    }
+    let mut own = Tensors::new();
+    if let Some(last_map) = last_map {
+        model.classes = last_map.outputs();
+        let (jumping, of_map) = last_map.read(&outputs)?;
+        model.jumping = Some(jumping);
+        own = of_map;
+    }
+    Ok((model, own))
+}
+
+/// What a file is read as.
+pub(super) struct Wanted<'a> {
+    /// Its layers.
+    pub convolution: &'a ConvolutionConfig,
+    /// What the model computes in.
+    pub precision: Precision,
+    /// Features of a vertex, where no tensor has them as a side.
+    pub features: Option<usize>,
+    /// The map of jumping knowledge behind its layers.
+    pub last_map: Option<LastMap>,
 }
 
 /// The layers of a file that have PyG's names, as a model and its parameters.
@@ -162,119 +430,34 @@ pub(super) fn write(
 /// The tensor that has no place in such a model, or that it lacks.
 pub(super) fn read(
     tensors: &StateDict,
-    convolution: &ConvolutionConfig,
+    wanted: Wanted<'_>,
 ) -> Result<(ModelConfig, Tensors), StateDictError> {
-    let kind = kind_of(convolution)?;
-    let mut layers: BTreeMap<LayerPlace, Vec<(String, Tensor)>> = BTreeMap::new();
-    for (name, tensor) in tensors {
-        let Some((prefix, here, transposed)) = place_of(&kind, name) else {
-            return refuse(format!(
-                "tensor `{name}` has no place in PyG's {}",
-                kind.name
-            ));
-        };
-        let tensor = matrix(name, tensor, transposed)?;
-        let place = layer_place(prefix);
-        layers.entry(place).or_default().push((here, tensor));
-    }
-    let widths: Vec<[usize; 2]> = layers
-        .values()
-        .map(|layer| {
-            let of_weight = layer.iter().find(|(_, tensor)| tensor.rows > 1);
-            let of_weight = of_weight.map_or([0; 2], |(_, of)| [of.rows, of.columns]);
-            let bias = layer.iter().find(|(name, _)| name == "bias");
-            [
-                of_weight[0],
-                bias.map_or(of_weight[1], |(_, of)| of.columns),
-            ]
-        })
-        .collect();
-    let (Some(&[features, hidden]), Some(&[_, classes])) = (widths.first(), widths.last()) else {
-        return refuse("it has no tensors");
-    };
-    let mut model = ModelConfig::of(convolution.clone(), features, classes);
-    model.layers = layers.len();
-    if layers.len() > 1 {
-        model.hidden = hidden;
-        let outputs = widths[..widths.len() - 1].iter().map(|of| of[1]);
-        let outputs: Vec<usize> = outputs.collect();
-        if outputs.iter().any(|width| *width != hidden) {
-            model.hidden_by_layer = outputs;
+    let mut convolution = wanted.convolution.clone();
+    let kind = kind_of(&convolution)?;
+    let mut file = File::of(tensors, &kind)?;
+    let has_last_map = wanted.last_map.is_some();
+    fit::read(&mut convolution, &mut file.convolutions, has_last_map)?;
+    let of = (&convolution, &kind);
+    let (model, mut own) = config(of, &file, wanted.features, wanted.last_map)?;
+    class::check(&model)?;
+    let shapes = shapes(&model, wanted.precision);
+    let shapes = shapes.map_err(|error| StateDictError(error.to_string()))?;
+    for stage in stages(&model) {
+        let prefix = format!("layers.{}.", stage.number);
+        let named = shapes.iter();
+        let named = named.filter_map(|(name, of)| Some((name.strip_prefix(&prefix)?, *of)));
+        for tensor in tensors_of(&model, &kind, &stage, named)? {
+            let layer = file.layer_of(&stage, tensor.names.pyg.before);
+            let parts = layer.own_of(&tensor, stage.number)?;
+            own.extend(parts.map(|(name, of)| (format!("{prefix}{name}"), of)));
         }
     }
-    let mut own = Tensors::new();
-    for (number, (_, layer)) in layers.into_iter().enumerate() {
-        let named = layer.into_iter();
-        own.extend(named.map(|(name, of)| (format!("layers.{number}.{name}"), of)));
-    }
-    expect_all(&model, &own)?;
-    Ok((model, own))
-}
-
-/// What a name has before its layer's names, the name here, and whether the tensor is outputs × inputs. Of several names that fit it is the
-/// longest: a `lin_key.bias` is no `bias`.
-fn place_of<'a>(kind: &LayerKind, name: &'a str) -> Option<(&'a str, String, bool)> {
-    let fits = kind.parameters.iter().filter_map(|of| {
-        let [form] = of.pyg.names else { return None };
-        let parts = form.matches('.').count() + 1;
-        let ends: Vec<&str> = name.rsplitn(parts + 1, '.').collect();
-        let prefix = ends.get(parts).copied().unwrap_or_default();
-        let end = name.strip_prefix(prefix)?.trim_start_matches('.');
-        let part = match form.contains(ANY) {
-            true => part_of(form, end)?,
-            // The first of several operands, which the others' weights lie next to there.
-            false => part_of(form, end).map(|_| "0")?,
-        };
-        let here = of.here.replace(ANY, part);
-        Some((form.len(), (prefix, here, of.pyg.transposed)))
-    });
-    // Of two that share a name the last is that of layers without further options.
-    fits.max_by_key(|(len, _)| *len).map(|(_, place)| place)
-}
-
-fn matrix(name: &str, tensor: &StateTensor, is_transposed: bool) -> Result<Tensor, StateDictError> {
-    match (&tensor.shape[..], is_transposed) {
-        ([outputs, inputs], true) if *outputs > 0 && *inputs > 0 => Ok(Tensor {
-            rows: *inputs,
-            columns: *outputs,
-            values: transposed(&tensor.values, *outputs),
-        }),
-        ([columns], false) => Ok(Tensor {
-            rows: 1,
-            columns: *columns,
-            values: tensor.values.clone(),
-        }),
-        (shape, _) => refuse(format!(
-            "tensor `{name}` is of shape {shape:?}, where a {} is wanted",
-            if is_transposed { "matrix" } else { "vector" }
-        )),
-    }
-}
-
-/// That a model of this configuration has these parameters, and no others.
-fn expect_all(model: &ModelConfig, own: &Tensors) -> Result<(), StateDictError> {
-    let made = Network::<_, f32>::new(&Cpu::new(), model, 0);
-    let network = made.map_err(|error| StateDictError(error.to_string()))?;
-    let parameters = network.parameters();
-    for parameter in &parameters {
-        let (name, shape) = (parameter.name(), parameter.master().shape());
-        match own.get(name) {
-            None => return refuse(format!("it has no tensor for `{name}`")),
-            Some(of) if (of.rows, of.columns) != shape => {
-                return refuse(format!(
-                    "the tensor for `{name}` is {} x {}, and {} x {} is wanted",
-                    of.rows, of.columns, shape.0, shape.1
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    let is_known = |name: &&String| parameters.iter().any(|it| it.name() == name.as_str());
-    match own.keys().find(|name| !is_known(name)) {
+    let mut layers = file.convolutions.iter().chain(&file.maps);
+    match layers.find_map(|layer| Some(layer.name(layer.tensors.keys().next()?))) {
         Some(name) => refuse(format!(
-            "a {} with these options has no `{name}`; name the options that the model was made with",
-            model.convolution.name()
+            "tensor `{name}` has no place in a {} with these options; name the options that the model was made with",
+            kind.name
         )),
-        None => Ok(()),
+        None => Ok((model, own)),
     }
 }

@@ -1,8 +1,8 @@
 //! A model under another framework's names.
 
 use super::{
-    Framework, StateDict, StateDictError, StateTensor, jumping, norms, padded, refuse, registry,
-    transposed,
+    Framework, StateDict, StateDictError, StateTensor, jumping, norms, packed, padded, refuse,
+    registry, transposed,
 };
 use crate::nn::{
     Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, HiddenNorm, LinkDecoder,
@@ -102,7 +102,7 @@ impl Layer<'_> {
                 self.number
             ));
         }
-        let whole = |values: &[f32]| whole(values, width / heads, head);
+        let whole = |values: &[f32]| packed(values, width / heads, head);
         weight.values = whole(&weight.values);
         weight.columns = heads * head;
         let (destination, source) = vectors.values.split_at(width);
@@ -176,14 +176,14 @@ impl Layer<'_> {
                     self.number
                 ));
             }
-            weight.values = whole(&weight.values, width / heads, head);
+            weight.values = packed(&weight.values, width / heads, head);
             weight.columns = heads * head;
             self.linear(&format!("{theirs}.weight"), &weight);
-            let bias = whole(&bias, width / heads, head);
+            let bias = packed(&bias, width / heads, head);
             self.vector(&format!("{theirs}.bias"), &bias);
         }
         let vector = &self.get("attention")?.values;
-        let vector = whole(vector, width / heads, head);
+        let vector = packed(vector, width / heads, head);
         self.put("att", &[1, heads, head], vector);
         let bias = self.get("bias")?.values.clone();
         self.vector("bias", &bias);
@@ -228,12 +228,6 @@ impl Layer<'_> {
     }
 }
 
-/// Heads of `padded` columns each as they are without padding, `head` columns each.
-fn whole(values: &[f32], padded: usize, head: usize) -> Vec<f32> {
-    let heads = values.chunks_exact(padded.max(1));
-    heads.flat_map(|padded| padded[..head].to_vec()).collect()
-}
-
 /// That the other framework's layers compute what the model does between its layers.
 fn check(model: &ModelConfig, to: Framework) -> Result<(), StateDictError> {
     if model.residual {
@@ -249,6 +243,11 @@ fn check(model: &ModelConfig, to: Framework) -> Result<(), StateDictError> {
     if model.readout.is_some() {
         return refuse(
             "it tells whole graphs, and no one layout of the other's has the maps behind the pooling; a model that tells vertices can be carried over",
+        );
+    }
+    if model.types.is_some() {
+        return refuse(
+            "it reads several types of vertices and edges, and its map of each type has no name among the other's convolutions; a model of one type can be carried over",
         );
     }
     if to == Framework::Dgl && model.jumping.is_some() {
@@ -351,6 +350,7 @@ fn options_of(
         other => match (registry::class_of(other)?, to) {
             (Some(class), Framework::Pyg) => {
                 notes.push(format!("{class}, on a graph whose edges go both ways"));
+                notes.extend(registry::notes_on(other));
             }
             (Some(_), Framework::Dgl) => {
                 return refuse(format!(
@@ -393,7 +393,12 @@ pub(super) fn state_dict(
     }
     notes.extend(options_of(&model.convolution, to)?);
     let mut out = StateDict::new();
-    for number in 0..model.layers {
+    let by_name = registry::class_of(&model.convolution)?.is_some();
+    if by_name {
+        registry::write(checkpoint, &mut out)?;
+    }
+    let layers = if by_name { 0 } else { model.layers };
+    for number in 0..layers {
         let mut layer = Layer {
             checkpoint,
             number,
@@ -406,7 +411,7 @@ pub(super) fn state_dict(
             ConvolutionConfig::Gat(gat) => layer.gat(gat)?,
             ConvolutionConfig::GatV2(gat) => layer.gatv2(gat)?,
             ConvolutionConfig::Gin(gin) => layer.gin(gin)?,
-            _ => registry::write(checkpoint, number, &mut out)?,
+            _ => {}
         }
     }
     notes.extend(norms::write(checkpoint, &mut out)?);

@@ -1,7 +1,7 @@
 //! One layer of each kind: what it may have in a file, and what it comes to here.
 
 use super::super::{
-    Framework, ImportOptions, StateDictError, StateTensor, padded, refuse, transposed,
+    Framework, ImportOptions, StateDictError, StateTensor, padded, refuse, spread, transposed,
 };
 use crate::train::Tensor;
 use std::collections::BTreeMap;
@@ -341,15 +341,6 @@ fn distance(options: &ImportOptions, heads: usize, head: usize) -> usize {
         1 => head,
         _ => padded(options.precision, head),
     }
-}
-
-/// Heads of `head` columns, `distance` apart, with zeros where one is padded.
-fn spread(values: &[f32], head: usize, distance: usize) -> Vec<f32> {
-    let heads = values.chunks_exact(head);
-    let zeros = std::iter::repeat_n(0.0, distance - head);
-    heads
-        .flat_map(|values| values.iter().copied().chain(zeros.clone()))
-        .collect()
 }
 
 /// A layer of GATv2, its heads, and whether its two maps are one.

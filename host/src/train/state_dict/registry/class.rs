@@ -1,0 +1,195 @@
+//! PyG's classes with their options, and what they cannot compute.
+
+use super::super::{StateDictError, refuse};
+use crate::nn::{Aggregate, ConvolutionConfig, ModelConfig, Norm, Statistics};
+
+/// PyG's name of an aggregation.
+fn aggr(aggregate: Aggregate) -> &'static str {
+    match aggregate.norm() {
+        Norm::Right => "mean",
+        _ => "add",
+    }
+}
+
+/// A number of features of edges as an option of PyG's, where there are some.
+fn with_edges(option: &str, features: usize) -> String {
+    match features {
+        0 => String::new(),
+        _ => format!(", {option}={features}"),
+    }
+}
+
+/// The class of PyG's that computes what these layers do, with its options; none of layers that are not carried over one by one.
+///
+/// # Errors
+/// What PyG's class cannot do.
+pub(in super::super) fn class_of(
+    convolution: &ConvolutionConfig,
+) -> Result<Option<String>, StateDictError> {
+    let symmetric = |class: &str, norm: Norm| match norm {
+        Norm::Both => Ok(()),
+        _ => refuse(format!(
+            "its degree norm is not {class}'s, which is `both` on graphs whose edges go both ways; train with --norm both"
+        )),
+    };
+    let truth = |value| if value { "True" } else { "False" };
+    let class = match convolution {
+        ConvolutionConfig::GraphConv(of) => format!("GraphConv(…, aggr='{}')", aggr(of.aggregate)),
+        ConvolutionConfig::Sg(of) => {
+            symmetric("SGConv", of.norm)?;
+            format!("SGConv(…, K={})", of.hops)
+        }
+        ConvolutionConfig::Ssg(of) => {
+            symmetric("SSGConv", of.norm)?;
+            format!("SSGConv(…, alpha={}, K={})", of.alpha, of.hops)
+        }
+        ConvolutionConfig::Tag(of) => {
+            symmetric("TAGConv", of.norm)?;
+            format!("TAGConv(…, K={})", of.hops)
+        }
+        ConvolutionConfig::Cheb(of) => {
+            let normalization = match of.norm {
+                Norm::Both => "sym",
+                Norm::Right => "rw",
+                _ => {
+                    return refuse(
+                        "its degree norm is not ChebConv's, which is `both` or `right`; train with --norm both",
+                    );
+                }
+            };
+            format!(
+                "ChebConv(…, K={}, normalization='{normalization}'), called with lambda_max={}",
+                of.terms, of.lambda_max
+            )
+        }
+        ConvolutionConfig::Arma(of) => {
+            symmetric("ARMAConv", of.norm)?;
+            let shared = truth(of.share_weights);
+            format!(
+                "ARMAConv(…, num_stacks={}, num_layers={}, shared_weights={shared})",
+                of.stacks, of.steps
+            )
+        }
+        ConvolutionConfig::MixHop(of) => {
+            symmetric("MixHopConv", of.norm)?;
+            format!("MixHopConv(…, powers={:?})", of.powers)
+        }
+        ConvolutionConfig::ClusterGcn(of) => {
+            format!("ClusterGCNConv(…, diag_lambda={})", of.diag_lambda)
+        }
+        ConvolutionConfig::Le(_) => "LEConv(…)".into(),
+        ConvolutionConfig::GatedGraph(of) => format!("GatedGraphConv(…, num_layers={})", of.steps),
+        ConvolutionConfig::Transformer(of) => {
+            format!(
+                "TransformerConv(…, heads={}, beta={})",
+                of.heads,
+                truth(of.beta)
+            )
+        }
+        ConvolutionConfig::Gine(of) => {
+            let (aggr, edges) = (aggr(of.aggregate), with_edges("edge_dim", of.edge_features));
+            format!(
+                "GINEConv(…, aggr='{aggr}'{edges}) with Sequential(Linear, BatchNorm1d, ReLU, Linear)"
+            )
+        }
+        ConvolutionConfig::ResGated(of) => {
+            let (aggr, edges) = (aggr(of.aggregate), with_edges("edge_dim", of.edge_features));
+            let root = truth(of.root_weight);
+            format!("ResGatedGraphConv(…, root_weight={root}, aggr='{aggr}'{edges})")
+        }
+        ConvolutionConfig::Cg(of) => {
+            let (aggr, edges) = (aggr(of.aggregate), with_edges("dim", of.edge_features));
+            format!("CGConv(…, aggr='{aggr}'{edges})")
+        }
+        ConvolutionConfig::Rgcn(of) => {
+            let shared = match (of.bases, of.blocks) {
+                (0, 0 | 1) => String::new(),
+                (0, blocks) => format!(", num_blocks={blocks}"),
+                (bases, _) => format!(", num_bases={bases}"),
+            };
+            format!("RGCNConv(…, num_relations=1{shared}) or FastRGCNConv, with the edge_type 0")
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(class))
+}
+
+/// What a person should know who makes a model of these layers in PyG.
+pub(in super::super) fn notes_on(convolution: &ConvolutionConfig) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    match convolution {
+        ConvolutionConfig::Arma(_) => notes.push(
+            "the last layer has act=None, and a hidden one its ReLU, so that a relu behind it changes nothing".into(),
+        ),
+        ConvolutionConfig::MixHop(of) if of.powers.len() > 1 => notes.push(format!(
+            "out_channels of a hidden layer is its width divided by {}; the output is the mean over the powers of the last layer's",
+            of.powers.len()
+        )),
+        ConvolutionConfig::GatedGraph(_) => notes.push(
+            "lins.N, where the file has one, is a Linear without bias before convs.N".into(),
+        ),
+        ConvolutionConfig::Transformer(of) => {
+            if of.heads > 1 {
+                notes.push("the last layer has concat=False".into());
+            }
+            if !of.root_weight {
+                notes.push(
+                    "lin_skip.weight is zero, and lin_skip.bias is the bias of the layer, which root_weight=False has not".into(),
+                );
+            }
+        }
+        ConvolutionConfig::Cg(_) => notes.push(
+            "lins.0 is a Linear before all convolutions, with the activation behind it, and lins.1 one behind all".into(),
+        ),
+        ConvolutionConfig::Rgcn(of) if of.blocks > 1 => {
+            notes.push("the last layer has num_blocks=None".into());
+        }
+        ConvolutionConfig::Gine(of) => {
+            if of.edge_features == 0 {
+                notes.push("edge_attr is zero, as many columns as the layer's input has".into());
+            }
+            notes.push(match of.statistics {
+                Statistics::Batch => "BatchNorm1d(…, track_running_stats=False): the model evaluates with the statistics of all vertices".into(),
+                Statistics::Running => "running statistics are right if no vertex of the training graph had more than 1,023 neighbours".into(),
+            });
+        }
+        _ => {}
+    }
+    if edge_features(convolution) > 0 {
+        notes.push("edge_attr is the weight, where edges have one, and then their features".into());
+    }
+    notes
+}
+
+/// Features of an edge that these layers read.
+fn edge_features(convolution: &ConvolutionConfig) -> usize {
+    match convolution {
+        ConvolutionConfig::Gine(of) => of.edge_features,
+        ConvolutionConfig::ResGated(of) => of.edge_features,
+        ConvolutionConfig::Cg(of) => of.edge_features,
+        _ => 0,
+    }
+}
+
+/// That PyG's class computes what the layers of a model of these widths do.
+///
+/// # Errors
+/// What it cannot do.
+pub(super) fn check(model: &ModelConfig) -> Result<(), StateDictError> {
+    let mut hidden = (0..model.hidden_layers()).map(|layer| model.hidden_of(layer));
+    match &model.convolution {
+        ConvolutionConfig::Arma(of) if of.steps > 1 && model.jumping.is_none() => refuse(
+            "its last layer has a ReLU behind each step but the last, and ARMAConv behind each or none; --steps 1 or --jumping can be carried over",
+        ),
+        ConvolutionConfig::MixHop(of) => {
+            match hidden.find(|width| !width.is_multiple_of(of.powers.len().max(1))) {
+                Some(width) => refuse(format!(
+                    "{width} columns of a hidden layer are not as many of each of {} powers, as MixHopConv has them; a multiple can be carried over",
+                    of.powers.len()
+                )),
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
