@@ -343,10 +343,13 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
         on_all(backend, &graph, 5, (MAX, PAIR), name);
         on_all(backend, &graph, 5, (SOFTMAX, PAIR), name);
     }
-    let hub = hub(scale.pick(400, 70_000));
-    on_all(backend, &hub, 41, (MAX, ALL), "a hub");
-    on_all(backend, &hub, 41, (SOFTMAX, ALL), "a hub");
-    on_all(backend, &hub, 41, (DEVIATION, PAIR), "a hub");
+    let hub_of_few = hub(scale.pick(400, 9_000));
+    on_all(backend, &hub_of_few, 41, (MAX, ALL), "a hub");
+    on_all(backend, &hub_of_few, 41, (SOFTMAX, ALL), "a hub");
+    let hub_of_many = hub(scale.pick(500, 70_000));
+    on_all(backend, &hub_of_many, 3, (MAX, COPY), "a large hub");
+    on_all(backend, &hub_of_many, 3, (SOFTMAX, COPY), "a large hub");
+    on_all(backend, &hub_of_many, 3, (DEVIATION, COPY), "a large hub");
 }
 
 /// Widths up to several tiles of columns.
