@@ -136,7 +136,14 @@ impl OwnOptions {
             let value = |(value, help): &(&'static str, &'static str)| {
                 PossibleValue::new(*value).help(*help)
             };
-            let choices: Vec<_> = first.choices.iter().map(value).collect();
+            // Whether one of them is the model's is known when there is a model.
+            let mut choices: Vec<(&str, &str)> = Vec::new();
+            for choice in of.iter().flat_map(|kind| option(kind).choices) {
+                if choices.iter().all(|(name, _)| *name != choice.0) {
+                    choices.push(*choice);
+                }
+            }
+            let choices: Vec<_> = choices.iter().map(value).collect();
             return arg.value_name(first.value).value_parser(choices);
         }
         if first.value.is_empty() {

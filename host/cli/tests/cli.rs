@@ -655,6 +655,35 @@ fn a_loss_that_is_not_finite_is_said_once() {
     assert_eq!(warnings.lines().count(), 1, "{warnings}");
 }
 
+/// An option's value that another model has is refused of this one.
+#[test]
+fn an_aggregation_of_other_models_is_refused() {
+    let run = |model: &str, aggregate: &str| {
+        let common = [
+            "train",
+            "--dataset",
+            "synthetic",
+            "--device",
+            "cpu",
+            "--epochs",
+            "1",
+        ];
+        let own = ["--model", model, "--aggregate", aggregate];
+        let output = halfgnn(&[&common[..], &own].concat()).output().unwrap();
+        (
+            output.status.success(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (passed, said) = run("gin", "max");
+    assert!(
+        !passed && said.contains("--aggregate max of gin: it must be mean or sum"),
+        "{said}"
+    );
+    let (passed, said) = run("graphconv", "max");
+    assert!(passed && said.is_empty(), "{said}");
+}
+
 /// Layers that are carried over one by one come back as the same model where they are named with their options.
 #[test]
 fn layers_that_are_named_are_exported_and_imported() {

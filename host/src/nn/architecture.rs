@@ -325,7 +325,14 @@ pub struct ModelOption {
 
 fn set<A: Architecture>(config: &mut A, name: &str, text: &str) -> Result<(), String> {
     match A::OPTIONS.iter().find(|option| option.name == name) {
-        Some(option) => (option.set)(config, text),
+        Some(option) => {
+            let names = || option.choices.iter().map(|(name, _)| *name);
+            if !option.choices.is_empty() && !names().any(|name| name == text) {
+                let all: Vec<&str> = names().collect();
+                return Err(format!("it must be {}", all.join(" or ")));
+            }
+            (option.set)(config, text)
+        }
         None => Err(format!("there is no option {name} of {}", A::NAME)),
     }
 }
