@@ -163,7 +163,11 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize, K: Reduction> Pass<V, R> for Ro
             // SAFETY: the caller's promise.
             unsafe { row_of::<V, R>(&params.walk, lane, params.of_rows[matrix], row) }
         };
-        let largest = if K::READS_LARGEST { of(3) } else { [V::zero(); R] };
+        let largest = if K::READS_LARGEST {
+            of(3)
+        } else {
+            [V::zero(); R]
+        };
         (of(0), [of(1), of(2), largest])
     }
 

@@ -1,9 +1,9 @@
 //! What is made of the messages of a row.
 
 use crate::device::float::max;
+use crate::device::float::sqrt;
 use crate::device::registers::unroll;
 use crate::device::vector::{Floats, Vector};
-use crate::device::float::sqrt;
 use crate::edge_walk::{Part, Sum, Sums, both, map_sum};
 use halfgnn_contract::math::exp_nonpositive;
 use halfgnn_contract::reductions::{
@@ -165,7 +165,11 @@ impl Terms for Softmax {
     #[inline(always)]
     fn factor(from: f32, to: f32) -> f32 {
         // Two that are infinite differ by no number.
-        if from == to { 1.0 } else { exp_nonpositive(from - to) }
+        if from == to {
+            1.0
+        } else {
+            exp_nonpositive(from - to)
+        }
     }
 }
 

@@ -137,7 +137,8 @@ impl Learning {
     }
 }
 
-/// Has a model read the numbers of each edge and the degrees of vertices, where it can; `tell_use` and `takes_edge_weights` say whether it does.
+/// Has a model read the numbers of each edge and the degrees of vertices, where it can.
+/// For edges, `tell_use` and `takes_edge_weights` say whether it does.
 pub fn read_edges(model: &mut ModelConfig, dataset: &Dataset) {
     let features = dataset.edge_features.as_ref();
     let weights = usize::from(dataset.edge_weights.is_some());

@@ -158,7 +158,7 @@ impl<E: Element> Loop for RowReduction<'_, E> {
 }
 
 impl<E: Element> Lines<E> {
-    /// The result, the share and what is kept, of a row of so many edges, in the lines of sums, weights and largest messages.
+    /// Writes the result, the share and what is kept of a row to the lines of sums, weights and largest messages.
     fn finish(&mut self, inputs: &Inputs<'_>, edges: usize) {
         let (sign, edges) = (inputs.sign, edges as f32);
         let rest = self.sums.iter_mut().zip(&mut self.largest);

@@ -1,4 +1,5 @@
-//! Reductions of messages on a GPU: a walk over the edges for each pass, and a follow-up for rows that several warps share.
+//! Reductions of messages on a GPU: a walk over the edges for each pass, and a follow-up for rows that several warps
+//! share.
 
 use super::{
     MessageReduction, ReducedMessages, ReductionBackwardOperands, ReductionOperands,
@@ -18,8 +19,8 @@ use halfgnn_contract::{DevicePtr, HalfBits};
 
 const NAME: &str = "reduce_messages";
 
-/// A pass: its walk and what completes rows of several chunks, the floats of a lane by the elements of a vector, and its
-/// matrices of columns.
+/// A pass: its walk and what completes rows of several chunks, the floats of a lane by the elements of a vector, and
+/// its matrices of columns.
 struct Pass {
     entries: [&'static str; 2],
     floats: fn(u32) -> u32,

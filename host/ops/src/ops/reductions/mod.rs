@@ -1,17 +1,17 @@
-//! Maxima, minima, softmax sums and deviations of messages over the edges of each row, column by column, with their gradients.
+//! Maxima, minima, softmax sums and deviations of messages over the edges of each row, column by column, with their
+//! gradients.
 //!
 //! A message is `m(e) = f(a(e))`, rounded to the matrices' format. `a(e)` adds up to three rows: of the destination, the
-//! source and the edge. Nothing is stored for an edge, and no atomic operation is used. The gradient of a row of a
-//! source is a sum over the transposed adjacency:
+//! source and the edge. Nothing is stored for an edge, and no atomic operation is used.
 //!
-//! ```text
-//! maximum   y[i] = max m(e)       share[i] = 1 / (edges that have it)
-//! softmax   y[i] = Σ exp(m(e) − M[i]) m(e) / Z[i]       M[i] = max m(e), Z[i] = Σ exp(m(e) − M[i]), share[i] = 1 / Z[i]
-//! deviation y[i] = √(Σ m(e)² / n − M[i]²)         M[i] = Σ m(e) / n, share[i] = 1 / (n y[i])
-//! ```
+//! | | `y[i]` | `M[i]` | `share[i]` |
+//! |---|---|---|---|
+//! | maximum | `max m(e)` | | one over the edges that have it |
+//! | softmax | `Σ exp(m(e) − M[i]) m(e) / Z[i]` | `max m(e)` | `1 / Z[i]` with `Z[i] = Σ exp(m(e) − M[i])` |
+//! | deviation | `√(Σ m(e)² / n − M[i]²)` of `n` edges | `Σ m(e) / n` | `1 / (n y[i])` |
 //!
-//! The gradient takes `d[i] = dy[i] · share[i]`: edges that have the maximum get equal parts of it, as `amax` of torch
-//! has it.
+//! The gradient reads `d[i] = dy[i] · share[i]`. Edges that have the maximum get equal parts of it, as torch's `amax`
+//! has it. The gradient of a source's row is a sum over the transposed adjacency.
 
 mod check;
 mod cpu;
