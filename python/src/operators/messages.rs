@@ -1,4 +1,4 @@
-//! Sums and other reductions of messages (`message_sums` and `reduce_messages` of `halfgnn::ops`) in the caller's memory.
+//! Sums and other reductions of messages (`message_sums`, `reduce_messages` of `halfgnn::ops`) in the caller's memory.
 
 use super::OnElements;
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};

@@ -89,8 +89,8 @@ pub(crate) fn check_gradients<B: Storage, E: Element>(
     Ok(())
 }
 
-/// Whether the rows of messages fit the graph and each other. The first of `terms` has at least one matrix. Returns their
-/// columns.
+/// Whether the rows of messages fit the graph and each other. The first of `terms` has at least one matrix. Returns
+/// their columns.
 pub(crate) fn check_rows<B: Storage, E: Element>(
     operator: &'static str,
     a: &Adjacency<B>,

@@ -457,8 +457,8 @@ pub(in crate::ops) fn ends_of_rows(
     ends
 }
 
-/// Calls `write` with each row, the buffers of its thread and a pair of lines like these. Rounds the lines to the rows of
-/// one output or both.
+/// Calls `write` with each row, the buffers of its thread and a pair of lines like these. Rounds the lines to the rows
+/// of one output or both.
 pub(in crate::ops) fn write_rows<E: Element, L>(
     lines_of_row: [Vec<f32>; 2],
     (first, second): (&mut Matrix<Cpu, E>, Option<&mut Matrix<Cpu, E>>),

@@ -1,8 +1,8 @@
 //! Maxima, minima, softmax sums and deviations of messages over the edges of each row, column by column, with their
 //! gradients.
 //!
-//! A message is `m(e) = f(a(e))`, rounded to the matrices' format. `a(e)` adds up to three rows: of the destination, the
-//! source and the edge. Nothing is stored for an edge, and no atomic operation is used.
+//! A message is `m(e) = f(a(e))`, rounded to the matrices' format. `a(e)` adds up to three rows: of the destination,
+//! the source and the edge. Nothing is stored for an edge, and no atomic operation is used.
 //!
 //! | | `y[i]` | `M[i]` | `share[i]` |
 //! |---|---|---|---|
