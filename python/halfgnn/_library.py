@@ -264,7 +264,7 @@ def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any, max_backward: A
         dbias = dy.sum(0, dtype=torch.float32)
     if ctx.maximum:
         if wants_x or wants_weight:
-            if _is_plain_maximum(weight, row_scale, column_scale):
+            if turned is not None and _is_plain_maximum(weight, row_scale, column_scale):
                 dx, dweight = _plain_max_backward(a, sizes, t, turned, x, dy), None
             else:
                 dx, dweight = max_backward(a, sizes, x, weight, row_scale, column_scale, dy, heads)
@@ -299,8 +299,9 @@ def _is_plain_maximum(weight: Any, row_scale: Any, column_scale: Any) -> bool:
 
 
 def _plain_max_backward(a: Tensor, sizes: Any, t: Tensor, turned: Any, x: Tensor, dy: Tensor) -> Tensor:
-    """The gradient of a maximum of rows as they are, by gathers: the result is made again, with how many edges have it."""
-    dy = dy.to(x.dtype)
+    """The gradient of a maximum of rows as they are, by gathers: the result is made again, with how many edges have it. It is float, so that
+    it is rounded once."""
+    x, dy = x.float(), dy.float()
     y, share, kept = _ops.reduce_messages(a, sizes, None, 0, 0, True, None, x, None)
     wanted = [False, True, False]
     made = _ops.reduce_messages_backward(a, sizes, t, turned, None, None, 0, 0, wanted, dy * share, y, kept, None, x, None)

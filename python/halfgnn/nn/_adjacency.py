@@ -58,6 +58,11 @@ class Adjacency(NamedTuple):
         if reduce in ("var", "std"):
             return self._spread(x, reduce, weight)
         reduce = "sum" if reduce == "add" else reduce
+        if reduce in ("max", "min") and weight is None and epsilon is None and self._is_plain(x):
+            from ._messages import fused
+
+            out = fused(self.graph, reduce, ("identity", "identity"), (None, x, None))
+            return out if bias is None else out + bias.to(out.dtype)
         if reduce == "min":
             out = -self._reduced(-x, "max", weight)
             return out if bias is None else out + bias.to(out.dtype)

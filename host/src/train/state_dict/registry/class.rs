@@ -5,9 +5,13 @@ use crate::nn::{Aggregate, ConvolutionConfig, ModelConfig, Norm, Statistics};
 
 /// PyG's name of an aggregation.
 fn aggr(aggregate: Aggregate) -> &'static str {
-    match aggregate.norm() {
-        Norm::Right => "mean",
-        _ => "add",
+    match aggregate {
+        Aggregate::Mean => "mean",
+        Aggregate::Sum => "add",
+        Aggregate::Max => "max",
+        Aggregate::Min => "min",
+        Aggregate::Softmax => "softmax",
+        Aggregate::Std => "std",
     }
 }
 
