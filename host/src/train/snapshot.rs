@@ -79,21 +79,30 @@ fn find<'a>(
     }
 }
 
-/// Refuses a decoder of links that the model has not: whatever else is left over, without it scores would be others.
-fn expect_decoder<B: Backend, E: Element>(
+/// Refuses weights, biases and decoders of links that the model has not: without them its scores would be others.
+fn expect_known<B: Backend, E: Element>(
     model: &impl Model<B, E>,
     tensors: &Tensors,
 ) -> Result<(), Error> {
-    let names: Vec<&str> = (model.parameters().iter())
-        .map(|parameter| parameter.name())
-        .collect();
-    let mut of_decoder = tensors.keys().filter(|name| name.starts_with("decoder."));
-    match of_decoder.find(|name| !names.contains(&name.as_str())) {
-        Some(name) => refuse(format!(
-            "its tensor `{name}` is of a decoder of links that the model has not; make the model with the decoder of the checkpoint"
-        )),
-        None => Ok(()),
+    let parameters = model.parameters();
+    let is_known = |name: &str| parameters.iter().any(|parameter| parameter.name() == name);
+    let computes = |name: &str| {
+        let of_layer = name.starts_with("layers.");
+        of_layer && [".weight", ".bias"].iter().any(|end| name.ends_with(end))
+    };
+    for name in tensors.keys().filter(|name| !is_known(name)) {
+        if name.starts_with("decoder.") {
+            return refuse(format!(
+                "its tensor `{name}` is of a decoder of links that the model has not; make the model with the decoder of the checkpoint"
+            ));
+        }
+        if computes(name) {
+            return refuse(format!(
+                "its tensor `{name}` has no place in the model, whose scores would be others without it; train it anew"
+            ));
+        }
     }
+    Ok(())
 }
 
 /// The parameters and buffers of a model as they are, by name.
@@ -114,14 +123,14 @@ pub(super) fn weights<B: Backend, E: Element>(
 /// Gives a model the parameters and buffers that `tensors` has under their names; the optimiser's moments stay.
 ///
 /// # Errors
-/// [`Error::Unsupported`] where one is missing or has another shape, or the tensors are of another decoder of links; then part of the
+/// [`Error::Unsupported`] where one is missing or has another shape, or a weight, a bias or a decoder of links has no place in the model; then part of the
 /// model may have been written.
 pub fn load_weights<B: Backend, E: Element>(
     backend: &B,
     model: &mut impl Model<B, E>,
     tensors: &Tensors,
 ) -> Result<(), Error> {
-    expect_decoder(model, tensors)?;
+    expect_known(model, tensors)?;
     for parameter in model.parameters_mut() {
         let values = find(tensors, parameter.name(), parameter.shape())?;
         parameter.write(backend, values)?;
@@ -168,7 +177,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let backend = &self.backend.clone();
         let tensors = &snapshot.tensors;
-        expect_decoder(&self.model, tensors)?;
+        expect_known(&self.model, tensors)?;
         let mut best = Tensors::new();
         let mut keep = |name: &str, shape: (usize, usize)| {
             find(tensors, name, shape)?;
