@@ -12,7 +12,7 @@ use halfgnn_contract::{DevicePtr, HalfBits};
 pub trait Params {
     /// What the walk itself reads.
     fn walk(&self) -> &EdgeWalk;
-    /// A matrix with a row for each column. One that is null is not copied.
+    /// A matrix with a row for each column. One that is null has zeros.
     fn of_column(&self, matrix: usize) -> DevicePtr<HalfBits>;
     /// A matrix with a row for each edge, likewise.
     #[inline(always)]

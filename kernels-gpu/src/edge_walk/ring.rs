@@ -274,18 +274,14 @@ impl<const R: usize> Ring<R> {
                 let column = shuffle_idx(self.columns[0], window + copied.edge);
                 unroll!(matrix in 0..P::COLUMNS => {
                     let place = step.offset((matrix * R) as u32 * PLANE_BYTES + copied.place);
-                    if !params.of_column(matrix).is_null() {
-                        copy(params.walk(), params.of_column(matrix), (column, copied.vector), present, place);
-                    }
+                    copy(params.walk(), params.of_column(matrix), (column, copied.vector), present, place);
                 });
                 if P::EDGES > 0 {
                     let id = shuffle_idx(self.edges[0], window + copied.edge);
                     unroll!(edges in 0..P::EDGES => {
                         let matrix = P::COLUMNS + edges;
                         let place = step.offset((matrix * R) as u32 * PLANE_BYTES + copied.place);
-                        if !params.of_edge(edges).is_null() {
-                            copy(params.walk(), params.of_edge(edges), (id, copied.vector), present, place);
-                        }
+                        copy(params.walk(), params.of_edge(edges), (id, copied.vector), present, place);
                     });
                 }
             });
@@ -351,10 +347,10 @@ fn places<const R: usize>(walk: &EdgeWalk, lane: &Lane<R>) -> ([u32; R], [Copied
     (own, copied)
 }
 
-/// Starts the copy of a vector of a row; zeros where it is not `present`.
+/// Starts the copy of a vector of a row; zeros where there is no matrix.
 ///
 /// # Safety
-/// The launch contract; if `present`, the matrix has the vector. As of [`copy_16`].
+/// The launch contract; if `present`, the matrix is null or has the vector. As of [`copy_16`].
 #[inline(always)]
 unsafe fn copy(
     walk: &EdgeWalk,
@@ -368,5 +364,5 @@ unsafe fn copy(
         .at(vector as u64)
         .row(row, walk.lanes.stride * VECTOR_BYTES);
     // SAFETY: the caller's promise.
-    unsafe { copy_16(place, first.address(), present) }
+    unsafe { copy_16(place, first.address(), present && !matrix.is_null()) }
 }

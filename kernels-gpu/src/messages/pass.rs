@@ -43,17 +43,14 @@ type Terms<V, const R: usize> = [Sum<V, R>; 2];
 /// The ring has advanced to the edge's step.
 #[inline(always)]
 unsafe fn terms<V: Vector<Bits = [u32; 4]>, const R: usize>(
-    params: &MessageParams,
     of_row: &[[V; R]; 2],
     edge: &Edge<R>,
     columns: u32,
 ) -> Terms<V, R> {
     let mut terms = [[V::Floats::ZERO; R]; 2];
     unroll!(term in 0..2 => {
-        let column = (params.of_columns[term], term);
-        let own = (params.of_edges[term], columns as usize + term);
         // SAFETY: the caller's promise.
-        terms[term] = unsafe { sum_of_rows(&of_row[term], edge, [column, own]) };
+        terms[term] = unsafe { sum_of_rows(&of_row[term], edge, [term, columns as usize + term]) };
     });
     terms
 }
@@ -139,7 +136,7 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Forward {
         edge: Edge<R>,
     ) -> Self::Part {
         // SAFETY: the caller's promise.
-        let terms = unsafe { terms(params, of_row, &edge, COLUMNS) };
+        let terms = unsafe { terms(of_row, &edge, COLUMNS) };
         let [of_a, of_b] = values::<V, R>(params, terms);
         let message = times::<V, R>(of_a, of_b);
         Sums([if edge.there {
@@ -210,7 +207,7 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Rows {
         edge: Edge<R>,
     ) -> Self::Part {
         // SAFETY: the caller's promise.
-        let terms = unsafe { terms(params, of_row, &edge, COLUMNS) };
+        let terms = unsafe { terms(of_row, &edge, COLUMNS) };
         let derivatives = derivatives::<V, R>(params, terms);
         if edge.there {
             unroll!(term in 0..2 => {
@@ -266,7 +263,7 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize> Pass<V, R> for Columns {
                 scale(params, edge.ids()[0])
             };
             (
-                terms(params, of_row, &edge, COLUMNS_OF_GRADIENT),
+                terms(of_row, &edge, COLUMNS_OF_GRADIENT),
                 edge.row::<V>(2),
                 factor,
             )

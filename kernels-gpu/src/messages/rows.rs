@@ -24,7 +24,7 @@ pub unsafe fn row_of<V: Vector<Bits = [u32; 4]>, const R: usize>(
     unsafe { lane.load(walk, matrix, row) }
 }
 
-/// The row's vectors, and those of the edge in two matrices of a step, where there are such: that of the column, and that of the edge.
+/// The row's vectors, and those of the edge in two matrices of a step: that of the column, and that of the edge.
 ///
 /// # Safety
 /// The ring has advanced to the edge's step.
@@ -32,21 +32,14 @@ pub unsafe fn row_of<V: Vector<Bits = [u32; 4]>, const R: usize>(
 pub unsafe fn sum_of_rows<V: Vector<Bits = [u32; 4]>, const R: usize>(
     of_row: &[V; R],
     edge: &Edge<R>,
-    matrices: [(DevicePtr<HalfBits>, usize); 2],
+    matrices: [usize; 2],
 ) -> Sum<V, R> {
     let mut sum = [V::Floats::ZERO; R];
+    // SAFETY: the caller's promise.
+    let [column, own] = matrices.map(|matrix| unsafe { edge.row::<V>(matrix) });
     unroll!(load in 0..R => {
-        sum[load] = of_row[load].widen();
-    });
-    unroll!(of in 0..2 => {
-        let (matrix, place) = matrices[of];
-        if !matrix.is_null() {
-            // SAFETY: the caller's promise.
-            let row = unsafe { edge.row::<V>(place) };
-            unroll!(load in 0..R => {
-                sum[load] = sum[load].zip(row[load].widen(), |a, b| a + b);
-            });
-        }
+        let [row, column, own] = [of_row[load], column[load], own[load]].map(V::widen);
+        sum[load] = row.zip(column, |a, b| a + b).zip(own, |a, b| a + b);
     });
     sum
 }

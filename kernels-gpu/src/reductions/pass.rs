@@ -52,22 +52,6 @@ fn signed<V: Vector, const R: usize>(mut sum: Sum<V, R>, sign: f32) -> Sum<V, R>
     sum
 }
 
-/// `a` of an edge. The matrix of edges follows `columns` of columns.
-///
-/// # Safety
-/// The ring has advanced to the edge's step.
-#[inline(always)]
-unsafe fn terms<V: Vector<Bits = [u32; 4]>, const R: usize>(
-    params: &ReductionParams,
-    of_row: &[V; R],
-    edge: &Edge<R>,
-    columns: usize,
-) -> Sum<V, R> {
-    let matrices = [(params.of_columns[0], 0), (params.of_edges, columns)];
-    // SAFETY: the caller's promise.
-    unsafe { sum_of_rows(of_row, edge, matrices) }
-}
-
 /// `y` and what the gradient reads.
 pub struct Forward<K>(PhantomData<K>);
 
@@ -94,7 +78,7 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize, K: Reduction> Pass<V, R> for Fo
         edge: Edge<R>,
     ) -> Self::Part {
         // SAFETY: the caller's promise.
-        let sum = unsafe { terms(params, of_row, &edge, COLUMNS as usize) };
+        let sum = unsafe { sum_of_rows(of_row, &edge, [0, COLUMNS as usize]) };
         let [message] = each::<V, R, 1>(sum, params.act, |act, x| [value(act, x)]);
         let message = signed::<V, R>(rounded::<V, R>(message), params.sign);
         if edge.there {
@@ -180,7 +164,7 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize, K: Reduction> Pass<V, R> for Ro
         edge: Edge<R>,
     ) -> Self::Part {
         // SAFETY: the caller's promise.
-        let terms = unsafe { terms(params, of_row, &edge, COLUMNS as usize) };
+        let terms = unsafe { sum_of_rows(of_row, &edge, [0, COLUMNS as usize]) };
         let of_edge = gradient::<V, R, K>(params.act, terms, *kept);
         if !edge.there {
             return Sums([sum]);
@@ -234,7 +218,7 @@ impl<V: Vector<Bits = [u32; 4]>, const R: usize, K: Reduction> Pass<V, R> for Co
                 [V::zero(); R]
             };
             (
-                terms(params, of_row, &edge, K::COLUMNS),
+                sum_of_rows(of_row, &edge, [0, K::COLUMNS]),
                 [edge.row::<V>(1), edge.row::<V>(2), largest],
             )
         };
