@@ -80,7 +80,7 @@ param_struct! {
     }
 }
 
-/// Floats of a lane's part of a row of so many matrices, in vectors of `width` elements.
+/// Floats of a lane's part of a row of `matrices` matrices, in vectors of `width` elements.
 #[inline]
 pub const fn part_floats(matrices: u32, width: u32) -> u32 {
     matrices * width * VECTORS

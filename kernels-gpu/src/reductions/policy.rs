@@ -28,7 +28,7 @@ pub trait Reduction {
 pub trait ReductionPart<V: Vector, const R: usize>: Part {
     /// With a message more.
     fn with_message(self, m: Sum<V, R>) -> Self;
-    /// The result, the share of the gradient, and what the gradient reads besides, of a row of so many edges.
+    /// The result, the share of the gradient, and what else the gradient reads, of a row of `edges` edges.
     fn results(self, edges: f32) -> [Sum<V, R>; 3];
 }
 
