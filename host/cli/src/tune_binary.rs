@@ -339,9 +339,13 @@ fn operators(part: Binary, is_last: bool) -> &'static str {
     }
 }
 
-/// The tensors, with biases of zero where a layer has one now and had none when it was trained.
+/// The tensors, with biases of zero where a layer has one now and had none when it was trained. Biases that no layer has
+/// now are left out.
 fn with_biases<B: Backend, E: Element>(model: &Network<B, E>, tensors: &Tensors) -> Tensors {
     let mut tensors = tensors.clone();
+    let parameters = model.parameters();
+    let has = |name: &str| parameters.iter().any(|parameter| parameter.name() == name);
+    tensors.retain(|name, _| !name.ends_with(".bias") || has(name));
     for parameter in model.parameters() {
         let (rows, columns) = parameter.shape();
         if parameter.name().ends_with("bias") {
