@@ -339,8 +339,8 @@ fn operators(part: Binary, is_last: bool) -> &'static str {
     }
 }
 
-/// The tensors, with biases of zero where a layer has one now and had none when it was trained. Biases that no layer has
-/// now are left out.
+/// The tensors, with biases of zero where a layer has one now and had none when it was trained. Biases that no layer
+/// has now are left out.
 fn with_biases<B: Backend, E: Element>(model: &Network<B, E>, tensors: &Tensors) -> Tensors {
     let mut tensors = tensors.clone();
     let parameters = model.parameters();
