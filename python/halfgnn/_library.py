@@ -1234,10 +1234,7 @@ class _ReduceOutputs:
 #: The schema of the matrices of a reduction.
 _ROWS = "Tensor? of_destinations, Tensor? of_sources, Tensor? of_edges"
 
-#: Reductions of messages, in the order of their numbers.
-REDUCTIONS = ("max", "min", "softmax", "std")
-
-#: Those whose gradients read the result, and those whose gradients read what is kept besides.
+#: Numbers of the reductions of ``ops.REDUCTIONS`` whose gradients read the result, and of those whose gradients read what else is kept.
 _READ_RESULT, _READ_KEPT = (0, 1, 2), (2, 3)
 
 

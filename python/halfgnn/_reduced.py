@@ -43,10 +43,7 @@ class _Reduced(torch.autograd.Function):
             return None, None, None, None, *ctx.twice(ctx, terms, dy, wanted)
         graph = ctx.graph
         *both, which = ops._both(graph, True)
-        order = back = None
-        if terms[2] is not None:
-            order, back = graph._order, which[: graph.num_edges]
-            back = back if order is None else order.index_select(0, back.long())
+        order, back = (None, None) if terms[2] is None else ops._rows_of_edges(graph, which)
         d = (dy * share).to(y.dtype)
         found = _library._ops.reduce_messages_backward(*both, order, back, *ctx.kind, list(wanted), d, y, kept, *terms)
         return None, None, None, None, *(x if needs else None for x, needs in zip(found, wanted))

@@ -488,14 +488,19 @@ def message_sum_gradients(
 def _messaging(graph: Graph, terms: Any, acts: tuple[str, str], reduce: str, learns: bool) -> tuple[Any, ...]:
     """What the operator reads besides matrices: the graph, the rows of its edges, factors and activations."""
     *both, which = _both(graph, learns)
-    order = back = None
-    if terms[2] is not None or terms[5] is not None:
-        order = graph._order
-        if which is not None:
-            back = which[: graph.num_edges]
-            back = back if order is None else order.index_select(0, back.long())
+    has_rows = terms[2] is not None or terms[5] is not None
+    order, back = _rows_of_edges(graph, which) if has_rows else (None, None)
     scale = graph._factors("in", -1.0) if reduce == "mean" else None
     return *both, order, back, scale, *map(ACTS.index, acts)
+
+
+def _rows_of_edges(graph: Graph, which: torch.Tensor | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The row of each edge in matrices of edges, and that of each edge of the transposed graph, of which ``which`` has the edges here."""
+    order = graph._order
+    if which is None:
+        return order, None
+    back = which[: graph.num_edges]
+    return order, back if order is None else order.index_select(0, back.long())
 
 
 #: Reductions of :func:`message_reduce`, in the order in which the operator numbers them.

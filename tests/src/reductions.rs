@@ -19,36 +19,36 @@ use std::ops::Range;
 const KINDS: usize = 3;
 
 /// Which matrices there are.
-type Given = [bool; KINDS];
+pub(crate) type Given = [bool; KINDS];
 
-const ALL: Given = [true; KINDS];
-const COPY: Given = [false, true, false];
+pub(crate) const ALL: Given = [true; KINDS];
+pub(crate) const COPY: Given = [false, true, false];
 const PAIR: Given = [true, true, false];
 const WITH_EDGES: Given = [false, true, true];
 
 /// A reduction with its inputs on the host, and the gradient that goes back.
 #[derive(Clone)]
-struct Case<'a> {
+pub(crate) struct Case<'a> {
     graph: &'a Csr,
     width: usize,
     reduction: MessageReduction,
     act: MessageAct,
-    terms: [Option<Vec<f32>>; KINDS],
+    pub(crate) terms: [Option<Vec<f32>>; KINDS],
     order: Option<Vec<u32>>,
-    d: Vec<f32>,
+    pub(crate) d: Vec<f32>,
 }
 
 /// What a backend makes of it.
-struct Outcome {
-    y: Vec<f32>,
-    share: Vec<f32>,
-    kept: Vec<f32>,
-    gradients: [Option<Vec<f32>>; KINDS],
+pub(crate) struct Outcome {
+    pub(crate) y: Vec<f32>,
+    pub(crate) share: Vec<f32>,
+    pub(crate) kept: Vec<f32>,
+    pub(crate) gradients: [Option<Vec<f32>>; KINDS],
 }
 
 impl<'a> Case<'a> {
     /// Values of few bits, so that messages are often equal.
-    fn random<E: Element>(
+    pub(crate) fn random<E: Element>(
         graph: &'a Csr,
         width: usize,
         (reduction, act): (MessageReduction, MessageAct),
@@ -74,7 +74,7 @@ impl<'a> Case<'a> {
     }
 
     /// With rows of edges in another order.
-    fn shuffled(mut self) -> Self {
+    pub(crate) fn shuffled(mut self) -> Self {
         self.order = Some(permutation(self.graph.edges(), Random(171)));
         self
     }
@@ -85,7 +85,7 @@ impl<'a> Case<'a> {
         order.map_or(edge, |order| order[edge] as usize)
     }
 
-    fn run<B: Backend, E: Element>(&self, backend: &B) -> Outcome {
+    pub(crate) fn run<B: Backend, E: Element>(&self, backend: &B) -> Outcome {
         let (graph, map) = transposed(self.graph);
         let a = Adjacency::new(backend, self.graph).expect("memory for a graph");
         let transposed = Adjacency::new(backend, &graph).expect("memory for a graph");

@@ -59,7 +59,7 @@ fn losses<E: Element>(backend: &Cpu, model: &ModelConfig) -> String {
     for _ in 0..EPOCHS {
         trainer.step().expect("a step");
         let loss = trainer.loss().expect("a loss");
-        // Sums of LEConv and CGConv leave the range of half at a hub. The bits of a NaN mean nothing.
+        // Sums of LEConv leave the range of half at a hub. The bits of a NaN mean nothing.
         match loss.is_finite() {
             true => write!(text, " {:08x}", loss.to_bits()).expect("a string"),
             false => text.push_str(" overflow"),

@@ -346,7 +346,7 @@ fn with_biases<B: Backend, E: Element>(model: &Network<B, E>, tensors: &Tensors)
     let parameters = model.parameters();
     let has = |name: &str| parameters.iter().any(|parameter| parameter.name() == name);
     tensors.retain(|name, _| !name.ends_with(".bias") || has(name));
-    for parameter in model.parameters() {
+    for parameter in &parameters {
         let (rows, columns) = parameter.shape();
         if parameter.name().ends_with("bias") {
             tensors

@@ -103,8 +103,9 @@ pub trait Architecture:
         stacked(model)
     }
 
-    /// Makes its layers use the mean of ln (1 + degree) over the vertices that a model is trained on, where they do.
-    fn read_log_degree(&mut self, _mean: f32) {}
+    /// Makes its layers use the mean of ln (1 + degree) over the vertices that a model is trained on, where they do. `mean` is
+    /// called by those alone, since it looks at every vertex.
+    fn read_log_degree(&mut self, _mean: &dyn Fn() -> f32) {}
 
     /// What a sum over at most `largest_degree` neighbours is multiplied by to stay in the range of half, of a kind whose formula reads
     /// [`Builder::largest_degree`](crate::program::Builder::largest_degree).
@@ -547,7 +548,7 @@ macro_rules! models {
                 }
             }
 
-            pub(super) fn read_log_degree(&mut self, mean: f32) {
+            pub(super) fn read_log_degree(&mut self, mean: &dyn Fn() -> f32) {
                 match self {
                     $(Self::$kind(config) => config.read_log_degree(mean),)*
                     Self::Other(_) => {}

@@ -227,15 +227,14 @@ impl ModelConfig {
         self.convolution.read_edge_features(columns)
     }
 
-    /// Makes a model whose layers scale by degrees, such as [`Pna`](super::Pna), do so in terms of the degrees of this graph, unless they have
-    /// such a number.
+    /// Makes a model whose layers scale by degrees, such as [`Pna`](super::Pna), do so in terms of the degrees of this graph,
+    /// unless they have such a number.
     pub fn read_degrees(&mut self, graph: &Graph) {
-        let degrees = (0..graph.vertices()).map(|vertex| graph.csr().row_range(vertex).len());
-        let sum: f64 = degrees.map(|degree| (degree as f64).ln_1p()).sum();
-        let mean = sum / graph.vertices().max(1) as f64;
-        if mean > 0.0 {
-            self.convolution.read_log_degree(mean as f32);
-        }
+        self.convolution.read_log_degree(&|| {
+            let degrees = (0..graph.vertices()).map(|vertex| graph.csr().row_range(vertex).len());
+            let sum: f64 = degrees.map(|degree| (degree as f64).ln_1p()).sum();
+            (sum / graph.vertices().max(1) as f64) as f32
+        });
     }
 
     /// [`ModelConfig::prepare`] of a graph whose edges may have weights, in its order: added self-loops have the weight 1, as

@@ -123,8 +123,8 @@ pub(super) fn weights<B: Backend, E: Element>(
 /// Gives a model the parameters and buffers that `tensors` has under their names; the optimiser's moments stay.
 ///
 /// # Errors
-/// [`Error::Unsupported`] where one is missing or has another shape, or a weight, a bias or a decoder of links has no place in the model; then part of the
-/// model may have been written.
+/// [`Error::Unsupported`] where one is missing or has another shape, or a weight, a bias or a decoder of links has no place
+/// in the model; then part of the model may have been written.
 pub fn load_weights<B: Backend, E: Element>(
     backend: &B,
     model: &mut impl Model<B, E>,

@@ -55,14 +55,14 @@ class Adjacency(NamedTuple):
         self, x: Tensor, reduce: str, weight: Tensor | None, bias: Tensor | None = None, epsilon: Tensor | None = None
     ) -> Tensor:
         """Aggregates by these weights and no others."""
-        if reduce in ("var", "std"):
-            return self._spread(x, reduce, weight)
-        reduce = "sum" if reduce == "add" else reduce
-        if reduce in ("max", "min") and weight is None and epsilon is None and self._is_plain(x):
+        if reduce in ("max", "min", "std") and weight is None and epsilon is None and self._is_plain(x):
             from ._messages import fused
 
             out = fused(self.graph, reduce, ("identity", "identity"), (None, x, None))
             return out if bias is None else out + bias.to(out.dtype)
+        if reduce in ("var", "std"):
+            return self._spread(x, reduce, weight)
+        reduce = "sum" if reduce == "add" else reduce
         if reduce == "min":
             out = -self._reduced(-x, "max", weight)
             return out if bias is None else out + bias.to(out.dtype)
@@ -86,10 +86,6 @@ class Adjacency(NamedTuple):
 
     def _spread(self, x: Tensor, reduce: str, weight: Tensor | None) -> Tensor:
         """The variance or its root, from means and squares in float: squares of 16-bit rows may exceed their format."""
-        if reduce == "std" and weight is None and self._is_plain(x):
-            from ._messages import fused
-
-            return fused(self.graph, "std", ("identity", "identity"), (None, x, None))
         variance = self.variance(x, weight)
         if reduce == "var":
             return variance.to(x.dtype)

@@ -103,6 +103,24 @@ unsafe fn matrices<B: Lend, E: Element, const N: usize>(
     Ok(found)
 }
 
+/// Gives back the matrices that were borrowed to be written.
+///
+/// # Safety
+/// As of [`Lend`]; `raw` is what the matrices were borrowed of.
+unsafe fn give<B: Lend, E: Element, const N: usize>(
+    backend: &B,
+    matrices: &[Option<Matrix<B, E>>; N],
+    raw: [Option<RawMatrix>; N],
+) -> Result<(), Error> {
+    for (matrix, raw) in matrices.iter().zip(raw) {
+        if let (Some(matrix), Some(raw)) = (matrix, raw) {
+            // SAFETY: what this function asks of its caller.
+            unsafe { backend.give_matrix(matrix, raw)? };
+        }
+    }
+    Ok(())
+}
+
 struct Forward {
     precision: Precision,
     a: RawAdjacency,
@@ -212,13 +230,8 @@ impl OnElements for Backward {
             },
         };
         message_sums_backward(backend, operands)?;
-        for (gradient, raw) in gradients.iter().zip(of.gradients) {
-            if let (Some(gradient), Some(raw)) = (gradient, raw) {
-                // SAFETY: as above.
-                unsafe { backend.give_matrix(gradient, raw)? };
-            }
-        }
-        Ok(())
+        // SAFETY: as above.
+        unsafe { give(backend, &gradients, of.gradients) }
     }
 }
 
@@ -342,13 +355,8 @@ impl OnElements for Reduce {
         };
         let results = ReductionResults { y, share, kept };
         reduce_messages(backend, &a, borrowed.operator(self.kind), results)?;
-        for (output, raw) in outputs.iter().zip(self.outputs) {
-            if let (Some(output), Some(raw)) = (output, raw) {
-                // SAFETY: as above.
-                unsafe { backend.give_matrix(output, raw)? };
-            }
-        }
-        Ok(())
+        // SAFETY: as above.
+        unsafe { give(backend, &outputs, self.outputs) }
     }
 }
 
@@ -434,13 +442,8 @@ impl OnElements for ReduceBackward {
             },
         };
         reduce_messages_backward(backend, operands)?;
-        for (gradient, raw) in gradients.iter().zip(of.gradients) {
-            if let (Some(gradient), Some(raw)) = (gradient, raw) {
-                // SAFETY: as above.
-                unsafe { backend.give_matrix(gradient, raw)? };
-            }
-        }
-        Ok(())
+        // SAFETY: as above.
+        unsafe { give(backend, &gradients, of.gradients) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sums of messages, and what they read of edges.
+//! Sums and other reductions of messages, and what they read of edges.
 
 use crate::nn::Aggregate;
 use crate::ops::{MessageAct, MessageReduction};
@@ -22,6 +22,22 @@ impl Builder {
     /// [`MessageSums`]. With no rows in `value`, it is `Σ_e f(a_e)`.
     pub fn message_sums(&mut self, edges: Edges, factors: [(MessageAct, MessageRows); 2]) -> Value {
         self.scaled_message_sums(edges, factors, 1.0)
+    }
+
+    /// The same times a factor, by which sums over many edges stay in the range of half.
+    pub fn scaled_message_sums(
+        &mut self,
+        edges: Edges,
+        [gate, value]: [(MessageAct, MessageRows); 2],
+        factor: f32,
+    ) -> Value {
+        self.push(Operator::MessageSums(MessageSums {
+            edges,
+            gate: gate.1,
+            value: value.1,
+            acts: [gate.0, value.0],
+            factor,
+        }))
     }
 
     /// The maxima, minima, softmax sums or deviations of `f(a_e)` over the edges of each destination. See [`ReduceMessages`].
@@ -61,21 +77,5 @@ impl Builder {
         let vertices = set.destinations;
         let ones = self.program.ones(vertices);
         self.scale_rows(edges, ones)
-    }
-
-    /// The same times a factor, by which sums over many edges stay in the range of half.
-    pub fn scaled_message_sums(
-        &mut self,
-        edges: Edges,
-        [gate, value]: [(MessageAct, MessageRows); 2],
-        factor: f32,
-    ) -> Value {
-        self.push(Operator::MessageSums(MessageSums {
-            edges,
-            gate: gate.1,
-            value: value.1,
-            acts: [gate.0, value.0],
-            factor,
-        }))
     }
 }

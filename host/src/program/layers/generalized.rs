@@ -128,8 +128,9 @@ impl Architecture for Gen {
     }
 }
 
-/// `MLP(h_i + Σ_j α_ij ⊙ m_ij)` with `m_ij = relu(h_j + f_ij · W_e)` and `α` the softmax of `t · m_ij` over the edges of each column,
-/// or another reduction. PyG's `eps` of 10⁻⁷, which is less than a rounding, is left out. Rows that are not as wide as the output are mapped to its width first.
+/// `MLP(h_i + Σ_j α_ij ⊙ m_ij)` with `m_ij = relu(h_j + f_ij · W_e)`, or another reduction of `m_ij`. `α` is the softmax of
+/// `t · m_ij` over the edges, column by column. PyG's `eps` of 10⁻⁷, which is less than a rounding, is left out. Rows that are
+/// not as wide as the output are mapped to its width first.
 #[derive(Clone, Debug)]
 pub struct GenLayer {
     /// The adjacency, with the norm `right` for a mean and none else.

@@ -14,8 +14,8 @@ pub(super) const KIND: LayerKind = LayerKind::of::<GraphConv>(&[
     ParameterNames::same("bias", &["lin_rel.bias"], &[]),
 ]);
 
-/// Options of PyG's `GraphConv`. Edges may have weights where it takes their sum or mean. With the maximum it is GraphSAGE's layer that
-/// pools by it.
+/// Options of PyG's `GraphConv`. Edges may have weights where it takes their sum or mean. With the maximum it is GraphSAGE's
+/// layer that takes the maximum of the neighbours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GraphConv {
@@ -61,8 +61,8 @@ impl Architecture for GraphConv {
     }
 }
 
-/// `H · W_self + A · H · W`, or `H · W_self + reduction(H) · W`: with the sum of the neighbours where the edges have no norm, with their mean where they have the norm
-/// `right`. The mean of weighted edges is divided by the sum of the weights.
+/// `H · W_self + A · H · W`, or `H · W_self + reduction(H) · W`. `A` sums neighbours where the edges have no norm, and takes
+/// their mean where they have the norm `right`. The mean of weighted edges is divided by the sum of the weights.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphConvLayer {
     /// The adjacency.

@@ -55,8 +55,11 @@ impl Architecture for Pna {
 
     reads_edge_rows!();
 
-    fn read_log_degree(&mut self, mean: f32) {
-        self.log_degree.get_or_insert(mean);
+    fn read_log_degree(&mut self, mean: &dyn Fn() -> f32) {
+        if self.log_degree.is_none() {
+            // A graph without edges has no mean to divide by.
+            self.log_degree = Some(mean()).filter(|mean| *mean > 0.0);
+        }
     }
 
     fn check(&self, _model: &ModelConfig) -> Result<(), String> {

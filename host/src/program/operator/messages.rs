@@ -84,9 +84,9 @@ impl MessageGradient {
     }
 }
 
-/// A reduction of `f(a_e)` over the edges of each destination, column by column, where `a_e` adds up rows of the destination, the source
-/// and the edge. Behind the result come what the gradient of the result is multiplied by, and what the gradient
-/// [reads besides](MessageReduction::reads_kept), where there is that.
+/// A reduction of `f(a_e)` over the edges of each destination, column by column. `a_e` adds up rows of the destination, the
+/// source and the edge. The second result is what the gradient of the first is multiplied by. The third is what else the
+/// gradient [reads](MessageReduction::reads_kept), where there is that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReduceMessages {
     /// The adjacency.

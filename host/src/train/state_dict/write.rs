@@ -371,6 +371,32 @@ fn options_of(
     Ok(notes)
 }
 
+/// Writes the layers whose names are not those of the registry; none of others, which are refused before.
+fn layers(
+    checkpoint: &Checkpoint,
+    to: Framework,
+    out: &mut StateDict,
+) -> Result<(), StateDictError> {
+    let model = &checkpoint.model;
+    for number in 0..model.layers {
+        let mut layer = Layer {
+            checkpoint,
+            number,
+            to,
+            out: &mut *out,
+        };
+        match &model.convolution {
+            ConvolutionConfig::Gcn(_) => layer.gcn()?,
+            ConvolutionConfig::Sage(_) => layer.sage()?,
+            ConvolutionConfig::Gat(gat) => layer.gat(gat)?,
+            ConvolutionConfig::GatV2(gat) => layer.gatv2(gat)?,
+            ConvolutionConfig::Gin(gin) => layer.gin(gin)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// All layers, and what a person who loads them should know.
 pub(super) fn state_dict(
     checkpoint: &Checkpoint,
@@ -393,26 +419,10 @@ pub(super) fn state_dict(
     }
     notes.extend(options_of(&model.convolution, to)?);
     let mut out = StateDict::new();
-    let by_name = registry::class_of(&model.convolution)?.is_some();
-    if by_name {
+    if registry::class_of(&model.convolution)?.is_some() {
         registry::write(checkpoint, &mut out)?;
-    }
-    let layers = if by_name { 0 } else { model.layers };
-    for number in 0..layers {
-        let mut layer = Layer {
-            checkpoint,
-            number,
-            to,
-            out: &mut out,
-        };
-        match &model.convolution {
-            ConvolutionConfig::Gcn(_) => layer.gcn()?,
-            ConvolutionConfig::Sage(_) => layer.sage()?,
-            ConvolutionConfig::Gat(gat) => layer.gat(gat)?,
-            ConvolutionConfig::GatV2(gat) => layer.gatv2(gat)?,
-            ConvolutionConfig::Gin(gin) => layer.gin(gin)?,
-            _ => {}
-        }
+    } else {
+        layers(checkpoint, to, &mut out)?;
     }
     notes.extend(norms::write(checkpoint, &mut out)?);
     notes.extend(jumping::write(checkpoint, &mut out)?);

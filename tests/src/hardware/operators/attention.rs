@@ -1,6 +1,6 @@
 //! A layer of attention, forward and backward: fused, with biases of edges, and of operators on arrays of edges; additive attention's
-//! scores and their gradients; means of heads; attention by dot products; sums of
-//! messages.
+//! scores and their gradients; means of heads; attention by dot products; sums
+//! and other reductions of messages.
 
 use super::sparse::graph;
 use super::{Operands, OperatorCase, Results};
@@ -9,10 +9,11 @@ use crate::attention::Case;
 use crate::dot_attention;
 use crate::input::{matrix, read, unwritten};
 use crate::messages;
+use crate::reductions;
 use crate::reference::{roundoff, subnormal_error};
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
-use halfgnn::ops::{self, MessageAct};
+use halfgnn::ops::{self, MessageAct, MessageReduction};
 use halfgnn::tensor::{Element, Precision};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
@@ -157,6 +158,49 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
             gradients.fold(Results::rows(&outcome.y, width), |results, gradient| {
                 results.and(Results::rows(gradient, width))
             })
+        }));
+    }
+    for (width, reduction, act, given) in [
+        (
+            40,
+            MessageReduction::Max,
+            MessageAct::Identity,
+            reductions::COPY,
+        ),
+        (
+            300,
+            MessageReduction::Min,
+            MessageAct::LeakyRelu,
+            reductions::ALL,
+        ),
+        (
+            40,
+            MessageReduction::Softmax,
+            MessageAct::Relu,
+            reductions::ALL,
+        ),
+        (
+            40,
+            MessageReduction::Deviation,
+            MessageAct::Identity,
+            reductions::ALL,
+        ),
+    ] {
+        let name = format!("reductions of messages {precision} {reduction:?} {act:?} {width}");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let graph = graph(operands);
+            let of = (reduction, act);
+            let mut case = reductions::Case::random::<E>(&graph, width, of, given).shuffled();
+            for values in case.terms.iter_mut().flatten() {
+                *values = operands.mild::<E>(values.len());
+            }
+            case.d = operands.mild::<E>(case.d.len());
+            let outcome = case.run::<B, E>(backend);
+            let kept = [&outcome.y, &outcome.share, &outcome.kept];
+            let all = kept.into_iter().chain(outcome.gradients.iter().flatten());
+            all.map(|values| Results::rows(values, width))
+                .reduce(Results::and)
+                .expect("a result")
         }));
     }
     let name = format!("means of heads {precision}");

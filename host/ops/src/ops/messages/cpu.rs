@@ -19,21 +19,27 @@ use std::borrow::Cow;
 /// Rows that are one piece of work at least.
 pub(in crate::ops) const MIN_ROWS: usize = 8;
 
+/// A matrix with the values that are read of it.
+pub(in crate::ops) type Read<'a, E> = (&'a Matrix<Cpu, E>, Reading<'a, E>);
+
+/// Reads matrices, those that there are.
+pub(in crate::ops) fn read_each<'a, E: Element>(
+    matrices: [Option<&'a Matrix<Cpu, E>>; 3],
+) -> [Option<Read<'a, E>>; 3] {
+    matrices.map(|matrix| matrix.map(|matrix| (matrix, matrix.buffer.read())))
+}
+
 /// A matrix in float, if there is one.
 pub(in crate::ops) struct Floats<'a>(Option<(Cow<'a, [f32]>, usize)>);
 
 impl<'a> Floats<'a> {
-    /// Those of the values that a matrix has.
-    pub(in crate::ops) fn of<E: Element>(
-        matrix: &Matrix<Cpu, E>,
-        values: &'a Reading<'_, E>,
-    ) -> Self {
-        let view = view(matrix, values);
-        Self(Some((widened(view.values), view.stride)))
+    /// Those of a matrix that is read, if there is one.
+    pub(in crate::ops) fn of<E: Element>(read: &'a Option<Read<'_, E>>) -> Self {
+        Self(read.as_ref().map(|(matrix, values)| {
+            let view = view(matrix, values);
+            (widened(view.values), view.stride)
+        }))
     }
-
-    /// None.
-    pub(in crate::ops) const NONE: Self = Self(None);
 
     /// The first elements of a row; empty where there is no matrix.
     #[inline(always)]
@@ -64,17 +70,10 @@ struct Inputs<'a> {
 
 /// Calls `f` with the operands in float.
 fn with_inputs<E: Element, T>(op: &Messages<'_, Cpu, E>, f: impl FnOnce(&Inputs<'_>) -> T) -> T {
-    let readings = [&op.gate, &op.value].map(|terms| {
-        terms
-            .each()
-            .map(|matrix| matrix.map(|matrix| (matrix, matrix.buffer.read())))
-    });
-    let terms = readings.each_ref().map(|terms| {
-        terms.each_ref().map(|reading| {
-            let of = reading.as_ref();
-            of.map_or(Floats::NONE, |(matrix, values)| Floats::of(matrix, values))
-        })
-    });
+    let readings = [&op.gate, &op.value].map(|terms| read_each(terms.each()));
+    let terms = readings
+        .each_ref()
+        .map(|terms| terms.each_ref().map(Floats::of));
     let scale = op.row_scale.map(|scale| scale.buffer.read());
     f(&Inputs {
         terms,
@@ -457,6 +456,14 @@ pub(in crate::ops) fn ends_of_rows(
     ends
 }
 
+/// Rounds a line, which is as long as the columns, to a row, which has padding. `floats` is a buffer.
+pub(in crate::ops) fn round_line<E: Element>(line: &[f32], floats: &mut Vec<f32>, row: &mut [E]) {
+    floats.clear();
+    floats.extend_from_slice(line);
+    floats.resize(row.len(), 0.0);
+    round(floats, row);
+}
+
 /// Calls `write` with each row, the buffers of its thread and a pair of lines like these. Rounds the lines to the rows
 /// of one output or both.
 pub(in crate::ops) fn write_rows<E: Element, L>(
@@ -466,13 +473,6 @@ pub(in crate::ops) fn write_rows<E: Element, L>(
     write: impl Fn(usize, &mut L, &mut [Vec<f32>; 2]) + Sync,
 ) {
     let first = view_mut(first);
-    // A line is as long as the columns, and a row has padding.
-    let put = |line: &[f32], floats: &mut Vec<f32>, to: &mut [E]| {
-        floats.clear();
-        floats.extend_from_slice(line);
-        floats.resize(to.len(), 0.0);
-        round(floats, to);
-    };
     let rows = parallel::chunks_mut(first.values, first.stride);
     match second {
         None => parallel::pieces(rows, MIN_ROWS, &|start, rows| {
@@ -481,7 +481,7 @@ pub(in crate::ops) fn write_rows<E: Element, L>(
             let which = usize::from(made[0].is_empty());
             for (row, to) in (start..).zip(rows.each()) {
                 write(row, &mut lines, &mut made);
-                put(&made[which], &mut floats, to);
+                round_line(&made[which], &mut floats, to);
             }
         }),
         Some(second) => {
@@ -492,8 +492,8 @@ pub(in crate::ops) fn write_rows<E: Element, L>(
                 let (mut made, mut floats) = (lines_of_row.clone(), Vec::new());
                 for (row, (to_a, to_b)) in (start..).zip(rows.each()) {
                     write(row, &mut lines, &mut made);
-                    put(&made[0], &mut floats, to_a);
-                    put(&made[1], &mut floats, to_b);
+                    round_line(&made[0], &mut floats, to_a);
+                    round_line(&made[1], &mut floats, to_b);
                 }
             });
         }

@@ -10,7 +10,9 @@ use crate::backend::cpu::convert::{WIDEST, round, widen};
 use crate::backend::cpu::simd::Loop;
 use crate::backend::cpu::view::{view_mut, with_edges};
 use crate::error::Error;
-use crate::ops::messages::cpu::{Edges, Floats, MIN_ROWS, activate, ends_of_rows, write_rows};
+use crate::ops::messages::cpu::{
+    Edges, Floats, MIN_ROWS, activate, ends_of_rows, read_each, round_line, write_rows,
+};
 use crate::ops::{Checked, EdgeOrder, MessageAct, MessageGradients};
 use crate::tensor::{Element, Matrix, Precision};
 use halfgnn_contract::math::exp_nonpositive;
@@ -37,13 +39,9 @@ fn with_inputs<E: Element, T>(
     let terms = op.rows.each();
     let is_one = terms.iter().flatten().count() == 1;
     let keeps = matches!(op.act, MessageAct::Identity | MessageAct::Relu);
-    let readings = terms.map(|matrix| matrix.map(|matrix| (matrix, matrix.buffer.read())));
-    let terms = readings.each_ref().map(|reading| {
-        let of = reading.as_ref();
-        of.map_or(Floats::NONE, |(matrix, values)| Floats::of(matrix, values))
-    });
+    let readings = read_each(terms);
     f(&Inputs {
-        terms,
+        terms: readings.each_ref().map(Floats::of),
         act: op.act.number(),
         sign: if op.reduction == MessageReduction::Min {
             -1.0
@@ -240,13 +238,6 @@ impl ReductionOperators for Cpu {
                 parallel::pieces(rows, MIN_ROWS, &|first, rows| {
                     let mut lines = Lines::<E>::new(columns);
                     let mut floats = Vec::new();
-                    let mut put = |line: &[f32], to: Option<&mut [E]>| {
-                        let Some(to) = to else { return };
-                        floats.clear();
-                        floats.extend_from_slice(line);
-                        floats.resize(to.len(), 0.0);
-                        round(&floats, to);
-                    };
                     for (row, (y, (share, kept))) in (first..).zip(rows.each()) {
                         let range = graph.of_row(row);
                         let outputs = [Some(y), share, kept];
@@ -268,7 +259,9 @@ impl ReductionOperators for Cpu {
                         lines.finish(inputs, range.len());
                         let made = [&lines.sums, &lines.weights, &lines.largest];
                         for (line, output) in made.into_iter().zip(outputs) {
-                            put(line, output);
+                            if let Some(output) = output {
+                                round_line(line, &mut floats, output);
+                            }
                         }
                     }
                 });
@@ -295,12 +288,8 @@ impl ReductionOperators for Cpu {
             source,
             edge,
         } = gradients;
-        let matrices = [Some(d), y, kept];
-        let readings = matrices.map(|matrix| matrix.map(|matrix| (matrix, matrix.buffer.read())));
-        let read = readings.each_ref().map(|reading| {
-            let of = reading.as_ref();
-            of.map_or(Floats::NONE, |(matrix, values)| Floats::of(matrix, values))
-        });
+        let readings = read_each([Some(d), y, kept]);
+        let read = readings.each_ref().map(Floats::of);
         with_inputs(&op, |inputs| {
             let pass = Pass {
                 inputs,
