@@ -31,7 +31,8 @@
 //! kinds = {'graphconv': GraphConv, 'sg': partial(SGConv, K=2), 'ssg': partial(SSGConv, alpha=0.25, K=3),
 //!          'tag': partial(TAGConv, K=2), 'cheb': partial(ChebConv, K=3), 'leconv': LEConv,
 //!          'clustergcn': partial(ClusterGCNConv, diag_lambda=0.5),
-//!          'resgated': ResGatedGraphConv, 'transformer': TransformerConv}
+//!          'resgated': ResGatedGraphConv, 'transformer': TransformerConv,
+//!          'graphconv-max': partial(GraphConv, aggr='max')}
 //! for name, kind in kinds.items():
 //!     torch.manual_seed(len(name))
 //!     convs = ModuleList([kind(5, 4), kind(4, 3)]) # parameters uniform from -1 to 1; forward as of Gin
@@ -55,7 +56,19 @@
 //!     'transformer-no-root': [TransformerConv(5, 4, root_weight=False), TransformerConv(4, 3, root_weight=False)],
 //!     'rgcn': [RGCNConv(5, 4, 1), RGCNConv(4, 3, 1)], # the edge_type 0
 //!     'rgcn-blocks': [RGCNConv(5, 10, 1, num_blocks=5), RGCNConv(10, 3, 1)],
-//!     'rgcn-bases': [RGCNConv(5, 4, 1, 2), FastRGCNConv(4, 3, 1, 2)]}
+//!     'rgcn-bases': [RGCNConv(5, 4, 1, 2), FastRGCNConv(4, 3, 1, 2)],
+//!     'gine-min': [GINEConv(mlp(5, 4), edge_dim=2, aggr='min'), GINEConv(mlp(4, 3), edge_dim=2, aggr='min')],
+//!     'edge': [EdgeConv(Sequential(Linear(10, 4))), EdgeConv(Sequential(Linear(8, 3)))],
+//!     'edge-mean': [EdgeConv(Sequential(Linear(10, 4)), 'mean'), EdgeConv(Sequential(Linear(8, 3)), 'mean')],
+//!     # the biases of lin_src, lin_dst and lin_edge are zero
+//!     'gen': [GENConv(5, 4, bias=True, edge_dim=2), GENConv(4, 3, bias=True, edge_dim=2)],
+//!     'gen-warm': [GENConv(5, 4, t=0.5, expansion=3, bias=True), GENConv(4, 4, t=0.5, expansion=3, bias=True)],
+//!     'gen-plain': [GENConv(5, 5, 'max', expansion=3, edge_dim=2), GENConv(5, 2, 'max', expansion=3, edge_dim=2)],
+//!     'pna': [pna(5, 4), pna(4, 3)],
+//!     'pna-edges': [pna(5, 4, edge_dim=2), pna(4, 3, edge_dim=2)]}
+//! deg = torch.bincount(ei[1].bincount())
+//! def pna(i, o, **kw): # above them
+//!     return PNAConv(i, o, ['mean', 'min', 'max', 'std'], ['identity', 'amplification', 'attenuation'], deg, **kw)
 //! for name, layers in kinds.items():
 //!     torch.manual_seed(len(name)) # parameters uniform from -1 to 1, running statistics from 0.5 to 1.5
 //! for name, shared in (('arma-cat', False), ('arma-shared-cat', True)): # the last map of both outputs is lin
@@ -67,9 +80,9 @@ use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    Aggregate, Arma, Cg, Cheb, ClusterGcn, ConvolutionConfig, EdgeData, GatedGraph, Gine,
-    GraphConv, HiddenNorm, Inputs, Jumping, Le, MixHop, Mode, Model, ModelTypes, Network, Norm,
-    ResGated, Rgcn, Sg, Ssg, Statistics, Tag, Transformer,
+    Aggregate, Arma, Cg, Cheb, ClusterGcn, ConvolutionConfig, Edge, EdgeData, GatedGraph, Gen,
+    Gine, GraphConv, HiddenNorm, Inputs, Jumping, Le, MixHop, Mode, Model, ModelTypes, Network,
+    Norm, Pna, ResGated, Rgcn, Sg, Ssg, Statistics, Tag, Transformer,
 };
 use halfgnn::tensor::{Matrix, Precision};
 use halfgnn::train::state_dict::{Framework, ImportOptions, StateDict, StateTensor};
@@ -629,6 +642,13 @@ fn registered() -> Vec<(&'static str, ConvolutionConfig)> {
     vec![
         ("graphconv", GraphConv { aggregate: sum }.into()),
         (
+            "graphconv-max",
+            GraphConv {
+                aggregate: Aggregate::Max,
+            }
+            .into(),
+        ),
+        (
             "sg",
             Sg {
                 hops: 2,
@@ -715,6 +735,33 @@ fn made_of_several() -> Vec<(&'static str, ConvolutionConfig)> {
         ("cg-edges", cg(Aggregate::Mean).into()),
         ("gine", gine.clone().into()),
         ("gine-batch", gine.into()),
+        (
+            "gine-min",
+            Gine {
+                aggregate: Aggregate::Min,
+                ..Gine::default()
+            }
+            .into(),
+        ),
+        ("edge", Edge::default().into()),
+        (
+            "edge-mean",
+            Edge {
+                aggregate: Aggregate::Mean,
+            }
+            .into(),
+        ),
+        ("gen", Gen::default().into()),
+        (
+            "gen-warm",
+            Gen {
+                temperature: 0.5,
+                ..Gen::default()
+            }
+            .into(),
+        ),
+        ("pna", Pna::default().into()),
+        ("pna-edges", Pna::default().into()),
         ("resgated-edges", resgated.into()),
         ("transformer-heads", transformer(2, false, true).into()),
         ("transformer-beta", transformer(2, true, true).into()),
@@ -731,6 +778,7 @@ fn shape_of(name: &str) -> (usize, usize, usize) {
         "gatedgraph-wide" => (1, 64, 6),
         "cg-edges" => (1, 4, 3),
         "rgcn-blocks" => (2, 10, 3),
+        "gen-warm" => (2, 4, 4),
         _ => (2, 4, 3),
     }
 }
@@ -740,7 +788,9 @@ fn not_as_read(name: &str) -> &'static [(&'static str, bool)] {
     match name {
         "arma" => &[("s.0.weight", true), ("s.1.weight", true)],
         "transformer-no-root" => &[("lin_skip.weight", true), ("lin_skip.bias", true)],
-        "gine" => &[("nn.0.bias", true), ("running_mean", false)],
+        "gine" | "gine-min" => &[("nn.0.bias", true), ("running_mean", false)],
+        "gen" | "gen-warm" => &[("mlp.0.bias", true), ("running_mean", false)],
+        "pna" | "pna-edges" => &[("avg_deg_lin", true)],
         "gine-batch" => &[("nn.0.bias", true)],
         _ => &[],
     }
@@ -755,8 +805,6 @@ fn named(layers: ConvolutionConfig) -> ImportOptions {
 
 #[test]
 fn layers_of_the_registry_are_those_of_pyg_both_ways() {
-    let text = std::fs::read(file("gcn").with_file_name("pyg-logits.json")).expect("logits");
-    let logits_of: BTreeMap<String, Vec<f32>> = serde_json::from_slice(&text).expect("numbers");
     for (name, layers) in [registered(), made_of_several()].concat() {
         let options = ImportOptions {
             features: Some(5),
@@ -770,7 +818,7 @@ fn layers_of_the_registry_are_those_of_pyg_both_ways() {
             "{name}"
         );
         assert_eq!(read.model.features, 5, "{name}");
-        assert_near(&logits(&read, None), &logits_of[name], name);
+        assert_near(&logits(&read, None), &logits_of_pyg(name), name);
         let (written, notes) = read.state_dict(Framework::Pyg).expect(name);
         assert!(notes[0].contains("Conv(…"), "{notes:?}");
         let bytes = std::fs::read(file(name)).expect("a file");
@@ -822,6 +870,157 @@ fn layers_of_the_registry_are_those_of_pyg_both_ways() {
             false => "PyG's names alone",
         };
         assert!(refused.to_string().contains(words), "{refused}");
+    }
+}
+
+/// The logits of a file, as the script prints them.
+fn logits_of_pyg(name: &str) -> Vec<f32> {
+    let text = std::fs::read(file("gcn").with_file_name("pyg-logits.json")).expect("logits");
+    let all: BTreeMap<String, Vec<f32>> = serde_json::from_slice(&text).expect("numbers");
+    all[name].clone()
+}
+
+#[test]
+fn aggregations_have_the_names_of_pyg() {
+    let names = [
+        (Aggregate::Mean, "mean"),
+        (Aggregate::Sum, "add"),
+        (Aggregate::Max, "max"),
+        (Aggregate::Min, "min"),
+        (Aggregate::Softmax, "softmax"),
+        (Aggregate::Std, "std"),
+    ];
+    let all = ["graphconv", "gine", "edge", "gen"];
+    for (name, (aggregate, aggr)) in all.into_iter().flat_map(|it| names.map(|of| (it, of))) {
+        let layers: ConvolutionConfig = match name {
+            "graphconv" => GraphConv { aggregate }.into(),
+            "gine" => Gine {
+                aggregate,
+                ..Gine::default()
+            }
+            .into(),
+            "edge" => Edge { aggregate }.into(),
+            _ => Gen {
+                aggregate,
+                ..Gen::default()
+            }
+            .into(),
+        };
+        let read = Checkpoint::import(&file(name), &named(layers));
+        let has_no_bias = name == "edge" && matches!(aggregate, Aggregate::Sum | Aggregate::Std);
+        let written = read.map(|read| read.state_dict(Framework::Pyg));
+        match written {
+            Ok(written) => {
+                let (_, notes) = written.expect(name);
+                let option = format!("Conv(…, aggr='{aggr}'");
+                assert!(notes[0].contains(&option), "{name}: {notes:?}");
+                assert!(!has_no_bias);
+            }
+            Err(refused) => {
+                assert!(has_no_bias, "{name}: {refused}");
+                let words = "EdgeConv's is in each message that is aggregated";
+                assert!(refused.to_string().contains(words), "{refused}");
+            }
+        }
+    }
+}
+
+/// `GENConv` without biases, and with features of edges that are as wide as its last layer.
+#[test]
+fn what_a_file_lacks_changes_nothing() {
+    let layers = Gen {
+        aggregate: Aggregate::Max,
+        ..Gen::default()
+    };
+    let options = named(layers.into());
+    let read = Checkpoint::import(&file("gen-plain"), &options).expect("a model");
+    let ConvolutionConfig::Gen(of) = &read.model.convolution else {
+        panic!("a GENConv");
+    };
+    assert_eq!((of.expansion, of.edge_features), (3, 2));
+    assert_eq!((read.model.features, read.model.hidden), (5, 5));
+    assert_near(
+        &logits(&read, None),
+        &logits_of_pyg("gen-plain"),
+        "gen-plain",
+    );
+    let (written, notes) = read.state_dict(Framework::Pyg).expect("tensors");
+    let class = "GENConv(…, aggr='max', expansion=3, bias=True, edge_dim=2)";
+    assert!(notes[0].contains(class), "{notes:?}");
+    assert!(!written.contains_key("convs.1.lin_edge.weight"));
+    assert!(!written.contains_key("convs.1.lin_edge.bias"));
+    let again = Checkpoint::from_state_dict(&written, &options).expect("a model");
+    assert_eq!(again.snapshot.tensors, read.snapshot.tensors);
+
+    let refused = |change: &dyn Fn(&mut Checkpoint)| {
+        let mut changed = read.clone();
+        change(&mut changed);
+        let refused = changed.state_dict(Framework::Pyg).expect_err("refused");
+        refused.to_string()
+    };
+    let mapped = refused(&|read| {
+        let map = read.snapshot.tensors.get_mut("layers.1.edge.weight");
+        map.expect("a map").values[1] = 0.5;
+    });
+    let words = "`layers.1.edge.weight` maps 2 features of edges to as many columns";
+    assert!(mapped.contains(words), "{mapped}");
+    let divided = refused(&|read| read.feature_divisors = Some(vec![2.0; 5]));
+    assert!(divided.contains("no map to divide them in"), "{divided}");
+}
+
+#[test]
+fn features_that_are_divided_before_a_softmax_are_refused() {
+    for aggregate in [Aggregate::Softmax, Aggregate::Std] {
+        let gine = Gine {
+            aggregate,
+            ..Gine::default()
+        };
+        for (name, layers) in [
+            ("graphconv", GraphConv { aggregate }.into()),
+            ("gine", gine.into()),
+        ] {
+            let mut read = Checkpoint::import(&file(name), &named(layers)).expect(name);
+            read.feature_divisors = Some(vec![2.0; 5]);
+            let refused = read.state_dict(Framework::Pyg).expect_err(name).to_string();
+            assert!(
+                refused.contains("train without --scale-features"),
+                "{refused}"
+            );
+        }
+    }
+}
+
+/// Layers with biases of their own have none of the network behind them, and that of a checkpoint is not ignored.
+#[test]
+fn a_bias_that_its_model_lacks_is_refused() {
+    let kinds = made_of_several().into_iter();
+    for (name, layers) in
+        kinds.filter(|it| ["arma", "gatedgraph", "transformer-beta"].contains(&it.0))
+    {
+        let options = ImportOptions {
+            features: Some(5),
+            ..named(layers)
+        };
+        let mut read = Checkpoint::import(&file(name), &options).expect(name);
+        let number = read.model.layers - 1;
+        let own = format!("layers.{number}.bias");
+        let bias = halfgnn::train::Tensor {
+            rows: 1,
+            columns: 3,
+            values: vec![0.5; 3],
+        };
+        read.snapshot.tensors.insert(own.clone(), bias);
+        let backend = &Cpu::new();
+        let mut model = Network::<_, f32>::new(backend, &read.model, 0).expect("a model");
+        let loaded = load_weights(backend, &mut model, &read.snapshot.tensors);
+        let loaded = loaded.expect_err(name).to_string();
+        let exported = read.state_dict(Framework::Pyg).expect_err(name).to_string();
+        for refused in [loaded, exported] {
+            let words = format!("its tensor `{own}` has no place in the model");
+            assert!(refused.contains(&words), "{name}: {refused}");
+            assert!(refused.contains("train it anew"), "{refused}");
+            assert!(!refused.contains('\n'), "{refused}");
+        }
     }
 }
 
@@ -1096,10 +1295,69 @@ fn what_layers_of_pyg_cannot_compute_is_refused() {
         ("cg", "lins.1", "`lins.0` and `lins.1`, and the file has 1"),
         ("gatedgraph", "lins.1", "which is `lins.1.weight` in PyG"),
         ("arma", "init_weight", "do not say how wide its output is"),
+        (
+            "pna",
+            "avg_deg_log",
+            "no tensor `convs.0.aggr_module.avg_deg_log`, which the scalers divide by",
+        ),
+        (
+            "pna-edges",
+            "edge_encoder",
+            "`convs.0.pre_nns.0.0.weight` is of shape [5, 15], where [5, 10]",
+        ),
     ] {
         let found = changed(name, &without(part));
         assert!(found.contains(words), "{name} without {part}: {found}");
     }
+    for (name, end, words) in [
+        (
+            "gen",
+            "convs.0.lin_edge.bias",
+            "`convs.0.lin_edge.bias` is not zero",
+        ),
+        (
+            "pna",
+            "convs.1.aggr_module.avg_deg_log",
+            "its layers have a mean of ln (1 + degree) of",
+        ),
+        (
+            "edge",
+            "convs.0.nn.2.weight",
+            "`convs.0.nn.2.weight` has no place in PyG's edge",
+        ),
+        (
+            "pna",
+            "convs.0.pre_nns.1.0.weight",
+            "`convs.0.pre_nns.1.0.weight` has no place in PyG's pna",
+        ),
+        (
+            "gen",
+            "convs.1.aggr_module.t",
+            "`convs.1.aggr_module.t` has no place in PyG's gen",
+        ),
+    ] {
+        let found = changed(name, &|tensors| {
+            let tensor = tensors.entry(end.into()).or_insert(StateTensor {
+                shape: vec![1],
+                values: vec![0.0],
+            });
+            tensor.values[0] += 0.5;
+        });
+        assert!(found.contains(words), "{name}, {end}: {found}");
+    }
+    let odd = changed("edge", &|tensors| {
+        let weight = tensors.get_mut("convs.0.nn.0.weight").expect("a weight");
+        (weight.shape, weight.values) = (vec![4, 9], vec![0.5; 36]);
+    });
+    assert!(odd.contains("where [4, 8] is needed"), "{odd}");
+    let uneven = changed("gen", &|tensors| {
+        let weight = tensors.get_mut("convs.0.mlp.0.weight").expect("a weight");
+        (weight.shape, weight.values) = (vec![7, 4], vec![0.5; 28]);
+    });
+    assert!(
+        uneven.contains("where a multiple of its columns as rows is needed"),
+        "{uneven}"
+    );
     let more = changed("gatedgraph", &|tensors| {
         let weight = tensors["lins.1.weight"].clone();
         tensors.insert("lins.7.weight".into(), weight);

@@ -100,12 +100,16 @@ pub fn another_model_is_refused<B: Backend>(backend: &B, _scale: Scale) {
     );
     let shallow = refused(&snapshot(24, 1));
     assert!(shallow.contains("layers.0.weight"), "{shallow}");
-    let mut surplus = snapshot(24, 2);
-    let bias = surplus.tensors["layers.0.bias"].clone();
-    surplus.tensors.insert("layers.0.other.bias".into(), bias);
-    let surplus = refused(&surplus);
-    assert!(
-        surplus.contains("`layers.0.other.bias` has no place in the model"),
-        "{surplus}"
-    );
+    for name in [
+        "layers.0.other.bias",
+        "layers.0.epsilon",
+        "resume.layers.0.other.bias.first_moment",
+    ] {
+        let mut surplus = snapshot(24, 2);
+        let bias = surplus.tensors["layers.0.bias"].clone();
+        surplus.tensors.insert(name.into(), bias);
+        let surplus = refused(&surplus);
+        let words = format!("`{name}` has no place in the model");
+        assert!(surplus.contains(&words), "{surplus}");
+    }
 }

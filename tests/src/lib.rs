@@ -120,7 +120,7 @@ macro_rules! conformance {
             additive: every_graph, every_width, extremes_stay_where_they_are, repeatable, misfits_are_refused;
             dot_attention: every_graph, every_width, dropout, extremes, nan_stays_in_its_rows, repeatable, misfits_are_refused;
             messages: every_graph, every_width, every_message, extremes, nan_stays_in_its_rows, repeatable, misfits_are_refused;
-            reductions: every_graph, every_width, every_reduction, equal_messages, extremes, nan_stays_in_its_rows, repeatable, misfits_are_refused;
+            reductions: every_graph, every_width, every_reduction, equal_messages, deviations_at_the_bound, extremes, nan_stays_in_its_rows, repeatable, misfits_are_refused;
             shadow: exponentials, softmax_of_rows, sums_and_means, every_shape, misfits_are_refused;
             attention_heads: scores, dots, dots_in_one_pass, fewer_destinations, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;
             matmul: every_shape, integers_are_exact, epilogues, beside_the_product, of_a_normalized_operand, of_two_pairs,

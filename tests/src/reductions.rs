@@ -396,6 +396,18 @@ pub fn equal_messages<B: Backend>(backend: &B, _: Scale) {
     assert_eq!(of_sources, &[0.0, 0.0, 2.0, 2.0, 2.0, 1.0]);
 }
 
+/// A deviation is zero where its variance is at most PyG's least, 10⁻⁵: that of messages `1 ± x` is `x²`.
+pub fn deviations_at_the_bound<B: Backend>(backend: &B, _: Scale) {
+    let graph = from_edges(2, &[(0, 0), (0, 1)]);
+    let mut case = Case::random::<f32>(&graph, 2, DEVIATION, COPY);
+    let [below, above] = [1.0 / 512.0, 1.0 / 256.0];
+    case.terms[1] = Some(vec![1.0 - below, 1.0 - above, 1.0 + below, 1.0 + above]);
+    case.d = vec![1.0; 4];
+    let found = case.run::<B, f32>(backend);
+    assert_eq!(found.y, [0.0, above, 0.0, 0.0]);
+    assert_eq!(found.share, [0.0, 0.5 / above, 0.0, 0.0]);
+}
+
 /// Results stay in half's range where messages do, and what does not is infinite in its own row.
 pub fn extremes<B: Backend>(backend: &B, _: Scale) {
     let graph = from_edges(3, &[(0, 0), (0, 1), (0, 2), (2, 2)]);

@@ -737,9 +737,18 @@ fn trained_models_of_every_kind_come_back_from_pygs_names() {
             "GINEConv(…, aggr='mean', edge_dim=1)",
         ),
         (
-            "gine --running-statistics --epsilon 0.5",
+            "gine --aggregate sum --running-statistics --epsilon 0.5",
             "1,023 neighbours",
         ),
+        (
+            "gine --aggregate min",
+            "GINEConv(…, aggr='min', edge_dim=1)",
+        ),
+        ("graphconv --aggregate max", "GraphConv(…, aggr='max')"),
+        ("edge", "EdgeConv(…, aggr='max')"),
+        ("gen --temperature 2", "aggr='softmax', t=2, expansion=2"),
+        ("gen --aggregate std --running-statistics", "aggr='std'"),
+        ("pna --log-degree 1.5", "edge_dim=1"),
         (
             "resgated --no-root-weight",
             "root_weight=False, aggr='mean', edge_dim=1",
@@ -748,7 +757,7 @@ fn trained_models_of_every_kind_come_back_from_pygs_names() {
     ] {
         let model: Vec<&str> = ["--model"].into_iter().chain(options.split(' ')).collect();
         let weights: &[&str] = match options.split(' ').next() {
-            Some("rgcn" | "transformer") => &["--ignore-edge-weights"],
+            Some("rgcn" | "transformer" | "graphconv" | "edge") => &["--ignore-edge-weights"],
             _ => &[],
         };
         let more = [

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::nn::Model;
 use crate::ops::OptimizerSnapshot;
 use crate::tensor::{Element, Matrix};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A matrix on the host, row-major, without padding.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,30 +79,34 @@ fn find<'a>(
     }
 }
 
-/// Refuses weights, biases and decoders of links that the model has not: without them its scores would be others.
-fn expect_known<B: Backend, E: Element>(
-    model: &impl Model<B, E>,
-    tensors: &Tensors,
-) -> Result<(), Error> {
-    let parameters = model.parameters();
-    let is_known = |name: &str| parameters.iter().any(|parameter| parameter.name() == name);
-    let computes = |name: &str| {
-        let of_layer = name.starts_with("layers.");
-        of_layer && [".weight", ".bias"].iter().any(|end| name.ends_with(end))
+/// What a tensor of a snapshot is of: a parameter or a buffer, also where only a run that goes on reads it.
+fn owner(name: &str) -> &str {
+    let Some(name) = name.strip_prefix(RESUME) else {
+        return name;
     };
-    for name in tensors.keys().filter(|name| !is_known(name)) {
-        if name.starts_with("decoder.") {
-            return refuse(format!(
-                "its tensor `{name}` is of a decoder of links that the model has not; make the model with the decoder of the checkpoint"
-            ));
-        }
-        if computes(name) {
-            return refuse(format!(
-                "its tensor `{name}` has no place in the model, whose scores would be others without it; train it anew"
-            ));
-        }
+    let mut moments = MOMENTS.iter();
+    let of_moment = moments.find_map(|moment| name.strip_suffix(moment));
+    of_moment.unwrap_or(name)
+}
+
+/// Refuses tensors that the model has not, decoders of links among them: without them its scores would be others.
+fn expect_known<'a, B: Backend, E: Element>(
+    model: &impl Model<B, E>,
+    mut names: impl Iterator<Item = &'a String>,
+) -> Result<(), Error> {
+    let parameters = model.parameters().into_iter();
+    let parameters = parameters.map(|parameter| parameter.name().to_owned());
+    let buffers = model.buffers().into_iter().map(|(name, _)| name);
+    let known: BTreeSet<String> = parameters.chain(buffers).collect();
+    match names.find(|name| !known.contains(owner(name))) {
+        Some(name) if name.starts_with("decoder.") => refuse(format!(
+            "its tensor `{name}` is of a decoder of links that the model has not; make the model with the decoder of the checkpoint"
+        )),
+        Some(name) => refuse(format!(
+            "its tensor `{name}` has no place in the model, whose scores would be others without it; train it anew"
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The parameters and buffers of a model as they are, by name.
@@ -130,7 +134,8 @@ pub fn load_weights<B: Backend, E: Element>(
     model: &mut impl Model<B, E>,
     tensors: &Tensors,
 ) -> Result<(), Error> {
-    expect_known(model, tensors)?;
+    let names = tensors.keys().filter(|name| !name.starts_with(RESUME));
+    expect_known(model, names)?;
     for parameter in model.parameters_mut() {
         let values = find(tensors, parameter.name(), parameter.shape())?;
         parameter.write(backend, values)?;
@@ -177,7 +182,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let backend = &self.backend.clone();
         let tensors = &snapshot.tensors;
-        expect_known(&self.model, tensors)?;
+        expect_known(&self.model, tensors.keys())?;
         let mut best = Tensors::new();
         let mut keep = |name: &str, shape: (usize, usize)| {
             find(tensors, name, shape)?;

@@ -14,8 +14,8 @@
 //! | GIN `mlp.0.weight`, `norm.weight`, `norm.bias`, `norm.running`, `mlp.1.weight`, `bias`, `epsilon` | `GINConv(Sequential(Linear, BatchNorm1d, ReLU, Linear))`: `nn.0.weight`, `nn.1.weight`, `nn.1.bias`, `nn.1.running_mean` and `nn.1.running_var`, `nn.3.weight`, `nn.3.bias`, `eps` | `GINConv` with the same: `apply_func.…`, `eps` |
 //! | between layers, `hidden_norm.weight`, `.bias`, `.running` (two rows), `.mean_scale` | `norms.N.` of `BasicGNN`: `module.weight`, `module.bias`, `module.running_mean`, `module.running_var` of `BatchNorm`; `weight`, `bias` of `LayerNorm(mode='node')`; `weight`, `bias`, `mean_scale` of `GraphNorm`; none of `PairNorm` | none |
 //!
-//! Layers of `graphconv`, `sg`, `ssg`, `tag`, `cheb`, `arma`, `mixhop`, `clustergcn`, `leconv`, `gatedgraph`, `transformer`, `gine`, `resgated`, `cg` and
-//! `rgcn` are carried over under PyG's names alone, as the [registry](crate::program::layers::ALL) has them. [`ImportOptions::layers`] names them.
+//! Layers of `graphconv`, `sg`, `ssg`, `tag`, `cheb`, `arma`, `mixhop`, `clustergcn`, `leconv`, `gatedgraph`, `transformer`, `gine`, `resgated`, `cg`,
+//! `edge`, `gen`, `pna` and `rgcn` are carried over under PyG's names alone, as the [registry](crate::program::layers::ALL) has them. [`ImportOptions::layers`] names them.
 //! Linear maps around them are `lins.N`: one before a `GatedGraphConv` that is narrower than its input, and those before and behind all `CGConv`.
 //!
 //! What the other side has no place for is folded into what it has, where that changes no logit: divisors of features and GIN's λ

@@ -7,11 +7,11 @@ use crate::ops::MessageAct;
 use crate::program::{Builder, Edges, MessageRows, Value};
 use serde::{Deserialize, Serialize};
 
-/// Its names. DGL adds a bias of both maps.
+/// Its names. PyG has one map of both side by side. DGL adds a bias of both maps.
 pub(super) const KIND: LayerKind = LayerKind::of::<Edge>(&[
-    ParameterNames::linear("self.weight", &[], &["phi.weight"]),
-    ParameterNames::linear("difference.weight", &[], &["theta.weight"]),
-    ParameterNames::same("bias", &[], &["phi.bias"]),
+    ParameterNames::linear("self.weight", &["nn.0.weight"], &["phi.weight"]),
+    ParameterNames::linear("difference.weight", &["nn.0.weight"], &["theta.weight"]),
+    ParameterNames::same("bias", &["nn.0.bias"], &["phi.bias"]),
 ]);
 
 /// Options of DGL's `EdgeConv`, which is PyG's with one linear map.

@@ -2,8 +2,8 @@
 
 use super::gin::mlp;
 use super::{
-    IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES, check_edge_features,
-    is_zero, reads_edge_rows,
+    Divisor, IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES,
+    check_edge_features, is_zero, reads_edge_rows,
 };
 use crate::nn::architecture::{Architecture, LayerOption, positive, store};
 use crate::nn::{Aggregate, ModelConfig, Norm, Statistics};
@@ -19,8 +19,10 @@ pub(super) const KIND: LayerKind = LayerKind::of::<Gen>(&[
         "edge.weight",
         &["lin_edge.weight"],
         &["edge_encoder.weight"],
-    ),
-    ParameterNames::linear("mlp.0.weight", &["mlp.0.weight"], &["mlp.0.weight"]),
+    )
+    .with_divisor(Divisor::Nothing),
+    ParameterNames::linear("mlp.0.weight", &["mlp.0.weight"], &["mlp.0.weight"])
+        .with_divisor(Divisor::Nothing),
     ParameterNames::same("norm.weight", &["mlp.1.weight"], &["mlp.1.weight"]),
     ParameterNames::same("norm.bias", &["mlp.1.bias"], &["mlp.1.bias"]),
     ParameterNames::same(
@@ -28,7 +30,8 @@ pub(super) const KIND: LayerKind = LayerKind::of::<Gen>(&[
         &["mlp.1.running_mean", "mlp.1.running_var"],
         &["mlp.1.running_mean", "mlp.1.running_var"],
     ),
-    ParameterNames::linear("mlp.1.weight", &["mlp.4.weight"], &["mlp.4.weight"]),
+    ParameterNames::linear("mlp.1.weight", &["mlp.4.weight"], &["mlp.4.weight"])
+        .with_divisor(Divisor::Nothing),
     ParameterNames::same("bias", &["mlp.4.bias"], &["mlp.4.bias"]),
 ]);
 

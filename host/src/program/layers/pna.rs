@@ -1,8 +1,8 @@
 //! Principal neighbourhood aggregation (Corso et al., NeurIPS 2020).
 
 use super::{
-    IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES, check_edge_features,
-    is_zero, reads_edge_rows,
+    Divisor, IN_FLOAT, Layer, LayerKind, ParameterNames, Reads, WEIGHTS_ARE_FEATURES,
+    check_edge_features, is_zero, reads_edge_rows,
 };
 use crate::nn::architecture::{Architecture, LayerOption, positive, store};
 use crate::nn::{Aggregate, ModelConfig, Norm};
@@ -12,13 +12,19 @@ use serde::{Deserialize, Serialize};
 
 /// Its names. In PyG what lies apart here is one matrix: the maps of both ends and of the edge, and those of the aggregations.
 pub(super) const KIND: LayerKind = LayerKind::of::<Pna>(&[
-    ParameterNames::linear("edge.weight", &["edge_encoder.weight"], &[]),
+    ParameterNames::linear("edge.weight", &["edge_encoder.weight"], &[])
+        .with_divisor(Divisor::Nothing),
     ParameterNames::same("edge.bias", &["edge_encoder.bias"], &[]),
-    ParameterNames::linear("message.*.weight", &["pre_nns.0.0.weight"], &[]),
+    ParameterNames::linear("message.0.weight", &["pre_nns.0.0.weight"], &[]),
+    ParameterNames::linear("message.1.weight", &["pre_nns.0.0.weight"], &[]),
+    ParameterNames::linear("message.2.weight", &["pre_nns.0.0.weight"], &[])
+        .with_divisor(Divisor::Nothing),
     ParameterNames::same("message.bias", &["pre_nns.0.0.bias"], &[]),
-    ParameterNames::linear("post.*.weight", &["post_nns.0.0.weight"], &[]),
+    ParameterNames::linear("post.0.weight", &["post_nns.0.0.weight"], &[]),
+    ParameterNames::linear("post.*.weight", &["post_nns.0.0.weight"], &[])
+        .with_divisor(Divisor::Nothing),
     ParameterNames::same("post.bias", &["post_nns.0.0.bias"], &[]),
-    ParameterNames::linear("output.weight", &["lin.weight"], &[]),
+    ParameterNames::linear("output.weight", &["lin.weight"], &[]).with_divisor(Divisor::Nothing),
     ParameterNames::same("bias", &["lin.bias"], &[]),
 ]);
 

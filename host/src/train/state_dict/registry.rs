@@ -6,14 +6,14 @@ mod layout;
 
 use super::jumping::LastMap;
 use super::{Framework, LayerPlace, StateDict, StateDictError, StateTensor, layer_place, refuse};
-use crate::nn::{Architecture, Cg, ConvolutionConfig, Gine, ModelConfig};
+use crate::nn::{Architecture, Cg, ConvolutionConfig, ModelConfig};
 use crate::program::layers::{ALL, Divisor, LayerKind, LayerSetting, Layout, ParameterNames};
 use crate::program::shapes;
 use crate::tensor::Precision;
 use crate::train::{Checkpoint, Tensor, Tensors};
 pub(super) use class::{class_of, notes_on};
 use layout::{Joined, Sides, ends_with, joined};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a hidden norm's parameters begin with.
 const HIDDEN_NORM: &str = "hidden_norm.";
@@ -28,7 +28,7 @@ const LINEAR: &[ParameterNames] = &[
 ];
 
 /// The names of layers that are carried over one by one, as a sentence has them.
-pub(super) const NAMES: &str = "graphconv, sg, ssg, tag, cheb, arma, mixhop, clustergcn, leconv, gatedgraph, transformer, gine, resgated, cg and rgcn";
+pub(super) const NAMES: &str = "graphconv, sg, ssg, tag, cheb, arma, mixhop, clustergcn, leconv, gatedgraph, transformer, gine, resgated, cg, edge, gen, pna and rgcn";
 
 fn kind_of(convolution: &ConvolutionConfig) -> Result<LayerKind, StateDictError> {
     let kind = ALL.into_iter().find(|kind| kind.name == convolution.name());
@@ -128,7 +128,13 @@ fn with_divisors(tensor: &Tensor, divisor: Divisor, divisors: Option<&Vec<f32>>)
 pub(super) fn write(checkpoint: &Checkpoint, out: &mut StateDict) -> Result<(), StateDictError> {
     let model = &checkpoint.model;
     class::check(model)?;
+    if checkpoint.feature_divisors.is_some() {
+        class::check_divided(&model.convolution)?;
+    }
     let kind = kind_of(&model.convolution)?;
+    let known = shapes(model, checkpoint.precision);
+    let known = known.map_err(|error| StateDictError(error.to_string()))?;
+    let known: BTreeSet<&str> = known.keys().map(|name| &**name).collect();
     for stage in stages(model) {
         let prefix = format!("layers.{}.", stage.number);
         let divisors = checkpoint.feature_divisors.as_ref();
@@ -138,6 +144,12 @@ pub(super) fn write(checkpoint: &Checkpoint, out: &mut StateDict) -> Result<(), 
             (!name.starts_with(HIDDEN_NORM)).then_some((name, of))
         });
         let own: BTreeMap<&str, &Tensor> = own.collect();
+        let mut names = own.keys().map(|name| format!("{prefix}{name}"));
+        if let Some(name) = names.find(|name| !known.contains(&**name)) {
+            return refuse(format!(
+                "its tensor `{name}` has no place in the model, whose scores would be others without it; train it anew"
+            ));
+        }
         let shapes = own.iter().map(|(name, of)| (*name, (of.rows, of.columns)));
         let tensors = tensors_of(model, &kind, &stage, shapes)?;
         if divisors.is_some() && !tensors.iter().any(|it| it.has_divisor()) {
@@ -165,7 +177,7 @@ pub(super) fn write(checkpoint: &Checkpoint, out: &mut StateDict) -> Result<(), 
             false => MAPS,
         };
         if stage.is_convolution {
-            fit::write(model, stage.is_last, &mut of_layer);
+            fit::write(model, &stage, &mut of_layer)?;
         }
         let named = of_layer.into_iter();
         out.extend(named.map(|(end, of)| (format!("{prefix}.{}.{end}", stage.of_sort), of)));
@@ -254,8 +266,9 @@ impl File {
         let has_maps = kind.name == Cg::NAME || kind.parameters.iter().any(|it| it.pyg.before);
         let own = kind.parameters.iter().filter(|of| !of.pyg.before);
         let own = own.flat_map(|of| of.pyg.names.iter().map(move |form| (*form, of.pyg.layout)));
-        let shift = (kind.name == Gine::NAME).then_some((fit::SHIFT, Layout::Same));
-        let mut forms: Vec<(&str, Layout)> = own.chain(shift).collect();
+        let more = fit::more_than(kind.name).iter();
+        let more = more.map(|form| (*form, Layout::Same));
+        let mut forms: Vec<(&str, Layout)> = own.chain(more).collect();
         // Of several names that fit it is the longest: a `lin_key.bias` is no `bias`.
         forms.sort_by_key(|(form, _)| std::cmp::Reverse(form.len()));
         let mut convolutions: BTreeMap<LayerPlace, StateDict> = BTreeMap::new();
@@ -325,6 +338,15 @@ fn widths(convolution: &ConvolutionConfig, kind: &LayerKind, of: &Layer) -> Widt
         ConvolutionConfig::GatedGraph(_) => return [None, of.side("weight", 0)],
         ConvolutionConfig::Cg(_) => (("lin_f.weight", 1), ("lin_f.weight", 1)),
         ConvolutionConfig::Gine(_) => (("nn.0.weight", 0), ("nn.3.weight", 1)),
+        ConvolutionConfig::Edge(_) => {
+            let both = of.side("nn.0.weight", 0);
+            return [both.map(|both| both / 2), of.side("nn.0.weight", 1)];
+        }
+        ConvolutionConfig::Gen(_) => {
+            let outputs = of.side("mlp.4.weight", 1);
+            return [of.side("lin_src.weight", 0).or(outputs), outputs];
+        }
+        ConvolutionConfig::Pna(_) => (("pre_nns.0.0.weight", 1), ("lin.weight", 1)),
         ConvolutionConfig::ResGated(config) => {
             let inputs = of.side("lin_key.weight", 0);
             let inputs = inputs.and_then(|all| all.checked_sub(config.edge_features));

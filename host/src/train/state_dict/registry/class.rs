@@ -105,6 +105,32 @@ pub(in super::super) fn class_of(
             let (aggr, edges) = (aggr(of.aggregate), with_edges("dim", of.edge_features));
             format!("CGConv(…, aggr='{aggr}'{edges})")
         }
+        ConvolutionConfig::Edge(of) => {
+            if matches!(of.aggregate, Aggregate::Sum | Aggregate::Std) {
+                return refuse(
+                    "its bias is added once, and EdgeConv's is in each message that is aggregated; --aggregate max, min, mean or softmax can be carried over",
+                );
+            }
+            let aggr = aggr(of.aggregate);
+            format!("EdgeConv(…, aggr='{aggr}') with Sequential(Linear)")
+        }
+        ConvolutionConfig::Gen(of) => {
+            let (aggr, edges) = (aggr(of.aggregate), with_edges("edge_dim", of.edge_features));
+            let temperature = match of.aggregate {
+                Aggregate::Softmax => format!(", t={}", of.temperature),
+                _ => String::new(),
+            };
+            format!(
+                "GENConv(…, aggr='{aggr}'{temperature}, expansion={}, bias=True{edges})",
+                of.expansion
+            )
+        }
+        ConvolutionConfig::Pna(of) => {
+            let edges = with_edges("edge_dim", of.edge_features);
+            format!(
+                "PNAConv(…, aggregators=['mean', 'min', 'max', 'std'], scalers=['identity', 'amplification', 'attenuation'], deg=…{edges})"
+            )
+        }
         ConvolutionConfig::Rgcn(of) => {
             let shared = match (of.bases, of.blocks) {
                 (0, 0 | 1) => String::new(),
@@ -152,11 +178,21 @@ pub(in super::super) fn notes_on(convolution: &ConvolutionConfig) -> Vec<String>
             if of.edge_features == 0 {
                 notes.push("edge_attr is zero, as many columns as the layer's input has".into());
             }
-            notes.push(match of.statistics {
-                Statistics::Batch => "BatchNorm1d(…, track_running_stats=False): the model evaluates with the statistics of all vertices".into(),
-                Statistics::Running => "running statistics are right if no vertex of the training graph had more than 1,023 neighbours".into(),
-            });
+            match (of.statistics, of.aggregate) {
+                (Statistics::Batch, _) => notes.push("BatchNorm1d(…, track_running_stats=False): the model evaluates with the statistics of all vertices".into()),
+                (Statistics::Running, Aggregate::Sum) => notes.push("running statistics are right if no vertex of the training graph had more than 1,023 neighbours".into()),
+                (Statistics::Running, _) => {}
+            }
         }
+        ConvolutionConfig::Edge(_) => notes.push(
+            "a vertex without neighbours has the bias of the layer here and zero in PyG".into(),
+        ),
+        ConvolutionConfig::Gen(of) if of.statistics == Statistics::Batch => notes.push(
+            "mlp[1] is BatchNorm1d(…, track_running_stats=False): the model evaluates with the statistics of all vertices".into(),
+        ),
+        ConvolutionConfig::Pna(_) => notes.push(
+            "avg_deg_log is the mean of ln (1 + degree) that the model divides by; avg_deg_lin is zero, and these scalers do not read it".into(),
+        ),
         _ => {}
     }
     if edge_features(convolution) > 0 {
@@ -171,6 +207,8 @@ fn edge_features(convolution: &ConvolutionConfig) -> usize {
         ConvolutionConfig::Gine(of) => of.edge_features,
         ConvolutionConfig::ResGated(of) => of.edge_features,
         ConvolutionConfig::Cg(of) => of.edge_features,
+        ConvolutionConfig::Gen(of) => of.edge_features,
+        ConvolutionConfig::Pna(of) => of.edge_features,
         _ => 0,
     }
 }
@@ -194,6 +232,24 @@ pub(super) fn check(model: &ModelConfig) -> Result<(), StateDictError> {
                 None => Ok(()),
             }
         }
+        _ => Ok(()),
+    }
+}
+
+/// That divisors of features can be taken out of what the layers aggregate.
+///
+/// # Errors
+/// What is not a multiple where its messages are.
+pub(super) fn check_divided(convolution: &ConvolutionConfig) -> Result<(), StateDictError> {
+    let aggregate = match convolution {
+        ConvolutionConfig::GraphConv(of) => of.aggregate,
+        ConvolutionConfig::Gine(of) => of.aggregate,
+        _ => return Ok(()),
+    };
+    match aggregate {
+        Aggregate::Softmax | Aggregate::Std => refuse(
+            "columns of its features are divided, and no weight behind a softmax or a deviation does that; train without --scale-features",
+        ),
         _ => Ok(()),
     }
 }

@@ -2,13 +2,60 @@
 
 use super::super::read::one;
 use super::super::{StateDict, StateDictError, StateTensor, refuse};
-use super::Layer;
-use crate::nn::{ConvolutionConfig, Gine, MixHop, ModelConfig, Statistics};
+use super::{Layer, Stage};
+use crate::nn::{Architecture, ConvolutionConfig, Gen, Gine, MixHop, ModelConfig, Pna, Statistics};
 
-/// The bias before the normalisation of `GINEConv`, which a layer here does not have.
-pub(super) const SHIFT: &str = "nn.0.bias";
-const MEAN: &str = "nn.1.running_mean";
-const VARIANCE: &str = "nn.1.running_var";
+/// The normalisation of an MLP of PyG's.
+struct Normalised {
+    /// The weight of the map before it.
+    weight: &'static str,
+    /// The bias before it, which a layer here does not have.
+    shift: &'static str,
+    mean: &'static str,
+    variance: &'static str,
+}
+
+const OF_GINE: Normalised = Normalised {
+    weight: "nn.0.weight",
+    shift: "nn.0.bias",
+    mean: "nn.1.running_mean",
+    variance: "nn.1.running_var",
+};
+
+const OF_GEN: Normalised = Normalised {
+    weight: "mlp.0.weight",
+    shift: "mlp.0.bias",
+    mean: "mlp.1.running_mean",
+    variance: "mlp.1.running_var",
+};
+
+/// The maps of `GENConv` before its MLP, whose biases a layer here does not have.
+const MAPS_OF_GEN: [[&str; 2]; 3] = [
+    ["lin_src.weight", "lin_src.bias"],
+    ["lin_dst.weight", "lin_dst.bias"],
+    [EDGES_OF_GEN, "lin_edge.bias"],
+];
+const EDGES_OF_GEN: &str = "lin_edge.weight";
+const LAST_BIAS_OF_GEN: &str = "mlp.4.bias";
+
+/// The means that the scalers of `PNAConv` divide by: of degrees, which those here do not read, and of their logarithms.
+const MEAN_DEGREE: &str = "aggr_module.avg_deg_lin";
+const MEAN_LOG_DEGREE: &str = "aggr_module.avg_deg_log";
+
+/// The ends of names in PyG's layer for which a layer here has no parameter.
+pub(super) fn more_than(kind: &str) -> &'static [&'static str] {
+    match kind {
+        Gine::NAME => &[OF_GINE.shift],
+        Gen::NAME => &[
+            OF_GEN.shift,
+            MAPS_OF_GEN[0][1],
+            MAPS_OF_GEN[1][1],
+            MAPS_OF_GEN[2][1],
+        ],
+        Pna::NAME => &[MEAN_DEGREE, MEAN_LOG_DEGREE],
+        _ => &[],
+    }
+}
 
 fn vector(values: Vec<f32>) -> StateTensor {
     StateTensor {
@@ -36,6 +83,8 @@ pub(super) fn read(
     let count = layers.len();
     match convolution {
         ConvolutionConfig::Gine(of) => gine(of, layers)?,
+        ConvolutionConfig::Gen(of) => generalized(of, layers)?,
+        ConvolutionConfig::Pna(of) => pna(of, layers)?,
         ConvolutionConfig::Cg(of) => {
             let features = layers.iter().map(|layer| {
                 let [columns, inputs] = layer.matrix("lin_f.weight")?;
@@ -153,24 +202,7 @@ fn gine(of: &mut Gine, layers: &mut [Layer]) -> Result<(), StateDictError> {
         features.push(layer.matrix("lin.weight").map(|it| it[1]));
         let epsilon = layer.tensors.get("eps").and_then(|it| it.values.first());
         epsilons.push(epsilon.copied().unwrap_or(0.0));
-        let hidden = layer.matrix("nn.0.weight")?[0];
-        let stored = [MEAN, VARIANCE].map(|end| layer.tensors.contains_key(end));
-        running.push(stored == [true; 2]);
-        if !stored[0] && !stored[1] {
-            let ones = vector(vec![1.0; hidden]);
-            layer.tensors.insert(MEAN.into(), zeros(&[hidden]));
-            layer.tensors.insert(VARIANCE.into(), ones);
-        }
-        // The normalisation takes the mean away, and a bias before it with the mean.
-        let shift = layer.tensors.remove(SHIFT);
-        let mean = layer.tensors.get_mut(MEAN).filter(|_| stored[0]);
-        if let (Some(shift), Some(mean)) = (shift, mean) {
-            if shift.shape != mean.shape {
-                return layer.misshapen_as(SHIFT, &shift, "that of the running mean");
-            }
-            let values = mean.values.iter_mut().zip(&shift.values);
-            values.for_each(|(mean, shift)| *mean -= shift);
-        }
+        running.push(OF_GINE.read(layer)?);
     }
     of.learn_epsilon |= epsilons.iter().any(|epsilon| *epsilon != epsilons[0]);
     if !of.learn_epsilon {
@@ -180,27 +212,168 @@ fn gine(of: &mut Gine, layers: &mut [Layer]) -> Result<(), StateDictError> {
         }
     }
     of.edge_features = features_of(features.into_iter())?;
-    of.statistics = match one("running statistics", &running)? {
+    of.statistics = statistics(&running)?;
+    Ok(())
+}
+
+/// What the normalisations evaluate with, of whether each layer has running statistics.
+fn statistics(running: &[bool]) -> Result<Statistics, StateDictError> {
+    Ok(match one("running statistics", running)? {
         Some(true) => Statistics::Running,
         _ => Statistics::Batch,
-    };
+    })
+}
+
+impl Normalised {
+    /// Puts statistics where there are none, and takes the bias out. Whether there were statistics.
+    fn read(&self, layer: &mut Layer) -> Result<bool, StateDictError> {
+        let hidden = layer.matrix(self.weight)?[0];
+        let stored = [self.mean, self.variance].map(|end| layer.tensors.contains_key(end));
+        if !stored[0] && !stored[1] {
+            let ones = vector(vec![1.0; hidden]);
+            layer.tensors.insert(self.mean.into(), zeros(&[hidden]));
+            layer.tensors.insert(self.variance.into(), ones);
+        }
+        // The normalisation takes the mean away, and a bias before it with the mean.
+        let shift = layer.tensors.remove(self.shift);
+        let mean = layer.tensors.get_mut(self.mean).filter(|_| stored[0]);
+        if let (Some(shift), Some(mean)) = (shift, mean) {
+            if shift.shape != mean.shape {
+                return layer.misshapen_as(self.shift, &shift, "that of the running mean");
+            }
+            let values = mean.values.iter_mut().zip(&shift.values);
+            values.for_each(|(mean, shift)| *mean -= shift);
+        }
+        Ok(stored == [true; 2])
+    }
+
+    /// Takes statistics of all vertices out, and adds a bias of zeros.
+    fn write(&self, statistics: Statistics, tensors: &mut StateDict) {
+        if statistics == Statistics::Batch {
+            tensors.remove(self.mean);
+            tensors.remove(self.variance);
+        }
+        if let Some(hidden) = tensors.get(self.weight).map(|it| it.shape[0]) {
+            tensors.insert(self.shift.into(), zeros(&[hidden]));
+        }
+    }
+}
+
+/// The square matrix that changes nothing.
+fn identity(side: usize) -> StateTensor {
+    let mut matrix = zeros(&[side, side]);
+    let diagonal = matrix.values.iter_mut().step_by(side + 1);
+    diagonal.for_each(|value| *value = 1.0);
+    matrix
+}
+
+fn generalized(of: &mut Gen, layers: &mut [Layer]) -> Result<(), StateDictError> {
+    let (mut expansions, mut running, mut features) = (Vec::new(), Vec::new(), Vec::new());
+    for layer in layers.iter_mut() {
+        let [hidden, outputs] = layer.matrix(OF_GEN.weight)?;
+        if !hidden.is_multiple_of(outputs) {
+            return layer.misshapen(OF_GEN.weight, "a multiple of its columns as rows");
+        }
+        expansions.push(hidden / outputs);
+        if layer.tensors.contains_key(EDGES_OF_GEN) {
+            features.push(layer.matrix(EDGES_OF_GEN));
+        }
+        for [_, end] in MAPS_OF_GEN {
+            let bias = layer.tensors.remove(end);
+            if bias.is_some_and(|bias| bias.values.iter().any(|value| *value != 0.0)) {
+                return refuse(format!(
+                    "`{}` is not zero, and a gen here has no bias before its MLP; GENConv(…, bias=False) can be carried over",
+                    layer.name(end)
+                ));
+            }
+        }
+        running.push(OF_GEN.read(layer)?);
+        let rows = layer.matrix("mlp.4.weight")?[0];
+        let last = layer.tensors.entry(LAST_BIAS_OF_GEN.into());
+        last.or_insert_with(|| zeros(&[rows]));
+    }
+    of.edge_features = features_of(features.into_iter().map(|it| it.map(|it| it[1])))?;
+    for layer in layers.iter_mut().filter(|_| of.edge_features > 0) {
+        // Features that are as wide as the layer are added as they are.
+        if layer.matrix(OF_GEN.weight)?[1] == of.edge_features {
+            let as_it_is = || identity(of.edge_features);
+            let map = layer.tensors.entry(EDGES_OF_GEN.into());
+            map.or_insert_with(as_it_is);
+        }
+    }
+    of.expansion = one("an expansion of", &expansions)?.unwrap_or(of.expansion);
+    of.statistics = statistics(&running)?;
+    Ok(())
+}
+
+fn pna(of: &mut Pna, layers: &mut [Layer]) -> Result<(), StateDictError> {
+    let (mut means, mut features) = (Vec::new(), Vec::new());
+    for layer in layers.iter_mut() {
+        layer.tensors.remove(MEAN_DEGREE);
+        let mean = layer.tensors.remove(MEAN_LOG_DEGREE);
+        match mean.and_then(|it| it.values.first().copied()) {
+            Some(mean) if mean > 0.0 && mean.is_finite() => means.push(mean),
+            Some(mean) => {
+                return refuse(format!(
+                    "`{}` is {mean}, and the scalers divide by it",
+                    layer.name(MEAN_LOG_DEGREE)
+                ));
+            }
+            None => {
+                return refuse(format!(
+                    "it has no tensor `{}`, which the scalers divide by",
+                    layer.name(MEAN_LOG_DEGREE)
+                ));
+            }
+        }
+        let encoder = "edge_encoder.weight";
+        features.push(match layer.tensors.contains_key(encoder) {
+            true => layer.matrix(encoder).map(|it| it[1]),
+            false => Ok(0),
+        });
+    }
+    of.log_degree = one("a mean of ln (1 + degree) of", &means)?.or(of.log_degree);
+    of.edge_features = features_of(features.into_iter())?;
     Ok(())
 }
 
 /// Adds to the tensors of a layer that is written what PyG's layer has more, and takes out what it has not.
-pub(super) fn write(model: &ModelConfig, is_last: bool, tensors: &mut StateDict) {
+///
+/// # Errors
+/// What PyG's layer cannot do.
+pub(super) fn write(
+    model: &ModelConfig,
+    stage: &Stage,
+    tensors: &mut StateDict,
+) -> Result<(), StateDictError> {
     match &model.convolution {
         ConvolutionConfig::Gine(of) => {
             if !of.learn_epsilon {
                 tensors.insert("eps".into(), vector(vec![of.epsilon]));
             }
-            if of.statistics == Statistics::Batch {
-                tensors.remove(MEAN);
-                tensors.remove(VARIANCE);
+            OF_GINE.write(of.statistics, tensors);
+        }
+        ConvolutionConfig::Gen(of) => {
+            OF_GEN.write(of.statistics, tensors);
+            if of.edge_features == stage.outputs {
+                let map = tensors.remove(EDGES_OF_GEN);
+                if map.is_some_and(|map| map != identity(stage.outputs)) {
+                    return refuse(format!(
+                        "`layers.{}.edge.weight` maps {} features of edges to as many columns, and GENConv adds those as they are; another --hidden can be carried over",
+                        stage.number, of.edge_features
+                    ));
+                }
             }
-            if let Some(hidden) = tensors.get("nn.0.weight").map(|it| it.shape[0]) {
-                tensors.insert(SHIFT.into(), zeros(&[hidden]));
+            for [weight, bias] in MAPS_OF_GEN {
+                if let Some(outputs) = tensors.get(weight).map(|it| it.shape[0]) {
+                    tensors.insert(bias.into(), zeros(&[outputs]));
+                }
             }
+        }
+        ConvolutionConfig::Pna(of) => {
+            let mean = of.log_degree.unwrap_or(1.0);
+            tensors.insert(MEAN_DEGREE.into(), zeros(&[1]));
+            tensors.insert(MEAN_LOG_DEGREE.into(), vector(vec![mean]));
         }
         ConvolutionConfig::Arma(of) if of.steps == 1 => {
             if let Some(&outputs) = tensors.get("init_weight").and_then(|it| it.shape.last()) {
@@ -216,11 +389,12 @@ pub(super) fn write(model: &ModelConfig, is_last: bool, tensors: &mut StateDict)
                 tensors.insert("lin_skip.weight".into(), none);
             }
         }
-        ConvolutionConfig::MixHop(of) if is_last => {
+        ConvolutionConfig::MixHop(of) if stage.is_last => {
             if let Some(bias) = tensors.get_mut("bias") {
                 *bias = vector(bias.values.repeat(of.powers.len()));
             }
         }
         _ => {}
     }
+    Ok(())
 }
