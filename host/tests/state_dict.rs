@@ -69,6 +69,8 @@
 //! deg = torch.bincount(ei[1].bincount())
 //! def pna(i, o, **kw): # above them
 //!     return PNAConv(i, o, ['mean', 'min', 'max', 'std'], ['identity', 'amplification', 'attenuation'], deg, **kw)
+//! # 'appnp' has no convs: `lins` are [Linear(5, 4), Linear(4, 3)], with APPNP(3, 0.25) behind them
+//! kinds['gcnii'] = [Linear(5, 4), GCN2Conv(4, 0.25, 0.75, 1), GCN2Conv(4, 0.25, 0.75, 2), Linear(4, 3)] # x_0 behind the first relu
 //! for name, layers in kinds.items():
 //!     torch.manual_seed(len(name)) # parameters uniform from -1 to 1, running statistics from 0.5 to 1.5
 //! for name, shared in (('arma-cat', False), ('arma-shared-cat', True)): # the last map of both outputs is lin
@@ -80,9 +82,9 @@ use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    Aggregate, Arma, Cg, Cheb, ClusterGcn, ConvolutionConfig, Edge, EdgeData, GatedGraph, Gen,
-    Gine, GraphConv, HiddenNorm, Inputs, Jumping, Le, MixHop, Mode, Model, ModelTypes, Network,
-    Norm, Pna, ResGated, Rgcn, Sg, Ssg, Statistics, Tag, Transformer,
+    Aggregate, Appnp, Arma, Cg, Cheb, ClusterGcn, ConvolutionConfig, Edge, EdgeData, GatedGraph,
+    Gcnii, Gen, Gine, GraphConv, Hgt, HiddenNorm, Inputs, Jumping, Le, MixHop, Mode, Model,
+    ModelTypes, Network, Norm, Pna, ResGated, Rgcn, Sg, Ssg, Statistics, Tag, Transformer,
 };
 use halfgnn::tensor::{Matrix, Precision};
 use halfgnn::train::state_dict::{Framework, ImportOptions, StateDict, StateTensor};
@@ -621,7 +623,7 @@ fn what_cannot_be_carried_is_one_line() {
             .contains("residual")
     );
     residual.model.residual = false;
-    residual.model.convolution = halfgnn::nn::Appnp::default().into();
+    residual.model.convolution = Appnp::default().into();
     assert!(
         residual
             .state_dict(Framework::Dgl)
@@ -760,6 +762,23 @@ fn made_of_several() -> Vec<(&'static str, ConvolutionConfig)> {
             }
             .into(),
         ),
+        (
+            "appnp",
+            Appnp {
+                steps: 3,
+                alpha: 0.25,
+                ..Appnp::default()
+            }
+            .into(),
+        ),
+        (
+            "gcnii",
+            Gcnii {
+                alpha: 0.25,
+                theta: 0.75,
+            }
+            .into(),
+        ),
         ("pna", Pna::default().into()),
         ("pna-edges", Pna::default().into()),
         ("resgated-edges", resgated.into()),
@@ -820,7 +839,12 @@ fn layers_of_the_registry_are_those_of_pyg_both_ways() {
         assert_eq!(read.model.features, 5, "{name}");
         assert_near(&logits(&read, None), &logits_of_pyg(name), name);
         let (written, notes) = read.state_dict(Framework::Pyg).expect(name);
-        assert!(notes[0].contains("Conv(…"), "{notes:?}");
+        let class = if name == "appnp" {
+            "APPNP(K=3, alpha=0.25)"
+        } else {
+            "Conv(…"
+        };
+        assert!(notes[0].contains(class), "{notes:?}");
         let bytes = std::fs::read(file(name)).expect("a file");
         let original = safetensors::SafeTensors::deserialize(&bytes).expect("tensors");
         let names = original.names().into_iter();
@@ -1055,8 +1079,18 @@ fn layers_of_the_registry_that_do_not_fit_are_refused() {
         ),
         (
             "gcn",
-            named(halfgnn::nn::Appnp::default().into()),
-            "appnp are not read by their names",
+            named(Hgt::default().into()),
+            "hgt are not read by their names",
+        ),
+        (
+            "cg",
+            named(Gcnii::default().into()),
+            "a gcnii here has one linear map before its layers and one behind",
+        ),
+        (
+            "gcn",
+            named(Appnp::default().into()),
+            "`convs.0` do not say how wide its output is",
         ),
         (
             "tag",

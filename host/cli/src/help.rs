@@ -51,8 +51,8 @@ Examples:
   m = GCN(1433, 64, 2, 7); m.load_state_dict(load_file(\"gcn.safetensors\"))'
   halfgnn export bits.safetensors --to bits packed.safetensors    of train --binary: a bit a weight, for predict
 
-GCN, GraphSAGE, GIN and GAT have counterparts there. PyG also has those of GATv2 and of all other models but appnp, gcnii, hetero
-and hgt. Which name becomes which is in docs/data.md.";
+GCN, GraphSAGE, GIN and GAT have counterparts there. PyG also has those of GATv2 and of all other models but hetero and hgt.
+Which name becomes which is in docs/data.md.";
 
 /// Of `import`.
 pub const IMPORT: &str = "\

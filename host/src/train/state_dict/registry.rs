@@ -6,7 +6,7 @@ mod layout;
 
 use super::jumping::LastMap;
 use super::{Framework, LayerPlace, StateDict, StateDictError, StateTensor, layer_place, refuse};
-use crate::nn::{Architecture, Cg, ConvolutionConfig, ModelConfig};
+use crate::nn::{ConvolutionConfig, ModelConfig};
 use crate::program::layers::{ALL, Divisor, LayerKind, LayerSetting, Layout, ParameterNames};
 use crate::program::shapes;
 use crate::tensor::Precision;
@@ -28,7 +28,7 @@ const LINEAR: &[ParameterNames] = &[
 ];
 
 /// The names of layers that are carried over one by one, as a sentence has them.
-pub(super) const NAMES: &str = "graphconv, sg, ssg, tag, cheb, arma, mixhop, clustergcn, leconv, gatedgraph, transformer, gine, resgated, cg, edge, gen, pna and rgcn";
+pub(super) const NAMES: &str = "graphconv, sg, ssg, tag, cheb, arma, mixhop, clustergcn, leconv, gatedgraph, transformer, gine, resgated, cg, edge, gen, pna, appnp, gcnii and rgcn";
 
 fn kind_of(convolution: &ConvolutionConfig) -> Result<LayerKind, StateDictError> {
     let kind = ALL.into_iter().find(|kind| kind.name == convolution.name());
@@ -101,6 +101,12 @@ fn tensors_of<'a>(
             stage.number, kind.name
         ))
     })
+}
+
+/// Whether linear maps of the network stand around the convolutions of such a model.
+fn stands_between_maps(convolution: &ConvolutionConfig) -> bool {
+    let any = ModelConfig::of(convolution.clone(), 1, 1);
+    settings(&any).iter().any(|layer| !layer.aggregates)
 }
 
 /// A parameter that takes the features as they are, where its model divides them.
@@ -262,8 +268,12 @@ struct File {
 
 impl File {
     /// Sorts the tensors of a file by the names that a kind has.
-    fn of(tensors: &StateDict, kind: &LayerKind) -> Result<Self, StateDictError> {
-        let has_maps = kind.name == Cg::NAME || kind.parameters.iter().any(|it| it.pyg.before);
+    fn of(
+        tensors: &StateDict,
+        (convolution, kind): (&ConvolutionConfig, &LayerKind),
+    ) -> Result<Self, StateDictError> {
+        let around = stands_between_maps(convolution);
+        let has_maps = around || kind.parameters.iter().any(|it| it.pyg.before);
         let own = kind.parameters.iter().filter(|of| !of.pyg.before);
         let own = own.flat_map(|of| of.pyg.names.iter().map(move |form| (*form, of.pyg.layout)));
         let more = fit::more_than(kind.name).iter();
@@ -374,8 +384,13 @@ fn config(
     features: Option<usize>,
     last_map: Option<LastMap>,
 ) -> Result<(ModelConfig, Tensors), StateDictError> {
-    let mut layers: Vec<[usize; 2]> = Vec::with_capacity(file.convolutions.len());
-    for layer in &file.convolutions {
+    // The layers of an APPNP are the maps before its steps.
+    let of_model = match convolution {
+        ConvolutionConfig::Appnp(_) => &file.maps,
+        _ => &file.convolutions,
+    };
+    let mut layers: Vec<[usize; 2]> = Vec::with_capacity(of_model.len());
+    for layer in of_model {
         let [inputs, outputs] = widths(convolution, kind, layer);
         let Some(outputs) = outputs else {
             return refuse(format!(
@@ -397,11 +412,12 @@ fn config(
         layers.push([inputs, outputs]);
     }
     let around = match convolution {
-        ConvolutionConfig::Cg(_) => match &file.maps[..] {
+        ConvolutionConfig::Cg(_) | ConvolutionConfig::Gcnii(_) => match &file.maps[..] {
             [first, last] => Some([first.matrix("weight")?[1], last.matrix("weight")?[0]]),
             maps => {
                 return refuse(format!(
-                    "a cg here has one linear map before its layers and one behind, such as `{MAPS}.0` and `{MAPS}.1`, and the file has {}",
+                    "a {} here has one linear map before its layers and one behind, such as `{MAPS}.0` and `{MAPS}.1`, and the file has {}",
+                    kind.name,
                     maps.len()
                 ));
             }
@@ -416,7 +432,7 @@ fn config(
     model.layers = layers.len();
     if around.is_some() || layers.len() > 1 || last_map.is_some() {
         model.hidden = hidden;
-    } else if let Some(inner) = file.convolutions[0].side("nn.0.weight", 1) {
+    } else if let Some(inner) = of_model[0].side("nn.0.weight", 1) {
         model.hidden = inner;
     }
     let outputs: Vec<usize> = layers.iter().map(|of| of[1]).collect();
@@ -456,7 +472,7 @@ pub(super) fn read(
 ) -> Result<(ModelConfig, Tensors), StateDictError> {
     let mut convolution = wanted.convolution.clone();
     let kind = kind_of(&convolution)?;
-    let mut file = File::of(tensors, &kind)?;
+    let mut file = File::of(tensors, (&convolution, &kind))?;
     let has_last_map = wanted.last_map.is_some();
     fit::read(&mut convolution, &mut file.convolutions, has_last_map)?;
     let of = (&convolution, &kind);

@@ -322,7 +322,7 @@ fn options_of(
         ConvolutionConfig::Gin(gin) => {
             if gin.lambda == 0.0 {
                 return refuse(
-                    "its λ is 0, so that it hears nothing, and GINConv always hears its neighbours",
+                    "its λ is 0, so that it reads no neighbours, and GINConv always does",
                 );
             }
             let aggregate = match gin.aggregate {

@@ -131,6 +131,11 @@ pub(in super::super) fn class_of(
                 "PNAConv(…, aggregators=['mean', 'min', 'max', 'std'], scalers=['identity', 'amplification', 'attenuation'], deg=…{edges})"
             )
         }
+        ConvolutionConfig::Appnp(of) => format!("APPNP(K={}, alpha={})", of.steps, of.alpha),
+        ConvolutionConfig::Gcnii(of) => format!(
+            "GCN2Conv(…, alpha={}, theta={}, layer=N + 1) for convs.N",
+            of.alpha, of.theta
+        ),
         ConvolutionConfig::Rgcn(of) => {
             let shared = match (of.bases, of.blocks) {
                 (0, 0 | 1) => String::new(),
@@ -168,6 +173,12 @@ pub(in super::super) fn notes_on(convolution: &ConvolutionConfig) -> Vec<String>
                 );
             }
         }
+        ConvolutionConfig::Appnp(_) => notes.push(
+            "lins.N is a Linear, with the activation behind all but the last; APPNP follows them and has no tensors".into(),
+        ),
+        ConvolutionConfig::Gcnii(_) => notes.push(
+            "lins.0 is a Linear before all convolutions, with the activation behind it, which is x_0; lins.1 is one behind all".into(),
+        ),
         ConvolutionConfig::Cg(_) => notes.push(
             "lins.0 is a Linear before all convolutions, with the activation behind it, and lins.1 one behind all".into(),
         ),
