@@ -99,7 +99,7 @@ macro_rules! conformance {
     ($open:expr, $scale:expr) => {
         $crate::conformance! { @cases $open, $scale;
             spmm: every_graph, rows_and_columns, every_feature_length, edge_weights, column_factors, epilogues,
-                rows_that_cross_boundaries, edges_per_warp, packed_lanes, hybrid, vertex_parallel, atomic_writes, maxima;
+                rows_that_cross_boundaries, edges_per_warp, packed_lanes, slices, hybrid, vertex_parallel, atomic_writes, maxima;
             spmm_values: integers_are_exact, hubs_average_to_one, sums_that_leave_half, factors_that_underflow,
                 empty_rows_are_zero, infinities_stay_in_their_rows, zero_weights_are_edges, subnormals_are_kept,
                 padding_stays_zero;

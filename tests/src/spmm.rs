@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
 use halfgnn::ops::{
-    self, Accumulate, Addend, Aggregation, EdgeWeights, HalfLoad, Scaling, Schedule, Spmm,
+    self, Accumulate, Addend, Aggregation, EdgeWeights, HalfLoad, Scaling, Schedule, Slices, Spmm,
     SpmmEpilogue, SpmmPolicy, Write,
 };
 use halfgnn::tensor::{Array, Element, Precision};
@@ -586,6 +586,34 @@ pub fn packed_lanes<B: Backend>(backend: &B, scale: Scale) {
         check_epilogues::<B, f16>(backend, &graph, policy, 47, name);
         check_epilogues::<B, bf16>(backend, &graph, policy, 80, name);
         check_epilogues::<B, f32>(backend, &graph, policy, 20, name);
+    }
+}
+
+/// Wide rows in slices of a cache line, the last of which may be part of one: every sum, schedule and epilogue, on rows that end
+/// at every place.
+pub fn slices<B: Backend>(backend: &B, scale: Scale) {
+    let degrees = [0, 7, 1, 129, 0, 255, 513, 2, 1100, 3];
+    let graph = graphs::from_degrees(&degrees.repeat(scale.pick(1, 9)), Random(25));
+    let lines = |policy: SpmmPolicy| SpmmPolicy {
+        slices: Slices::Lines,
+        ..policy
+    };
+    let narrow = lines(by(HalfLoad::Half2, IN_HALF));
+    let case = Case::random::<f16>(&graph, 136, narrow).averaged();
+    case.check::<B, f16>(backend, "narrow loads in slices");
+    for policy in [IN_FLOAT, IN_HALF, BY_VERTEX].map(lines) {
+        for features in [64, 65, 128, 300] {
+            for weighted in [Weighted::Ones, Weighted::Edges, Weighted::Columns] {
+                let case = Case::random::<f16>(&graph, features, policy).averaged();
+                let case = case.weighted::<f16>(weighted);
+                case.check::<B, f16>(backend, &format!("{weighted:?} in slices"));
+            }
+        }
+    }
+    for policy in [IN_FLOAT, BY_VERTEX].map(lines) {
+        check_epilogues::<B, f16>(backend, &graph, policy, 136, "in slices");
+        check_epilogues::<B, bf16>(backend, &graph, policy, 200, "in slices");
+        check_epilogues::<B, f32>(backend, &graph, policy, 72, "in slices");
     }
 }
 

@@ -2,14 +2,14 @@
 
 use clap::ValueEnum;
 use halfgnn::ops::{
-    Accumulate, HalfLoad, Reduction, Scaling, Schedule, SddmmPolicy, SpmmPolicy, Write,
+    Accumulate, HalfLoad, Reduction, Scaling, Schedule, SddmmPolicy, Slices, SpmmPolicy, Write,
 };
 use std::fmt;
 use std::str::FromStr;
 
 /// The grammar of [`SpmmPolicyName`], for `--help`.
 pub const SPMM_GRAMMAR: &str = "\
-A policy of the SpMM is SUMS[-WARPS][-LOAD], or `all`, or `hp` and `coo` for discretized-float-hp and -coo:
+A policy of the SpMM is SUMS[-WARPS][-LOAD][-COLUMNS], or `all`, or `hp` and `coo` for discretized-float-hp and -coo:
   SUMS   discretized-float, discretized-half   batches added up in float or half2, scaled and merged in float
          post-half, pre-half                   rows summed up in half, then scaled; products scaled, then summed up
          atomic-float, atomic-half             as discretized, what warps share of a row added by atomics
@@ -20,6 +20,7 @@ A policy of the SpMM is SUMS[-WARPS][-LOAD], or `all`, or `hp` and `coo` for dis
          vertex                   a warp has a row, in one launch
          left away, the faster of them is chosen
   LOAD   half2, half4   what a lane loads at once in half, 16 bytes (half8) if left away
+  COLUMNS whole, lines  a walk over the edges has columns of all lanes, or those of a cache line; left away, the faster
   all    discretized-float with every WARPS, and how far the choice is from the best";
 
 /// A [`SpmmPolicy`] by its name.
@@ -123,10 +124,12 @@ impl FromStr for SpmmPolicyName {
                 HP => policy.schedule = Schedule::Hybrid,
                 "half2" => policy.load = HalfLoad::Half2,
                 "half4" => policy.load = HalfLoad::Half4,
+                "whole" => policy.slices = Slices::Whole,
+                "lines" => policy.slices = Slices::Lines,
                 _ => {
                     let (schedule, edges) = by_edges(part).ok_or_else(|| {
                         wrong(&format!(
-                            "`{part}` is neither vertex, edge, edge16 to edge256, hp, coo, coo16 to coo256, roundrobin, half2 nor half4"
+                            "`{part}` is neither vertex, edge, edge16 to edge256, hp, coo, coo16 to coo256, roundrobin, half2, half4, whole nor lines"
                         ))
                     })?;
                     policy.schedule = schedule;
@@ -184,6 +187,11 @@ impl fmt::Display for SpmmPolicyName {
             HalfLoad::Half2 => "-half2",
             HalfLoad::Half4 => "-half4",
             HalfLoad::Half8 => "",
+        })?;
+        f.write_str(match policy.slices {
+            Slices::Auto => "",
+            Slices::Whole => "-whole",
+            Slices::Lines => "-lines",
         })
     }
 }
@@ -204,6 +212,7 @@ impl SpmmPolicyName {
         Self(SpmmPolicy {
             schedule: Schedule::Auto,
             edges_per_warp: None,
+            slices: Slices::Auto,
             ..self.0
         })
     }

@@ -1,9 +1,9 @@
 //! SpMM: two launches, the edge-parallel kernel and its follow-up, or one, the vertex-parallel kernel.
 
-use super::schedule::{Columns, Plan, Rows, Work};
+use super::schedule::{Columns, Operand, Plan, Rows, Work};
 use super::{
     Accumulate, Aggregation, AttentionPair, AttentionPairOperands, EdgeAttention, EdgeWeights,
-    HalfLoad, NAME, QuantizedAttentionPairOperands, QuantizedSpmmOperands, Scaling,
+    HalfLoad, NAME, QuantizedAttentionPairOperands, QuantizedSpmmOperands, Scaling, Slices,
     SoftmaxGradient, Spmm, SpmmEpilogue, SpmmOperands, SpmmOperators, SpmmPolicy, Write,
 };
 use crate::backend::Adjacency;
@@ -90,6 +90,14 @@ impl Input {
             columns: x.columns(),
             codes: None,
         })
+    }
+
+    /// Bytes of what a lane loads at once.
+    fn load_bytes(&self, load: Load) -> u32 {
+        match self.codes {
+            Some(_) => load.width(),
+            None => load.width() * load.format().bytes(),
+        }
     }
 
     fn of_codes<D: Driver>(gpu: &Gpu<D>, x: &QuantizedMatrix<Gpu<D>>) -> Result<Self, Error> {
@@ -195,7 +203,13 @@ impl<D: Driver> Gpu<D> {
             by_ids,
         };
         let empty_count = narrow(NAME, "rows without edges", empty_count)?;
-        let work = kind.work(rows, Columns::new(loads, heads));
+        let operand = Operand {
+            load_bytes: u64::from(x.load_bytes(load)),
+            bytes: a.columns() as u64 * u64::from(x.stride) * u64::from(VECTOR_BYTES),
+            cache: self.driver().info().l2_bytes,
+        };
+        let columns = Columns::new(loads, heads).sliced(kind.slices(&op.policy), &rows, operand);
+        let work = kind.work(rows, columns);
         let Columns {
             head_loads,
             lanes_log2,
@@ -539,6 +553,18 @@ impl Kind {
                 false => contract::Accumulate::BothAdditive,
             },
             ..self
+        }
+    }
+
+    /// What a policy says of slices. Weights that are computed would be so in each slice.
+    fn slices(self, policy: &SpmmPolicy) -> Slices {
+        let are_read = matches!(
+            self.weights,
+            Weights::Ones | Weights::EdgeFeatures | Weights::ColumnScale
+        );
+        match policy.slices {
+            Slices::Auto if !are_read => Slices::Whole,
+            slices => slices,
         }
     }
 

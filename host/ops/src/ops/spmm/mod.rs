@@ -134,6 +134,9 @@ pub struct SpmmPolicy {
     /// What a lane loads at once in half precision; narrow loads are for comparison. The CPU has no lanes.
     #[serde(default)]
     pub load: HalfLoad,
+    /// Which columns of a row are aggregated together. The CPU takes all of them.
+    #[serde(default)]
+    pub slices: Slices,
 }
 
 impl SpmmPolicy {
@@ -145,7 +148,21 @@ impl SpmmPolicy {
         edges_per_warp: None,
         schedule: Schedule::Auto,
         load: HalfLoad::Half8,
+        slices: Slices::Auto,
     };
+}
+
+/// Which columns of a row a GPU aggregates in one walk over the edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Slices {
+    /// What is faster: lines where wide rows of the operand do not fit the GPU's cache.
+    #[default]
+    Auto,
+    /// As many as the lanes of a warp load.
+    Whole,
+    /// Those of a cache line, then those of the next. Rows that are read often then stay in the cache.
+    Lines,
 }
 
 /// Where the row factors of an SpMM are multiplied (HalfGNN §4.3.1).

@@ -1,6 +1,6 @@
 //! How an SpMM is distributed to the warps of a GPU: which kernel, and how many edges a CTA has.
 
-use super::{NAME, Schedule, SpmmPolicy};
+use super::{NAME, Schedule, Slices, SpmmPolicy};
 use crate::error::Error;
 use crate::ops::partition;
 use halfgnn_contract::WARP;
@@ -55,6 +55,20 @@ pub(super) struct Columns {
     pub(super) tiles: u32,
 }
 
+/// Bytes of a cache line.
+const LINE_BYTES: u64 = 128;
+
+/// The rows that edges read, as they lie in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operand {
+    /// Bytes of one load.
+    pub(super) load_bytes: u64,
+    /// Bytes of all rows.
+    pub(super) bytes: u64,
+    /// Bytes of the GPU's second-level cache; 0 where they are not known.
+    pub(super) cache: u64,
+}
+
 impl Columns {
     /// `loads` loads a row, of all its `heads` together.
     pub(super) fn new(loads: u32, heads: u32) -> Self {
@@ -66,6 +80,38 @@ impl Columns {
             lanes_log2: contract::lanes_log2(head_loads),
             tiles: contract::feature_tiles(head_loads),
         }
+    }
+
+    /// The same with a cache line of columns in a tile, where a policy asks for it or it is faster.
+    ///
+    /// The tile is the slowest dimension of the grid, so that one slice of all rows is read before the next. The second-level
+    /// cache then holds more of the rows that many edges read. Each slice costs one more walk over the edges, which rows that
+    /// fit the cache anyway and rows of few edges do not pay for.
+    pub(super) fn sliced(self, slices: Slices, rows: &Rows, operand: Operand) -> Self {
+        let line = (LINE_BYTES / operand.load_bytes) as u32;
+        let is_faster = || {
+            let are_long = u64::from(rows.edges) >= LONG_ROWS * u64::from(rows.filled);
+            let is_large = operand.cache > 0 && operand.bytes > SLICED_CACHES * operand.cache;
+            are_long && is_large && self.heads == 1 && self.head_loads.is_multiple_of(line)
+        };
+        let is_sliced = match slices {
+            Slices::Auto => is_faster(),
+            Slices::Whole => false,
+            Slices::Lines => true,
+        };
+        if !is_sliced || self.head_loads <= line {
+            return self;
+        }
+        Self {
+            lanes_log2: line.ilog2(),
+            tiles: self.head_loads.div_ceil(line),
+            ..self
+        }
+    }
+
+    /// Whether a tile has as many columns as lanes of a warp can have.
+    fn are_whole(self) -> bool {
+        self.tiles == contract::feature_tiles(self.head_loads)
     }
 
     /// How often the edges are walked.
@@ -91,6 +137,7 @@ impl Plan {
     pub(super) fn packed(self, columns: Columns) -> Self {
         let are_some = self.schedule == Built::EdgeParallel
             && columns.heads == 1
+            && columns.are_whole()
             && contract::packed_lanes(columns.loads).is_some()
             && self.cta_edges_log2 >= contract::PACKED_CTA_EDGES_LOG2_MIN;
         Self {
@@ -138,6 +185,9 @@ const SHARE_OF_WAVE: u64 = 2;
 /// Mean edges of a row, of those that have some, under which a CTA has no more than [`contract::EDGES_PER_CTA`]. In
 /// shorter rows there is little to merge, and the gathered rows of fewer edges fit the first-level cache.
 const LONG_ROWS: u64 = 12;
+
+/// Rows of an operand of so many times the second-level cache are read in slices.
+const SLICED_CACHES: u64 = 4;
 
 /// CTAs of the vertex-parallel kernel that a multiprocessor holds at once, of 80 registers a thread.
 const VERTEX_CTAS_PER_MULTIPROCESSOR: u64 = 6;
@@ -413,6 +463,55 @@ mod tests {
         assert!(!many(127_000, 127_000 * 15, 15, 8) && many(127_000, 127_000 * 8, 8, 8));
         // No more rows than there are warps at once, twice.
         assert!(!many(6_336, 6_336, 2, 13) && many(6_337, 6_337, 2, 13));
+    }
+
+    #[test]
+    fn wide_rows_that_fit_no_cache_are_read_in_slices() {
+        let rows = Rows {
+            edges: 1 << 20,
+            vertices: 1 << 14,
+            filled: 1 << 14,
+            longest: 100,
+            indexed: true,
+            by_ids: false,
+        };
+        let operand = Operand {
+            load_bytes: 16,
+            bytes: 401,
+            cache: 100,
+        };
+        let tiles = |columns: Columns, rows: &Rows, operand| {
+            let sliced = columns.sliced(Slices::Auto, rows, operand);
+            (sliced.tiles, 1 << sliced.lanes_log2)
+        };
+        assert_eq!(tiles(Columns::new(32, 1), &rows, operand), (4, 8));
+        assert_eq!(tiles(Columns::new(16, 1), &rows, operand), (2, 8));
+        // A line, part of a line, several heads.
+        assert_eq!(tiles(Columns::new(8, 1), &rows, operand), (1, 8));
+        assert_eq!(tiles(Columns::new(12, 1), &rows, operand), (1, 16));
+        assert_eq!(tiles(Columns::new(32, 2), &rows, operand), (1, 16));
+        // Rows that fit the cache, or a cache of which nothing is known, and rows of few edges.
+        let wide = Columns::new(32, 1);
+        for other in [
+            Operand {
+                bytes: 400,
+                ..operand
+            },
+            Operand {
+                cache: 0,
+                ..operand
+            },
+        ] {
+            assert_eq!(tiles(wide, &rows, other), (1, 32));
+        }
+        let short = Rows {
+            filled: 1 << 17,
+            ..rows
+        };
+        assert_eq!(tiles(wide, &short, operand), (1, 32));
+        let forced = |slices| wide.sliced(slices, &short, operand).tiles;
+        assert_eq!((forced(Slices::Whole), forced(Slices::Lines)), (1, 4));
+        assert_eq!(wide.sliced(Slices::Whole, &rows, operand).tiles, 1);
     }
 
     #[test]
