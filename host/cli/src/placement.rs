@@ -412,6 +412,25 @@ fn wants_all(why: &str, fetched: Option<Fetched<'_>>) -> Failure {
     })
 }
 
+/// Refuses pieces of a graph whose steps are on all of it.
+fn expect_evaluation(work: Work, pieces: NonZeroU32) -> Result<(), Failure> {
+    match work {
+        Work::Training => Err(Failure::Input(format!(
+            "--pieces {pieces}: steps are on the whole graph, so that memory is enough to evaluate it whole; add a --sampler, or leave it out"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Where features lie that are fetched from somewhere, and where those are asked for that are not.
+fn features_in(fetched: Option<Fetched<'_>>, asked: PlacementArgs) -> FeaturesIn {
+    match fetched {
+        None => FeaturesIn::from(asked.features),
+        Some(Fetched::Disk(_)) => FeaturesIn::Disk,
+        Some(Fetched::Ranks(ranks)) => FeaturesIn::Ranks(ranks),
+    }
+}
+
 /// Where the features are to lie of a graph that a model does its work on, and the pieces where it is evaluated in
 /// some; and that all of it fits the device. Features that are `fetched` stay where that says.
 ///
@@ -439,15 +458,10 @@ pub fn place<B: Backend, E: Element>(
         true => device.memory.or(host_memory()),
         false => device.memory,
     };
-    let features = match fetched {
-        None => FeaturesIn::from(asked.features),
-        Some(Fetched::Disk(_)) => FeaturesIn::Disk,
-        Some(Fetched::Ranks(ranks)) => FeaturesIn::Ranks(ranks),
-    };
     let room = Room {
         device: memory,
         host: host_memory(),
-        features,
+        features: features_in(fetched, asked),
     };
     let multiprocessors = device.multiprocessors;
     let whole = || {
@@ -491,11 +505,7 @@ pub fn place<B: Backend, E: Element>(
         }
         PieceCount::Auto if takes_pieces => fewest(&mut doubled(1))?,
         PieceCount::Of(count) if count.get() > 1 => {
-            if work == Work::Training {
-                return Err(Failure::Input(format!(
-                    "--pieces {count}: steps are on the whole graph, so that there is room to evaluate it whole; add a --sampler, or leave it out"
-                )));
-            }
+            expect_evaluation(work, count)?;
             in_pieces(count.get() as usize)?
         }
         PieceCount::Of(_) => (whole()?, None),

@@ -473,29 +473,8 @@ impl Operator {
     /// Calls `visit` with each operand. All that reads or renames operands goes through it.
     fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
         match self {
-            Operator::Matmul(op) => {
-                visit(&mut op.a);
-                op.norm.iter_mut().for_each(|norm| norm.visit(visit));
-                visit(&mut op.b);
-                op.second.iter_mut().flatten().for_each(&mut *visit);
-                op.bias.iter_mut().for_each(&mut *visit);
-                op.positive.iter_mut().for_each(&mut *visit);
-                op.sum.iter_mut().for_each(&mut *visit);
-                op.row_scale.iter_mut().for_each(&mut *visit);
-            }
-            Operator::Aggregate(op) => {
-                // Of a matrix whose quantized values are summed nothing but own rows is read.
-                if op.codes.is_none() || op.own().is_some() {
-                    visit(&mut op.x);
-                }
-                op.codes.iter_mut().for_each(&mut *visit);
-                if let Some(addend) = &mut op.addend {
-                    visit(&mut addend.value);
-                    addend.epsilon.iter_mut().for_each(&mut *visit);
-                }
-                op.bias.iter_mut().for_each(&mut *visit);
-                op.positive.iter_mut().for_each(&mut *visit);
-            }
+            Operator::Matmul(op) => op.visit(visit),
+            Operator::Aggregate(op) => op.visit(visit),
             Operator::Activate(op) => {
                 visit(&mut op.x);
                 op.add.iter_mut().for_each(&mut *visit);

@@ -107,6 +107,18 @@ pub struct Matmul {
 }
 
 impl Matmul {
+    /// Calls `visit` with each operand.
+    pub(super) fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        visit(&mut self.a);
+        self.norm.iter_mut().for_each(|norm| norm.visit(visit));
+        visit(&mut self.b);
+        self.second.iter_mut().flatten().for_each(&mut *visit);
+        self.bias.iter_mut().for_each(&mut *visit);
+        self.positive.iter_mut().for_each(&mut *visit);
+        self.sum.iter_mut().for_each(&mut *visit);
+        self.row_scale.iter_mut().for_each(&mut *visit);
+    }
+
     /// A plain product.
     pub fn new(form: Form, a: Value, b: Value) -> Self {
         Self {
@@ -176,6 +188,21 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
+    /// Calls `visit` with each operand.
+    pub(super) fn visit(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        // Of a matrix whose quantized values are summed nothing but own rows is read.
+        if self.codes.is_none() || self.own().is_some() {
+            visit(&mut self.x);
+        }
+        self.codes.iter_mut().for_each(&mut *visit);
+        if let Some(addend) = &mut self.addend {
+            visit(&mut addend.value);
+            addend.epsilon.iter_mut().for_each(&mut *visit);
+        }
+        self.bias.iter_mut().for_each(&mut *visit);
+        self.positive.iter_mut().for_each(&mut *visit);
+    }
+
     /// A plain sum with its degree norm.
     pub fn new(edges: Edges, direction: Direction, x: Value) -> Self {
         Self {

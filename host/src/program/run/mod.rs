@@ -8,7 +8,7 @@ mod machine;
 mod memory;
 mod standardized;
 
-use super::list::{Program, refuse};
+use super::list::{EdgeSet, Program, refuse};
 use super::operator::{Node, Operator};
 use super::plan::{Place, Plan};
 use super::value::{Edges, Format, Origin, Value};
@@ -244,107 +244,140 @@ impl Program {
     /// [`Error::Unsupported`] with the first that is not.
     pub(super) fn check_edges<B: Backend>(&self, edges: &[&Propagation<B>]) -> Result<(), Error> {
         for (number, (set, edges)) in self.edges.iter().zip(edges).enumerate() {
-            let declared = [set.sources, set.destinations].map(|it| self.vertices[it.0].rows);
-            let given = [edges.sources(), edges.destinations()];
-            if declared != given {
-                return refuse(format!(
-                    "`{}` is declared from {} to {} vertices, and given from {} to {}",
-                    set.name, declared[0], declared[1], given[0], given[1]
-                ));
+            self.check_rows(number, set, edges)?;
+            self.check_weights(number, set, edges)?;
+            self.check_features(number, set, edges)?;
+        }
+        Ok(())
+    }
+
+    /// That vertices are as declared, and own rows are where operators read them.
+    fn check_rows<B: Backend>(
+        &self,
+        number: usize,
+        set: &EdgeSet,
+        edges: &Propagation<B>,
+    ) -> Result<(), Error> {
+        let declared = [set.sources, set.destinations].map(|it| self.vertices[it.0].rows);
+        let given = [edges.sources(), edges.destinations()];
+        if declared != given {
+            return refuse(format!(
+                "`{}` is declared from {} to {} vertices, and given from {} to {}",
+                set.name, declared[0], declared[1], given[0], given[1]
+            ));
+        }
+        let reads_own_rows = |node: &Node| match &node.operator {
+            Operator::OwnRows { edges, .. } => edges.0 == number,
+            Operator::Attention(op) => op.edges.0 == number,
+            Operator::Aggregate(op) => op.edges.0 == number && op.own().is_some(),
+            Operator::Matmul(op) => {
+                let own = op.reads_own.into_iter().chain([op.adds_to_own]);
+                own.flatten().any(|edges| edges.0 == number)
             }
-            let reads_own_rows = |node: &Node| match &node.operator {
-                Operator::OwnRows { edges, .. } => edges.0 == number,
-                Operator::Attention(op) => op.edges.0 == number,
-                Operator::Aggregate(op) => op.edges.0 == number && op.own().is_some(),
-                Operator::Matmul(op) => {
-                    let own = op.reads_own.into_iter().chain([op.adds_to_own]);
-                    own.flatten().any(|edges| edges.0 == number)
-                }
-                _ => false,
-            };
-            if !edges.has_own_rows() && self.nodes.iter().any(reads_own_rows) {
-                return refuse(format!(
-                    "the program reads the own rows of destinations of `{}`, which are no sources; give those rows as a value",
-                    set.name
-                ));
-            }
-            let is_copy = |node: &Node| matches!(node.operator, Operator::OwnRows { .. });
-            let reads_first_rows = |node: &Node| reads_own_rows(node) && !is_copy(node);
-            if edges.own().is_some() && self.nodes.iter().any(reads_first_rows) {
-                return refuse(format!(
-                    "the destinations of `{}` lie anywhere among its sources, and an operator reads the first rows; sample it with the sources that it meets",
-                    set.name
-                ));
-            }
-            let features = edges
-                .edge_features()
-                .map_or(0, |features| features.columns());
-            let weighted = edges.is_weighted();
-            let attends = |node: &Node| match &node.operator {
-                Operator::Attention(op) => op.edges.0 == number,
-                Operator::AdditiveAttention(op) => op.edges.0 == number,
-                Operator::DotAttention(op) => op.edges.0 == number,
-                _ => false,
-            };
-            let messages = |node: &Node| match &node.operator {
-                Operator::MessageSums(op) => op.edges.0 == number,
-                _ => false,
-            };
-            let reduces = |node: &Node| match &node.operator {
-                Operator::ReduceMessages(op) => op.edges.0 == number,
-                _ => false,
-            };
-            if weighted && self.nodes.iter().any(reduces) {
-                return refuse(format!(
-                    "the program takes maxima, softmax sums or deviations over `{}`, whose edges have weights, which those do not read; leave the weights out",
-                    set.name
-                ));
-            }
-            if self.nodes.iter().any(messages) && (weighted || edges.column_scale().is_some()) {
-                return refuse(format!(
-                    "the program sums messages over `{}`, whose edges have weights or a degree norm of sources; give weights as features of edges, and take the norm `right` or `none`",
-                    set.name
-                ));
-            }
-            let sums_signs = |node: &Node| match &node.operator {
-                Operator::AggregateSigns(op) => op.edges.0 == number,
-                Operator::AggregateSignsMatmul(op) => op.edges.0 == number,
-                _ => false,
-            };
-            if weighted && self.nodes.iter().any(sums_signs) {
-                return refuse(
-                    "sums of signs have no weights of edges; leave these out, or take layers that are Binary::Full"
-                        .into(),
-                );
-            }
-            if weighted && self.nodes.iter().any(attends) {
-                return refuse(format!(
-                    "the program attends over `{}`, whose edges have weights, without a term for weights of edges; give them as features of edges",
-                    set.name
-                ));
-            }
-            let reads = self.edge_features_read(Edges(number));
-            let other = reads.iter().find(|read| **read != features);
-            let read = *other.or(reads.first()).unwrap_or(&0);
-            if read != features {
-                return refuse(format!(
-                    "the program reads {read} features of each edge, and its graph has {features}: `{}`",
-                    set.name
-                ));
-            }
-            if set.is_mutual && !edges.exchanges_codes() {
-                return refuse(format!(
-                    "`{}` is declared with edges that go both ways, have no weights and a degree norm of own rows, and is given otherwise",
-                    set.name
-                ));
-            }
-            if edges.halo().is_some() != set.of_rank {
-                return refuse(format!(
-                    "`{}` is {} the part of a rank, and is declared otherwise",
-                    set.name,
-                    if set.of_rank { "not" } else { "as given" }
-                ));
-            }
+            _ => false,
+        };
+        if !edges.has_own_rows() && self.nodes.iter().any(reads_own_rows) {
+            return refuse(format!(
+                "the program reads the own rows of destinations of `{}`, which are no sources; give those rows as a value",
+                set.name
+            ));
+        }
+        let is_copy = |node: &Node| matches!(node.operator, Operator::OwnRows { .. });
+        let reads_first_rows = |node: &Node| reads_own_rows(node) && !is_copy(node);
+        if edges.own().is_some() && self.nodes.iter().any(reads_first_rows) {
+            return refuse(format!(
+                "the destinations of `{}` lie anywhere among its sources, and an operator reads the first rows; sample it with the sources that it meets",
+                set.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// That no operator reads edges with weights that has no place for them.
+    fn check_weights<B: Backend>(
+        &self,
+        number: usize,
+        set: &EdgeSet,
+        edges: &Propagation<B>,
+    ) -> Result<(), Error> {
+        let weighted = edges.is_weighted();
+        let attends = |node: &Node| match &node.operator {
+            Operator::Attention(op) => op.edges.0 == number,
+            Operator::AdditiveAttention(op) => op.edges.0 == number,
+            Operator::DotAttention(op) => op.edges.0 == number,
+            _ => false,
+        };
+        let messages = |node: &Node| match &node.operator {
+            Operator::MessageSums(op) => op.edges.0 == number,
+            _ => false,
+        };
+        let reduces = |node: &Node| match &node.operator {
+            Operator::ReduceMessages(op) => op.edges.0 == number,
+            _ => false,
+        };
+        if weighted && self.nodes.iter().any(reduces) {
+            return refuse(format!(
+                "the program takes maxima, softmax sums or deviations over `{}`, whose edges have weights, which those do not read; leave the weights out",
+                set.name
+            ));
+        }
+        if self.nodes.iter().any(messages) && (weighted || edges.column_scale().is_some()) {
+            return refuse(format!(
+                "the program sums messages over `{}`, whose edges have weights or a degree norm of sources; give weights as features of edges, and take the norm `right` or `none`",
+                set.name
+            ));
+        }
+        let sums_signs = |node: &Node| match &node.operator {
+            Operator::AggregateSigns(op) => op.edges.0 == number,
+            Operator::AggregateSignsMatmul(op) => op.edges.0 == number,
+            _ => false,
+        };
+        if weighted && self.nodes.iter().any(sums_signs) {
+            return refuse(
+                "sums of signs have no weights of edges; leave these out, or take layers that are Binary::Full"
+                    .into(),
+            );
+        }
+        if weighted && self.nodes.iter().any(attends) {
+            return refuse(format!(
+                "the program attends over `{}`, whose edges have weights, without a term for weights of edges; give them as features of edges",
+                set.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// That edges have the features that operators read, and what else is declared of them.
+    fn check_features<B: Backend>(
+        &self,
+        number: usize,
+        set: &EdgeSet,
+        edges: &Propagation<B>,
+    ) -> Result<(), Error> {
+        let features = edges
+            .edge_features()
+            .map_or(0, |features| features.columns());
+        let reads = self.edge_features_read(Edges(number));
+        let other = reads.iter().find(|read| **read != features);
+        let read = *other.or(reads.first()).unwrap_or(&0);
+        if read != features {
+            return refuse(format!(
+                "the program reads {read} features of each edge, and its graph has {features}: `{}`",
+                set.name
+            ));
+        }
+        if set.is_mutual && !edges.exchanges_codes() {
+            return refuse(format!(
+                "`{}` is declared with edges that go both ways, have no weights and a degree norm of own rows, and is given otherwise",
+                set.name
+            ));
+        }
+        if edges.halo().is_some() != set.of_rank {
+            return refuse(format!(
+                "`{}` is {} the part of a rank, and is declared otherwise",
+                set.name,
+                if set.of_rank { "not" } else { "as given" }
+            ));
         }
         Ok(())
     }

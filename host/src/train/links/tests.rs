@@ -216,45 +216,18 @@ fn gradients_of_every_decoder_are_differences_of_the_loss_in_float64() {
     }
 }
 
-/// What torch 2.11 says, in float64; the layers of an MLP are a `Linear` of `[z_u ‖ z_v]` and one to a number:
-///
-/// ```python
-/// def values(n, s): return torch.tensor([((i * 37 + s * 11) % 101) / 101 - 0.5 for i in range(n)])
-/// N, F = 6, 3
-/// edges, others = [(0, 1), (1, 4), (2, 5)], [(0, 3), (2, 2), (4, 3), (5, 0), (1, 2)]
-/// u, v = (torch.tensor(end) for end in zip(*(edges + others)))
-/// truth = torch.tensor([1.0] * len(edges) + [0.0] * len(others))
-/// z = (4 * values(N * F, 0)).reshape(N, F).requires_grad_()
-/// # bilinear
-/// W = (2 * values(F * F, 1)).reshape(F, F).requires_grad_()
-/// score = lambda a, b: ((z[a] @ W) * z[b]).sum(1)
-/// # mlp
-/// one, two = torch.nn.Linear(2 * F, F), torch.nn.Linear(F, 1)
-/// one.weight.copy_((2 * values(2 * F * F, 1)).reshape(2 * F, F).T)
-/// one.bias.copy_(values(F, 2)); two.weight.copy_((3 * values(F, 3))[None]); two.bias.fill_(0.3)
-/// score = lambda a, b: two(torch.relu(one(torch.cat([z[a], z[b]], 1))))[:, 0]
-/// # both
-/// scores = (score(u, v) + score(v, u)) / 2
-/// loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, truth)
-/// loss.backward()
-/// ```
-#[test]
-fn decoders_say_what_torch_says() {
-    let backend = Cpu::new();
-    let shape = (6, 3);
-    let values = |count: usize, stream: usize, factor: f32| -> Vec<f32> {
-        let value = |at| ((at * 37 + stream * 11) % 101) as f32 / 101.0 - 0.5;
-        (0..count).map(|at| factor * value(at)).collect()
-    };
-    let edges = [[0, 1], [1, 4], [2, 5]];
-    let others = [[0, 3], [2, 2], [4, 3], [5, 0], [1, 2]];
-    let pairs = Pairs::new(&backend, 6, &edges, &others).unwrap();
-    let state = state(&backend);
-    let z = values(18, 0, 4.0);
+fn values(count: usize, stream: usize, factor: f32) -> Vec<f32> {
+    let value = |at| ((at * 37 + stream * 11) % 101) as f32 / 101.0 - 0.5;
+    (0..count).map(|at| factor * value(at)).collect()
+}
+
+/// Which, its parameters, the scores, the loss, and the gradients, that of the embeddings first.
+type Case = (LinkDecoder, Vec<Vec<f32>>, Vec<f32>, f32, Vec<Vec<f32>>);
+
+/// What the program above the test prints.
+fn cases_of_torch() -> [Case; 2] {
     let both = values(18, 1, 2.0);
-    /// Which, its parameters, the scores, the loss, and the gradients, that of the embeddings first.
-    type Case = (LinkDecoder, Vec<Vec<f32>>, Vec<f32>, f32, Vec<Vec<f32>>);
-    let cases: [Case; 2] = [
+    [
         (
             LinkDecoder::Bilinear,
             vec![values(9, 1, 2.0)],
@@ -351,7 +324,40 @@ fn decoders_say_what_torch_says() {
                 vec![-0.07459947],
             ],
         ),
-    ];
+    ]
+}
+
+/// What torch 2.11 says, in float64; the layers of an MLP are a `Linear` of `[z_u ‖ z_v]` and one to a number:
+///
+/// ```python
+/// def values(n, s): return torch.tensor([((i * 37 + s * 11) % 101) / 101 - 0.5 for i in range(n)])
+/// N, F = 6, 3
+/// edges, others = [(0, 1), (1, 4), (2, 5)], [(0, 3), (2, 2), (4, 3), (5, 0), (1, 2)]
+/// u, v = (torch.tensor(end) for end in zip(*(edges + others)))
+/// truth = torch.tensor([1.0] * len(edges) + [0.0] * len(others))
+/// z = (4 * values(N * F, 0)).reshape(N, F).requires_grad_()
+/// # bilinear
+/// W = (2 * values(F * F, 1)).reshape(F, F).requires_grad_()
+/// score = lambda a, b: ((z[a] @ W) * z[b]).sum(1)
+/// # mlp
+/// one, two = torch.nn.Linear(2 * F, F), torch.nn.Linear(F, 1)
+/// one.weight.copy_((2 * values(2 * F * F, 1)).reshape(2 * F, F).T)
+/// one.bias.copy_(values(F, 2)); two.weight.copy_((3 * values(F, 3))[None]); two.bias.fill_(0.3)
+/// score = lambda a, b: two(torch.relu(one(torch.cat([z[a], z[b]], 1))))[:, 0]
+/// # both
+/// scores = (score(u, v) + score(v, u)) / 2
+/// loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, truth)
+/// loss.backward()
+/// ```
+#[test]
+fn decoders_say_what_torch_says() {
+    let backend = Cpu::new();
+    let shape = (6, 3);
+    let edges = [[0, 1], [1, 4], [2, 5]];
+    let others = [[0, 3], [2, 2], [4, 3], [5, 0], [1, 2]];
+    let pairs = Pairs::new(&backend, 6, &edges, &others).unwrap();
+    let state = state(&backend);
+    let z = values(18, 0, 4.0);
     let near = |what: &str, found: &[f32], expected: &[f32]| {
         assert_eq!(found.len(), expected.len(), "{what}");
         for (found, expected) in found.iter().zip(expected) {
@@ -362,7 +368,7 @@ fn decoders_say_what_torch_says() {
             );
         }
     };
-    for (kind, parameters, scores, loss, gradients) in cases {
+    for (kind, parameters, scores, loss, gradients) in cases_of_torch() {
         let made = decoder(kind, 3, &parameters).unwrap();
         let embeddings = Matrix::from_f32(&backend, 6, 3, &z, MemoryKind::Activations).unwrap();
         let all = [&edges[..], &others].concat();

@@ -319,34 +319,7 @@ fn options_of(
                 if gat.share_weights { "True" } else { "False" }
             ));
         }
-        ConvolutionConfig::Gin(gin) => {
-            if gin.lambda == 0.0 {
-                return refuse(
-                    "its λ is 0, so that it reads no neighbours, and GINConv always does",
-                );
-            }
-            let aggregate = match gin.aggregate {
-                Aggregate::Mean => "mean",
-                _ => "sum",
-            };
-            match (gin.statistics, gin.lambda) {
-                (Statistics::Batch, _) => notes.push(
-                    "BatchNorm1d(…, track_running_stats=False): the model evaluates with the statistics of all vertices".into(),
-                ),
-                (Statistics::Running, 1.0) if gin.aggregate == Aggregate::Sum => notes.push(
-                    "running statistics are right if no vertex of the training graph had more than 1,023 neighbours".into(),
-                ),
-                // What is normalised is the sum times λ on both sides, for λ is in the first map.
-                _ => {}
-            }
-            let option = match to {
-                Framework::Pyg => format!("GINConv(…, aggr='{aggregate}')"),
-                Framework::Dgl => format!("GINConv(…, aggregator_type='{aggregate}')"),
-            };
-            notes.push(format!(
-                "{option} with Sequential(Linear, BatchNorm1d, ReLU, Linear)"
-            ));
-        }
+        ConvolutionConfig::Gin(gin) => notes.extend(options_of_gin(gin, to)?),
         other => match (registry::class_of(other)?, to) {
             (Some(class), Framework::Pyg) => {
                 notes.push(format!("{class}, on a graph whose edges go both ways"));
@@ -368,6 +341,36 @@ fn options_of(
             }
         },
     }
+    Ok(notes)
+}
+
+/// The same of a GIN.
+fn options_of_gin(gin: &Gin, to: Framework) -> Result<Vec<String>, StateDictError> {
+    let mut notes = Vec::new();
+    if gin.lambda == 0.0 {
+        return refuse("its λ is 0, so that it reads no neighbours, and GINConv always does");
+    }
+    let aggregate = match gin.aggregate {
+        Aggregate::Mean => "mean",
+        _ => "sum",
+    };
+    match (gin.statistics, gin.lambda) {
+        (Statistics::Batch, _) => notes.push(
+            "BatchNorm1d(…, track_running_stats=False): the model evaluates with the statistics of all vertices".into(),
+        ),
+        (Statistics::Running, 1.0) if gin.aggregate == Aggregate::Sum => notes.push(
+            "running statistics are right if no vertex of the training graph had more than 1,023 neighbours".into(),
+        ),
+        // What is normalised is the sum times λ on both sides, for λ is in the first map.
+        _ => {}
+    }
+    let option = match to {
+        Framework::Pyg => format!("GINConv(…, aggr='{aggregate}')"),
+        Framework::Dgl => format!("GINConv(…, aggregator_type='{aggregate}')"),
+    };
+    notes.push(format!(
+        "{option} with Sequential(Linear, BatchNorm1d, ReLU, Linear)"
+    ));
     Ok(notes)
 }
 

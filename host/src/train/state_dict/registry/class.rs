@@ -23,6 +23,11 @@ fn with_edges(option: &str, features: usize) -> String {
     }
 }
 
+/// Python's name of a truth.
+fn truth(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
 /// The class of PyG's that computes what these layers do, with its options; none of layers that are not carried over one by one.
 ///
 /// # Errors
@@ -36,7 +41,6 @@ pub(in super::super) fn class_of(
             "its degree norm is not {class}'s, which is `both` on graphs whose edges go both ways; train with --norm both"
         )),
     };
-    let truth = |value| if value { "True" } else { "False" };
     let class = match convolution {
         ConvolutionConfig::GraphConv(of) => format!("GraphConv(…, aggr='{}')", aggr(of.aggregate)),
         ConvolutionConfig::Sg(of) => {
@@ -90,6 +94,27 @@ pub(in super::super) fn class_of(
                 truth(of.beta)
             )
         }
+        ConvolutionConfig::Appnp(of) => format!("APPNP(K={}, alpha={})", of.steps, of.alpha),
+        ConvolutionConfig::Gcnii(of) => format!(
+            "GCN2Conv(…, alpha={}, theta={}, layer=N + 1) for convs.N",
+            of.alpha, of.theta
+        ),
+        ConvolutionConfig::Rgcn(of) => {
+            let shared = match (of.bases, of.blocks) {
+                (0, 0 | 1) => String::new(),
+                (0, blocks) => format!(", num_blocks={blocks}"),
+                (bases, _) => format!(", num_bases={bases}"),
+            };
+            format!("RGCNConv(…, num_relations=1{shared}) or FastRGCNConv, with the edge_type 0")
+        }
+        other => return of_messages(other),
+    };
+    Ok(Some(class))
+}
+
+/// [`class_of`] layers that aggregate messages with features of edges or by other reductions than a sum.
+fn of_messages(convolution: &ConvolutionConfig) -> Result<Option<String>, StateDictError> {
+    let class = match convolution {
         ConvolutionConfig::Gine(of) => {
             let (aggr, edges) = (aggr(of.aggregate), with_edges("edge_dim", of.edge_features));
             format!(
@@ -130,19 +155,6 @@ pub(in super::super) fn class_of(
             format!(
                 "PNAConv(…, aggregators=['mean', 'min', 'max', 'std'], scalers=['identity', 'amplification', 'attenuation'], deg=…{edges})"
             )
-        }
-        ConvolutionConfig::Appnp(of) => format!("APPNP(K={}, alpha={})", of.steps, of.alpha),
-        ConvolutionConfig::Gcnii(of) => format!(
-            "GCN2Conv(…, alpha={}, theta={}, layer=N + 1) for convs.N",
-            of.alpha, of.theta
-        ),
-        ConvolutionConfig::Rgcn(of) => {
-            let shared = match (of.bases, of.blocks) {
-                (0, 0 | 1) => String::new(),
-                (0, blocks) => format!(", num_blocks={blocks}"),
-                (bases, _) => format!(", num_bases={bases}"),
-            };
-            format!("RGCNConv(…, num_relations=1{shared}) or FastRGCNConv, with the edge_type 0")
         }
         _ => return Ok(None),
     };
