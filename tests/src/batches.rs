@@ -5,7 +5,8 @@ mod ranks;
 pub use ranks::{
     batches_are_recorded_around_features_of_ranks, batches_of_ranks_are_recorded,
     batches_of_ranks_are_those_of_one, features_of_ranks_are_those_of_the_device,
-    ranks_agree_on_messages_of_batches, ranks_learn_batches_alike,
+    ranks_agree_on_messages_of_batches, ranks_agree_on_overflows_of_batches,
+    ranks_learn_batches_alike, ranks_store_activations_of_batches,
 };
 
 use crate::Scale;

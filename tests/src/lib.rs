@@ -135,7 +135,7 @@ macro_rules! conformance {
             sampling: pairs_follow_the_counter, misfits_are_refused;
             neighbors: samples_follow_the_counter, first_edges_are_sums, all_samples_are_as_likely, batches_are_blocks, batches_lie_in_the_same_memory, sources_are_all_vertices, edges_lie_in_the_memory_of_the_host, the_host_draws_as_the_device_does, rows_are_taken,
                 misfits_are_refused;
-            batches: batches_of_ranks_are_those_of_one, ranks_learn_batches_alike, ranks_agree_on_messages_of_batches, batches_in_place_are_recorded, batches_are_drawn_ahead, whole_neighbourhoods_are_the_graph, subgraphs_of_all_are_the_graph, subgraphs_of_all_are_the_graph_to_bits, bits_are_normalised_over_all_vertices, a_run_goes_on_between_batches,
+            batches: batches_of_ranks_are_those_of_one, ranks_learn_batches_alike, ranks_agree_on_messages_of_batches, ranks_store_activations_of_batches, ranks_agree_on_overflows_of_batches, batches_in_place_are_recorded, batches_are_drawn_ahead, whole_neighbourhoods_are_the_graph, subgraphs_of_all_are_the_graph, subgraphs_of_all_are_the_graph_to_bits, bits_are_normalised_over_all_vertices, a_run_goes_on_between_batches,
                 features_of_the_host_are_those_of_the_device, features_on_disk_are_those_of_the_device, features_of_ranks_are_those_of_the_device, misfits_are_refused;
             subgraph: walks_follow_the_counter, frontiers_follow_the_counter, all_are_as_likely, subgraphs_are_induced, draws_are_counted_together, edges_have_their_norms,
                 self_loops_are_taken_and_not_walked,
@@ -148,7 +148,7 @@ macro_rules! conformance {
             optimizer: rules_follow_float64, gradients_are_clipped, bits_are_those_of_the_cpu, overflow_skips_a_step, overflows_are_found_in_every_column,
                 the_loss_scale_follows;
             contracts: shapes_are_checked, values_are_checked, policies_are_checked, memory_is_counted;
-            ranks: steps_are_those_of_one, coded_steps_are_those_of_one, codes_are_exchanged, all_rows_are_exchanged, products_are_exchanged, parts_are_put_together, dropped_edges_are_refused, rows_are_dropped_by_their_numbers, halves_of_a_normalization_are_the_whole;
+            ranks: steps_are_those_of_one, coded_steps_are_those_of_one, codes_are_exchanged, all_rows_are_exchanged, products_are_exchanged, stored_steps_are_those_of_one, overflows_of_stored_are_of_all_ranks, parts_are_put_together, dropped_edges_are_refused, rows_are_dropped_by_their_numbers, halves_of_a_normalization_are_the_whole;
             pieces: passes_are_those_of_the_whole, trainers_are_evaluated, misfits_are_refused;
             recording: recorded_steps_are_the_same_steps, schedules_and_clipping_reach_recorded_steps, a_changed_model_is_recorded_anew,
                 a_changed_model_is_evaluated_anew, fills_are_recorded, recorded_memory_stays, what_cannot_be_recorded_is_refused;

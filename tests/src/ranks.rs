@@ -1,11 +1,14 @@
 //! One graph and several ranks: what they make of a step together is what one makes of it alone.
 
 mod messages;
+mod stored;
 
 pub use messages::{
     all_rows_are_exchanged, coded_steps_are_those_of_one, codes_are_exchanged,
     products_are_exchanged,
 };
+pub(crate) use stored::{overflow_first_bias, write_first_bias};
+pub use stored::{overflows_of_stored_are_of_all_ranks, stored_steps_are_those_of_one};
 
 use crate::Scale;
 use crate::input::{Random, bits, matrix, read};
@@ -19,7 +22,9 @@ use halfgnn::distributed::{
     Communicator, Fault, Gather, Group, InProcess, Partition, Shard, in_process,
 };
 use halfgnn::graph::Graph;
-use halfgnn::nn::{ConvolutionConfig, EdgeData, Gat, GatV2, HiddenNorm, ModelConfig, Network};
+use halfgnn::nn::{
+    ConvolutionConfig, EdgeData, Gat, GatV2, HiddenNorm, ModelConfig, Network, Store,
+};
 use halfgnn::ops::{self, CodeFormat, Dropout, Normalization, NormalizationGradients, RandomState};
 use halfgnn::tensor::{Array, Element, Matrix, Precision};
 use halfgnn::train::{Goal, Loss, Objective, Snapshot, TrainConfig, Trainer};
@@ -317,13 +322,16 @@ pub fn assert_recorded<B: Backend>(
     ranks: usize,
     recorded: bool,
 ) {
-    let plain = [ModelConfig::gcn, ModelConfig::gin].map(|model| (model, None));
+    let plain = [ModelConfig::gcn, ModelConfig::gin].map(|model| (model, None, None));
+    let stored = [ModelConfig::gcn, ModelConfig::gin];
+    let stored = stored.map(|model| (model, None, Some(Store::EightBit)));
     let quantized = [ModelConfig::gcn, ModelConfig::sage, ModelConfig::gat];
-    let quantized = quantized.map(|model| (model, Some(CodeFormat::Int8)));
-    for (model, messages) in plain.into_iter().chain(quantized) {
+    let quantized = quantized.map(|model| (model, Some(CodeFormat::Int8), None));
+    for (model, messages, store) in plain.into_iter().chain(stored).chain(quantized) {
         let mut model = deep(model(FEATURES, CLASSES));
         model.dropout = 0.5;
         model.messages = messages;
+        model.store = store;
         assert_linked::<B, f16>(backend, &own, &model, (ranks, recorded));
     }
 }

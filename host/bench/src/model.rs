@@ -64,7 +64,7 @@ pub struct ModelArgs {
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, default_missing_value = "int8")]
     pub messages: Option<CodeFormatName>,
     /// Keep what the backward pass reads of the forward pass, outputs of hidden layers and what GIN normalises, in this
-    /// way instead of as the model computes with it; of networks with ReLU, in half or bf16, by one rank
+    /// way instead of as the model computes with it; of networks with ReLU, in half or bf16
     #[arg(long, value_enum, value_name = "HOW")]
     pub store: Option<StoreName>,
     /// Multiply signs of activations by signs of weights, as Bi-GCN does, of GCN and GraphSAGE; weight decay is then 0

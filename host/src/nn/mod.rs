@@ -275,7 +275,8 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
         self.watched_mut()
     }
 
-    /// Does what a step does beside its passes, of which this rank has no vertex: scales of messages in codes follow as they do on the others.
+    /// Does what a step does beside its passes, of which this rank has no vertex: scales of messages in codes follow as they do on the
+    /// others, and nothing of the step before is [watched](Model::watched) any more.
     ///
     /// # Errors
     /// Those of the device.

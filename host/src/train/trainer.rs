@@ -208,21 +208,6 @@ fn is_by_devices(group: Option<&Group>) -> bool {
     group.is_none_or(|ranks| ranks.library().is_some())
 }
 
-/// Refuses activations of 8 bits of batches that are dealt out: ranks do not agree on what overflowed in them.
-fn expect_no_stored_codes<B: Backend, E: Element>(
-    model: &mut impl Model<B, E>,
-) -> Result<(), Error> {
-    if model.watched().len() == model.watched_mut().len() {
-        return Ok(());
-    }
-    Err(Error::Unsupported {
-        operator: "Trainer",
-        reason:
-            "activations of 8 bits are trained in batches by one rank; leave them as they are, or train with one"
-                .into(),
-    })
-}
-
 impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// A trainer before its first step.
     ///
@@ -303,22 +288,19 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// all: loss and gradients are the sums of what each rank has, in their order, and divided by what they are for the whole batch, so
     /// without dropout a step is that of one rank on the same batch, but for the order of the terms. Masks of dropout are each rank's own,
     /// and so are statistics of a batch normalisation, of which the running ones are the means over ranks, and the scales of messages of 8 bits in a first step; then these
-    /// follow the largest magnitudes of all. Each evaluates the whole task; scores
+    /// follow the largest magnitudes of all. Scales of activations in 8 bits are each rank's own. Each evaluates the whole task; scores
     /// are those of the first, so all decide alike. All have the same bits after each step.
     ///
     /// # Errors
-    /// Those of [`Trainer::new`] and of [`Model::see_features`]; [`Error::Unsupported`] of activations of 8 bits of batches that are dealt out.
+    /// Those of [`Trainer::new`] and of [`Model::see_features`].
     pub fn sampled(
         backend: &B,
         batches: Batches<B, E>,
         objective: &Objective<B, E>,
-        mut model: M,
+        model: M,
         config: TrainConfig,
     ) -> Result<Self, Error> {
         let together = batches.group().cloned();
-        if together.is_some() {
-            expect_no_stored_codes(&mut model)?;
-        }
         // What goes through the host cannot be replayed; and what is drawn ahead of features on disk gives memory back beside a
         // recording.
         let records =

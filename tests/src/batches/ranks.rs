@@ -2,17 +2,19 @@
 
 use super::{LOSS, batches, of_rows, sampled, small};
 use crate::Scale;
-use crate::ranks::{by_devices, by_host, links_threads};
+use crate::ranks::{by_devices, by_host, links_threads, overflow_first_bias, write_first_bias};
 use crate::task;
-use half::f16;
-use halfgnn::backend::Backend;
-use halfgnn::data::FeatureRows;
+use half::{bf16, f16};
+use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::data::{FeatureRows, LabelSets, Targets};
 use halfgnn::distributed::{Group, InProcess, in_process};
-use halfgnn::nn::{EdgeData, Model, ModelConfig, Network, Pieces, Store};
+use halfgnn::nn::{
+    EdgeData, GraphConv, Model, ModelConfig, Network, Pieces, Propagation, Store, Transformer,
+};
 use halfgnn::ops::CodeFormat;
-use halfgnn::sample::{Sampling, SamplingPolicy};
-use halfgnn::tensor::Element;
-use halfgnn::train::{BatchReport, Batches, Objective, Split, TrainConfig, Trainer};
+use halfgnn::sample::{EdgesIn, Sampling, SamplingPolicy};
+use halfgnn::tensor::{Element, Matrix};
+use halfgnn::train::{BatchReport, Batches, Goal, Loss, Objective, Split, TrainConfig, Trainer};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -225,7 +227,7 @@ fn coded(model: ModelConfig) -> ModelConfig {
 }
 
 /// Ranks that send messages of 8 bits in parts of batches have the same scales after each step, learn nearly what one rank does, and go on to the same
-/// bits from what the first of them kept; also where one has no vertex of a batch, or of any. Activations of 8 bits are of one rank.
+/// bits from what the first of them kept; also where one has no vertex of a batch, or of any.
 pub fn ranks_agree_on_messages_of_batches<B: Backend>(backend: &B, scale: Scale) {
     let models = [
         coded(ModelConfig::gin(task::FEATURES, task::CLASSES)),
@@ -292,20 +294,180 @@ pub fn ranks_agree_on_messages_of_batches<B: Backend>(backend: &B, scale: Scale)
             assert_eq!(of_rank.buffers, told[0].buffers);
         }
     }
-    let stores = ModelConfig {
+}
+
+/// Ranks that store activations of parts of batches in 8 bits, each with scales of its own, have the same bits after each step, and learn
+/// nearly what one rank does; also where one has no vertex of a batch, or of any. They go on to the same bits from what the first kept.
+pub fn ranks_store_activations_of_batches<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(
+        backend: &B,
+        (name, model): (&str, &ModelConfig),
+        (batch, epochs): (usize, u32),
+    ) {
+        let model = &ModelConfig {
+            store: Some(Store::EightBit),
+            hidden: 16,
+            layers: 2,
+            dropout: 0.0,
+            ..model.clone()
+        };
+        let what = format!("{name} in {}, batches of {batch}", E::PRECISION);
+        let mut config = TrainConfig {
+            epochs,
+            ..TrainConfig::new(E::PRECISION)
+        };
+        config.scaling.initial = config.scaling.initial.min(256.0);
+        let (how, of) = (("neighbor:3,2", batch), (config, 3));
+        let told = of_ranks::<B, E, _>(by_host(backend), model, how, of, |trainer| {
+            course(backend, trainer, |_| false)
+        });
+        for of_rank in &told {
+            assert_eq!(of_rank, &told[0], "{what}");
+        }
+        if links_threads(backend) {
+            let open = by_devices(|_| backend.clone());
+            let linked = of_ranks::<B, E, _>(open, model, how, of, |trainer| {
+                course(backend, trainer, |_| false)
+            });
+            assert!(linked == told, "{what}");
+        }
+        let mut alone = sampled::<B, E>(backend, model, how, config);
+        let alone = course(backend, &mut alone, |_| false);
+        let mean = |of: &Course| of.losses.iter().sum::<f32>() / of.losses.len() as f32;
+        let (own, expected) = (mean(&told[0]), mean(&alone));
+        // A batch normalisation sees a rank's part of a batch.
+        let allowed = if name == "gin" { 0.2 } else { 0.02 };
+        assert!(
+            (own - expected).abs() < allowed * expected,
+            "{what}: {own} and {expected}"
+        );
+        // What is stored is rounded.
+        let as_it_is = &ModelConfig {
+            store: None,
+            ..model.clone()
+        };
+        let plain = of_ranks::<B, E, _>(by_host(backend), as_it_is, how, of, |trainer| {
+            course(backend, trainer, |_| false)
+        });
+        assert_eq!(told[0].losses[0], plain[0].losses[0], "{what}");
+        assert_ne!(told[0].weights, plain[0].weights, "{what}");
+
+        let first = AtomicU32::new(0);
+        let left = of_ranks::<B, E, _>(by_host(backend), model, how, of, |trainer| {
+            let says = first.fetch_add(1, Ordering::Relaxed) == 0;
+            course(backend, trainer, |report| says && report.batch == 1);
+            trainer.snapshot().expect("no failure")
+        });
+        let gone_on = of_ranks::<B, E, _>(by_host(backend), model, how, of, |trainer| {
+            trainer.restore(&left[0]).expect("the same model");
+            course(backend, trainer, |_| false)
+        });
+        for of_rank in gone_on {
+            assert_eq!(of_rank.losses, told[0].losses[1..], "{what}");
+            assert_eq!(of_rank.weights, told[0].weights, "{what}");
+            assert_eq!(of_rank.buffers, told[0].buffers, "{what}");
+        }
+    }
+    let (features, classes) = (task::FEATURES, task::CLASSES);
+    let models = [
+        ("gcn", ModelConfig::gcn(features, classes)),
+        ("sage", ModelConfig::sage(features, classes)),
+        ("gin", ModelConfig::gin(features, classes)),
+        ("gat", ModelConfig::gat(features, classes)),
+        (
+            "graphconv",
+            ModelConfig::of(GraphConv::default(), features, classes),
+        ),
+        (
+            "transformer",
+            ModelConfig::of(Transformer::default(), features, classes),
+        ),
+    ];
+    for (name, model) in scale.pick(&models[1..2], &models[..]) {
+        check::<B, f16>(backend, (name, model), (16, scale.pick(1, 2)));
+        if scale == Scale::Full {
+            check::<B, bf16>(backend, (name, model), (16, 2));
+        }
+    }
+    // Of three ranks one has no vertex of any batch. It would normalise over none.
+    for (name, model) in scale.pick(&models[..1], &models[..2]) {
+        check::<B, f16>(backend, (name, model), (2, 1));
+    }
+}
+
+/// A rank stores what overflowed in its part of a batch, and no gradient shows it: of binary cross-entropy those of infinite logits are
+/// finite. All leave the step out, one without a vertex of any batch as well, and take those behind it.
+pub fn ranks_agree_on_overflows_of_batches<B: Backend>(backend: &B, _: Scale) {
+    let model = &ModelConfig {
+        hidden: 16,
+        layers: 2,
+        dropout: 0.0,
         store: Some(Store::EightBit),
-        messages: None,
-        ..models[0].clone()
+        ..ModelConfig::gcn(task::FEATURES, task::CLASSES)
     };
-    let rank = in_process(2, "test", Duration::from_secs(9), &[]).remove(0);
-    let objective: Objective<B, f16> = task::objective(backend, stores.norm());
-    let drawn = batches(backend, &objective, &stores, ("neighbor:3,2", 2), 0);
-    let drawn = drawn.among(&Group::new(rank)).expect("vertices");
-    let network = Network::new(backend, &stores, 5).expect("a model");
-    let config = TrainConfig::new(f16::PRECISION);
-    let refused = Trainer::sampled(backend, drawn, &objective, network, config);
-    let refused = refused.map(drop).expect_err("stored in 8 bits").to_string();
-    assert!(refused.contains("activations of 8 bits"), "{refused}");
+    let mut config = TrainConfig {
+        epochs: 1,
+        ..TrainConfig::new(f16::PRECISION)
+    };
+    config.scaling.initial = 256.0;
+    let has = (0..task::VERTICES * task::CLASSES).map(|at| Some(at % 3 == 0));
+    let labels = LabelSets::new(task::CLASSES, has).expect("whole rows");
+    let (targets, splits) = (&Targets::from(labels), &task::splits());
+    let told = std::thread::scope(|scope| {
+        let group = in_process(3, "test", Duration::from_secs(120), &[]);
+        let threads = group.into_iter().enumerate().map(|(number, rank)| {
+            scope.spawn(move || {
+                let (backend, group) = by_host(backend)(rank);
+                let (backend, graph, loss) = (&backend, &task::graph(), &Loss::of(targets));
+                let goal = Goal {
+                    targets,
+                    outputs: task::CLASSES,
+                    loss,
+                    splits: splits.each_ref().map(Vec::as_slice),
+                };
+                let whole = Propagation::of_graph::<f16>(backend, graph, None, model.norm());
+                let (kind, rows) = (MemoryKind::Features, task::features());
+                let shape = (task::VERTICES, task::FEATURES);
+                let rows = Matrix::from_f32(backend, shape.0, shape.1, &rows, kind);
+                let (whole, rows) = (vec![whole.expect("room")], rows.expect("room"));
+                let objective = Objective::<B, f16>::of(backend, whole, rows, &goal);
+                let objective = objective.expect("a task");
+                let policy: SamplingPolicy = "neighbor:3,2".parse().expect("a policy");
+                let sampler = policy.sampler(backend, (graph, EdgesIn::Device), false);
+                let (sampler, how) = (sampler.expect("room"), (loss, model.norm()));
+                let batches = Batches::new(&objective, how, sampler, 2, config.seed);
+                let batches = batches.expect("batches").among(&group).expect("vertices");
+                let network = Network::new(backend, model, 5).expect("a model");
+                let trainer = Trainer::sampled(backend, batches, &objective, network, config);
+                let trainer = &mut trainer.expect("a trainer");
+                let skipped = |trainer: &Trainer<B, f16, Network<B, f16>>| {
+                    trainer.optimizer().expect("no failure").skipped
+                };
+                let before = (number == 0).then(|| overflow_first_bias(backend, trainer));
+                let first = course(backend, trainer, |_| true);
+                assert_eq!((first.losses.len(), first.skipped), (1, 1), "rank {number}");
+                let parameters = trainer.model().parameters().into_iter();
+                let mut gradients =
+                    parameters.flat_map(|it| it.gradient().to_f32(backend).expect("no failure"));
+                assert!(gradients.all(f32::is_finite), "gradients show nothing");
+                if let Some(before) = before {
+                    write_first_bias(backend, trainer, &before);
+                }
+                let others = course(backend, trainer, |_| false);
+                assert_eq!(
+                    (others.losses.len(), skipped(trainer)),
+                    (24, 1),
+                    "rank {number}"
+                );
+                (others.losses, others.weights)
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let threads = threads.into_iter();
+        let told = threads.map(|it| it.join().expect("a rank"));
+        told.collect::<Vec<_>>()
+    });
+    assert!(told.iter().all(|of_rank| of_rank == &told[0]));
 }
 
 /// Ranks whose devices exchange, and which record steps on batches in the same memory with their exchanges, learn to the bit what those learn

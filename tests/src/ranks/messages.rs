@@ -60,7 +60,7 @@ fn told<B: Backend, E: Element>(
 }
 
 /// How far apart two lists of gradients are, of the norm of the first.
-fn apart(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
+pub(super) fn apart(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
     let norm =
         |of: &mut dyn Iterator<Item = f32>| of.map(|it| f64::from(it).powi(2)).sum::<f64>().sqrt();
     let (a, b) = (a.concat(), b.concat());

@@ -1,6 +1,6 @@
 //! The memory that a run is said to take, against what it takes on a device that has a workspace: the emulator.
 
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Backend, MemoryKind, Storage};
@@ -534,6 +534,17 @@ fn directed(graph: &Graph) -> (Graph, Vec<f32>) {
     (graph, weights)
 }
 
+/// Models whose activations may be kept in 8 bits.
+fn models_of_store() -> Vec<ModelConfig> {
+    let models = [
+        ModelConfig::gcn,
+        ModelConfig::gin,
+        ModelConfig::sage,
+        ModelConfig::gat,
+    ];
+    models.map(|model| model(20, 8)).into()
+}
+
 /// Every model on the CPU, as two ranks and as three.
 #[test]
 fn what_ranks_take_is_foretold() {
@@ -570,6 +581,28 @@ fn what_ranks_take_is_foretold() {
             let plain = (graph, EdgeData::default());
             check_ranks::<_, f16>(Cpu::new, None, plain, config, (&two, Gather::Halo));
             check_ranks::<_, f16>(Cpu::new, None, plain, config, (&three, Gather::Whole));
+        }
+    }
+    // Activations in 8 bits, of which each rank tells the others the largest magnitudes.
+    for model in models_of_store() {
+        for messages in [None, Some(CodeFormat::Int8)] {
+            let config = &ModelConfig {
+                hidden: 24,
+                layers: 8,
+                messages,
+                store: Some(Store::EightBit),
+                ..without_dropped_edges(model.clone())
+            };
+            let plain = (&graph, EdgeData::default());
+            let stored = check_ranks::<_, f16>(Cpu::new, None, plain, config, (&two, Gather::Halo));
+            check_ranks::<_, bf16>(Cpu::new, None, plain, config, (&three, Gather::Whole));
+            let as_it_is = &ModelConfig {
+                store: None,
+                ..config.clone()
+            };
+            let more = check_ranks::<_, f16>(Cpu::new, None, plain, as_it_is, (&two, Gather::Halo));
+            let less = stored.iter().zip(&more).all(|(stored, more)| stored < more);
+            assert!(less, "{}: {stored:?} and {more:?}", config.convolution);
         }
     }
     let graph = one_way;
@@ -654,8 +687,14 @@ fn what_ranks_take_of_a_card_is_foretold() {
             messages: Some(CodeFormat::Int8),
             ..config.clone()
         };
+        let stored = &ModelConfig {
+            store: Some(Store::EightBit),
+            layers: 3,
+            ..config.clone()
+        };
         check_ranks::<_, f16>(|| card(4), Some(4), plain, config, (&two, Gather::Halo));
         check_ranks::<_, f16>(|| card(4), Some(4), plain, config, (&three, Gather::Whole));
+        check_ranks::<_, f16>(|| card(4), Some(4), plain, stored, (&three, Gather::Halo));
         check_ranks::<_, f16>(|| card(4), Some(4), plain, coded, (&three, Gather::Halo));
     }
 }

@@ -197,7 +197,6 @@ fn check(
             "--pieces",
             args.placement.pieces != PieceCount::Auto && policy.is_none(),
         ),
-        ("--store", model.store.is_some()),
         (
             "--hidden-norm pair or graph",
             model.hidden_norm.wants_whole_graphs() && policy != Some(&SamplingPolicy::Graphs),

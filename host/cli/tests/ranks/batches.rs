@@ -244,3 +244,28 @@ fn messages_of_batches_have_8_bits() {
         assert!(off <= one / 10 + 8, "{ranks} ranks: {one} and {all}");
     }
 }
+
+/// So have activations that are kept for the backward pass: threads and processes keep them alike.
+#[test]
+fn activations_of_batches_have_8_bits() {
+    let place = place(&Ring::new());
+    let own = ["--store", "eight-bit", "--dropout", "0", "--epochs", "6"];
+    let all = [&SAMPLED[..], &own, &["--layers", "2", "--json", "-"]].concat();
+    let of = |ranks: &str| run(place.train(&[&all[..], &["--ranks", ranks]].concat()));
+    let alone = of("1");
+    for ranks in ["2", "3"] {
+        let whole = of(ranks);
+        assert_eq!(course(&of(ranks)), course(&whole), "{ranks} ranks");
+        for ([loss, _], [expected, _]) in course(&whole).iter().zip(&course(&alone)) {
+            let off = (loss - expected).abs() / expected;
+            assert!(off < 0.05, "{ranks} ranks: {loss} and {expected}");
+        }
+    }
+    let ranks = outputs(processes(&place, 2, |_| {
+        all.iter().map(|it| (*it).to_owned()).collect()
+    }));
+    for output in &ranks {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    assert_eq!(course(&events(&ranks[0].stdout)), course(&of("2")));
+}

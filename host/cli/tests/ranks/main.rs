@@ -216,6 +216,69 @@ fn ranks_send_messages_of_8_bits() {
     }
 }
 
+/// Ranks that keep activations in 8 bits learn what one does that keeps them so, take what was estimated, and go on to
+/// the same bits.
+#[test]
+fn ranks_store_activations_in_8_bits() {
+    let place = place(&Ring::new());
+    for (model, precision) in [
+        ("gcn", "half"),
+        ("gin", "bf16"),
+        ("gat", "half"),
+        ("sage", "bf16"),
+        ("graphconv", "half"),
+        ("transformer", "bf16"),
+    ] {
+        let more = [
+            "--model",
+            model,
+            "--layers",
+            "3",
+            "--precision",
+            precision,
+            "--store",
+            "eight-bit",
+            "--json",
+            "-",
+            "--save",
+        ];
+        let train = |of: &[&str]| run(place.train(&[&more[..], of].concat()));
+        let alone = train(&["alone", "--epochs", "6"]);
+        for ranks in ["2", "3"] {
+            let what = format!("{model} in {precision}, {ranks} ranks");
+            let of = |file: &'static str, epochs: &'static str| {
+                train(&[file, "--epochs", epochs, "--ranks", ranks])
+            };
+            let whole = of("whole", "6");
+            assert_eq!(whole[0]["store"], "eight-bit", "{what}");
+            let pairs = course(&whole).into_iter().zip(course(&alone));
+            for (epoch, ([loss, _], [expected, _])) in pairs.enumerate() {
+                let off = (loss - expected).abs() / expected;
+                // Of codes a batch normalisation leaves little but the differences.
+                let allowed = if model == "gin" { 0.2 } else { 0.03 };
+                assert!(
+                    off < allowed,
+                    "{what}, epoch {epoch}: {loss} and {expected}"
+                );
+            }
+            let took = whole.last().unwrap()["peak_bytes"].as_f64().unwrap();
+            let foretold = whole[1]["bytes"].as_array().unwrap().iter();
+            let foretold: f64 = foretold.filter_map(Value::as_f64).sum();
+            assert!(
+                (0.99..1.01).contains(&(foretold / took)),
+                "{what}: {foretold} {took}"
+            );
+            of("part", "3");
+            let again = [
+                "part", "--resume", "part", "--epochs", "6", "--ranks", ranks,
+            ];
+            let rest = run(place.train(&[&["--json", "-", "--save"], &again[..]].concat()));
+            assert_eq!(course(&rest), course(&whole)[3..], "{what}");
+            assert_eq!(weights(&place, "part"), weights(&place, "whole"), "{what}");
+        }
+    }
+}
+
 #[test]
 fn runs_of_ranks_repeat_and_stop_early_together() {
     let place = place(&Ring::new());
@@ -366,10 +429,13 @@ fn what_ranks_do_not_do_is_refused() {
         &[&sampled[..], &["--gather", "whole"]].concat(),
         &["--gather is of a graph that is dealt out, and in batches each rank has all of it"],
     );
-    refuse(
-        &[&sampled[..], &["--store", "eight-bit"]].concat(),
-        &["--store is trained by one rank; leave it out, or train with one"],
-    );
+    for of in [&[][..], &sampled[..]] {
+        let float = ["--store", "eight-bit", "--precision", "float"];
+        refuse(
+            &[of, &float].concat(),
+            &["this program computes in float; take one of those"],
+        );
+    }
     refuse(
         &["--model", "gat", "--attention-dropout", "0.5"],
         &["leave the attention dropout out, or train with one"],

@@ -7,6 +7,8 @@ mod model;
 mod pieces;
 mod profile;
 mod signs;
+#[cfg(test)]
+mod tests;
 mod topology;
 mod types;
 
@@ -442,15 +444,8 @@ impl<B: Backend, E: Element> Network<B, E> {
             Kind::Training => dropped,
             Kind::Evaluation | Kind::Signs => self.compiled.graphs.dropped,
         };
-        let is_rank = matches!(of.topology, Topology::Ranks { .. });
         if of.topology != Topology::Whole && self.model.binary.is_some() {
             return refuse("layers of one bit give a row for each that they read, on one rank; take a whole graph or a subgraph, or leave the ranks out".into());
-        }
-        if is_rank && self.model.store.is_some() {
-            return refuse(
-                "of several ranks activations are kept as they are; leave store out, or train with one"
-                    .into(),
-            );
         }
         let keeps = self.keeps_activations && self.compiled.evaluation.program.kept.is_empty();
         if keeps {

@@ -151,8 +151,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn shared_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
-        let messages = self.memory.messages_mut();
-        messages.map(|(_, matrix)| matrix).collect()
+        let (messages, stored) = self.memory.messages_and_stored_mut();
+        messages.chain(stored).collect()
     }
 
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
@@ -162,13 +162,19 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
-        let largest = self.memory.messages_mut().skip(1).step_by(2);
-        largest.map(|(_, matrix)| matrix).collect()
+        let (messages, stored) = self.memory.messages_and_stored_mut();
+        messages.skip(1).step_by(2).chain(stored).collect()
     }
 
     fn sends_nothing(&mut self, backend: &B) -> Result<(), Error> {
-        let mut codes = self.memory.quantized_mut();
-        codes.try_for_each(|codes| ops::update_scales(backend, MARGIN, codes.scales_mut()))
+        for codes in self.memory.quantized_mut() {
+            ops::update_scales(backend, MARGIN, codes.scales_mut())?;
+        }
+        // The largest magnitudes are of the step before, and this one stores nothing.
+        for codes in self.memory.stored_mut() {
+            ops::update_scales(backend, 1.0, codes.scales_mut())?;
+        }
+        Ok(())
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

@@ -45,16 +45,21 @@ impl Pass for Store {
 /// Whether the pass keeps a value in 8 bits.
 pub(super) fn is_stored(program: &Program, value: Value) -> bool {
     let is_outside = program.output == Some(value) || program.kept.contains(&value);
+    let is_element = program.values[value.0].format == Format::Element;
+    let can = is_element && !is_outside && program.is_kept(value);
+    can && (is_of_relu(program, value) || is_normalized(program, value))
+}
+
+/// Whether it is the output of a ReLU, also behind the dropout of a rank and with the rows of other ranks.
+fn is_of_relu(program: &Program, value: Value) -> bool {
     let writer = program.writer(value).map(|it| &program.nodes[it].operator);
-    let has_relu = match writer {
+    match writer {
         Some(Operator::Matmul(op)) => op.relu,
         Some(Operator::Aggregate(op)) => op.relu,
         Some(Operator::Activate(op)) => op.relu,
+        Some(Operator::DropRows { x, .. } | Operator::Extend { x, .. }) => is_of_relu(program, *x),
         _ => false,
-    };
-    let is_element = program.values[value.0].format == Format::Element;
-    let can = is_element && !is_outside && program.is_kept(value);
-    can && (has_relu || is_normalized(program, value))
+    }
 }
 
 /// Whether it is what a batch normalisation normalizes.

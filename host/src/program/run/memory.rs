@@ -439,17 +439,22 @@ impl<B: Backend, E: Element> Memory<B, E> {
     pub(in crate::program) fn messages_mut(
         &mut self,
     ) -> impl Iterator<Item = (&str, &mut Matrix<B, f32>)> {
-        let mut all: HashMap<Value, _> = self
-            .quantized
-            .iter_mut()
-            .map(|(of, it)| (*of, it))
-            .collect();
-        self.messages.iter().flat_map(move |(value, names)| {
-            let codes = all.remove(value);
-            let state = codes.map(|codes| codes.scales_mut().state_mut());
-            let names = names.each_ref().map(String::as_str);
-            names.into_iter().zip(state.into_iter().flatten())
-        })
+        of_messages(&self.messages, &mut self.quantized)
+    }
+
+    /// The scales of quantized values, the largest magnitudes of each behind them, and the largest magnitudes of what is stored.
+    pub(in crate::program) fn messages_and_stored_mut(
+        &mut self,
+    ) -> (
+        impl Iterator<Item = &mut Matrix<B, f32>>,
+        impl Iterator<Item = &mut Matrix<B, f32>>,
+    ) {
+        let messages = of_messages(&self.messages, &mut self.quantized);
+        let stored = self.stored.values_mut().map(|codes| {
+            let [_, largest] = codes.scales_mut().state_mut();
+            largest
+        });
+        (messages.map(|(_, matrix)| matrix), stored)
     }
 
     /// Has scales be looked at before the next step: they were restored from a checkpoint.
@@ -462,6 +467,13 @@ impl<B: Backend, E: Element> Memory<B, E> {
         &mut self,
     ) -> impl Iterator<Item = &mut QuantizedMatrix<B>> {
         self.quantized.values_mut()
+    }
+
+    /// What is stored for the backward pass.
+    pub(in crate::program) fn stored_mut(
+        &mut self,
+    ) -> impl Iterator<Item = &mut QuantizedMatrix<B>> {
+        self.stored.values_mut()
     }
 
     /// Quantized values.
@@ -574,6 +586,20 @@ impl<B: Backend, E: Element> Memory<B, E> {
             _ => None,
         }
     }
+}
+
+/// The scales of quantized values and the largest magnitudes, by name, in the order of the list.
+fn of_messages<'a, B: Backend>(
+    messages: &'a [(Value, [String; 2])],
+    quantized: &'a mut HashMap<Value, QuantizedMatrix<B>>,
+) -> impl Iterator<Item = (&'a str, &'a mut Matrix<B, f32>)> {
+    let mut all: HashMap<Value, _> = quantized.iter_mut().map(|(of, it)| (*of, it)).collect();
+    messages.iter().flat_map(move |(value, names)| {
+        let codes = all.remove(value);
+        let state = codes.map(|codes| codes.scales_mut().state_mut());
+        let names = names.each_ref().map(String::as_str);
+        names.into_iter().zip(state.into_iter().flatten())
+    })
 }
 
 fn matrix<B: Backend, X: Element>(backend: &B, slot: &Slot) -> Result<Matrix<B, X>, Error> {

@@ -83,6 +83,31 @@ fn undone_together(
     (is_drop && program.only_reader(op.d) == Some(relu)).then_some((relu, Some(drop)))
 }
 
+/// Of a rank a dropout is an operator of its own. A ReLU that it alone reads is undone from what is behind it, so that nothing else is
+/// kept: where an element is dropped, the gradient is zero already.
+pub(super) fn undo_behind_dropped_rows(program: &mut Program) {
+    for number in 0..program.forward {
+        let Operator::DropRows { x: relu, .. } = program.nodes[number].operator else {
+            continue;
+        };
+        let writer = program.writer(relu).and_then(|it| as_activate(program, it));
+        let others: Vec<usize> = program.readers(relu).filter(|it| *it != number).collect();
+        let undoes = |other: &usize| {
+            let op = as_gradient(program, *other);
+            *other >= program.forward && op.is_some_and(|op| op.relu == Some(relu) && op.d != relu)
+        };
+        if !writer.is_some_and(|op| op.relu) || !others.iter().all(undoes) {
+            continue;
+        }
+        let dropped = program.nodes[number].results[0];
+        for other in others {
+            if let Operator::ActivateGradient(op) = &mut program.nodes[other].operator {
+                op.relu = Some(dropped);
+            }
+        }
+    }
+}
+
 /// `activate(combine(a + b))` of two matrices adds them itself.
 pub(super) fn of_sums(program: &mut Program) {
     let mut number = 0;

@@ -58,6 +58,7 @@ impl Pass for FuseBeforeStore {
 /// All rules. `undoes` says whether an aggregation may undo the ReLU of a value.
 fn fuse(program: &mut Program, undoes: impl Fn(&Program, Value) -> bool) -> Result<(), Error> {
     activation::merge(program);
+    activation::undo_behind_dropped_rows(program);
     sums::factors(program);
     sums::two_products(program);
     sums::into_products(program);
