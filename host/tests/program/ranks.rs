@@ -15,8 +15,8 @@ use halfgnn::nn::{
 };
 use halfgnn::ops::CodeFormat;
 use halfgnn::program::layers::{Gcn, Gin, Layer, Sage};
-use halfgnn::program::passes::fuse::Fuse;
-use halfgnn::program::passes::{Exchange, Mutual, Pass, Quantize, Reorder, apply};
+use halfgnn::program::passes::fuse::{Fuse, FuseBeforeStore};
+use halfgnn::program::passes::{Exchange, Mutual, Pass, Quantize, Reorder, Store, apply};
 use halfgnn::program::{Builder, Edges, Program, Value, differentiate};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{Goal, Loss, Objective, TrainConfig, Trainer};
@@ -472,4 +472,46 @@ fn balanced_rows_are_exchanged() {
         quantized.contains("aggregate partᵀ of own rows"),
         "{quantized}"
     );
+}
+
+/// What is behind a rank's dropout is all that is kept of a ReLU, and it is stored.
+#[test]
+fn what_a_rank_drops_is_stored() {
+    let mut program = part(4, Norm::Both, |g, edges, all| {
+        let y = g.layer(0, |g| Gcn { edges, outputs: 4 }.build(g, all));
+        let y = g.relu(y);
+        g.layer(1, |g| {
+            let y = g.dropout(y, 0.5);
+            let all = g.extend(edges, y);
+            Gcn { edges, outputs: 2 }.build(g, all)
+        })
+    });
+    let exchange = Exchange { of_messages: false };
+    apply(&mut program, &[&Reorder, &exchange], |_, _| ()).expect("a forward list");
+    differentiate(&mut program).expect("parameters");
+    apply(&mut program, &[&FuseBeforeStore, &Store], |_, _| ()).expect("both lists");
+    let expected = [
+        "%13 = matmul x layers.0.weight, rows R[part]",
+        "%4 = extend part %13",
+        "%6 = aggregate part %4, operand is scaled, relu",
+        "%7 = drop_rows part %6, dropout 0.5 #1",
+        "%15 = matmul %7 layers.1.weight, rows R[part]",
+        "%31 = store %7 (kept)",
+        "%11 = extend part %15",
+        "%12 = aggregate part %11, operand is scaled",
+        "backward",
+        "%29 = activate_gradient seed, rows R[part]",
+        "%18 = aggregate partᵀ %29, operand is scaled",
+        "%19 = fold part %18",
+        "%21 = matmul %19 layers.1.weightᵀ",
+        "%22 = matmul %31ᵀ %19",
+        "%23 = drop_rows part %21, dropout 0.5 #1",
+        "%32 = dequantize %31",
+        "%24 = activate_gradient %23, where positive %32",
+        "%30 = activate_gradient %24, rows R[part]",
+        "%25 = aggregate partᵀ %30, operand is scaled",
+        "%26 = fold part %25",
+        "%28 = matmul xᵀ %26",
+    ];
+    assert_eq!(program.listing().lines().collect::<Vec<_>>(), expected);
 }

@@ -10,9 +10,10 @@ use crate::tensor::Precision;
 
 /// The pass. It comes after [`FuseBeforeStore`](super::fuse::FuseBeforeStore) and before passes that keep less of what is left.
 ///
-/// It stores outputs of ReLUs and what a batch normalisation normalizes, as far as the backward pass reads them. The scale of a column is
-/// the smallest that fits its numbers. Gradients of weights are products of the quantized values, and products undo a ReLU by them.
-/// Any other operator reads their numbers from a matrix that is there for its length.
+/// It stores outputs of ReLUs, also behind the dropout of a rank and with the rows of other ranks, and what a batch normalisation normalizes,
+/// as far as the backward pass reads them. The scale of a column is the smallest that fits its numbers; ranks have scales of their own.
+/// Gradients of weights are products of the quantized values, and products undo a ReLU by them. Any other operator reads their numbers from
+/// a matrix that is there for its length.
 ///
 /// The forward pass keeps its bits. What a ReLU and a dropout behind it let through is known exactly, so the gradients that go on from layer to
 /// layer keep theirs as well. Gradients of weights, and of what is normalized, are those of rounded numbers.
