@@ -7,8 +7,8 @@ use halfgnn_graph::reorder::Permutation;
 /// Bits of a word.
 const WORD: usize = 64;
 
-/// Features that are all +1 and −1, or all 1 and 0, a bit each: bit `f % 64` of word `f / 64` of a row is set where feature `f` is 1.
-/// Bits past the last feature are zero.
+/// Features that are all +1 and −1, or all 1 and 0, packed one bit each. Bit `f % 64` of word `f / 64` of a row is set
+/// where feature `f` is 1. Bits past the last feature are zero.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BitFeatures {
     len: usize,
@@ -17,7 +17,8 @@ pub struct BitFeatures {
 }
 
 impl BitFeatures {
-    /// Of so many vertices with `len` features each, none of which is 1 yet. `are_signs` says whether they are −1 then, or 0.
+    /// Features of the given number of vertices, `len` each, none of which is 1 yet. `are_signs` says whether they are
+    /// −1, or 0.
     ///
     /// # Errors
     /// [`DataProblem::Shape`] where `len` is 0, [`DataProblem::OutOfMemory`] where there is not enough memory.
@@ -31,7 +32,7 @@ impl BitFeatures {
             ));
         }
         let all = (vertices as u64).saturating_mul(len.div_ceil(WORD) as u64);
-        let mut words = DataProblem::room("features", all)?;
+        let mut words = DataProblem::with_capacity("features", all)?;
         words.resize(all as usize, 0);
         Ok(Self {
             len,
@@ -40,7 +41,8 @@ impl BitFeatures {
         })
     }
 
-    /// Makes features of a vertex what the bits of `bytes` say, eight a byte, the first the lowest; bits past the last are left out.
+    /// Sets the features of a vertex from the bits of `bytes`: eight features a byte, the lowest bit first. Bits past
+    /// the last feature are ignored.
     ///
     /// # Panics
     /// If there is no such vertex.
@@ -171,7 +173,7 @@ fn merged(row: usize, rows: &[u64]) -> Vec<u64> {
     set
 }
 
-/// The bits of a word of which so many are features.
+/// A mask of the lowest `left` bits of a word, all of them from 64 on.
 fn mask(left: usize) -> u64 {
     match left {
         WORD.. => u64::MAX,

@@ -1,6 +1,6 @@
-//! Digests of what a dataset holds, part by part: a run that goes on and ranks that train together must have read the same.
+//! Digests of a dataset, part by part. A resumed run, and all ranks of a run, must have read the same data.
 //!
-//! Two datasets with equal parts have equal digests, in whatever format they were stored and whatever the number of threads.
+//! Two datasets with equal parts have equal digests, whatever their formats and the number of threads.
 
 use super::{DataError, Dataset, Features, StoredFeatures, Targets, Types};
 use bytemuck::{Pod, cast_slice};
@@ -13,7 +13,8 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
-/// A part of a dataset by its name, such as `labels`, and its digest: [`Digest::ABSENT`] of a part that the dataset does not have.
+/// The name of a part of a dataset, such as `labels`, and its digest: [`Digest::ABSENT`] for a part that the dataset
+/// does not have.
 pub type DigestedPart = (&'static str, Digest);
 
 /// The name of the part that a vertex' own name is in. Training does not depend on it.
@@ -28,7 +29,8 @@ pub const TYPES: &str = "types";
 /// Bytes that one thread hashes at a time.
 const CHUNK: usize = 1 << 20;
 
-/// Rows of features that one thread hashes at a time. The number depends on nothing, so that dense and sparse rows have the same chunks.
+/// Rows of features that a thread hashes at a time. The number is a constant, so that dense and sparse rows have the
+/// same chunks.
 const ROWS: usize = 256;
 
 /// Rows of features on disk that are compared: reading all would take as long as an epoch.
@@ -89,8 +91,8 @@ fn hash(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 
-/// The parts of a dataset that are in memory. Features on disk are [`of_stored`], and of an [outline](Dataset::outline) only
-/// [`of_labels`] is there.
+/// The parts of a dataset that are in memory. [`of_stored`] hashes features on disk. An [outline](Dataset::outline) has
+/// [`of_labels`] only.
 ///
 /// Digests of features are those before scaling, where they are made before.
 pub fn in_memory(dataset: &Dataset) -> Vec<DigestedPart> {
@@ -260,7 +262,8 @@ fn of_features(features: &Features) -> Digest {
     of_columns(columns, Digest::of_digests(chunks))
 }
 
-/// Appends the runs of entries that are not zero, each as its first column, its length and its values; then the end of the row.
+/// Appends the runs of entries that are not zero, then the end of the row. A run is its first column, its length and
+/// its values.
 fn write_row(features: &Features, row: usize, words: &mut Vec<u32>) {
     // The column after the run, and where its length is.
     let mut run: Option<(usize, usize)> = None;

@@ -1,4 +1,4 @@
-//! Numbers of each edge beside, or instead of, its weight.
+//! Features of each edge, in addition to its weight or in place of it.
 
 use super::error::DataProblem;
 use halfgnn_graph::{AddedWeight, Graph, GraphError};
@@ -14,8 +14,8 @@ impl EdgeFeatures {
     /// `values` as rows of `columns` numbers.
     ///
     /// # Errors
-    /// [`DataProblem::Shape`] where `columns` is 0 or `values` is no multiple of it long, [`DataProblem::Value`] where a number
-    /// is not finite.
+    /// [`DataProblem::Shape`] where `columns` is 0 or does not divide the length of `values`; [`DataProblem::Value`]
+    /// where a number is not finite.
     pub fn new(columns: usize, values: Vec<f32>) -> Result<Self, DataProblem> {
         if columns == 0 || !values.len().is_multiple_of(columns) {
             let shape = [values.len() as u64];
@@ -85,10 +85,10 @@ impl EdgeFeatures {
     ) -> Result<Self, DataProblem> {
         let refuse = |error: GraphError| DataProblem::graph("edge features", error);
         let elements = edited.edges() as u64 * self.columns as u64;
-        let mut values = DataProblem::room("edge features", elements)?;
+        let mut values = DataProblem::with_capacity("edge features", elements)?;
         values.resize(edited.edges() * self.columns, 0.0);
         for column in 0..self.columns {
-            let mut one = DataProblem::room("edge features", graph.edges() as u64)?;
+            let mut one = DataProblem::with_capacity("edge features", graph.edges() as u64)?;
             one.extend(self.values.iter().skip(column).step_by(self.columns));
             let carried = graph.carry_weights(&one, edited, added).map_err(refuse)?;
             let places = values.iter_mut().skip(column).step_by(self.columns);
@@ -110,7 +110,7 @@ pub(crate) fn gathered<T: Copy>(
     width: usize,
     order: &[u32],
 ) -> Result<Vec<T>, DataProblem> {
-    let mut out = DataProblem::room(key, rows.len() as u64)?;
+    let mut out = DataProblem::with_capacity(key, rows.len() as u64)?;
     for &from in order {
         let from = from as usize * width;
         out.extend_from_slice(&rows[from..from + width]);
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn rows_go_along_with_edges_that_are_added() {
-        // 0 hears from 1 by (1, 2) and by (3, 4), and 2 hears from 0 by (5, 6).
+        // Edges 1 -> 0 with (1, 2) and with (3, 4), and 0 -> 2 with (5, 6).
         let graph = Graph::from_edges(3, &[0, 0, 2], &[1, 1, 0]).unwrap();
         let features = EdgeFeatures::new(2, vec![1., 2., 3., 4., 5., 6.]).unwrap();
         assert_eq!((features.edges(), features.row(1)), (3, &[3., 4.][..]));

@@ -40,7 +40,8 @@ impl DataError {
     }
 }
 
-/// What is wrong with a dataset. `key` is the name of an array of the file, or of a field of [`Dataset`](super::Dataset).
+/// What is wrong with a dataset. `key` is the name of an array of the file, or of a field of
+/// [`Dataset`](super::Dataset).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataProblem {
@@ -86,7 +87,7 @@ pub enum DataProblem {
         /// What to do.
         instead: &'static str,
     },
-    /// A format that has no features and labels, where a dataset is wanted.
+    /// A format without features and labels, where a dataset is required.
     #[error(
         "is {format}: a graph without features and labels; a dataset to train on is one of: {known}"
     )]
@@ -113,7 +114,7 @@ pub enum DataProblem {
     /// A number of a split that the file does not have, or that a rule makes.
     #[error("has no split number {number}: {}", match splits {
         0 => "there is none in the file; a rule splits, such as fractions:0.6,0.2".into(),
-        _ => format!("there are {splits}, from 0, and no rule may be given beside the number"),
+        _ => format!("there are {splits}, from 0, and no rule may be given with the number"),
     })]
     NoSuchSplit {
         /// The number.
@@ -139,7 +140,7 @@ pub enum DataProblem {
     },
     /// Features that are to be packed as bits, and one is something else.
     #[error(
-        "features: vertex {vertex}, column {column} is {value}{beside}; as bits they are all +1 and -1, or all 1 and 0: leave --features bits out"
+        "features: vertex {vertex}, column {column} is {value}{elsewhere}; as bits they are all +1 and -1, or all 1 and 0: leave --features bits out"
     )]
     NotBits {
         /// The vertex.
@@ -148,8 +149,8 @@ pub enum DataProblem {
         column: usize,
         /// What stands there.
         value: f32,
-        /// What stands elsewhere that it does not go with.
-        beside: String,
+        /// Which earlier value it does not go with.
+        elsewhere: String,
     },
     /// Bytes of one file, where a format has several.
     #[error("{format} is several files; open their folder")]
@@ -243,14 +244,14 @@ pub enum DataProblem {
         "the header says {vertices} vertices and {edges} edges, which is not a file of {bytes} bytes; is it raw CSR?"
     )]
     RawHeader {
-        /// Vertices that the header tells of.
+        /// The number of vertices in the header.
         vertices: i64,
-        /// Edges that the header tells of.
+        /// The number of edges in the header.
         edges: i64,
         /// Length of the file.
         bytes: u64,
     },
-    /// A header that promises far more vertices than a file of this size can tell of.
+    /// A header that declares more vertices than a file of this size can have.
     #[error(
         "the header promises {promised} vertices, more than the {most} that are believed of a file of this size"
     )]
@@ -302,7 +303,7 @@ pub enum DataProblem {
         /// The shape that would do.
         wanted: String,
     },
-    /// An array whose header promises other than what is there.
+    /// An array whose header declares another size than there is.
     #[error(
         "{key}: the header promises {promised} bytes, but {held} are there; fetch or write the file again"
     )]
@@ -320,7 +321,7 @@ pub enum DataProblem {
         /// What is wrong.
         reason: String,
     },
-    /// Several types of vertices, where one is wanted.
+    /// Several types of vertices, where one is required.
     #[error(
         "has several types of vertices and edges, which this does not read; `halfgnn train` and `predict` take it with --model rgcn, hetero or hgt"
     )]
@@ -385,7 +386,7 @@ pub enum DataProblem {
         /// What is wrong with it.
         reason: String,
     },
-    /// A file from which rows are read whenever they are wanted is not, or no more, what it should be.
+    /// A file whose rows are read on demand is gone or was changed.
     #[error("{field}: {reason}; leave the file alone while its rows are read, and open it again")]
     Changed {
         /// What of the file.
@@ -393,9 +394,9 @@ pub enum DataProblem {
         /// What is wrong with it.
         reason: String,
     },
-    /// A dataset that cannot be dealt out in this way.
-    #[error("cannot be dealt out: {reason}")]
-    NotDealt {
+    /// A dataset that cannot be partitioned as requested.
+    #[error("cannot be partitioned: {reason}")]
+    NotPartitioned {
         /// Why, and the way out.
         reason: String,
     },
@@ -407,10 +408,12 @@ pub enum DataProblem {
         /// How it is called.
         place: String,
     },
-    /// Features that stay in their files, where something wants them in memory.
-    #[error("its features stay in their files, and {what} wants them in memory; open it with them")]
+    /// Features that stay in their files, where they are required in memory.
+    #[error(
+        "its features stay in their files, and {what} requires them in memory; open it with them"
+    )]
     NotInMemory {
-        /// Who.
+        /// What requires them.
         what: &'static str,
     },
     /// A folder that is to be made is there.
@@ -418,7 +421,7 @@ pub enum DataProblem {
     Exists,
     /// More memory than there is.
     #[error(
-        "{key}: its {elements} elements take {bytes} bytes, and there is no room for them in memory"
+        "{key}: its {elements} elements take {bytes} bytes, and there is not enough memory for them"
     )]
     OutOfMemory {
         /// The array.
@@ -428,13 +431,13 @@ pub enum DataProblem {
         /// The bytes that they take.
         bytes: u64,
     },
-    /// A bound on memory that has no room for what there is one of a vertex.
+    /// A bound on memory that is too low for the arrays of one entry a vertex.
     #[error(
         "takes at least {} MiB of memory, for what there is one of a vertex, with {} MiB allowed; allow more with --memory",
         wanted.div_ceil(1 << 20), allowed >> 20
     )]
     LittleMemory {
-        /// The bytes that would do.
+        /// The bytes that suffice.
         wanted: u64,
         /// The bytes that may be used.
         allowed: u64,
@@ -482,8 +485,8 @@ impl DataProblem {
         }
     }
 
-    /// A vector with room for the elements of an array, and none yet.
-    pub(crate) fn room<T>(key: &str, elements: u64) -> Result<Vec<T>, Self> {
+    /// An empty vector with the capacity for the elements of an array.
+    pub(crate) fn with_capacity<T>(key: &str, elements: u64) -> Result<Vec<T>, Self> {
         let mut values = Vec::new();
         let len = usize::try_from(elements).unwrap_or(usize::MAX);
         match values.try_reserve_exact(len) {

@@ -20,7 +20,7 @@ pub enum Features {
     Sparse(SparseFeatures),
     /// A bit for each: all are +1 and −1, or all 1 and 0.
     Bits(BitFeatures),
-    /// None: they stay in their files, from where rows are read that are wanted.
+    /// None: they stay in their files, from which rows are read on demand.
     Stored(Arc<StoredFeatures>),
 }
 
@@ -60,7 +60,7 @@ impl Features {
 
     /// One feature of each vertex, 1, where nothing is known of it.
     pub(crate) fn ones(vertices: usize) -> Result<Self, DataProblem> {
-        let mut values = DataProblem::room("features", vertices as u64)?;
+        let mut values = DataProblem::with_capacity("features", vertices as u64)?;
         values.resize(vertices, 1.0);
         Ok(Self::Dense(DenseFeatures { len: 1, values }))
     }
@@ -118,8 +118,11 @@ impl Features {
     pub(super) fn reordered(&self, order: &Permutation) -> Result<Self, DataProblem> {
         Ok(match self {
             Self::Dense(DenseFeatures { len, values }) => {
-                // Whether there is room is found out here.
-                drop(DataProblem::room::<f32>("features", values.len() as u64)?);
+                // Fails early where there is not enough memory for a copy.
+                drop(DataProblem::with_capacity::<f32>(
+                    "features",
+                    values.len() as u64,
+                )?);
                 Self::Dense(DenseFeatures {
                     len: *len,
                     values: order.apply(values, *len),
@@ -131,8 +134,8 @@ impl Features {
                 let mut new = SparseFeatures {
                     len: of.len,
                     offsets: vec![0],
-                    indices: DataProblem::room("features", of.indices.len() as u64)?,
-                    values: DataProblem::room("features", of.values.len() as u64)?,
+                    indices: DataProblem::with_capacity("features", of.indices.len() as u64)?,
+                    values: DataProblem::with_capacity("features", of.values.len() as u64)?,
                 };
                 for ends in rows {
                     let entries = ends[0] as usize..ends[1] as usize;
@@ -188,7 +191,7 @@ impl Features {
         }
     }
 
-    /// Refuses features that stay in their files; `what` wants them in memory.
+    /// Refuses features that stay in their files; `what` requires them in memory.
     pub(crate) fn expect_in_memory(&self, what: &'static str) -> Result<(), DataProblem> {
         match self {
             Self::Stored(_) => Err(DataProblem::NotInMemory { what }),
@@ -217,11 +220,12 @@ impl Features {
         }
     }
 
-    /// Calls `put` with the column and the number of what `vertex` has. Columns that are not named are zero; one that
-    /// is named several times adds up.
+    /// Calls `put` with the column and the number of each entry of `vertex`. Other columns are zero; the numbers of a
+    /// column that occurs several times add up.
     ///
     /// # Panics
-    /// If there is no such vertex, or features stay in their files, whose reading may fail: see [`StoredFeatures::read_rows`].
+    /// If there is no such vertex, or features stay in their files. Reading those can fail: see
+    /// [`StoredFeatures::read_rows`].
     pub fn for_each(&self, vertex: usize, mut put: impl FnMut(usize, f32)) {
         match self {
             Self::Dense(dense) => {
@@ -258,7 +262,8 @@ impl Features {
     /// Every number, row-major.
     ///
     /// # Errors
-    /// [`DataProblem::TooLarge`] where there is not enough memory for that, [`DataProblem::NotInMemory`] where they stay in their files.
+    /// [`DataProblem::TooLarge`] where there is not enough memory, [`DataProblem::NotInMemory`] for features that stay
+    /// in their files.
     pub fn to_dense(&self) -> Result<Vec<f32>, DataProblem> {
         self.expect_in_memory("a matrix of all")?;
         let (rows, columns) = (self.vertices(), self.feature_len());
@@ -281,9 +286,9 @@ impl Features {
         Ok(values)
     }
 
-    /// Divides each row by the sum of its numbers where that is more than 1: the customary preparation of bags of
-    /// words (Cora, Citeseer), after which each row that has words sums to 1. Tells how many rows were divided: none of features that
-    /// stay in their files, which are left as they are.
+    /// Divides each row whose sum is more than 1 by its sum, and returns the number of rows divided. This is the usual
+    /// preparation of bags of words (Cora, Citeseer), after which each row that has words sums to 1. Features that stay
+    /// in their files are left as they are.
     pub fn normalize_rows(&mut self) -> usize {
         self.unpack();
         let divide = |row: &mut [f32]| usize::from(divide_by_sum(row));
@@ -302,7 +307,7 @@ impl Features {
         }
     }
 
-    /// Makes numbers of bits, which are to become others.
+    /// Unpacks bits into numbers, for callers that change them.
     fn unpack(&mut self) {
         if let Self::Bits(bits) = self {
             *self = Self::Dense(DenseFeatures {
@@ -315,8 +320,8 @@ impl Features {
     /// The largest magnitude of each column, and 1 of a column of zeros: what the columns may be divided by.
     ///
     /// # Errors
-    /// [`DataProblem::TooLarge`] where there is not enough memory for that, [`DataProblem::NotInMemory`] where they stay in a file that
-    /// does not tell.
+    /// [`DataProblem::TooLarge`] where there is not enough memory; [`DataProblem::NotInMemory`] for features that stay
+    /// in a file without known magnitudes.
     pub fn column_magnitudes(&self) -> Result<Vec<f32>, DataProblem> {
         if let Self::Stored(stored) = self {
             let what = "the largest of each column";
@@ -406,7 +411,7 @@ impl SparseFeatures {
     }
 }
 
-/// Divides a row by its sum where that is more than 1, and tells whether it was.
+/// Divides a row by its sum where that is more than 1; returns whether it did.
 pub(crate) fn divide_by_sum(row: &mut [f32]) -> bool {
     let sum: f64 = row.iter().copied().map(f64::from).sum();
     let divisor = sum.max(1.0) as f32;

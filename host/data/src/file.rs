@@ -1,8 +1,9 @@
 //! Files that appear whole or not at all.
 //!
-//! A file in the making is `.halfgnn-PID-RANDOM.part` in the folder of its place. Its process locks it. A process that is killed leaves
-//! it there, and the next one that writes to the folder removes it: where no process has the number and none holds the lock, which
-//! processes of another container or host do, whose numbers are not seen here.
+//! A temporary file is named `.halfgnn-PID-RANDOM.part` and lies in the folder of its destination. Its process locks
+//! it. The file of a process that was killed is removed by the next process that writes to the folder, provided that no
+//! process has its PID and none holds the lock. The lock covers processes of other containers and hosts, whose PIDs are
+//! not visible here.
 
 use halfgnn_platform::process::is_running;
 use halfgnn_platform::{folder, permissions};
@@ -13,20 +14,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::NamedTempFile;
 
-/// Files in the making, for [`exit_discarding`].
+/// Temporary files, for [`exit_discarding`].
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Those, to be held from before a file is there until it is listed, and while it goes: who holds them finds listed what is there.
+/// The list of temporary files. Hold it from before a file is created until it is listed, and while it is removed, so
+/// that the list is always complete.
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes all files that are in the making and ends the process with `code`, for who ends it in the middle of what it does. No other
-/// file is begun or finished meanwhile.
+/// Removes all temporary files and ends the process with `code`, for a caller that interrupts it. No other file is
+/// created or finished meanwhile.
 pub fn exit_discarding(code: i32) -> ! {
     let mut unfinished = unfinished();
     for path in unfinished.drain(..) {
-        // One that has just been finished is there no more.
+        // The file may just have been finished.
         let _ = match path.is_dir() {
             true => std::fs::remove_dir_all(path),
             false => std::fs::remove_file(path),
@@ -35,11 +37,11 @@ pub fn exit_discarding(code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// What the names of files in the making begin and end with.
+/// Prefix and suffix of the names of temporary files.
 const PREFIX: &str = ".halfgnn-";
 const SUFFIX: &str = ".part";
 
-/// Folders in which this process has looked for what others left.
+/// Folders that this process has already cleared of others' temporary files.
 static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Makes what will be a file or folder in `folder`, by a builder of its name.
@@ -98,7 +100,7 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Whether no process holds the lock of what is in the making.
+/// Whether no process holds the lock of a temporary file.
 fn is_free(path: &Path) -> bool {
     let opened = match path.is_dir() {
         true => folder::open(path),
@@ -111,7 +113,7 @@ fn is_free(path: &Path) -> bool {
     !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// A file in the making: written beside its place, and moved there when it is whole.
+/// A temporary file, written next to its destination and moved there when it is complete.
 #[derive(Debug)]
 pub struct WholeFile {
     /// None once it is finished.
@@ -186,13 +188,13 @@ impl Drop for WholeFile {
     }
 }
 
-/// A folder in the making: written beside its place, and moved there when it is whole.
+/// A temporary folder, written next to its destination and moved there when it is complete.
 #[derive(Debug)]
 pub struct WholeFolder {
     /// None once it is finished.
     temporary: Option<tempfile::TempDir>,
     place: PathBuf,
-    /// Holds the lock of the folder in the making.
+    /// Holds the lock of the temporary folder.
     _lock: Option<File>,
 }
 
@@ -264,7 +266,7 @@ impl Drop for WholeFolder {
     }
 }
 
-/// It is no file in the making any more: it has its name, or is gone.
+/// It is no temporary file any more: it has its name, or is gone.
 fn forget(path: &Path) {
     unfinished().retain(|other| other != path);
 }
@@ -279,7 +281,7 @@ impl Write for WholeFile {
     }
 }
 
-/// For archives, whose directory tells where their members lie.
+/// For archives, whose directory says where their members lie.
 impl Seek for WholeFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.file()?.seek(to)
@@ -296,8 +298,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.finish()
 }
 
-/// Gives a file in the making its name, in the place of what has it. By the standard library, which on Windows replaces a file that
-/// readers have open too.
+/// Moves a temporary file to its destination and replaces what is there. Uses the standard library, which on Windows
+/// also replaces a file that readers have open.
 fn put(temporary: NamedTempFile, place: &Path) -> io::Result<()> {
     // Locked until it has the name.
     let (_file, path) = temporary.keep()?;
@@ -361,7 +363,7 @@ mod tests {
         let path = folder.path().join("a");
         write(&path, b"old").expect("it is written");
         let mut file = WholeFile::create(&path).expect("it can be written");
-        file.write_all(b"new").expect("room");
+        file.write_all(b"new").expect("memory");
         assert_eq!(std::fs::read(&path).expect("a file"), b"old");
         drop(file);
         assert_eq!(names(folder.path()), ["a"], "nothing is left behind");
@@ -393,7 +395,7 @@ mod tests {
     #[test]
     fn what_is_there_is_listed() {
         let folder = tempfile::tempdir().expect("a folder");
-        // As long as somebody discards what is listed, nothing else is made.
+        // While the list is held, no other file is created.
         let held = unfinished();
         std::thread::scope(|scope| {
             let file = scope.spawn(|| write(&folder.path().join("a"), b"new"));
@@ -407,8 +409,8 @@ mod tests {
         assert_eq!(names(folder.path()), ["a"]);
     }
 
-    /// As a program that shows a file does while another writes it anew. Some file systems of Windows, and Wine, replace no file that is
-    /// open: there the old one stays whole.
+    /// As when a program shows a file while another writes it anew. Some file systems of Windows, and Wine, replace no
+    /// file that is open: there the old one stays complete.
     #[test]
     fn a_file_that_is_being_read_is_replaced() {
         use std::io::Read;
@@ -460,7 +462,7 @@ mod tests {
             "windows" => "hostname",
             _ => "true",
         };
-        // A process that has ended. Linux does not give its number again so soon, and Windows not as long as `ended` is there.
+        // A process that has ended. Linux does not reuse its PID so soon; Windows does not as long as `ended` lives.
         let mut ended = std::process::Command::new(program)
             .stdout(std::process::Stdio::null())
             .spawn()

@@ -8,7 +8,7 @@ use super::input::{Input, Progress};
 /// A folder, and the files of one format in it.
 pub(super) struct Folder<'a> {
     pub path: PathBuf,
-    /// What the format wants to be there, for messages.
+    /// The files that the format requires, for messages.
     pub layout: &'static str,
     pub progress: &'a dyn Progress,
 }

@@ -36,7 +36,8 @@ use {super::input::is_gzip, flate2::read::MultiGzDecoder};
 pub enum Format {
     /// The `.npz` of gnn-benchmark (Shchur et al., 2018), which holds adjacency and features as compressed rows.
     GnnBenchmark,
-    /// The arrays of a `Data` object of PyTorch Geometric in an `.npz`: `edge_index`, `x`, `y`, masks, `edge_weight`, `edge_attr`.
+    /// The arrays of a `Data` object of PyTorch Geometric in an `.npz`: `edge_index`, `x`, `y`, masks, `edge_weight`,
+    /// `edge_attr`.
     Pyg,
     /// A `Data` object of PyG's, or a dictionary of its tensors, as `torch.save` writes it; nothing in it is executed.
     Torch,
@@ -48,8 +49,8 @@ pub enum Format {
     Planetoid,
     /// The raw files of a node property prediction dataset of the Open Graph Benchmark, in their folder.
     Ogb,
-    /// A collection of many graphs as TU Dortmund publishes them, `NAME_A.txt`, `NAME_graph_indicator.txt` and others: their folder, or
-    /// the `.zip` of the site.
+    /// A collection of many graphs as TU Dortmund publishes them: `NAME_A.txt`, `NAME_graph_indicator.txt` and others.
+    /// Their folder, or the `.zip` of the site.
     Tu,
     /// A folder of parts, as `halfgnn dataset partition` writes it: see [`parts`](crate::parts).
     Parts,
@@ -63,9 +64,9 @@ pub enum Format {
     EdgeList,
     /// `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]`. A graph only.
     RawCsr,
-    /// BitGNN's tiles of 4 × 4 bits ([`Frdc`](halfgnn_graph::Frdc)), `.frdc`. A graph only, whose edges occur once each:
-    /// `"HGNNFRDC", u32 version = 1, u32 vertices, u32 edges, u32 tiles, u32 tile_offsets[⌈vertices / 4⌉ + 1], u32 tile_columns[tiles],
-    /// u16 tiles[tiles]`, little-endian.
+    /// BitGNN's tiles of 4 × 4 bits ([`Frdc`](halfgnn_graph::Frdc)), `.frdc`. A graph only, whose edges occur once
+    /// each. All numbers are little-endian: `"HGNNFRDC", u32 version = 1, u32 vertices, u32 edges, u32 tiles, u32
+    /// tile_offsets[⌈vertices / 4⌉ + 1], u32 tile_columns[tiles], u16 tiles[tiles]`.
     Frdc,
 }
 
@@ -312,8 +313,8 @@ impl Place {
         }
     }
 
-    /// Looks at a path. A format that is `forced` is believed of a file; a folder's is that of the names in it, and must be among
-    /// them.
+    /// Looks at a path. A `forced` format of a file is not checked. One of a folder must be among those that the names
+    /// in it indicate.
     pub fn of(path: &Path, forced: Option<Format>) -> Result<Self, DataProblem> {
         forced.map_or(Ok(()), Format::check_built)?;
         if path.is_dir() {
@@ -414,7 +415,7 @@ impl Place {
         }
     }
 
-    /// What the names in a folder tell of: each format once, and its place, or why that is not one dataset.
+    /// The formats that the names in a folder indicate, each with its path or the reason why that is not one dataset.
     fn in_folder(path: &Path) -> Result<Vec<Candidate>, DataProblem> {
         #[cfg_attr(
             not(any(
@@ -487,7 +488,7 @@ impl Place {
         Ok(found)
     }
 
-    /// The files that are read there, as far as their names tell.
+    /// The files that are read there, as far as their names say.
     fn files(&self, path: &Path) -> Vec<PathBuf> {
         #[cfg(any(feature = "parts", feature = "planetoid", feature = "text"))]
         let named = |folder: &Path, start: &str| -> Vec<PathBuf> {
@@ -519,8 +520,8 @@ impl Place {
     }
 }
 
-/// The files that a graph or dataset at `path` is read from, as far as their names tell: for a caller that must not overwrite them.
-/// Of a path that cannot be opened, itself.
+/// The files that a graph or dataset at `path` is read from, as far as their names say: for a caller that must not
+/// overwrite them. A path that cannot be opened stands for itself.
 pub fn input_files(path: &Path, forced: Option<Format>) -> Vec<PathBuf> {
     match Place::of(path, forced) {
         Ok(place) => place.files(path),
@@ -591,7 +592,7 @@ pub(super) fn known(keep: impl Fn(Format) -> bool) -> String {
     words.join("; ")
 }
 
-/// The format of a file; where no reader of this build knows it, the feature that has its reader is named if there is one.
+/// The format of a file. An error names the feature whose reader this build lacks, if there is one.
 fn of_file(path: &Path) -> Result<Format, DataProblem> {
     let mut input = Input::open(path, &Silent)?;
     let problem = match of_input(&mut input) {

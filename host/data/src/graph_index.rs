@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::error::DataProblem;
 use halfgnn_graph::{Block, Csr, Graph, GraphError};
 
-/// Many graphs beside one another in one adjacency, none of whose edges joins two of them: the vertices of each follow one
-/// another.
+/// A batch of graphs as one adjacency, none of whose edges joins two graphs. The vertices of each graph are
+/// consecutive.
 ///
 /// ```text
 ///   vertices   0 1 2 │ 3 4 │ 5 6 7 8      graph 0 has vertices 0 to 2, graph 1 has 3 and 4, graph 2 has 5 to 8:
@@ -18,11 +18,11 @@ pub struct GraphIndex {
 }
 
 impl GraphIndex {
-    /// From where the vertices of each graph start, and last the number of all vertices.
+    /// From the first vertex of each graph, and last the number of all vertices.
     ///
     /// # Errors
-    /// [`DataProblem::Shape`] where there is no graph, [`DataProblem::Value`] where the first does not start at 0 or one has no
-    /// vertex.
+    /// [`DataProblem::Shape`] where there is no graph; [`DataProblem::Value`] where the first does not start at 0, or
+    /// one has no vertex.
     pub fn new(starts: Vec<u32>) -> Result<Self, DataProblem> {
         if starts.len() < 2 {
             let wanted = "a start for each graph, of which there is at least one, and an end";
@@ -114,7 +114,7 @@ impl GraphIndex {
             None => Ok(()),
             Some((at, (row, column))) => {
                 let why = format!(
-                    "which hears from {column} of another graph; edges stay within a graph"
+                    "which has an edge from {column} of another graph; edges stay within a graph"
                 );
                 Err(DataProblem::value("edges", at as u64, row, why))
             }
@@ -147,8 +147,8 @@ impl GraphIndex {
         }
     }
 
-    /// The adjacency that pools: graph `i` hears from each of its vertices. As graphs have vertices, there are no fewer sources than
-    /// destinations, though graph `i` is not vertex `i`.
+    /// The adjacency of a readout: graph `i` aggregates its vertices. Every graph has a vertex, so there are no fewer
+    /// sources than destinations, though graph `i` is not vertex `i`.
     ///
     /// # Errors
     /// [`GraphError::OutOfMemory`].

@@ -11,14 +11,14 @@ use halfgnn_graph::Graph;
 /// Additions that [`HalfRange::of`] makes at most; a few seconds of two cores.
 const BUDGET: u64 = 1 << 33;
 
-/// What half does to sums over the neighbours of a vertex that are summed up plainly: all terms first, and divided by the
-/// degree afterwards, as frameworks do it. HalfGNN's discretized reduction has none of this (paper, §3.1.1 and §4.3.1).
+/// The range of plain sums over neighbours in half precision: all terms are summed first and divided by the degree
+/// afterwards, as frameworks do it. HalfGNN's discretized reduction does not overflow (paper, §3.1.1 and §4.3.1).
 ///
 /// ```
 /// use halfgnn_data::{Features, HalfRange};
 /// use halfgnn_graph::Graph;
 ///
-/// // Vertex 0 hears from 3,000 others, whose one feature is 30.
+/// // Vertex 0 has 3,000 in-neighbours, whose one feature is 30.
 /// let others: Vec<u32> = (1..=3000).collect();
 /// let graph = Graph::from_edges(3001, &[0; 3000], &others)?;
 /// let features = Features::dense(1, vec![30.0; 3001])?;
@@ -51,7 +51,7 @@ impl HalfRange {
     /// The largest finite half.
     pub const LARGEST: f32 = 65_504.0;
 
-    /// The smallest number that is infinite once it is rounded to half: half way from the largest to what would be the next.
+    /// The smallest number that rounds to infinity in half: half way from the largest half to what would be the next.
     pub const LEAST_INFINITE: f32 = 65_520.0;
 
     /// The largest number up to which half holds every whole number: adding 1 to it gives it again.
@@ -143,8 +143,8 @@ pub struct InfiniteFeatures {
 }
 
 impl InfiniteFeatures {
-    /// Those of a dataset; `None` where half holds every number, and of features that stay in their files: of those
-    /// [`Features::column_magnitudes`] tells as much.
+    /// Those of a dataset; `None` where half holds every number, or where features stay in their files. For the latter
+    /// use [`Features::column_magnitudes`].
     pub fn of(features: &Features) -> Option<Self> {
         let stored = features.stored();
         let is_infinite = |value: &&f32| value.abs() >= HalfRange::LEAST_INFINITE;

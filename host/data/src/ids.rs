@@ -38,8 +38,8 @@ impl VertexIds {
 
     /// Adds the id of the next vertex.
     pub(crate) fn push(&mut self, id: &str) -> Result<(), DataProblem> {
-        let room = self.text.try_reserve(id.len()).is_ok() && self.ends.try_reserve(1).is_ok();
-        if !room {
+        let reserved = self.text.try_reserve(id.len()).is_ok() && self.ends.try_reserve(1).is_ok();
+        if !reserved {
             return Err(DataProblem::OutOfMemory {
                 key: "ids".into(),
                 elements: self.len() as u64,

@@ -1,4 +1,4 @@
-//! Where bytes come from: a file or anything that can be read and searched, its length known, its progress told.
+//! Inputs: a file, or anything that can be read and searched, with a known length and reported progress.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -6,17 +6,17 @@ use std::path::Path;
 
 use super::error::DataProblem;
 
-/// Told how far a long reading has come; a progress bar, say.
+/// Receives the progress of a long reading; a progress bar, say.
 ///
 /// The calls of one reading come in order, though from different threads.
 pub trait Progress: Send + Sync {
-    /// Something begins that takes `steps` steps, bytes where a file is read; 0 where nobody knows.
+    /// Something begins that takes `steps` steps, bytes where a file is read; 0 where the number is not known.
     fn begin(&self, what: &str, steps: u64);
-    /// So many steps have been done since the last call.
+    /// `steps` steps were done since the last call.
     fn advance(&self, steps: u64);
 }
 
-/// Nobody is told.
+/// Ignores progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Silent;
 

@@ -1,6 +1,6 @@
 //! Labelled graphs to train on: opened from a file, made from a seed, or put together from arrays.
 //!
-//! [`Dataset::open`] and [`Graph::open`](OpenGraph::open) take any format, which the content tells:
+//! [`Dataset::open`] and [`Graph::open`](OpenGraph::open) take any format, which they detect by content:
 //!
 //! | format | files | labels | written |
 //! |---|---|---|---|
@@ -19,13 +19,14 @@
 //! | [`Format::RawCsr`] | `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]` | | yes |
 //! | [`Format::Frdc`] | `.frdc`: the arrays of [`Frdc`](halfgnn_graph::Frdc) behind a header | | yes |
 //!
-//! Readers are features, but those of [`Format::RawCsr`] and [`Format::Frdc`]: `numpy` (gnn-benchmark, PyG's arrays, DGL's Reddit, scipy), `planetoid`, `ogb`, `text`
-//! (Matrix Market, edge lists), `torch`, `csv`, `parquet`, `parts`; so are the writers, `write`. `full` is all of them but `parquet`. A file of a format that a build has no reader
-//! of is refused with the feature's name.
+//! Readers are Cargo features, except those of [`Format::RawCsr`] and [`Format::Frdc`]: `numpy` (gnn-benchmark, PyG's
+//! arrays, DGL's Reddit, scipy), `planetoid`, `ogb`, `text` (Matrix Market, edge lists), `torch`, `csv`, `parquet` and
+//! `parts`. The feature of the writers is `write`. `full` is all of them but `parquet`. The error about a file that a
+//! build cannot read names the feature.
 //!
-//! Formats of matrices give the adjacency as it stands: entry (i, j) is an edge from j to i. Formats of edges name the
-//! source first: `a b` is an edge from a to b, which b's row lists. [`Recipe`] makes datasets, [`Synthetic`] the one of the
-//! demonstration; [`HalfRange`] tells where plain sums in half would go wrong; [`locate`] finds a dataset by its name.
+//! Formats of matrices give the adjacency as it is: entry (i, j) is an edge from j to i. Formats of edges name the
+//! source first: `a b` is an edge from a to b, which b's row lists. [`Recipe`] makes datasets, [`Synthetic`] the one of
+//! the demonstration. [`HalfRange`] finds where plain sums in half overflow. [`locate`] finds a dataset by its name.
 //!
 //! ```
 //! use halfgnn_data::{Dataset, Features, Splits};
@@ -140,11 +141,11 @@ pub struct Dataset {
     pub edge_weights: Option<Vec<f32>>,
     /// The features of each edge, in the graph's order, where the file has some.
     pub edge_features: Option<EdgeFeatures>,
-    /// Which vertices are of which graph, where the dataset is many graphs beside one another: targets and splits are then of graphs.
+    /// Which vertices belong to which graph, where the dataset has many graphs. Targets and splits are then of graphs.
     pub graphs: Option<GraphIndex>,
     /// The features of each vertex.
     pub features: Features,
-    /// What a model is to tell of each vertex, or of each graph where there are many.
+    /// The prediction targets of each vertex, or of each graph where there are many.
     pub targets: Targets,
     /// How many numbers that takes of a model, [`Targets::outputs`].
     pub outputs: usize,
@@ -156,7 +157,7 @@ pub struct Dataset {
     pub train: Vec<u32>,
     /// The vertices that choose the epoch.
     pub val: Vec<u32>,
-    /// The vertices that tell how good the model is.
+    /// The vertices that measure how good the model is.
     pub test: Vec<u32>,
     /// How many ways to split its file has.
     pub file_splits: usize,
@@ -168,8 +169,8 @@ pub struct Dataset {
     outline: Option<Outline>,
 }
 
-/// What is known of edges and features that are not there: of a dataset in parts, of which ranks read their own. The graph of such a
-/// dataset has its vertices and no edges, and its features are zeros.
+/// Counts of the edges and features that are not in memory: of a dataset in parts, of which each rank reads its own.
+/// The graph of such a dataset has its vertices and no edges, and its features are zeros.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Outline {
@@ -187,8 +188,9 @@ impl Dataset {
     /// A dataset without edge weights, from its parts.
     ///
     /// # Errors
-    /// [`DataProblem::Shape`] where features or targets are not one for each vertex, [`DataProblem::Value`] where a class
-    /// is [`MAX_CLASSES`] or more or a split names no labelled vertex, [`DataProblem::Overlap`] where splits overlap.
+    /// [`DataProblem::Shape`] where features or targets are not one for each vertex; [`DataProblem::Value`] where a
+    /// class is [`MAX_CLASSES`] or more, or a split names a vertex without a label; [`DataProblem::Overlap`] where
+    /// splits overlap.
     pub fn new(
         name: impl Into<String>,
         graph: Graph,
@@ -199,8 +201,8 @@ impl Dataset {
         Self::of_parts(name.into(), graph, None, features, targets.into(), splits)
     }
 
-    /// A dataset of many graphs: `graph` has the vertices of all of them, and `graphs` says which are whose. Targets and splits are of
-    /// graphs.
+    /// A dataset of many graphs: `graph` has the vertices of all of them, and `graphs` says which belong to which.
+    /// Targets and splits are of graphs.
     ///
     /// ```
     /// use halfgnn_data::{Dataset, Features, GraphIndex, Splits};
@@ -218,8 +220,8 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Dataset::new`], [`DataProblem::Shape`] where `graphs` is of another number of vertices, and [`DataProblem::Value`]
-    /// where an edge joins two graphs.
+    /// Those of [`Dataset::new`], [`DataProblem::Shape`] where `graphs` is of another number of vertices, and
+    /// [`DataProblem::Value`] where an edge joins two graphs.
     pub fn of_graphs(
         name: impl Into<String>,
         graph: Graph,
@@ -302,7 +304,7 @@ impl Dataset {
         )
     }
 
-    /// The number of vertices that do not hear themselves.
+    /// The number of vertices without a self-loop.
     pub fn without_loops(&self) -> usize {
         let csr = self.graph.csr();
         let missing = |&row: &usize| csr.row(row).binary_search(&(row as u32)).is_err();
@@ -345,7 +347,7 @@ impl Dataset {
         }
     }
 
-    /// The class of each vertex, or [`UNLABELLED`], for who can do with nothing else.
+    /// The class of each vertex, or [`UNLABELLED`], for callers that support classes only.
     ///
     /// # Errors
     /// [`DataProblem::OtherTargets`] where targets are labels or values.
@@ -356,8 +358,8 @@ impl Dataset {
         })
     }
 
-    /// Divides each column of the features by its divisor, as [`Features::column_magnitudes`] gives them: of this dataset, or
-    /// of the one that a model was trained on. `by` is who asks for it.
+    /// Divides each column of the features by its divisor, as [`Features::column_magnitudes`] gives them for this
+    /// dataset or for the one that a model was trained on. `by` is the origin of the request.
     ///
     /// # Panics
     /// If there is not one divisor a column.

@@ -1,6 +1,6 @@
-//! What a message may show of a text that somebody else wrote: a file, another library, a driver.
+//! How messages show text from outside: from a file, another library or a driver.
 
-/// The text with its control characters escaped, of which some end a line, and some tell a terminal what to do.
+/// The text with its control characters escaped, which could end a line or control a terminal.
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

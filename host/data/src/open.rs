@@ -60,27 +60,28 @@ pub struct OpenOptions {
     pub ignore_edge_features: bool,
     /// How to split; `None` for the splits of the file, and [`SplitRule::default`] where it has none.
     pub split: Option<SplitRule>,
-    /// What the columns of tables are called, where it is not what it customarily is; for formats without tables it is refused.
+    /// The names of tables' columns that differ from the usual ones; refused for formats without tables.
     pub columns: ColumnNames,
     /// Which of the ways to split that the file has, from 0; `None` for the first. With `split` it is refused.
     pub split_number: Option<usize>,
     /// The seed of splits that are made.
     pub split_seed: u64,
-    /// Whether features stay in their files, from where rows are read that are wanted ([`Features::Stored`]): of a folder of parts, and
-    /// refused for others. The files are read through once, to see that they are whole.
+    /// Whether features stay in their files, from which rows are read on demand ([`Features::Stored`]). Only for a
+    /// folder of parts; refused for other formats. All files are read once, to check them.
     pub stored_features: bool,
-    /// A folder on whose disk the edges of the graph are ([`Graph::to_disk`]) in the place of memory. Those of a folder of parts go there as they
-    /// are read, so that memory never has all of them; those of other formats once they were read, and so do those of parts to which
-    /// [reverses](Self::undirected) are added. Weights and features of edges are in memory, but for those that are left out.
+    /// A folder on whose disk the edges of the graph are stored ([`Graph::to_disk`]) instead of in memory. The edges of
+    /// a folder of parts go there as they are read, so that memory never has all of them. The edges of other formats go
+    /// there after they were read, as do those to which [reverses](Self::undirected) are added. Weights and features of
+    /// edges are in memory, unless they are left out.
     pub stored_edges: Option<PathBuf>,
-    /// Whether the dataset may have [several types](Dataset::types), for callers that read them; it is refused otherwise.
+    /// Whether the dataset may have [several types](Dataset::types), for callers that support them; refused otherwise.
     pub several_types: bool,
-    /// Who is told how far reading has come.
+    /// Receives the progress of reading.
     pub progress: Option<Arc<dyn Progress>>,
 }
 
-/// What the columns of tables of vertices and of edges are called; see [`Format::Csv`]. `None` or nothing for what they are called
-/// customarily.
+/// The names of the columns of tables of vertices and of edges; see [`Format::Csv`]. `None` or nothing stands for the
+/// usual names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnNames {
     /// The ids of vertices.
@@ -115,8 +116,8 @@ impl OpenOptions {
         self.progress.as_deref().unwrap_or(&Silent)
     }
 
-    /// The graph with the edges that were asked for, what was done for that, and its weights with theirs: of an edge the other
-    /// way that of the edge, of a self-loop 1.
+    /// The graph with the edges that the options ask for, what was done for that, and its weights. A reversed edge has
+    /// the weight of its edge, a self-loop 1.
     fn complete(
         &self,
         mut graph: Graph,
@@ -215,7 +216,7 @@ pub(super) struct Parts {
     pub splits: Vec<Splits>,
     /// Whether features count words, and are customarily divided by their sums.
     pub are_counts: bool,
-    /// What the reader did beside reading.
+    /// What the reader did in addition to reading.
     pub done: Vec<Preparation>,
     /// Types of vertices and edges, where there are several.
     pub types: Option<Types>,
@@ -392,8 +393,8 @@ impl Parts {
 }
 
 impl Dataset {
-    /// Opens a dataset: a file or a folder, whose format its content tells. Bags of words are divided by their sums, as is
-    /// customary ([`Features::normalize_rows`]).
+    /// Opens a dataset: a file or a folder, whose format is detected by content. Bags of words are divided by their
+    /// sums, as is customary ([`Features::normalize_rows`]).
     ///
     /// # Errors
     /// A [`DataError`] that names the file and, in it, the array or the line, the position and the value.
@@ -496,7 +497,7 @@ impl Dataset {
 
 /// Graphs from files, as methods of [`Graph`].
 pub trait OpenGraph: Sized {
-    /// Opens a graph: a file or a folder, whose format its content tells; of a dataset, its graph.
+    /// Opens a graph: a file or a folder, whose format is detected by content; of a dataset, its graph.
     ///
     /// # Errors
     /// A [`DataError`] that names the file and, in it, the array or the line, the position and the value.
@@ -556,7 +557,7 @@ impl OpenGraph for Graph {
             Place::DglReddit(path) => reddit::read_graph(&folder(path, reddit::LAYOUT))?,
             #[cfg(feature = "parts")]
             Place::Parts(path) => {
-                // Nothing but edges is wanted.
+                // Only edges are needed.
                 let alone = OpenOptions {
                     stored_features: true,
                     ignore_edge_weights: true,
@@ -592,7 +593,7 @@ impl OpenGraph for Graph {
     }
 }
 
-/// The format that was asked for, or else the one that the content tells.
+/// The format that the options name, or else the one detected by content.
 fn format_of(input: &mut Input<'_>, options: &OpenOptions) -> Result<Format, DataProblem> {
     options.format.map_or_else(|| format::of_input(input), Ok)
 }

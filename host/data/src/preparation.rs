@@ -1,4 +1,4 @@
-//! What was done to a dataset between its file or recipe and whoever trains on it.
+//! What was done to a dataset before training, from its file or recipe on.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::SplitRule;
 use crate::message::escaped;
 use halfgnn_graph::Graph;
 
-/// Who asked for something that was done to a dataset.
+/// Who asked for a preparation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
@@ -14,11 +14,11 @@ pub enum Origin {
     File,
     /// It belongs to the recipe.
     Recipe,
-    /// Nobody said otherwise.
+    /// The default.
     Default,
     /// An option asked for it.
     Option,
-    /// The model wants it.
+    /// The model requires it.
     Model,
     /// The run that goes on, or the model that predicts, was trained so.
     Checkpoint,
@@ -43,8 +43,8 @@ impl Origin {
 /// Shown as `features: 40 rows divided by their sums (default)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preparation {
-    /// What it was done to: `source`, `edges`, `edge weights`, `edge features`, `self-loops`, `features`, `labels`, `targets`,
-    /// `splits`, `order`, `other`.
+    /// What it was done to: `source`, `edges`, `edge weights`, `edge features`, `self-loops`, `features`, `labels`,
+    /// `targets`, `splits`, `order`, `other`.
     pub of: &'static str,
     /// What was done, in words.
     pub what: String,
@@ -65,7 +65,7 @@ impl Preparation {
         Self { of, what, by }
     }
 
-    /// So many vertices got a self-loop.
+    /// Self-loops were added to `added` vertices.
     pub fn self_loops(added: usize, by: Origin) -> Self {
         Self::new("self-loops", format!("{added} added"), by)
     }
@@ -87,7 +87,7 @@ impl Preparation {
         Self::new("features", what, Origin::Default)
     }
 
-    /// [`normalize_rows`](super::Features::normalize_rows) divided so many rows.
+    /// [`normalize_rows`](super::Features::normalize_rows) divided `rows` rows.
     pub fn normalized(rows: usize, by: Origin) -> Self {
         let why = match by {
             Origin::Default => {
@@ -102,7 +102,7 @@ impl Preparation {
         )
     }
 
-    /// The file has weights of edges, which are used, or were told to be ignored.
+    /// The file has weights of edges, which are used or, on request, ignored.
     pub fn edge_weights(weights: &[f32], ignored: bool) -> Self {
         let (least, most) = weights.iter().fold(
             (f32::INFINITY, f32::NEG_INFINITY),

@@ -22,7 +22,7 @@ use halfgnn_graph::{Graph, GraphError};
 /// | `blocks:VERTICES` | a [`BlockModel`] of mean degree 10, in 8 classes, without hubs | the blocks |
 /// | `communities:VERTICESxCOMMUNITIES` | a [`BlockModel`] of some 50 edges a vertex, nine of ten inside its community, names in random order | 8, each of an eighth of the communities |
 /// | `kron:SCALE` | Graph500's Kronecker graph of 2^SCALE vertices | 8, by the first three levels of the recursion |
-/// | `rmat:VERTICESxEDGES` | the same of any number of vertices, with so many edges drawn, each of which is there in both directions | 8, by the recursion's ids |
+/// | `rmat:VERTICESxEDGES` | the same of any number of vertices, with the given number of edges sampled, each of which is there in both directions | 8, by the recursion's ids |
 /// | `grid:WIDTHxHEIGHT` | a [`Grid`] | 8 tiles, two high |
 /// | `star:HUBSxLEAVES` | a [`StarOfHubs`] | 8; a hub and its leaves are of one |
 /// | `mag-like:SCALE` | ogbn-mag's shape, of [several types](Recipe::dataset_of_types): at scale 1 1.9 million vertices of 4 types, 21 million edges of 4 types | 349 venues of papers, fewer below scale 1, by its root |
@@ -69,7 +69,7 @@ pub enum Recipe {
     Rmat {
         /// The number of vertices.
         vertices: u64,
-        /// The number of edges that are drawn, each of which stands in both directions.
+        /// The number of edges sampled, each of which is added in both directions.
         edges: u64,
     },
     /// `grid:WIDTHxHEIGHT`.
@@ -166,8 +166,8 @@ impl Recipe {
     /// The dataset of `seed`: the same graph as [`graph`](Self::graph), with features, labels and splits.
     ///
     /// # Errors
-    /// [`DataProblem::Graph`] where the graph cannot be made, [`DataProblem::TooLarge`] where there is not enough memory
-    /// for the features, [`DataProblem::SeveralTypes`].
+    /// [`DataProblem::Graph`] where the graph cannot be made, [`DataProblem::TooLarge`] where there is not enough
+    /// memory for the features, [`DataProblem::SeveralTypes`].
     pub fn dataset(&self, seed: u64) -> Result<Dataset, DataError> {
         let small = ClassFeatures::default();
         match *self {
@@ -317,7 +317,8 @@ fn rmat(vertices: u64, edges: u64) -> Rmat {
     }
 }
 
-/// What is left of 57.5 edges a vertex once the duplicates are gone, which are mostly inside communities, is 50 and nine of ten.
+/// Of 57.5 edges a vertex, 50 remain once the duplicates are removed, nine of ten inside their community. Duplicates
+/// are mostly inside communities.
 fn communities(vertices: u64, communities: u64) -> BlockModel {
     BlockModel {
         vertices,
@@ -360,7 +361,7 @@ pub enum RecipeError {
     Numbers {
         /// The text.
         text: String,
-        /// What is wanted.
+        /// What is expected.
         wanted: &'static str,
     },
 }

@@ -6,13 +6,13 @@ use halfgnn_graph::Graph;
 use halfgnn_graph::reorder::Permutation;
 
 impl Dataset {
-    /// The same dataset with its vertices in another order, in which a card may find more of what it reads in its caches
-    /// ([`reorder`](halfgnn_graph::reorder)). What there is one of a vertex afterwards, such as predictions, is in that order
-    /// too: [`Permutation::restore`] maps it back.
+    /// The same dataset with its vertices in another order, which may raise the cache hit rate of a GPU
+    /// ([`reorder`](halfgnn_graph::reorder)). Results with one row a vertex, such as predictions, are then in that
+    /// order too: [`Permutation::restore`] maps them back.
     ///
     /// # Errors
-    /// [`DataProblem::Graph`] where `order` is of another number of vertices, [`DataProblem::OutOfMemory`], [`DataProblem::ManyGraphs`] where the
-    /// dataset is many graphs, [`DataProblem::SeveralTypes`].
+    /// [`DataProblem::Graph`] where `order` is of another number of vertices, [`DataProblem::OutOfMemory`],
+    /// [`DataProblem::ManyGraphs`] where the dataset has many graphs, [`DataProblem::SeveralTypes`].
     pub fn reordered(&self, order: &Permutation) -> Result<Self, DataError> {
         let refuse = |problem| DataError::new(&self.name, problem);
         if let Some(graphs) = &self.graphs {
@@ -23,7 +23,7 @@ impl Dataset {
         }
         if self.outline.is_some() {
             let reason = "ranks read its parts as they are, and another order is one of a whole dataset; leave the order as it is, or train with one rank";
-            return Err(refuse(DataProblem::NotDealt {
+            return Err(refuse(DataProblem::NotPartitioned {
                 reason: reason.into(),
             }));
         }
@@ -74,10 +74,10 @@ fn renamed_edges(
     renamed: &Graph,
     order: &Permutation,
 ) -> Result<Vec<u32>, DataProblem> {
-    let mut out = DataProblem::room("order of the edges", graph.edges() as u64)?;
+    let mut out = DataProblem::with_capacity("order of the edges", graph.edges() as u64)?;
     out.resize(graph.edges(), 0);
     let (csr, target) = (graph.csr(), renamed.csr().offsets());
-    let mut edges = DataProblem::room("order of the edges", csr.longest_row().into())?;
+    let mut edges = DataProblem::with_capacity("order of the edges", csr.longest_row().into())?;
     for (row, ends) in csr.offsets().windows(2).enumerate() {
         let columns = csr.row(row).iter().map(|&column| order.rename(column));
         edges.clear();
@@ -114,7 +114,7 @@ mod tests {
         dataset.edge_features = Some(EdgeFeatures::new(2, features).expect("whole rows"));
         let mut ids = VertexIds::default();
         for id in ["a", "b", "c", "d"] {
-            ids.push(id).expect("room");
+            ids.push(id).expect("memory");
         }
         dataset.ids = Some(ids);
         dataset

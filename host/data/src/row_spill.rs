@@ -1,4 +1,4 @@
-//! Rows of numbers that are made one behind the other and have no room in memory.
+//! Rows of numbers that are made one after the other and do not fit in memory.
 
 use super::error::{DataError, DataProblem};
 use super::stored::{Kept, Nameless, Slots, StoredFeatures, StoredFile};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// Bytes that are written at a time.
 const BUFFER: usize = 1 << 20;
 
-/// Rows that are written to a file without a name, which is gone with its last handle, whatever ends the process; they are read again as
-/// [`StoredFeatures`].
+/// Rows that are written to an unnamed file, which is removed with its last handle, however the process ends. They are
+/// read again as [`StoredFeatures`].
 ///
 /// ```
 /// use halfgnn_data::{RowSpill, StoredRow};
@@ -41,7 +41,7 @@ pub struct RowSpill {
 }
 
 impl RowSpill {
-    /// A file in a folder, for rows of so many halves.
+    /// A file in a folder, for rows of `columns` halves.
     ///
     /// # Errors
     /// A [`DataError`] that names the folder, where no file can be made there.
@@ -201,21 +201,24 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_named() {
         let folder = tempfile::tempdir().unwrap().path().join("gone");
-        let told = RowSpill::of_floats(&folder, 1).unwrap_err().to_string();
-        assert!(told.starts_with(&folder.display().to_string()), "{told}");
+        let message = RowSpill::of_floats(&folder, 1).unwrap_err().to_string();
+        assert!(
+            message.starts_with(&folder.display().to_string()),
+            "{message}"
+        );
     }
 
-    /// `/dev/full` is a disk without room.
+    /// `/dev/full` is a disk without space.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_full_disk_is_told() {
+    fn a_full_disk_is_reported() {
         let mut spill = RowSpill::of_floats(&std::env::temp_dir(), 1).unwrap();
         spill.file = File::options().write(true).open("/dev/full").unwrap();
-        let told = (spill.write_floats(&[1.0]), spill.finish());
-        let told = told.1.unwrap_err().to_string();
+        let message = (spill.write_floats(&[1.0]), spill.finish());
+        let message = message.1.unwrap_err().to_string();
         assert!(
-            told.contains("cannot be written: No space left on device"),
-            "{told}"
+            message.contains("cannot be written: No space left on device"),
+            "{message}"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! How values are read: the rules of files, of tables and of the Python package's arrays. `docs/data.md` has them under "How values
-//! are read".
+//! How values are read: the rules of files, of tables and of the Python package's arrays. `docs/data.md` has them under
+//! "How values are read".
 //!
 //! | what | rule |
 //! |---|---|
@@ -64,8 +64,9 @@ pub fn classes(key: &str, numbers: &[i64]) -> Result<Targets, DataProblem> {
     classes.map(Targets::Classes)
 }
 
-/// What rows of `columns` numbers are taken for, and why in words of `member` (`vertex`); nothing is said of classes that are
-/// certain. One column of whole numbers are classes, several of zeros and ones are labels, and others are values.
+/// What rows of `columns` numbers are taken for, and why, in words of `member` (`vertex`). One column of whole numbers
+/// are classes, several of zeros and ones are labels, and others are values. Classes that are certain get no
+/// explanation.
 ///
 /// # Errors
 /// Those of [`LabelSets::new`] and [`Values::new`], and [`DataProblem::Value`] where labels are −1 and 1.
@@ -164,8 +165,9 @@ pub enum Selection {
     List,
 }
 
-/// How an array selects some of `vertices`. One truth, or one number that is 0 or 1, a vertex is a mask, whatever its type; any
-/// other integers are a list. So two vertices' `[0, 1]` is a mask: a list of so few is as well written `[1, 0]`, or left out.
+/// How an array selects some of `vertices`. An array of one truth a vertex, or one 0 or 1 a vertex, is a mask, whatever
+/// its type; any other integers are a list. So `[0, 1]` of two vertices is a mask; as a list it can be written `[1,
+/// 0]`, or left out.
 ///
 /// # Errors
 /// [`DataProblem::Shape`] of truths of another length, [`DataProblem::NoVertex`] where a number is no vertex, and
@@ -201,7 +203,7 @@ pub fn selection(
             }
         });
     }
-    let mut first: Vec<u32> = DataProblem::room(key, vertices as u64)?;
+    let mut first: Vec<u32> = DataProblem::with_capacity(key, vertices as u64)?;
     first.resize(vertices, u32::MAX);
     for (at, &number) in numbers.iter().enumerate() {
         if !(number >= 0.0 && number < vertices as f64) {

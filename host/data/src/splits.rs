@@ -13,7 +13,7 @@ pub struct Splits {
     pub train: Vec<u32>,
     /// The vertices that choose the epoch.
     pub val: Vec<u32>,
-    /// The vertices that tell how good the model is.
+    /// The vertices that measure how good the model is.
     pub test: Vec<u32>,
 }
 
@@ -23,16 +23,16 @@ pub struct Splits {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum SplitRule {
-    /// [`Splits::per_class`]: so many of each class to train and to validate on, the rest to test on.
+    /// [`Splits::per_class`]: a number of each class to train and to validate on, the rest to test on.
     PerClass {
         /// Vertices of each class to train on.
         train: usize,
         /// Vertices of each class to validate on.
         val: usize,
     },
-    /// So many of each class to train on, and so many of all classes together to validate and to test on; the rest is in
-    /// no split. With 20, 500 and 1,000 it is what Planetoid's public splits of Cora, Citeseer and PubMed are like (Yang
-    /// et al., 2016).
+    /// A number of each class to train on, and a number of all classes together to validate and to test on; the rest is
+    /// in no split. With 20, 500 and 1,000 it resembles Planetoid's public splits of Cora, Citeseer and PubMed (Yang et
+    /// al., 2016).
     Public {
         /// Vertices of each class to train on.
         train: usize,
@@ -48,9 +48,9 @@ pub enum SplitRule {
         /// The share to validate on.
         val: f64,
     },
-    /// One of several parts to test on, the next (behind the last the first) to validate on, the others to train on: cross-validation.
-    /// Parts are of one size, and so are those of each class (ten stratified parts are what GIN's paper does with whole graphs, Xu
-    /// et al., 2019).
+    /// Cross-validation: one of several folds to test on, the next (after the last the first) to validate on, the
+    /// others to train on. Folds are of equal size, overall and in each class. GIN's paper uses ten stratified folds of
+    /// whole graphs (Xu et al., 2019).
     Fold {
         /// Which is tested on, from 0.
         fold: usize,
@@ -67,7 +67,7 @@ impl Default for SplitRule {
 }
 
 impl SplitRule {
-    /// The rule of targets of which nothing else is said: the default of classes, and `fractions:0.6,0.2` where there are none.
+    /// The default rule of targets: the default of classes, and `fractions:0.6,0.2` where there are none.
     pub fn default_of(targets: &Targets) -> Self {
         match targets {
             Targets::Classes(_) => Self::default(),
@@ -78,7 +78,7 @@ impl SplitRule {
         }
     }
 
-    /// The rule of many graphs of which nothing else is said: `fractions:0.8,0.1`.
+    /// The default rule of many graphs: `fractions:0.8,0.1`.
     pub const fn default_of_graphs() -> Self {
         Self::Fractions {
             train: 0.8,
@@ -86,7 +86,8 @@ impl SplitRule {
         }
     }
 
-    /// The splits of the vertices of `targets` by `seed`, the same on every machine. Vertices without a label are in none.
+    /// The splits of the vertices of `targets` by `seed`, the same on every machine. Vertices without a label are in
+    /// none.
     ///
     /// # Errors
     /// [`DataProblem::NoClasses`] of a rule by class where targets are none.
@@ -230,8 +231,9 @@ impl Splits {
         splits
     }
 
-    /// The splits without members of which no label or value is known, for which OGB's masked losses have no use, and how many these
-    /// are. Without a class a member stays, and [`check`](Self::check) refuses it: only a mistake puts it into a split.
+    /// The splits without members that have no known label or value, which OGB's masked losses cannot use, and how many
+    /// these are. A member without a class stays, and [`check`](Self::check) refuses it: only a mistake puts it into a
+    /// split.
     pub fn labelled(mut self, targets: &Targets) -> (Self, usize) {
         let mut left_out = 0;
         if targets.classes().is_none() {

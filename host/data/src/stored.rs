@@ -1,4 +1,4 @@
-//! Features that stay in the files they lie in, and whose rows are read when they are wanted.
+//! Features that stay in their files, from which rows are read on demand.
 #![cfg_attr(
     not(feature = "parts"),
     allow(dead_code, reason = "only folders of parts are read so")
@@ -19,31 +19,31 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Threads that read at once: a disk wants several requests under way, and they wait more than they compute.
+/// Threads that read at once. A disk needs several requests in flight, and the threads wait more than they compute.
 const READERS: usize = 8;
 
-/// A thread has so many rows at least.
+/// The fewest rows of a thread.
 const LEAST_ROWS: usize = 256;
 
 /// Lists of rows for each thread, so that one which is done finds some to read.
 const LISTS_PER_READER: usize = 8;
 
-/// Rows of each list that are looked at to tell where it ends.
+/// Rows of each list that are sampled to find where it ends.
 const SAMPLES_PER_LIST: usize = 16;
 
-/// Rows so few bytes apart are read in one go, with what lies between them: a page is read as a whole anyway.
+/// Rows at most this many bytes apart are read at once, with what lies between them: a page is read as a whole anyway.
 const GAP_BYTES: u64 = 4096;
 
 /// As much is read in one go at most, but for a single row.
 const RUN_BYTES: u64 = 1 << 18;
 
-/// A row of features for each vertex, in the files of a folder of parts (see
-/// [`OpenOptions::stored_features`](crate::OpenOptions::stored_features)) or in a file that has nothing else
-/// ([`StoredFeatures::of_file`]), or as `RowSpill` wrote them. Nothing is kept in memory but where each row lies, 4 bytes a vertex, and not
-/// that where rows are in the order of the vertices.
+/// A row of features for each vertex, on disk. The rows lie in the files of a folder of parts (see
+/// [`OpenOptions::stored_features`](crate::OpenOptions::stored_features)), in a file that has nothing else
+/// ([`StoredFeatures::of_file`]), or in one that `RowSpill` wrote. Memory has only the position of each row, 4 bytes a
+/// vertex, and not even that where rows are in the order of the vertices.
 ///
-/// Rows are read by their positions, not through a map of the file, so that a file that shrinks is an error and no signal. A file is
-/// opened for each reading, unless it has no name, and must be as long as it was and begin as it did.
+/// Rows are read by position and not through a memory map, so that a file that shrinks is an error and no signal. A
+/// named file is opened for each reading, and must have the same length and beginning as before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredFeatures {
     pub(crate) files: Arc<[StoredFile]>,
@@ -51,7 +51,7 @@ pub struct StoredFeatures {
     pub(crate) len: usize,
     /// Of each vertex, the number of its row where the rows of all files lie one behind the other.
     pub(crate) slots: Slots,
-    /// The largest magnitude of each column, 1 of a column of zeros; none where nobody has read all rows.
+    /// The largest magnitude of each column, 1 for a column of zeros; none where not all rows were read.
     pub(crate) magnitudes: Option<Vec<f32>>,
     /// What columns are divided by, one after the other.
     pub(crate) divisors: Vec<Vec<f32>>,
@@ -60,7 +60,7 @@ pub struct StoredFeatures {
 /// Where the row of each vertex comes among those of all files.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Slots {
-    /// Of so many vertices in their order.
+    /// In the order of the vertices, of which this is the count.
     InOrder(u32),
     /// In another.
     Listed(Vec<u32>),
@@ -132,7 +132,7 @@ pub(crate) struct StoredFile {
     pub first: u32,
 }
 
-/// A file that nobody else can open, and that is gone with its last handle.
+/// A file without a name, which no other process can open, and which is removed with its last handle.
 #[derive(Debug)]
 pub(crate) struct Nameless(pub Arc<File>);
 
@@ -184,12 +184,13 @@ pub(crate) fn read_at(file: &File, bytes: &mut [u8], at: u64) -> Result<(), Data
 const HEADER_BYTES: u64 = 1 << 12;
 
 impl StoredFeatures {
-    /// Rows that lie one behind the other in a file, of `columns` little-endian numbers each, from byte `start` on, as in an array of
-    /// NumPy's. What stands before them is compared whenever the file is opened, up to 4 KiB of it; the rows are taken as they are.
+    /// The rows of a file from byte `start` on, one after the other, as in an array of NumPy's. A row is `columns`
+    /// little-endian numbers, which are not checked. Up to 4 KiB before the rows are compared whenever the file is
+    /// opened.
     ///
     /// # Errors
-    /// A [`DataError`] that names the file: where it cannot be read, or is too short; [`DataProblem::TooLarge`] of more than 2³² − 1
-    /// rows; and of rows without numbers.
+    /// A [`DataError`] that names the file: where it cannot be read, or is too short; [`DataProblem::TooLarge`] for
+    /// more than 2³² − 1 rows; and for rows without numbers.
     #[cfg(feature = "parts")]
     pub fn of_file(
         path: &Path,
@@ -295,7 +296,7 @@ impl StoredFeatures {
         self.slots = Slots::Listed(order.apply(slots, 1));
     }
 
-    /// Reads the rows of vertices, in any order: calls `put` with each and with what is to hold it, from several threads.
+    /// Reads the rows of vertices, in any order: calls `put` with each row and its destination, from several threads.
     ///
     /// # Errors
     /// A [`DataError`] that names the file: where it cannot be read, or is another or of another length than it was.
@@ -312,17 +313,17 @@ impl StoredFeatures {
         }
         let readers = rows.len().div_ceil(LEAST_ROWS).clamp(1, READERS);
         if readers == 1 {
-            return self.read_list(&mut rows, &mut Room::new(self.len), &put);
+            return self.read_list(&mut rows, &mut Buffers::new(self.len), &put);
         }
-        let lists = Mutex::new(dealt(rows, readers * LISTS_PER_READER).into_iter());
+        let lists = Mutex::new(partitioned(rows, readers * LISTS_PER_READER).into_iter());
         let next = || {
             let mut lists = lists.lock().unwrap_or_else(PoisonError::into_inner);
             lists.next()
         };
         let read = || {
-            let mut room = Room::new(self.len);
+            let mut buffers = Buffers::new(self.len);
             while let Some(mut list) = next() {
-                self.read_list(&mut list, &mut room, &put)?;
+                self.read_list(&mut list, &mut buffers, &put)?;
             }
             Ok(())
         };
@@ -345,20 +346,20 @@ impl StoredFeatures {
     fn read_list<T>(
         &self,
         rows: &mut [(u32, &mut [T])],
-        room: &mut Room,
+        buffers: &mut Buffers,
         put: &impl Fn(&mut StoredRow<'_>, &mut [T]),
     ) -> Result<(), DataError> {
-        // So the disk is read from its beginning to its end, and what lies together at once. Vertices that were drawn are a few runs that
-        // ascend, which this sort merges.
+        // The disk is then read from its beginning to its end, and rows that lie together are read at once. Sampled
+        // vertices are a few ascending runs, which this sort merges.
         rows.sort_by_key(|(slot, _)| *slot);
-        self.read_sorted(rows, room, put)
+        self.read_sorted(rows, buffers, put)
     }
 
     /// Rows by their slots, which ascend.
     fn read_sorted<T>(
         &self,
         mut rows: &mut [(u32, &mut [T])],
-        room: &mut Room,
+        buffers: &mut Buffers,
         put: &impl Fn(&mut StoredRow<'_>, &mut [T]),
     ) -> Result<(), DataError> {
         while let Some(&(slot, _)) = rows.first() {
@@ -369,7 +370,7 @@ impl StoredFeatures {
                 rows.partition_point(|(slot, _)| *slot < next.first)
             });
             let (own, others) = rows.split_at_mut(own);
-            self.read_file(file, own, room, put)
+            self.read_file(file, own, buffers, put)
                 .map_err(|problem| DataError::in_file(&file.path, problem))?;
             rows = others;
         }
@@ -380,7 +381,7 @@ impl StoredFeatures {
         &self,
         file: &StoredFile,
         rows: &mut [(u32, &mut [T])],
-        room: &mut Room,
+        buffers: &mut Buffers,
         put: &impl Fn(&mut StoredRow<'_>, &mut [T]),
     ) -> Result<(), DataProblem> {
         let source = file.open()?;
@@ -396,10 +397,10 @@ impl StoredFeatures {
             let (run, others) = rest.split_at_mut(run);
             let last = run.last().map_or(first, |(last, _)| *last);
             let bytes = away(first, last) as usize + row;
-            if room.bytes.len() < bytes {
-                room.bytes.resize(bytes, 0);
+            if buffers.bytes.len() < bytes {
+                buffers.bytes.resize(bytes, 0);
             }
-            let bytes = &mut room.bytes[..bytes];
+            let bytes = &mut buffers.bytes[..bytes];
             read_at(&source, bytes, file.start + away(file.first, first))?;
             for (slot, to) in run {
                 let from = away(first, *slot) as usize;
@@ -407,8 +408,8 @@ impl StoredFeatures {
                     kept: self.kept,
                     bytes: &bytes[from..from + row],
                     divisors: &self.divisors,
-                    halves: &mut room.halves,
-                    values: &mut room.values,
+                    halves: &mut buffers.halves,
+                    values: &mut buffers.values,
                 };
                 put(&mut row, to);
             }
@@ -467,25 +468,26 @@ impl StoredRow<'_> {
     }
 }
 
-/// Rows in so many lists of about as many each; those of a list lie before those of the next. The lists are not sorted: who reads one does that.
-fn dealt<T>(rows: Vec<(u32, T)>, lists: usize) -> Vec<Vec<(u32, T)>> {
+/// Partitions rows into `lists` lists of about equal length. The rows of a list lie before those of the next. The lists
+/// are not sorted; their reader sorts them.
+fn partitioned<T>(rows: Vec<(u32, T)>, lists: usize) -> Vec<Vec<(u32, T)>> {
     let apart = (rows.len() / (lists * SAMPLES_PER_LIST)).max(1);
     let mut samples: Vec<u32> = rows.iter().step_by(apart).map(|(slot, _)| *slot).collect();
     samples.sort_unstable();
     let firsts: Vec<u32> = (1..lists)
         .map(|list| samples[list * samples.len() / lists])
         .collect();
-    let room = rows.len() / lists * 5 / 4;
-    let mut dealt: Vec<_> = (0..lists).map(|_| Vec::with_capacity(room)).collect();
+    let capacity = rows.len() / lists * 5 / 4;
+    let mut partitioned: Vec<_> = (0..lists).map(|_| Vec::with_capacity(capacity)).collect();
     for (slot, row) in rows {
         let list = firsts.partition_point(|&first| first <= slot);
-        dealt[list].push((slot, row));
+        partitioned[list].push((slot, row));
     }
-    dealt
+    partitioned
 }
 
 /// What a thread reads to.
-struct Room {
+struct Buffers {
     bytes: Vec<u8>,
     /// A row as it is kept, of halves.
     halves: Vec<f16>,
@@ -493,7 +495,7 @@ struct Room {
     values: Vec<f32>,
 }
 
-impl Room {
+impl Buffers {
     fn new(columns: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -539,7 +541,7 @@ mod tests {
     #[test]
     fn rows_are_dealt_by_slots_into_lists_of_about_as_many() {
         let scattered = |at: u32| at.wrapping_mul(2_654_435_761) % 50_000;
-        // Drawn from everywhere; most of them side by side; all the same.
+        // Sampled from everywhere; most of them consecutive; all the same.
         let slots: [Vec<u32>; 3] = [
             (0..9000).map(scattered).collect(),
             (0..9000).map(|at| at % 9 / 8 * 40_000 + at).collect(),
@@ -547,7 +549,7 @@ mod tests {
         ];
         for (case, slots) in slots.into_iter().enumerate() {
             let rows: Vec<(u32, usize)> = slots.iter().copied().zip(0..).collect();
-            let lists = dealt(rows.clone(), 24);
+            let lists = partitioned(rows.clone(), 24);
             assert_eq!(lists.len(), 24);
             let mut end = 0;
             for list in lists.iter().filter(|list| !list.is_empty()) {
@@ -581,23 +583,23 @@ mod tests {
                 FeaturePrecision::Float => None,
             };
             assert_eq!(halves(&rows, 1), of_file);
-            let told = |start, shape| {
+            let message = |start, shape| {
                 let error = open(start, shape).unwrap_err().to_string();
                 let place = file.path().display().to_string();
                 error.strip_prefix(&place).expect("its name").to_owned()
             };
-            let (has, wants) = (7 + 12 * precision.bytes(), 7 + 15 * precision.bytes());
+            let (has, needs) = (7 + 12 * precision.bytes(), 7 + 15 * precision.bytes());
             assert_eq!(
-                told(7, (5, 3)),
+                message(7, (5, 3)),
                 format!(
-                    ": length: it is {has} bytes, and its rows end at {wants}; leave the file alone while its rows are read, and \
+                    ": length: it is {has} bytes, and its rows end at {needs}; leave the file alone while its rows are read, and \
                      open it again"
                 )
             );
-            for told in [told(u64::MAX, (1, 1)), told(7, (1 << 32, 1))] {
-                assert!(told.starts_with(": features of "), "{told}");
+            for message in [message(u64::MAX, (1, 1)), message(7, (1 << 32, 1))] {
+                assert!(message.starts_with(": features of "), "{message}");
             }
-            assert!(told(7, (4, 0)).starts_with(": columns: rows have no numbers"));
+            assert!(message(7, (4, 0)).starts_with(": columns: rows have no numbers"));
             let mut of_file = Features::Stored(Arc::new(rows));
             let error = of_file.column_magnitudes().unwrap_err().to_string();
             assert!(error.contains("the largest of each column"), "{error}");

@@ -8,11 +8,11 @@ use halfgnn_graph::generate::{BlockModel, below, draw, stream};
 
 /// A [`BlockModel`] with features that say little about one vertex's class and much about its neighbourhood's.
 ///
-/// Feature f of vertex v is `scale · (offset + signal · s(class of v, f) + noise)`, where s is 1 or −1 by chance, fixed
-/// for each class, and the noise has mean 0 and deviation 1 (a sum of eight uniform numbers, in integers). Neighbours of
-/// one class share their signal while their noise averages out, so the graph makes of a poor guess a good one. Scale and
-/// offset, as features that nobody normalised have them, make a hub's sum pass 65,504, the largest half: the offset
-/// because it does not average out, the scale because a sum of small numbers stops growing before it gets there.
+/// Feature f of vertex v is `scale · (offset + signal · s(class of v, f) + noise)`. s is 1 or −1 at random, fixed for
+/// each class. The noise has mean 0 and deviation 1 (a sum of eight uniform numbers, in integers). Neighbours of one
+/// class share their signal while their noise averages out, so aggregation turns a poor guess into a good one. Scale
+/// and offset are those of features that were not normalised: they make a hub's sum pass 65,504, the largest half. The
+/// offset does not average out. Without the scale, a sum of small numbers stops growing before it gets there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Synthetic {
     /// The graph and the classes.
@@ -79,7 +79,7 @@ impl Synthetic {
     }
 }
 
-/// Features that say little about one vertex's class and much about its neighbourhood's; [`Synthetic`] tells how.
+/// Features that say little about one vertex's class and much about its neighbourhood's; [`Synthetic`] describes them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ClassFeatures {
     pub features: usize,

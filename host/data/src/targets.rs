@@ -1,15 +1,15 @@
-//! What a model is to tell of each vertex.
+//! The prediction targets of each vertex.
 
 use super::error::DataProblem;
 use super::{MAX_CLASSES, UNLABELLED};
 use halfgnn_graph::reorder::Permutation;
 
-/// What a model is to tell of each vertex; which of the three decides which losses and metrics there are.
+/// The prediction targets of each vertex. The variant decides which losses and metrics apply.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Targets {
-    /// One class of each vertex, or [`UNLABELLED`]: single-label classification. Where nothing is known of any vertex, this is
-    /// it too: see [`Targets::unlabelled`].
+    /// One class of each vertex, or [`UNLABELLED`]: single-label classification. Where nothing is known of any vertex,
+    /// this is it too: see [`Targets::unlabelled`].
     Classes(Vec<u32>),
     /// Any number of labels of each vertex: multi-label classification.
     Labels(LabelSets),
@@ -19,7 +19,8 @@ pub enum Targets {
 
 /// For each vertex, which labels it has, and of which that is unknown.
 ///
-/// A row is `columns` bits in words of 32, the first label in the lowest bit of the first word; bits past the last label are 0.
+/// A row is `columns` bits in words of 32, the first label in the lowest bit of the first word; bits past the last
+/// label are 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSets {
     columns: usize,
@@ -38,8 +39,8 @@ pub struct Values {
 }
 
 impl LabelSets {
-    /// From a truth for each vertex and label, row-major; `None` where it is unknown. A vertex of which nothing is known may be
-    /// in no split.
+    /// From a truth for each vertex and label, row-major; `None` where it is unknown. A vertex without a known label
+    /// may be in no split.
     ///
     /// # Errors
     /// [`DataProblem::Shape`] where there are no columns, more than [`MAX_CLASSES`], or truths of part of a row;
@@ -50,9 +51,9 @@ impl LabelSets {
     ) -> Result<Self, DataProblem> {
         check_columns(columns, truths.len())?;
         let (vertices, width) = (truths.len() / columns, Self::words_of(columns));
-        let mut words = DataProblem::room("y", vertices as u64 * width as u64)?;
+        let mut words = DataProblem::with_capacity("y", vertices as u64 * width as u64)?;
         words.resize(vertices * width, 0_u32);
-        let mut known = DataProblem::room("y", vertices as u64 * width as u64)?;
+        let mut known = DataProblem::with_capacity("y", vertices as u64 * width as u64)?;
         known.resize(vertices * width, 0_u32);
         for (at, truth) in truths.enumerate() {
             let (vertex, column) = (at / columns, at % columns);
@@ -75,7 +76,7 @@ impl LabelSets {
         })
     }
 
-    /// The words that a row of so many labels takes.
+    /// The number of words in a row of `columns` labels.
     pub const fn words_of(columns: usize) -> usize {
         columns.div_ceil(32)
     }
@@ -232,8 +233,8 @@ impl Targets {
         }
     }
 
-    /// The numbers that a model gives of a vertex: of classes one more than the largest, of labels and values their columns; 0
-    /// where nothing is known of any vertex.
+    /// The number of outputs of a model for a vertex: of classes one more than the largest, of labels and values their
+    /// columns; 0 where nothing is known of any vertex.
     pub fn outputs(&self) -> usize {
         match self {
             Self::Classes(classes) => {
@@ -280,8 +281,8 @@ impl Targets {
         }
     }
 
-    /// Whether there were vertices of which some entries are known and others are not. Losses and metrics then leave the unknown
-    /// entries out. [`selected`](Self::selected) keeps it, so that all batches of a task agree.
+    /// Whether some vertices have both known and unknown entries. Losses and metrics then leave the unknown entries
+    /// out. [`selected`](Self::selected) keeps this, so that all batches of a task agree.
     pub const fn is_partial(&self) -> bool {
         match self {
             Self::Classes(_) => false,
@@ -299,7 +300,7 @@ impl Targets {
         }
     }
 
-    /// What a model gives so many of, `classes`, `labels` or `values`.
+    /// The unit of a model's outputs: `classes`, `labels` or `values`.
     pub const fn unit(&self) -> &'static str {
         match self {
             Self::Classes(_) => "classes",

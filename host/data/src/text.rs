@@ -160,8 +160,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Takes the rest of the text apart: `parse` gets blocks of whole lines, on all threads; `take` gets what it made of
-    /// them, in the text's order.
+    /// Parses the rest of the text: `parse` gets blocks of whole lines, on all threads; `take` gets its results, in the
+    /// text's order.
     pub fn for_each_block<T: Send>(
         &mut self,
         parse: impl Fn(&[u8]) -> Result<T, LineError> + Sync,
@@ -471,9 +471,9 @@ mod tests {
         let lines = b"1 2\n3 4\n";
         let mut text = Text::new(Box::new(&lines[..]), 9, false);
         let error = text.for_each_block(|_| Ok(()), |()| Ok(())).unwrap_err();
-        let told =
+        let expected =
             "cannot be read: it ends after 8 of 9 bytes: it became shorter while it was read";
-        assert_eq!(error.to_string(), told);
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

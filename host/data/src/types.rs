@@ -7,9 +7,9 @@ use std::ops::Range;
 
 /// The types of a graph's vertices and edges.
 ///
-/// All vertices have one numbering: those of a type are a [range](Types::range) of it, in the order of the types. Edges of a type lead from
-/// vertices of one type to vertices of another or the same one, and are a matrix of their own, whose rows and columns are numbered from 0
-/// within both types.
+/// All vertices have one numbering: those of a type are a [range](Types::range) of it, in the order of the types. Edges
+/// of a type lead from vertices of one type to vertices of another or the same one, and are a matrix of their own,
+/// whose rows and columns are numbered from 0 within both types.
 ///
 /// ```
 /// use halfgnn_data::{Dataset, EdgeType, Features, Splits, Types, VertexType};
@@ -86,12 +86,13 @@ impl VertexType {
 }
 
 impl Types {
-    /// Types of vertices and of edges between them, whose ends are places in `vertices`. They are sorted by their names.
+    /// Types of vertices and of edges between them, whose ends are indices into `vertices`. They are sorted by their
+    /// names.
     ///
     /// # Errors
-    /// [`DataProblem::Types`] where there are no types, two have the same name or name and ends, a name is empty or has a character that is
-    /// no part of a name, an edge type names no type of vertices, or there are more vertices than 2³² − 1; [`DataProblem::Shape`] where a
-    /// matrix of edges is of other vertices.
+    /// [`DataProblem::Types`] where there are no types, two have the same name or name and ends, a name is empty or has
+    /// a character that is no part of a name, an edge type names no type of vertices, or there are more vertices than
+    /// 2³² − 1; [`DataProblem::Shape`] where a matrix of edges is of other vertices.
     pub fn new(vertices: Vec<VertexType>, edges: Vec<EdgeType>) -> Result<Self, DataProblem> {
         let refuse = |reason: String| Err(DataProblem::Types { reason });
         if vertices.is_empty() || edges.is_empty() {
@@ -221,11 +222,13 @@ impl Types {
         format!("{} {} {}", ends[0], of.name, ends[1])
     }
 
-    /// The same with the reverse of each edge: a type `rev_NAME` for each type of edges between two types of vertices, and edges of the same
-    /// type within one type of vertices, where each edge is there once. It is PyG's `ToUndirected`.
+    /// The same with the reverse of each edge: a type `rev_NAME` for each type of edges between two types of vertices,
+    /// and edges of the same type within one type of vertices, where each edge is there once. It is PyG's
+    /// `ToUndirected`.
     ///
     /// # Errors
-    /// [`DataProblem::Graph`] where there is not enough memory, and those of [`Types::new`] where a type `rev_NAME` is there already.
+    /// [`DataProblem::Graph`] where there is not enough memory, and those of [`Types::new`] where a type `rev_NAME` is
+    /// there already.
     pub fn with_reverses(&self) -> Result<Self, DataProblem> {
         let mut edges = Vec::with_capacity(2 * self.edges.len());
         let mut reverses = Vec::new();
@@ -258,7 +261,8 @@ impl Types {
         })
     }
 
-    /// The same with labels of the vertices of a type, whose features become those of the dataset; a one for each where they have none.
+    /// The same with labels of the vertices of a type, whose features become those of the dataset; one feature, 1,
+    /// where they have none.
     pub(crate) fn with_labels_of(
         mut self,
         labelled: &str,
@@ -306,9 +310,9 @@ pub(crate) fn check_name(name: &str) -> Result<(), DataProblem> {
 }
 
 impl Dataset {
-    /// A dataset of several types. Its vertices, features, targets, splits and ids are those of the `labelled` type, and its
-    /// [graph](Dataset::graph) has these vertices and no edges: all edges are in [`Dataset::types`]. Where the labelled type has no
-    /// features, those of the dataset are a one for each vertex.
+    /// A dataset of several types. Its vertices, features, targets, splits and ids are those of the `labelled` type,
+    /// and its [graph](Dataset::graph) has these vertices and no edges: all edges are in [`Dataset::types`]. Where the
+    /// labelled type has no features, those of the dataset are a one for each vertex.
     ///
     /// # Errors
     /// [`DataProblem::Types`] where there is no such type, and those of [`Dataset::new`].
@@ -342,7 +346,8 @@ impl Dataset {
         }
     }
 
-    /// Adds the reverse of each edge of each type, and takes note of it: see [`Types::with_reverses`]. Of one type nothing changes.
+    /// Adds the reverse of each edge of each type, and records it: see [`Types::with_reverses`]. A dataset of one type
+    /// does not change.
     ///
     /// # Errors
     /// Those of [`Types::with_reverses`].

@@ -161,7 +161,7 @@ impl ModelConfig {
         let loops = self.wants_self_loops();
         let degrees = of.iter().enumerate();
         degrees
-            .map(|(vertex, degree)| degree + u32::from(loops && !table.hears_itself(vertex)))
+            .map(|(vertex, degree)| degree + u32::from(loops && !table.has_loop(vertex)))
             .collect()
     }
 

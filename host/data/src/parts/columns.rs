@@ -28,12 +28,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Adds the next `count` columns to `row`, reading `room` bytes at a time.
-    fn next(&mut self, count: usize, room: usize, row: &mut Vec<u32>) -> Result<(), DataProblem> {
+    /// Adds the next `count` columns to `row`, reading at most `most` bytes at a time.
+    fn next(&mut self, count: usize, most: usize, row: &mut Vec<u32>) -> Result<(), DataProblem> {
         let mut wanted = count * BYTES;
         while wanted > 0 {
             if self.left == 0 {
-                let bytes = (self.end - self.at).min(room as u64) as usize;
+                let bytes = (self.end - self.at).min(most as u64) as usize;
                 if bytes == 0 {
                     return Err(DataProblem::part("columns", "they end before the rows do"));
                 }
@@ -55,15 +55,15 @@ impl Reader<'_> {
     }
 }
 
-/// Writes the rows of all vertices to a file without a name in `folder`, from the files of the parts in which their columns start; `table`
-/// says which part has which, and how many each row has.
+/// Writes the rows of all vertices to an unnamed file in `folder`. `files` says where the columns of each part start,
+/// and `table` which part has which vertex and how long its row is.
 pub(super) fn to_disk(
     files: &[(StoredFile, u64)],
     table: &VertexTable,
     folder: &Path,
 ) -> Result<Csr, DataError> {
-    let room = BUFFERS / files.len().max(1) / BYTES * BYTES;
-    let room = room.clamp(BUFFER[0], BUFFER[1]);
+    let most = BUFFERS / files.len().max(1) / BYTES * BYTES;
+    let most = most.clamp(BUFFER[0], BUFFER[1]);
     let readers = files.iter().map(|(file, columns)| Reader {
         file,
         at: file.start,
@@ -81,7 +81,7 @@ pub(super) fn to_disk(
         let reader = &mut readers[owner as usize];
         let first = reader.given;
         row.clear();
-        let read = reader.next(degree as usize, room, &mut row);
+        let read = reader.next(degree as usize, most, &mut row);
         read.and_then(|()| check_row(&row, first, table.vertices() as u64))
             .map_err(|problem| DataError::in_file(&reader.file.path, problem))?;
         rows.write_row(&row).map_err(refused)?;

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Of the files' form; a reader knows one.
 pub(super) const VERSION: u32 = 1;
 
-/// Numbers are read and written so many bytes at a time.
+/// The bytes of numbers that are read and written at a time.
 const PIECE: usize = 1 << 16;
 
 /// What a file starts with.
@@ -79,7 +79,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Sections of so many numbers of so many bytes, one behind the other; `None` where no file is that long.
+    /// Consecutive sections, each given as a count of numbers and the bytes of one; `None` where no file is that long.
     pub fn of(sizes: &[(u64, u64)]) -> Option<Self> {
         let mut sections = Vec::with_capacity(sizes.len());
         let mut start = Header::BYTES as u64;
@@ -162,7 +162,7 @@ impl<R: Read> Sections<R> {
         self.next += 1;
         self.skip(section.start)?;
         let mut left = (section.end - section.start) / T::BYTES as u64;
-        let mut values = DataProblem::room(key, left)?;
+        let mut values = DataProblem::with_capacity(key, left)?;
         let mut piece = vec![0; PIECE.min((section.end - section.start) as usize)];
         while left > 0 {
             let count = left.min((PIECE / T::BYTES) as u64) as usize;
@@ -176,8 +176,8 @@ impl<R: Read> Sections<R> {
         Ok(values)
     }
 
-    /// Passes over the numbers of the next section, which stay where they are: the byte where they start, once `see` took each with its
-    /// position.
+    /// Passes over the numbers of the next section without keeping them: calls `see` with each number and its position,
+    /// and returns the byte where they start.
     pub fn pass<T: Word>(&mut self, mut see: impl FnMut(u64, T)) -> Result<u64, DataProblem> {
         let section = self.layout.section(self.next);
         self.next += 1;

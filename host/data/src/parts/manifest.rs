@@ -38,7 +38,7 @@ impl FeaturePrecision {
     }
 }
 
-/// What a model is to tell of vertices.
+/// The kind of the targets of vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TargetKind {
@@ -70,7 +70,7 @@ pub(crate) struct Manifest {
     pub version: u32,
     /// What the dataset is called.
     pub name: String,
-    /// How it was dealt out, in words.
+    /// How it was partitioned, in words.
     pub partition: String,
     pub vertices: u64,
     pub edges: u64,

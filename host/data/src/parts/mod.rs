@@ -8,12 +8,14 @@
 //! …
 //! ```
 //!
-//! Vertices keep the numbers that they have in the dataset, and columns are numbers of the whole graph, so that a folder read whole is
-//! the dataset that it was made of. What is of the order of the vertices is in one file, which whoever trains reads: splits, targets and
-//! degrees are known to all ranks. What is of the order of edges or features is in the parts, of which a rank reads its own alone.
+//! Vertices keep their numbers in the dataset, and columns are numbers of the whole graph. A folder that is read whole
+//! is therefore the dataset that it was made of. What is of the order of the vertices is in one file that all ranks
+//! read: splits, targets and degrees. What is of the order of edges or features is in the parts, of which a rank reads
+//! only its own.
 //!
-//! Numbers are little-endian. A file starts with a `Header`; its sections follow in a fixed order, each from a multiple
-//! of 8 bytes on, and how long they are follows from the manifest. Files are as long as that, or refused before anything is allocated.
+//! Numbers are little-endian. A file starts with a `Header`; its sections follow in a fixed order, each at a multiple
+//! of 8 bytes. Their lengths follow from the manifest. A file of another length is refused before anything is
+//! allocated.
 
 mod columns;
 mod layout;

@@ -27,8 +27,8 @@ pub fn is_parted(path: &Path) -> bool {
         && Manifest::recognises(&head)
 }
 
-/// What parts that are read at a time take beside the dataset is one in so many of it at the most, or a part.
-const PARTS_BESIDE: u64 = 8;
+/// Parts that are read at the same time take at most the bytes of all parts divided by this, or one part.
+const IN_FLIGHT_DIVISOR: u64 = 8;
 
 /// A part that was read.
 struct PartRead {
@@ -121,7 +121,7 @@ impl Parted {
         self.manifest.parts.len()
     }
 
-    /// How it was dealt out: `degree`, `louvain`, or the name of a file.
+    /// How it was partitioned: `degree`, `louvain`, or the name of a file.
     pub fn partition(&self) -> &str {
         &self.manifest.partition
     }
@@ -154,8 +154,8 @@ impl Parted {
         numbers.saturating_mul(FeaturePrecision::Float.bytes() + kept)
     }
 
-    /// What the edges take in memory, with where rows begin, while the dataset is read whole and once it is: of weights and features of edges
-    /// nothing.
+    /// The bytes of memory that the edges and the row offsets take, while the dataset is read whole and afterwards;
+    /// without weights and features of edges.
     pub fn memory_of_edges(&self) -> u64 {
         let edges = self.manifest.edges.saturating_mul(4);
         edges.saturating_add(self.manifest.vertices.saturating_mul(8))
@@ -220,12 +220,12 @@ impl Parted {
         let bytes_of = |part| self.manifest.part_layout(part).map_or(0, |of| of.len());
         let mut next = parts.start;
         while next < parts.end {
-            // By all threads, as far as that takes little memory beside what all parts come to.
+            // On all threads, as far as the bytes in flight stay few in comparison with those of all parts.
             let mut bytes_now = 0;
             let most = (next + rayon::current_num_threads().max(1)).min(parts.end);
             let fits = |&part: &usize| {
                 bytes_now += bytes_of(part);
-                part == next || bytes_now <= bytes / PARTS_BESIDE
+                part == next || bytes_now <= bytes / IN_FLIGHT_DIVISOR
             };
             let now = next..next + (next..most).take_while(fits).count();
             let read = parallel::map(now.clone(), |_, part| {
@@ -266,11 +266,11 @@ impl Parted {
         let entries = &manifest.parts[parts.clone()];
         let count: u64 = entries.iter().map(|part| part.vertices).sum();
         let edges: u64 = entries.iter().map(|part| part.edges).sum();
-        let mut vertices = DataProblem::room("vertices", count)?;
+        let mut vertices = DataProblem::with_capacity("vertices", count)?;
         let owners = (0..).zip(&table.owners);
         let own = owners.filter(|(_, owner)| parts.contains(&(**owner as usize)));
         vertices.extend(own.map(|(vertex, _): (u32, _)| vertex));
-        let mut offsets = DataProblem::room("offsets", count + 1)?;
+        let mut offsets = DataProblem::with_capacity("offsets", count + 1)?;
         let mut end = 0_u64;
         offsets.push(end);
         for &vertex in &vertices {
@@ -454,8 +454,8 @@ impl Parted {
         })
     }
 
-    /// The whole dataset but for what `options` leave out, whose features stay where they are or not, and whose edges go to disk if there is a
-    /// folder for them. The files are read through nevertheless, to see that they are whole.
+    /// The whole dataset without what `options` leave out. Features may stay in their files, and edges go to disk if
+    /// there is a folder for them. The files are read in any case, to check them.
     pub(crate) fn whole(&self, options: &OpenOptions) -> Result<Parts, DataError> {
         let (stored_features, edges) = (options.stored_features, options.stored_edges.as_deref());
         let table = self.table()?;
@@ -552,11 +552,12 @@ impl Parted {
         Preparation::new("parts", what, Origin::File)
     }
 
-    /// What is known of the dataset without reading a part: targets, splits, and how much there is of the rest. Edges and features are
-    /// none and zeros, for each rank has its own: see [`Outline`].
+    /// What is known of the dataset without reading a part: targets, splits, and how much there is of the rest. It has
+    /// no edges, and zeros for features, because each rank reads its own: see [`Outline`].
     ///
     /// # Errors
-    /// [`DataProblem::NotDealt`] where `options` ask for what changes edges or features, and those of [`Dataset::open_with`].
+    /// [`DataProblem::NotPartitioned`] where `options` ask for what changes edges or features, and those of
+    /// [`Dataset::open_with`].
     pub fn outline(
         &self,
         table: &VertexTable,
@@ -577,7 +578,7 @@ impl Parted {
                 let reason = format!(
                     "ranks read its parts as they are, and {option} are made of a whole dataset; ask for them when it is cut in parts, or train with one rank"
                 );
-                return Err(wrong(DataProblem::NotDealt { reason }));
+                return Err(wrong(DataProblem::NotPartitioned { reason }));
             }
         }
         let vertices = table.vertices();
@@ -625,7 +626,7 @@ struct Left {
     ignored: Ignored,
 }
 
-/// What of edges nobody wants.
+/// Which data of edges are not needed.
 #[derive(Clone, Copy, Default)]
 struct Ignored {
     edge_weights: bool,
@@ -676,7 +677,7 @@ fn places(
     table: &VertexTable,
     all: &[u32],
 ) -> Result<Vec<usize>, DataProblem> {
-    let mut places = DataProblem::room("vertices", vertices.len() as u64)?;
+    let mut places = DataProblem::with_capacity("vertices", vertices.len() as u64)?;
     let mut before = None;
     for (at, &vertex) in vertices.iter().enumerate() {
         let owner = table.owners.get(vertex as usize);

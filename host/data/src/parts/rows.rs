@@ -13,7 +13,7 @@ pub struct PartRows {
     pub vertices: Vec<u32>,
     /// Where the edges of each start, and where the last one's end.
     pub offsets: Vec<u64>,
-    /// The vertices of the whole graph that they hear from, ascending in each row.
+    /// The in-neighbours of each row in the whole graph, ascending.
     pub columns: Vec<u32>,
     /// A weight for each edge, where edges have some.
     pub edge_weights: Option<Vec<f32>>,
@@ -145,7 +145,7 @@ impl RowFeatures {
         match self.values {
             Numbers::Float(values) => Ok(values),
             Numbers::Half(values) => {
-                let mut floats = DataProblem::room("features", values.len() as u64)?;
+                let mut floats = DataProblem::with_capacity("features", values.len() as u64)?;
                 floats.extend(values.iter().map(|value| value.to_f32()));
                 Ok(floats)
             }
@@ -207,9 +207,9 @@ pub(super) fn not_finite(at: u64, value: impl std::fmt::Display, len: usize) -> 
     DataProblem::value("features", at, value, why)
 }
 
-/// Zeros, where there is room.
+/// Zeros, where there is memory for them.
 pub(super) fn zeros<T: Word>(key: &str, count: u64) -> Result<Vec<T>, DataProblem> {
-    let mut values = DataProblem::room(key, count)?;
+    let mut values = DataProblem::with_capacity(key, count)?;
     values.resize(count as usize, T::default());
     Ok(values)
 }

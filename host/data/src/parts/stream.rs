@@ -1,7 +1,7 @@
 //! An archive of PyG's or gnn-benchmark's arrays on its way to a folder of parts, never in memory as a whole.
 //!
 //! ```text
-//!  edge_index ─ sources ─► a file without a name, 4 bytes each       1st: degrees, by which vertices are dealt out
+//!  edge_index ─ sources ─► an unnamed file, 4 bytes each             1st: degrees, by which vertices are partitioned
 //!             ─ targets ─► degrees
 //!  (or adj_indptr, adj_indices)
 //!  x ─ a row after the other ─► its place in its part's file         2nd
@@ -68,9 +68,10 @@ struct Rows {
 }
 
 impl StreamedArchive {
-    /// Reads what there is one of a vertex, of an archive of PyG's arrays or of gnn-benchmark's; `None` of what is neither, has numbers of
-    /// edges, many graphs or sparse features, lies in Fortran's order, does not tell its vertices, or whose edges are to be changed by
-    /// `options`: that is read whole. `near` is where a file of the sources of the edges may lie meanwhile, which has no name.
+    /// Reads the per-vertex data of an archive of PyG's or gnn-benchmark's arrays. `near` is the folder of an unnamed
+    /// file of the edges' sources. Returns `None` for archives that must be read whole: those of other formats, without
+    /// a number of vertices, with edge features, many graphs or sparse features, in Fortran order, or whose edges
+    /// `options` change.
     ///
     /// # Errors
     /// Those of [`Dataset::open_with`].
@@ -206,9 +207,11 @@ impl StreamedArchive {
             let (target, source) = (target as usize, source as usize);
             loops[target] |= target == source;
             for degree in [&mut in_degrees[target], &mut out_degrees[source]] {
-                *degree = degree.checked_add(1).ok_or_else(|| DataProblem::NotDealt {
-                    reason: format!("a vertex has more than {} edges", u32::MAX),
-                })?;
+                *degree = degree
+                    .checked_add(1)
+                    .ok_or_else(|| DataProblem::NotPartitioned {
+                        reason: format!("a vertex has more than {} edges", u32::MAX),
+                    })?;
             }
             Ok(())
         })?;
@@ -228,7 +231,7 @@ impl StreamedArchive {
         }))
     }
 
-    /// Edges that lead to each vertex: what vertices are dealt out by.
+    /// Edges that lead to each vertex, by which vertices are partitioned.
     pub fn in_degrees(&self) -> &[u32] {
         &self.in_degrees
     }
@@ -247,7 +250,9 @@ impl StreamedArchive {
         self.write(path, deal).map_err(|problem| {
             let of_folder = matches!(
                 problem,
-                DataProblem::CannotWrite(_) | DataProblem::Exists | DataProblem::NotDealt { .. }
+                DataProblem::CannotWrite(_)
+                    | DataProblem::Exists
+                    | DataProblem::NotPartitioned { .. }
             );
             DataError::in_file(if of_folder { path } else { &archive }, problem)
         })
@@ -294,7 +299,7 @@ impl StreamedArchive {
         let mut magnitudes = vec![0.0; columns];
         let mut vertex = 0_u32;
         let mut put = |row: &mut [f32]| {
-            // One that the header did not tell of, of a file that is another by now.
+            // An id that is beyond the header's count: the file was changed meanwhile.
             let owner = *deal.owners.get(vertex as usize).ok_or_else(changed)?;
             if self.features.normalized {
                 divide_by_sum(row);
@@ -397,11 +402,11 @@ impl Edges {
 
 /// The columns of a part's rows, of a heap of its edges, which is removed.
 fn sorted(place: &Path, own: &[u32], in_degrees: &[u32]) -> Result<Vec<u32>, DataProblem> {
-    let mut starts = DataProblem::room("offsets", own.len() as u64 + 1)?;
+    let mut starts = DataProblem::with_capacity("offsets", own.len() as u64 + 1)?;
     let degrees = own.iter().map(|&vertex| in_degrees[vertex as usize]);
     starts.extend(offsets(degrees.map(u64::from)).map(|start| start as usize));
     let count = starts.last().copied().unwrap_or(0);
-    let mut columns = DataProblem::room("columns", count as u64)?;
+    let mut columns = DataProblem::with_capacity("columns", count as u64)?;
     columns.resize(count, 0);
     let mut next = starts.clone();
     let mut read = 0;

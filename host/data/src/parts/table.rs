@@ -9,10 +9,10 @@ use std::io::Read;
 
 /// The bits of a vertex' flags that say its split: 0 for none, then training, validation, test.
 pub(super) const SPLIT: u8 = 3;
-/// The bit that says that it hears itself.
+/// The bit of a self-loop.
 pub(super) const LOOP: u8 = 4;
 
-/// What is known of every vertex, whoever has its part.
+/// What is known of every vertex, whichever rank has its part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VertexTable {
     /// The part of each vertex.
@@ -22,7 +22,7 @@ pub struct VertexTable {
     /// Edges that lead from it.
     pub out_degrees: Vec<u32>,
     pub(super) flags: Vec<u8>,
-    /// What a model is to tell of it.
+    /// The prediction targets.
     pub targets: Targets,
     /// Of a graph whose edges have weights.
     pub sums: Option<WeightSums>,
@@ -30,8 +30,8 @@ pub struct VertexTable {
     pub mutual: Option<bool>,
 }
 
-/// What the weights of edges add up to, each added in the order of the whole graph's edges, so that whoever needs a sum has the bits of one
-/// that was made of the whole.
+/// The sums of edge weights, each added in the order of the whole graph's edges. A sum therefore has the same bits on
+/// every rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WeightSums {
     /// Of the edges that lead to each vertex: as they are, and with a self-loop of weight 1 where it has none.
@@ -61,7 +61,7 @@ fn labels(
 }
 
 impl VertexTable {
-    /// That of a graph whose edges have no weights, without splits and targets: `looped` are the vertices that hear themselves.
+    /// The table of a graph without weights, splits and targets. `looped` are the vertices with a self-loop.
     ///
     /// # Panics
     /// If one of these is no vertex.
@@ -91,11 +91,11 @@ impl VertexTable {
         self.owners.len()
     }
 
-    /// Whether `vertex` hears itself.
+    /// Whether `vertex` has a self-loop.
     ///
     /// # Panics
     /// If there is no such vertex.
-    pub fn hears_itself(&self, vertex: usize) -> bool {
+    pub fn has_loop(&self, vertex: usize) -> bool {
         self.flags[vertex] & LOOP != 0
     }
 
@@ -180,10 +180,10 @@ impl VertexTable {
         Ok(table)
     }
 
-    /// That it is of the parts that the manifest tells of.
+    /// Checks that it has the parts that the manifest names.
     fn check(&self, manifest: &Manifest) -> Result<(), DataProblem> {
         let parts = manifest.parts.len();
-        let mut counts = DataProblem::room::<[u64; 2]>("parts", parts as u64)?;
+        let mut counts = DataProblem::with_capacity::<[u64; 2]>("parts", parts as u64)?;
         counts.resize(parts, [0, 0]);
         for (vertex, &owner) in self.owners.iter().enumerate() {
             let Some(count) = counts.get_mut(owner as usize) else {

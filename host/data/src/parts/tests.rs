@@ -9,7 +9,8 @@ use crate::{
 use halfgnn_graph::Graph;
 use std::path::{Path, PathBuf};
 
-/// Seven vertices: one hears itself, one nobody, one another twice; the last is heard by nobody.
+/// Seven vertices. One has a self-loop, one no in-neighbour, one the same in-neighbour twice; no other vertex reads the
+/// last one.
 fn graph() -> Graph {
     let rows = [0, 0, 1, 2, 2, 2, 3, 5, 6, 6];
     let cols = [1, 5, 0, 0, 3, 3, 3, 2, 0, 4];
@@ -129,7 +130,7 @@ fn features_are_halves_unless_they_are_to_be_floats() {
 
 /// Whichever thread comes to one first: vertices 0 and 3 are in part 2, 4 in part 4, and 1 and 2 in part 0.
 #[test]
-fn of_several_parts_in_which_something_is_wrong_the_first_is_told_of() {
+fn of_several_parts_in_which_something_is_wrong_the_first_is_reported() {
     let refused = |wrong: &[usize]| {
         let mut values = vec![0.5; 21];
         wrong.iter().for_each(|vertex| values[vertex * 3 + 1] = 1e5);
@@ -137,14 +138,14 @@ fn of_several_parts_in_which_something_is_wrong_the_first_is_told_of() {
         dataset.features = Features::dense(3, values).unwrap();
         let folder = Folder::new();
         let path = folder.path().join("seven");
-        let told = dataset.save_parts(&path, &deal(FeaturePrecision::Half));
+        let message = dataset.save_parts(&path, &deal(FeaturePrecision::Half));
         assert!(!path.exists(), "{wrong:?}");
-        told.unwrap_err().to_string()
+        message.unwrap_err().to_string()
     };
     for (wrong, vertex) in [(&[4][..], 4), (&[4, 3], 3), (&[0, 4, 2], 2), (&[2, 1], 1)] {
-        let told = refused(wrong);
+        let message = refused(wrong);
         let expected = format!("in row {vertex}, column 1");
-        assert!(told.contains(&expected), "{told}");
+        assert!(message.contains(&expected), "{message}");
     }
 
     // And likewise where several are read.
@@ -155,7 +156,11 @@ fn of_several_parts_in_which_something_is_wrong_the_first_is_told_of() {
         // Of the first vertex' number.
         bytes[layout::Header::BYTES] ^= 64;
         std::fs::write(&place, bytes).unwrap();
-        assert!(told(&path).contains(&part_file(part)), "{}", told(&path));
+        assert!(
+            message(&path).contains(&part_file(part)),
+            "{}",
+            message(&path)
+        );
     }
 }
 
@@ -209,7 +214,7 @@ fn the_table_knows_degrees_and_sums_with_and_without_loops() {
     let table = Parted::open(&path).unwrap().table().unwrap();
     assert_eq!(table.in_degrees, expected.graph.in_degrees());
     assert_eq!(table.out_degrees, expected.graph.out_degrees());
-    assert_eq!((table.hears_itself(3), table.without_loops()), (true, 6));
+    assert_eq!((table.has_loop(3), table.without_loops()), (true, 6));
     let sums = table.sums.unwrap();
     let weights = expected.edge_weights.unwrap();
     let looped = expected.graph.with_self_loops().unwrap();
@@ -273,14 +278,14 @@ fn broken(file: &str, change: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut bytes = std::fs::read(&place).unwrap();
     change(&mut bytes);
     std::fs::write(&place, bytes).unwrap();
-    told(&path)
+    message(&path)
 }
 
-fn told(path: &Path) -> String {
+fn message(path: &Path) -> String {
     let error: DataError = Dataset::open(path).unwrap_err();
-    let told = error.to_string();
-    assert!(!told.contains('\n'), "{told}");
-    told
+    let message = error.to_string();
+    assert!(!message.contains('\n'), "{message}");
+    message
 }
 
 /// What is done to the bytes of a file.
@@ -292,10 +297,10 @@ const OFFSET: usize = VERTEX + 16;
 const COLUMN: usize = OFFSET + 32;
 
 #[test]
-fn what_is_wrong_with_a_file_is_told_with_its_name_and_field() {
+fn what_is_wrong_with_a_file_is_reported_with_its_name_and_field() {
     let (_folder, path) = written(&everything(), FeaturePrecision::Half);
     std::fs::remove_file(path.join("part-00003.bin")).unwrap();
-    let error = told(&path);
+    let error = message(&path);
     assert!(
         error.contains("has no file part-00003.bin; a folder of parts has"),
         "{error}"
@@ -340,15 +345,15 @@ fn what_is_wrong_with_a_file_is_told_with_its_name_and_field() {
     ];
     for (file, words, change) in all {
         let error = broken(file, change);
-        // What a sum finds first is told as well.
-        let is_told =
+        // A problem that a checksum finds first is reported as well.
+        let is_reported =
             error.contains(words) || words.contains("parts[0]") && error.contains("checksum");
-        assert!(is_told && error.contains(file), "{words}: {error}");
+        assert!(is_reported && error.contains(file), "{words}: {error}");
     }
 }
 
 #[test]
-fn what_is_wrong_with_a_manifest_is_told() {
+fn what_is_wrong_with_a_manifest_is_reported() {
     let changed = |from: &str, to: &str| {
         broken(MANIFEST, |bytes| {
             let text = String::from_utf8(bytes.clone()).unwrap();
@@ -413,13 +418,13 @@ fn what_is_wrong_with_a_manifest_is_told() {
 }
 
 #[test]
-fn parts_of_another_folder_are_told() {
+fn parts_of_another_folder_are_reported() {
     let (_one, path) = written(&everything(), FeaturePrecision::Half);
     let mut other = everything();
     other.train = vec![0, 2];
     let (_other, others) = written(&other, FeaturePrecision::Half);
     std::fs::copy(others.join("part-00000.bin"), path.join("part-00000.bin")).unwrap();
-    let error = told(&path);
+    let error = message(&path);
     assert!(
         error.contains("part-00000.bin: identity: it is of another manifest"),
         "{error}"
@@ -550,7 +555,7 @@ fn assert_streamed(folder: &Folder, path: &Path, owners: &[u32]) {
 }
 
 #[test]
-fn what_is_no_stream_is_read_whole_and_what_is_wrong_is_told() {
+fn what_is_no_stream_is_read_whole_and_what_is_wrong_is_reported() {
     let folder = Folder::new();
     let open = |more: &[(&'static str, Array)], options: &OpenOptions| {
         let path = folder.write("graph.npz", &archive(&arrays(more), false));
@@ -642,9 +647,9 @@ fn features_on_disk_are_those_in_memory() {
         let bytes = left.features.as_stored().unwrap().file_bytes();
         assert_eq!(bytes, 21 * precision.bytes());
         let in_memory = Parted::open(&path).unwrap().memory_of_features();
-        // Halves lie beside the floats that are made of them.
-        let beside = u64::from(precision == FeaturePrecision::Half);
-        assert_eq!(in_memory, 21 * (4 + 2 * beside));
+        // Halves are kept next to the floats that are made of them.
+        let halves = u64::from(precision == FeaturePrecision::Half);
+        assert_eq!(in_memory, 21 * (4 + 2 * halves));
         let of_graph = |dataset: &Dataset| (dataset.graph.clone(), dataset.edge_weights.clone());
         assert_eq!(of_graph(&left), of_graph(&whole));
         assert_eq!(left.ids, whole.ids);
@@ -708,7 +713,7 @@ fn a_file_that_changes_while_features_are_read_is_an_error() {
     let left = stored(&path).unwrap();
     let part = path.join("part-00002.bin");
     let bytes = std::fs::read(&part).unwrap();
-    let told = || {
+    let message = || {
         // Vertex 1 is in another part.
         assert!(rows_on_disk(&left, &[1]).is_ok());
         let error = rows_on_disk(&left, &[1, 0]).unwrap_err().to_string();
@@ -720,13 +725,13 @@ fn a_file_that_changes_while_features_are_read_is_an_error() {
     let expected = format!(
         ": length: it is {now} bytes, and was {before} when it was opened; leave the file alone while its rows are read, and open it again"
     );
-    assert_eq!(told(), expected);
+    assert_eq!(message(), expected);
     let mut other = bytes.clone();
     other[16] ^= 1;
     std::fs::write(&part, &other).unwrap();
-    assert!(told().starts_with(": identity: it is another file"));
+    assert!(message().starts_with(": identity: it is another file"));
     std::fs::remove_file(&part).unwrap();
-    assert!(told().starts_with(": cannot be read:"));
+    assert!(message().starts_with(": cannot be read:"));
 }
 
 #[test]
@@ -739,8 +744,8 @@ fn features_stay_on_disk_where_they_can_be_read_there() {
     let at = wrong.len() - 8;
     wrong[at] ^= 1;
     std::fs::write(&part, &wrong).unwrap();
-    let told = |result: Result<Dataset, DataError>| result.unwrap_err().to_string();
-    assert!(told(stored(&path)).contains("part-00002.bin: checksum"));
+    let message = |result: Result<Dataset, DataError>| result.unwrap_err().to_string();
+    assert!(message(stored(&path)).contains("part-00002.bin: checksum"));
     std::fs::write(&part, &bytes).unwrap();
 
     let left = stored(&path).unwrap();
@@ -748,7 +753,7 @@ fn features_stay_on_disk_where_they_can_be_read_there() {
     let options = crate::WriteOptions::new(crate::Format::Pyg);
     let refused = left.save(&archive, options).unwrap_err().to_string();
     assert!(
-        refused.contains("its features stay in their files, and a file wants them"),
+        refused.contains("its features stay in their files, and a file requires them"),
         "{refused}"
     );
     let again = left.save_parts(folder.path().join("again"), &deal(FeaturePrecision::Half));
@@ -756,10 +761,10 @@ fn features_stay_on_disk_where_they_can_be_read_there() {
         again
             .unwrap_err()
             .to_string()
-            .contains("a folder of parts wants them")
+            .contains("a folder of parts requires them")
     );
     dataset(classes()).save(&archive, options).unwrap();
-    let refused = told(stored(&archive));
+    let refused = message(stored(&archive));
     assert!(
         refused.contains("`halfgnn dataset partition")
             && refused.contains("seven.npz --out FOLDER`"),
@@ -770,9 +775,9 @@ fn features_stay_on_disk_where_they_can_be_read_there() {
         normalize_features: Some(true),
         ..OpenOptions::default()
     };
-    let refused = told(Dataset::open_with(&path, &options));
+    let refused = message(Dataset::open_with(&path, &options));
     assert!(
-        refused.contains("dividing rows by their sums wants them in memory"),
+        refused.contains("dividing rows by their sums requires them in memory"),
         "{refused}"
     );
 }
@@ -812,10 +817,10 @@ fn edges_on_disk_are_those_in_memory() {
             )
         };
         assert_eq!(of(&left), of(&whole));
-        let told = left.preparations.iter().map(ToString::to_string);
-        let told = told.filter(|line| !line.contains(" bytes on the disk of "));
+        let message = left.preparations.iter().map(ToString::to_string);
+        let message = message.filter(|line| !line.contains(" bytes on the disk of "));
         let of_whole = whole.preparations.iter().map(ToString::to_string);
-        assert!(told.eq(of_whole), "{:?}", left.preparations);
+        assert!(message.eq(of_whole), "{:?}", left.preparations);
         assert_eq!(left.preparations.len(), whole.preparations.len() + 1);
         // Both at once, and a graph alone.
         let options = OpenOptions {
@@ -860,12 +865,12 @@ fn edges_on_disk_are_those_in_memory() {
 fn edges_that_go_to_disk_are_looked_at() {
     let temporary = tempfile::tempdir().unwrap();
     let (_folder, path) = written(&dataset(classes()), FeaturePrecision::Float);
-    let told = |folder: &Path| {
+    let message = |folder: &Path| {
         let error = edges_on_disk(&path, folder).unwrap_err();
         error.to_string()
     };
     let gone = temporary.path().join("gone");
-    let refused = told(&gone);
+    let refused = message(&gone);
     assert!(
         refused.starts_with(&gone.display().to_string()),
         "{refused}"
@@ -877,14 +882,14 @@ fn edges_that_go_to_disk_are_looked_at() {
     // The first column, behind a header, 3 vertices and 4 offsets.
     wrong[24 + 16 + 32] ^= 1;
     std::fs::write(&part, &wrong).unwrap();
-    assert!(told(temporary.path()).contains("part-00002.bin: checksum"));
+    assert!(message(temporary.path()).contains("part-00002.bin: checksum"));
     std::fs::write(&part, &bytes[..bytes.len() - 8]).unwrap();
-    assert!(told(temporary.path()).contains("part-00002.bin: length"));
+    assert!(message(temporary.path()).contains("part-00002.bin: length"));
     std::fs::remove_file(&part).unwrap();
-    assert!(told(temporary.path()).contains("part-00002.bin"));
+    assert!(message(temporary.path()).contains("part-00002.bin"));
 }
 
-/// What the sum of a file does not tell, which may be another one by then, is found when its columns are read again.
+/// The file may have changed since its checksum was taken; that is found when its columns are read again.
 #[test]
 fn columns_that_are_no_vertices_are_refused() {
     for (row, first, why) in [
@@ -895,10 +900,10 @@ fn columns_that_are_no_vertices_are_refused() {
             "columns[1] is 1, but the columns of a row ascend",
         ),
     ] {
-        let told = super::columns::check_row(row, first, 7)
+        let message = super::columns::check_row(row, first, 7)
             .unwrap_err()
             .to_string();
-        assert_eq!(told, why);
+        assert_eq!(message, why);
     }
     assert!(super::columns::check_row(&[], 0, 0).is_ok());
 }

@@ -14,7 +14,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How a dataset is dealt out to parts.
+/// How a dataset is partitioned.
 #[derive(Clone, Copy, Debug)]
 pub struct Deal<'a> {
     /// The part of each vertex.
@@ -43,9 +43,9 @@ pub struct Written {
 }
 
 impl Deal<'_> {
-    /// That it is one of so many vertices.
+    /// Checks that it is a partition of `vertices` vertices.
     fn check(&self, vertices: usize) -> Result<(), DataProblem> {
-        let refuse = |reason: String| Err(DataProblem::NotDealt { reason });
+        let refuse = |reason: String| Err(DataProblem::NotPartitioned { reason });
         if !(1..=MOST_PARTS).contains(&self.parts) {
             return refuse(format!(
                 "into {} parts; there are 1 to {MOST_PARTS}",
@@ -76,9 +76,9 @@ impl Dataset {
     /// Writes the dataset as a folder of parts, which is there whole or not at all; see [`parts`](crate::parts).
     ///
     /// # Errors
-    /// [`DataProblem::Exists`] where there is something at `path`, [`DataProblem::NotDealt`] of many graphs and of a partition of
-    /// another graph, [`DataProblem::Value`] for a feature that is infinite in half, [`DataProblem::NotInMemory`] of features that stay
-    /// in their files, [`DataProblem::CannotWrite`].
+    /// [`DataProblem::Exists`] where there is something at `path`, [`DataProblem::NotPartitioned`] for many graphs and
+    /// for a partition of another graph, [`DataProblem::Value`] for a feature that is infinite in half,
+    /// [`DataProblem::NotInMemory`] for features that stay in their files, [`DataProblem::CannotWrite`].
     pub fn save_parts(
         &self,
         path: impl AsRef<Path>,
@@ -115,7 +115,7 @@ impl Dataset {
                 .as_ref()
                 .map_or(0, |ids| ids.get(vertex).len() as u64)
         })?;
-        // The first part in which something is wrong is told of, whichever thread comes to one first; those behind it are given up.
+        // The error is that of the first part with one, whichever thread fails first. Later parts are given up.
         let wrong = AtomicUsize::new(deal.parts);
         let written = parallel::map(0..deal.parts, |_, part| {
             if wrong.load(Ordering::Relaxed) < part {
@@ -331,7 +331,7 @@ impl Folder {
             starts[number + 1] = starts[number] + part.vertices as usize;
         }
         let mut next = starts.clone();
-        let mut order = DataProblem::room("vertices", deal.owners.len() as u64)?;
+        let mut order = DataProblem::with_capacity("vertices", deal.owners.len() as u64)?;
         order.resize(deal.owners.len(), 0);
         for (vertex, &owner) in deal.owners.iter().enumerate() {
             let place = &mut next[owner as usize];
@@ -476,7 +476,7 @@ impl Folder {
 
 fn layout_of(manifest: &Manifest, part: usize) -> Result<Layout, DataProblem> {
     let layout = manifest.part_layout(part);
-    layout.ok_or_else(|| DataProblem::NotDealt {
+    layout.ok_or_else(|| DataProblem::NotPartitioned {
         reason: format!("part {part} is longer than a file can be; take more parts"),
     })
 }

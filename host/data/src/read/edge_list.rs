@@ -7,11 +7,11 @@
 //! 0       11342
 //! 0       824020
 //! ```
-//! Lines that start with `#` or `%` are comments. Ids are whole numbers below 2⁶⁴, apart by blanks, tabs or commas; what
-//! follows in the line (a weight, a time) is left alone. A first line of words is taken for the names of columns.
+//! Lines that start with `#` or `%` are comments. Ids are whole numbers below 2⁶⁴, separated by blanks, tabs or commas.
+//! The rest of a line (a weight, a time) is ignored. A first line of words is taken for the names of columns.
 //!
-//! `a b` is an edge from a to b: b's row hears from a. Vertices are numbered from 0 by ascending id, so ids that are
-//! 0 to n - 1 stay what they are. Where a comment says `Nodes: n` and all ids are below n, they stay too, and vertices
+//! `a b` is an edge from a to b, which b's row lists. Vertices are numbered from 0 by ascending id, so ids that are 0
+//! to n - 1 stay what they are. Where a comment says `Nodes: n` and all ids are below n, they stay too, and vertices
 //! without edges exist.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -76,7 +76,7 @@ pub(crate) fn read_into(
             if has_more {
                 edges.leave_out(COLUMNS_LEFT_OUT);
             }
-            edges.expect_room(interner.bytes())?;
+            edges.expect_space(interner.bytes())?;
             edges.add(pairs)
         },
     )?;
@@ -124,8 +124,8 @@ fn largest_plain(
         .map(|largest| largest as u32))
 }
 
-/// Reads the comments at the beginning, and the names of columns if there are any; the number of vertices where a
-/// comment tells it.
+/// Reads the comments at the beginning, and the names of columns if there are any. Returns the number of vertices where
+/// a comment has it.
 fn header(text: &mut Text<'_>) -> Result<Option<u64>, DataProblem> {
     let mut promised = None;
     while let Some(line) = text.peek_line()? {
@@ -241,7 +241,7 @@ pub(super) fn next_edge(cursor: &mut Cursor<'_>) -> Result<Option<(u64, u64, usi
 /// Numbers the vertices by ascending id, where the largest is not far above the number of edges; how many there are.
 fn number_plain(edges: &mut impl EdgeStore, largest: u32) -> Result<u64, DataProblem> {
     let words = largest as usize / 64 + 1;
-    edges.expect_room(words as u64 * 20)?; // `seen` of both kinds, and `before`
+    edges.expect_space(words as u64 * 20)?; // `seen` of both kinds, and `before`
     let seen: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
     edges.each_block(|_, block| {
         for &id in block.iter().flatten() {
@@ -268,7 +268,7 @@ fn number_plain(edges: &mut impl EdgeStore, largest: u32) -> Result<u64, DataPro
     Ok(vertices)
 }
 
-/// Gives ids of any size the names that ids of 32 bits have room for.
+/// Maps ids of any size to names of 32 bits.
 struct Interner {
     /// By the lowest bits of the id, so that threads seldom wait for each other.
     shards: Vec<Mutex<FxHashMap<u64, u32>>>,
@@ -280,8 +280,8 @@ struct Interner {
 impl Interner {
     const SHARDS: u64 = 64;
 
-    /// Bytes of an id, at most: those of the map and as much again for a half while a map of twice the size is made, or `names` and
-    /// `number` beside it.
+    /// Bytes of an id, at most. While a map grows there are the old one and one of twice the size; afterwards there are
+    /// the map, `names` and `number`.
     const OF_ID: u64 = 60;
 
     fn new() -> Self {
@@ -321,7 +321,7 @@ fn number_interned(
             true => id,
             false => interner.name(id.into()),
         })?;
-        edges.expect_room(interner.bytes())?;
+        edges.expect_space(interner.bytes())?;
     }
     if interner.overflowed.into_inner() {
         let vertices = MAX_VERTICES + 1;

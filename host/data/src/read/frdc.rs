@@ -7,8 +7,8 @@
 //!          u32 tile_columns[tiles]
 //!          u16 tiles[tiles]
 //! ```
-//! Little-endian, nothing between and nothing behind. The header tells the length of the file, and the number of edges is that of the bits, so
-//! that a bit that changed is noticed.
+//! Numbers are little-endian, without gaps and without a rest. The header gives the length of the file. The number of
+//! edges is that of the bits, so that a changed bit is noticed.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -134,13 +134,13 @@ pub(crate) fn spill(
     into: &mut SpilledEdges<'_>,
 ) -> Result<usize, DataProblem> {
     let header = Header::read(&mut input)?;
-    into.expect_room(u64::from(header.vertices) * OF_VERTEX)?;
+    into.expect_space(u64::from(header.vertices) * OF_VERTEX)?;
     let offsets = header.offsets(&mut input)?;
     let tiles = header.tiles as usize;
     let mut walk = TileWalk::new(header.shape(), &offsets, tiles).map_err(refused)?;
     let (of_columns, mut edges) = (input.stream_position()?, 0);
     let of_bits = of_columns + 4 * tiles as u64;
-    // A tile is in two places, which are read in turn.
+    // The tiles lie in two arrays, which are read in alternation.
     for first in (0..tiles).step_by(PIECE) {
         let count = PIECE.min(tiles - first);
         input.seek(SeekFrom::Start(of_columns + 4 * first as u64))?;
@@ -195,7 +195,7 @@ pub(crate) mod tests {
     const COLUMNS: [u32; 3] = [0, 1, 1];
     const TILES: [u16; 3] = [0x8002, 0x0010, 0x0001];
 
-    /// Five vertices: 0 hears from 1, 1 from 4, 3 and 4 from themselves.
+    /// Five vertices with edges 1 -> 0 and 4 -> 1, and self-loops of 3 and 4.
     fn whole() -> Vec<u8> {
         bytes([5, 4, 3], &OFFSETS, &COLUMNS, &TILES)
     }
@@ -332,7 +332,7 @@ pub(crate) mod tests {
         for len in 0..whole().len() {
             assert!(read_bytes(&whole()[..len]).is_err(), "{len} bytes");
         }
-        // Of a file the name is told, in the same line.
+        // The message about a file names it, in the same line.
         let folder = Folder::new();
         let error = Graph::open(folder.write("x.frdc", &whole()[..50])).unwrap_err();
         let error = error.to_string();

@@ -70,7 +70,7 @@ fn adjacency(npz: &mut Npz<'_>) -> Result<(Graph, Option<Vec<f32>>), DataProblem
     let Some(weights) = weights else {
         return Ok((Graph::from_offsets(offsets, cols).map_err(refuse)?, None));
     };
-    let mut unsorted = DataProblem::room("adj_indices", cols.len() as u64)?;
+    let mut unsorted = DataProblem::with_capacity("adj_indices", cols.len() as u64)?;
     unsorted.extend_from_slice(&cols);
     let graph = Graph::from_offsets(offsets, cols).map_err(refuse)?;
     // Sorting within rows leaves the row of each position as it was.
@@ -132,7 +132,7 @@ fn features(npz: &mut Npz<'_>, vertices: usize) -> Result<Features, DataProblem>
     )
 }
 
-/// A problem with an entry of compressed rows, with its row and column where they are told.
+/// A problem with an entry of compressed rows, with its row and column where the problem has a position.
 fn placed(problem: DataProblem, offsets: &[u64], indices: &[u32]) -> DataProblem {
     match problem {
         DataProblem::Value {

@@ -1,5 +1,5 @@
-//! Matrix Market's coordinate files (Boisvert, Pozo, Remington: "The Matrix Market exchange formats", NISTIR 5935, 1996),
-//! in which SuiteSparse publishes graphs.
+//! Matrix Market's coordinate files, in which SuiteSparse publishes graphs (Boisvert, Pozo, Remington: "The Matrix
+//! Market exchange formats", NISTIR 5935, 1996).
 //!
 //! ```text
 //! %%MatrixMarket matrix coordinate pattern symmetric
@@ -8,9 +8,9 @@
 //! 2 1            row column [value], from 1
 //! 3 1
 //! ```
-//! Entry (i, j) is an edge from j to i: row i of the adjacency has column j. Values are not read: an explicit zero is an
-//! edge. Of a symmetric or skew-symmetric matrix one triangle is listed, and the other is added. Refused are arrays, which
-//! are dense, complex matrices and such as are not square.
+//! Entry (i, j) is an edge from j to i: row i of the adjacency has column j. Values are not read: an explicit zero is
+//! an edge. A symmetric or skew-symmetric matrix lists one triangle, and the other is added. Dense arrays, complex
+//! matrices and matrices that are not square are refused.
 
 use crate::WEIGHTS_LEFT_OUT;
 use crate::error::DataProblem;
@@ -44,7 +44,7 @@ pub(crate) fn read_into(
 ) -> Result<(usize, Direction), DataProblem> {
     let mut text = input.text()?;
     let header = header(&mut text)?;
-    edges.expect_room(header.vertices * OF_VERTEX)?;
+    edges.expect_space(header.vertices * OF_VERTEX)?;
     text.for_each_block(
         |block| parse(block, &header),
         |(block, is_weighted)| {

@@ -1,7 +1,7 @@
 //! The readers, one for each format.
 //!
-//! A reader of a single file takes an [`Input`](super::input::Input) and returns a [`DataProblem`](super::DataProblem);
-//! whoever opened the file adds its name. A reader of a folder names the file itself.
+//! A reader of a single file takes an [`Input`](super::input::Input) and returns a [`DataProblem`](super::DataProblem),
+//! to which its caller adds the file's name. A reader of a folder names the file itself.
 
 #[cfg(feature = "numpy")]
 pub(super) mod arrays;
@@ -56,9 +56,9 @@ fn words<T: bytemuck::Pod + Send>(
     count: usize,
     from_le: impl Fn(T) -> T + Sync,
 ) -> Result<Vec<T>, DataProblem> {
-    let mut words = DataProblem::room(what, count as u64)?;
+    let mut words = DataProblem::with_capacity(what, count as u64)?;
     words.resize(count, T::zeroed());
-    // In pieces, so that progress is told.
+    // In chunks, so that progress is reported.
     for piece in words.chunks_mut(PIECE) {
         input.read_exact(bytemuck::cast_slice_mut(piece))?;
     }
@@ -68,8 +68,9 @@ fn words<T: bytemuck::Pod + Send>(
 
 /// Where a reader puts the edges (row, column) that it reads: into memory, or into a file.
 pub(super) trait EdgeStore {
-    /// That there is room for what there is one of a vertex, in bytes; memory itself tells that when it is asked for.
-    fn expect_room(&self, of_vertices: u64) -> Result<(), DataProblem>;
+    /// Checks that there is space for the given bytes of per-vertex data. Edges in memory find that out when memory is
+    /// allocated.
+    fn expect_space(&self, of_vertices: u64) -> Result<(), DataProblem>;
 
     /// Adds edges behind those that are there.
     fn add(&mut self, block: Vec<[u32; 2]>) -> Result<(), DataProblem>;
@@ -88,7 +89,7 @@ pub(super) trait EdgeStore {
 }
 
 impl EdgeStore for EdgeBlocks {
-    fn expect_room(&self, _: u64) -> Result<(), DataProblem> {
+    fn expect_space(&self, _: u64) -> Result<(), DataProblem> {
         Ok(())
     }
 
@@ -124,8 +125,9 @@ fn brought_into_order(
     progress: &dyn Progress,
 ) -> Result<Graph, DataProblem> {
     progress.begin("bringing edges into row order", 0);
-    // The number of vertices is a header's, which may promise many without an edge: whether there is room is found out here.
-    drop(DataProblem::room::<u64>(
+    // The number of vertices is a header's, which may declare many without an edge. Whether there is memory for them is
+    // found out here.
+    drop(DataProblem::with_capacity::<u64>(
         "row offsets",
         vertices as u64 + 1,
     )?);

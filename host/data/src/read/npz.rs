@@ -166,7 +166,7 @@ impl Arrays for Npz<'_> {
             })?;
         let len = check_size(key, &header, dtype, unpacked)?;
 
-        let mut values = DataProblem::room(key, len)?;
+        let mut values = DataProblem::with_capacity(key, len)?;
         let io = |error: std::io::Error| DataProblem::Archive {
             reason: format!("{key}: {error}"),
         };
@@ -193,7 +193,7 @@ impl Arrays for Npz<'_> {
     }
 }
 
-/// The most vertices that an archive of so many bytes may claim to have, where it lists edges only.
+/// The most vertices that an archive of `bytes` bytes may claim to have, where it lists edges only.
 pub(super) fn most_vertices(bytes: u64) -> u64 {
     bytes.saturating_mul(32).max(1 << 20)
 }
@@ -244,7 +244,7 @@ fn first_index_slowest<T: Copy>(
         ));
     };
     let (rows, columns) = (rows as usize, columns as usize);
-    let mut turned = DataProblem::room(key, values.len() as u64)?;
+    let mut turned = DataProblem::with_capacity(key, values.len() as u64)?;
     turned.extend(
         (0..rows).flat_map(|row| (0..columns).map(move |column| values[column * rows + row])),
     );

@@ -1,5 +1,5 @@
-//! The raw files of a node property prediction dataset of the Open Graph Benchmark (Hu et al., 2020), as the archive from
-//! its site unpacks: `ogbn-arxiv`, `ogbn-products` and others.
+//! The raw files of a node property prediction dataset of the Open Graph Benchmark (Hu et al., 2020), as the archive
+//! from its site unpacks: `ogbn-arxiv`, `ogbn-products` and others.
 //!
 //! ```text
 //! arxiv/
@@ -7,11 +7,12 @@
 //!   raw/node-feat.csv.gz         0.1,-0.2,…
 //!   raw/node-label.csv.gz        4                "nan" where there is none
 //!   raw/num-node-list.csv.gz     169343
-//!   split/time/train.csv.gz      a vertex a line; valid.csv.gz and test.csv.gz beside it
+//!   split/time/train.csv.gz      a vertex a line; valid.csv.gz and test.csv.gz next to it
 //! ```
-//! `ogbn-mag` has [several types](types), and other files. `ogbn-proteins` has other ones: `raw/edge-feat.csv.gz`, features of edges; `raw/node_species.csv.gz`, a number of each vertex, whose
-//! kinds are its features; and several labels a line. Each file may lie there unpacked as well. Edges are directed and left as they are; of `ogbn-products` each stands there
-//! in one direction, and OGB's own loader adds the other: [`undirected`](crate::OpenOptions::undirected).
+//! `ogbn-mag` has [several types](types), and other files. `ogbn-proteins` has `raw/edge-feat.csv.gz`, features of
+//! edges, and several labels a line. Its `raw/node_species.csv.gz` has the species of each vertex, which become one-hot
+//! features. Each file may be unpacked as well. Edges are directed and left as they are. `ogbn-products` has each edge
+//! in one direction, and OGB's own loader adds the other: see [`undirected`](crate::OpenOptions::undirected).
 
 mod types;
 
@@ -143,7 +144,7 @@ fn species(input: Input<'_>, vertices: usize) -> Result<(Features, usize), DataP
     Ok((features, kinds.len()))
 }
 
-/// What is to be learnt of each vertex: a class, or of several columns what [`rules::targets`] make of them.
+/// The targets of the vertices: a class, or of several columns what [`rules::targets`] make of them.
 fn targets(input: Input<'_>, vertices: usize) -> Result<(Targets, Option<String>), DataProblem> {
     let mut text = input.text()?;
     let is_one = (text.peek_line()?).is_none_or(|line| !line.contains(','));
@@ -324,7 +325,8 @@ fn rows_in(
         rows: vertices as u64,
         columns: columns as u64,
     };
-    // A number takes two bytes of text, or more than one of a packed text; what the text cannot hold is not made room for.
+    // A number takes two bytes of text, or more than one of a packed text. Nothing is allocated for more numbers than
+    // the text can have.
     let len = vertices.checked_mul(columns).ok_or_else(too_large)?;
     let held = usize::try_from(text.file_bytes()).unwrap_or(usize::MAX);
     let mut values: Vec<f32> = Vec::new();

@@ -2,9 +2,9 @@
 //! numbers need them, and nothing is ever executed: a call in the stream becomes a [`Call`], which remembers what would
 //! have been called with what.
 //!
-//! The crates for pickles give plain values only and forget the arguments of a call once its state follows, and with them
-//! the type of an array's numbers. They also copy what a stream refers to again, so a short stream can fill the memory;
-//! here values lie side by side and refer to each other by number.
+//! The crates for pickles give plain values only. They forget the arguments of a call once its state follows, and with
+//! them the type of an array's numbers. They also copy what a stream refers to again, so a short stream can fill the
+//! memory. Here values lie in one list and refer to each other by number.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Planetoid's raw files (Yang, Cohen, Salakhutdinov: "Revisiting semi-supervised learning with graph embeddings", 2016),
-//! in which Cora, Citeseer and PubMed were published: pickles of Python 2 by the name of `ind.NAME.…`.
+//! Planetoid's raw files, in which Cora, Citeseer and PubMed were published: pickles of Python 2 by the name of
+//! `ind.NAME.…` (Yang, Cohen, Salakhutdinov: "Revisiting semi-supervised learning with graph embeddings", 2016).
 //!
 //! | file | holds |
 //! |---|---|
@@ -9,10 +9,10 @@
 //! | `graph` | `defaultdict(list)`: the neighbours of each vertex |
 //! | `test.index` | as text, the vertex of each row of `tx` |
 //!
-//! What is made of them is what PyTorch Geometric's `read_planetoid_data` makes: the 500 vertices after those to train on
-//! validate; self-loops and duplicate edges go. But of Citeseer, vertices that the test's range has and `test.index` lacks get
-//! no features and no label, where PyTorch Geometric gives them label 0: a split by rule must not train on that. Likewise a row
-//! of labels without a one.
+//! The result is that of PyTorch Geometric's `read_planetoid_data`: the 500 vertices after those to train on validate;
+//! self-loops and duplicate edges are removed. There is one difference. Vertices of Citeseer that the test's range has
+//! and `test.index` lacks get no features and no label. PyTorch Geometric gives them label 0, on which a split by rule
+//! must not train. A row of labels without a one has no label either.
 
 use std::collections::HashSet;
 
@@ -337,8 +337,8 @@ fn wholes(array: &Array<'_>, name: &str, limit: u64) -> Result<Vec<u64>, String>
     numbers(array).enumerate().map(whole).collect()
 }
 
-/// Each vertex and its neighbours as edges (vertex, neighbour), of which there are at most `most`: a stream can name one
-/// long list many times.
+/// Each vertex and its neighbours as edges (vertex, neighbour), of which there are at most `most`: a stream can name
+/// one long list many times.
 fn neighbours(
     pickle: &Pickle<'_>,
     root: Value,

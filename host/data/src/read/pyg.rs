@@ -74,9 +74,9 @@ pub(crate) fn read(arrays: &mut impl Arrays) -> Result<Parts, DataProblem> {
     if types::are_several(arrays) {
         return types::read(arrays);
     }
-    let (vertices, told) = vertices(arrays)?;
+    let (vertices, known) = vertices(arrays)?;
     let [sources, targets] = edge_index(arrays, vertices)?;
-    let vertices = told.unwrap_or_else(|| {
+    let vertices = known.unwrap_or_else(|| {
         let largest = sources.iter().chain(&targets).max();
         largest.map_or(0, |&largest| largest as usize + 1)
     });
@@ -136,9 +136,9 @@ pub(crate) fn read_graph(arrays: &mut impl Arrays) -> Result<Graph, DataProblem>
     if types::are_several(arrays) {
         return Err(DataProblem::SeveralTypes);
     }
-    let (most, told) = vertices(arrays)?;
+    let (most, known) = vertices(arrays)?;
     let [sources, targets] = edge_index(arrays, most)?;
-    let vertices = told.unwrap_or_else(|| {
+    let vertices = known.unwrap_or_else(|| {
         let largest = sources.iter().chain(&targets).max();
         largest.map_or(0, |&largest| largest as usize + 1)
     });
@@ -146,9 +146,9 @@ pub(crate) fn read_graph(arrays: &mut impl Arrays) -> Result<Graph, DataProblem>
         .map_err(|error| DataProblem::graph(EDGES, error))
 }
 
-/// The most vertices that an id may name, and how many there are where something beside the edges tells it.
+/// The most vertices that an id may name, and the number of vertices where something other than the edges says it.
 pub(crate) fn vertices(arrays: &mut impl Arrays) -> Result<(u64, Option<usize>), DataProblem> {
-    let told = match arrays.has("num_nodes") {
+    let known = match arrays.has("num_nodes") {
         true => {
             let count = arrays.count("num_nodes")?;
             let most = arrays.most_vertices();
@@ -173,14 +173,14 @@ pub(crate) fn vertices(arrays: &mut impl Arrays) -> Result<(u64, Option<usize>),
             None => None,
         },
     };
-    if let Some(count) = told
+    if let Some(count) = known
         && count > MAX_VERTICES
     {
         let error = halfgnn_graph::GraphError::TooManyVertices { vertices: count };
         return Err(DataProblem::graph("num_nodes", error));
     }
-    let most = told.unwrap_or_else(|| arrays.most_vertices().min(MAX_VERTICES));
-    Ok((most, told.map(|count| count as usize)))
+    let most = known.unwrap_or_else(|| arrays.most_vertices().min(MAX_VERTICES));
+    Ok((most, known.map(|count| count as usize)))
 }
 
 /// Where edges start, and where they end.
@@ -336,7 +336,7 @@ fn feature_bits(arrays: &mut impl Arrays, vertices: usize) -> Result<Features, D
     Ok(Features::Bits(features))
 }
 
-/// What `y` means: its type and shape tell.
+/// The targets in `y`, whose type and shape say what they mean.
 fn y(
     arrays: &mut impl Arrays,
     (vertices, member): (usize, &str),

@@ -1,5 +1,5 @@
-//! Raw compressed rows: `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]`, little-endian, nothing
-//! else. The header tells the length of the file, by which the format is recognised.
+//! Raw compressed rows: `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]`, little-endian,
+//! nothing else. The header gives the length of the file, by which the format is recognised.
 
 use std::io::Read;
 
@@ -31,7 +31,7 @@ pub(crate) fn spill(
     into: &mut SpilledEdges<'_>,
 ) -> Result<usize, DataProblem> {
     let (vertices, edges) = header(&mut input)?;
-    into.expect_room(vertices as u64 * OF_VERTEX)?;
+    into.expect_space(vertices as u64 * OF_VERTEX)?;
     let offsets = offsets(&mut input, vertices)?;
     Csr::check_offsets(&offsets, edges).map_err(|error| DataProblem::graph(WHAT, error))?;
     let mut rows = RowWalk::new(&offsets);

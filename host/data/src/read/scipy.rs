@@ -1,12 +1,12 @@
 //! scipy's sparse matrices, as `scipy.sparse.save_npz` writes them: an archive of the arrays of one matrix.
 //!
-//! | `format` | arrays beside `shape` |
+//! | `format` | arrays other than `shape` |
 //! |---|---|
 //! | `csr`, `csc` | `indptr`, `indices`, `data` |
 //! | `coo` | `row`, `col`, `data` |
 //!
-//! Entry (i, j) is an edge from j to i. `data` is not read: an explicit zero is an edge, and an entry that `coo` lists twice
-//! is two.
+//! Entry (i, j) is an edge from j to i. `data` is not read: an explicit zero is an edge, and an entry that `coo` lists
+//! twice is two edges.
 
 use crate::WEIGHTS_LEFT_OUT;
 use crate::error::DataProblem;
@@ -73,7 +73,7 @@ fn layout(npz: &mut Npz<'_>) -> Result<Layout, DataProblem> {
 #[cfg(feature = "write")]
 pub(crate) fn spill(npz: &mut Npz<'_>, into: &mut SpilledEdges<'_>) -> Result<usize, DataProblem> {
     let vertices = square(npz, "shape")?;
-    into.expect_room(vertices * OF_VERTEX)?;
+    into.expect_space(vertices * OF_VERTEX)?;
     if npz.has("data") {
         // What is no number is no 1 either.
         let are_ones = npz.are_ones("data").unwrap_or(false);

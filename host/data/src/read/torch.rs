@@ -1,9 +1,11 @@
-//! torch's own files (`torch.save`, `.pt`): a zip of a pickle, `data.pkl`, and of the storages of its tensors, `data/0`, `data/1`, …
+//! torch's own files (`torch.save`, `.pt`): a zip of a pickle, `data.pkl`, and of the storages of its tensors,
+//! `data/0`, `data/1`, …
 //!
-//! Of the pickle nothing is executed: what would be called to make a tensor says type, shape and strides, and that is all that is
-//! wanted. Read are PyG's `Data` objects, dictionaries of tensors, lists of either, which are a set of graphs, and what PyG keeps of
-//! a dataset of one graph (`processed/data.pt`), a tuple whose first item is one of these. A sparse `adj_t`, of torch or torch_sparse,
-//! becomes `edge_index` and `edge_weight`: its rows are where edges end. What the tensors mean is in [`pyg`](super::pyg).
+//! Nothing of the pickle is executed. A call that makes a tensor gives its type, shape and strides, which suffice. The
+//! reader takes PyG's `Data` objects, dictionaries of tensors, and lists of either, which are a set of graphs. It also
+//! takes what PyG keeps of a dataset of one graph (`processed/data.pt`), a tuple whose first item is one of these. A
+//! sparse `adj_t`, of torch or torch_sparse, becomes `edge_index` and `edge_weight`: its rows are the destinations of
+//! edges. What the tensors mean is in [`pyg`](super::pyg).
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
@@ -348,7 +350,7 @@ impl<'a> Torch<'a> {
             packed,
             unpacked,
         )?;
-        let mut content = DataProblem::room(&name, unpacked)?;
+        let mut content = DataProblem::with_capacity(&name, unpacked)?;
         (&mut entry)
             .take(unpacked)
             .read_to_end(&mut content)
@@ -490,7 +492,8 @@ fn dictionary(pickle: &Pickle<'_>, value: Value) -> Result<Value, DataProblem> {
     mapping.ok_or_else(|| refuse(WANTED))
 }
 
-/// The entries of a `HeteroData` object, or of its dictionary, under the names of [their types](super::types); none of anything else.
+/// The entries of a `HeteroData` object, or of its dictionary, under the names of [their types](super::types); none of
+/// anything else.
 fn of_types(pickle: &Pickle<'_>) -> Result<Option<BTreeMap<String, Entry>>, DataProblem> {
     let root = pickle.root();
     // What PyG keeps of a dataset is a tuple, whose first item is the object.
@@ -622,8 +625,8 @@ fn sparse(pickle: &Pickle<'_>, value: Value) -> Option<Sparse> {
     })
 }
 
-/// `_rebuild_tensor_v2(storage, offset, size, stride, …)`, whose storage is told as
-/// `('storage', FloatStorage, key, device, elements)`.
+/// `_rebuild_tensor_v2(storage, offset, size, stride, …)`, whose storage is given as `('storage', FloatStorage, key,
+/// device, elements)`.
 fn tensor(pickle: &Pickle<'_>, value: Value) -> Option<Tensor> {
     let (function, arguments) = pickle.call(value)?;
     if function == "_rebuild_parameter" {
@@ -658,7 +661,7 @@ fn tensor(pickle: &Pickle<'_>, value: Value) -> Option<Tensor> {
 impl Tensor {
     /// The number of its elements, and that all of them are among `held`.
     fn check(&self, key: &str, held: u64) -> Result<u64, DataProblem> {
-        /// A tensor that was expanded may have so many elements in any case.
+        /// An expanded tensor may have this many elements in any case.
         const EXPANDED: u64 = 1 << 20;
         let sides = || self.shape.iter().zip(&self.strides);
         let len = self
@@ -786,7 +789,7 @@ impl Torch<'_> {
         let bytes = self.member(&format!("data/{}", tensor.storage))?;
         let size = element.size();
         let len = tensor.check(key, (bytes.len() / size) as u64)?;
-        let mut values = DataProblem::room(key, len)?;
+        let mut values = DataProblem::with_capacity(key, len)?;
         tensor.for_each_place(len, |at, place| {
             let number = element.number(&bytes[place * size..(place + 1) * size]);
             values.push(

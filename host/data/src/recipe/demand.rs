@@ -1,4 +1,4 @@
-//! What a recipe takes of a machine's memory, told from its numbers alone: before minutes are spent on a graph that does not
+//! The memory that a recipe takes, computed from its numbers alone: before minutes are spent on a graph that does not
 //! fit.
 
 use super::mag::{self, Sizes};
@@ -7,8 +7,7 @@ use crate::synthetic::{ClassFeatures, Synthetic};
 use halfgnn_graph::GraphCounts;
 use halfgnn_graph::generate::{BlockModel, Rmat};
 
-/// What a recipe takes. Where duplicates are dropped, the edges that are left are not known beforehand, and
-/// an estimate is told.
+/// The memory that a recipe takes. Where duplicates are dropped, the number of edges that remain is an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// The graph.
@@ -17,8 +16,8 @@ pub struct Demand {
     pub features: usize,
     /// Classes.
     pub classes: usize,
-    /// The most bytes of the host's memory while the graph is made: its edges are sorted from eight bytes each into columns of
-    /// four.
+    /// The most bytes of the host's memory while the graph is made: its edges are sorted from eight bytes each into
+    /// columns of four.
     pub making: u64,
 }
 
@@ -94,31 +93,31 @@ impl Recipe {
     }
 }
 
-/// About an eighth of the edges of a block model of many vertices are drawn twice at most; of a small, dense one more, of which
-/// too many are told.
+/// About an eighth of the edges of a block model of many vertices are duplicates, at most. A small, dense one has more,
+/// so its estimate is too high.
 fn of_blocks(model: &BlockModel, features: usize) -> Demand {
     let common = model.vertices.saturating_sub(model.hubs) as f64;
-    let drawn = (model.mean_degree * common) as u64;
+    let sampled = (model.mean_degree * common) as u64;
     let hubs = model
         .hubs
         .saturating_mul(model.hub_degree)
         .saturating_mul(2);
-    let drawn = drawn.saturating_add(hubs);
+    let sampled = sampled.saturating_add(hubs);
     let longest = u32::try_from(model.hub_degree).unwrap_or(u32::MAX);
-    let kept = drawn - drawn / 8;
-    let mut demand = of_edges(model.vertices, drawn, kept, longest, features);
+    let kept = sampled - sampled / 8;
+    let mut demand = of_edges(model.vertices, sampled, kept, longest, features);
     demand.classes = model.classes as usize;
     demand
 }
 
-fn of_edges(vertices: u64, drawn: u64, kept: u64, longest: u32, features: usize) -> Demand {
+fn of_edges(vertices: u64, sampled: u64, kept: u64, longest: u32, features: usize) -> Demand {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     Demand {
         counts: GraphCounts::symmetric(size(vertices), size(kept), longest),
         features,
         classes: CLASSES as usize,
         // Offsets, and the vertices' new names.
-        making: drawn
+        making: sampled
             .saturating_mul(12)
             .saturating_add(vertices.saturating_mul(12)),
     }
@@ -144,20 +143,23 @@ mod tests {
             let shape = (demand.counts.vertices(), demand.features, demand.classes);
             let own = (made.graph.vertices(), made.feature_len(), made.outputs);
             assert_eq!(shape, own, "{text}");
-            let (told, edges) = (demand.counts.forward.edges, made.graph.edges());
+            let (estimate, edges) = (demand.counts.forward.edges, made.graph.edges());
             if text.starts_with("communities") {
-                // What is drawn twice is about an eighth there.
-                assert!(told.abs_diff(edges) < told / 20, "{text}: {told}, {edges}");
+                // About an eighth are duplicates there.
+                assert!(
+                    estimate.abs_diff(edges) < estimate / 20,
+                    "{text}: {estimate}, {edges}"
+                );
             } else if text.starts_with("blocks") {
                 assert!(
-                    told <= edges && edges <= told * 8 / 7,
-                    "{text}: {told}, {edges}"
+                    estimate <= edges && edges <= estimate * 8 / 7,
+                    "{text}: {estimate}, {edges}"
                 );
             } else if text.starts_with("reddit") {
-                // So small a graph is dense, and most of what is drawn is drawn twice.
-                assert!(edges <= told, "{text}: {told}, {edges}");
+                // Such a small graph is dense, and most of the sampled edges are duplicates.
+                assert!(edges <= estimate, "{text}: {estimate}, {edges}");
             } else {
-                assert_eq!(told, edges, "{text}");
+                assert_eq!(estimate, edges, "{text}");
             }
         }
     }

@@ -76,8 +76,8 @@ impl Sizes {
 }
 
 impl Recipe {
-    /// Papers with features, and authors, institutions and fields without. Each vertex has a class; most edges stay within one, and
-    /// destinations and authors are taken by a power law.
+    /// Papers with features, and authors, institutions and fields without. Each vertex has a class. Most edges stay
+    /// within one; destinations and authors follow a power law.
     pub(super) fn mag_like(&self, scale: f64, seed: u64) -> Result<Dataset, DataError> {
         let name = self.to_string();
         let refuse = |problem| DataError::new(&name, problem);

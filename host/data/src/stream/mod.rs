@@ -5,8 +5,8 @@
 //!                             ─► sorted, in runs            2nd file: by row, then by column
 //!                             ─► columns, 4 bytes           3rd file: what is written, and row offsets in memory
 //! ```
-//! Memory is bound ([`Workplace`]): what there is one of a vertex (ids and row offsets) must fit, and the rest is for edges, whatever there
-//! is of them. The files have no name, and are gone with the process.
+//! Memory is bound ([`Workplace`]): per-vertex data (ids and row offsets) must fit, and edges use the rest, however
+//! many there are. The files have no name, and are removed with the process.
 
 mod sort;
 mod spill;
@@ -27,10 +27,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Bytes of the program and of buffers that are as large for any graph: pieces of columns, texts that are to be written.
+/// Bytes of the program and of buffers that are as large for any graph: chunks of columns, texts that are to be
+/// written.
 const OVERHEAD: u64 = 40 << 20;
 
-/// Bytes that a thread takes while a text is read: two blocks and their edges that are taken apart, and the blocks that come next.
+/// Bytes that a thread takes while a text is read: two blocks and their parsed edges, and the blocks that come next.
 const OF_THREAD: u64 = 10 << 20;
 
 /// The share of memory that is for edges, at least: of threads that read, and then of keys that are sorted.
@@ -60,7 +61,7 @@ pub struct Workplace {
 }
 
 impl Workplace {
-    /// A folder for files without names, up to 24 bytes an edge that is listed, and the bytes of memory that may be used.
+    /// A folder for unnamed files, which take up to 24 bytes an edge, and the bytes of memory that may be used.
     pub fn new(folder: impl Into<PathBuf>, memory: u64) -> Self {
         Self {
             folder: folder.into(),
@@ -69,8 +70,8 @@ impl Workplace {
         }
     }
 
-    /// The bytes that are left for edges beside those of vertices.
-    fn left_beside(&self, of_vertices: u64) -> Result<u64, DataProblem> {
+    /// The bytes that remain for edges next to those of vertices.
+    fn left_for_edges(&self, of_vertices: u64) -> Result<u64, DataProblem> {
         let taken = of_vertices.saturating_add(OVERHEAD);
         let left = self.memory.saturating_sub(taken);
         match left >= self.memory / OF_EDGES {
@@ -83,9 +84,9 @@ impl Workplace {
     }
 
     fn sorter(&self, vertices: usize) -> Result<Sorter, DataProblem> {
-        let room = self.left_beside(vertices as u64 * OF_VERTEX)? / OF_KEY;
-        let room = usize::try_from(room).unwrap_or(usize::MAX);
-        Ok(Sorter::new(&self.folder, room.min(self.most_keys)))
+        let capacity = self.left_for_edges(vertices as u64 * OF_VERTEX)? / OF_KEY;
+        let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
+        Ok(Sorter::new(&self.folder, capacity.min(self.most_keys)))
     }
 
     /// Does something that reads texts, on no more threads than memory is for.
@@ -104,12 +105,13 @@ impl Workplace {
 }
 
 impl StreamedGraph {
-    /// Reads a graph alone, an edge list, a matrix of Matrix Market's or scipy's, raw compressed rows or tiles of bits, as
-    /// [`Graph::open_with`](crate::OpenGraph::open_with) would; `None` of all other formats, which are read whole.
+    /// Reads a graph without features as [`Graph::open_with`](crate::OpenGraph::open_with) would: an edge list, a
+    /// matrix of Matrix Market's or scipy's, raw compressed rows or tiles of bits. `None` for all other formats, which
+    /// are read whole.
     ///
     /// # Errors
-    /// Those of [`Graph::open_with`](crate::OpenGraph::open_with), [`DataProblem::CannotWrite`] with the folder of `place`, and
-    /// [`DataProblem::LittleMemory`] where the memory has no room for what there is one of a vertex.
+    /// Those of [`Graph::open_with`](crate::OpenGraph::open_with), [`DataProblem::CannotWrite`] with the folder of
+    /// `place`, and [`DataProblem::LittleMemory`] where the memory is too small for the per-vertex data.
     pub fn open(
         path: &Path,
         options: &OpenOptions,
@@ -264,7 +266,7 @@ impl InRowOrder for StreamedGraph {
 
 impl StreamedGraph {
     fn equals_transpose(&self) -> io::Result<bool> {
-        // Most graphs that are not symmetric have a vertex that hears from more or fewer than hear from it.
+        // Most graphs that are not symmetric have a vertex whose in-degree and out-degree differ.
         let mut degrees = vec![0_u32; self.vertices()];
         self.each_edge(|_, column| {
             degrees[column as usize] += 1;
@@ -349,7 +351,7 @@ struct Rows {
 
 impl Rows {
     fn create(vertices: usize, place: &Workplace) -> Result<Self, DataProblem> {
-        let mut offsets = DataProblem::room("row offsets", vertices as u64 + 1)?;
+        let mut offsets = DataProblem::with_capacity("row offsets", vertices as u64 + 1)?;
         offsets.resize(vertices + 1, 0);
         let columns = SpillWriter::create(&place.folder).map_err(DataProblem::CannotWrite)?;
         Ok(Self {
@@ -439,8 +441,8 @@ impl<'a> SpilledEdges<'a> {
 }
 
 impl EdgeStore for SpilledEdges<'_> {
-    fn expect_room(&self, of_vertices: u64) -> Result<(), DataProblem> {
-        self.place.left_beside(of_vertices).map(drop)
+    fn expect_space(&self, of_vertices: u64) -> Result<(), DataProblem> {
+        self.place.left_for_edges(of_vertices).map(drop)
     }
 
     fn add(&mut self, block: Vec<[u32; 2]>) -> Result<(), DataProblem> {

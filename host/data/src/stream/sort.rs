@@ -1,8 +1,8 @@
-//! An external merge sort (Knuth, "The Art of Computer Programming", volume 3, 5.4): as many keys as memory has room for are sorted and
-//! written one run behind the other, and the runs are merged as they are read.
+//! An external merge sort (Knuth, "The Art of Computer Programming", volume 3, 5.4). Keys that fill the memory are
+//! sorted and written as a run. The runs are merged as they are read.
 //!
 //! ```text
-//!  keys ─► room of them, sorted ─► run 0 │ run 1 │ … │ the last stays in memory
+//!  keys ─► a full buffer, sorted ─► run 0 │ run 1 │ … │ the last stays in memory
 //!                                    └───────┴─────┴──► the smallest of their first keys, over and over
 //! ```
 
@@ -18,24 +18,24 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct Sorter {
     folder: PathBuf,
-    room: usize,
+    capacity: usize,
     keys: Vec<u64>,
     runs: Option<SpillWriter<u64>>,
 }
 
 impl Sorter {
-    /// One that keeps `room` keys in memory, and runs of as many in a file in `folder`.
-    pub fn new(folder: &Path, room: usize) -> Self {
+    /// A sorter that keeps up to `capacity` keys in memory, and runs of as many in a file in `folder`.
+    pub fn new(folder: &Path, capacity: usize) -> Self {
         Self {
             folder: folder.into(),
-            room,
+            capacity,
             keys: Vec::new(),
             runs: None,
         }
     }
 
     pub fn push(&mut self, key: u64) -> io::Result<()> {
-        if self.keys.len() == self.room {
+        if self.keys.len() == self.capacity {
             self.keys.par_sort_unstable();
             if self.runs.is_none() {
                 self.runs = Some(SpillWriter::create(&self.folder)?);
@@ -46,10 +46,10 @@ impl Sorter {
             self.keys.clear();
         }
         if self.keys.capacity() == self.keys.len() {
-            // Never twice what there is room for.
+            // Never twice the capacity.
             let more = self.keys.len().clamp(1 << 10, 1 << 20);
             self.keys
-                .reserve_exact(more.min(self.room - self.keys.len()));
+                .reserve_exact(more.min(self.capacity - self.keys.len()));
         }
         self.keys.push(key);
         Ok(())
@@ -67,14 +67,14 @@ impl Sorter {
         let count = merge
             .spill
             .as_ref()
-            .map_or(0, |spill| spill.len() / self.room as u64);
+            .map_or(0, |spill| spill.len() / self.capacity as u64);
         let piece = self
-            .room
+            .capacity
             .checked_div(count as usize)
             .unwrap_or(0)
             .clamp(1, 1 << 15);
         merge.runs = (0..count)
-            .map(|run| run * self.room as u64..(run + 1) * self.room as u64)
+            .map(|run| run * self.capacity as u64..(run + 1) * self.capacity as u64)
             .map(|run| SpillReader::new(run, piece))
             .collect();
         for run in 0..=merge.runs.len() {
@@ -133,24 +133,24 @@ mod tests {
     #[test]
     fn keys_come_in_order_and_memory_is_for_room_of_them() {
         let folder = tempfile::tempdir().unwrap();
-        for (room, keys) in [(1, 0), (1, 1), (1, 40), (7, 6), (7, 7), (7, 8), (64, 5000)] {
+        for (capacity, keys) in [(1, 0), (1, 1), (1, 40), (7, 6), (7, 7), (7, 8), (64, 5000)] {
             let mut expected: Vec<u64> = (0..keys).map(|at| at * at * 31 % 97).collect();
-            let mut sorter = Sorter::new(folder.path(), room);
+            let mut sorter = Sorter::new(folder.path(), capacity);
             for &key in &expected {
                 sorter.push(key).unwrap();
-                assert!(sorter.keys.capacity() <= room, "{room} of {keys}");
+                assert!(sorter.keys.capacity() <= capacity, "{capacity} of {keys}");
             }
             expected.sort_unstable();
             let mut merge = sorter.sorted().unwrap();
-            let runs = (keys as usize).saturating_sub(1) / room;
+            let runs = (keys as usize).saturating_sub(1) / capacity;
             assert_eq!(merge.runs.len(), runs);
             let mut found = Vec::new();
             while let Some(key) = merge.next().unwrap() {
                 found.push(key);
                 // The last run, and as much again or a key a run.
                 assert!(
-                    merge.held() <= 8 * (room + room.max(runs)),
-                    "{room} of {keys}"
+                    merge.held() <= 8 * (capacity + capacity.max(runs)),
+                    "{capacity} of {keys}"
                 );
             }
             assert_eq!(found, expected);

@@ -1,4 +1,4 @@
-//! Numbers in a file without a name, where memory has no room for them all.
+//! Numbers in an unnamed file, where they do not all fit in memory.
 
 use bytemuck::Pod;
 use std::fs::File;
@@ -68,7 +68,7 @@ impl<T: Pod> SpillWriter<T> {
     }
 }
 
-/// A file of numbers, to be read as often as wanted.
+/// A file of numbers, which can be read any number of times.
 #[derive(Debug)]
 pub(crate) struct Spill<T> {
     file: File,
@@ -124,7 +124,7 @@ impl<T: Pod> Spill<T> {
     }
 }
 
-/// Where somebody reads in a [`Spill`], of which there may be several.
+/// A reader of a [`Spill`], of which there may be several.
 #[derive(Debug)]
 pub(crate) struct SpillReader<T> {
     left: std::ops::Range<u64>,

@@ -17,7 +17,7 @@ const GRAPHS: [Format; 5] = [
     Format::Frdc,
 ];
 
-/// Beside the file, with memory for everything, and sorts of few keys at a time.
+/// In the folder of the file, with memory for everything, and sorts of few keys at a time.
 fn place(path: &Path, most_keys: usize) -> Workplace {
     Workplace {
         most_keys,
@@ -168,7 +168,8 @@ fn forms(vertices: usize, edges: &[[u32; 2]]) -> Vec<(&'static str, Vec<u8>)> {
 fn assert_all_forms(vertices: usize, edges: &[[u32; 2]], most_keys: usize) {
     let folder = Folder::new();
     for (name, bytes) in forms(vertices, edges) {
-        // Of no edge there is no id to tell that a text is an edge list, or the first line would be an edge.
+        // Without an edge there is no id by which a text is detected as an edge list, or the first line would be an
+        // edge.
         if edges.is_empty() && ["near.txt", "far.txt", "wide.txt", "packed.txt.gz"].contains(&name)
         {
             continue;
@@ -265,7 +266,7 @@ fn more_edges_than_a_piece_are_written_to_the_same_bytes() {
 }
 
 #[test]
-fn what_is_wrong_is_told_as_of_a_graph_in_memory() {
+fn what_is_wrong_is_reported_as_of_a_graph_in_memory() {
     let folder = Folder::new();
     let options = OpenOptions::default();
     let mut many: Vec<String> = (0..400_000).map(|at| format!("{at} {}", at / 2)).collect();
@@ -365,7 +366,7 @@ fn what_is_wrong_is_told_as_of_a_graph_in_memory() {
 }
 
 #[test]
-fn what_is_wrong_with_tiles_is_told_as_of_a_graph_in_memory() {
+fn what_is_wrong_with_tiles_is_reported_as_of_a_graph_in_memory() {
     let folder = Folder::new();
     let options = OpenOptions {
         format: Some(Format::Frdc),

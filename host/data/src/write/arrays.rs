@@ -206,19 +206,19 @@ fn lowest_of_bits(features: &Features) -> Result<f32, DataProblem> {
     for vertex in 0..features.vertices() {
         features.write_row(vertex, &mut row);
         for (column, &value) in row.iter().enumerate() {
-            let not_bits = |beside| DataProblem::NotBits {
+            let not_bits = |elsewhere| DataProblem::NotBits {
                 vertex,
                 column,
                 value,
-                beside,
+                elsewhere,
             };
             match lowest {
                 _ if value == 1.0 => {}
                 Some((.., lowest)) if value == lowest => {}
                 None if value == 0.0 || value == -1.0 => lowest = Some((vertex, column, value)),
                 Some((vertex, column, lowest)) if value == 0.0 || value == -1.0 => {
-                    let beside = format!(", and vertex {vertex}, column {column} is {lowest}");
-                    return Err(not_bits(beside));
+                    let elsewhere = format!(", and vertex {vertex}, column {column} is {lowest}");
+                    return Err(not_bits(elsewhere));
                 }
                 _ => return Err(not_bits(String::new())),
             }
@@ -307,8 +307,8 @@ pub(super) fn raw_csr(to: &mut impl Write, graph: &impl InRowOrder) -> Result<()
 
 struct Archive<W: Write + Seek>(ZipWriter<UntilFailure<W>>);
 
-/// Takes everything and keeps nothing once something could not be written: a `ZipWriter` that is dropped ends its archive, and would
-/// tell of the same failure on a line of its own.
+/// Takes everything and keeps nothing once a write has failed. A `ZipWriter` that is dropped ends its archive, and
+/// would report the same failure on another line.
 struct UntilFailure<W> {
     to: W,
     at: u64,
@@ -488,7 +488,7 @@ impl<W: Write + Seek> Archive<W> {
     }
 }
 
-/// Whether numbers of 32 bits have room for the largest.
+/// Whether the largest number fits in 32 bits.
 fn fits(largest: Option<u64>) -> bool {
     largest.is_none_or(|largest| largest <= i32::MAX as u64)
 }

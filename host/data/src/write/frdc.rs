@@ -7,12 +7,12 @@ use crate::read::frdc::Header;
 use crate::row_order::InRowOrder;
 use halfgnn_graph::Frdc;
 
-/// Writes a graph, of an edge that occurs several times one. Edges are gone through once for each array, so that nothing but offsets is in
-/// memory, wherever they lie.
+/// Writes a graph, each edge once. The edges are traversed once for each array, so that only offsets are in memory,
+/// wherever the edges lie.
 pub(super) fn write(to: &mut impl Write, graph: &impl InRowOrder) -> Result<(), DataProblem> {
     let vertices = graph.offsets().len() - 1;
     let mut offsets =
-        DataProblem::room("offsets of tiles", vertices.div_ceil(Frdc::TILE) as u64 + 1)?;
+        DataProblem::with_capacity("offsets of tiles", vertices.div_ceil(Frdc::TILE) as u64 + 1)?;
     // Vertices and edges are no more than 32 bits count, and a tile has an edge.
     let (mut tiles, mut edges) = (0_u32, 0_u32);
     offsets.push(tiles);

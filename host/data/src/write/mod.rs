@@ -24,7 +24,8 @@ pub struct WriteOptions {
     pub format: Format,
     /// Whether a text is packed by gzip; archives are packed anyway.
     pub gzip: bool,
-    /// Whether features are written as bits, eight a byte: all are +1 and −1, or 1 and 0. PyG's archive has a place for them.
+    /// Whether features are written as bits, eight a byte: all are +1 and −1, or 1 and 0. Only PyG's archive can hold
+    /// them.
     pub feature_bits: bool,
 }
 
@@ -65,12 +66,12 @@ impl WriteOptions {
 
 /// Graphs into files, as methods of [`Graph`].
 pub trait SaveGraph {
-    /// Writes the graph. A reader of the format reads the same graph again, but for [edges](Self::left_out_edges) that the format has no
-    /// place for.
+    /// Writes the graph. A reader of the format reads the same graph again, but for [edges](Self::left_out_edges) that
+    /// the format cannot hold.
     ///
     /// # Errors
-    /// [`DataProblem::Io`], and [`DataProblem::NotWritten`] where the format wants features and labels or several files,
-    /// or its numbers are too small for the graph.
+    /// [`DataProblem::Io`], and [`DataProblem::NotWritten`] where the format requires features and labels or several
+    /// files, or its numbers are too small for the graph.
     ///
     /// ```
     /// use halfgnn_data::{Format, OpenGraph, OpenOptions, SaveGraph, WriteOptions};
@@ -90,8 +91,8 @@ pub trait SaveGraph {
     /// As [`write_to`](Self::write_to), with the name of the file.
     fn save(&self, path: impl AsRef<Path>, options: WriteOptions) -> Result<(), DataError>;
 
-    /// Edges that a format has no place for, and so are not written: in [`Format::Frdc`] a bit is an edge, and of an edge that occurs several
-    /// times one is written.
+    /// The number of edges that a format cannot hold, which are not written. In [`Format::Frdc`] a bit is an edge, so
+    /// that of an edge that occurs several times one is written.
     fn left_out_edges(&self, format: Format) -> u64;
 }
 
@@ -165,8 +166,8 @@ impl Dataset {
         Ok(())
     }
 
-    /// The archive that has a place for the most of it: gnn-benchmark's for classes, PyG's for other targets, for many graphs
-    /// several types, and where edges have features.
+    /// The archive that can hold the most of it: gnn-benchmark's for classes; PyG's for other targets, many graphs,
+    /// several types and features of edges.
     pub fn archive_format(&self) -> Format {
         let is_plain =
             self.edge_features.is_none() && self.graphs.is_none() && self.types.is_none();

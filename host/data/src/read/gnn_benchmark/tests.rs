@@ -116,7 +116,7 @@ fn done(entries: &Entries, options: &OpenOptions) -> Vec<String> {
 }
 
 #[test]
-fn what_is_done_to_a_dataset_is_told() {
+fn what_is_done_to_a_dataset_is_reported() {
     let normalized = "features: 2 rows divided by their sums, as is customary of counts of words; \
                       --normalize-features=false leaves them (default)";
     assert_eq!(
@@ -125,7 +125,7 @@ fn what_is_done_to_a_dataset_is_told() {
     );
     let mut bare = without("train_idx");
     bare.retain(|(key, _)| !key.ends_with("_idx"));
-    // Vertex 3 hears from 1, and 1 not from it; 3 from 0 no longer.
+    // Vertex 3 reads 1 and 1 does not read 3; 3 no longer reads 0.
     bare.retain(|(key, _)| *key != "adj_indices");
     bare.push(("adj_indices", Array::i32(&[3, 1, 2, 0, 2, 1, 0, 3, 2, 1])));
     bare.retain(|(key, _)| *key != "adj_data");
@@ -506,7 +506,7 @@ fn features_that_are_no_numbers() {
 }
 
 #[test]
-fn a_number_that_is_none_is_told_by_row_and_column() {
+fn a_number_that_is_none_is_reported_by_row_and_column() {
     let matrix = |fortran_order| {
         let mut values = [1.0; 12];
         values[7] = f32::NAN;
@@ -641,10 +641,10 @@ proptest! {
     }
 }
 
-/// Where the Planetoid graphs lie: `$HALFGNN_DATA`, or a folder beside the workspace.
+/// Where the Planetoid graphs lie: `$HALFGNN_DATA`, or a folder next to the workspace.
 fn planetoid(name: &str) -> Option<PathBuf> {
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/datasets");
-    let folder = std::env::var_os("HALFGNN_DATA").map_or(beside, PathBuf::from);
+    let sibling = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/datasets");
+    let folder = std::env::var_os("HALFGNN_DATA").map_or(sibling, PathBuf::from);
     let path = folder.join(name);
     if path.exists() {
         return Some(path);

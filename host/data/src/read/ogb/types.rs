@@ -1,4 +1,5 @@
-//! The raw files of a dataset of several types of the Open Graph Benchmark, `ogbn-mag`, as the archive from its site unpacks:
+//! The raw files of a dataset of several types of the Open Graph Benchmark, `ogbn-mag`, as the archive from its site
+//! unpacks:
 //!
 //! ```text
 //! mag/
@@ -183,7 +184,7 @@ fn matrix(input: Input<'_>, limits: [u32; 2]) -> Result<Csr, DataProblem> {
     let most = text.most_vertices();
     if let Some(promised) = limits.into_iter().find(|limit| u64::from(*limit) > most) {
         // A type may have many vertices without edges, as long as they fit in memory.
-        drop(DataProblem::room::<u64>(
+        drop(DataProblem::with_capacity::<u64>(
             "row offsets",
             u64::from(promised) + 1,
         )?);

@@ -62,7 +62,7 @@ fn done(dataset: &Dataset, of: &str) -> String {
 #[test]
 fn everything_of_a_data_object_is_read() {
     let dataset = open(&entries(), &OpenOptions::default()).unwrap();
-    // 0 hears from 2, 1 from 0 and 3, 3 from 0; weights and features with their edges.
+    // Edges 2 -> 0, 0 -> 1, 3 -> 1 and 0 -> 3; weights and features go with their edges.
     assert_eq!(dataset.graph.rows(), [0, 1, 1, 3]);
     assert_eq!(dataset.graph.cols(), [2, 0, 3, 0]);
     assert_eq!(dataset.edge_weights, Some(vec![2.0, 0.5, 0.25, 3.0]));
@@ -118,7 +118,7 @@ fn one_column_of_features_is_a_weight() {
     let dataset = open(&entries, &OpenOptions::default()).unwrap();
     assert_eq!(dataset.edge_weights, Some(vec![2.0, 0.5, 0.25, 3.0]));
     assert_eq!(dataset.edge_features, None);
-    // Beside weights it is a feature.
+    // In a file with weights it is a feature.
     let dataset = open(&with("edge_attr", column), &OpenOptions::default()).unwrap();
     assert_eq!(dataset.edge_features.unwrap().columns(), 1);
 }
@@ -447,12 +447,12 @@ fn features_of_one_bit_are_written_and_read_again() {
             feature_bits: true,
             ..WriteOptions::new(Format::GnnBenchmark)
         };
-        let told = dataset
+        let message = dataset
             .write_to(Cursor::new(Vec::new()), other)
             .unwrap_err();
         assert!(
-            told.to_string().contains("cannot hold features as bits"),
-            "{told}"
+            message.to_string().contains("cannot hold features as bits"),
+            "{message}"
         );
     }
     for (at, value, words) in [
@@ -465,9 +465,9 @@ fn features_of_one_bit_are_written_and_read_again() {
         entries.retain(|(key, _)| *key != "x");
         entries.push(("x", Array::f32(&values).shaped(&[4, 11])));
         let dataset = open(&entries, &OpenOptions::default()).unwrap();
-        let told = dataset
+        let message = dataset
             .write_to(Cursor::new(Vec::new()), options)
             .unwrap_err();
-        assert!(told.to_string().contains(words), "{told}");
+        assert!(message.to_string().contains(words), "{message}");
     }
 }

@@ -1,6 +1,6 @@
 //! The table of edges.
 
-use super::nodes::{Index, no_room};
+use super::nodes::{Index, too_many};
 use super::{Cell, Roles, Table};
 use crate::error::DataProblem;
 use crate::message::shown;
@@ -53,12 +53,12 @@ pub(super) fn read(
     let (mut sources, mut targets) = (Vec::new(), Vec::new());
     let (mut weights, mut features) = (Vec::new(), Vec::new());
     table.for_each(&mut |line, cells| {
-        let room = sources.try_reserve(1).is_ok()
+        let reserved = sources.try_reserve(1).is_ok()
             && targets.try_reserve(1).is_ok()
             && weights.try_reserve(1).is_ok()
             && features.try_reserve(others.len()).is_ok();
-        if !room {
-            return Err(no_room("rows of the table of edges", sources.len()));
+        if !reserved {
+            return Err(too_many("rows of the table of edges", sources.len()));
         }
         sources.push(vertex(cells[source], of_sources, line)?);
         targets.push(vertex(cells[target], of_targets, line)?);

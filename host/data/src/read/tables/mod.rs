@@ -1,4 +1,4 @@
-//! Two tables, of vertices and of edges, whose names of columns tell what is in them.
+//! Two tables, of vertices and of edges. The names of their columns say what is in them.
 //!
 //! | table | column | meaning |
 //! |---|---|---|
@@ -11,7 +11,8 @@
 //! | | `weight` or `edge_weight` | the weight of the edge |
 //! | | any other | a feature of the edge, a number |
 //!
-//! [`ColumnNames`] names them where they are called otherwise. What a cell must be and is not is told with its line and column.
+//! [`ColumnNames`] gives the names of columns that are called otherwise. An error about a cell has its line and column,
+//! and says what the cell must be.
 
 mod csv;
 mod edges;
@@ -179,7 +180,7 @@ trait Table {
     fn for_each(&mut self, each: &mut EachRow<'_>) -> Result<(), DataProblem>;
 }
 
-/// Opens a table, whose first bytes tell what it is.
+/// Opens a table, whose format its first bytes show.
 fn open<'a>(path: &Path, progress: &'a dyn Progress) -> Result<Box<dyn Table + 'a>, DataProblem> {
     if is_parquet(path) {
         #[cfg(feature = "parquet")]
@@ -193,7 +194,7 @@ fn open<'a>(path: &Path, progress: &'a dyn Progress) -> Result<Box<dyn Table + '
     Ok(Box::new(csv::Csv::open(Input::open(path, progress)?)?))
 }
 
-/// Which columns are left for who wants them, by what they are called.
+/// Which columns are not taken yet, by their names.
 struct Roles<'a> {
     names: &'a [String],
     taken: Vec<bool>,
@@ -241,7 +242,8 @@ impl<'a> Roles<'a> {
         }
     }
 
-    /// Takes the columns that pandas writes for an index: without a name, or `Unnamed: 0` where a table was read and written again.
+    /// Takes the columns that pandas writes for an index: without a name, or `Unnamed: 0` where a table was read and
+    /// written again.
     fn take_index(&mut self) -> Vec<usize> {
         let is_index = |name: &str| {
             let number = name.strip_prefix("Unnamed: ");

@@ -33,7 +33,7 @@ pub(super) struct Nodes {
 pub(super) enum Index<'a> {
     /// Ids are texts.
     Texts(FxHashMap<&'a str, u32>),
-    /// Ids are the rows, of which there are so many.
+    /// Ids are the numbers of the rows, of which this is the count.
     Rows(u32),
 }
 
@@ -69,7 +69,7 @@ impl Nodes {
         };
         let mut map: FxHashMap<&str, u32> = FxHashMap::default();
         if map.try_reserve(ids.len()).is_err() {
-            return Err(no_room("ids", ids.len()));
+            return Err(too_many("ids", ids.len()));
         }
         for (vertex, id) in (0..).zip(ids.iter()) {
             if let Some(first) = map.insert(id, vertex) {
@@ -163,7 +163,7 @@ pub(super) fn read(table: &mut dyn Table, names: &ColumnNames) -> Result<Nodes, 
     let mut vertices = 0_u64;
     table.for_each(&mut |line, cells| {
         if vertices == MAX_VERTICES || values.try_reserve(features.len()).is_err() {
-            return Err(no_room("rows of the table of vertices", vertices as usize));
+            return Err(too_many("rows of the table of vertices", vertices as usize));
         }
         let vertex = vertices as u32;
         vertices += 1;
@@ -376,7 +376,7 @@ impl Labels {
     }
 }
 
-pub(super) fn no_room(key: &str, elements: usize) -> DataProblem {
+pub(super) fn too_many(key: &str, elements: usize) -> DataProblem {
     DataProblem::OutOfMemory {
         key: key.into(),
         elements: elements as u64,

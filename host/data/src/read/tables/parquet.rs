@@ -144,17 +144,17 @@ thread_local! {
 
 type Hook = Box<dyn Fn(&panic::PanicHookInfo<'_>) + Send + Sync>;
 
-/// A hook that tells nothing of the panics of a thread that is quiet.
-fn silenced(told: Hook) -> Hook {
+/// A hook that does not report the panics of a thread that is quiet.
+fn silenced(report: Hook) -> Hook {
     Box::new(move |info| {
         if !QUIET.get() {
-            told(info);
+            report(info);
         }
     })
 }
 
-/// Runs `read` without a word of the process's panic hook, which would come before the error that a panic becomes here. Other
-/// threads' panics are told as before.
+/// Runs `read` without output of the process's panic hook, which would precede the error that a panic becomes here.
+/// Panics of other threads are reported as before.
 fn quietly<T>(read: impl FnOnce() -> T) -> T {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| panic::set_hook(silenced(panic::take_hook())));
@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn only_the_crates_panics_are_silent() {
         const OURS: &str = "an index out of bounds";
-        let told = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&told);
+        let reports = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&reports);
         let hook: Hook = Box::new(move |info| {
             // Of this thread alone: other tests panic as well.
             if info.payload_as_str() == Some(OURS) {
@@ -184,8 +184,8 @@ mod tests {
         panic::set_hook(silenced(hook));
         let refused = guarded::<()>(|| panic!("{OURS}"));
         assert!(refused.unwrap_err().to_string().contains("leads out of it"));
-        assert_eq!(told.load(Ordering::SeqCst), 0);
+        assert_eq!(reports.load(Ordering::SeqCst), 0);
         assert!(catch_unwind(|| panic!("{OURS}")).is_err());
-        assert_eq!(told.load(Ordering::SeqCst), 1);
+        assert_eq!(reports.load(Ordering::SeqCst), 1);
     }
 }

@@ -34,7 +34,7 @@ fn check(dataset: &Dataset) {
         ids.iter().collect::<Vec<_>>(),
         ["ann", "b, c", "øle", "0004"]
     );
-    // ann hears from "b, c" and øle; "b, c" hears from ann.
+    // ann has the in-neighbours "b, c" and øle; "b, c" has ann.
     assert_eq!(dataset.graph.rows(), [0, 0, 1]);
     assert_eq!(dataset.graph.cols(), [1, 2, 0]);
     assert_eq!(dataset.edge_weights, Some(vec![1.0, 2.0, 0.5]));
@@ -289,7 +289,7 @@ fn masks_are_splits() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn what_is_wrong_is_reported_with_its_line() {
     let nodes = |text: &'static str| (text, "source,target\na,a\n");
     let edges = |text: &'static str| ("id,f\na,1\nb,2\n", text);
     let cases = [
@@ -382,7 +382,8 @@ fn what_is_wrong_is_told_with_its_line() {
 ///
 /// ```python
 /// pd.DataFrame({'id': ['ann', 'b, c', 'øle', '0004'], 'f': [[31, .5], [18, -100], [7, 1], [0, 1.]],
-///               'label': ['cat', 'dog', None, 'cat'], 'split': ['train', 'val', None, 'test']}).to_parquet('nodes.parquet')
+///               'label': ['cat', 'dog', None, 'cat'],
+///               'split': ['train', 'val', None, 'test']}).to_parquet('nodes.parquet')
 /// pd.DataFrame({'source': ['ann', 'øle', 'b, c'], 'target': ['b, c', 'ann', 'ann'], 'weight': [.5, 2, 1],
 ///               'since': [1999, 2001, 2003]}).to_parquet('edges.parquet')
 /// ```

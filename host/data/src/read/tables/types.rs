@@ -1,6 +1,7 @@
 //! Tables of several types: a table of vertices for each type, and one of edges for each type of edges.
 //!
-//! `nodes.TYPE.csv` has the columns of [vertices](super), and `edges.SOURCE.NAME.DESTINATION.csv` those of edges, whose ends are ids of their types.
+//! `nodes.TYPE.csv` has the columns of [vertices](super), and `edges.SOURCE.NAME.DESTINATION.csv` those of edges, whose
+//! ends are ids of their types.
 
 use super::nodes::Nodes;
 use super::{EXTENSIONS, Table, check_ignored, edges, nodes, open};

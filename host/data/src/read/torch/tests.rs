@@ -7,7 +7,8 @@
 //!          edge_attr=torch.arange(1., 9.).reshape(4, 2).bfloat16(), edge_weight=torch.tensor([.25, .5, 2, 3]).half(),
 //!          train_mask=mask(0), val_mask=mask(1), test_mask=mask(3), note='a text')
 //! torch.save(d, 'data.pt')
-//! torch.save({'edge_index': ei.int(), 'num_nodes': 5, 'y': torch.arange(.5, 5).double(), 'x': torch.ones(1, 3).expand(5, 3)}, 'dict.pt')
+//! torch.save({'edge_index': ei.int(), 'num_nodes': 5, 'y': torch.arange(.5, 5).double(),
+//!             'x': torch.ones(1, 3).expand(5, 3)}, 'dict.pt')
 //! InMemoryDataset.save([d], 'processed.pt'); InMemoryDataset.save([d, d], 'two_graphs.pt')
 //! h = HeteroData(); h['a'].x = torch.ones(2, 1); torch.save(h, 'hetero.pt')
 //! h = HeteroData()
@@ -75,7 +76,8 @@ fn a_dictionary_of_tensors_is_read() {
 ///
 /// ```python
 /// w = torch.tensor([.25, .5, 2., 3.]); coo = torch.sparse_coo_tensor(ei.flip(0), w, (4, 4)).coalesce()
-/// d = Data(x=torch.arange(8.).reshape(2, 4).t().contiguous(), y=torch.tensor([2, 0, -1, 1]), adj_t=coo.to_sparse_csr())
+/// d = Data(x=torch.arange(8.).reshape(2, 4).t().contiguous(), y=torch.tensor([2, 0, -1, 1]),
+///          adj_t=coo.to_sparse_csr())
 /// torch.save(d, 'adj_csr.pt'); d.adj_t = coo; torch.save(d, 'adj_coo.pt')
 /// torch.save({'x': d.x, 'y': d.y, 'adj_t': SparseTensor(rowptr=…, col=…, value=…)}, 'adj_sparse_tensor.pt')
 /// ```
@@ -97,8 +99,8 @@ fn a_sparse_adjacency_has_its_edges_and_weights() {
     }
 }
 
-/// `torch.save([g(2, 0), g(3, 1), g(2, 1)], 'list.pt')`, where `g(n, y)` is `Data(x=torch.full((n, 2), float(n)), y=torch.tensor([y]),
-/// edge_index=torch.tensor([[0, 1], [1, 0]]))`.
+/// `torch.save([g(2, 0), g(3, 1), g(2, 1)], 'list.pt')`, where `g(n, y)` is `Data(x=torch.full((n, 2), float(n)),
+/// y=torch.tensor([y]), edge_index=torch.tensor([[0, 1], [1, 0]]))`.
 #[test]
 fn a_list_of_data_objects_is_a_set_of_graphs() {
     let dataset = open(include_bytes!("list.pt")).unwrap();
@@ -145,7 +147,7 @@ fn patched(from: &[u8], to: &[u8]) -> Vec<u8> {
 
 #[test]
 fn nothing_outside_of_a_storage_is_read() {
-    // y's stride becomes 7; the archive's checksum would tell as well, so what tells first must be the strides.
+    // y's stride becomes 7. The archive's checksum would fail as well, so the strides must be checked first.
     let pickle = super::Torch::open(
         crate::input::Input::new(
             Cursor::new(include_bytes!("dict.pt").as_slice()),

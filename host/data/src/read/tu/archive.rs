@@ -66,7 +66,7 @@ impl<'a> InArchive<'a> {
         let mut entry = self.archive.by_name(&member).map_err(broken)?;
         let (packed, unpacked) = (entry.entry().compressed_size(), entry.entry().size());
         check_claim(&member, bytes, packed, unpacked)?;
-        let mut text = DataProblem::room(&member, unpacked)?;
+        let mut text = DataProblem::with_capacity(&member, unpacked)?;
         let most = unpacked.saturating_add(1);
         let read = (&mut entry).take(most).read_to_end(&mut text);
         read.map_err(|error| broken(format!("{member}: {error}")))?;

@@ -1,5 +1,5 @@
-//! Collections of graphs as TU Dortmund publishes them (Morris et al., 2020): MUTAG, PROTEINS, IMDB-BINARY and others, as the
-//! archive from the site or what it unpacks to.
+//! Collections of graphs as TU Dortmund publishes them (Morris et al., 2020): MUTAG, PROTEINS, IMDB-BINARY and others,
+//! as the archive from the site or what it unpacks to.
 //!
 //! ```text
 //! MUTAG/
@@ -11,9 +11,9 @@
 //!   MUTAG_node_attributes.txt   0.1, -2     numbers of each vertex
 //!   MUTAG_edge_labels.txt, MUTAG_edge_attributes.txt, for each edge in the order of MUTAG_A.txt
 //! ```
-//! The first two are always there. Features of a vertex are its numbers and then a one for each of its kinds; of vertices
-//! that have neither, a one for their degree, as the code of GIN's paper does it (Xu et al., 2019). Edges of a vertex to itself
-//! and those that stand there twice are left out, as PyG leaves them out.
+//! The first two are always there. Features of a vertex are its numbers and then a one-hot column for each of its
+//! kinds. Where vertices have neither, they are the one-hot degree, as in the code of GIN's paper (Xu et al., 2019).
+//! Self-loops and duplicate edges are left out, as PyG leaves them out.
 
 #[cfg(feature = "numpy")]
 pub(crate) mod archive;
@@ -213,8 +213,9 @@ fn edge_features(
     if let Some((kinds, what)) = kinds(files, "edge_labels", places.len(), "edge")? {
         done.push(Preparation::new("edge features", what, Origin::Default));
         let rows = places.len();
-        let mut values = DataProblem::room("edge_labels", (rows as u64) * kinds.all as u64)
-            .map_err(|problem| files.problem("edge_labels", problem))?;
+        let mut values =
+            DataProblem::with_capacity("edge_labels", (rows as u64) * kinds.all as u64)
+                .map_err(|problem| files.problem("edge_labels", problem))?;
         values.resize(rows * kinds.all, 0.0_f32);
         for (row, of_row) in kinds.rows.chunks_exact(kinds.columns).enumerate() {
             for &kind in of_row {
@@ -290,7 +291,7 @@ fn features(
     };
     let width = numbers.columns + kinds.all;
     let mut values =
-        DataProblem::room("features", vertices as u64 * width as u64).map_err(refuse)?;
+        DataProblem::with_capacity("features", vertices as u64 * width as u64).map_err(refuse)?;
     values.resize(vertices * width, 0.0);
     for (vertex, row) in values.chunks_exact_mut(width).enumerate() {
         let (own, ones) = row.split_at_mut(numbers.columns);
@@ -301,7 +302,7 @@ fn features(
     Features::dense(width, values).map_err(refuse)
 }
 
-/// What is to be told of each graph, and what its classes are called.
+/// The targets of each graph, and the names of its classes.
 fn targets(
     files: &mut impl Collection,
     graphs: usize,

@@ -149,7 +149,7 @@ pub(super) fn whole<T: std::str::FromStr>(field: &str) -> Option<T> {
     digits.parse().ok()
 }
 
-/// A number, NaN where nobody knows it.
+/// A number, NaN where it is missing.
 pub(super) fn float(field: &str) -> Option<f32> {
     field
         .parse()

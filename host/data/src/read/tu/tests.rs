@@ -54,14 +54,14 @@ fn all_files_are_read() {
     assert_eq!(edges.columns(), 4);
     assert_eq!(edges.row(0), [2.0, 1.0, 0.0, 0.0], "2 to 1");
     assert_eq!(edges.row(4), [13.0, 0.0, 2.0, 0.0], "3 to 4, twice");
-    let told = |of| {
+    let done = |of| {
         let mut steps = data.preparations.iter().filter(|step| step.of == of);
         steps.next().expect(of).what.clone()
     };
-    assert!(told("edges").starts_with("1 of a vertex to itself and 1 that stood there before"));
-    assert!(told("features").starts_with("1 numbers of each vertex, and a one for the label"));
+    assert!(done("edges").starts_with("1 of a vertex to itself and 1 that stood there before"));
+    assert!(done("features").starts_with("1 numbers of each vertex, and a one for the label"));
     assert_eq!(
-        told("splits"),
+        done("splits"),
         "fractions:0.8,0.1 with seed 0, for the file has none"
     );
 }
@@ -225,7 +225,7 @@ fn a_batch_of_pygs_is_many_graphs() {
     );
     assert_eq!(
         apart.unwrap_err().to_string(),
-        "x: edges[1] is 2, which hears from 1 of another graph; edges stay within a graph"
+        "x: edges[1] is 2, which has an edge from 1 of another graph; edges stay within a graph"
     );
     let wrong = Dataset::of_graphs(
         "x",
