@@ -158,6 +158,31 @@ struct OfRank<'a> {
 }
 
 impl<E: Element> Counted<'_, E> {
+    /// The batches that are sampled while a step is under way, with `rows` where layers read the features of all vertices.
+    fn sampled_ahead<B: Backend>(
+        self,
+        backend: &B,
+        (norm, readout): (Norm, Option<Readout>),
+        rows: &Arc<FeatureRows<B, E>>,
+        (vertices, of): (usize, ([usize; 2], TargetKind)),
+    ) -> Result<Vec<Objective<B, E>>, Error> {
+        let Self::Batch(sizes) = self else {
+            return Ok(Vec::new());
+        };
+        let batch = |_| {
+            let (graphs, _) = self.graphs(backend, norm, readout)?;
+            let rows = match sizes.sources {
+                LayerSources::All => Arc::clone(rows),
+                LayerSources::Met => {
+                    let (columns, kind) = (rows.columns(), MemoryKind::Features);
+                    Arc::new(Matrix::zeros(backend, vertices, columns, kind)?.into())
+                }
+            };
+            Objective::counted(backend, graphs, rows, of, None)
+        };
+        (0..sizes.drawn_ahead).map(batch).collect()
+    }
+
     /// The graphs that lie on the backend, with nothing in their arrays; the number of vertices, and that of what is told of.
     fn graphs<B: Backend>(
         self,
@@ -637,21 +662,8 @@ impl Footprint {
             {
                 objective.task_mut().of_types = types.features(backend)?;
             }
-            let mut drawn_ahead = Vec::new();
-            if let Counted::Batch(sizes) = what {
-                for _ in 0..sizes.drawn_ahead {
-                    let (graphs, _) = what.graphs(backend, norm, readout)?;
-                    let rows = match sizes.sources {
-                        LayerSources::All => Arc::clone(&rows),
-                        LayerSources::Met => {
-                            let kind = MemoryKind::Features;
-                            Arc::new(Matrix::zeros(backend, vertices, columns, kind)?.into())
-                        }
-                    };
-                    let batch = Objective::counted(backend, graphs, rows, of, None)?;
-                    drawn_ahead.push(batch);
-                }
-            }
+            let sampled_ahead =
+                what.sampled_ahead(backend, (norm, readout), &rows, (vertices, of))?;
             let _beside = match what {
                 Counted::Batch(sizes) => Some(sizes.beside::<_, E>(backend)?),
                 _ => None,
@@ -687,7 +699,7 @@ impl Footprint {
                 Counted::Batch(_) => {
                     trainer.step_on(&objective)?;
                     // They ask for the same transposes.
-                    return drawn_ahead.iter().try_for_each(|it| trainer.step_on(it));
+                    return sampled_ahead.iter().try_for_each(|it| trainer.step_on(it));
                 }
                 Counted::InPieces(pieces, _) => {
                     trainer = trainer.in_pieces(pieces.clone().counted());
