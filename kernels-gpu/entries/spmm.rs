@@ -18,7 +18,7 @@ use halfgnn_kernels::spmm::quantized::{
 };
 use halfgnn_kernels::spmm::rows::{InTurn, PackedStarts, RowIds, Starts};
 use halfgnn_kernels::spmm::sums::{Both, One, Quantized, QuantizedBoth};
-use halfgnn_kernels::spmm::{edge_parallel, follow_up, vertex_parallel};
+use halfgnn_kernels::spmm::{chunks, edge_parallel, follow_up, vertex_parallel};
 
 /// Makes a macro of the entries whose warps have edges in one order, from lists of policies.
 macro_rules! edge_parallel {
@@ -62,6 +62,26 @@ macro_rules! follow_up {
     )*};
 }
 
+/// The same of the kernels that add chunks of long rows.
+macro_rules! chunks {
+    ($dollar:tt $($list:ident: $order:ident, $about:literal;)*) => {$(
+        macro_rules! $list {
+            ($dollar($dollar entry:ident: $dollar scale:ident;)*) => {$dollar(
+                #[doc = concat!($about, stringify!($dollar scale), ".")]
+                ///
+                /// # Safety
+                /// The launch contract in `halfgnn_contract::spmm`, between an edge-parallel kernel and its follow-up.
+                #[cfg($dollar entry)]
+                #[unsafe(no_mangle)]
+                pub unsafe extern "ptx-kernel" fn $dollar entry(params: SpmmParams) {
+                    // SAFETY: the host keeps the launch contract.
+                    unsafe { chunks::run::<$dollar scale, $order>(&params) }
+                }
+            )*};
+        }
+    )*};
+}
+
 edge_parallel! { $
     edge_parallel_entries: Starts, "Edge-parallel SpMM: ";
     packed_entries: PackedStarts, "Edge-parallel SpMM of packed lanes: ";
@@ -72,6 +92,11 @@ edge_parallel! { $
 follow_up! { $
     follow_up_entries: Starts, "Follow-up of the SpMM: ";
     row_id_follow_up_entries: RowIds, "Follow-up of the SpMM by row ids: ";
+}
+
+chunks! { $
+    chunk_entries: Starts, "Chunks of long rows of the SpMM: ";
+    row_id_chunk_entries: RowIds, "Chunks of long rows of the SpMM by row ids: ";
 }
 
 macro_rules! vertex_parallel_entries {
@@ -95,4 +120,6 @@ halfgnn_contract::spmm_coo_entries!(row_id_entries);
 halfgnn_contract::spmm_coo_in_turn_entries!(in_turn_entries);
 halfgnn_contract::spmm_follow_up_entries!(follow_up_entries);
 halfgnn_contract::spmm_coo_follow_up_entries!(row_id_follow_up_entries);
+halfgnn_contract::spmm_chunk_entries!(chunk_entries);
+halfgnn_contract::spmm_coo_chunk_entries!(row_id_chunk_entries);
 halfgnn_contract::spmm_vertex_entries!(vertex_parallel_entries);

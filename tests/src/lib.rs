@@ -27,6 +27,7 @@ pub mod frdc;
 pub mod graphs;
 pub mod hardware;
 pub mod input;
+pub mod long_rows;
 pub mod loss;
 pub mod losses;
 pub mod matmul;
@@ -103,6 +104,7 @@ macro_rules! conformance {
             spmm_values: integers_are_exact, hubs_average_to_one, sums_that_leave_half, factors_that_underflow,
                 empty_rows_are_zero, infinities_stay_in_their_rows, zero_weights_are_edges, subnormals_are_kept,
                 padding_stays_zero;
+            long_rows: integers_are_exact, maxima, means_repeat, quantized;
             spmm_heads: planes_of_edge_features, attention, attention_pairs, misfits_are_refused;
             type_batches: samples_follow_the_cpu, neighbors_are_as_likely, full_batches_are_the_whole_graph, ranks_train_on_batches, wrong_batches_are_refused;
             spmm_algebra: adjoint, permutations_commute, linear, repeatable;

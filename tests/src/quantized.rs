@@ -245,7 +245,7 @@ pub fn scales_follow_the_largest<B: Backend>(backend: &B, _: Scale) {
 }
 
 /// An SpMM of codes, with scales of 1, beside that of the same numbers as elements: the same bits.
-fn check<B: Backend, E: Element>(
+pub(crate) fn check<B: Backend, E: Element>(
     backend: &B,
     graph: &Csr,
     features: usize,

@@ -1,7 +1,7 @@
 //! SpMM whose weights differ between heads: planes of edge features, and attention that is computed edge by edge.
 
 use crate::Scale;
-use crate::graphs::{power_law, rectangular, transposed};
+use crate::graphs::{hub, power_law, rectangular, transposed};
 use crate::input::{KIND, Random, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, SpmmReference, Sum, assert_close};
 use crate::segment::unwritten_numbers;
@@ -305,10 +305,19 @@ pub fn attention<B: Backend>(backend: &B, scale: Scale) {
 /// Both sums of attention, along the edges and against them, and with them the sums of a softmax's gradient.
 pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
     fn check_element<B: Backend, E: Element>(backend: &B, forward: &Csr) {
+        let shapes = [(1, 7), (1, 64), (2, 32), (8, 8), (3, 264)];
+        check_shapes::<B, E>(backend, forward, &shapes, SpmmPolicy::default());
+    }
+    fn check_shapes<B: Backend, E: Element>(
+        backend: &B,
+        forward: &Csr,
+        shapes: &[(usize, usize)],
+        policy: SpmmPolicy,
+    ) {
         let backward = transposed(forward);
         let destinations = forward.vertices();
         let random = &random_at(backend, STEP);
-        for (heads, width) in [(1, 7), (1, 64), (2, 32), (8, 8), (3, 264)] {
+        for &(heads, width) in shapes {
             let scores = Scores::random(forward, heads);
             let destination = &elements(backend, &scores.destinations);
             let source = &elements(backend, &scores.sources);
@@ -350,7 +359,7 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
                 };
                 let pair = AttentionPair {
                     weights: &weights,
-                    policy: SpmmPolicy::default(),
+                    policy,
                     all: &mut all,
                     positive: &mut positive,
                     softmax_gradient: wants_gradient.then_some(SoftmaxGradient {
@@ -414,6 +423,14 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
     check_element::<B, f32>(backend, &graph);
     for (_, graph) in rectangular(Scale::Small) {
         check_element::<B, f16>(backend, &graph);
+    }
+    // A row of so many CTAs that its parts are added chunk by chunk, along the edges or against them.
+    let policy = SpmmPolicy {
+        edges_per_warp: Some(16),
+        ..SpmmPolicy::default()
+    };
+    for graph in [hub(6_000), transposed(&hub(6_000))] {
+        check_shapes::<B, f16>(backend, &graph, &[(3, 64)], policy);
     }
 }
 

@@ -5,7 +5,8 @@
 //! sub-warp of `1 << lanes_log2` lanes an equal, consecutive share of the warp's. Two launches make one SpMM: the
 //! edge-parallel kernel, which writes every row that lies inside one CTA, puts the rest into the staging buffer and
 //! writes zeros to the rows without edges, and the follow-up kernel, which completes the rows that cross CTAs (HalfGNN
-//! §4.3.2).
+//! §4.3.2). Where a row may cross more than a chunk of CTAs, a third launch between them adds its parts chunk by chunk
+//! ([`chunk_log2_of`]).
 //!
 //! Of a row of 5, 6, 9 or 10 loads more sub-warps fit a warp if their lanes are so many and no power of two ([`packed_lanes`]). They have shares that differ by four
 //! edges, and the last lanes of a warp none.
@@ -47,6 +48,13 @@ pub const STAGED_SLOTS: u32 = 2;
 pub const STAGED_END: u32 = 0;
 /// Slot of the row that is continued in the next CTA.
 pub const STAGED_TAIL: u32 = 1;
+
+/// The fewest CTAs of a chunk, as a base-2 logarithm: a warp asks at once which of them a row goes on from.
+pub const CHUNK_LOG2_MIN: u32 = 5;
+/// The most CTAs of a chunk, as a base-2 logarithm.
+pub const CHUNK_LOG2_MAX: u32 = 8;
+/// That of a launch without chunks: no row crosses two of that many CTAs.
+pub const NO_CHUNKS: u32 = 31;
 
 param_struct! {
     /// Parameters of all SpMM kernels.
@@ -144,6 +152,11 @@ param_struct! {
         pub per_lanes: u32,
         /// 2¹⁶ over [`SpmmParams::sub_warps`], rounded up, for the packed entries.
         pub per_sub_warps: u32,
+        /// Base-2 logarithm of the CTAs of a chunk, or [`NO_CHUNKS`]. Of a row that crosses the bounds of two chunks the
+        /// [tail](STAGED_TAIL) of its last CTA in a chunk has the sum of its tails there, once the chunks are added.
+        pub chunk_log2: u32,
+        /// Floats of a staged row that are written: [`staged_floats`].
+        pub staged_floats: u32,
         /// Zero.
         pub reserved: u32,
         /// Distance of two planes of edge weights in elements ([`crate::attention::edge_plane_stride`]).
@@ -262,6 +275,59 @@ pub const fn staged_row(features: u32, sums: Sums, heads: u32) -> u32 {
         Sums::Both | Sums::QuantizedBoth => 2 * features + heads.next_multiple_of(4),
     }
 }
+
+/// Floats of [`staged_row`] that are written: numbers of heads are padded there.
+#[inline]
+pub const fn staged_floats(features: u32, sums: Sums, heads: u32) -> u32 {
+    match sums {
+        Sums::One | Sums::Quantized => features,
+        Sums::Both | Sums::QuantizedBoth => 2 * features + heads,
+    }
+}
+
+/// Base-2 logarithm of the CTAs of a chunk, of `ctas` CTAs: a row of all edges has some as many chunks as a chunk has CTAs.
+#[inline]
+pub const fn chunk_log2(ctas: u32) -> u32 {
+    let half = match ctas.checked_ilog2() {
+        Some(log2) => log2 / 2,
+        None => 0,
+    };
+    if half < CHUNK_LOG2_MIN {
+        CHUNK_LOG2_MIN
+    } else if half > CHUNK_LOG2_MAX {
+        CHUNK_LOG2_MAX
+    } else {
+        half
+    }
+}
+
+/// [`chunk_log2`] where a row of `longest` edges may cross the bounds of two chunks, or [`NO_CHUNKS`]. It has the most
+/// parts where its first edge is the last of a CTA.
+#[inline]
+pub const fn chunk_log2_of(longest: u32, cta_edges_log2: u32, ctas: u32) -> u32 {
+    let parts = (longest as u64 + (1 << cta_edges_log2)).saturating_sub(2) >> cta_edges_log2;
+    let chunk_log2 = chunk_log2(ctas);
+    if longest > 0 && parts > 1 << chunk_log2 {
+        chunk_log2
+    } else {
+        NO_CHUNKS
+    }
+}
+
+/// CTAs in x of the kernel that adds chunks: one a chunk.
+#[inline]
+pub const fn chunk_ctas(ctas: u32, chunk_log2: u32) -> u32 {
+    ctas.div_ceil(1 << chunk_log2)
+}
+
+/// CTAs in y of the kernel that adds chunks: a lane a float.
+#[inline]
+pub const fn chunk_tiles(staged_floats: u32) -> u32 {
+    staged_floats.div_ceil(WARP)
+}
+
+/// Bytes of dynamic shared memory of the kernel that adds chunks: a float a thread.
+pub const CHUNK_SHARED_BYTES: u32 = THREADS_PER_CTA * 4;
 
 /// Floats of the staging buffer for `ctas` CTAs and staged rows of `staged_row` floats.
 #[inline]
@@ -540,6 +606,28 @@ macro_rules! spmm_coo_follow_up_entries {
     };
 }
 
+/// Calls `$with! { entry: scale; … }` with every entry that adds chunks of long rows.
+#[macro_export]
+macro_rules! spmm_chunk_entries {
+    ($with:ident) => {
+        $with! {
+            spmm_chunks_sum: Discretized;
+            spmm_chunks_half: PostReduction;
+            spmm_chunks_max: Maximum;
+        }
+    };
+}
+
+/// [`spmm_chunk_entries!`] after `spmm_coo_entries!`.
+#[macro_export]
+macro_rules! spmm_coo_chunk_entries {
+    ($with:ident) => {
+        $with! {
+            spmm_coo_chunks_sum: Discretized;
+        }
+    };
+}
+
 /// Calls `$with! { entry: element, scale, sums; … }` with every follow-up entry.
 #[macro_export]
 macro_rules! spmm_follow_up_entries {
@@ -691,6 +779,17 @@ impl Scale {
             _ => 0,
         }
     }
+
+    /// The one that merges parts of a row alike and has an entry for [chunks](chunks) of them, if parts are merged.
+    #[inline]
+    pub const fn merged(self) -> Option<Self> {
+        match self {
+            Scale::Discretized | Scale::Finished => Some(Scale::Discretized),
+            Scale::PostReduction | Scale::PreReduction => Some(Scale::PostReduction),
+            Scale::Maximum => Some(Scale::Maximum),
+            Scale::Atomic => None,
+        }
+    }
 }
 
 /// What a batch is added up in.
@@ -811,7 +910,22 @@ pub struct FollowUpEntry {
     pub sums: Sums,
 }
 
+/// One built kernel that adds chunks of long rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkEntry {
+    /// The entry's name.
+    pub name: &'static str,
+    /// Where row factors are multiplied, [by which parts are merged](Scale::merged).
+    pub scale: Scale,
+}
+
 macro_rules! table {
+    ($($entry:ident: $scale:ident;)*) => {
+        &[$(ChunkEntry {
+            name: stringify!($entry),
+            scale: Scale::$scale,
+        }),*]
+    };
     ($($entry:ident: $load:ident, $weights:ident, $scale:ident, $accumulate:ident;)*) => {
         &[$(SpmmEntry {
             name: stringify!($entry),
@@ -874,6 +988,16 @@ impl Schedule {
             Schedule::VertexParallel | Schedule::RowIdsInTurn => &[],
         }
     }
+
+    /// Every kernel of the schedule that adds chunks of long rows.
+    #[inline]
+    pub const fn chunks(self) -> &'static [ChunkEntry] {
+        match self {
+            Schedule::EdgeParallel | Schedule::Packed => spmm_chunk_entries!(table),
+            Schedule::RowIds => spmm_coo_chunk_entries!(table),
+            Schedule::VertexParallel | Schedule::RowIdsInTurn => &[],
+        }
+    }
 }
 
 /// The SpMM of these policies, if it is built.
@@ -905,6 +1029,13 @@ pub fn follow_up(
         .find(|entry| (entry.load, entry.scale, entry.sums) == (load, scale, sums))
 }
 
+/// The kernel that adds chunks of rows whose parts are merged as by this policy, if it is built.
+#[inline]
+pub fn chunks(schedule: Schedule, scale: Scale) -> Option<&'static ChunkEntry> {
+    let merged = scale.merged()?;
+    schedule.chunks().iter().find(|entry| entry.scale == merged)
+}
+
 macro_rules! names {
     ($($entry:ident: $($policy:ident),+;)*) => {
         &[$(EntrySpec::new::<SpmmParams>(stringify!($entry))),*]
@@ -920,6 +1051,8 @@ pub const ENTRIES: &[&[EntrySpec]] = &[
     spmm_coo_entries!(names),
     spmm_coo_in_turn_entries!(names),
     spmm_coo_follow_up_entries!(names),
+    spmm_chunk_entries!(names),
+    spmm_coo_chunk_entries!(names),
 ];
 
 #[cfg(test)]
@@ -955,6 +1088,25 @@ mod tests {
         assert_eq!(follow_up_ctas(0, 3), 0);
         assert_eq!(follow_up_ctas(17, 3), 1);
         assert_eq!(follow_up_ctas(18, 3), 2);
+    }
+
+    #[test]
+    fn chunks_are_added_where_a_row_may_cross_two() {
+        assert_eq!([0, 1, 1023, 4095].map(chunk_log2), [5; 4]);
+        assert_eq!([4096, 1 << 14, u32::MAX].map(chunk_log2), [6, 7, 8]);
+        // A row from the last edge of a CTA on, through all CTAs of a chunk, to the first edge of another.
+        let longest = 2 + 32 * 64;
+        assert_eq!(chunk_log2_of(longest - 1, 6, 1000), NO_CHUNKS);
+        assert_eq!(chunk_log2_of(longest, 6, 1000), 5);
+        assert_eq!(chunk_log2_of(0, 6, 1000), NO_CHUNKS);
+        assert_eq!(chunk_log2_of(0, 0, 0), NO_CHUNKS);
+        let ctas = ctas(u32::MAX, CTA_EDGES_LOG2_MIN);
+        assert_eq!(chunk_log2_of(u32::MAX, CTA_EDGES_LOG2_MIN, ctas), 8);
+        // The kernels count CTAs in 32 bits, up to two chunks past the last one.
+        let past = (chunk_ctas(ctas, 8) as u64 + 2) << 8;
+        assert!(past <= u32::MAX as u64 && ctas >> NO_CHUNKS == 0);
+        assert_eq!(staged_floats(16, Sums::Both, 3), 35);
+        assert_eq!([0, 1, 32, 33].map(chunk_tiles), [0, 1, 1, 2]);
     }
 
     #[test]
@@ -1006,7 +1158,8 @@ mod tests {
                 let sums = entry.accumulate.sums();
                 assert!(
                     entry.scale == Scale::Atomic
-                        || follow_up(schedule, entry.load, entry.scale, sums).is_some(),
+                        || follow_up(schedule, entry.load, entry.scale, sums).is_some()
+                            && chunks(schedule, entry.scale).is_some(),
                     "{}",
                     entry.name
                 );

@@ -1,4 +1,4 @@
-//! The follow-up kernel: rows that cross CTAs.
+//! The follow-up kernel: rows that cross CTAs. Of a [long](Crossing::is_long) one it finds a part a chunk.
 
 use super::epilogue::{InMemory, finish};
 use super::lane::{Load, merge_sub_warps};
@@ -53,9 +53,19 @@ pub unsafe fn run<V: Vector, S: Scaling, T: Sums<V>, C: Crossings>(params: &Spmm
             let sub_warp = left.trailing_zeros() >> params.lanes_log2;
             left &= !((u32::MAX >> (WARP - lanes)) << (sub_warp << params.lanes_log2));
             let crossing = C::into(params, first + sub_warp);
-            let begin = crossing.begin + lane.sub_warp;
-            let sums = lane.add::<V, S, T>(params, begin, lane.sub_warps, crossing.end);
-            let sums = merge_sub_warps::<V, S, T>(params, sums);
+            let (long, chunk) = (crossing.is_long(params), 1 << params.chunk_log2);
+            let (begin, step) = if long {
+                (crossing.begin | (chunk - 1), chunk)
+            } else {
+                (crossing.begin, 1)
+            };
+            let at = begin + lane.sub_warp * step;
+            let sums = lane.add::<V, S, T>(params, at, lane.sub_warps * step, crossing.end);
+            let mut sums = merge_sub_warps::<V, S, T>(params, sums);
+            if long && crossing.end & (chunk - 1) != 0 {
+                let last = T::staged(params, crossing.end - 1, STAGED_TAIL, lane.load.index);
+                sums = sums.merge::<S>(last);
+            }
             if lane.sub_warp == 0 {
                 lane.complete::<V, S, T>(params, &crossing, sums);
             }

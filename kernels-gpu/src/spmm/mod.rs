@@ -16,6 +16,7 @@
 //!   sub-warps could not write.
 //! - [`empty`]: rows without edges, which CTAs of the same launch write.
 //! - [`epilogue`]: what becomes of a row where it is written.
+//! - [`chunks`]: adds the parts of a row that crosses very many CTAs.
 //! - [`follow_up`]: completes the rows that cross CTAs.
 //! - [`additive`]: the gradient of additive attention, whose rows have features of their own.
 //! - [`quantized`]: what is added up of rows of 8-bit codes.
@@ -24,6 +25,7 @@
 //! Each row is added up in an order that depends on the graph alone, so results repeat bit for bit.
 
 pub mod additive;
+pub mod chunks;
 pub mod edge_parallel;
 pub mod empty;
 pub mod epilogue;

@@ -491,7 +491,12 @@ pub trait Scaling {
     /// What a batch's sum is when it leaves the batch.
     fn leave<F: Floats>(sum: F, scale: f32) -> F;
     /// Two partial sums of one row as one.
-    fn merge<F: Floats>(a: F, b: F) -> F;
+    fn both(a: f32, b: f32) -> f32;
+    /// The same of several columns.
+    #[inline(always)]
+    fn merge<F: Floats>(a: F, b: F) -> F {
+        a.zip(b, Self::both)
+    }
     /// The row, from all its sums.
     fn complete<F: Floats>(sum: F, scale: f32) -> F;
 }
@@ -523,8 +528,8 @@ impl<const EPILOGUE: bool, const ATOMIC: bool> Scaling for Batches<EPILOGUE, ATO
         sum.map(|value| value * scale)
     }
     #[inline(always)]
-    fn merge<F: Floats>(a: F, b: F) -> F {
-        a.zip(b, |a, b| a + b)
+    fn both(a: f32, b: f32) -> f32 {
+        a + b
     }
     #[inline(always)]
     fn complete<F: Floats>(sum: F, _: f32) -> F {
@@ -543,8 +548,8 @@ impl Scaling for Maximum {
         largest
     }
     #[inline(always)]
-    fn merge<F: Floats>(a: F, b: F) -> F {
-        a.zip(b, float::max)
+    fn both(a: f32, b: f32) -> f32 {
+        float::max(a, b)
     }
     #[inline(always)]
     fn complete<F: Floats>(largest: F, scale: f32) -> F {
@@ -562,8 +567,8 @@ impl Scaling for PostReduction {
         sum
     }
     #[inline(always)]
-    fn merge<F: Floats>(a: F, b: F) -> F {
-        a.zip(b, add_in_half)
+    fn both(a: f32, b: f32) -> f32 {
+        add_in_half(a, b)
     }
     #[inline(always)]
     fn complete<F: Floats>(sum: F, scale: f32) -> F {
@@ -581,8 +586,8 @@ impl Scaling for PreReduction {
         sum
     }
     #[inline(always)]
-    fn merge<F: Floats>(a: F, b: F) -> F {
-        a.zip(b, add_in_half)
+    fn both(a: f32, b: f32) -> f32 {
+        add_in_half(a, b)
     }
     #[inline(always)]
     fn complete<F: Floats>(sum: F, _: f32) -> F {

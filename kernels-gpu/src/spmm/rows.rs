@@ -64,6 +64,11 @@ pub trait Crossings {
     /// # Safety
     /// The launch contract.
     unsafe fn into(params: &SpmmParams, cta: u32) -> Crossing;
+    /// A number of the row that began before `cta` and has edges in it, which no other row has, or [`NO_ROW`].
+    ///
+    /// # Safety
+    /// The launch contract.
+    unsafe fn at(params: &SpmmParams, cta: u32) -> u32;
 }
 
 /// A row that crosses CTAs of the edge-parallel kernel, as the CTA sees it in which it ends.
@@ -87,6 +92,12 @@ impl Crossing {
     #[inline(always)]
     pub fn parts(&self) -> u32 {
         self.end - self.begin
+    }
+
+    /// Whether it crosses the bounds of two chunks, so that its parts were [added](super::chunks) chunk by chunk.
+    #[inline(always)]
+    pub fn is_long(&self, params: &SpmmParams) -> bool {
+        (self.end >> params.chunk_log2) - (self.begin >> params.chunk_log2) > 1
     }
 }
 
@@ -250,10 +261,20 @@ impl Crossings for Starts {
             }
         }
     }
+    #[inline(always)]
+    unsafe fn at(params: &SpmmParams, cta: u32) -> u32 {
+        if cta >= params.ctas {
+            return NO_ROW;
+        }
+        let word = (cta as u64) << (params.cta_edges_log2 - 5);
+        // SAFETY: there is such a CTA, whose first edge is an edge.
+        let [bits, rank] = unsafe { Global::<[u32; 2]>::new(params.starts).at(word).read() };
+        if bits & 1 == 0 { rank } else { NO_ROW }
+    }
 }
 
 /// The row of no edge: there are fewer than 2³² rows.
-const NO_ROW: u32 = u32::MAX;
+pub const NO_ROW: u32 = u32::MAX;
 
 /// The row of an edge, or that of none.
 ///
@@ -384,6 +405,19 @@ impl Crossings for RowIds {
                 begin: high - begins_before as u32,
                 end: cta,
             }
+        }
+    }
+    #[inline(always)]
+    unsafe fn at(params: &SpmmParams, cta: u32) -> u32 {
+        if cta == 0 || cta >= params.ctas {
+            return NO_ROW;
+        }
+        let first = Global::<u32>::new(params.rows).at((cta as u64) << params.cta_edges_log2);
+        // SAFETY: the first edge of a CTA is an edge, and that of no CTA but the first has one before it.
+        unsafe {
+            let row = first.read();
+            let before = Global::<u32>::at_address(first.address() - size_of::<u32>() as u64);
+            if before.read() == row { row } else { NO_ROW }
         }
     }
 }

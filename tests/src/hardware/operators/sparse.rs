@@ -2,7 +2,7 @@
 
 use super::{Operands, OperatorCase, Results, product_bound};
 use crate::coo;
-use crate::graphs::{power_law, transposed};
+use crate::graphs::{from_degrees, power_law, transposed};
 use crate::input::{KIND, Random, elements, matrix, read, unwritten};
 use crate::reference::Sum;
 use crate::sddmm;
@@ -22,7 +22,10 @@ use halfgnn_contract::attention::edge_plane_stride;
 
 /// Some rows are empty, and the first has more edges than a CTA walks.
 pub(super) fn graph(operands: &mut Operands) -> Csr {
-    let graph = power_law(120, 2_500, Random(90));
+    noted(power_law(120, 2_500, Random(90)), operands)
+}
+
+fn noted(graph: Csr, operands: &mut Operands) -> Csr {
     for ids in [graph.rows(), graph.cols()] {
         operands.noted(ids.to_vec(), u32::to_le_bytes);
     }
@@ -40,6 +43,7 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     combinations::<B, f16>(&mut cases);
     combinations::<B, bf16>(&mut cases);
     combinations::<B, f32>(&mut cases);
+    long_rows(&mut cases);
     spmvs::<B, f16>(&mut cases);
     spmvs::<B, bf16>(&mut cases);
     spmvs::<B, f32>(&mut cases);
@@ -311,6 +315,31 @@ fn maxima_and_atomics<B: Backend + 'static, E: Element>(cases: &mut Vec<Operator
             let mut case = spmm::Case::random::<E>(&graph, FEATURES, policy);
             case.x = operands.integers(1, case.x.len());
             Results::rows(&case.run::<B, E>(backend), FEATURES)
+        }));
+    }
+}
+
+/// Rows of so many CTAs that their parts are added chunk by chunk.
+fn long_rows<B: Backend + 'static>(cases: &mut Vec<OperatorCase<B>>) {
+    const FEATURES: usize = 40;
+    let by = |policy| SpmmPolicy {
+        edges_per_warp: Some(16),
+        ..policy
+    };
+    for (kind, policy, aggregation) in [
+        ("sum", spmm::IN_FLOAT, Aggregation::Sum),
+        ("sum in half", spmm::POST, Aggregation::Sum),
+        ("sum by row ids", coo::BY_ROW_IDS, Aggregation::Sum),
+        ("maximum", spmm::IN_FLOAT, Aggregation::Max),
+    ] {
+        let name = format!("spmm half of a long row, {kind} F={FEATURES}");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let graph = from_degrees(&[3, 9_000, 0, 2, 5_000, 1], Random(94));
+            let graph = noted(graph, operands);
+            let mut case = spmm::Case::random::<f16>(&graph, FEATURES, by(policy)).averaged();
+            case.aggregation = aggregation;
+            case.x = operands.mild::<f16>(case.x.len());
+            Results::rows(&case.run::<B, f16>(backend), FEATURES)
         }));
     }
 }

@@ -1,4 +1,5 @@
-//! SpMM: two launches, the edge-parallel kernel and its follow-up, or one, the vertex-parallel kernel.
+//! SpMM: two launches, the edge-parallel kernel and its follow-up, or one, the vertex-parallel kernel. Of rows of very
+//! many edges three.
 
 use super::schedule::{Columns, Operand, Plan, Rows, Work};
 use super::{
@@ -244,7 +245,10 @@ impl<D: Driver> Gpu<D> {
             self.matrix::<E, E>(y)?;
         }
         let sums = work.sums;
-        let staged_row = kind.staged_row(work.columns);
+        let (staged_row, staged_floats) = kind.staged(work.columns);
+        // What an index was waited for says; of a layer that was sampled others have a bound.
+        let longest = index.map_or(rows.longest, |index| index.longest_row);
+        let chunk_log2 = contract::chunk_log2_of(longest, cta_edges_log2, ctas);
         let softmax_gradient = second_sum
             .as_ref()
             .and_then(|of| of.softmax_gradient.as_ref());
@@ -335,6 +339,8 @@ impl<D: Driver> Gpu<D> {
             sub_warps,
             per_lanes: contract::reciprocal(lanes),
             per_sub_warps: contract::reciprocal(sub_warps),
+            chunk_log2,
+            staged_floats,
             reserved: 0,
             edge_plane_stride: edge_plane_stride(u64::from(edges)),
             attention,
@@ -388,6 +394,18 @@ impl<D: Driver> Gpu<D> {
                 let config_of_first = config(ctas + clearing, shared_bytes);
                 self.launch(first.name, config_of_first, &params)?;
                 if let Some(second) = second {
+                    let chunks = contract::chunks(schedule, first.scale);
+                    if let Some(chunks) = chunks.filter(|_| chunk_log2 != contract::NO_CHUNKS) {
+                        let config = LaunchConfig {
+                            grid: [
+                                contract::chunk_ctas(ctas, chunk_log2),
+                                contract::chunk_tiles(staged_floats),
+                                1,
+                            ],
+                            ..config(ctas, contract::CHUNK_SHARED_BYTES)
+                        };
+                        self.launch(chunks.name, config, &params)?;
+                    }
                     // One CTA leaves nothing to complete.
                     let follow_up = contract::follow_up_ctas(ctas, lanes_log2);
                     self.launch(second.name, config(follow_up, 0), &params)?;
@@ -594,10 +612,12 @@ impl Kind {
         })
     }
 
-    /// Floats of a row of the staging buffer.
-    fn staged_row(self, columns: Columns) -> u32 {
+    /// Floats of a row of the staging buffer, and those of them that are written.
+    fn staged(self, columns: Columns) -> (u32, u32) {
         let elements = columns.loads * self.load.width();
-        contract::staged_row(elements, self.accumulate.sums(), columns.heads)
+        let (sums, heads) = (self.accumulate.sums(), columns.heads);
+        let row = contract::staged_row(elements, sums, heads);
+        (row, contract::staged_floats(elements, sums, heads))
     }
 
     /// That it is not, and what is.
