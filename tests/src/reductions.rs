@@ -79,6 +79,12 @@ impl<'a> Case<'a> {
         self
     }
 
+    /// The same messages as sums with rows of zeros, where maxima of rows as they are have passes of their own.
+    fn with_zeros(mut self) -> Self {
+        self.terms[0] = Some(vec![0.0; self.graph.shape().0 * self.width]);
+        self
+    }
+
     /// The row of an edge in the matrix of edges.
     fn row_of(&self, edge: usize) -> usize {
         let order = self.order.as_ref();
@@ -388,12 +394,14 @@ pub fn equal_messages<B: Backend>(backend: &B, _: Scale) {
     let mut case = Case::random::<f16>(&graph, 2, MAX, COPY);
     case.terms[1] = Some(vec![9.0, 9.0, 3.0, -4.0, 3.0, -5.0]);
     case.d = vec![1.0; 6];
-    let found = case.run::<B, f16>(backend);
-    assert_eq!(found.y, [3.0, -4.0, 0.0, 0.0, 3.0, -5.0]);
-    let third = f16::from_f32(1.0 / 3.0).to_f32();
-    assert_eq!(found.share, [third, 0.5, 0.0, 0.0, 1.0, 1.0]);
-    let of_sources = found.gradients[1].as_ref().expect("there is one");
-    assert_eq!(of_sources, &[0.0, 0.0, 2.0, 2.0, 2.0, 1.0]);
+    for case in [case.clone(), case.with_zeros()] {
+        let found = case.run::<B, f16>(backend);
+        assert_eq!(found.y, [3.0, -4.0, 0.0, 0.0, 3.0, -5.0]);
+        let third = f16::from_f32(1.0 / 3.0).to_f32();
+        assert_eq!(found.share, [third, 0.5, 0.0, 0.0, 1.0, 1.0]);
+        let of_sources = found.gradients[1].as_ref().expect("there is one");
+        assert_eq!(of_sources, &[0.0, 0.0, 2.0, 2.0, 2.0, 1.0]);
+    }
 }
 
 /// A deviation is zero where its variance is at most PyG's least, 10⁻⁵: that of messages `1 ± x` is `x²`.
@@ -417,22 +425,28 @@ pub fn extremes<B: Backend>(backend: &B, _: Scale) {
         (MessageReduction::Softmax, 65_504.0),
     ] {
         let of = (reduction, MessageAct::Identity);
-        let mut case = Case::random::<f16>(&graph, 1, of, COPY);
-        case.terms[1] = Some(vec![65_504.0, -65_504.0, 1.0]);
-        let found = case.run::<B, f16>(backend);
-        assert_eq!(found.y, [expected, 0.0, 1.0], "{reduction:?}");
-        case.terms[1] = Some(vec![f32::INFINITY, 5.0, 1.0]);
-        let found = case.run::<B, f16>(backend);
-        let expected = if reduction == MessageReduction::Min {
-            1.0
-        } else {
-            f32::INFINITY
-        };
-        assert_eq!(found.y, [expected, 0.0, 1.0], "{reduction:?}");
-        case.terms[1] = Some(vec![f32::NEG_INFINITY; 3]);
-        let found = case.run::<B, f16>(backend);
-        let lowest = f32::NEG_INFINITY;
-        assert_eq!(found.y, [lowest, 0.0, lowest], "{reduction:?}");
+        let copied = Case::random::<f16>(&graph, 1, of, COPY);
+        for mut case in [copied.clone(), copied.with_zeros()] {
+            let mut of_sources = |values: [f32; 3]| {
+                case.terms[1] = Some(values.to_vec());
+                case.run::<B, f16>(backend)
+            };
+            let found = of_sources([65_504.0, -65_504.0, 1.0]);
+            assert_eq!(found.y, [expected, 0.0, 1.0], "{reduction:?}");
+            let found = of_sources([f32::INFINITY, 5.0, 1.0]);
+            let expected = if reduction == MessageReduction::Min {
+                1.0
+            } else {
+                f32::INFINITY
+            };
+            assert_eq!(found.y, [expected, 0.0, 1.0], "{reduction:?}");
+            let lowest = f32::NEG_INFINITY;
+            let found = of_sources([lowest; 3]);
+            assert_eq!(found.y, [lowest, 0.0, lowest], "{reduction:?}");
+            if reduction != MessageReduction::Softmax {
+                assert_eq!(found.share[2], 1.0, "{reduction:?}: of one edge");
+            }
+        }
     }
 }
 
@@ -450,14 +464,16 @@ pub fn nan_stays_in_its_rows<B: Backend>(backend: &B, _: Scale) {
             let mut case = Case::random::<f16>(&graph, 5, of, COPY);
             let sources = case.terms[1].as_mut().expect("sources");
             (sources[0], sources[5]) = (first[0], first[1]);
-            let found = case.run::<B, f16>(backend);
-            assert!(found.y[0].is_nan(), "{reduction:?} of {first:?}");
-            let is_nan = found.y.iter().map(|y| y.is_nan());
-            let expected = [0, 5].map(|at| at == 0 || first[1].is_nan());
-            let of_rows: Vec<bool> = is_nan.collect();
-            assert_eq!([of_rows[0], of_rows[5]], expected, "{reduction:?}");
-            let others = (1..5).chain(6..15).any(|at| of_rows[at]);
-            assert!(!others, "{reduction:?} of {first:?}: {:?}", found.y);
+            for case in [case.clone(), case.with_zeros()] {
+                let found = case.run::<B, f16>(backend);
+                assert!(found.y[0].is_nan(), "{reduction:?} of {first:?}");
+                let is_nan = found.y.iter().map(|y| y.is_nan());
+                let expected = [0, 5].map(|at| at == 0 || first[1].is_nan());
+                let of_rows: Vec<bool> = is_nan.collect();
+                assert_eq!([of_rows[0], of_rows[5]], expected, "{reduction:?}");
+                let others = (1..5).chain(6..15).any(|at| of_rows[at]);
+                assert!(!others, "{reduction:?} of {first:?}: {:?}", found.y);
+            }
         }
     }
 }

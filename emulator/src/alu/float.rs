@@ -91,6 +91,8 @@ pub(crate) fn binary32(op: Float2, a: u32, b: u32) -> u64 {
         Float2::Mul => bits(x * y),
         Float2::Div => bits(x / y),
         Float2::CopySign => u64::from(a & 0x7FFF_FFFF | b & 0x8000_0000),
+        Float2::Equal => bits(if x == y { 1.0 } else { 0.0 }),
+        Float2::EqualMask => u64::from(if x == y { u32::MAX } else { 0 }),
         Float2::Min | Float2::Max | Float2::MinNan | Float2::MaxNan => {
             let strict = matches!(op, Float2::MinNan | Float2::MaxNan);
             let b_wins = if matches!(op, Float2::Min | Float2::MinNan) {
@@ -123,6 +125,14 @@ pub(crate) fn binary64(op: Float2, a: u64, b: u64) -> u64 {
         Float2::Mul => bits64(x * y, [b, a]),
         Float2::Div => bits64(x / y, [a, b]),
         Float2::CopySign => a & (u64::MAX >> 1) | b & (1 << 63),
+        Float2::Equal => if x == y { 1.0_f64 } else { 0.0 }.to_bits(),
+        Float2::EqualMask => {
+            if x == y {
+                u64::MAX
+            } else {
+                0
+            }
+        }
         Float2::Min | Float2::Max | Float2::MinNan | Float2::MaxNan => {
             let b_wins = if matches!(op, Float2::Min | Float2::MinNan) {
                 key64(b) < key64(a)
@@ -158,6 +168,9 @@ pub(crate) fn binary16(op: Float2, a: u16, b: u16) -> u16 {
         Float2::MinNan => half::min(a, b),
         Float2::MaxNan => half::max(a, b),
         Float2::CopySign => a & 0x7FFF | b & 0x8000,
+        Float2::Equal if half::to_f32(a) == half::to_f32(b) => half::ONE,
+        Float2::EqualMask if half::to_f32(a) == half::to_f32(b) => u16::MAX,
+        Float2::Equal | Float2::EqualMask => 0,
     }
 }
 

@@ -7,6 +7,9 @@
 /// The NaN that half instructions give.
 pub(crate) const NAN: u16 = 0x7FFF;
 
+/// One.
+pub(crate) const ONE: u16 = 0x3C00;
+
 /// Exact.
 #[inline(always)]
 pub(crate) fn to_f32(h: u16) -> f32 {

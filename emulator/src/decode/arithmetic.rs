@@ -172,6 +172,7 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             }
             "testp" => self.testp(m)?,
             "setp" => self.setp(m)?,
+            "set" => self.set(m)?,
             "selp" => {
                 let ty = self.ty(m)?;
                 let [d, a, b, p] = self.operands()?;

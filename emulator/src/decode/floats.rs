@@ -188,6 +188,26 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         })
     }
 
+    /// Of pairs of halves, and whether they are equal.
+    pub(super) fn set(&mut self, m: &mut Modifiers<'a>) -> Result<Op> {
+        let is_equal = m.take("eq");
+        let (to, of) = (self.ty(m)?, self.ty(m)?);
+        let op = match (is_equal, to, of) {
+            (true, Type::F16x2, Type::F16x2) => Float2::Equal,
+            (true, Type::Unsigned(32) | Type::Signed(32), Type::F16x2) => Float2::EqualMask,
+            _ => return Err(self.error("set is implemented for equal pairs of halves only")),
+        };
+        let [d, a, b] = self.operands()?;
+        Ok(Op::Float2 {
+            op,
+            ty: FloatType::F16x2,
+            mode: FloatMode::default(),
+            d: self.target(d, 32)?,
+            a: self.value(a, of)?,
+            b: self.value(b, of)?,
+        })
+    }
+
     pub(super) fn setp(&mut self, m: &mut Modifiers<'a>) -> Result<Op> {
         use Compare::*;
         let cmp = m.take_any(&[

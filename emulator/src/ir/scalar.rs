@@ -119,6 +119,10 @@ pub(crate) enum Float2 {
     MinNan,
     MaxNan,
     CopySign,
+    /// One where both are equal, else zero.
+    Equal,
+    /// All bits likewise.
+    EqualMask,
 }
 
 /// What `.ftz`, `.sat`, `.relu` and a rounding other than the nearest add to a float instruction.

@@ -154,6 +154,27 @@ fn two_at_a_time() {
         );
     }
     check("fma.rn.f16x2 d, x, y, z;", "b32", "b32", &all, both(fma));
+    // Random numbers are seldom equal.
+    let often_equal: Vec<_> = (all.iter())
+        .flat_map(|&[x, y, z]| [[x, y, z], [x, x, z], [x, x ^ 0x8000, z]])
+        .collect();
+    fn is_equal(x: u16, y: u16) -> bool {
+        f16::from_bits(x) == f16::from_bits(y)
+    }
+    let set = [
+        (
+            "f16x2",
+            both(|x, y, _| if is_equal(x, y) { 0x3c00 } else { 0 }),
+        ),
+        (
+            "u32",
+            both(|x, y, _| if is_equal(x, y) { 0xffff } else { 0 }),
+        ),
+    ];
+    for (to, f) in set {
+        let instruction = format!("set.eq.{to}.f16x2 d, x, y;");
+        check(&instruction, "b32", "b32", &often_equal, f);
+    }
     // Negation and magnitude of numbers; a NaN stays one.
     let numbers: Vec<_> = all
         .iter()

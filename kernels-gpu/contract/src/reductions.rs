@@ -28,6 +28,9 @@ pub const COLUMNS: u32 = 1;
 /// Matrices of columns of the gradients of columns of a maximum: `a`, `d` and `y`.
 pub const COLUMNS_OF_MAXIMA: u32 = 3;
 
+/// Those of a maximum of rows of sources as they are: `d` and `y`.
+pub const COLUMNS_OF_COPIED_MAXIMA: u32 = 2;
+
 /// Those of a deviation: `a`, `d` and `M`.
 pub const COLUMNS_OF_DEVIATIONS: u32 = 3;
 
@@ -58,6 +61,7 @@ param_struct! {
     /// | forward | `a` of destinations | `a` of sources | `y`, `share`, `M` | |
     /// | rows | `a`, `d`, `y` (of a deviation `M`), `M` of destinations | `a` of sources | `da` of destinations | `da` of edges |
     /// | columns, of the transposed adjacency | `a` of sources | likewise of destinations | `da` of sources | |
+    /// | columns of copied rows, likewise | `a` of sources | `d`, `y` of destinations | `da` of sources | |
     pub struct ReductionParams {
         /// The graph, and how its rows lie in lanes.
         pub walk: EdgeWalk,
@@ -104,6 +108,10 @@ macro_rules! reductions_entries {
                 message_maxima_columns(ReductionParams): F16 = message_maxima_columns_f16, F32 = message_maxima_columns_f32, BF16 = message_maxima_columns_bf16;
                 /// Completes its rows of several chunks.
                 message_maxima_columns_follow_up(ReductionParams): F16 = message_maxima_columns_follow_up_f16, F32 = message_maxima_columns_follow_up_f32, BF16 = message_maxima_columns_follow_up_bf16;
+                /// Maxima of messages that are rows of sources as they are: of the identity, without rows of destinations or edges.
+                message_maxima_copied(ReductionParams): F16 = message_maxima_copied_f16, F32 = message_maxima_copied_f32, BF16 = message_maxima_copied_bf16;
+                /// Their gradients by rows of sources.
+                message_maxima_copied_columns(ReductionParams): F16 = message_maxima_copied_columns_f16, F32 = message_maxima_copied_columns_f32, BF16 = message_maxima_copied_columns_bf16;
                 /// Softmax sums of messages.
                 message_softmax(ReductionParams): F16 = message_softmax_f16, F32 = message_softmax_f32, BF16 = message_softmax_bf16;
                 /// Completes its rows of several chunks.

@@ -151,6 +151,31 @@ impl Half2 {
         Self::unpacked(unsafe { nvptx::f16x2_add(self.packed(), other.packed()) })
     }
 
+    /// `set.eq.f16x2.f16x2`: one where both are equal, else zero
+    /// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#half-precision-comparison-instructions-set)).
+    #[inline(always)]
+    pub fn equal(self, other: Self) -> Self {
+        let ones: u32;
+        // SAFETY: a comparison; no preconditions on sm_53 and later.
+        unsafe {
+            asm!("set.eq.f16x2.f16x2 {}, {}, {};", out(reg32) ones, in(reg32) self.0, in(reg32) other.0,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        Self(ones)
+    }
+
+    /// `set.eq.u32.f16x2`: all bits of a half where both are equal.
+    #[inline(always)]
+    pub fn equal_mask(self, other: Self) -> u32 {
+        let mask: u32;
+        // SAFETY: as above.
+        unsafe {
+            asm!("set.eq.u32.f16x2 {}, {}, {};", out(reg32) mask, in(reg32) self.0, in(reg32) other.0,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        mask
+    }
+
     /// `fma.rn.f16x2`: `self · factor + addend` with one rounding.
     #[inline(always)]
     pub fn mul_add(self, factor: Self, addend: Self) -> Self {

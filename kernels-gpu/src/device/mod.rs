@@ -12,5 +12,6 @@ pub mod registers;
 pub mod shared;
 pub mod sums;
 pub mod thread;
+pub mod ties;
 pub mod vector;
 pub mod warp;

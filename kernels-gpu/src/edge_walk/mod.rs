@@ -18,8 +18,8 @@ mod ring;
 mod walk;
 
 pub use lanes::{Lane, QUAD};
-pub use part::{Part, Sum, Sums, add, both, map_sum, scaled};
-pub use pass::{Params, Pass};
+pub use part::{Part, Sum, Sums, Walked, add, both, map_sum, scaled};
+pub use pass::{Params, PartOf, Pass};
 pub use ring::Edge;
 pub use walk::{edges_of, follow_up, walk};
 

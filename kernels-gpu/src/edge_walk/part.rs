@@ -1,8 +1,10 @@
 //! What a lane has of the sums of a row: vectors of floats.
 
+use super::walk::of_groups;
 use crate::device::float::mul_add;
 use crate::device::registers::unroll;
 use crate::device::vector::{Floats, Vector};
+use halfgnn_contract::edge_walk::EdgeWalk;
 
 /// Sums of one output: the lane's vectors of a row.
 pub type Sum<V, const R: usize> = [<V as Vector>::Floats; R];
@@ -51,6 +53,29 @@ pub trait Part: Copy {
     fn aligned(self, largest: impl FnMut(f32) -> f32) -> Self;
     /// Each sum of it replaced.
     fn summed(self, f: impl FnMut(f32) -> f32) -> Self;
+}
+
+/// What a lane adds up of a row while it walks a chunk: a part, or what becomes one at the end.
+pub trait Walked: Copy {
+    /// What is staged, merged and written.
+    type Part: Part;
+    /// Of no edge.
+    const NOTHING: Self;
+    /// The part of all groups of the warp, in every one of them.
+    ///
+    /// # Safety
+    /// The launch contract; all lanes of the warp come together.
+    unsafe fn of_groups(self, walk: &EdgeWalk) -> Self::Part;
+}
+
+impl<T: Part> Walked for T {
+    type Part = T;
+    const NOTHING: T = T::EMPTY;
+    #[inline(always)]
+    unsafe fn of_groups(self, walk: &EdgeWalk) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { of_groups(walk, self) }
+    }
 }
 
 /// Each float of a sum replaced, of which the first has number `first`.

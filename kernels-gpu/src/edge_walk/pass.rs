@@ -1,7 +1,7 @@
 //! What a walk computes.
 
 use super::lanes::Lane;
-use super::part::Part;
+use super::part::Walked;
 use super::ring::Edge;
 use crate::device::global::Global;
 use crate::device::vector::Vector;
@@ -28,6 +28,9 @@ pub trait Params {
     fn outputs(&self) -> [DevicePtr<HalfBits>; 3];
 }
 
+/// What a pass stages, merges and writes of a row.
+pub type PartOf<V, const R: usize, P> = <<P as Pass<V, R>>::Part as Walked>::Part;
+
 /// A policy of the walk.
 pub trait Pass<V: Vector<Bits = [u32; 4]>, const R: usize> {
     /// The parameters of its kernels.
@@ -50,7 +53,7 @@ pub trait Pass<V: Vector<Bits = [u32; 4]>, const R: usize> {
     /// What a lane keeps of a row while it walks the row's edges.
     type Row: Copy;
     /// What it has of the row's sums.
-    type Part: Part;
+    type Part: Walked;
 
     /// Loads what belongs to row `row`; `begins` says whether its first edge is in the chunk.
     ///
@@ -70,11 +73,17 @@ pub trait Pass<V: Vector<Bits = [u32; 4]>, const R: usize> {
         edge: Edge<R>,
     ) -> Self::Part;
 
+    /// A chunk's part of a row, before it is staged or written.
+    #[inline(always)]
+    fn closed(_: &Self::Params, part: PartOf<V, R, Self>) -> PartOf<V, R, Self> {
+        part
+    }
+
     /// Writes a row.
     ///
     /// # Safety
     /// The launch contract; no other warp writes the row, and the part is that of all its edges.
-    unsafe fn write(params: &Self::Params, lane: Lane<R>, row: u32, part: Self::Part);
+    unsafe fn write(params: &Self::Params, lane: Lane<R>, row: u32, part: PartOf<V, R, Self>);
 
     /// Writes what belongs to a row without edges, apart from the outputs: for each head from `first` on, every 32nd.
     ///

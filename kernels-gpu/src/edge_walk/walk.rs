@@ -1,8 +1,8 @@
 //! The walk over the rows of a chunk of edges, and the follow-up that completes rows of several chunks.
 
 use super::lanes::Lane;
-use super::part::Part;
-use super::pass::{Params, Pass};
+use super::part::{Part, Walked};
+use super::pass::{Params, PartOf, Pass};
 use super::ring::Ring;
 use crate::device::float::max;
 use crate::device::global::Global;
@@ -117,7 +117,7 @@ unsafe fn walk_chunk<V: Vector<Bits = [u32; 4]>, P: Pass<V, R>, const R: usize>(
             let row_after_next = filled.at(next as u64).read();
             let stop = row_end.min(end);
             let of_row = P::row(params, lane, row, !began_before);
-            let mut part = P::Part::EMPTY;
+            let mut part = P::Part::NOTHING;
             while edge < stop {
                 if edge == ring.end_of_step {
                     ring.advance::<V, P>(params);
@@ -127,7 +127,7 @@ unsafe fn walk_chunk<V: Vector<Bits = [u32; 4]>, P: Pass<V, R>, const R: usize>(
                 part = P::add(params, lane, (row, &of_row), part, arrived);
                 edge = until;
             }
-            let part = of_groups(walk, part);
+            let part = P::closed(params, part.of_groups(walk));
             let goes_on = row_end > end;
             if began_before || goes_on {
                 let slot = if goes_on { STAGED_TAIL } else { STAGED_END };
@@ -149,7 +149,7 @@ unsafe fn walk_chunk<V: Vector<Bits = [u32; 4]>, P: Pass<V, R>, const R: usize>(
 /// # Safety
 /// All lanes of the warp come together.
 #[inline(always)]
-unsafe fn of_groups<T: Part>(walk: &EdgeWalk, part: T) -> T {
+pub unsafe fn of_groups<T: Part>(walk: &EdgeWalk, part: T) -> T {
     // SAFETY: the caller's promise; the loops are the same for all lanes.
     let over_groups = |mut value: f32, f: fn(f32, f32) -> f32| unsafe {
         let mut distance = 1 << walk.lanes.lanes_log2;
@@ -231,12 +231,12 @@ pub unsafe fn follow_up<V: Vector<Bits = [u32; 4]>, P: Pass<V, R>, const R: usiz
         let lane = Lane::<R>::new(walk);
         let row_begin = Global::<u64>::new(walk.offsets).at(row as u64).read() as u32;
         let mut of = (row_begin >> walk.chunk_log2) + lane.group;
-        let mut part = P::Part::EMPTY;
+        let mut part = PartOf::<V, R, P>::EMPTY;
         while of <= chunk {
             let slot = if of == chunk { STAGED_END } else { STAGED_TAIL };
-            let mut place = staged::<P::Part, R>(walk, lane, (of, slot));
+            let mut place = staged::<PartOf<V, R, P>, R>(walk, lane, (of, slot));
             let apart = recomputed(1 << walk.lanes.lanes_log2);
-            let other = P::Part::EMPTY.map(|_, _| {
+            let other = PartOf::<V, R, P>::EMPTY.map(|_, _| {
                 let value = place.load();
                 place = place.at(apart as u64);
                 value

@@ -47,6 +47,25 @@ pub trait Terms: Copy {
 }
 
 impl<V: Vector, const R: usize, const N: usize, K: Terms> InTerms<V, R, N, K> {
+    /// Of these.
+    #[inline(always)]
+    pub fn new(largest: Sum<V, R>, sums: [Sum<V, R>; N]) -> Self {
+        Self {
+            largest,
+            sums,
+            kind: core::marker::PhantomData,
+        }
+    }
+
+    /// With another number in the place of each largest message.
+    #[inline(always)]
+    pub fn with_largest(mut self, f: impl Fn(f32) -> f32) -> Self {
+        unroll!(load in 0..R => {
+            self.largest[load] = self.largest[load].map(&f);
+        });
+        self
+    }
+
     /// The same in terms of another largest message.
     #[inline(always)]
     fn rebased(mut self, largest: Sum<V, R>) -> Self {

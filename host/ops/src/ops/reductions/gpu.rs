@@ -5,12 +5,12 @@ use super::{
     MessageReduction, ReducedMessages, ReductionBackwardOperands, ReductionOperands,
     ReductionOperators, ReductionResults,
 };
-use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, expect_stride, narrow};
+use crate::backend::{Adjacency, Storage};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::ops::messages::gpu::rows_of_messages;
-use crate::ops::{Checked, EdgeOrder, MessageGradients};
+use crate::ops::{Checked, EdgeOrder, MessageAct, MessageGradients};
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::edge_walk::shared_bytes;
 use halfgnn_contract::messages::VECTORS;
@@ -20,11 +20,12 @@ use halfgnn_contract::{DevicePtr, HalfBits};
 const NAME: &str = "reduce_messages";
 
 /// A pass: its walk and what completes rows of several chunks, the floats of a lane by the elements of a vector, and
-/// its matrices of columns.
+/// its matrices of columns and edges.
 struct Pass {
     entries: [&'static str; 2],
     floats: fn(u32) -> u32,
     columns: u32,
+    edges: u32,
 }
 
 /// The passes of a reduction: forward, by rows and by columns.
@@ -41,6 +42,7 @@ fn passes(reduction: MessageReduction) -> [Pass; 3] {
             entries,
             floats,
             columns,
+            edges: contract::EDGES,
         })
     };
     /// The entries of a reduction, with what completes the rows of each.
@@ -72,6 +74,24 @@ fn passes(reduction: MessageReduction) -> [Pass; 3] {
             |width| contract::part_floats(contract::SUMS_OF_DEVIATIONS, width),
             contract::COLUMNS_OF_DEVIATIONS,
         ),
+    }
+}
+
+/// Whether messages are rows of sources as they are, of which maxima have passes of their own.
+fn are_copied<B: Storage, E: Element>(op: &ReducedMessages<'_, B, E>) -> bool {
+    matches!(op.reduction, MessageReduction::Max | MessageReduction::Min)
+        && op.act == MessageAct::Identity
+        && op.rows.destination.is_none()
+        && op.rows.edge.is_none()
+}
+
+/// The pass of copied rows in the place of another, which completes its rows.
+fn of_copied(of: Pass, entry: &'static str, columns: u32) -> Pass {
+    Pass {
+        entries: [entry, of.entries[1]],
+        columns,
+        edges: 0,
+        ..of
     }
 }
 
@@ -109,7 +129,10 @@ impl<D: Driver> ReductionOperators for Gpu<D> {
             ],
             edge_output: DevicePtr::NULL,
         };
-        let [forward, _, _] = passes(op.reduction);
+        let [mut forward, _, _] = passes(op.reduction);
+        if are_copied(&op) {
+            forward = of_copied(forward, "message_maxima_copied", contract::COLUMNS);
+        }
         let like = (y.columns(), y.stride());
         self.walk_reduced(&forward, (a, op.order), &op, like, matrices)
     }
@@ -147,7 +170,7 @@ impl<D: Driver> ReductionOperators for Gpu<D> {
         let destinations = self.term(op.rows.destination)?;
         let with_kept = [destinations, read[0], read[1], read[2]];
         let sources = alone(self.term(op.rows.source)?);
-        let [_, rows, columns] = passes(op.reduction);
+        let [_, rows, mut columns] = passes(op.reduction);
         let like = (d.columns(), d.stride());
         if !of_destinations.is_null() || !of_edges.is_null() {
             let matrices = Matrices {
@@ -161,9 +184,15 @@ impl<D: Driver> ReductionOperators for Gpu<D> {
         if of_sources.is_null() {
             return Ok(());
         }
+        let mut of_columns = with_kept;
+        if are_copied(&op) {
+            let matrices = contract::COLUMNS_OF_COPIED_MAXIMA;
+            columns = of_copied(columns, "message_maxima_copied_columns", matrices);
+            of_columns = [read[0], read[1], DevicePtr::NULL, DevicePtr::NULL];
+        }
         let matrices = Matrices {
             of_rows: sources,
-            of_columns: with_kept,
+            of_columns,
             outputs: alone(of_sources),
             edge_output: DevicePtr::NULL,
         };
@@ -202,7 +231,7 @@ impl<D: Driver> Gpu<D> {
                 _ => 1.0,
             },
         };
-        let shared = shared_bytes((pass.columns + contract::EDGES) * VECTORS);
+        let shared = shared_bytes((pass.columns + pass.edges) * VECTORS);
         // SAFETY: the operator checked that all matrices fit the graph and each other.
         unsafe { walk.launch::<E, _>(self, pass.entries, shared, &params) }
     }
