@@ -28,8 +28,8 @@ pub trait UploadFeatures {
         self.upload_features_as(backend, MemoryKind::Features)
     }
 
-    /// The same in memory of `kind`: of [`MemoryKind::HostFeatures`] in the host's, from where kernels read them, which is slower
-    /// and leaves a card's memory to others.
+    /// The same in memory of `kind`. With [`MemoryKind::HostFeatures`] the matrix is in the host's memory, from which
+    /// kernels read it. That is slower, and leaves the GPU's memory to other arrays.
     ///
     /// # Errors
     /// Those of [`UploadFeatures::upload_features`].
@@ -97,9 +97,9 @@ impl UploadFeatures for Dataset {
     }
 }
 
-/// The `count` vertices of `graph` that most edges lead from, ascending: those whose features a batch asks for most often, drawn as it may
-/// be. Of vertices that as many lead from those of low numbers are the first.
-pub fn most_heard(graph: &Graph, count: usize) -> Vec<u32> {
+/// The `count` vertices of `graph` with the most out-edges, ascending: those whose features batches read most often,
+/// however they are sampled. Of vertices with equal out-degree those with lower numbers come first.
+pub fn most_read(graph: &Graph, count: usize) -> Vec<u32> {
     let mut vertices = degree_order(&graph.out_degrees());
     vertices.truncate(count);
     vertices.sort_unstable();
@@ -126,11 +126,11 @@ mod tests {
     use crate::graph::Graph;
 
     #[test]
-    fn vertices_of_most_edges_are_heard_most() {
-        // 3 is heard by three, 1 by two, 0 and 2 by one.
+    fn vertices_with_most_out_edges_are_read_most() {
+        // 3 has three out-edges, 1 two, 0 and 2 one each.
         let graph = Graph::from_edges(4, &[0, 1, 2, 0, 3, 1, 0], &[3, 3, 3, 1, 1, 0, 2]);
         let graph = graph.expect("a graph");
-        let lists = [0, 1, 2, 3, 9].map(|count| most_heard(&graph, count));
+        let lists = [0, 1, 2, 3, 9].map(|count| most_read(&graph, count));
         let expected: [&[u32]; 5] = [&[], &[3], &[1, 3], &[0, 1, 3], &[0, 1, 2, 3]];
         assert_eq!(lists, expected);
     }

@@ -564,7 +564,7 @@ impl Options {
             None => match (self.batch_size, self.coverage) {
                 (None, None) => Ok(None),
                 (Some(_), _) => Err(refused(
-                    "batch_size: nothing says what a batch hears from; add sampler='neighbor:15,10'",
+                    "batch_size: nothing says which neighbours a batch samples; add sampler='neighbor:15,10'",
                 )),
                 (None, Some(_)) => Err(refused(
                     "coverage: nothing is drawn; add sampler='saint-rw:2000,4'",

@@ -71,7 +71,7 @@ def test_options_are_used_or_refused():
         ({"sampler": "saint-node:20", "batch_size": 5}, "batch_size: saint-node:20 has no use for it"),
         ({"sampler": "neighbor:5,5", "coverage": 5}, "coverage: neighbor:5,5 has no use for it"),
         ({"sampler": "neighbor:5,5", "batch_size": 0}, "batch_size 0; take 1 at least"),
-        ({"batch_size": 16}, "nothing says what a batch hears from"),
+        ({"batch_size": 16}, "nothing says which neighbours a batch samples"),
         ({"coverage": 16}, "nothing is drawn"),
     ]:
         with pytest.raises(ValueError, match=words) as refused:

@@ -16,7 +16,7 @@ use half::f16;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::parts::{Deal, FeaturePrecision};
 use halfgnn::data::{
-    Dataset, FeatureRows, Features, OpenOptions, Splits, StoredFeatures, Targets, most_heard,
+    Dataset, FeatureRows, Features, OpenOptions, Splits, StoredFeatures, Targets, most_read,
 };
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
@@ -191,7 +191,7 @@ pub fn batches_are_drawn_ahead<B: Backend>(backend: &B, _: Scale) {
         let objective: Objective<B, f32> =
             task::objective_in(backend, model.norm(), (None, 0, false), kind);
         if copies > 0 {
-            let vertices = most_heard(&task::graph(), copies);
+            let vertices = most_read(&task::graph(), copies);
             let rows = objective.feature_rows();
             rows.cache_rows(backend, &vertices).expect("room");
             assert_eq!(rows.cached().map(RowCache::len), Some(copies));

@@ -5,7 +5,7 @@ use crate::placement::{BatchMemory, Placement};
 use crate::screen::{bytes, count};
 use clap::Args;
 use halfgnn::backend::{Backend, MemoryKind};
-use halfgnn::data::most_heard;
+use halfgnn::data::most_read;
 use halfgnn::device::Device;
 use halfgnn::graph::Graph;
 use halfgnn::ops::RowCache;
@@ -105,7 +105,7 @@ impl FeatureCache {
         let Some(cached) = self.fitting::<B, E>(shape, (beside, device.memory))? else {
             return Ok(());
         };
-        rows.cache_rows(&device.backend, &most_heard(graph, cached.vertices))?;
+        rows.cache_rows(&device.backend, &most_read(graph, cached.vertices))?;
         match memory {
             Some(memory) => memory.add_cached(cached),
             None => tracing::info!("{cached}"),

@@ -55,7 +55,7 @@ impl SamplingArgs {
             }
             (None, false) if self.batch.is_some() => {
                 return refuse(
-                    "--batch is how many vertices a batch has, and nothing says what it hears from; add --sampler neighbor:15,10",
+                    "--batch is how many vertices a batch has, and nothing says which neighbours a batch samples; add --sampler neighbor:15,10",
                 );
             }
             (None, _) => return Ok(None),

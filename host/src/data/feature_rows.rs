@@ -1,4 +1,4 @@
-//! Features of vertices as a backend computes on them: a matrix there, or rows that stay elsewhere until they are wanted.
+//! Features of vertices as a backend computes on them: a matrix there, or rows that stay elsewhere until they are read.
 
 use super::sharded_rows::ShardedRows;
 use super::{StoredFeatures, StoredRow};
@@ -12,11 +12,12 @@ use std::mem;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Bytes of rows that are read at a time on their way to a matrix: as many as a batch has, or nearly, since each reading goes through the
-/// files from their beginning to their end.
+/// Bytes of rows that are read at a time on their way to a matrix: about as many as a batch has, because each reading
+/// goes through the files from beginning to end.
 const PIECE_BYTES: usize = 256 << 20;
 
-/// A row of features for each vertex: in a matrix, or elsewhere, from where those are fetched that a batch or a piece of the graph takes.
+/// A row of features for each vertex: in a matrix, or elsewhere. From elsewhere the rows of a batch or a chunk of the
+/// graph are fetched.
 #[derive(Debug)]
 pub struct FeatureRows<B: Backend, E: Element> {
     /// Without rows where they are elsewhere.
@@ -30,9 +31,9 @@ pub struct FeatureRows<B: Backend, E: Element> {
 #[derive(Debug)]
 enum Elsewhere<B: Backend, E: Element> {
     Disk(DiskRows<E>),
-    /// Dealt out to ranks, of which this is one.
+    /// Sharded over ranks, of which this is one.
     Ranks(Box<ShardedRows<B, E>>),
-    /// So many on a device that only counts memory, nowhere.
+    /// The number of rows, of which there are none: the device only counts memory.
     Counted(usize),
 }
 
@@ -40,8 +41,8 @@ enum Elsewhere<B: Backend, E: Element> {
 #[derive(Clone, Debug)]
 struct DiskRows<E> {
     stored: Arc<StoredFeatures>,
-    /// What was read to last: memory that is new costs about as much as what is read.
-    room: Arc<Mutex<Vec<E>>>,
+    /// The last buffer, kept for reuse: fresh memory costs about as much as the reading itself.
+    buffer: Arc<Mutex<Vec<E>>>,
 }
 
 impl<E: Element> DiskRows<E> {
@@ -49,7 +50,7 @@ impl<E: Element> DiskRows<E> {
     fn read(&self, vertices: &[u32]) -> Result<Vec<E>, Error> {
         let columns = self.stored.feature_len();
         let stride = padded::<E>(columns);
-        let mut elements = self.room(vertices.len() * stride);
+        let mut elements = self.buffer(vertices.len() * stride);
         let mut rows = Vec::with_capacity(vertices.len());
         for (&vertex, row) in vertices.iter().zip(elements.chunks_exact_mut(stride)) {
             match vertex {
@@ -72,23 +73,24 @@ impl<E: Element> DiskRows<E> {
         Ok(elements)
     }
 
-    /// Memory of so many elements: zeros, or what was read before.
-    fn room(&self, len: usize) -> Vec<E> {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut elements = mem::take(&mut *room);
-        drop(room);
+    /// A buffer of `len` elements: zeros, or what was read before.
+    fn buffer(&self, len: usize) -> Vec<E> {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut elements = mem::take(&mut *buffer);
+        drop(buffer);
         if elements.capacity() < len {
             drop(elements);
-            // Zeros of the system's, which the threads that write rows are the first to touch; batches are not all as large.
+            // Zeroed by the system, so that the threads that write rows touch the memory first. The spare eighth is for
+            // larger batches.
             elements = bytemuck::zeroed_vec(len + len / 8);
         }
         elements.resize(len, E::zeroed());
         elements
     }
 
-    /// Keeps it for the next reading.
+    /// Keeps the buffer for the next reading.
     fn keep(&self, elements: Vec<E>) {
-        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = elements;
+        *self.buffer.lock().unwrap_or_else(PoisonError::into_inner) = elements;
     }
 }
 
@@ -116,14 +118,15 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         let matrix = Matrix::zeros(backend, 0, columns, MemoryKind::Features)?;
         let rows = DiskRows {
             stored,
-            room: Arc::default(),
+            buffer: Arc::default(),
         };
         Ok(Self::of(matrix, Some(Elsewhere::Disk(rows))))
     }
 
-    /// Rows of so many vertices and columns that are dealt out to the ranks of `group`: each has those of every `ranks`-th vertex in a matrix, written by
-    /// `write_row(vertex, values)`, and asks the others for what it wants. So all take rows equally often, those that want none as well, and
-    /// at the same place among their other exchanges; what is taken are the same bits. One rank has all in a matrix.
+    /// Rows of the given numbers of vertices and columns, sharded over the ranks of `group`. Each rank has the rows of
+    /// every `ranks`-th vertex in a matrix, written by `write_row(vertex, values)`, and fetches others from their
+    /// ranks. All ranks must therefore take rows equally often and at the same place among their exchanges, including
+    /// ranks that need none. The rows have the same bits as in one matrix. A single rank has all of them in a matrix.
     ///
     /// # Errors
     /// Those of [`Matrix::from_rows`].
@@ -142,7 +145,7 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         Ok(Self::of(matrix, Some(Elsewhere::Ranks(Box::new(rows)))))
     }
 
-    /// So many rows and columns of which nothing is fetched, for a backend that only counts memory.
+    /// The given numbers of rows and columns, of which nothing is fetched, for a backend that only counts memory.
     pub(crate) fn counted(backend: &B, (rows, columns): (usize, usize)) -> Result<Self, Error> {
         let matrix = Matrix::zeros(backend, 0, columns, MemoryKind::Features)?;
         Ok(Self::of(matrix, Some(Elsewhere::Counted(rows))))
@@ -191,13 +194,13 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         }
     }
 
-    /// Has copies of the rows of `vertices` in the device's memory from now on, from where they are taken; of use where the matrix lies in
-    /// another ([`MemoryKind::HostFeatures`]), whose rows come over a bus. [`most_heard`](super::most_heard) are those that batches ask for
-    /// most often.
+    /// Caches the rows of `vertices` in the device's memory, from which they are then taken. This helps where the
+    /// matrix lies in other memory ([`MemoryKind::HostFeatures`]), whose rows come over a bus.
+    /// [`most_read`](super::most_read) are those that batches read most often.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where rows are not [whole](FeatureRows::are_whole), have copies already, or one is of no vertex;
-    /// [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Unsupported`] where rows are not [whole](FeatureRows::are_whole), are cached already, or one is of no
+    /// vertex; [`Error::Driver`] where there is not enough memory.
     pub fn cache_rows(&self, backend: &B, vertices: &[u32]) -> Result<(), Error> {
         let refuse = |reason: &str| {
             Err(Error::Unsupported {
@@ -216,12 +219,12 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         self.cache.set(cache).or_else(|_| twice())
     }
 
-    /// The copies of rows, where there are any: see [`FeatureRows::cache_rows`].
+    /// The cached rows, if any: see [`FeatureRows::cache_rows`].
     pub fn cached(&self) -> Option<&RowCache<B, E>> {
         self.cache.get()
     }
 
-    /// Takes rows of the matrix, or their copies.
+    /// Takes rows of the matrix, or of the cache.
     fn take_of_matrix(
         &self,
         backend: &B,
@@ -234,11 +237,12 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         }
     }
 
-    /// The rows of some vertices, in memory of `kind`. Of rows that are [dealt out](FeatureRows::sharded) every rank calls it at once.
+    /// The rows of some vertices, in memory of `kind`. Where rows are [sharded](FeatureRows::sharded), all ranks call
+    /// this at once.
     ///
     /// # Errors
-    /// [`Error::Features`] where they cannot be read, [`Error::Communication`] where another rank does not give them, [`Error::Driver`]
-    /// where there is not enough memory.
+    /// [`Error::Features`] where they cannot be read, [`Error::Communication`] where another rank does not send them,
+    /// [`Error::Driver`] where there is not enough memory.
     pub fn take(
         &self,
         backend: &B,
@@ -253,7 +257,8 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         Ok(taken)
     }
 
-    /// The same, in `taken`; the row of [`NO_VERTEX`] is zeros. What an exchange of rows lies in is kept for the next.
+    /// The same, into `taken`; the row of [`NO_VERTEX`] is zeros. The buffers of an exchange of rows are kept for the
+    /// next.
     ///
     /// # Errors
     /// Those of [`FeatureRows::take`].
@@ -274,7 +279,7 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
             Elsewhere::Counted(_) => return Ok(()),
         };
         let vertices = vertices.to_vec(backend)?;
-        // Piece by piece, so that the host never has all of a large piece of the graph.
+        // In chunks, so that the host never has all rows of a large chunk of the graph.
         let piece = (PIECE_BYTES / size_of::<E>() / taken.stride()).max(1);
         for (number, vertices) in vertices.chunks(piece).enumerate() {
             let rows = on_disk.read(vertices)?;
@@ -284,8 +289,9 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         Ok(())
     }
 
-    /// [`FeatureRows::take_into`], and of rows that are [whole](FeatureRows::are_whole) the dropout of what is taken, if there is one: by one
-    /// pass, where they are not fetched over a bus, which goes on beside whatever else is computed.
+    /// [`FeatureRows::take_into`], then the dropout of the taken rows, if there is one, where rows are
+    /// [whole](FeatureRows::are_whole). Both are one pass, unless rows are fetched over a bus: such a copy overlaps
+    /// with other kernels.
     ///
     /// # Errors
     /// Those of [`FeatureRows::take_into`] and [`ops::activate_rows`].
@@ -321,7 +327,7 @@ impl<B: Backend, E: Element> FeatureRows<B, E> {
         }
     }
 
-    /// Takes part in an exchange of rows of which this rank wants none, where they are [dealt out](FeatureRows::sharded).
+    /// Takes part in an exchange of rows of which this rank needs none, where they are [sharded](FeatureRows::sharded).
     ///
     /// # Errors
     /// Those of [`FeatureRows::take`].
@@ -359,8 +365,8 @@ impl<E: Element> ReadAhead<E> {
         })
     }
 
-    /// Waits for them and has them in `taken`, whose rows are to be those of `wanted`: the same vertices in the same order, and
-    /// [`NO_VERTEX`] between them. Whether they are; else nothing is written.
+    /// Waits for the rows and writes them to `taken`, if they are the rows of `wanted`: the same vertices in the same
+    /// order, with [`NO_VERTEX`] in between. Returns whether they are; else nothing is written.
     ///
     /// # Errors
     /// Those of [`FeatureRows::take`].
@@ -378,7 +384,7 @@ impl<E: Element> ReadAhead<E> {
     }
 }
 
-/// Has the rows of `wanted` in `taken`, if they are those of these vertices: see [`ReadAhead::finish`].
+/// Writes the rows of `wanted` to `taken`, if they are those of these vertices: see [`ReadAhead::finish`].
 fn put<B: Backend, E: Element>(
     backend: &B,
     (vertices, rows): (&[u32], &[E]),
@@ -456,11 +462,12 @@ mod tests {
     fn rows_are_read_where_they_are_wanted_and_ahead() {
         let (_folder, stored) = stored();
         let backend = Cpu::new();
-        let rows = FeatureRows::<Cpu, f16>::stored(&backend, stored.clone()).expect("no room");
+        let rows =
+            FeatureRows::<Cpu, f16>::stored(&backend, stored.clone()).expect("no memory is needed");
         assert_eq!((rows.rows(), rows.columns()), (5, COLUMNS));
         assert_eq!(rows.matrix().shape(), (0, COLUMNS));
         let wanted = [4, NO_VERTEX, 0, 3, NO_VERTEX];
-        let order = Array::from_slice(&backend, &wanted, MemoryKind::Graph).expect("room");
+        let order = Array::from_slice(&backend, &wanted, MemoryKind::Graph).expect("memory");
         let taken = rows.take(&backend, &order, MemoryKind::Features);
         let taken = taken.and_then(|taken| taken.to_padded(&backend));
         assert_eq!(taken.expect("its rows"), expected(&wanted));
@@ -485,7 +492,7 @@ mod tests {
         }
         // In memory in which others were.
         let wanted = [NO_VERTEX, 1, 2, NO_VERTEX];
-        let order = Array::from_slice(&backend, &wanted, MemoryKind::Graph).expect("room");
+        let order = Array::from_slice(&backend, &wanted, MemoryKind::Graph).expect("memory");
         let taken = rows.take(&backend, &order, MemoryKind::Features);
         let taken = taken.and_then(|taken| taken.to_padded(&backend));
         assert_eq!(taken.expect("its rows"), expected(&wanted));
@@ -495,8 +502,9 @@ mod tests {
     fn halves_on_disk_become_elements_of_every_format() {
         fn check<E: Element>(stored: &Arc<StoredFeatures>, divisor: f32) {
             let backend = Cpu::new();
-            let rows = FeatureRows::<Cpu, E>::stored(&backend, stored.clone()).expect("no room");
-            let order = Array::from_slice(&backend, &[2], MemoryKind::Graph).expect("room");
+            let rows = FeatureRows::<Cpu, E>::stored(&backend, stored.clone())
+                .expect("no memory is needed");
+            let order = Array::from_slice(&backend, &[2], MemoryKind::Graph).expect("memory");
             let taken = rows.take(&backend, &order, MemoryKind::Features);
             let taken = taken.and_then(|taken| taken.to_f32(&backend));
             let value = |column| E::from_f32((2 * COLUMNS + column + 1) as f32 / divisor).to_f32();

@@ -1,4 +1,4 @@
-//! Rows of features that are dealt out to ranks, each of which asks the others for those that a batch of its own wants.
+//! Rows of features that are sharded over ranks. Each rank fetches from the others those that its own batch needs.
 
 use crate::backend::{Backend, MemoryKind, Rows};
 use crate::distributed::Group;
@@ -12,21 +12,21 @@ use std::sync::{Mutex, PoisonError};
 /// What errors call the exchange.
 const WHAT: &str = "features";
 
-/// A rank's share of rows: of every `ranks` in a row the one whose place is the rank's. Vertices that many batches hear from often have
-/// numbers beside one another, and so no rank has all of those.
+/// A rank's shard of rows: those of every `ranks`-th vertex. Vertices that many batches read often have consecutive
+/// numbers, so each rank has a share of them.
 #[derive(Debug)]
 pub(super) struct ShardedRows<B: Backend, E: Element> {
     group: Group,
-    deal: Deal<B>,
+    placement: Placement<B>,
     /// Behind a row of zeros, which is that of what is no vertex.
     own: Matrix<B, E>,
-    /// Where the exchange of a batch lies. The next has it again, which may be recorded around it: what is given back beside a recording is not
-    /// used again.
-    kept: Mutex<Room<B, E>>,
+    /// The buffers of a batch's exchange, kept for the next, around which a recording may be made. Memory that is
+    /// released outside of a recording is not reused.
+    kept: Mutex<Buffers<B, E>>,
 }
 
 impl<B: Backend, E: Element> ShardedRows<B, E> {
-    /// This rank's share; `write_row` writes the row of a vertex.
+    /// This rank's shard; `write_row` writes the row of a vertex.
     pub(super) fn new(
         backend: &B,
         group: &Group,
@@ -37,7 +37,7 @@ impl<B: Backend, E: Element> ShardedRows<B, E> {
         let own = vertices.saturating_sub(rank).div_ceil(ranks);
         Ok(Self {
             group: group.clone(),
-            deal: Deal::new(backend, vertices, (rank, ranks))?,
+            placement: Placement::new(backend, vertices, (rank, ranks))?,
             own: Matrix::from_rows(
                 backend,
                 (own + 1, columns),
@@ -47,54 +47,57 @@ impl<B: Backend, E: Element> ShardedRows<B, E> {
                     _ => write_row((row - 1) * ranks + rank, values),
                 },
             )?,
-            kept: Mutex::new(Room::new(an_eighth_more)),
+            kept: Mutex::new(Buffers::new(an_eighth_more)),
         })
     }
 
     /// Vertices of all ranks.
     pub(super) fn vertices(&self) -> usize {
-        self.deal.rows.len()
+        self.placement.rows.len()
     }
 
-    /// Has the rows of some vertices in `taken`, in memory that is kept for the next. Every rank calls it at once.
+    /// Takes the rows of some vertices into `taken`, with buffers that are kept for the next. All ranks call it at
+    /// once.
     pub(super) fn take_into(
         &self,
         backend: &B,
         vertices: &Array<B, u32>,
         taken: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        let mut room = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        self.fetch(backend, vertices, &mut room, taken)
+        let mut buffers = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fetch(backend, vertices, &mut buffers, taken)
     }
 
-    /// The same in memory that is given back.
+    /// The same with buffers that are released.
     pub(super) fn take_once(
         &self,
         backend: &B,
         vertices: &Array<B, u32>,
         taken: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        self.fetch(backend, vertices, &mut Room::new(|count| count), taken)
+        self.fetch(backend, vertices, &mut Buffers::new(|count| count), taken)
     }
 
     fn fetch(
         &self,
         backend: &B,
         vertices: &Array<B, u32>,
-        room: &mut Room<B, E>,
+        buffers: &mut Buffers<B, E>,
         taken: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let (group, columns) = (&self.group, self.own.columns());
-        let Room {
+        let Buffers {
             wanted,
             arrived,
             packed,
             with_spare,
-        } = room;
+        } = buffers;
         let wanted = Wanted::of(wanted, backend, vertices.len(), group.ranks())?;
-        let receives = self.deal.sort(backend, vertices, wanted, group.rank())?;
+        let receives = self
+            .placement
+            .sort(backend, vertices, wanted, group.rank())?;
         let counts: Vec<u64> = receives.iter().map(|part| part.len() as u64).collect();
-        // How many rows each wants of this one.
+        // How many rows each rank needs of this one.
         let asked = match backend.only_counts() {
             true => counts,
             false => {
@@ -114,7 +117,7 @@ impl<B: Backend, E: Element> ShardedRows<B, E> {
         let words = |array| Rows::of_words(array, 1);
         group.exchange_rows(backend, WHAT, (words(from), &receives), (words(to), &sends))?;
         take_rows(backend, &self.own, &packed.order, &mut packed.rows)?;
-        // Among them rows that are others', in whose places theirs come.
+        // The rows include those of other ranks, which theirs overwrite.
         take_rows(backend, &self.own, &wanted.rows, arrived)?;
         let from = (Rows::of_matrix(&packed.rows)?, &sends[..]);
         let to = (Rows::of_matrix(arrived)?, &receives[..]);
@@ -136,18 +139,18 @@ fn take_rows<B: Backend, E: Element>(
     }
 }
 
-/// Who has the row of each vertex, and where: two words a vertex, so that lists of vertices stay on the device.
+/// Which rank has the row of each vertex, and where: two words a vertex, so that lists of vertices stay on the device.
 #[derive(Debug)]
-struct Deal<B: Backend> {
-    /// A number of who has it: from 1 on the other ranks in their order, and behind them the own one. 0 is that of what is no vertex.
+struct Placement<B: Backend> {
+    /// The owner of each row: from 1 on the other ranks in their order, and last this rank. 0 stands for no vertex.
     owners: Array<B, u32>,
-    /// Its row in the share of who has it, from 1 on. 0 is that of what is no vertex.
+    /// Its row in the owner's shard, from 1 on. 0 stands for no vertex.
     rows: Array<B, u32>,
 }
 
-impl<B: Backend> Deal<B> {
+impl<B: Backend> Placement<B> {
     fn new(backend: &B, vertices: usize, (rank, ranks): (usize, usize)) -> Result<Self, Error> {
-        // 32 bits number vertices, and whoever has one.
+        // Vertices, and so ranks, are numbered with 32 bits.
         let owner = |vertex: usize| match vertex % ranks {
             owner if owner == rank => ranks as u32,
             owner if owner < rank => owner as u32 + 1,
@@ -164,8 +167,8 @@ impl<B: Backend> Deal<B> {
         })
     }
 
-    /// Puts what is wanted in the order of who has it, and tells where that of each other rank lies; what is no vertex lies before all, and what
-    /// this rank has itself behind. Counts alone come to the host.
+    /// Sorts the requested vertices by owner, and returns the range of each other rank. What is no vertex comes first,
+    /// and what this rank owns last. Only counts come to the host.
     fn sort(
         &self,
         backend: &B,
@@ -195,7 +198,7 @@ impl<B: Backend> Deal<B> {
         let bits = bits_below(count as u64);
         ops::sort_pairs(backend, order, None, bits, owners, places)?;
         let firsts: Vec<usize> = match backend.only_counts() {
-            // As evenly as vertices are dealt out.
+            // As evenly as vertices are partitioned.
             true => (0..=ranks).map(|owner| owner * count / ranks).collect(),
             false => {
                 let offsets = offsets.to_vec(backend)?;
@@ -209,24 +212,24 @@ impl<B: Backend> Deal<B> {
     }
 }
 
-/// What of a list of vertices is wanted of whom.
+/// The owners of a list of requested vertices.
 #[derive(Debug)]
 struct Wanted<B: Backend> {
-    /// Who has each, and the same in order.
+    /// The owner of each vertex, and the same sorted.
     owners: Array<B, u32>,
     sorted_owners: Array<B, u32>,
-    /// Which of the list each is that is wanted.
+    /// The index in the list of each sorted vertex.
     order: Array<B, u32>,
-    /// The rows that are wanted, by their numbers in the share of who has them.
+    /// The requested rows, by their numbers in the shards of their owners.
     rows: Array<B, u32>,
-    /// Where among them each of the list is.
+    /// Where among them the row of each vertex of the list is.
     places: Array<B, u32>,
-    /// The first of what is no vertex, of each owner, and the end.
+    /// The first index of what is no vertex and of each owner, and the end.
     offsets: Array<B, u64>,
 }
 
 impl<B: Backend> Wanted<B> {
-    /// One of a list of so many vertices: `kept`, or another in its place.
+    /// One for a list of `vertices` vertices: `kept`, or another in its place.
     fn of<'a>(
         kept: &'a mut Option<Self>,
         backend: &B,
@@ -234,7 +237,7 @@ impl<B: Backend> Wanted<B> {
         ranks: usize,
     ) -> Result<&'a mut Self, Error> {
         if kept.as_ref().is_none_or(|kept| kept.rows.len() != vertices) {
-            // Given back before more is asked for.
+            // Released before more is allocated.
             *kept = None;
         }
         match kept {
@@ -255,7 +258,7 @@ impl<B: Backend> Wanted<B> {
     }
 }
 
-/// So many one behind the other from `first` on, in the order of ranks.
+/// Consecutive ranges of `counts` elements from `first` on, in the order of ranks.
 fn ranges(first: usize, counts: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
     let mut end = first;
     let next = |count| {
@@ -266,19 +269,19 @@ fn ranges(first: usize, counts: impl Iterator<Item = usize>) -> Vec<Range<usize>
     counts.map(next).collect()
 }
 
-/// What an exchange lies in.
+/// The buffers of an exchange.
 #[derive(Debug)]
-struct Room<B: Backend, E: Element> {
-    /// What is wanted, and its rows.
+struct Buffers<B: Backend, E: Element> {
+    /// What is requested, and its rows.
     wanted: Option<Wanted<B>>,
     arrived: Option<Matrix<B, E>>,
-    /// What others ask for.
+    /// What others request.
     packed: Option<Packed<B, E>>,
-    /// What it has for so many rows that others ask for.
+    /// The capacity for a given number of rows that others request.
     with_spare: fn(usize) -> usize,
 }
 
-impl<B: Backend, E: Element> Room<B, E> {
+impl<B: Backend, E: Element> Buffers<B, E> {
     fn new(with_spare: fn(usize) -> usize) -> Self {
         Self {
             wanted: None,
@@ -297,7 +300,7 @@ struct Packed<B: Backend, E: Element> {
 }
 
 impl<B: Backend, E: Element> Packed<B, E> {
-    /// One that has room for so many rows: `kept`, or another in its place.
+    /// One with capacity for `rows` rows: `kept`, or another in its place.
     fn of<'a>(
         kept: &'a mut Option<Self>,
         backend: &B,
@@ -305,7 +308,7 @@ impl<B: Backend, E: Element> Packed<B, E> {
         with_spare: fn(usize) -> usize,
     ) -> Result<&'a mut Self, Error> {
         if kept.as_ref().is_none_or(|kept| kept.order.len() < rows) {
-            // Given back before more is asked for.
+            // Released before more is allocated.
             *kept = None;
         }
         match kept {
@@ -321,7 +324,7 @@ impl<B: Backend, E: Element> Packed<B, E> {
     }
 }
 
-/// A room of `count` and an eighth more, for the exchange of a batch that wants more than those before it.
+/// `count` and an eighth more, for later batches that need more rows.
 fn an_eighth_more(count: usize) -> usize {
     (count + count / 8 + 64).next_multiple_of(64)
 }
@@ -339,11 +342,13 @@ mod tests {
     fn rows_are_wanted_of_their_owners() {
         let backend = &Cpu::new();
         let sorted = |listed: &[u32], vertices, (rank, ranks)| {
-            let deal = Deal::new(backend, vertices, (rank, ranks)).expect("room");
-            let list = Array::from_slice(backend, listed, MemoryKind::Features).expect("room");
+            let placement = Placement::new(backend, vertices, (rank, ranks)).expect("memory");
+            let list = Array::from_slice(backend, listed, MemoryKind::Features).expect("memory");
             let mut kept = None;
-            let wanted = Wanted::of(&mut kept, backend, listed.len(), ranks).expect("room");
-            let of_ranks = deal.sort(backend, &list, wanted, rank).expect("a list");
+            let wanted = Wanted::of(&mut kept, backend, listed.len(), ranks).expect("memory");
+            let of_ranks = placement
+                .sort(backend, &list, wanted, rank)
+                .expect("a list");
             let read = |words: &Array<_, u32>| words.to_vec(backend).expect("words");
             (of_ranks, read(&wanted.rows), read(&wanted.places))
         };
@@ -358,7 +363,7 @@ mod tests {
         assert!(rows.is_empty() && places.is_empty());
     }
 
-    /// Ranks that want other rows each, some of them none at all, have them, whatever was asked for before.
+    /// Ranks that need different rows, some of them none at all, get them, whatever was requested before.
     #[test]
     fn ranks_have_the_rows_that_they_want() {
         const COLUMNS: usize = 9;
@@ -381,12 +386,12 @@ mod tests {
                         };
                         let rows =
                             FeatureRows::<_, f32>::sharded(backend, group, (7, COLUMNS), write);
-                        let rows = rows.expect("room");
+                        let rows = rows.expect("memory");
                         assert_eq!((rows.rows(), rows.columns()), (7, COLUMNS));
                         assert_eq!(rows.are_whole(), ranks == 1);
                         for wanted in lists.map(|of_rank| of_rank[rank]) {
                             let kind = MemoryKind::Features;
-                            let list = Array::from_slice(backend, wanted, kind).expect("room");
+                            let list = Array::from_slice(backend, wanted, kind).expect("memory");
                             let taken = rows.take(backend, &list, kind).expect("the rows");
                             let mut again = Matrix::from_f32(
                                 backend,
@@ -395,7 +400,7 @@ mod tests {
                                 &vec![7.0; wanted.len() * COLUMNS],
                                 kind,
                             )
-                            .expect("room");
+                            .expect("memory");
                             rows.take_into(backend, &list, &mut again)
                                 .expect("the rows");
                             let mut expected = vec![0.0; wanted.len() * COLUMNS];

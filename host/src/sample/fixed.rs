@@ -8,10 +8,10 @@ use crate::tensor::Array;
 use halfgnn_contract::sampling::NO_VERTEX;
 use std::sync::Arc;
 
-/// Draws batches of at most so many seeds into the same blocks each time, by the same launches, so that they can be
-/// [recorded](crate::backend::Storage::record): of each the same edges as [`NeighborSampler`](super::NeighborSampler) draws, in the same
-/// order, and behind them and behind the vertices of each layer room that is empty. A batch that has no room is told of
-/// ([`FixedSampler::fits`]) and drawn by the other.
+/// Samples batches of up to a fixed number of seeds into the same blocks each time, by the same launches, so that they
+/// can be [recorded](crate::backend::Storage::record). A batch has the same edges as one of
+/// [`NeighborSampler`](super::NeighborSampler), in the same order. After them, and after the vertices of each layer,
+/// there is padding. [`FixedSampler::fits`] says whether a batch fit; if not, the other sampler must sample it.
 #[derive(Debug)]
 pub struct FixedSampler<B: Backend> {
     graph: Arc<Adjacency<B>>,
@@ -25,12 +25,13 @@ pub struct FixedSampler<B: Backend> {
 }
 
 impl<B: Backend> FixedSampler<B> {
-    /// Room for batches of `seeds` that `seed` draws, with a policy and the edges and vertices that it may have for each layer, that of
-    /// the seeds first; and the blocks that they are, in the order of [`Batch::blocks`], of which the first has these sources.
+    /// A sampler of batches of `seeds` vertices by `seed`, and its blocks in the order of [`Batch::blocks`]. Each
+    /// layer, that of the seeds first, has a policy and capacities for edges and vertices. `inputs` are the sources of
+    /// the first block.
     ///
     /// # Errors
-    /// Those of [`Places::new`] and [`LayerRoom::new`], and [`Error::Unsupported`] for [`LayerSources::All`] of a single layer, whose destinations
-    /// are the seeds.
+    /// Those of [`Places::new`] and [`LayerRoom::new`], and [`Error::Unsupported`] for [`LayerSources::All`] of a
+    /// single layer, whose destinations are the seeds.
     pub fn new(
         backend: &B,
         graph: Arc<Adjacency<B>>,
@@ -45,7 +46,7 @@ impl<B: Backend> FixedSampler<B> {
             });
         }
         let words = |len| Array::zeros(backend, len, MemoryKind::Graph);
-        let (mut rooms, mut blocks) = (Vec::new(), Vec::new());
+        let (mut made, mut blocks) = (Vec::new(), Vec::new());
         let mut destinations = seeds;
         for (number, &(policy, sizes)) in layers.iter().enumerate() {
             let sizes = LayerSizes {
@@ -56,17 +57,17 @@ impl<B: Backend> FixedSampler<B> {
                 true => inputs,
                 false => LayerSources::Met,
             };
-            let (room, block) = LayerRoom::new(backend, &graph, policy, (sizes, sources))?;
+            let (layer, block) = LayerRoom::new(backend, &graph, policy, (sizes, sources))?;
             destinations += sizes.met;
-            rooms.push((room, policy));
+            made.push((layer, policy));
             blocks.push(block);
         }
         blocks.reverse();
         let made = Self {
             places: Places::new(backend, graph.rows())?,
             graph,
-            totals: words(2 * rooms.len())?,
-            layers: rooms,
+            totals: words(2 * made.len())?,
+            layers: made,
             seed,
             seeds: words(seeds)?,
             step: words(1)?,
@@ -74,33 +75,34 @@ impl<B: Backend> FixedSampler<B> {
         Ok((made, blocks))
     }
 
-    /// The blocks of one more batch, in the order of [`Batch::blocks`]: one is drawn while what was drawn before is learnt from.
+    /// The blocks of one more batch, in the order of [`Batch::blocks`]: one batch is sampled while the previous one is
+    /// trained on.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
     pub fn blocks(&self, backend: &B) -> Result<Vec<Block<B>>, Error> {
         let layers = self.layers.iter().rev();
         layers
-            .map(|(room, policy)| room.block(backend, &self.graph, *policy))
+            .map(|(layer, policy)| layer.block(backend, &self.graph, *policy))
             .collect()
     }
 
-    /// Says of which seeds the next batch is, all different, and which step's.
+    /// Sets the seeds of the next batch, all different, and its step.
     ///
     /// # Errors
-    /// [`Error::Shape`] where there is no room for as many, and those of the device.
+    /// [`Error::Shape`] where there are more seeds than the sampler has space for, and those of the device.
     pub fn begin(&mut self, backend: &B, seeds: &[u32], step: u32) -> Result<(), Error> {
-        let room = self.seeds.len();
-        Error::expect("FixedSampler", "seeds", room, seeds.len().max(room))?;
+        let capacity = self.seeds.len();
+        Error::expect("FixedSampler", "seeds", capacity, seeds.len().max(capacity))?;
         let mut padded = seeds.to_vec();
-        padded.resize(room, NO_VERTEX);
+        padded.resize(capacity, NO_VERTEX);
         self.seeds.write(backend, &padded)?;
         self.step.write(backend, &[step])?;
         // Here, since nothing can be cleared in a recording.
         self.places.begin_at(backend, &self.seeds)
     }
 
-    /// Draws it into `blocks`, which were made with this, behind a [`FixedSampler::begin`]. Nothing is waited for.
+    /// Samples the batch into `blocks`, which this sampler made, after [`FixedSampler::begin`]. Does not synchronize.
     ///
     /// # Errors
     /// Those of [`LayerRoom::draw`].
@@ -110,14 +112,14 @@ impl<B: Backend> FixedSampler<B> {
         blocks: impl DoubleEndedIterator<Item = &'a mut Block<B>>,
     ) -> Result<(), Error> {
         let mut blocks: Vec<_> = blocks.rev().collect();
-        // What hears in the first layer is drawn to where that has it.
+        // The destinations of the first layer are sampled directly into the list of its block.
         self.swap_own(&mut blocks)?;
         let done = self.draw_layers(backend, &mut blocks);
         self.swap_own(&mut blocks)?;
         done
     }
 
-    /// Has the sources of the layer before the last lie in the list of the last one's block, where that has one, and the other way round.
+    /// Swaps the source list of the layer before the last with the list in the last layer's block, where that has one.
     fn swap_own(&mut self, blocks: &mut [&mut Block<B>]) -> Result<(), Error> {
         match (&mut self.layers[..], blocks.last_mut()) {
             ([.., (before, _), _], Some(last)) => before.swap_with_own(last),
@@ -125,7 +127,7 @@ impl<B: Backend> FixedSampler<B> {
         }
     }
 
-    /// Draws it into blocks of which that of the seeds is the first.
+    /// Samples the batch into blocks of which that of the seeds is the first.
     fn draw_layers(&mut self, backend: &B, blocks: &mut [&mut Block<B>]) -> Result<(), Error> {
         let Self {
             graph,
@@ -137,7 +139,7 @@ impl<B: Backend> FixedSampler<B> {
             seed,
         } = self;
         let mut destinations = &*seeds;
-        for ((number, (room, policy)), block) in layers.iter_mut().enumerate().zip(blocks) {
+        for ((number, (layer, policy)), block) in layers.iter_mut().enumerate().zip(blocks) {
             let draw = Draw {
                 seed: *seed,
                 step: 0,
@@ -152,48 +154,48 @@ impl<B: Backend> FixedSampler<B> {
                 totals,
                 at: 2 * number,
             };
-            room.draw(backend, places, how, block)?;
-            destinations = room.sources();
+            layer.draw(backend, places, how, block)?;
+            destinations = layer.sources();
         }
         Ok(())
     }
 
-    /// Whether all of the batch had room: two numbers a layer are read from the device.
+    /// Whether all of the batch fit: reads two numbers a layer from the device.
     ///
     /// # Errors
     /// Those of the device.
     pub fn fits(&self, backend: &B) -> Result<bool, Error> {
         let totals = self.totals.to_vec(backend)?;
         let mut layers = totals.chunks_exact(2).zip(&self.layers);
-        Ok(layers.all(|(told, (room, _))| {
-            let LayerSizes { edges, met, .. } = room.sizes();
-            told[0] as usize <= edges && told[1] as usize <= met
+        Ok(layers.all(|(counts, (layer, _))| {
+            let LayerSizes { edges, met, .. } = layer.sizes();
+            counts[0] as usize <= edges && counts[1] as usize <= met
         }))
     }
 
-    /// Has the next draws write [`FixedSampler::inputs`] to `inputs` instead, of as many numbers, and gives back where they came before: so
-    /// that those of one batch stay while the next is drawn.
+    /// Makes later samples write [`FixedSampler::inputs`] to `inputs`, of the same length, and swaps in the old array.
+    /// The inputs of one batch thus stay while the next is sampled.
     ///
     /// # Errors
     /// [`Error::Shape`] where they are not as many.
     pub fn swap_inputs(&mut self, inputs: &mut Array<B, u32>) -> Result<(), Error> {
         match self.layers.last_mut() {
-            Some((room, _)) => room.swap_sources(inputs),
+            Some((layer, _)) => layer.swap_sources(inputs),
             None => Ok(()),
         }
     }
 
-    /// Which vertices of the graph the sources of the first block are, and numbers that are none where it has room for more. Nothing where they
+    /// Which vertices of the graph the sources of the first block are, padded with [`NO_VERTEX`]. Nothing where they
     /// are [all](LayerSources::All).
     pub fn inputs(&self) -> &Array<B, u32> {
         self.layers
             .last()
-            .map_or(&self.seeds, |(room, _)| room.sources())
+            .map_or(&self.seeds, |(layer, _)| layer.sources())
     }
 }
 
-/// A room for batches of which those that were looked at have from `fewest` to `most`: as much more than the most as they differ by, twice,
-/// and a 32nd at least. Whatever has a row of its own is computed for rooms that are empty as well.
+/// The capacity for batches whose observed sizes are from `fewest` to `most`: the largest, plus twice the spread, and
+/// at least 1/32 more. Padding is computed on as well, so the capacity should not be much larger.
 pub(crate) fn room_beyond(fewest: usize, most: usize) -> usize {
     let more = (2 * (most - fewest)).max(most / 32);
     (most + more + 64).next_multiple_of(64)

@@ -1,4 +1,4 @@
-//! Neighbours that the threads of the host draw, for whichever device.
+//! Neighbour sampling by the threads of the host, for any device.
 
 use super::{Batch, NeighborSampler, Sampler};
 use crate::backend::cpu::Cpu;
@@ -9,10 +9,11 @@ use crate::tensor::Array;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-/// Draws what a [`NeighborSampler`] of the CPU draws, by the threads of the host, and copies each batch to the device: of a graph whose edges
-/// have no room there. Its sampler may have them [where they lie](crate::backend::Adjacency::shared), be that memory or a
-/// [file](crate::graph::Graph::to_disk); then nothing of the graph is copied, and it takes 4 bytes a vertex of the host's memory, and three
-/// eighths. A batch that is [begun](Sampler::begin) is drawn while the device computes.
+/// Samples what a [`NeighborSampler`] of the CPU samples, on the threads of the host, and copies each batch to the
+/// device. It is for graphs whose edges do not fit in the device's memory. Its sampler may read the edges [where they
+/// lie](crate::backend::Adjacency::shared), in memory or in a [file](crate::graph::Graph::to_disk). Nothing of the
+/// graph is copied then, and the sampler takes 4 3/8 bytes of the host's memory a vertex. A batch that is
+/// [begun](Sampler::begin) is sampled while the device computes.
 ///
 /// ```
 /// use halfgnn::backend::Adjacency;
@@ -38,7 +39,7 @@ pub struct HostNeighborSampler {
     begun: Option<Begun>,
 }
 
-/// Who draws.
+/// Samples the batches.
 #[derive(Debug)]
 struct Host {
     cpu: Cpu,
@@ -60,7 +61,7 @@ impl Asked {
     }
 }
 
-/// A batch that is being drawn. One that nobody takes is waited for.
+/// A batch that is being sampled. Dropping it waits for it.
 #[derive(Debug)]
 struct Begun {
     asked: Asked,
@@ -86,16 +87,16 @@ impl Host {
 }
 
 impl Begun {
-    /// What came of it, once it is there.
+    /// The result, once it is there.
     fn finish(mut self) -> Result<Batch<Cpu>, Error> {
-        let drawn = self.thread.take().map(JoinHandle::join);
-        let drawn = drawn.unwrap_or_else(|| unreachable!("nobody has taken it before"));
-        drawn.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let sampled = self.thread.take().map(JoinHandle::join);
+        let sampled = sampled.unwrap_or_else(|| unreachable!("it is joined once"));
+        sampled.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
 impl HostNeighborSampler {
-    /// Draws what `sampler` draws.
+    /// Samples what `sampler` samples.
     pub fn new(sampler: NeighborSampler<Cpu>) -> Self {
         Self {
             layers: sampler.layers(),
@@ -118,15 +119,15 @@ impl<B: Backend> Sampler<B> for HostNeighborSampler {
         step: u32,
     ) -> Result<Batch<B>, Error> {
         let asked = Asked::new(seeds, seed, step);
-        let drawn = match self.begun.take() {
+        let batch = match self.begun.take() {
             Some(begun) if begun.asked == asked => begun.finish(),
             other => {
                 drop(other);
                 self.host.draw(&asked)
             }
         }?;
-        let blocks = drawn.blocks.iter().map(|block| block.copied_to(backend));
-        let inputs = drawn.inputs.to_vec(&self.host.cpu)?;
+        let blocks = batch.blocks.iter().map(|block| block.copied_to(backend));
+        let inputs = batch.inputs.to_vec(&self.host.cpu)?;
         Ok(Batch {
             blocks: blocks.collect::<Result<_, _>>()?,
             inputs: Array::from_slice(backend, &inputs, MemoryKind::Graph)?,
@@ -143,13 +144,14 @@ impl<B: Backend> Sampler<B> for HostNeighborSampler {
             return;
         }
         if parallel::is_in_pool() {
-            // A thread that is waited for by one of a pool might wait for that one, and the pool is whose threads are to draw.
+            // The batch is sampled on the thread pool. If a thread of that pool waited for it, it could wait for
+            // itself.
             return;
         }
         drop(self.begun.take());
         let (host, own) = (Arc::clone(&self.host), asked.clone());
         let thread = thread::Builder::new().name("neighbours".into());
-        // Where there is no thread, the batch is drawn when it is asked for.
+        // Without a thread, the batch is sampled when it is requested.
         let thread = thread.spawn(move || host.draw(&own));
         self.begun = thread.ok().map(|thread| Begun {
             asked,

@@ -1,12 +1,13 @@
-//! Batches: which vertices a step learns from, and which part of the graph they hear from.
+//! Batches: which vertices a step trains on, and the part of the graph that these aggregate.
 //!
 //! ```text
-//!  vertices to learn from ─ Loader ─► seeds of a batch ─ Sampler ─► a block a layer, and the vertices whose features go in
+//!  vertices to train on ─ Loader ─► seeds of a batch ─ Sampler ─► a block a layer, and the vertices of their inputs
 //! ```
 //!
-//! A [`Loader`] puts vertices in an order that a seed and the epoch decide, and cuts it into batches; a [`Sampler`] draws on the
-//! device what a batch hears from. A [`SubgraphSampler`] chooses vertices together, which then learn and are heard. All are functions of a seed and of counts, so the same batches come on every device, in
-//! whatever order they are asked for. [`Batches`](crate::train::Batches) gives them to a trainer; here they are for anybody.
+//! A [`Loader`] shuffles vertices by a seed and the epoch, and cuts them into batches. A [`Sampler`] samples the
+//! neighbours of a batch on the device. A [`SubgraphSampler`] chooses vertices together, which are trained on and
+//! aggregate each other. All are functions of a seed and of counts, so batches are the same on every device and in any
+//! order. [`Batches`](crate::train::Batches) passes them to a trainer; here they are for use on their own.
 
 mod fixed;
 mod host_neighbor;
@@ -35,15 +36,15 @@ use std::fmt;
 /// What a step computes on.
 #[derive(Debug)]
 pub struct Batch<B: Backend> {
-    /// The graph of each layer that hears from neighbours, the one that is computed first first: its sources are
-    /// [`inputs`](Batch::inputs), and the destinations of the last are the seeds, in their order.
+    /// The graph of each layer that aggregates neighbours, in the order in which they are computed. The sources of the
+    /// first are [`inputs`](Batch::inputs), and the destinations of the last are the seeds, in their order.
     pub blocks: Vec<Block<B>>,
     /// Which vertices of the graph the sources of the first block are, the seeds before all others.
     pub inputs: Array<B, u32>,
 }
 
 impl<B: Backend> Batch<B> {
-    /// The rows of `features`, which has one for each vertex of the graph, that go in.
+    /// The rows of `features`, which has one for each vertex of the graph, of the inputs.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -59,9 +60,9 @@ impl<B: Backend> Batch<B> {
     }
 }
 
-/// Draws what a batch hears from.
+/// Samples the neighbours that a batch aggregates.
 pub trait Sampler<B: Backend>: fmt::Debug + Send + Sync {
-    /// The batch of `seeds`, which are different vertices, that number `step` of `seed` draws.
+    /// The batch of `seeds`, which are different vertices, by number `step` of `seed`.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where a seed is no vertex or stands there twice, and those of the device.
@@ -73,8 +74,8 @@ pub trait Sampler<B: Backend>: fmt::Debug + Send + Sync {
         step: u32,
     ) -> Result<Batch<B>, Error>;
 
-    /// Begins to draw a batch that is [asked for](Sampler::sample) next, where that is done beside the device; what goes wrong is told then. Others do
-    /// nothing.
+    /// Begins to sample the batch that is [requested](Sampler::sample) next, where that is done in parallel to the
+    /// device. Errors are reported by that request. Other samplers do nothing.
     fn begin(&mut self, _seeds: &[u32], _seed: u64, _step: u32) {}
 
     /// Blocks of a batch.
@@ -83,8 +84,9 @@ pub trait Sampler<B: Backend>: fmt::Debug + Send + Sync {
     /// Vertices of the graph.
     fn vertices(&self) -> usize;
 
-    /// The same batches in the same memory each time, of as many seeds and with as much room as is said, that of the seeds' layer first;
-    /// and their blocks, of which the first has these sources. `None` of a sampler that has no such batches, as is the case of all that do not say so.
+    /// A sampler of the same batches into the same memory each time, and its blocks, of which the first has these
+    /// sources. Each layer, that of the seeds first, has the given capacities. `None`, the default, for a sampler that
+    /// has none.
     ///
     /// # Errors
     /// Those of [`FixedSampler::new`].
@@ -98,5 +100,5 @@ pub trait Sampler<B: Backend>: fmt::Debug + Send + Sync {
     }
 }
 
-/// A sampler that draws into the same blocks each time, and those.
+/// A sampler into the same blocks each time, and those.
 pub type FixedBlocks<B> = (FixedSampler<B>, Vec<Block<B>>);

@@ -1,4 +1,4 @@
-//! Neighbours of the seeds, their neighbours, and so on.
+//! The neighbours of the seeds, their neighbours, and so on.
 
 use super::{Batch, Fanout, FixedBlocks, FixedSampler, LayerSizes, LayerSources, Sampler};
 use crate::backend::{Adjacency, Backend, MemoryKind};
@@ -7,9 +7,9 @@ use crate::graph::Csr;
 use crate::ops::{Draw, NeighborPolicy, Places};
 use std::sync::Arc;
 
-/// Draws of each vertex as many neighbours as the fanout of its layer has (Hamilton, Ying and Leskovec, "Inductive representation
-/// learning on large graphs", NeurIPS 2017), as PyG's `NeighborLoader` does: the first fanout is of the seeds, the last of the
-/// vertices whose neighbours are inputs alone.
+/// Samples for each vertex as many neighbours as the fanout of its layer says, as PyG's `NeighborLoader` does
+/// (Hamilton, Ying and Leskovec, "Inductive representation learning on large graphs", NeurIPS 2017). The first fanout
+/// is that of the seeds, the last that of the vertices whose neighbours are only inputs.
 ///
 /// ```
 /// use halfgnn::backend::cpu::Cpu;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 /// use halfgnn::sample::{Fanout, NeighborSampler, Sampler};
 ///
 /// let backend = Cpu::new();
-/// // Vertex 0 hears from 1, 2 and 3; those hear from 4.
+/// // Vertex 0 has the in-neighbours 1, 2 and 3, each of which has 4.
 /// let graph = Graph::from_edges(5, &[0, 0, 0, 1, 2, 3], &[1, 2, 3, 4, 4, 4])?;
 /// let fanouts = vec![Fanout::of(2)?, Fanout::All];
 /// let mut sampler = NeighborSampler::new(&backend, graph.csr(), fanouts)?;
 /// let batch = sampler.sample(&backend, &[0], 7, 0)?;
 /// let [inner, outer] = &batch.blocks[..] else { unreachable!() };
 /// assert_eq!((outer.destinations(), outer.sources()), (1, 3));
-/// // The two that were drawn hear from 4, and vertex 0, which every layer draws for anew, from all three.
+/// // Two neighbours of 0 were sampled, which read 4. Vertex 0, which every layer samples for anew, reads all three.
 /// assert_eq!((inner.destinations(), inner.sources()), (3, 5));
 /// assert_eq!(batch.inputs.len(), 5);
 /// # Ok::<(), halfgnn::Error>(())
@@ -47,8 +47,8 @@ impl<B: Backend> NeighborSampler<B> {
         Self::new_in(backend, graph, fanouts, MemoryKind::Graph)
     }
 
-    /// The same of a graph whose edges are copied to memory of `kind`: of [`MemoryKind::HostGraph`] to the host's, from where a card reads those
-    /// that it draws. The batches are the same.
+    /// [`NeighborSampler::new`] with edges in memory of `kind`. With [`MemoryKind::HostGraph`] they are in the host's
+    /// memory, from which a GPU reads those that it samples. The batches are the same.
     ///
     /// # Errors
     /// Those of [`NeighborSampler::new`].
@@ -65,8 +65,8 @@ impl<B: Backend> NeighborSampler<B> {
     /// Of a graph on the backend.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] without a fanout, [`Error::Shape`] where the graph has not a column a row, [`Error::Driver`] where
-    /// there is not enough memory.
+    /// [`Error::Unsupported`] without a fanout; [`Error::Shape`] where the graph has different numbers of columns and
+    /// rows; [`Error::Driver`] where there is not enough memory.
     pub fn of(backend: &B, graph: Arc<Adjacency<B>>, fanouts: Vec<Fanout>) -> Result<Self, Error> {
         const NAME: &str = "NeighborSampler";
         if fanouts.is_empty() {
@@ -85,12 +85,12 @@ impl<B: Backend> NeighborSampler<B> {
         })
     }
 
-    /// With replacement: of every vertex that has a neighbour as many are drawn as the fanout has.
+    /// Samples with replacement: each vertex that has a neighbour gets as many as the fanout says.
     pub fn replacing(self, replace: bool) -> Self {
         Self { replace, ..self }
     }
 
-    /// How a layer of a fanout is drawn.
+    /// How a layer of a fanout is sampled.
     fn policy(&self, fanout: Fanout) -> NeighborPolicy {
         NeighborPolicy {
             fanout,
@@ -99,8 +99,8 @@ impl<B: Backend> NeighborSampler<B> {
         }
     }
 
-    /// With an edge from each destination to itself, beside those that are drawn: for models that want self-loops, of a graph that
-    /// has none.
+    /// Adds an edge from each destination to itself to the sampled ones: for models that require self-loops, and a
+    /// graph that has none.
     pub fn with_self_loops(self, self_loops: bool) -> Self {
         Self { self_loops, ..self }
     }
@@ -138,12 +138,12 @@ impl<B: Backend> Sampler<B> for NeighborSampler<B> {
         &self,
         backend: &B,
         seeds: (usize, u64),
-        (room, inputs): (&[LayerSizes], LayerSources),
+        (sizes, inputs): (&[LayerSizes], LayerSources),
     ) -> Result<Option<FixedBlocks<B>>, Error> {
         const NAME: &str = "NeighborSampler";
-        Error::expect(NAME, "layers with room", self.fanouts.len(), room.len())?;
+        Error::expect(NAME, "layers with sizes", self.fanouts.len(), sizes.len())?;
         let policies = self.fanouts.iter().map(|&fanout| self.policy(fanout));
-        let layers: Vec<_> = policies.zip(room.iter().copied()).collect();
+        let layers: Vec<_> = policies.zip(sizes.iter().copied()).collect();
         let how = (&layers[..], inputs);
         FixedSampler::new(backend, Arc::clone(&self.graph), seeds, how).map(Some)
     }

@@ -1,4 +1,4 @@
-//! How batches are made, as a person says it.
+//! How batches are made, as users specify it.
 
 use super::{Fanout, FanoutsByType, HostNeighborSampler, NeighborSampler, Sampler, Subgraphs};
 use crate::backend::cpu::Cpu;
@@ -12,7 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// How a batch is drawn.
+/// How a batch is sampled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 #[non_exhaustive]
@@ -23,13 +23,13 @@ pub enum SamplingPolicy {
         fanouts: Vec<Fanout>,
         /// Those of types of edges that have their own: `neighbor:15,10/writes:5,0`, 0 for none.
         by_type: Vec<TypeFanouts>,
-        /// Whether a neighbour may be drawn again.
+        /// Whether a neighbour may be sampled again.
         replace: bool,
     },
-    /// Whole graphs of a dataset that is many: `graphs`.
+    /// Whole graphs, of a dataset of many: `graphs`.
     Graphs,
-    /// By [`SubgraphSampler`](super::SubgraphSampler): `saint-node:6000`, `saint-edge:4000`, `saint-rw:2000,4` (roots, length),
-    /// `saint-mrw:1000,8000` (frontier, budget), `cluster:1500`.
+    /// By [`SubgraphSampler`](super::SubgraphSampler): `saint-node:6000`, `saint-edge:4000`, `saint-rw:2000,4` (roots,
+    /// length), `saint-mrw:1000,8000` (frontier, budget), `cluster:1500`.
     Subgraphs(Subgraphs),
 }
 
@@ -77,11 +77,12 @@ impl FromStr for TypeFanouts {
 }
 
 impl SamplingPolicy {
-    /// The fanouts of each type of edges of a model, in their order, and whether neighbors are sampled with replacement.
+    /// The fanouts of each type of edges of a model, in their order, and whether neighbors are sampled with
+    /// replacement.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where vertices are not sampled by their neighbors, a type of edges is not there or named twice, or its fanouts are of
-    /// another number of hops.
+    /// [`Error::Unsupported`] where vertices are not sampled by their neighbors, a type of edges is not there or named
+    /// twice, or its fanouts are of another number of hops.
     pub fn fanouts_of(&self, types: &ModelTypes) -> Result<(FanoutsByType, bool), Error> {
         let refuse = |reason| refuse("SamplingPolicy", reason);
         let Self::Neighbor {
@@ -143,12 +144,12 @@ impl SamplingPolicy {
         }
     }
 
-    /// Whether it is one of GraphSAINT's, of which is counted beforehand how often each vertex is drawn.
+    /// Whether it is one of GraphSAINT's, which require counts of how often each vertex is sampled.
     pub fn is_counted(&self) -> bool {
         !matches!(self.subgraphs(), None | Some(Subgraphs::Clusters(_)))
     }
 
-    /// How vertices are chosen together, where they are.
+    /// How vertices are chosen together, for policies that do.
     pub fn subgraphs(&self) -> Option<Subgraphs> {
         match self {
             Self::Subgraphs(how) => Some(*how),
@@ -156,13 +157,13 @@ impl SamplingPolicy {
         }
     }
 
-    /// The sampler of `graph`, whose edges are to lie there, and to which self-loops are added for a model that wants them: a vertex then hears from itself always,
-    /// beside the neighbours that are drawn.
+    /// The sampler of `graph`, whose edges go to `edges`. For a model that requires self-loops they are added, so that
+    /// a vertex always aggregates itself as well as its sampled neighbours.
     ///
     /// # Errors
-    /// Those of the sampler, and [`Error::Unsupported`] for whole graphs and for subgraphs, of which
-    /// [`Batches::of_graphs`](crate::train::Batches::of_graphs) and [`Batches::of_subgraphs`](crate::train::Batches::of_subgraphs)
-    /// make batches.
+    /// Those of the sampler, and [`Error::Unsupported`] for whole graphs and for subgraphs.
+    /// [`Batches::of_graphs`](crate::train::Batches::of_graphs) and
+    /// [`Batches::of_subgraphs`](crate::train::Batches::of_subgraphs) make batches of those.
     pub fn sampler<B: Backend>(
         &self,
         backend: &B,
@@ -254,7 +255,7 @@ impl FromStr for SamplingPolicy {
                 .ok()
                 .filter(|all| all.len() == count && !all.contains(&0));
             numbers
-                .ok_or_else(|| format!("`{text}` wants {count} numbers from 1 on, as in {example}"))
+                .ok_or_else(|| format!("`{text}` needs {count} numbers from 1 on, as in {example}"))
         };
         let one = |example| numbers(1, example).map(|all| all[0]);
         let two = |example| numbers(2, example).map(|all| (all[0], all[1]));
@@ -325,7 +326,7 @@ pub enum EdgesIn {
     /// In the device's memory.
     #[default]
     Device,
-    /// In the host's, from where a card reads those that it draws.
+    /// In the host's memory, from which a GPU reads those that it samples.
     Host,
     /// Where the graph has them, be it the host's memory or a [file](Graph::to_disk): see [`HostNeighborSampler`].
     Graph,
@@ -334,15 +335,17 @@ pub enum EdgesIn {
 /// How a run is cut into batches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Sampling {
-    /// How a batch is drawn.
+    /// How a batch is sampled.
     pub policy: SamplingPolicy,
-    /// Vertices of a batch that are learnt from, graphs, or clusters; 1 of a subgraph that says itself how large it is.
+    /// Vertices of a batch that are trained on, graphs, or clusters; 1 for subgraphs, whose policy has their size.
     pub batch: u32,
-    /// How many times the vertices of the graph are drawn before a run, to count how often each comes into a subgraph: see
-    /// [`SubgraphSampler::coverage`](super::SubgraphSampler::coverage). Of no meaning for others.
+    /// The number of samples before a run that count how often each vertex comes into a subgraph, as a multiple of the
+    /// graph's vertices: see [`SubgraphSampler::coverage`](super::SubgraphSampler::coverage). Ignored by other
+    /// policies.
     #[serde(default = "Sampling::customary_coverage")]
     pub coverage: u32,
-    /// Where the edges lie that neighbours are sampled from: of each run anew. Of no meaning for others, which take edges on the device.
+    /// Where the edges lie that neighbours are sampled from. A resumed run may choose another place. Ignored by other
+    /// policies, whose edges are on the device.
     #[serde(skip)]
     pub edges: EdgesIn,
 }
@@ -350,14 +353,14 @@ pub struct Sampling {
 impl Sampling {
     /// That of PyG's `GraphSAINTSampler` in its examples.
     pub const COVERAGE: u32 = 50;
-    /// Vertices of a batch where nobody says how many.
+    /// The default number of vertices of a batch.
     const BATCH: u32 = 1024;
-    /// Graphs likewise.
+    /// The default number of graphs.
     const GRAPHS: u32 = 32;
-    /// Clusters likewise, as Cluster-GCN has them on its largest graphs.
+    /// The default number of clusters, as in Cluster-GCN on its largest graphs.
     const CLUSTERS: u32 = 20;
 
-    /// With what is customary for what is not given.
+    /// The usual values in place of those not given.
     pub fn of(policy: SamplingPolicy, batch: Option<u32>, coverage: Option<u32>) -> Self {
         let customary = match policy {
             SamplingPolicy::Graphs => Self::GRAPHS,

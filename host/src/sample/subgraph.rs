@@ -14,9 +14,10 @@ const NAME: &str = "SubgraphSampler";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Subgraphs {
-    /// So many sources of edges, all edges as likely: GraphSAINT's node sampler.
+    /// The sources of a number of edges, all edges equally likely: GraphSAINT's node sampler.
     Nodes(u32),
-    /// The ends of so many edges, each as likely as `1/degree` of its ends together: GraphSAINT's edge sampler, as walks of one edge.
+    /// The ends of a number of edges, each as likely as the sum of `1/degree` of its ends: GraphSAINT's edge sampler,
+    /// as walks of one edge.
     Edges(u32),
     /// Random walks: GraphSAINT's random walk sampler.
     Walks {
@@ -32,11 +33,13 @@ pub enum Subgraphs {
         /// Vertices that it comes to, those of the frontier among them.
         budget: u32,
     },
-    /// So many clusters of the graph (Chiang et al., "Cluster-GCN", KDD 2019), by Louvain's method; a batch has some of them.
+    /// A number of clusters of the graph by Louvain's method; a batch has some of them (Chiang et al., "Cluster-GCN",
+    /// KDD 2019).
     Clusters(u32),
 }
 
-/// Chooses vertices of a graph, and takes the edges between them. The same draw is the same subgraph, on every device.
+/// Chooses vertices of a graph, and takes the edges between them. Equal seed and step give the same subgraph on every
+/// device.
 ///
 /// ```
 /// use halfgnn::backend::cpu::Cpu;
@@ -67,10 +70,11 @@ pub struct SubgraphSampler<B: Backend> {
     clusters: Vec<Vec<u32>>,
 }
 
-/// How often vertices and edges came into the subgraphs of so many draws, from which the norms of GraphSAINT are made (§3.2).
+/// How often vertices and edges came into a number of sampled subgraphs, from which the norms of GraphSAINT are made
+/// (§3.2).
 #[derive(Debug)]
 pub struct Coverage<B: Backend> {
-    /// Subgraphs that were drawn.
+    /// The number of sampled subgraphs.
     pub subgraphs: u32,
     /// How many of them each vertex is in.
     pub vertices: Vec<u32>,
@@ -81,7 +85,7 @@ pub struct Coverage<B: Backend> {
 }
 
 impl<B: Backend> Coverage<B> {
-    /// What makes the factors of edges of these counts: `graph` is the [sampler's](SubgraphSampler::graph).
+    /// The counts as operators take them to make factors of edges; `graph` is the [sampler's](SubgraphSampler::graph).
     pub fn edge_norms<'a>(&'a self, graph: &'a Adjacency<B>) -> EdgeNorms<'a, B> {
         EdgeNorms {
             graph,
@@ -92,19 +96,21 @@ impl<B: Backend> Coverage<B> {
         }
     }
 
-    /// The factor of each edge that makes what a vertex sums up in a subgraph as large as in the graph, in the mean: how often its
-    /// destination was drawn over how often it was itself. What was never drawn counts as drawn once. Made on the device, and left there.
+    /// The factor of each edge that makes a vertex' sum in a subgraph as large in the mean as in the graph: how often
+    /// its destination was sampled over how often the edge was. A count of 0 is taken as 1. The factors are made on the
+    /// device and stay there.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the counts are those of another graph than the [sampler's](SubgraphSampler::graph), and those of the device.
+    /// [`Error::Shape`] where the counts are those of another graph than the [sampler's](SubgraphSampler::graph), and
+    /// those of the device.
     pub fn edge_factors(&self, backend: &B, graph: &Adjacency<B>) -> Result<Array<B, f32>, Error> {
         let mut factors = Array::uninit(backend, self.edges.len(), MemoryKind::Graph)?;
         ops::edge_norms(backend, self.edge_norms(graph), 1.0, &mut factors)?;
         Ok(factors)
     }
 
-    /// The weight of each vertex by which a loss of the subgraphs' vertices is that of all vertices, in the mean: subgraphs over
-    /// those that it is in.
+    /// The weight of each vertex that makes the loss over subgraphs that over all vertices, in the mean: the number of
+    /// subgraphs over that of those that the vertex is in.
     pub fn vertex_weights(&self) -> Vec<f32> {
         let weight = |&count: &u32| f64::from(self.subgraphs) / f64::from(count.max(1));
         let weights = self.vertices.iter().map(weight);
@@ -117,7 +123,8 @@ impl<B: Backend> Coverage<B> {
         vertices.iter().map(count).sum::<f64>() / f64::from(self.subgraphs.max(1))
     }
 
-    /// An epoch of these vertices: so many subgraphs as have them all once, in the mean, each a place that the loader numbers.
+    /// A loader of subgraphs. An epoch has as many as contain each of these vertices once, in the mean. The loader
+    /// numbers the subgraphs.
     ///
     /// # Errors
     /// Those of [`Loader::new`].
@@ -129,12 +136,12 @@ impl<B: Backend> Coverage<B> {
 }
 
 impl<B: Backend> SubgraphSampler<B> {
-    /// Of `graph`, which is copied to the backend, as a model wants it: self-loops are taken where their vertex is, and never walked
-    /// along. Walks begin at `roots`; of clusters those are left out that have none.
+    /// A sampler of `graph`, which is copied to the backend and has the self-loops that a model requires. A self-loop
+    /// comes with its vertex, and no walk takes it. Walks begin at `roots`; clusters without a root are left out.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where nothing would be chosen or a root is no vertex, [`Error::Driver`] where there is not enough
-    /// memory.
+    /// [`Error::Unsupported`] where nothing would be chosen or a root is no vertex; [`Error::Driver`] where there is
+    /// not enough memory.
     pub fn new(backend: &B, graph: &Graph, roots: &[u32], how: Subgraphs) -> Result<Self, Error> {
         let refuse = |reason: String| {
             Err(Error::Unsupported {
@@ -191,30 +198,30 @@ impl<B: Backend> SubgraphSampler<B> {
         &self.clusters
     }
 
-    /// The subgraph that number `step` of `seed` draws; of clusters that of all of them.
+    /// The subgraph of number `step` of `seed`; of clusters that of all of them.
     ///
     /// # Errors
-    /// Those of the device, and [`Error::Unsupported`] for a frontier that is larger than its walk or than 32,768 vertices, or for
-    /// sources of edges where there is none.
+    /// Those of the device, and [`Error::Unsupported`] for a frontier that is larger than its walk or than 32,768
+    /// vertices, or for sources of edges where there is none.
     pub fn draw(&mut self, backend: &B, seed: u64, step: u32) -> Result<InducedSubgraph<B>, Error> {
-        let mut vertices = self.room(backend)?;
+        let mut vertices = self.buffer(backend)?;
         self.choose(backend, (seed, step), &mut vertices)?;
         self.induced(backend, &vertices)
     }
 
-    /// Room for the vertices of a draw, as often as it comes to them.
-    fn room(&self, backend: &B) -> Result<Array<B, u32>, Error> {
-        let room = match self.how {
+    /// A buffer for the vertices of a sample, with repetitions.
+    fn buffer(&self, backend: &B) -> Result<Array<B, u32>, Error> {
+        let len = match self.how {
             Subgraphs::Nodes(count) => count as usize,
             Subgraphs::Edges(count) => 2 * count as usize,
             Subgraphs::Walks { roots, length } => roots as usize * (length as usize + 1),
             Subgraphs::Frontier { budget, .. } => budget as usize,
             Subgraphs::Clusters(_) => self.clusters.iter().map(Vec::len).sum(),
         };
-        Array::uninit(backend, room, MemoryKind::Workspace)
+        Array::uninit(backend, len, MemoryKind::Workspace)
     }
 
-    /// Has the vertices of draw `step` of `seed` in such room.
+    /// Writes the vertices of step `step` of `seed` to such a buffer.
     fn choose(
         &self,
         backend: &B,
@@ -272,11 +279,12 @@ impl<B: Backend> SubgraphSampler<B> {
         self.places.induced(backend, &self.graph, vertices)
     }
 
-    /// How often vertices and edges are drawn, counted on the device over as many draws as have `times` the vertices of the graph
-    /// together (50 in PyG's `GraphSAINTSampler`). They are others than those of any batch of a run: they count down from the last
-    /// step.
+    /// How often vertices and edges are sampled, counted on the device. The samples together have `times` the vertices
+    /// of the graph (50 in PyG's `GraphSAINTSampler`). They differ from those of all batches of a run, because their
+    /// steps count down from the last.
     ///
-    /// No subgraph is made for it: 32 draws are a word of bits a vertex, and one pass over the edges counts for all of them.
+    /// This makes no subgraphs: 32 samples are a word of bits a vertex, and one pass over the edges counts for all of
+    /// them.
     ///
     /// # Errors
     /// Those of [`SubgraphSampler::draw`].
@@ -284,7 +292,7 @@ impl<B: Backend> SubgraphSampler<B> {
         let zeros = |len| Array::zeros(backend, len, MemoryKind::Workspace);
         let (mut of_vertices, mut of_edges) = (zeros(self.vertices())?, zeros(self.graph.edges())?);
         let (mut members, mut sizes) = (zeros(self.vertices())?, zeros(DRAWS as usize)?);
-        let mut vertices = self.room(backend)?;
+        let mut vertices = self.buffer(backend)?;
         let wanted = u64::from(times) * self.vertices() as u64;
         let (mut subgraphs, mut seen) = (0, 0);
         while seen < wanted || subgraphs == 0 {
@@ -320,7 +328,7 @@ impl<B: Backend> SubgraphSampler<B> {
     }
 }
 
-/// The vertices of so many clusters, without those of which none is a root.
+/// The vertices of `count` clusters, without clusters that have no root.
 fn clusters(graph: &Graph, roots: &[u32], count: u32) -> Result<Vec<Vec<u32>>, Error> {
     let parts = Partition::louvain(graph, count as usize);
     let parts = parts.map_err(|error| Error::Unsupported {

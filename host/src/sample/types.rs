@@ -15,8 +15,8 @@ pub type FanoutsByType = Vec<Vec<Option<Fanout>>>;
 
 /// Samples neighbors over a graph of several types, as PyG's `NeighborLoader` does.
 ///
-/// Each hop samples in-neighbors of the vertices that the hop before found, over every type of edges that leads to them. A vertex is sampled
-/// for once. The result is one graph of all types, which every layer of a model reads.
+/// Each hop samples in-neighbors of the vertices that the hop before found, over every type of edges that leads to
+/// them. A vertex is sampled for once. The result is one graph of all types, which every layer of a model reads.
 ///
 /// ```
 /// use halfgnn::backend::cpu::Cpu;
@@ -123,12 +123,12 @@ struct Hop<B: Backend> {
 }
 
 impl<B: Backend> TypeSampler<B> {
-    /// A sampler of neighbors of vertices of the type `seeds`, without replacement. There is a list of fanouts for each type of edges, with one
-    /// for each hop.
+    /// A sampler of neighbors of vertices of the type `seeds`, without replacement. There is a list of fanouts for each
+    /// type of edges, with one for each hop.
     ///
     /// # Errors
-    /// [`Error::Shape`] where lists of fanouts are not as many as types of edges, or not of one length; [`Error::Unsupported`] without a fanout;
-    /// [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Shape`] where lists of fanouts are not as many as types of edges, or not of one length;
+    /// [`Error::Unsupported`] without a fanout; [`Error::Driver`] where there is not enough memory.
     pub fn new(
         backend: &B,
         types: &Types,
@@ -138,7 +138,8 @@ impl<B: Backend> TypeSampler<B> {
         Self::new_in(backend, types, seeds, (fanouts, MemoryKind::Graph))
     }
 
-    /// [`TypeSampler::new`] with edges in memory of `kind`: of [`MemoryKind::HostGraph`] they stay in the host's, which a GPU reads.
+    /// [`TypeSampler::new`] with edges in memory of `kind`: of [`MemoryKind::HostGraph`] they stay in the host's, which
+    /// a GPU reads.
     ///
     /// # Errors
     /// Those of [`TypeSampler::new`].
@@ -188,7 +189,8 @@ impl<B: Backend> TypeSampler<B> {
     /// Samples for `seeds`, which are different vertices. `seed` and `step` decide what is sampled.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where a seed is no vertex or occurs twice, [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Unsupported`] where a seed is no vertex or occurs twice, [`Error::Driver`] where there is not enough
+    /// memory.
     pub fn sample(
         &mut self,
         backend: &B,
@@ -253,7 +255,8 @@ impl<B: Backend> TypeSampler<B> {
         Ok(Some(met))
     }
 
-    /// The edges of each type. A hop samples for the vertices behind those of the hop before, so that rows are in order.
+    /// The edges of each type. A hop samples for the vertices behind those of the hop before, so that rows are in
+    /// order.
     fn edges(
         &self,
         backend: &B,

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, Block, MemoryKind};
-use halfgnn::data::{FeatureRows, Targets, most_heard};
+use halfgnn::data::{FeatureRows, Targets, most_read};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{ModelConfig, Network, Propagation};
@@ -285,7 +285,7 @@ impl Task for Bench<'_> {
                 ));
             }
             let copies = feature_copies::<B, f16>((vertices, width), bytes)?;
-            features.cache_rows(backend, &most_heard(self.graph, copies))?;
+            features.cache_rows(backend, &most_read(self.graph, copies))?;
         }
         self.cached = features.cached().map(RowCache::len);
         let shape = ModelConfig {

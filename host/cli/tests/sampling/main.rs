@@ -218,7 +218,7 @@ fn what_cannot_be_drawn_is_refused_in_a_line() {
         ("neighbours:5", "take neighbor:15,10,5"),
         (
             "saint-rw:5",
-            "wants 2 numbers from 1 on, as in saint-rw:2000,4",
+            "needs 2 numbers from 1 on, as in saint-rw:2000,4",
         ),
         ("saint-mrw:9,8", "no more than it comes to"),
     ] {
