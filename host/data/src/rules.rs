@@ -166,8 +166,8 @@ pub enum Selection {
 }
 
 /// How an array selects some of `vertices`. An array of one truth a vertex, or one 0 or 1 a vertex, is a mask, whatever
-/// its type; any other integers are a list. So `[0, 1]` of two vertices is a mask; as a list it can be written `[1,
-/// 0]`, or left out.
+/// its type; any other integers are a list. So `[0, 1]` of two vertices is a mask; as a list it can be written
+/// `[1, 0]`, or left out.
 ///
 /// # Errors
 /// [`DataProblem::Shape`] of truths of another length, [`DataProblem::NoVertex`] where a number is no vertex, and

@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 /// What errors call the exchange.
 const WHAT: &str = "features";
 
-/// A rank's shard of rows: those of every `ranks`-th vertex. Vertices that many batches read often have consecutive
-/// numbers, so each rank has a share of them.
+/// A rank's shard of rows: those of every `ranks`-th vertex. Vertices that many batches read tend to have consecutive
+/// numbers, and so no rank has all of them.
 #[derive(Debug)]
 pub(super) struct ShardedRows<B: Backend, E: Element> {
     group: Group,

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 /// Samples what a [`NeighborSampler`] of the CPU samples, on the threads of the host, and copies each batch to the
-/// device. It is for graphs whose edges do not fit in the device's memory. Its sampler may read the edges [where they
-/// lie](crate::backend::Adjacency::shared), in memory or in a [file](crate::graph::Graph::to_disk). Nothing of the
-/// graph is copied then, and the sampler takes 4 3/8 bytes of the host's memory a vertex. A batch that is
+/// device. It is for graphs whose edges do not fit in the device's memory. Its sampler may read the edges
+/// [where they lie](crate::backend::Adjacency::shared), in memory or in a [file](crate::graph::Graph::to_disk). Nothing
+/// of the graph is copied then, and the sampler takes 4 3/8 bytes of the host's memory a vertex. A batch that is
 /// [begun](Sampler::begin) is sampled while the device computes.
 ///
 /// ```

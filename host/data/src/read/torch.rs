@@ -625,8 +625,8 @@ fn sparse(pickle: &Pickle<'_>, value: Value) -> Option<Sparse> {
     })
 }
 
-/// `_rebuild_tensor_v2(storage, offset, size, stride, …)`, whose storage is given as `('storage', FloatStorage, key,
-/// device, elements)`.
+/// `_rebuild_tensor_v2(storage, offset, size, stride, …)`, whose storage is given as
+/// `('storage', FloatStorage, key, device, elements)`.
 fn tensor(pickle: &Pickle<'_>, value: Value) -> Option<Tensor> {
     let (function, arguments) = pickle.call(value)?;
     if function == "_rebuild_parameter" {
