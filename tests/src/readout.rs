@@ -507,7 +507,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _scale: Scale) {
     assert!(
         refused
             .to_string()
-            .contains("it tells vertices and not graphs"),
+            .contains("it predicts vertices and not graphs"),
         "{refused}"
     );
     let fewer = GraphIndex::new(vec![0, 3, 7]).expect("two graphs");

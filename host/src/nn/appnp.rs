@@ -1,5 +1,5 @@
-//! Predict, then propagate (Gasteiger, Bojchevski and Günnemann, ICLR 2019): a perceptron makes logits `H⁰` of each vertex
-//! alone, and personalised PageRank spreads them, `H ← (1 − α) · Â · H + α · H⁰`, a few steps of power iteration.
+//! Predict, then propagate (Gasteiger, Bojchevski and Günnemann, ICLR 2019). A perceptron makes logits `H⁰` of each
+//! vertex alone. Personalised PageRank spreads them, `H ← (1 − α) · Â · H + α · H⁰`, by a few steps of power iteration.
 
 use super::architecture::{Architecture, LayerOption, number, probability, store};
 use super::{ModelConfig, Norm};

@@ -1,7 +1,8 @@
-//! Which models there are by name: what a file of one says about it, and the one list that they are on.
+//! The list of models by name, and the description of each in its file.
 //!
-//! A model has a file: its configuration, its options on a command line, its stages and their parameters. The list
-//! [`ConvolutionConfig`] is made from names each on one line. Checkpoints, `--model`, its options and their help follow.
+//! A model has a file: its configuration, its options on a command line, its stages and their parameters.
+//! [`ConvolutionConfig`] is made from the list of names. Checkpoints, `--model`, its options and their help follow from
+//! it.
 
 use super::appnp::Appnp;
 use super::gat::Gat;
@@ -22,7 +23,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// A kind of model: its configuration, whose default is the customary one, and what follows from it.
+/// A kind of model: its configuration, whose default is the usual one, and what follows from it.
 pub trait Architecture:
     Clone + Default + fmt::Debug + PartialEq + Serialize + DeserializeOwned + 'static
 {
@@ -38,16 +39,16 @@ pub trait Architecture:
     /// Whether edges may have weights, or why not.
     const EDGE_WEIGHTS: Result<(), &'static str> = Ok(());
 
-    /// Makes the shape of a model the customary one of this kind, where that is not two layers of 64 with dropout 0.5.
+    /// Gives a model the usual shape of this kind, where that is not two layers of 64 with dropout 0.5.
     fn shape(&self, _model: &mut ModelConfig) {}
 
-    /// Makes it the customary one of models that tell whole graphs.
+    /// Makes it the usual one of models that predict whole graphs.
     fn tell_graphs(&mut self) {}
 
     /// The degree norm that the model's [`Propagation`](super::Propagation) has to have.
     fn norm(&self) -> Norm;
 
-    /// Whether every vertex wants an edge to itself, having no other way to hear of itself.
+    /// Whether every vertex needs a self-loop, because the layer reads a vertex' own row in no other way.
     fn wants_self_loops(&self) -> bool {
         false
     }
@@ -57,40 +58,40 @@ pub trait Architecture:
         false
     }
 
-    /// Whether the first layer of a step on a sampled block reads features where they lie. It does where it aggregates before it
-    /// multiplies.
+    /// Whether the first layer of a step on a sampled block reads features where they lie. It does where it aggregates
+    /// before it multiplies.
     fn reads_in_place(&self, _model: &ModelConfig) -> bool {
         false
     }
 
-    /// Why a layer reads something of all vertices at once in evaluation, beside its neighbours, where it does: then no [piece of the
-    /// graph](super::Pieces) can be evaluated by itself.
+    /// Why a layer reads all vertices at once in evaluation, and not only its neighbours, where it does. Then no
+    /// [piece of the graph](super::Pieces) can be evaluated by itself.
     fn wants_all_vertices(&self) -> Option<&'static str> {
         None
     }
 
-    /// Numbers of each edge that its layers read as features; 0 of one that reads none.
+    /// Numbers of each edge that its layers read as features; 0 for a kind that reads none.
     fn edge_features(&self) -> usize {
         0
     }
 
-    /// Whether its layers read features of edges as a row of elements for each edge, which linear maps go over, and not as columns of
-    /// floats.
+    /// Whether its layers read features of edges as a row of elements for each edge, to which linear maps apply, and
+    /// not as columns of floats.
     fn reads_edge_rows(&self) -> bool {
         false
     }
 
-    /// Makes its layers read so many numbers of each edge, where they can, and says whether that is so.
+    /// Makes its layers read `columns` numbers of each edge, where they can; returns whether they do.
     fn read_edge_features(&mut self, _columns: usize) -> bool {
         false
     }
 
-    /// The L2 penalty that such models are customarily trained with.
+    /// The usual L2 penalty of such models.
     fn weight_decay(&self) -> f32 {
         5e-4
     }
 
-    /// That there is such a model, or why not; what all kinds share is checked already.
+    /// Checks that there is such a model; what all kinds share is checked already.
     ///
     /// # Errors
     /// What is wrong, in a few words.
@@ -98,17 +99,17 @@ pub trait Architecture:
         Ok(())
     }
 
-    /// How each layer stands in the network: by default [`ModelConfig::layers`] equal ones, one after the other.
+    /// The place of each layer in the network: by default [`ModelConfig::layers`] equal layers, one after the other.
     fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
         stacked(model)
     }
 
-    /// Makes its layers use the mean of ln (1 + degree) over the vertices that a model is trained on, where they do. `mean` is
-    /// called by those alone, since it looks at every vertex.
+    /// Makes its layers use the mean of ln (1 + degree) over the vertices that a model is trained on, where they do.
+    /// Only those call `mean`, which reads the degrees of all vertices.
     fn read_log_degree(&mut self, _mean: &dyn Fn() -> f32) {}
 
-    /// What a sum over at most `largest_degree` neighbours is multiplied by to stay in the range of half, of a kind whose formula reads
-    /// [`Builder::largest_degree`](crate::program::Builder::largest_degree).
+    /// The factor that keeps a sum over at most `largest_degree` neighbours in the range of half, for a kind whose
+    /// formula reads [`Builder::largest_degree`](crate::program::Builder::largest_degree).
     fn sum_scale(&self, _largest_degree: u32) -> f32 {
         1.0
     }
@@ -119,7 +120,8 @@ pub trait Architecture:
     /// Whether it reads several types of vertices and edges.
     const KNOWS_TYPES: bool = false;
 
-    /// The same layer over several types of vertices and edges, of a kind that [knows types](Architecture::KNOWS_TYPES).
+    /// The same layer over several types of vertices and edges, for a kind that
+    /// [supports types](Architecture::KNOWS_TYPES).
     fn formula_of_types(
         &self,
         _model: &ModelConfig,
@@ -141,12 +143,12 @@ pub struct LayerOption<C> {
     pub choices: &'static [(&'static str, &'static str)],
     /// A line of help, which begins in lower case: the kind's name comes before it.
     pub help: &'static str,
-    /// Sets it from its text, or says what is wanted instead, after "it must be".
+    /// Sets it from its text. An error says what is expected, after "it must be".
     pub set: fn(&mut C, &str) -> Result<(), String>,
 }
 
 impl<C> LayerOption<C> {
-    /// What an option that says nothing has.
+    /// The default.
     pub const NONE: Self = Self {
         name: "",
         value: "",
@@ -184,7 +186,7 @@ impl<C> LayerOption<C> {
 /// Puts what was read where it belongs.
 ///
 /// # Errors
-/// What is wanted instead, of a text that was not read.
+/// What is expected, for a text that was not read.
 pub fn store<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     *place = value?;
     Ok(())
@@ -222,7 +224,7 @@ pub const fn norm_option<C>(set: fn(&mut C, &str) -> Result<(), String>) -> Laye
 /// A degree norm by its name.
 ///
 /// # Errors
-/// What is wanted.
+/// What is expected.
 pub fn norm(text: &str) -> Result<Norm, String> {
     let all = [Norm::Both, Norm::In, Norm::Right, Norm::Left, Norm::None];
     let named = all.into_iter().find(|norm| norm.to_string() == text);
@@ -232,7 +234,7 @@ pub fn norm(text: &str) -> Result<Norm, String> {
 /// A whole number in `range`.
 ///
 /// # Errors
-/// What is wanted.
+/// What is expected.
 pub fn number(text: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
     let wanted = format!("a whole number from {} to {}", range.start(), range.end());
     parsed(text, |value| range.contains(value), &wanted)
@@ -241,7 +243,7 @@ pub fn number(text: &str, range: RangeInclusive<usize>) -> Result<usize, String>
 /// A number.
 ///
 /// # Errors
-/// What is wanted.
+/// What is expected.
 pub fn finite(text: &str) -> Result<f32, String> {
     parsed(text, |value: &f32| value.is_finite(), "a number")
 }
@@ -249,7 +251,7 @@ pub fn finite(text: &str) -> Result<f32, String> {
 /// A number from 0 on.
 ///
 /// # Errors
-/// What is wanted.
+/// What is expected.
 pub fn not_negative(text: &str) -> Result<f32, String> {
     let valid = |value: &f32| value.is_finite() && *value >= 0.0;
     parsed(text, valid, "0 or a number above it")
@@ -258,7 +260,7 @@ pub fn not_negative(text: &str) -> Result<f32, String> {
 /// A number above 0.
 ///
 /// # Errors
-/// What is wanted.
+/// What is expected.
 pub fn positive(text: &str) -> Result<f32, String> {
     let valid = |value: &f32| value.is_finite() && *value > 0.0;
     parsed(text, valid, "a number above 0")
@@ -267,7 +269,7 @@ pub fn positive(text: &str) -> Result<f32, String> {
 /// A number in [0, 1).
 ///
 /// # Errors
-/// What is wanted.
+/// What is expected.
 pub fn probability(text: &str) -> Result<f32, String> {
     let valid = |value: &f32| (0.0..1.0).contains(value);
     parsed(text, valid, "at least 0 and below 1")
@@ -282,7 +284,7 @@ pub struct ModelKind {
     pub title: &'static str,
     /// Its options.
     pub options: Vec<ModelOption>,
-    /// Its customary configuration.
+    /// Its default configuration.
     pub convolution: ConvolutionConfig,
     /// Whether [`ModelConfig::policy`] has a meaning, or why not.
     pub policy: Result<(), &'static str>,
@@ -338,7 +340,8 @@ fn set<A: Architecture>(config: &mut A, name: &str, text: &str) -> Result<(), St
     }
 }
 
-/// Layers of the caller's own, as [formulas](crate::program::layers::Layer). Everything that the layers of this crate can do, they can.
+/// Layers of the caller, as [formulas](crate::program::layers::Layer). They can do everything that the layers of this
+/// crate can do.
 ///
 /// ```
 /// use halfgnn::backend::cpu::Cpu;
@@ -376,7 +379,7 @@ pub trait OwnLayers: fmt::Debug + Send + Sync {
     /// Layer `number` of the [settings](OwnLayers::settings), without what the network puts around it.
     fn layer(&self, model: &ModelConfig, number: usize, reads: Reads) -> Box<dyn Formula>;
 
-    /// How each layer stands in the network: by default [`ModelConfig::layers`] equal ones, one after the other.
+    /// The place of each layer in the network: by default [`ModelConfig::layers`] equal layers, one after the other.
     fn settings(&self, model: &ModelConfig) -> Vec<LayerSetting> {
         stacked(model)
     }
@@ -434,7 +437,7 @@ macro_rules! models {
         #[non_exhaustive]
         pub enum ConvolutionConfig {
             $($(#[$doc])* $kind($kind),)*
-            /// Somebody else's.
+            /// A user's own layers.
             Other(OtherLayers),
         }
 
@@ -461,7 +464,7 @@ macro_rules! models {
             /// Sets one of the kind's [options](Architecture::OPTIONS).
             ///
             /// # Errors
-            /// What is wanted instead of `text`, or that there is no such option.
+            /// What is expected in place of `text`, or that there is no such option.
             pub fn set(&mut self, option: &str, text: &str) -> Result<(), String> {
                 match self {
                     $(Self::$kind(config) => set(config, option, text),)*
@@ -476,7 +479,7 @@ macro_rules! models {
                 }
             }
 
-            /// Makes it the customary one of models that tell whole graphs: see [`ModelConfig::of_graphs`].
+            /// Makes it the usual one of models that predict whole graphs: see [`ModelConfig::of_graphs`].
             pub fn tell_graphs(&mut self) {
                 match self {
                     $(Self::$kind(config) => config.tell_graphs(),)*

@@ -1,13 +1,13 @@
-//! Networks of one bit: Bi-GCN (Wang et al., CVPR 2021) and Bi-GraphSAGE, whose layers multiply signs of activations by signs of
-//! weights, and with [`Binary::Bin`] sum up signs over neighbours as well (BitGNN, Chen et al., ICS 2023).
+//! Binary networks: Bi-GCN (Wang et al., CVPR 2021) and Bi-GraphSAGE, whose layers multiply signs of activations by
+//! signs of weights. With [`Binary::Bin`] they aggregate signs over neighbours as well (BitGNN, Chen et al., ICS 2023).
 //!
-//! A product is `Z[i, j] = β[i] · α[j] · Σ sign X[i, k] · sign W[j, k]`, where `β[i]` is the mean magnitude of a row of `X` and `α[j]` of a
-//! row of `W`, which lie outputs × inputs. The sign of zero, and of −0, is +1, that of NaN −1. Features are normalised first, each
-//! column over all vertices and without scale and shift; there is no ReLU.
+//! A product is `Z[i, j] = β[i] · α[j] · Σ sign X[i, k] · sign W[j, k]`. `β[i]` is the mean magnitude of a row of `X`,
+//! and `α[j]` that of a row of `W`, which lie outputs × inputs. The sign of zero, and of −0, is +1, that of NaN −1.
+//! Features are normalised first, each column over all vertices, without scale and shift. There is no ReLU.
 //!
-//! A step may be on a subgraph: features are then normalised by the statistics of all vertices
-//! ([`Model::see_features`](super::Model::see_features)), and `R · A · C` has the factors of the subgraph's edges, where it has some. Sums of signs have none,
-//! and are means over the subgraph's neighbours.
+//! A step may be on a subgraph. Features are then normalised by the statistics of all vertices
+//! ([`Model::see_features`](super::Model::see_features)), and `R · A · C` has the factors of the subgraph's edges,
+//! where it has some. Sums of signs have no factors, and are means over the subgraph's neighbours.
 //!
 //! | layer | [`Binary::Full`] | [`Binary::Bin`] |
 //! |---|---|---|
@@ -16,14 +16,17 @@
 //! | GraphSAGE, hidden | `Z_self + D⁻¹ · A · Z + b` | `½ · (sign Z_self + D⁻¹ · A · sign Z)` |
 //! | GraphSAGE, last | as the others | `Z_self + (D⁻¹ · A · sign X) · (α · sign W)ᵀ + b` |
 //!
-//! Layers may differ: each reads signs of what the one before it gives, so that any may follow any. A factor that is followed by a sign
-//! alone changes nothing, and is not multiplied: of hidden layers of [`Binary::Bin`] the product is one of bits and gives bits.
+//! Layers may differ: each reads signs of the previous layer's output, so any kind may follow any other. A factor that
+//! only a sign follows changes nothing and is skipped. The product of a hidden layer of [`Binary::Bin`] thus takes bits
+//! and gives bits.
 //!
-//! Gradients go straight through a sign where what it was given is in [−1, 1], and are zero elsewhere. With `g` that of `α · sign W`,
-//! weights have `dW = α · 1{|W| ≤ 1} · g + sign(W) / inputs · Σ g · sign W`: the second term is by `α`. `β` is taken for a constant.
+//! Gradients go straight through a sign where its input is in [−1, 1], and are zero elsewhere. With `g` that of
+//! `α · sign W`, weights have `dW = α · 1{|W| ≤ 1} · g + sign(W) / inputs · Σ g · sign W`: the second term is by `α`.
+//! `β` is taken for a constant.
 //!
-//! A dropout is of what is multiplied: a sign that is dropped is zero. So training multiplies elements; an evaluation, which drops
-//! nothing, multiplies and sums up bits. What both give to the next sign is the same where it is a sum of integers.
+//! Dropout applies to the operands of products: a dropped sign is zero. Training therefore multiplies elements. An
+//! evaluation drops nothing, and multiplies and sums up bits. Both give the same to the next sign where it is a sum of
+//! integers.
 
 use super::{ConvolutionConfig, HiddenActivation, ModelConfig, Norm};
 #[cfg(feature = "checkpoints")]
@@ -38,7 +41,7 @@ use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which parts of a network are of one bit.
+/// Which parts of a network are binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Binary {
@@ -65,8 +68,8 @@ impl fmt::Display for Binary {
 }
 
 impl ModelConfig {
-    /// The same of one bit, as such models customarily are: no activation behind the layers, dropout 0.3, and with [`Binary::Bin`] 128 wide
-    /// and with the mean over neighbours, as sums of signs have no factors of senders.
+    /// Makes a model binary, with the usual settings: no activation after the layers and dropout 0.3. [`Binary::Bin`]
+    /// is 128 wide and takes the mean over neighbours, because sums of signs have no factors of sources.
     #[must_use]
     pub fn of_bits(mut self, binary: Binary) -> Self {
         self.binary = Some(binary);
@@ -81,8 +84,8 @@ impl ModelConfig {
         self
     }
 
-    /// The same with the parts of each layer, as [`ModelConfig::of_bits`] has it of all; several are as many as it has layers. Where any
-    /// layer sums up signs, the network is as one of [`Binary::Bin`] is.
+    /// The same with the parts of each layer, which [`ModelConfig::of_bits`] sets for all; several are as many as it
+    /// has layers. Where any layer sums up signs, the network has the settings of [`Binary::Bin`].
     #[must_use]
     pub fn of_bits_by_layer(self, layers: &[Binary]) -> Self {
         let any = layers.iter().find(|&&binary| binary == Binary::Bin);
@@ -97,12 +100,12 @@ impl ModelConfig {
         model
     }
 
-    /// Which parts of a layer are of one bit.
+    /// Which parts of a layer are binary.
     pub fn binary_of(&self, layer: usize) -> Option<Binary> {
         self.binary_layers.get(layer).copied().or(self.binary)
     }
 
-    /// Which parts are of one bit, as they are typed: `bin`, or layer by layer `bin,full`.
+    /// Which parts are binary, as they are typed: `bin`, or layer by layer `bin,full`.
     pub fn binary_name(&self) -> Option<String> {
         let binary = self.binary?;
         let names: Vec<&str> = self.binary_layers.iter().map(|of| of.name()).collect();
@@ -118,7 +121,7 @@ impl ModelConfig {
     }
 }
 
-/// That there is such a network, or why not.
+/// Checks that there is such a network.
 pub(super) fn check(model: &ModelConfig) -> Result<(), String> {
     let given = model.binary_layers.len();
     if given > 0 && (given != model.layers || model.binary.is_none()) {
@@ -154,7 +157,7 @@ pub(super) fn check(model: &ModelConfig) -> Result<(), String> {
         ),
         (
             model.readout.is_some(),
-            "tell something of vertices, and not of whole graphs; leave --binary out",
+            "predict vertices, and not whole graphs; leave --binary out",
         ),
         (
             model.policy != SpmmPolicy::default(),

@@ -21,8 +21,8 @@ pub struct ModelConfig {
     pub features: usize,
     /// Width of every layer but the last.
     pub hidden: usize,
-    /// Widths of the hidden layers one by one, in place of [`ModelConfig::hidden`]: one less than there are layers. Empty where all
-    /// have that one.
+    /// Widths of the hidden layers one by one, in place of [`ModelConfig::hidden`]: one less than there are layers.
+    /// Empty where all have that width.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hidden_by_layer: Vec<usize>,
     /// Classes, the width of the last layer.
@@ -31,8 +31,8 @@ pub struct ModelConfig {
     pub layers: usize,
     /// Probability of an input of a layer to be dropped in training, in [0, 1).
     pub dropout: f32,
-    /// The same of the layers one by one, in place of [`ModelConfig::dropout`]: as many as there are layers. Empty where all have
-    /// that one.
+    /// The same for the layers one by one, in place of [`ModelConfig::dropout`]: as many as there are layers. Empty
+    /// where all have that probability.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropout_by_layer: Vec<f32>,
     /// Whether a layer whose input is as wide as its output adds the one to the other, before ReLU and dropout.
@@ -43,20 +43,20 @@ pub struct ModelConfig {
     /// What normalises the outputs of hidden layers, before a residual input and the activation.
     #[serde(default, skip_serializing_if = "HiddenNorm::is_none")]
     pub hidden_norm: HiddenNorm,
-    /// Whether outputs of layers that the backward pass can make again by one product are not stored: those of GIN, but the
-    /// last's and residual ones. Changes no bit of the results.
+    /// Whether outputs of layers that the backward pass can recompute by one product are not stored. Those are outputs
+    /// of GIN's layers, other than the last and residual ones. This changes no bit of the results.
     #[serde(default)]
     pub recompute: bool,
-    /// What sums over neighbours are made of in training, forward and backward: 8-bit codes, or where absent what the model computes
-    /// with. Of models that sum up with degrees and weights alone.
+    /// The 8-bit format of what is aggregated over neighbours in training, forward and backward. Where absent it is in
+    /// the precision of the model. Only for models that aggregate with degrees and weights alone.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "by_name")]
     pub messages: Option<CodeFormat>,
-    /// How what the backward pass reads of the forward pass is kept, where not as the model computes with it: the outputs of hidden layers
-    /// and, of GIN, what its layers normalise. Of GCN, GraphSAGE, GIN and GAT, and of networks of [formulas](crate::program::layers), in
-    /// half and bfloat16.
+    /// The format in which the backward pass' inputs are stored, where it is not the precision of the model: the
+    /// outputs of hidden layers and, for GIN, what its layers normalise. For GCN, GraphSAGE, GIN, GAT and networks of
+    /// [formulas](crate::program::layers), in half and bfloat16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<Store>,
-    /// Which parts are of one bit; none where absent. See [`ModelConfig::of_bits`].
+    /// Which parts are binary; none where absent. See [`ModelConfig::of_bits`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<Binary>,
     /// Which parts of each layer are, where layers differ; all are as [`ModelConfig::binary`] says where it is empty.
@@ -64,15 +64,15 @@ pub struct ModelConfig {
     pub binary_layers: Vec<Binary>,
     /// How the aggregations sum up.
     pub policy: SpmmPolicy,
-    /// What is taken of the rows of a graph's vertices, of a model that tells whole graphs: behind its layers, of which the last is a
-    /// hidden one as well, and before two linear maps with a ReLU and a dropout between them, as PyG's examples have them.
+    /// The readout over a graph's vertices, of a model that predicts whole graphs. The layers, all of them hidden, come
+    /// before it. Two linear maps with a ReLU and a dropout between them follow, as in PyG's examples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readout: Option<Readout>,
-    /// What is made of the outputs of all layers, where not the last alone goes on: each is then a hidden one, and a linear map is behind
-    /// them.
+    /// How the outputs of all layers are combined, where the last alone is not enough. Each layer is then a hidden one,
+    /// and a linear map follows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jumping: Option<Jumping>,
-    /// How scores of pairs are made of what the model gives, where it tells links.
+    /// How scores of pairs are made of the model's outputs, for link prediction.
     #[serde(default, skip_serializing_if = "LinkDecoder::is_dot")]
     pub decoder: LinkDecoder,
     /// What a layer does with the graph.
@@ -86,10 +86,11 @@ impl ModelConfig {
     /// The most layers of a model that the program and the package take.
     pub const MOST_LAYERS: usize = 1000;
 
-    /// The most columns of a hidden layer that the program and the package take; memory is counted before a model is made.
+    /// The most columns of a hidden layer that the program and the package take. Memory is estimated before a model is
+    /// made.
     pub const MOST_HIDDEN: usize = u32::MAX as usize;
 
-    /// The customary model of a kind: see its documentation.
+    /// The usual model of a kind: see its documentation.
     pub fn of(kind: impl Into<ConvolutionConfig>, features: usize, classes: usize) -> Self {
         let convolution = kind.into();
         let mut model = Self {
@@ -119,8 +120,8 @@ impl ModelConfig {
         model
     }
 
-    /// [`ModelConfig::of`] of a model that tells whole graphs. A GIN is then the paper's: the sum of the neighbours, and running
-    /// statistics in evaluation, since a graph by itself has few vertices to take them of.
+    /// [`ModelConfig::of`] for a model that predicts whole graphs. A GIN is then the paper's: the sum of the
+    /// neighbours, and running statistics in evaluation, since one graph has few vertices to take them of.
     pub fn of_graphs(
         kind: impl Into<ConvolutionConfig>,
         readout: Readout,
@@ -135,20 +136,20 @@ impl ModelConfig {
         }
     }
 
-    /// What is taken of the rows of a graph's vertices.
+    /// The readout.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] of a model that tells something of vertices.
+    /// [`Error::Unsupported`] for a model that predicts vertices.
     pub(crate) fn expect_readout(&self, operator: &'static str) -> Result<Readout, Error> {
         self.readout.ok_or_else(|| Error::Unsupported {
             operator,
             reason:
-                "the model has no readout, so that it tells vertices and not graphs; give it one"
+                "the model has no readout, so that it predicts vertices and not graphs; give it one"
                     .into(),
         })
     }
 
-    /// The L2 penalty that models of this kind are customarily trained with.
+    /// The usual L2 penalty of models of this kind.
     pub fn weight_decay(&self) -> f32 {
         // It would pull weights over zero and back, and their signs with them.
         match self.binary {
@@ -157,7 +158,7 @@ impl ModelConfig {
         }
     }
 
-    /// The rate that models of this kind customarily learn at, by Adam.
+    /// The usual learning rate of models of this kind, by Adam.
     pub fn learning_rate(&self) -> f32 {
         // Where signs are all that counts, a larger one changes too many of them at a time.
         match self.binary {
@@ -177,16 +178,17 @@ impl ModelConfig {
         self.convolution.wants_self_loops()
     }
 
-    /// The graph as the model wants it: with self-loops where a vertex has no other way to hear of itself.
+    /// The graph as the model requires it: with self-loops where layers read a vertex' own row in no other way.
     ///
     /// # Errors
-    /// [`GraphError`] where there is no room for the loops, or for the transpose that a backward pass wants of edges in memory.
+    /// [`GraphError`] where there is not enough memory for the loops, or for the transpose that a backward pass
+    /// requires of edges in memory.
     pub fn prepare<'a>(&self, graph: &'a Graph) -> Result<Cow<'a, Graph>, GraphError> {
         let prepared = match self.wants_self_loops() {
             true => Cow::Owned(graph.with_self_loops()?),
             false => Cow::Borrowed(graph),
         };
-        // Of edges on disk rows are read, and no transpose is made unless somebody has all of it on a device, who asks then.
+        // The rows of edges on disk are read. A transpose is made only for a device that holds all edges, on request.
         if !prepared.csr().is_on_disk() {
             prepared.check_room_for_transpose()?;
         }
@@ -204,9 +206,10 @@ impl ModelConfig {
         }
     }
 
-    /// Whether edges of subgraphs that are drawn by chance are normalised by how often they are, so that sums over neighbours are right in the mean: of every model
-    /// whose edges may have weights, but for a network of one bit whose edges have none. Products of signs have an offset in common that is
-    /// larger than what tells vertices apart, and normalised sums scatter it: on Cora such a network learnt less, or nothing.
+    /// Whether edges of sampled subgraphs are normalised by how often they are sampled, so that sums over neighbours
+    /// are unbiased. This is so for every model whose edges may have weights, except a binary network whose edges have
+    /// none. Products of signs share an offset that is larger than the differences between vertices, and normalised
+    /// sums scatter it.
     pub fn normalizes_drawn_edges(&self, are_weighted: bool) -> bool {
         self.edge_weights().is_ok() && (self.binary.is_none() || are_weighted)
     }
@@ -222,13 +225,13 @@ impl ModelConfig {
         self.convolution.reads_edge_rows()
     }
 
-    /// Makes it a model that reads so many numbers of each edge, where its kind can, and says whether that is so.
+    /// Makes the model read `columns` numbers of each edge, where its kind can; returns whether it does.
     pub fn read_edge_features(&mut self, columns: usize) -> bool {
         self.convolution.read_edge_features(columns)
     }
 
-    /// Makes a model whose layers scale by degrees, such as [`Pna`](super::Pna), do so in terms of the degrees of this graph,
-    /// unless they have such a number.
+    /// Gives a model whose layers scale by degrees, such as [`Pna`](super::Pna), the mean of ln (1 + degree) of this
+    /// graph, unless it has one.
     pub fn read_degrees(&mut self, graph: &Graph) {
         self.convolution.read_log_degree(&|| {
             let degrees = (0..graph.vertices()).map(|vertex| graph.csr().row_range(vertex).len());
@@ -237,8 +240,8 @@ impl ModelConfig {
         });
     }
 
-    /// [`ModelConfig::prepare`] of a graph whose edges may have weights, in its order: added self-loops have the weight 1, as
-    /// PyG's have.
+    /// [`ModelConfig::prepare`] for a graph whose edges may have weights, in its order. Added self-loops have the
+    /// weight 1, as in PyG.
     ///
     /// # Errors
     /// Those of [`ModelConfig::prepare`], [`Error::Shape`] where there is not a weight for each edge, and
@@ -280,7 +283,7 @@ impl ModelConfig {
         settings.filter(|layer| layer.aggregates).count()
     }
 
-    /// Whether layer `layer` is the last, and what it computes goes nowhere but to what the model tells.
+    /// Whether layer `layer` is the last, and its output is the prediction.
     pub fn is_last(&self, layer: usize) -> bool {
         layer >= self.hidden_layers()
     }
@@ -316,7 +319,7 @@ impl ModelConfig {
         own.copied().unwrap_or(self.dropout)
     }
 
-    /// That there is such a model.
+    /// Checks that there is such a model.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with what is wrong.
@@ -387,7 +390,7 @@ impl ModelConfig {
 }
 
 impl ModelConfig {
-    /// That what it keeps can be kept in 8 bits.
+    /// Checks that the activations that it stores can be stored in 8 bits.
     fn check_store(&self) -> Result<(), &'static str> {
         let refused = [
             (
@@ -404,11 +407,11 @@ impl ModelConfig {
     }
 }
 
-/// How activations are kept that the backward pass reads again.
+/// The format of stored activations that the backward pass reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Store {
-    /// In int8 codes with a float scale a column, that of the pass itself.
+    /// In int8 with a float scale a column, found in the same pass.
     EightBit,
 }
 
@@ -421,7 +424,7 @@ impl Store {
     }
 }
 
-/// A format of codes by its name.
+/// A quantized format by its name.
 mod by_name {
     use crate::ops::CodeFormat;
     use serde::de::Error;

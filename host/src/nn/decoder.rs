@@ -6,14 +6,14 @@
 //! | [`LinkDecoder::Bilinear`] | `z_uᵀ W z_v` |
 //! | [`LinkDecoder::Mlp`] | `w₂ · relu(W₁ [z_u ‖ z_v] + b₁) + b₂` |
 //!
-//! The links of an undirected graph have no direction, so the score of a pair is the mean of what a decoder says of it in its two
-//! orders: in training, in evaluation, and in [`Network::score_pairs`](super::Network::score_pairs).
+//! The links of an undirected graph have no direction. The score of a pair is therefore the mean of a decoder's scores
+//! in its two orders: in training, in evaluation, and in [`Network::score_pairs`](super::Network::score_pairs).
 //!
-//! A bilinear score is then a dot product of `z_u` and `y_v`, where `y = z (W + Wᵀ) / 2`, an [SDDMM](ops::sddmm) as that of the plain
-//! dot product. The first map of an MLP is two of vertices, `a = z W_u` and `b = z W_v + b₁`, and what is left of an edge,
-//! `w₂ · relu(a_u + b_v)`, are the [scores of additive attention](ops::additive_scores) with a slope of 0. No row is as long as the
-//! edges. With pairs in both directions and slopes of the loss that are the same in both, one walk over the rows of the graph of
-//! pairs gives each gradient; none wants a transpose.
+//! A bilinear score is then a dot product of `z_u` and `y_v`, where `y = z (W + Wᵀ) / 2`: an [SDDMM](ops::sddmm), like
+//! the plain dot product. The first map of an MLP becomes two maps of vertices, `a = z W_u` and `b = z W_v + b₁`. The
+//! rest of an edge, `w₂ · relu(a_u + b_v)`, is the [score of additive attention](ops::additive_scores) with a slope of
+//! 0. No matrix has a row for each edge. Pairs stand in both directions, with equal slopes of the loss. One pass over
+//! the rows of the graph of pairs therefore gives each gradient, and none needs a transpose.
 
 use super::{Parameter, glorot_uniform};
 use crate::backend::{Adjacency, Backend, MemoryKind};
@@ -78,8 +78,8 @@ pub enum Decoder<B: Backend, E: Element> {
 }
 
 impl<B: Backend, E: Element> Decoder<B, E> {
-    /// That of embeddings of `width` numbers, with the weights of `seed`; none where nothing is learnt. Its parameters' names begin with
-    /// `decoder.`.
+    /// The decoder of embeddings of `width` numbers, with the weights of `seed`; none where nothing is learnt. Its
+    /// parameters' names begin with `decoder.`.
     ///
     /// # Errors
     /// [`Error::TooLarge`] and [`Error::Driver`] where there is not enough memory.
@@ -303,8 +303,8 @@ impl<B: Backend, E: Element> Bilinear<B, E> {
         Ok(y)
     }
 
-    /// The gradients of the matrix and of `z`, from `d`, what the gradient of `z` were if the scores were dot products of it: twice the
-    /// sum over the pairs of each vertex.
+    /// The gradients of the matrix and of `z`. `d` is what the gradient of `z` would be if the scores were its dot
+    /// products: twice the sum over the pairs of each vertex.
     pub(crate) fn backward(
         &mut self,
         backend: &B,
@@ -425,7 +425,8 @@ impl<B: Backend, E: Element> Mlp<B, E> {
         Ok(sum)
     }
 
-    /// The gradients of the parameters and of `z`, from that of the scores of a graph that has its pairs in both directions.
+    /// The gradients of the parameters and of `z`, from that of the scores of a graph that has its pairs in both
+    /// directions.
     pub(crate) fn backward(
         &mut self,
         backend: &B,
@@ -440,11 +441,12 @@ impl<B: Backend, E: Element> Mlp<B, E> {
         let offset = self.offset.gradient_mut();
         ops::matmul(backend, Form::NT, &sums, &self.ones, plain, offset)?;
 
-        // A pair and its other order have one slope, and each half of it in each: what a row has of both is the whole in one.
+        // Both orders of a pair have the same slope, half of the pair's. A row's sum over both orders is therefore the
+        // whole gradient.
         let d = &slopes.into_array()?;
         let width = first.columns();
-        let room = || rows_like(backend, z, width);
-        let (mut d_first, mut d_second, mut of_vector) = (room()?, room()?, room()?);
+        let rows = || rows_like(backend, z, width);
+        let (mut d_first, mut d_second, mut of_vector) = (rows()?, rows()?, rows()?);
         for (op, du, of_vector) in [
             (
                 self.additive(first, second),

@@ -41,10 +41,10 @@ impl<'a> EdgeData<'a> {
     }
 }
 
-/// A graph and the numbers of its edges as a model wants them: see [`ModelConfig::prepare_edges`].
+/// A graph and the numbers of its edges as a model requires them: see [`ModelConfig::prepare_edges`].
 #[derive(Clone, Debug)]
 pub struct PreparedGraph<'a> {
-    /// The graph, with the self-loops that the model wants.
+    /// The graph, with the self-loops that the model requires.
     pub graph: Cow<'a, Graph>,
     /// A weight for each of its edges, where the model multiplies by them.
     pub weights: Option<Cow<'a, [f32]>>,
@@ -128,8 +128,8 @@ impl PreparedGraph<'_> {
     /// What a rank of `group` has of it, for `model`, which it was prepared for.
     ///
     /// # Errors
-    /// Those of [`Propagation::of_shard`] and [`Propagation::with_edge_features`], and [`Error::Unsupported`] of a model that drops
-    /// edges, whose numbers ranks do not draw alike.
+    /// Those of [`Propagation::of_shard`] and [`Propagation::with_edge_features`], and [`Error::Unsupported`] for a
+    /// model that drops edges, because the ranks would drop different ones.
     pub fn propagation_of_shard<B: Backend, E: Element>(
         &self,
         backend: &B,
@@ -161,7 +161,7 @@ impl PreparedGraph<'_> {
 }
 
 impl ModelConfig {
-    /// That it reads what `name` has of each edge, all of it.
+    /// Checks that it reads what `name` has of each edge, all of it.
     ///
     /// # Errors
     /// The reason.
@@ -186,7 +186,7 @@ impl ModelConfig {
         }
     }
 
-    /// That several ranks compute what one does.
+    /// Checks that several ranks compute what one does.
     pub(super) fn check_ranks(&self) -> Result<(), Error> {
         let refuse = |reason: &str| {
             Err(Error::Unsupported {
@@ -202,13 +202,13 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// [`ModelConfig::prepare_weighted`], also of a model that reads [features of edges](ModelConfig::edge_features): its columns
-    /// are the weight, where edges have one, and then the features. An edge of a vertex to itself has the mean of those that the
-    /// vertex hears others by, as PyG's `GATConv` has it.
+    /// [`ModelConfig::prepare_weighted`], also for a model that reads [features of edges](ModelConfig::edge_features):
+    /// its columns are the weight, where edges have one, and then the features. A self-loop has the mean of the
+    /// features of the vertex' other in-edges, as in PyG's `GATConv`.
     ///
     /// # Errors
-    /// Those of [`ModelConfig::prepare_weighted`], and [`Error::Unsupported`] where the model reads another number of columns
-    /// than there are: nothing is left out in silence.
+    /// Those of [`ModelConfig::prepare_weighted`], and [`Error::Unsupported`] where the model reads another number of
+    /// columns than there are: nothing is left out in silence.
     pub fn prepare_edges<'a>(
         &self,
         graph: &'a Graph,
@@ -254,9 +254,9 @@ impl ModelConfig {
                 return Err(Error::Unsupported {
                     operator: PREPARE,
                     reason: format!(
-                        "edge {at} ({} hears {}) has the number {}; numbers of edges are finite",
-                        graph.csr().row_of(at),
+                        "edge {at}, from vertex {} to {}, has the number {}; numbers of edges are finite",
                         graph.cols()[at],
+                        graph.csr().row_of(at),
                         column[at]
                     ),
                 });
@@ -439,7 +439,7 @@ impl<B: Backend> EdgeFeatures<B> {
         Ok(Self { layout, ..forward })
     }
 
-    /// The same where no gradient is wanted: nothing reads the edges backward.
+    /// The same where no gradient is needed: nothing reads the edges backward.
     pub(super) fn of_part_forward<E: Element>(
         backend: &B,
         part: &Part,
@@ -537,7 +537,7 @@ mod tests {
 
     #[test]
     fn weights_and_features_are_columns_and_loops_have_their_means() {
-        // 0 hears 0, 1 and 2; 1 hears nobody; 2 hears 0.
+        // Vertex 0 has the in-neighbours 0, 1 and 2; vertex 1 has none; vertex 2 has 0.
         let graph = Graph::from_edges(3, &[0, 0, 0, 2], &[0, 1, 2, 0]).unwrap();
         let model = ModelConfig::of(
             Gat {
@@ -564,22 +564,22 @@ mod tests {
             weights: None,
             ..edges
         };
-        let told = model
+        let message = model
             .prepare_edges(&graph, without)
             .unwrap_err()
             .to_string();
         assert!(
-            told.contains("reads 3 numbers of each edge, and there are 2"),
-            "{told}"
+            message.contains("reads 3 numbers of each edge, and there are 2"),
+            "{message}"
         );
         let nan = EdgeData {
             weights: Some(&[9.0, 1.0, f32::NAN, 5.0]),
             ..edges
         };
-        let told = model.prepare_edges(&graph, nan).unwrap_err().to_string();
+        let message = model.prepare_edges(&graph, nan).unwrap_err().to_string();
         assert!(
-            told.contains("edge 2 (0 hears 2) has the number NaN"),
-            "{told}"
+            message.contains("edge 2, from vertex 2 to 0, has the number NaN"),
+            "{message}"
         );
     }
 }

@@ -1,11 +1,11 @@
-//! The graph attention network of Veličković et al. (ICLR 2018): each vertex takes the mean of its neighbours, weighted by a softmax of
-//! scores that two learnt vectors give to destination and source.
+//! The graph attention network of Veličković et al. (ICLR 2018). Each vertex takes the mean of its neighbours, weighted
+//! by a softmax of scores that two learnt vectors give to destination and source.
 //!
-//! `h = H · W`, `e(i,j) = LeakyReLU(a_d · h_i + a_s · h_j)`, `α(i, ·) = softmax(e(i, ·))`, `y_i = Σ_j α(i,j) · h_j`, for
-//! several heads side by side, which are concatenated or, in the last layer, averaged.
+//! `h = H · W`, `e(i,j) = LeakyReLU(a_d · h_i + a_s · h_j)`, `α(i, ·) = softmax(e(i, ·))`, `y_i = Σ_j α(i,j) · h_j`,
+//! for several heads. The heads are concatenated or, in the last layer, averaged.
 //!
-//! Edges that have numbers of their own, weights or vectors of features `f`, have a third term in their scores, `a_e · (W_e · f(i,j))`,
-//! as PyG's `GATConv(edge_dim=…)` has it.
+//! Edges that have weights or vectors of features `f` have a third term in their scores, `a_e · (W_e · f(i,j))`, as in
+//! PyG's `GATConv(edge_dim=…)`.
 
 use super::architecture::{Architecture, LayerOption, number, probability, store};
 use super::{ModelConfig, Norm, heads};
@@ -14,8 +14,8 @@ use crate::program::layers::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Attention (Veličković et al., ICLR 2018), three layers of 64 with one head and dropout 0.5. With several heads a hidden
-/// layer has them side by side, so its width must be a multiple of them; the last layer has their mean.
+/// Attention (Veličković et al., ICLR 2018), three layers of 64 with one head and dropout 0.5. A hidden layer
+/// concatenates its heads, so its width must be a multiple of their number; the last layer has their mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gat {
     /// Heads of every layer.

@@ -1,19 +1,19 @@
-//! The graph attention network of Brody, Alon and Yahav (ICLR 2022): as GAT's, but with the vector of a score behind its LeakyReLU, so
-//! that which neighbour counts most depends on who hears it.
+//! The graph attention network of Brody, Alon and Yahav (ICLR 2022). It is GAT with the score's vector after its
+//! LeakyReLU, so that the ranking of the neighbours depends on the destination.
 //!
-//! `l = H · W_l + b_l`, `r = H · W_r + b_r`, `e(i,j) = a · LeakyReLU(r_i + l_j)`, `α(i, ·) = softmax(e(i, ·))`, `y_i = Σ_j α(i,j) · l_j`, for
-//! several heads side by side, which are concatenated or, in the last layer, averaged.
+//! `l = H · W_l + b_l`, `r = H · W_r + b_r`, `e(i,j) = a · LeakyReLU(r_i + l_j)`, `α(i, ·) = softmax(e(i, ·))`,
+//! `y_i = Σ_j α(i,j) · l_j`, for several heads. The heads are concatenated or, in the last layer, averaged.
 //!
-//! [`ops::AdditiveAttention`] does what lies between the maps. Of an edge a float or two for each head is lent for the length of a pass,
-//! and nothing kept.
+//! [`ops::AdditiveAttention`] does what lies between the maps. During a pass it borrows one or two floats an edge and
+//! head, and keeps nothing.
 
 use super::architecture::{Architecture, LayerOption, number, probability, store};
 use super::{ModelConfig, Norm, heads};
 use crate::program::layers::{self as formulas, Layer as Formula, Reads};
 use serde::{Deserialize, Serialize};
 
-/// Attention (Brody, Alon and Yahav, ICLR 2022), three layers of 64 with one head and dropout 0.5. With several heads a hidden
-/// layer has them side by side, so its width must be a multiple of them; the last layer has their mean.
+/// Attention (Brody, Alon and Yahav, ICLR 2022), three layers of 64 with one head and dropout 0.5. A hidden layer
+/// concatenates its heads, so its width must be a multiple of their number; the last layer has their mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatV2 {
     /// Heads of every layer.

@@ -1,14 +1,14 @@
 //! Deep graph convolutions with initial residual and identity mapping (Chen, Wei, Huang, Ding and Li, ICML 2020):
-//! `S = (1 − α) · Â · H + α · H⁰`, `H' = relu((1 − β) · S + β · S · W)` with `β = ln(λ / l + 1)` in layer `l`, between two
-//! linear layers, the first of which makes `H⁰`.
+//! `S = (1 − α) · Â · H + α · H⁰`, `H' = relu((1 − β) · S + β · S · W)` with `β = ln(λ / l + 1)` in layer `l`. A linear
+//! layer before them makes `H⁰`, and another follows them.
 
 use super::architecture::{Architecture, LayerOption, not_negative, probability, store};
 use super::{ModelConfig, Norm};
 use crate::program::layers::{self as formulas, Layer as Formula, LayerSetting, Reads};
 use serde::{Deserialize, Serialize};
 
-/// `relu((1 − β) · S + β · S · W)` with `S = (1 − α) · Â · H + α · H⁰`: 64 layers of 64 with dropout 0.6, α = 0.1 and
-/// λ = 0.5. [`ModelConfig::layers`] counts the convolutions; a linear layer before and one behind them come beside.
+/// `relu((1 − β) · S + β · S · W)` with `S = (1 − α) · Â · H + α · H⁰`: 64 layers of 64 with dropout 0.6, α = 0.1 and λ
+/// = 0.5. [`ModelConfig::layers`] counts the convolutions, without the linear layers before and after them.
 ///
 /// The weight decay is that of the convolutions, and the linear layers have a twentieth of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,13 +1,13 @@
-//! The graph isomorphism network of Xu et al. (ICLR 2019), with the aggregation that HalfGNN (§4.3.1, eq. 4) has for half
-//! precision: `H' = MLP((1 + ε) · H + λ · aggregate(H))`, the MLP two linear maps with a batch normalisation and a ReLU
+//! The graph isomorphism network of Xu et al. (ICLR 2019), with HalfGNN's aggregation for half precision (§4.3.1, eq.
+//! 4): `H' = MLP((1 + ε) · H + λ · aggregate(H))`. The MLP is two linear maps with a batch normalisation and a ReLU
 //! between them.
 //!
 //! The aggregation and the first map are linear, so a layer does first what makes its rows narrower ([`Order`]).
 //!
-//! **Sums in range.** The mean of neighbours is as large as they are. A sum is as many times larger as there are
-//! neighbours, and leaves the range of half on any hub. But it goes through a batch normalisation, whose output is the same
-//! for any multiple of its input: so the sum is taken in float and stored times a power of two that brings a row of the
-//! largest degree back into range.
+//! **Sums in range.** The mean of neighbours is as large as they are. A sum grows with their number, and leaves the
+//! range of half on any hub. But it goes through a batch normalisation, whose output is the same for any multiple of
+//! its input. The sum is therefore taken in float, and stored times a power of two that brings a row of the largest
+//! degree back into range.
 
 use super::architecture::{Architecture, LayerOption, finite, not_negative, store};
 use super::{ModelConfig, Norm, Statistics};
@@ -15,9 +15,9 @@ use crate::ops::MessageReduction;
 use crate::program::layers::{self as formulas, Layer as Formula, Reads};
 use serde::{Deserialize, Serialize};
 
-/// `MLP((1 + ε) · H + λ · aggregate(H))` (Xu et al., ICLR 2019; HalfGNN eq. 4), the MLP with one batch normalisation: five
-/// layers of 128 with dropout 0.5, the mean of the neighbours with λ = 0.1, and ε = −0.95, so that a vertex counts itself
-/// half as much as its neighbours.
+/// `MLP((1 + ε) · H + λ · aggregate(H))` (Xu et al., ICLR 2019; HalfGNN eq. 4), the MLP with one batch normalisation:
+/// five layers of 128 with dropout 0.5, the mean of the neighbours with λ = 0.1, and ε = −0.95. A vertex thus counts
+/// itself half as much as its neighbours.
 ///
 /// Half as wide it learns Cora as well, and Citeseer four points worse.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! A shard's exchanges on a backend: rows of neighbours to where they are heard, their gradients back.
+//! The exchanges of a shard on a backend: rows of in-neighbours, and their gradients back.
 
 use crate::backend::{Adjacency, Backend, MemoryKind, Rows};
 use crate::distributed::{Group, Shard};
@@ -8,7 +8,7 @@ use crate::ops::{self, Addend, Combine, Dropout, QuantizedMatrix, Spmm, SpmmEpil
 use crate::tensor::{Array, Element, Matrix};
 use std::ops::Range;
 
-/// What a rank exchanges at each layer that hears from neighbours.
+/// What a rank exchanges at each layer that aggregates neighbours.
 #[derive(Debug)]
 pub struct Halo<B: Backend> {
     group: Group,
@@ -19,15 +19,16 @@ pub struct Halo<B: Backend> {
     sources: usize,
     /// The graph's vertex of each own row, and of each row.
     vertices: [Array<B, u32>; 2],
-    /// Own rows that others want, rank by rank, where those are packed before they are sent: not where each is given all.
+    /// Own rows that other ranks need, rank by rank, where these are packed before they are sent. None where each rank
+    /// gets all rows.
     packing: Option<Array<B, u32>>,
-    /// The rows that each rank is given: of the packed ones, or of the own ones as they lie.
+    /// The rows sent to each rank: of the packed ones, or of the own ones as they lie.
     sends: Vec<Range<usize>>,
-    /// The rows that each rank gives.
+    /// The rows received from each rank.
     receives: Vec<Range<usize>>,
-    /// Where the gradients of what each rank was given come back, one behind the other.
+    /// Where the gradients of the rows sent to each rank come back, one after the other.
     returned: Vec<Range<usize>>,
-    /// Own rows × rows that come back. None where no other rank wants any.
+    /// Own rows × rows that come back. None where no other rank needs any.
     returns: Option<Adjacency<B>>,
     /// Whether the whole graph is symmetric.
     mutual: bool,
@@ -114,7 +115,7 @@ impl<B: Backend> Halo<B> {
         &self.counts_there
     }
 
-    /// What share of the rows of all ranks the own ones are.
+    /// The share of the own rows in the rows of all ranks.
     pub(crate) fn share(&self) -> f32 {
         let rows: usize = self.counts.iter().sum();
         (self.own as f64 / rows.max(1) as f64) as f32
@@ -149,13 +150,13 @@ impl<B: Backend> Halo<B> {
         let from = (Rows::of_matrix(from)?, &self.sends[..]);
         let to = (Rows::of_matrix(all)?, &self.receives[..]);
         self.group.begin_rows(backend, what, from, to)?;
-        // The rows of others come behind these.
+        // The rows of others come after these.
         ops::combine_rows(backend, self.own, &Combine::copy(), x, all)?;
         let to = (Rows::of_matrix(all)?, &self.receives[..]);
         self.group.end_rows(backend, to)
     }
 
-    /// Those of the first rows of `x` that others want, one behind the other in `packed`; `x` itself where they are given all as they lie.
+    /// The rows of `x` that others need, packed into `packed`; `x` itself where each rank gets all rows as they lie.
     fn packed<'a, E: Element>(
         &self,
         backend: &B,
@@ -261,7 +262,7 @@ impl<B: Backend> Halo<B> {
         Ok(())
     }
 
-    /// Whether vertices are heard by those that they hear, so that gradients go the way of activations.
+    /// Whether every edge has its reverse, so that gradients take the same way as activations.
     pub fn is_mutual(&self) -> bool {
         self.mutual
     }
@@ -271,7 +272,7 @@ impl<B: Backend> Halo<B> {
         self.own
     }
 
-    /// The graph's vertex of each of so many rows: of the own ones, or of all.
+    /// The graph's vertex of each of `rows` rows: of the own ones, or of all.
     pub(crate) fn vertices(&self, rows: usize) -> &Array<B, u32> {
         let [own, all] = &self.vertices;
         if rows == own.len() { own } else { all }

@@ -1,9 +1,9 @@
-//! What attention may be asked for.
+//! Checks of attention's options.
 
 use super::ModelConfig;
 use crate::ops::MOST_HEADS;
 
-/// What attention is asked for that no layer of `model` can have, if anything.
+/// The option of attention that no layer of `model` has, if one is given.
 pub(crate) fn refusal(
     model: &ModelConfig,
     heads: usize,

@@ -1,15 +1,15 @@
-//! The activation function behind hidden layers, by name.
+//! The activation function of hidden layers, by name.
 
 use crate::ops::Nonlinearity;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is done to each element that a hidden layer writes, behind its bias. That of the MLP inside a layer of GIN is its own, a
-/// ReLU.
+/// The function that is applied to each element of a hidden layer's output, after its bias. The MLP inside a layer of
+/// GIN always has a ReLU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HiddenActivation {
-    /// Negative elements become zero. The only one that operators do on their way, without a pass of its own.
+    /// Negative elements become zero. Operators fuse only this one, without a pass of its own.
     #[default]
     Relu,
     /// `x` where it is positive, else `eˣ − 1`: that of the paper of GAT.

@@ -1,19 +1,21 @@
-//! The norm between layers, by name, and what a stage keeps for it.
+//! The norm between layers, by name, and the state that a stage keeps for it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What normalises what a hidden layer writes: behind its bias, before a residual input, activation and dropout, as PyG's `BasicGNN`
-/// has it. The batch normalisation inside the MLP of a layer of GIN is its own.
+/// The normalisation of a hidden layer's output: after its bias, before a residual input, activation and dropout, as in
+/// PyG's `BasicGNN`. The batch normalisation inside the MLP of a layer of GIN is separate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HiddenNorm {
     /// Nothing.
     #[default]
     None,
-    /// Each column over all vertices, with running statistics in evaluation (Ioffe and Szegedy, ICML 2015; PyG's `BatchNorm`).
+    /// Each column over all vertices, with running statistics in evaluation (Ioffe and Szegedy, ICML 2015; PyG's
+    /// `BatchNorm`).
     Batch,
-    /// Each vertex over its columns (Ba, Kiros and Hinton, 2016; PyG's `LayerNorm` of the mode `node`, which is PyTorch's).
+    /// Each vertex over its columns (Ba, Kiros and Hinton, 2016; PyG's `LayerNorm` with mode `node`, which is
+    /// PyTorch's).
     Layer,
     /// Each column less its mean, all by one number of each graph (Zhao and Akoglu, ICLR 2020; PyG's `PairNorm`).
     Pair,
@@ -47,7 +49,8 @@ impl HiddenNorm {
         *self == Self::None
     }
 
-    /// Whether it takes statistics of all vertices of a graph, each rank's among them, which ranks do not exchange.
+    /// Whether it takes statistics over all vertices of a graph, including those of all ranks, which ranks do not
+    /// exchange.
     pub fn wants_whole_graphs(self) -> bool {
         matches!(self, Self::Pair | Self::Graph)
     }

@@ -8,7 +8,7 @@ const INIT_STREAM: u32 = 0x696e_6974;
 /// Weights of a linear map, `inputs` × `outputs`, row-major: uniform in ±√(6 / (inputs + outputs)) (Glorot and Bengio,
 /// AISTATS 2010), as PyG initialises its graph convolutions.
 ///
-/// A function of the seed and of the parameter's number in the model alone: the same on every backend.
+/// Depends only on the seed and on the parameter's number in the model: the same on every backend.
 pub fn glorot_uniform(inputs: usize, outputs: usize, seed: u64, parameter: u32) -> Vec<f32> {
     let limit = (6.0 / (inputs as f64 + outputs as f64).max(1.0)).sqrt() as f32;
     let key = rng::key(seed, INIT_STREAM.wrapping_add(parameter));

@@ -1,21 +1,21 @@
-//! Jumping knowledge (Xu et al., ICML 2018): the outputs of all layers, and not only the last, go on to what tells the classes.
+//! Jumping knowledge (Xu et al., ICML 2018): the outputs of all layers, and not only the last, go to the classifier.
 //!
-//! Every layer is then a hidden one, with norm, activation and dropout behind it, as PyG's `BasicGNN(jk=…)` has it. The map behind
-//! them is `Σ_l H⁽ˡ⁾ · W_l + b`, which is that of all rows side by side: nothing is copied to lie so.
+//! Every layer is then a hidden one, followed by norm, activation and dropout, as in PyG's `BasicGNN(jk=…)`. The map
+//! after them is `Σ_l H⁽ˡ⁾ · W_l + b`. It equals one map of the concatenated rows, which are not copied.
 
 use super::{ConvolutionConfig, ModelConfig};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is made of the outputs of all layers.
+/// How the outputs of all layers are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Jumping {
-    /// They lie side by side (PyG's `jk='cat'`).
+    /// They are concatenated (PyG's `jk='cat'`).
     Cat,
     /// The largest of each element (PyG's `jk='max'`); layers are of one width.
     Max,
-    /// They lie side by side, and the features beside them: what GIN reads out of a graph (Xu et al., ICLR 2019, §4.2).
+    /// They are concatenated, together with the features: GIN's input of the readout (Xu et al., ICLR 2019, §4.2).
     All,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Jumping {
     }
 }
 
-/// That there is such a network, or why not.
+/// Checks that there is such a network.
 pub(super) fn check(model: &ModelConfig, jumping: Jumping) -> Result<(), String> {
     let name = model.convolution.name();
     if matches!(

@@ -1,13 +1,13 @@
 //! Models with explicit forward and backward passes, generic over backend and precision.
 //!
-//! State tensors (activations and their gradients) have the element type `E`; master weights, their gradients and the
+//! State tensors (activations and their gradients) have the element type `E`. Master weights, their gradients and the
 //! optimiser's moments are float, and kernels read a copy of the weights that is rounded to `E` (HalfGNN §5; in float
-//! precision there is no copy). Gradients flow through the layers times the loss scale, which
-//! [`cross_entropy`](crate::ops::cross_entropy) multiplies in and [`update`](crate::ops::update) divides out, both on the
-//! device.
+//! precision there is no copy). Gradients flow through the layers times the loss scale.
+//! [`cross_entropy`](crate::ops::cross_entropy) multiplies it in and [`update`](crate::ops::update) divides it out,
+//! both on the device.
 //!
-//! A [`Network`] is a [program](crate::program) of operators. Its memory is planned from their list, so that a step allocates nothing once
-//! the first one is done.
+//! A [`Network`] is a [program](crate::program) of operators. Its memory is planned from their list, so a step after
+//! the first allocates nothing.
 
 mod aggregation;
 mod appnp;
@@ -99,18 +99,19 @@ pub(crate) const DROPOUT_STREAM: u32 = 0x6472_6f70;
 pub struct Inputs<'a, B: Backend, E: Element> {
     /// Where it computes.
     pub backend: &'a B,
-    /// The graph of each layer that aggregates, in their order; or one for all layers, as a whole graph is. The graph of a
-    /// [readout](Readout), if there is one, comes behind them.
+    /// The graph of each layer that aggregates, in their order; or one for all layers, such as a whole graph. The graph
+    /// of a [readout](Readout), if there is one, follows them.
     ///
-    /// What a layer writes, a row for each destination of its graph, the next reads: those are the next graph's sources.
+    /// A layer writes a row for each destination of its graph. Those are the sources of the next graph.
     pub graphs: &'a [Propagation<B>],
     /// Sources of the first graph × input features.
     pub features: &'a Matrix<B, E>,
-    /// Features of the other types of vertices that have some, of a model of [several types](ModelTypes::others_with_features): then
-    /// [`Inputs::features`] are those of the labelled type, and [`Inputs::graphs`] has one for each type of edges.
+    /// Features of the other types of vertices that have some, for a model of
+    /// [several types](ModelTypes::others_with_features). Then [`Inputs::features`] are those of the labelled type, and
+    /// [`Inputs::graphs`] has one graph for each type of edges.
     pub of_types: &'a [Matrix<B, E>],
-    /// Whether those have gone through the model's [dropout of features](Model::dropout_of_features), which it has for the same mode; the forward
-    /// and the backward pass of a step are told the same.
+    /// Whether those have gone through the model's [dropout of features](Model::dropout_of_features) of the same mode.
+    /// The forward and the backward pass of a step must agree.
     pub dropped: bool,
 }
 
@@ -130,7 +131,7 @@ pub enum Mode<'a, B: Backend> {
         /// Its seed and its step; no two steps of a run drop alike.
         random: &'a RandomState<B>,
     },
-    /// Dropout is off, and what a backward pass would want is not kept.
+    /// Dropout is off, and inputs of a backward pass are not kept.
     Evaluate,
 }
 
@@ -142,14 +143,14 @@ impl<B: Backend> Clone for Mode<'_, B> {
 
 impl<B: Backend> Copy for Mode<'_, B> {}
 
-/// What a loss of links is made of: see [`Model::link_operands`].
+/// The operands of a loss of links: see [`Model::link_operands`].
 #[derive(Debug)]
 pub struct LinkOperands<'a, B: Backend, E: Element> {
     /// The embeddings.
     pub logits: &'a Matrix<B, E>,
-    /// Where their gradient is looked for.
+    /// Where a backward pass reads their gradient.
     pub gradient: &'a mut Matrix<B, E>,
-    /// What makes scores of them and has a gradient of its own; dot products where absent.
+    /// The decoder, which has gradients of its own; dot products where absent.
     pub decoder: Option<&'a mut Decoder<B, E>>,
 }
 
@@ -161,8 +162,8 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// [`Error::Shape`] where the model does not fit the inputs, and those of the device.
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error>;
 
-    /// Takes from the features of all vertices what steps on batches of them need: a network of one bit normalizes by the statistics of
-    /// all. A [trainer](crate::train::Trainer) calls it before the first step.
+    /// Takes the statistics that steps on batches need from the features of all vertices: a binary network normalises
+    /// by them. A [trainer](crate::train::Trainer) calls it before the first step.
     ///
     /// # Errors
     /// [`Error::Unsupported`] of features that are not in memory at once, where they are needed.
@@ -170,20 +171,20 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
         Ok(())
     }
 
-    /// The dropout that a pass begins with, where nothing else reads the features: who picks their rows from those of a larger graph may
-    /// drop elements of theirs on the way, and say so by [`Inputs::dropped`].
+    /// The dropout at the beginning of a pass, where nothing else reads the features. A caller that gathers rows of a
+    /// larger graph may drop their elements on the way, and sets [`Inputs::dropped`].
     fn dropout_of_features<'a>(&self, _mode: Mode<'a, B>) -> Option<Dropout<'a, B>> {
         None
     }
 
-    /// [`Model::forward`] in [`Mode::Evaluate`] over a graph that is in `pieces`: a layer of one piece after the other, so that no
-    /// more than a piece lies on the device. `features` has a row for each vertex. What layers give lies in the host's memory
-    /// ([`HostFeatures`](crate::backend::MemoryKind::HostFeatures)): that of the last, the [logits](Model::logits), and those of `keep`,
-    /// numbers from 0 on, stay after it. The next pass makes room anew.
+    /// [`Model::forward`] in [`Mode::Evaluate`] over a graph that is in `pieces`: each layer is computed one piece
+    /// after the other, so that no more than a piece lies on the device. `features` has a row for each vertex. Outputs
+    /// of layers lie in the host's memory ([`HostFeatures`](crate::backend::MemoryKind::HostFeatures)). Those of the
+    /// last, the [logits](Model::logits), and those of the layers in `keep`, numbered from 0, stay until the next pass.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] of a model that has no such pass, [`Error::Shape`] where there is another number of rows, and those of
-    /// [`Model::forward`].
+    /// [`Error::Unsupported`] for a model that has no such pass, [`Error::Shape`] where there is another number of
+    /// rows, and those of [`Model::forward`].
     fn forward_in_pieces(
         &mut self,
         _backend: &B,
@@ -201,10 +202,11 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// Logits of a vertex.
     fn classes(&self) -> usize;
 
-    /// The logits of the last forward pass, a row for each destination of the last graph; without rows before the first.
+    /// The logits of the last forward pass, a row for each destination of the last graph; without rows before the
+    /// first.
     fn logits(&self) -> &Matrix<B, E>;
 
-    /// The logits of the last forward pass, and where [`Model::backward`] looks for the gradient with respect to them.
+    /// The logits of the last forward pass, and where [`Model::backward`] reads the gradient with respect to them.
     fn loss_operands(&mut self) -> (&Matrix<B, E>, &mut Matrix<B, E>);
 
     /// Computes the gradient of every parameter from the gradient of the logits, for the forward pass before, which
@@ -214,8 +216,9 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// Those of the device, and [`Error::Unsupported`] in [`Mode::Evaluate`].
     fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error>;
 
-    /// What an overflow that skipped a step began with: the first operator of the forward pass that writes an infinity or a NaN, or else
-    /// the first gradient that holds one. Slow: it runs the forward pass of the last step once more, by one operator after the other.
+    /// The origin of an overflow that skipped a step: the first operator of the forward pass that writes an infinity or
+    /// a NaN, or else the first gradient that holds one. Slow: it runs the forward pass of the last step once more,
+    /// operator by operator.
     ///
     /// # Errors
     /// Those of [`Model::forward`].
@@ -225,7 +228,7 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
         mode: Mode<'_, B>,
     ) -> Result<Option<String>, Error>;
 
-    /// How the scores of pairs are made of the logits, where the model tells links and learns it; else they are dot products.
+    /// The decoder of a model that learns to predict links; otherwise scores are dot products.
     fn decoder(&self) -> Option<&Decoder<B, E>> {
         None
     }
@@ -240,8 +243,8 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
         }
     }
 
-    /// What is neither a parameter nor computed anew in every step, by name: the running statistics of a batch
-    /// normalisation. A checkpoint holds them beside the parameters.
+    /// What is neither a parameter nor recomputed in every step, by name: the running statistics of a batch
+    /// normalisation. A checkpoint holds them as well as the parameters.
     fn buffers(&self) -> Vec<(String, &Matrix<B, f32>)> {
         Vec::new()
     }
@@ -275,8 +278,8 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
         self.watched_mut()
     }
 
-    /// Does what a step does beside its passes, of which this rank has no vertex: scales of messages in codes follow as they do on the
-    /// others, and nothing of the step before is [watched](Model::watched) any more.
+    /// Does what a step does in addition to its passes, on a rank that has none of its vertices. Scales of quantized
+    /// messages are updated as on the other ranks. Nothing of the step before is [watched](Model::watched) any more.
     ///
     /// # Errors
     /// Those of the device.

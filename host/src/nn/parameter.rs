@@ -1,4 +1,4 @@
-//! A parameter: what the optimiser keeps of it and what kernels read.
+//! A parameter: the optimiser's state, and what kernels read.
 
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
@@ -14,12 +14,12 @@ pub struct Parameter<B: Backend, E: Element> {
     decay: f32,
     master: Arc<Matrix<B, f32>>,
     gradient: Matrix<B, f32>,
-    /// Absent until somebody [wants](Parameter::keep_moments) them.
+    /// Absent until the optimiser [requires](Parameter::keep_moments) them.
     moments: [Option<Matrix<B, f32>>; 2],
     rounded: Option<Arc<Matrix<B, E>>>,
 }
 
-/// What no other parameter [shares](Parameter::share).
+/// The values, where no other parameter [shares](Parameter::share) them.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where one does.
@@ -94,8 +94,8 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         &self.name
     }
 
-    /// How much of the [weight decay](crate::ops::Optimizer::weight_decay) of a run this parameter has: 1 unless somebody
-    /// [says](Parameter::set_decay) otherwise.
+    /// This parameter's factor of a run's [weight decay](crate::ops::Optimizer::weight_decay): 1 unless it was
+    /// [set](Parameter::set_decay).
     pub fn decay(&self) -> f32 {
         self.decay
     }
@@ -156,10 +156,10 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         (&self.master, &mut self.gradient)
     }
 
-    /// Reads the values of another of the same name and shape from now on, where that one keeps them.
+    /// Reads the values of another parameter of the same name and shape from now on, in the same memory.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where it is called otherwise, [`Error::Shape`] where it has another shape.
+    /// [`Error::Unsupported`] where its name differs, [`Error::Shape`] where its shape does.
     pub(crate) fn share(&mut self, of: &Self) -> Result<(), Error> {
         if self.name != of.name {
             return Err(Error::Unsupported {
@@ -212,8 +212,8 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         self.write(backend, &make())
     }
 
-    /// Gives the parameter so many moments, at most two, as an [optimiser](crate::ops::Optimizer::moments) keeps them: those that
-    /// are missing are zeros, and those past them are dropped. A [`Trainer`](crate::train::Trainer) does this.
+    /// Gives the parameter `count` moments, at most two, as an [optimiser](crate::ops::Optimizer::moments) keeps them.
+    /// Missing ones become zeros, and surplus ones are dropped. A [`Trainer`](crate::train::Trainer) does this.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -254,7 +254,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         Ok(())
     }
 
-    /// The parameter as the optimiser wants it.
+    /// The parameter as the optimiser takes it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] while another network [shares](super::Network::sharing) the values.

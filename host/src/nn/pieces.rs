@@ -1,4 +1,4 @@
-//! A graph in pieces, for a device that has no room for it.
+//! A graph in pieces, for a device whose memory cannot hold it.
 
 use super::edge_features::{EdgeColumns, EdgeFeatures};
 use super::{
@@ -15,36 +15,36 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// A graph on the host as a model wants it, cut into ranges of vertices: each with the edges that lead to them, and with the factors
-/// that the whole graph gives those.
+/// A graph on the host as a model requires it, cut into ranges of vertices. Each piece has the edges that lead to its
+/// vertices, with their factors in the whole graph.
 ///
-/// [`Network::forward_in_pieces`](super::Model::forward_in_pieces) computes a layer of one piece after the other, each with all of
-/// its neighbours. So no more than a piece lies on the device, nothing is sampled, and the results are those of the whole graph, but
-/// for the order in which the terms of a row are added up.
+/// [`Network::forward_in_pieces`](super::Model::forward_in_pieces) computes each layer one piece after the other, each
+/// with all of its neighbours. No more than a piece lies on the device, and nothing is sampled. The results are those
+/// of the whole graph, except for the order in which the terms of a row are added.
 ///
 /// A handle, whose clones are the same pieces.
 #[derive(Clone, Debug)]
 pub struct Pieces<E: Element> {
     cut: Arc<Cut<E>>,
-    /// Ascending vertices that the last layer is asked for, where those are not all.
+    /// The ascending vertices whose rows the last layer writes, where those are not all.
     asked: Option<Arc<[u32]>>,
     between: Between,
 }
 
-/// Where what layers give lies until the next has read it.
+/// Where the outputs of a layer lie until the next has read them.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Between {
     /// In the host's memory. The edges of all pieces are there as well, once they were made.
     #[default]
     Memory,
-    /// In files without a name in a folder. Pieces are made whenever a layer comes to one.
+    /// In unnamed files in a folder. A piece is made whenever a layer computes it.
     #[cfg(feature = "parts")]
     Disk(Arc<Path>),
-    /// Likewise of a device that only counts memory: nowhere.
+    /// The same for a device that only counts memory: nowhere.
     Counted,
 }
 
-/// What [`Pieces`] stand for.
+/// The graph and its ranges.
 #[derive(Debug)]
 struct Cut<E: Element> {
     graph: Graph,
@@ -57,12 +57,12 @@ struct Cut<E: Element> {
 }
 
 impl<E: Element> Pieces<E> {
-    /// So many pieces of `prepared`, which is a graph as `model` wants it: of nearly as many edges and vertices together each, and no
-    /// more than there are vertices.
+    /// Cuts `prepared`, which is a graph as `model` requires it, into `count` pieces of nearly equal numbers of edges
+    /// and vertices together, but no more than there are vertices.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] of no pieces, and of a model that [wants all vertices](ModelConfig::wants_all_vertices) at once. Those of
-    /// [`PartFactors::new`].
+    /// [`Error::Unsupported`] for no pieces, and for a model that [reads all vertices](ModelConfig::wants_all_vertices)
+    /// at once. Those of [`PartFactors::new`].
     pub fn new(
         prepared: &PreparedGraph<'_>,
         model: &ModelConfig,
@@ -94,7 +94,7 @@ impl<E: Element> Pieces<E> {
         })
     }
 
-    /// The same whose last layer gives the rows of these vertices alone, in ascending order.
+    /// The same, where the last layer writes only the rows of these vertices, in ascending order.
     #[must_use]
     pub fn asked_for(self, mut vertices: Vec<u32>) -> Self {
         vertices.sort_unstable();
@@ -105,9 +105,10 @@ impl<E: Element> Pieces<E> {
         }
     }
 
-    /// The same for a graph of which the host's memory has no room for what layers give: that lies in files in `folder` until the next layer
-    /// has read it, in half what is half and else in float. They have no name, and are gone with the pass, whatever ends it. The edges of a
-    /// piece are put together whenever a layer comes to it, and are not kept. Results are the same, to the bit.
+    /// The same for a graph whose layers' outputs do not fit in the host's memory. They lie in files in `folder` until
+    /// the next layer has read them: half numbers in half, all others in float. The files have no name, and are removed
+    /// with the pass, however it ends. The edges of a piece are put together whenever a layer computes it, and are not
+    /// kept. Results are the same, to the bit.
     #[cfg(feature = "parts")]
     #[must_use]
     pub fn on_disk(self, folder: &Path) -> Self {
@@ -136,12 +137,12 @@ impl<E: Element> Pieces<E> {
         self.cut.graph.vertices()
     }
 
-    /// Ascending vertices that the last layer is [asked for](Pieces::asked_for), where those are not all.
+    /// The ascending vertices whose rows the last layer [writes](Pieces::asked_for), where those are not all.
     pub fn asked(&self) -> Option<&[u32]> {
         self.asked.as_deref()
     }
 
-    /// That the vertices that are asked for are there.
+    /// Checks that the requested vertices exist.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.asked().and_then(<[u32]>::last) {
             Some(&last) if last as usize >= self.vertices() => Err(Error::Unsupported {
@@ -155,7 +156,7 @@ impl<E: Element> Pieces<E> {
         }
     }
 
-    /// Rows that the last layer gives.
+    /// The number of rows that the last layer writes.
     pub(crate) fn rows_asked_for(&self) -> usize {
         match &self.asked {
             Some(asked) => asked.len(),
@@ -167,7 +168,7 @@ impl<E: Element> Pieces<E> {
         &self.between
     }
 
-    /// The vertices of a piece that a layer is computed of, the `last` or another.
+    /// The vertices of a piece whose rows a layer writes, the `last` or another.
     pub(crate) fn own(&self, piece: usize, last: bool) -> Vec<u32> {
         let range = self.cut.ranges[piece].clone();
         match &self.asked {
@@ -193,7 +194,7 @@ impl<E: Element> Pieces<E> {
         let kept = &parts[piece];
         match (kept.get(), &self.between) {
             (Some(part), _) => Ok(Cow::Borrowed(part)),
-            // Edges on disk are read anew, since memory has no room for those of all pieces.
+            // Edges on disk are read again, because those of all pieces do not fit in memory.
             (None, Between::Memory) if !graph.csr().is_on_disk() => {
                 let made = Part::of_range(graph, ranges[piece].clone())?;
                 Ok(Cow::Borrowed(kept.get_or_init(|| made)))
@@ -221,7 +222,7 @@ impl<E: Element> Pieces<E> {
 }
 
 impl ModelConfig {
-    /// Why it cannot be evaluated on a graph in [pieces](Pieces), where that is so: something that it reads is of all vertices at once.
+    /// Why it cannot be evaluated on a graph in [pieces](Pieces), where that is so: it reads all vertices at once.
     pub fn wants_all_vertices(&self) -> Option<&'static str> {
         if self.binary.is_some() {
             return Some("a model of bits normalises features over all vertices");
@@ -235,8 +236,8 @@ impl ModelConfig {
         self.convolution.wants_all_vertices()
     }
 
-    /// Whether rows of a batch that stand for no vertex change nothing of the others, and its graphs are asked for nothing but sums along
-    /// edges: then batches may have room that is empty.
+    /// Whether padding rows of a batch do not change the other rows, and its graphs only need sums along edges. Batches
+    /// may then have padding.
     pub(crate) fn ignores_empty_rows(&self) -> bool {
         let convolution = &self.convolution;
         let normalises = match convolution {
@@ -257,15 +258,15 @@ impl ModelConfig {
             && self.policy == SpmmPolicy::default()
     }
 
-    /// Whether a step on a sampled block may read features where those of the whole graph lie: nothing but sums along edges and the
-    /// destinations' rows is wanted of them, and none of their elements is dropped.
+    /// Whether a step on a sampled block may read features where those of the whole graph lie: it needs only sums along
+    /// edges and the destinations' rows, and drops none of their elements.
     pub(crate) fn reads_features_in_place(&self) -> bool {
         self.ignores_empty_rows()
             && self.dropout_of(0) == 0.0
             && !self.residual
             && self.jumping.is_none()
             && self.readout.is_none()
-            // Others want to know how many hear from a source.
+            // Other norms need the out-degrees of sources.
             && matches!(self.norm(), Norm::Right | Norm::None)
             && self.convolution.reads_in_place(self)
     }

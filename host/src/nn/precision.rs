@@ -36,7 +36,7 @@ const KEPT: [(&str, &str); 13] = [
     ("loss scale", "float, on the device"),
 ];
 
-/// What a run of a precision keeps: kinds of tensors, and what each is kept as; `messages` is
+/// What a run of a precision keeps: kinds of tensors, and the format of each. `messages` is
 /// [`ModelConfig::messages`](super::ModelConfig::messages), `store` [`ModelConfig::store`](super::ModelConfig::store).
 pub fn kept_as(
     precision: Precision,

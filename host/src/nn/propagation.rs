@@ -18,15 +18,15 @@ const WEIGHTED: &str = "Propagation::weighted";
 
 /// Degree norm of an aggregation (HalfGNN eq. 1): which powers of the degrees scale its input and output.
 ///
-/// `D_in` counts the edges of a row, `D_out` those of a column. A degree of 0 counts as 1: nothing is there to be scaled.
+/// `D_in` counts the edges of a row, `D_out` those of a column. A degree of 0 counts as 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Norm {
     /// `D_in^-1/2 · A · D_out^-1/2`, symmetric (Kipf and Welling, ICLR 2017).
     #[default]
     Both,
-    /// `D_in^-1/2 · A · D_in^-1/2`: PyG's `gcn_norm`, which is another than [`Norm::Both`] on directed graphs. A source that hears from
-    /// nobody has the factor 0, as there.
+    /// `D_in^-1/2 · A · D_in^-1/2`: PyG's `gcn_norm`, which differs from [`Norm::Both`] on directed graphs. A source
+    /// without in-neighbours has the factor 0, as there.
     In,
     /// `D_in^-1 · A`: the mean of the neighbours.
     Right,
@@ -73,11 +73,11 @@ pub enum Degrees<'a> {
     },
 }
 
-/// A graph or a block on a backend with the factors of its degree norm: the matrix `R · A · C` whose diagonal `R` scales what
-/// a vertex has summed up and whose diagonal `C` scales what it sends.
+/// A graph or a block on a backend with the factors of its degree norm: the matrix `R · A · C`. The diagonal `R` scales
+/// a destination's sum, and the diagonal `C` scales a source's rows.
 ///
-/// Rows are destinations, columns are sources. Of a graph both are its vertices; of a block the destinations are the first
-/// sources.
+/// Rows are destinations, columns are sources. Of a graph both are its vertices; of a block the destinations are the
+/// first sources.
 #[derive(Debug)]
 pub struct Propagation<B: Backend> {
     edges: Edges<B>,
@@ -85,7 +85,7 @@ pub struct Propagation<B: Backend> {
     column_scale: Option<Arc<Array<B, f32>>>,
     /// Whether the factors of rows make means.
     makes_means: bool,
-    /// Then what they divide by, once somebody asked.
+    /// The divisors of those means, made on first use.
     row_divisor: OnceLock<Arc<Array<B, f32>>>,
     largest_degree: u32,
     weights: Option<Weights>,
@@ -94,7 +94,7 @@ pub struct Propagation<B: Backend> {
     members: Option<Members<B>>,
 }
 
-/// Where the vertices of each graph start, of an adjacency that pools them, and the same on the backend once somebody asked.
+/// The first vertex of each graph, of an adjacency that pools them, and the same on the backend, made on first use.
 #[derive(Debug)]
 struct Members<B: Backend> {
     starts: Vec<u32>,
@@ -110,16 +110,16 @@ struct Weights {
     scale: f32,
 }
 
-/// That a block alone does not tell what a norm wants.
+/// A block alone does not have the degrees that a norm needs.
 fn no_in_degrees(operator: &'static str) -> Error {
     Error::Unsupported {
         operator,
-        reason: "the norm `in` wants the in-degrees of sources, and a block has those of destinations; give the degrees of the graph"
+        reason: "the norm `in` needs the in-degrees of sources, and a block has those of destinations; give the degrees of the graph"
             .into(),
     }
 }
 
-/// That there are so many of what these number from 0 on.
+/// Checks that `there` are as many as these numbers, from 0, require.
 fn expect_all(
     operator: &'static str,
     operand: &'static str,
@@ -133,11 +133,11 @@ fn expect_all(
     Error::expect(operator, operand, wanted.max(there), there)
 }
 
-/// What each edge multiplies: `scale · values[k]` is `r[i] · w(i,j) · c[j]` of edge `k`, its weight with the factors of the
-/// degree norm, so that [`Propagation::row_scale`] and [`Propagation::column_scale`] have none.
+/// The factor of each edge: `scale · values[k]` is `r[i] · w(i,j) · c[j]` of edge `k`, its weight with the factors of
+/// the degree norm. [`Propagation::row_scale`] and [`Propagation::column_scale`] are then absent.
 ///
-/// `scale` is a power of two that takes the largest to where half has most digits: those of a mean over a hub would be
-/// subnormal.
+/// `scale` is a power of two that takes the largest factor to where half has most digits: those of a mean over a hub
+/// would be subnormal.
 #[derive(Debug)]
 pub struct EdgeFactors<'a, B: Backend, E: Element> {
     /// In the order of [`Propagation::forward`].
@@ -148,7 +148,7 @@ pub struct EdgeFactors<'a, B: Backend, E: Element> {
     pub scale: f32,
 }
 
-/// What each edge of a whole graph multiplies, from which [`Propagation::of_induced`] takes those of a part.
+/// The factor of each edge of a whole graph, from which [`Propagation::of_induced`] takes those of a part.
 #[derive(Debug)]
 pub struct GraphFactors<B: Backend, E: Element> {
     values: Array<B, E>,
@@ -156,8 +156,8 @@ pub struct GraphFactors<B: Backend, E: Element> {
     largest: u32,
 }
 
-/// The degrees of a whole graph, or the weights of its edges with the degree norm in them, on the host: from these
-/// [`Propagation::of_part`] has what the edges of a part multiply.
+/// The degrees of a whole graph, or the weights of its edges with the degree norm in them, on the host.
+/// [`Propagation::of_part`] takes the factors of a part's edges from these.
 #[derive(Clone, Debug)]
 pub struct PartFactors<E: Element> {
     /// None where weights have it in them.
@@ -201,8 +201,8 @@ impl<E: Element> PartFactors<E> {
 
 #[cfg(feature = "parts")]
 impl<E: Element> PartFactors<E> {
-    /// Of degrees that are known of all vertices, or of the weights of a part's own edges with the norm in them; `largest` is that of
-    /// the whole graph.
+    /// From degrees that are known of all vertices, or from the weights of a part's own edges with the norm in them;
+    /// `largest` is that of the whole graph.
     pub(super) fn of_rank(
         norm: Norm,
         [rows, columns]: [Vec<u32>; 2],
@@ -220,9 +220,9 @@ impl<E: Element> PartFactors<E> {
 }
 
 impl<B: Backend, E: Element> GraphFactors<B, E> {
-    /// The weights of the edges, 1 where there are none, with the factors of `norm` of the whole graph's degrees, and times the norms of
-    /// GraphSAINT: those of [`Coverage`](crate::sample::Coverage::edge_norms), which has none of weights and degrees. They are made on the
-    /// device.
+    /// The weights of the edges, 1 where there are none, with the factors of `norm` of the whole graph's degrees, times
+    /// the norms of GraphSAINT. Those are [`Coverage`](crate::sample::Coverage::edge_norms)'s, without weights and
+    /// degrees. They are made on the device.
     ///
     /// # Errors
     /// Those of [`Propagation::weighted`] and [`ops::edge_norms`].
@@ -291,8 +291,8 @@ impl<B: Backend> Propagation<B> {
     /// (`gcn_norm` of PyG); the factor of a vertex whose weights add up to 0 is 0.
     ///
     /// # Errors
-    /// [`Error::Shape`] where there is not a weight for each edge; [`Error::Unsupported`] where one is not finite, or where the
-    /// norm takes the root of a negative sum; [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Shape`] where there is not a weight for each edge; [`Error::Unsupported`] where one is not finite, or
+    /// where the norm takes the root of a negative sum; [`Error::Driver`] where there is not enough memory.
     pub fn weighted<E: Element>(
         backend: &B,
         graph: &Graph,
@@ -346,11 +346,12 @@ impl<B: Backend> Propagation<B> {
         }
     }
 
-    /// The same with columns of features of edges, each with a number for each edge of `graph`, in its order: for a layer that reads
-    /// them, as GAT's does.
+    /// The same with columns of features of edges, each with a number for each edge of `graph`, in its order: for a
+    /// layer that reads them, such as GAT's.
     ///
     /// # Errors
-    /// [`Error::Shape`] where a column has not a number for each edge, [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Shape`] where a column has not a number for each edge, [`Error::Driver`] where there is not enough
+    /// memory.
     pub fn with_edge_features(
         self,
         backend: &B,
@@ -360,8 +361,8 @@ impl<B: Backend> Propagation<B> {
         Ok(self.with(EdgeFeatures::new::<f32>(backend, graph, (columns, false))?))
     }
 
-    /// With columns of features of edges that are kept as a row of elements for each edge: for layers that compute messages of them, as
-    /// GINE's do.
+    /// With columns of features of edges that are kept as a row of elements for each edge: for layers whose messages
+    /// are computed from them, such as GINE's.
     ///
     /// # Errors
     /// Those of [`Propagation::with_edge_features`].
@@ -387,7 +388,7 @@ impl<B: Backend> Propagation<B> {
         self.edge_features.as_ref()
     }
 
-    /// What each edge multiplies, of a [weighted](Propagation::weighted) graph.
+    /// The factor of each edge, of a [weighted](Propagation::weighted) graph.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the weights are kept in another precision.
@@ -412,12 +413,13 @@ impl<B: Backend> Propagation<B> {
         }
     }
 
-    /// Copies edges between vertices of two kinds and the factors of `norm` to the backend: a row for each destination, a column
-    /// for each source. Destinations are no sources, so a layer that reads their own rows takes no such edges.
+    /// Copies edges between vertices of two kinds and the factors of `norm` to the backend: a row for each destination,
+    /// a column for each source. Destinations are no sources, so a layer that reads their own rows cannot take such
+    /// edges.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for [`Norm::In`], which needs in-degrees of sources, and [`Error::Driver`] where there is not enough
-    /// memory.
+    /// [`Error::Unsupported`] for [`Norm::In`], which needs in-degrees of sources, and [`Error::Driver`] where there is
+    /// not enough memory.
     pub fn bipartite(backend: &B, edges: &graph::Csr, norm: Norm) -> Result<Self, Error> {
         if norm == Norm::In {
             return Err(Error::Unsupported {
@@ -438,8 +440,9 @@ impl<B: Backend> Propagation<B> {
     /// Copies `block` and the factors of `norm` to the backend: the graph of one layer of a model.
     ///
     /// # Errors
-    /// [`Error::Shape`] where there is not a degree for each destination and each source, [`Error::Unsupported`] for [`Norm::In`] of
-    /// the block's own degrees, which sources have none of, and [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Shape`] where there is not a degree for each destination and each source; [`Error::Unsupported`] for
+    /// [`Norm::In`] of the block's own degrees, because sources have none; [`Error::Driver`] where there is not enough
+    /// memory.
     pub fn of_block(
         backend: &B,
         block: &graph::Block,
@@ -465,22 +468,22 @@ impl<B: Backend> Propagation<B> {
         Self::of_edges(backend, edges, [rows, columns], norm)
     }
 
-    /// A block that was drawn on the device, with the factors of `norm` of its own degrees, as a sampled mean wants them: a source
-    /// counts the destinations of the block that hear from it. Nothing of it is copied.
+    /// A block that was sampled on the device, with the factors of `norm` of its own degrees, as a sampled mean
+    /// requires. The out-degree of a source counts the destinations in the block. Nothing of it is copied.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for [`Norm::In`], since sources have no in-degrees in a block, [`Error::Driver`] where there is not
-    /// enough memory.
+    /// [`Error::Unsupported`] for [`Norm::In`], since sources have no in-degrees in a block; [`Error::Driver`] where
+    /// there is not enough memory.
     pub fn of_sampled(backend: &B, block: Block<B>, norm: Norm) -> Result<Self, Error> {
         let factors = |a: &Adjacency<B>, power| {
             ops::degree_factors(backend, a, power).map(|factors| Some(Arc::new(factors)))
         };
         let rows = block.forward();
-        // Of which there is no transpose.
+        // Such a block has no transpose.
         if block.own().is_some() && matches!(norm, Norm::Both | Norm::Left) {
             return Err(Error::Unsupported {
                 operator: "Propagation::of_sampled",
-                reason: "how many hear from a source is not known of a block whose sources are all vertices of a graph; take the norm `right`, or draw it with the sources that it meets".into(),
+                reason: "the out-degrees of sources are not known in a block whose sources are all vertices of a graph; take the norm `right`, or sample the block with the sources that it meets".into(),
             });
         }
         let (mut row_scale, mut column_scale) = (None, None);
@@ -516,7 +519,7 @@ impl<B: Backend> Propagation<B> {
         }
     }
 
-    /// The block that it is of, to be drawn anew; [`Propagation::renew_factors`] follows.
+    /// The block, to be sampled again; [`Propagation::renew_factors`] follows.
     pub(crate) fn block_mut(&mut self) -> Option<&mut Block<B>> {
         match &mut self.edges {
             Edges::Block(block) => Some(block),
@@ -524,7 +527,8 @@ impl<B: Backend> Propagation<B> {
         }
     }
 
-    /// The factors of `norm` again, of a block that was drawn anew in the same memory: see [`Propagation::of_sampled`].
+    /// Recomputes the factors of `norm` for a block that was sampled again into the same memory: see
+    /// [`Propagation::of_sampled`].
     pub(crate) fn renew_factors(&mut self, backend: &B, norm: Norm) -> Result<(), Error> {
         let Edges::Block(block) = &self.edges else {
             return Ok(());
@@ -540,7 +544,7 @@ impl<B: Backend> Propagation<B> {
             match Arc::get_mut(factors) {
                 Some(factors) => ops::renew_degree_factors(backend, a, power, factors),
                 None => {
-                    // Somebody else has those of the batch before.
+                    // The old factors are still in use elsewhere.
                     *factors = Arc::new(ops::degree_factors(backend, a, power)?);
                     Ok(())
                 }
@@ -555,8 +559,8 @@ impl<B: Backend> Propagation<B> {
         Ok(())
     }
 
-    /// The part of a graph between some of its vertices, whose edges multiply what `factors` has for them in place of a degree norm.
-    /// Nothing of it is copied.
+    /// The part of a graph between some of its vertices. Its edges have the factors of `factors` in place of a degree
+    /// norm. Nothing of it is copied.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -565,8 +569,8 @@ impl<B: Backend> Propagation<B> {
         subgraph: InducedSubgraph<B>,
         factors: &GraphFactors<B, E>,
     ) -> Result<Self, Error> {
-        let room = || Array::uninit(backend, subgraph.edges.len(), MemoryKind::Graph);
-        let (mut forward, mut backward) = (room()?, room()?);
+        let array = || Array::uninit(backend, subgraph.edges.len(), MemoryKind::Graph);
+        let (mut forward, mut backward) = (array()?, array()?);
         ops::take_values(backend, &factors.values, &subgraph.edges, &mut forward)?;
         ops::take_values(backend, &forward, &subgraph.transposed, &mut backward)?;
         Ok(Self {
@@ -600,7 +604,7 @@ impl<B: Backend> Propagation<B> {
         Self::of_part_edges(backend, edges, part, factors)
     }
 
-    /// The same without what gradients alone want: the transpose, and weights in its order.
+    /// The same without what only gradients need: the transpose, and weights in its order.
     pub(super) fn of_part_forward<E: Element>(
         backend: &B,
         part: &Part,
@@ -635,7 +639,7 @@ impl<B: Backend> Propagation<B> {
                 };
                 let along = upload(&forward)?;
                 let against = match edges {
-                    // Nobody has the edges that they would be of.
+                    // There are no edges to which they would belong.
                     Edges::Forward(_) => Arc::clone(&along),
                     _ => {
                         let against = part.against().into_iter();
@@ -735,8 +739,8 @@ impl<B: Backend> Propagation<B> {
         })
     }
 
-    /// The arrays of a graph of `counts` and of the factors of `norm`, with nothing in them: for a backend that only counts
-    /// memory.
+    /// The arrays of a graph of `counts` and of the factors of `norm`, with nothing in them: for a backend that only
+    /// counts memory.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -797,7 +801,8 @@ impl<B: Backend> Propagation<B> {
         })
     }
 
-    /// The same of what a rank has, with its exchanges; `counts` are [those](Shard::counts_of_block) of the shard's block.
+    /// The same for a rank's shard, with its exchanges; `counts` are [those](Shard::counts_of_block) of the shard's
+    /// block.
     pub(crate) fn counted_shard<E: Element>(
         backend: &B,
         counts: &GraphCounts,
@@ -815,7 +820,7 @@ impl<B: Backend> Propagation<B> {
         !matches!(self.edges, Edges::Pair(_))
     }
 
-    /// The adjacency: row `i` lists the sources that destination `i` hears from.
+    /// The adjacency: row `i` lists the in-neighbours of destination `i`.
     pub fn forward(&self) -> &Adjacency<B> {
         match &self.edges {
             Edges::Graph(graph) => graph.forward(),
@@ -828,7 +833,8 @@ impl<B: Backend> Propagation<B> {
     /// The transposed adjacency, along which gradients flow.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] of a graph in [pieces](super::Pieces), which is evaluated alone; those of [`Block::backward`].
+    /// [`Error::Unsupported`] for a graph in [pieces](super::Pieces), which is only evaluated; those of
+    /// [`Block::backward`].
     pub fn backward(&self, backend: &B) -> Result<&Adjacency<B>, Error> {
         match &self.edges {
             Edges::Graph(graph) => Ok(graph.backward()),
@@ -841,18 +847,19 @@ impl<B: Backend> Propagation<B> {
         }
     }
 
-    /// Factor of what each destination has summed up; none where [edges](Propagation::edge_factors) have it.
+    /// The factor of each destination's sum; none where [edges](Propagation::edge_factors) have it.
     pub fn row_scale(&self) -> Option<&Array<B, f32>> {
         self.row_scale.as_deref()
     }
 
-    /// Factor of what each source sends; none where [edges](Propagation::edge_factors) have it.
+    /// The factor of each source's row; none where [edges](Propagation::edge_factors) have it.
     pub fn column_scale(&self) -> Option<&Array<B, f32>> {
         self.column_scale.as_deref()
     }
 
-    /// [`Propagation::column_scale`], or of the destinations alone where ranks exchange [codes](Propagation::exchanges_codes) or products:
-    /// those have as many edges as rows and as columns.
+    /// [`Propagation::column_scale`], or only that of the destinations, where ranks exchange
+    /// [quantized values](Propagation::exchanges_codes) or products. In that case edges go both ways, so a vertex'
+    /// factors as row and as column are equal.
     pub(crate) fn sent_scale(&self, of_destinations: bool) -> Option<&Array<B, f32>> {
         let sent = self.column_scale();
         match of_destinations {
@@ -861,21 +868,22 @@ impl<B: Backend> Propagation<B> {
         }
     }
 
-    /// Whether ranks can exchange the codes of what is summed up, both ways: edges go both ways and multiply nothing of their own, and
-    /// where senders have a factor it is that of their own rows.
+    /// Whether ranks can exchange quantized inputs of aggregations in both directions. Edges must go both ways and have
+    /// no factors of their own, and the factors of sources must be those of the own rows.
     pub(crate) fn exchanges_codes(&self) -> bool {
         let mutual = self.halo.as_ref().is_some_and(Halo::is_mutual);
         mutual && self.has_sent_scale() && self.weights.is_none()
     }
 
-    /// Whether a rank has the factors of its own rows as senders apart from those of others: those of [`Propagation::sent_scale`].
+    /// Whether a rank has the source factors of its own rows separately from those of others: those of
+    /// [`Propagation::sent_scale`].
     pub(super) fn has_sent_scale(&self) -> bool {
         let mutual = self.halo.as_ref().is_some_and(Halo::is_mutual);
         self.column_scale.is_none() || (mutual && self.row_scale.is_some())
     }
 
-    /// The reciprocals of [`Propagation::row_scale`] where that makes means, with [`Norm::Right`]: the degrees. Those of a sampled block are made
-    /// when they are asked for first.
+    /// The reciprocals of [`Propagation::row_scale`] where that makes means, with [`Norm::Right`]: the degrees. Those
+    /// of a sampled block are made on first use.
     ///
     /// # Errors
     /// Those of the device.
@@ -885,7 +893,7 @@ impl<B: Backend> Propagation<B> {
         }
         if self.row_divisor.get().is_none() {
             let made = ops::degree_factors(backend, self.forward(), DegreePower::Degree)?;
-            // Somebody else's would be the same.
+            // Another thread's would be the same.
             let _ = self.row_divisor.set(Arc::new(made));
         }
         Ok(self.row_divisor.get().map(|divisor| &**divisor))
@@ -909,7 +917,7 @@ impl<B: Backend> Propagation<B> {
         }
     }
 
-    /// The same, which pools the vertices of graphs that start there.
+    /// The same as an adjacency that pools graphs, which start at these vertices.
     pub(super) fn of_members(self, starts: &[u32]) -> Self {
         Self {
             members: Some(Members {
@@ -920,7 +928,7 @@ impl<B: Backend> Propagation<B> {
         }
     }
 
-    /// The rows of each graph's vertices, of an adjacency that pools them; copied to the backend when somebody first asks.
+    /// The rows of each graph's vertices, of an adjacency that pools them; copied to the backend on first use.
     ///
     /// # Errors
     /// Those of [`RowGroups::new`].
@@ -929,7 +937,7 @@ impl<B: Backend> Propagation<B> {
             return Ok(None);
         };
         if members.groups.get().is_none() {
-            // Another thread's are as good.
+            // Another thread's would be the same.
             let _ = members
                 .groups
                 .set(RowGroups::new(backend, &members.starts)?);
@@ -937,12 +945,12 @@ impl<B: Backend> Propagation<B> {
         Ok(members.groups.get())
     }
 
-    /// Number of vertices that hear: rows of a layer's output.
+    /// The number of destinations: rows of a layer's output.
     pub fn destinations(&self) -> usize {
         self.forward().rows()
     }
 
-    /// Number of vertices that are heard: rows of a layer's input.
+    /// The number of sources: rows of a layer's input.
     pub fn sources(&self) -> usize {
         self.forward().columns()
     }

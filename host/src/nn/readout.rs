@@ -1,4 +1,4 @@
-//! From the rows of a graph's vertices to one row of the graph: what tells whole graphs (Xu et al., ICLR 2019).
+//! Readouts of whole graphs: from the rows of a graph's vertices to one row of the graph (Xu et al., ICLR 2019).
 
 use super::{Degrees, ModelConfig, Norm, Propagation};
 use crate::backend::Backend;
@@ -7,7 +7,7 @@ use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is taken of the rows of a graph's vertices.
+/// How the rows of a graph's vertices are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Readout {
@@ -15,8 +15,8 @@ pub enum Readout {
     Sum,
     /// Their mean (PyG's `global_mean_pool`).
     Mean,
-    /// The largest of each column (PyG's `global_max_pool`), whose gradient goes to the first vertex that has it; zeros of a graph
-    /// without vertices.
+    /// The largest of each column (PyG's `global_max_pool`), whose gradient goes to the first vertex that has it; zeros
+    /// for a graph without vertices.
     Max,
 }
 
@@ -45,7 +45,7 @@ impl Readout {
 }
 
 impl ModelConfig {
-    /// That the vertices are of many graphs where the model has a readout, and of one where it has none.
+    /// Checks that the dataset has many graphs where the model has a readout, and one graph where it has none.
     ///
     /// # Errors
     /// The reason.

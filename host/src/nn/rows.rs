@@ -1,10 +1,10 @@
 //! What a rank computes on, of rows that it read itself: see [`data::parts`](crate::data::parts).
 //!
 //! ```text
-//!  rows of own parts ─ own and heard vertices under numbers of their own, in the graph's order ─► a small graph
-//!                                                                                                   │ self-loops, means
-//!  degrees and sums of weights of all vertices ──────────────► factors of the whole graph ────► Shard, Propagation
-//!  whom the others hear, asked of them ────────────────────────────────────────────────────────────┘
+//!  rows of own parts ─ own vertices and in-neighbours, renumbered in the graph's order ─► a small graph
+//!                                                                                          │ self-loops, means
+//!  degrees and sums of weights of all vertices ─────► factors of the whole graph ────► Shard, Propagation
+//!  the vertices that others need, by request ──────────────────────────────────────────────┘
 //! ```
 
 use super::edge_features::{EdgeColumns, EdgeFeatures};
@@ -55,18 +55,18 @@ impl<E: Element> PreparedRows<E> {
     }
 }
 
-/// Vertices that a rank has or is given, ascending, and the edges of those that it has, under their places in that list.
+/// The vertices that a rank owns or receives, ascending, and the edges that lead to its own, as indices into that list.
 struct Local {
     vertices: Vec<u32>,
-    /// Places of the own ones.
+    /// Indices of the own ones.
     own: Vec<u32>,
     graph: Graph,
-    /// Whether it is given all, heard or not.
+    /// Whether the rank receives all vertices, needed or not.
     whole: bool,
 }
 
 impl Local {
-    /// With all vertices of others, where ranks give one another all rows, which they agree on.
+    /// Includes all vertices of others where ranks exchange all rows, on which they agree.
     fn new(
         rows: &PartRows,
         vertices: usize,
@@ -78,16 +78,16 @@ impl Local {
                 here[vertex as usize].store(true, Ordering::Relaxed);
             });
         }
-        let heard = match gather {
+        let needed = match gather {
             Gather::Auto => {
                 let here = here.iter().filter(|here| here.load(Ordering::Relaxed));
-                let heard = here.count().saturating_sub(rows.vertices.len());
-                let of_ranks = group.gather("vertices heard", &[heard as u64])?;
+                let needed = here.count().saturating_sub(rows.vertices.len());
+                let of_ranks = group.gather("vertices needed", &[needed as u64])?;
                 of_ranks.iter().map(|of_rank| of_rank[0]).sum()
             }
             Gather::Halo | Gather::Whole => 0,
         };
-        let whole = gather.is_whole(heard, (group.ranks(), vertices));
+        let whole = gather.is_whole(needed, (group.ranks(), vertices));
         let mut places = vec![u32::MAX; vertices];
         let mut local = Vec::new();
         for (vertex, (place, here)) in places.iter_mut().zip(here).enumerate() {
@@ -119,9 +119,10 @@ impl Local {
 }
 
 impl ModelConfig {
-    /// What the rank of `group` has of a graph whose rows it read, and of which it knows `table`: the shard, and from what the graph on a
-    /// backend follows, as [`Shard::gathering`] and [`PreparedGraph::propagation_of_shard`] make them of the whole graph with the same
-    /// `partition`, to the bit. All ranks call it at once, with the same `gather`. `edges` are of the rows' edges. Nothing is on a backend yet.
+    /// The shard of a rank of `group`, from rows that it read itself, and the data from which the graph on a backend is
+    /// made. They are those that [`Shard::gathering`] and [`PreparedGraph::propagation_of_shard`] make of the whole
+    /// graph with the same `partition`, to the bit. `table` has the degrees of all vertices, and `edges` are of the
+    /// rows' edges. All ranks call it at once, with the same `gather`. Nothing is on a backend yet.
     ///
     /// # Errors
     /// Those of [`ModelConfig::prepare_edges`], [`PreparedGraph::propagation_of_shard`] and
@@ -165,7 +166,7 @@ impl ModelConfig {
             .collect()
     }
 
-    /// What edges multiply, as [`PartFactors::new`] has it of the whole graph.
+    /// The factors of edges, as [`PartFactors::new`] has them of the whole graph.
     fn rank_factors<E: Element>(
         &self,
         local: &Local,
@@ -196,7 +197,7 @@ impl ModelConfig {
         let graph = &prepared.graph;
         let mut factors = vec![0.0_f32; graph.edges()];
         let mut most = 0.0_f64;
-        // Rows of others are not here, but for the loops that were added.
+        // Rows of others are not here, except for the loops that were added.
         for &row in &local.own {
             let scale = sides[0][local.vertices[row as usize] as usize];
             let mut size = 0.0;
@@ -221,7 +222,7 @@ impl ModelConfig {
     }
 }
 
-/// What a rank has and exchanges, as [`Shard::gathering`] finds it in a whole graph: what others want they are asked for.
+/// The shard that [`Shard::gathering`] finds in a whole graph. Other ranks say which vertices they need.
 fn shard(
     local: &Local,
     graph: &Graph,
@@ -233,13 +234,13 @@ fn shard(
     owners.iter().for_each(|&owner| counts[owner as usize] += 1);
     Error::expect(NAME, "own vertices", counts[rank], local.own.len())?;
     let owner = |place: u32| owners[local.vertices[place as usize] as usize] as usize;
-    let mut wants = vec![Vec::new(); ranks];
+    let mut requests = vec![Vec::new(); ranks];
     let mut halo = vec![Vec::new(); ranks];
     for place in 0..local.vertices.len() as u32 {
         let of = owner(place);
         if of != rank {
             halo[of].push(place);
-            wants[of].push(local.vertices[place as usize]);
+            requests[of].push(local.vertices[place as usize]);
         }
     }
     let mut start = local.own.len();
@@ -257,7 +258,7 @@ fn shard(
             let places: Vec<u32> = (0..own.len() as u32).collect();
             all_to_others(&places, (rank, ranks))
         }
-        false => asked_for(&own, &wants, group)?,
+        false => asked_for(&own, &requests, group)?,
     };
     Ok(Shard {
         rank,
@@ -273,14 +274,15 @@ fn shard(
     })
 }
 
-/// Places among `own` vertices of those that each other rank wants, of which this one `wants` some of theirs.
-fn asked_for(own: &[u32], wants: &[Vec<u32>], group: &Group) -> Result<Vec<Vec<u32>>, Error> {
+/// Indices among `own` vertices of those that each other rank requests. `requests` are the vertices that this rank
+/// requests.
+fn asked_for(own: &[u32], requests: &[Vec<u32>], group: &Group) -> Result<Vec<Vec<u32>>, Error> {
     let rank = group.rank();
-    let asked: Vec<u64> = wants.iter().map(|wanted| wanted.len() as u64).collect();
+    let asked: Vec<u64> = requests.iter().map(|wanted| wanted.len() as u64).collect();
     let asked = group.gather("halo sizes", &asked)?;
     let asked: Vec<usize> = asked.iter().map(|by_rank| by_rank[rank] as usize).collect();
     let sends = group
-        .exchange("halo", wants, &asked)?
+        .exchange("halo", requests, &asked)?
         .into_iter()
         .enumerate();
     let sends = sends.map(|(by, wanted)| {
@@ -299,11 +301,11 @@ fn asked_for(own: &[u32], wants: &[Vec<u32>], group: &Group) -> Result<Vec<Vec<u
     sends.collect()
 }
 
-/// Whether the whole graph is symmetric. A rank has edges to its own vertices alone, so each two tell one another sums of numbers that are
-/// drawn of edges, one way and the other.
+/// Whether the whole graph is symmetric. A rank has only edges to its own vertices. Each pair of ranks therefore
+/// compares sums of hashes of the edges between them, in both directions.
 fn is_mutual(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Result<bool, Error> {
     let (rank, ranks) = (group.rank(), group.ranks());
-    let drawn = |from: u32, to: u32| {
+    let hashes = |from: u32, to: u32| {
         let [a, b, c, d] = generate::draw(
             [0x6d75_7475, 0x616c],
             u64::from(to) << 32 | u64::from(from),
@@ -314,7 +316,7 @@ fn is_mutual(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Res
             u64::from(c) << 32 | u64::from(d),
         ]
     };
-    // Of each rank two words as its vertices are heard, and two of the other way.
+    // For each rank two words of the edges from its vertices, and two of their reverses.
     let of_chunks = parallel::map(parallel::chunks(&local.own, 1 << 12), |_, rows| {
         let mut sums = vec![0_u64; 4 * ranks];
         for &row in rows {
@@ -322,7 +324,7 @@ fn is_mutual(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Res
             for &column in graph.csr().row(row as usize) {
                 let from = local.vertices[column as usize];
                 let first = 4 * owners[from as usize] as usize;
-                let ([a, b], [c, d]) = (drawn(from, to), drawn(to, from));
+                let ([a, b], [c, d]) = (hashes(from, to), hashes(to, from));
                 for (sum, word) in sums[first..].iter_mut().zip([a, b, c, d]) {
                     *sum = sum.wrapping_add(word);
                 }
@@ -345,7 +347,7 @@ fn is_mutual(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Res
 }
 
 impl Shard {
-    /// The features of the own vertices, and behind them those of the vertices of other ranks that it is [given](Shard::part), which these give. All
+    /// The features of the own vertices, and after them those of the vertices that other ranks [send](Shard::part). All
     /// ranks call it at once.
     ///
     /// # Errors

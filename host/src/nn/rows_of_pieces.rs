@@ -1,4 +1,4 @@
-//! Rows that a layer writes of a graph in pieces, and where they lie until the next layer reads them.
+//! The output of a layer of a graph in pieces, and where it lies until the next layer reads it.
 
 use super::pieces::Between;
 use crate::backend::{Backend, MemoryKind};
@@ -12,13 +12,13 @@ use crate::tensor::{Array, Element, Matrix};
 #[cfg(feature = "parts")]
 use std::sync::Arc;
 
-/// Rows that a layer writes, those of one piece behind those of the other.
+/// Rows that a layer writes, piece after piece.
 pub(crate) enum RowsOfPieces<B: Backend, E: Element> {
     /// In the host's memory, and how many are written.
     Memory(Matrix<B, E>, usize),
     #[cfg(feature = "parts")]
     Disk(RowSpill),
-    /// Of a device that only counts memory.
+    /// For a device that only counts memory.
     Counted((usize, usize)),
 }
 
@@ -63,7 +63,7 @@ impl<B: Backend, E: Element> RowsOfPieces<B, E> {
             }
             #[cfg(feature = "parts")]
             Self::Disk(spill) => {
-                // Some at a time, so that the host never has all of a large piece.
+                // In chunks, so that the host never has all rows of a large piece.
                 let (columns, stride) = (of_piece.columns(), of_piece.stride());
                 let some = (SPILLED_BYTES / size_of::<E>() / stride).max(1);
                 let mut floats = Vec::new();
@@ -107,7 +107,7 @@ impl<B: Backend, E: Element> RowsOfPieces<B, E> {
 #[cfg(feature = "parts")]
 const SPILLED_BYTES: usize = 64 << 20;
 
-/// What a layer gave has no place.
+/// There is no file for what a layer wrote.
 #[cfg(feature = "parts")]
 fn on_disk(error: DataError) -> Error {
     Error::Features(format!(

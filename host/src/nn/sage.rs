@@ -1,6 +1,8 @@
-//! GraphSAGE with the mean of the neighbours (Hamilton, Ying and Leskovec, NeurIPS 2017): `H · W_self + D⁻¹ · A · H · W`.
+//! GraphSAGE with the mean of the neighbours (Hamilton, Ying and Leskovec, NeurIPS 2017):
+//! `H · W_self + D⁻¹ · A · H · W`.
 //!
-//! Both maps of the neighbours are linear, so a layer does first what makes its rows narrower, or on a sampled block fewer ([`Order`]).
+//! Both maps of the neighbours are linear, so a layer first applies the one that makes rows narrower or, on a sampled
+//! block, fewer ([`Order`]).
 
 use super::architecture::Architecture;
 use super::{ModelConfig, Norm, rounds_by_default};

@@ -1,13 +1,13 @@
-//! What a batch normalisation evaluates with.
+//! The statistics of a batch normalisation in evaluation.
 
 use serde::{Deserialize, Serialize};
 
-/// The statistics that a batch normalisation evaluates with.
+/// The statistics that a batch normalisation uses in evaluation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Statistics {
-    /// Those of all vertices, without dropout: where training and evaluation see one graph, there is nothing to
-    /// remember. Dropout changes the variance that running statistics are of.
+    /// Those of all vertices, without dropout. Where training and evaluation see one graph, running statistics have no
+    /// use, and dropout changes their variance.
     #[default]
     Batch,
     /// The running ones of training, as PyTorch has them.

@@ -1,4 +1,4 @@
-//! The types of vertices and edges that a model is of.
+//! The types of vertices and edges of a model.
 
 use super::{ModelConfig, Norm, Propagation};
 use crate::backend::{Backend, MemoryKind};
@@ -7,14 +7,14 @@ use crate::error::Error;
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 
-/// The types of vertices and edges that a model reads, and the one that it predicts something of.
+/// The types of vertices and edges that a model reads, and the type that it predicts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelTypes {
     /// The types of vertices.
     pub vertices: Vec<ModelVertexType>,
     /// The types of edges, each of which has a graph of its own, in this order.
     pub edges: Vec<ModelEdgeType>,
-    /// The type of vertices that the model predicts something of.
+    /// The type of vertices that the model predicts.
     pub labelled: usize,
 }
 
@@ -23,9 +23,10 @@ pub struct ModelTypes {
 pub struct ModelVertexType {
     /// Its name.
     pub name: String,
-    /// How many there are. Of a type with features it is that of the graph that was trained on, and others may have more or fewer.
+    /// The number of vertices. For a type with features it is that of the training graph, and other graphs may have
+    /// more or fewer.
     pub vertices: usize,
-    /// Features of each; 0 of a type without, of whose vertices a row each is learnt.
+    /// Features of each; 0 for a type without features, whose vertices each have a learnt row.
     pub features: usize,
 }
 
@@ -56,13 +57,13 @@ impl ModelTypes {
         all.filter(|of| *of != self.labelled && self.vertices[*of].features > 0)
     }
 
-    /// The types without features, of whose vertices a row each is learnt, in their order.
+    /// The types without features, whose vertices each have a learnt row, in their order.
     pub fn without_features(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.vertices.len()).filter(|of| self.vertices[*of].features == 0)
     }
 
-    /// Which types of vertices each layer writes, of layers that aggregate or do not, and which the first one reads: those that the last
-    /// layer's output of the labelled type depends on.
+    /// The types of vertices that each layer writes, for layers that aggregate or do not, and those that the first one
+    /// reads: the types on which the last layer's output for the labelled type depends.
     pub(crate) fn written(&self, aggregates: &[bool]) -> (Vec<bool>, Vec<Vec<bool>>) {
         let mut read: Vec<bool> = (0..self.vertices.len())
             .map(|of| of == self.labelled)
@@ -79,7 +80,7 @@ impl ModelTypes {
         (read, layers)
     }
 
-    /// That ends are types, and names are there once.
+    /// Checks that ends are types, and that names are unique.
     pub(super) fn check(&self, model: &ModelConfig) -> Result<(), String> {
         let count = self.vertices.len();
         let mut ends = self.edges.iter().flat_map(|of| [of.source, of.destination]);
@@ -121,8 +122,8 @@ impl ModelTypes {
 }
 
 impl ModelConfig {
-    /// Columns of what the first layer of a model of several types reads of each vertex: features go through a linear map to the width of a
-    /// hidden layer, and rows that are learnt have it.
+    /// The number of input columns of the first layer of a model of several types. A linear map takes features to
+    /// the width of a hidden layer, which learnt rows have as well.
     pub fn input_width(&self) -> usize {
         self.hidden_of(0)
     }
@@ -152,7 +153,7 @@ impl ModelTypes {
         })
     }
 
-    /// That a dataset has these types, and of each with features as many.
+    /// Checks that a dataset has these types, with the same numbers of features.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with the first that differs.

@@ -5,8 +5,8 @@ use crate::error::Error;
 use crate::graph::Graph;
 use crate::tensor::{Element, Precision};
 
-/// What the weights of the edges to each vertex and from each add up to, 1 each where there are none and of columns as far as the norm takes
-/// those, and the largest sum of magnitudes that a row has, rounded up.
+/// The sums of the weights of the in-edges and of the out-edges of each vertex, and the largest sum of magnitudes of a
+/// row, rounded up. An edge without a weight counts 1. Sums of out-edges are those that the norm needs.
 pub(super) fn sums(
     graph: &Graph,
     weights: Option<&[f32]>,
@@ -23,9 +23,9 @@ pub(super) fn sums(
         return Err(Error::Unsupported {
             operator: "Propagation::weighted",
             reason: format!(
-                "the weight of edge {at} ({} hears {}) is {}; weights are finite numbers",
-                graph.csr().row_of(at),
+                "the weight of edge {at}, from vertex {} to {}, is {}; weights are finite numbers",
                 graph.cols()[at],
+                graph.csr().row_of(at),
                 weights[at]
             ),
         });
@@ -61,7 +61,7 @@ pub(super) fn factors(
     Ok((factors.collect(), largest))
 }
 
-/// `r` and `c` of every vertex, of what the weights of the edges to each and from each add up to.
+/// `r` and `c` of every vertex, from the sums of the weights of its in-edges and out-edges.
 pub(super) fn sides(sums: [&[f64]; 2], norm: Norm) -> Result<[Vec<f64>; 2], Error> {
     let refuse = |reason: String| Error::Unsupported {
         operator: "Propagation::weighted",
@@ -153,10 +153,16 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        let told = refused(&[1.0, -3.0, 3.0, 1.0]);
-        assert!(told.contains("edges of vertex 0 add up to -2"), "{told}");
-        let told = refused(&[1.0, f32::NAN, 3.0, 1.0]);
-        assert!(told.contains("edge 1 (0 hears 1) is NaN"), "{told}");
+        let message = refused(&[1.0, -3.0, 3.0, 1.0]);
+        assert!(
+            message.contains("edges of vertex 0 add up to -2"),
+            "{message}"
+        );
+        let message = refused(&[1.0, f32::NAN, 3.0, 1.0]);
+        assert!(
+            message.contains("edge 1, from vertex 1 to 0, is NaN"),
+            "{message}"
+        );
     }
 
     #[test]
