@@ -254,7 +254,7 @@ fn ranks_store_activations_in_8_bits() {
             let pairs = course(&whole).into_iter().zip(course(&alone));
             for (epoch, ([loss, _], [expected, _])) in pairs.enumerate() {
                 let off = (loss - expected).abs() / expected;
-                // Of codes a batch normalisation leaves little but the differences.
+                // Of quantized values a batch normalisation leaves little but the differences.
                 let allowed = if model == "gin" { 0.2 } else { 0.03 };
                 assert!(
                     off < allowed,
