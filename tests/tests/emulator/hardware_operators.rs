@@ -15,6 +15,13 @@ use std::sync::LazyLock;
 const AGAIN: &str = "cargo run --release -p halfgnn-tests --features cuda --bin record_hardware -- \
                      tests/data/hardware --operators, on a card";
 
+/// What names of cases begin with that wait for their first recording. Other tests compare the same operators with float64.
+const NOT_RECORDED: [&str; 2] = ["reductions of messages ", "spmm half of a long row, "];
+
+fn waits(name: &str) -> bool {
+    NOT_RECORDED.iter().any(|first| name.starts_with(first))
+}
+
 /// Multiprocessors of the card, by which products are split.
 const MULTIPROCESSORS: u32 = 132;
 
@@ -66,7 +73,9 @@ fn the_emulator_agrees_with_the_card() {
     let mut reports = Vec::new();
     for (name, outcome) in &RAN.outcomes {
         let told = match recording.records.get(name) {
+            None if waits(name) => None,
             None => Some("it was not recorded".to_owned()),
+            Some(_) if waits(name) => Some("it was recorded, and NOT_RECORDED has it".to_owned()),
             Some(record) if record.fingerprint != outcome.fingerprint => {
                 Some("it was recorded with other operands".to_owned())
             }

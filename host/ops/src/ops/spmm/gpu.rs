@@ -206,7 +206,7 @@ impl<D: Driver> Gpu<D> {
         let empty_count = narrow(NAME, "rows without edges", empty_count)?;
         let operand = Operand {
             load_bytes: u64::from(x.load_bytes(load)),
-            bytes: a.columns() as u64 * u64::from(x.stride) * u64::from(VECTOR_BYTES),
+            row_bytes: u64::from(x.stride) * u64::from(VECTOR_BYTES),
             cache: self.driver().info().l2_bytes,
         };
         let columns = Columns::new(loads, heads).sliced(kind.slices(&op.policy), &rows, operand);

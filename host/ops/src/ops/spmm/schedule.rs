@@ -63,8 +63,8 @@ const LINE_BYTES: u64 = 128;
 pub(super) struct Operand {
     /// Bytes of one load.
     pub(super) load_bytes: u64,
-    /// Bytes of all rows.
-    pub(super) bytes: u64,
+    /// Bytes of a row.
+    pub(super) row_bytes: u64,
     /// Bytes of the GPU's second-level cache; 0 where they are not known.
     pub(super) cache: u64,
 }
@@ -85,14 +85,22 @@ impl Columns {
     /// The same with a cache line of columns in a tile, where a policy asks for it or it is faster.
     ///
     /// The tile is the slowest dimension of the grid, so that one slice of all rows is read before the next. The second-level
-    /// cache then holds more of the rows that many edges read. Each slice costs one more walk over the edges, which rows that
-    /// fit the cache anyway and rows of few edges do not pay for.
+    /// cache then holds more of the rows that many edges read. Each slice costs one more walk over the edges. It does not pay
+    /// where rows fit the cache anyway, where rows have few edges, and where all are read equally often.
     pub(super) fn sliced(self, slices: Slices, rows: &Rows, operand: Operand) -> Self {
         let line = (LINE_BYTES / operand.load_bytes) as u32;
         let is_faster = || {
             let are_long = u64::from(rows.edges) >= LONG_ROWS * u64::from(rows.filled);
-            let is_large = operand.cache > 0 && operand.bytes > SLICED_CACHES * operand.cache;
-            are_long && is_large && self.heads == 1 && self.head_loads.is_multiple_of(line)
+            let are_skewed =
+                u64::from(rows.longest) * u64::from(rows.filled) >= SKEW * u64::from(rows.edges);
+            // Of edges that go both ways a row with edges is one that is read.
+            let bytes = u64::from(rows.filled) * operand.row_bytes;
+            let is_large = operand.cache > 0 && bytes > SLICED_CACHES * operand.cache;
+            are_long
+                && are_skewed
+                && is_large
+                && self.heads == 1
+                && self.head_loads.is_multiple_of(line)
         };
         let is_sliced = match slices {
             Slices::Auto => is_faster(),
@@ -186,8 +194,11 @@ const SHARE_OF_WAVE: u64 = 2;
 /// shorter rows there is little to merge, and the gathered rows of fewer edges fit the first-level cache.
 const LONG_ROWS: u64 = 12;
 
-/// Rows of an operand of so many times the second-level cache are read in slices.
-const SLICED_CACHES: u64 = 4;
+/// Rows that are read have at least this number of times the bytes of the second-level cache where slices are faster.
+const SLICED_CACHES: u64 = 8;
+
+/// And the longest row has at least this number of times the edges of the mean.
+const SKEW: u64 = 32;
 
 /// CTAs of the vertex-parallel kernel that a multiprocessor holds at once, of 80 registers a thread.
 const VERTEX_CTAS_PER_MULTIPROCESSOR: u64 = 6;
@@ -471,14 +482,14 @@ mod tests {
             edges: 1 << 20,
             vertices: 1 << 14,
             filled: 1 << 14,
-            longest: 100,
+            longest: 2_048,
             indexed: true,
             by_ids: false,
         };
         let operand = Operand {
             load_bytes: 16,
-            bytes: 401,
-            cache: 100,
+            row_bytes: 512,
+            cache: (1 << 20) - 1,
         };
         let tiles = |columns: Columns, rows: &Rows, operand| {
             let sliced = columns.sliced(Slices::Auto, rows, operand);
@@ -492,23 +503,22 @@ mod tests {
         assert_eq!(tiles(Columns::new(32, 2), &rows, operand), (1, 16));
         // Rows that fit the cache, or a cache of which nothing is known, and rows of few edges.
         let wide = Columns::new(32, 1);
-        for other in [
-            Operand {
-                bytes: 400,
-                ..operand
-            },
-            Operand {
-                cache: 0,
-                ..operand
-            },
-        ] {
+        for cache in [0, 1 << 20] {
+            let other = Operand { cache, ..operand };
             assert_eq!(tiles(wide, &rows, other), (1, 32));
         }
         let short = Rows {
             filled: 1 << 17,
             ..rows
         };
-        assert_eq!(tiles(wide, &short, operand), (1, 32));
+        // And rows of which none is read much more often than others.
+        let alike = Rows {
+            longest: 2_047,
+            ..rows
+        };
+        for other in [short, alike] {
+            assert_eq!(tiles(wide, &other, operand), (1, 32));
+        }
         let forced = |slices| wide.sliced(slices, &short, operand).tiles;
         assert_eq!((forced(Slices::Whole), forced(Slices::Lines)), (1, 4));
         assert_eq!(wide.sliced(Slices::Whole, &rows, operand).tiles, 1);
