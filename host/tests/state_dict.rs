@@ -70,7 +70,8 @@
 //! def pna(i, o, **kw): # above them
 //!     return PNAConv(i, o, ['mean', 'min', 'max', 'std'], ['identity', 'amplification', 'attenuation'], deg, **kw)
 //! # 'appnp' has no convs: `lins` are [Linear(5, 4), Linear(4, 3)], with APPNP(3, 0.25) behind them
-//! kinds['gcnii'] = [Linear(5, 4), GCN2Conv(4, 0.25, 0.75, 1), GCN2Conv(4, 0.25, 0.75, 2), Linear(4, 3)] # x_0 behind the first relu
+//! # x_0 of 'gcnii' is behind the first relu
+//! kinds['gcnii'] = [Linear(5, 4), GCN2Conv(4, 0.25, 0.75, 1), GCN2Conv(4, 0.25, 0.75, 2), Linear(4, 3)]
 //! for name, layers in kinds.items():
 //!     torch.manual_seed(len(name)) # parameters uniform from -1 to 1, running statistics from 0.5 to 1.5
 //! for name, shared in (('arma-cat', False), ('arma-shared-cat', True)): # the last map of both outputs is lin

@@ -254,26 +254,25 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
         Vec::new()
     }
 
-    /// What is finite unless something overflowed in the pass before, and nothing of it is seen in the gradients of the parameters:
-    /// of messages and of activations in codes the largest magnitudes. A step whose pass overflowed is left out.
+    /// The largest magnitudes of quantized messages and of stored activations in the last pass. One that is not finite
+    /// shows an overflow that no gradient of a parameter shows, and the step is skipped.
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
         Vec::new()
     }
 
-    /// The same, in the same order, none of them negative: of ranks that take a step together each becomes the largest that one of them
-    /// has.
+    /// The same, in the same order; none is negative. Each becomes the largest over ranks that take a step together.
     fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
         Vec::new()
     }
 
-    /// Those of the [buffers](Model::buffers) that become the means of what ranks have which take steps on parts of a batch.
+    /// The [buffers](Model::buffers) that become means over the ranks that take a step on parts of a batch.
     fn statistics_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
         let buffers = self.buffers_mut().into_iter();
         buffers.map(|(_, buffer)| buffer).collect()
     }
 
-    /// What becomes the largest of what such ranks have, of which none is negative: what is [watched](Model::watched_mut), and with it of messages in codes the scales, which
-    /// each found for itself in a first step.
+    /// What becomes the largest over such ranks; none is negative. It is what is [watched](Model::watched_mut), and the
+    /// scales of quantized messages, which each rank found for itself in its first step.
     fn shared_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
         self.watched_mut()
     }

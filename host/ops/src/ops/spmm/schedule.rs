@@ -84,9 +84,9 @@ impl Columns {
 
     /// The same with a cache line of columns in a tile, where a policy asks for it or it is faster.
     ///
-    /// The tile is the slowest dimension of the grid, so that one slice of all rows is read before the next. The second-level
-    /// cache then holds more of the rows that many edges read. Each slice costs one more walk over the edges. It does not pay
-    /// where rows fit the cache anyway, where rows have few edges, and where all are read equally often.
+    /// The tile is the slowest dimension of the grid, so that one slice of all rows is read before the next. The
+    /// second-level cache then holds more of the rows that many edges read. Each slice costs one more walk over the
+    /// edges. It does not pay where rows fit the cache anyway, have few edges or are all read equally often.
     pub(super) fn sliced(self, slices: Slices, rows: &Rows, operand: Operand) -> Self {
         let line = (LINE_BYTES / operand.load_bytes) as u32;
         let is_faster = || {
