@@ -8,10 +8,10 @@ use halfgnn::data::{Dataset, EdgeType, Features, Splits, Types, UploadFeatures, 
 use halfgnn::graph::Csr;
 use halfgnn::nn::{
     ConvolutionConfig, Hetero, Hgt, Inputs, Mode, Model, ModelConfig, ModelTypes, Network, Norm,
-    Rgcn,
+    Rgcn, Store,
 };
 use halfgnn::program::layers::EdgeLayer;
-use halfgnn::tensor::{Element, Matrix};
+use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{Footprint, Goal, Loss, Objective, TrainConfig, Trainer};
 use halfgnn_contract::matmul::{Form, Operand, product};
 use halfgnn_contract::{Format, rng};
@@ -126,6 +126,23 @@ pub(crate) fn models(dataset: &Dataset) -> Vec<ModelConfig> {
     ]
 }
 
+/// Models whose activations are stored in 8 bits, which are of half and bfloat16.
+fn stored(dataset: &Dataset) -> Vec<ModelConfig> {
+    let deep = |model: ModelConfig| ModelConfig {
+        layers: 4,
+        store: Some(Store::EightBit),
+        ..model
+    };
+    let sage = Hetero {
+        layer: EdgeLayer::Sage,
+        heads: 1,
+    };
+    vec![
+        deep(model(dataset, Rgcn::default())),
+        deep(model(dataset, sage)),
+    ]
+}
+
 pub(crate) fn objective<B: Backend, E: Element>(
     backend: &B,
     (dataset, model): (&Dataset, &ModelConfig),
@@ -160,7 +177,11 @@ fn steps<B: Backend, E: Element>(
 
 fn follow<B: Backend, E: Element>(backend: &B, off: f32) {
     let dataset = dataset();
-    for model in models(&dataset) {
+    let mut models = models(&dataset);
+    if E::PRECISION != Precision::Float {
+        models.extend(stored(&dataset));
+    }
+    for model in models {
         let of = (&dataset, &model);
         let (found, weights) = steps::<B, E>(backend, of);
         let (expected, of_cpu) = steps::<Cpu, E>(&Cpu::new(), of);
@@ -252,7 +273,7 @@ pub fn rows_that_are_learnt_have_gradients<B: Backend>(backend: &B, _: Scale) {
 /// The estimate of memory is what a run takes.
 pub fn memory_is_estimated_to_the_byte<B: Backend>(_: &B, _: Scale) {
     let dataset = dataset();
-    for model in models(&dataset) {
+    for model in [models(&dataset), stored(&dataset)].concat() {
         let backend = Cpu::new();
         let train = TrainConfig::new(f16::PRECISION);
         let of = (&model, &train);
@@ -262,6 +283,8 @@ pub fn memory_is_estimated_to_the_byte<B: Backend>(_: &B, _: Scale) {
         let mut trainer = Trainer::new(&backend, &objective, network, train).expect("a task");
         trainer.step().expect("a step");
         trainer.evaluate().expect("an evaluation");
+        let stored = trainer.model().watched().len();
+        assert_eq!(stored > 0, model.store.is_some(), "{}", model.convolution);
         use halfgnn::backend::Storage;
         let taken: Footprint = backend.memory().into();
         assert_eq!(estimated, taken, "{}", model.convolution);

@@ -109,7 +109,6 @@ impl ModelTypes {
             (model.readout.is_some(), "a readout"),
             (model.messages.is_some(), "messages of 8 bits"),
             (model.binary.is_some(), "layers of one bit"),
-            (model.store.is_some(), "activations stored in 8 bits"),
             (!model.decoder.is_dot(), "a decoder of links"),
         ];
         match refused.into_iter().find(|(is_so, _)| *is_so) {

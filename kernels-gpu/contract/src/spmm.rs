@@ -780,7 +780,7 @@ impl Scale {
         }
     }
 
-    /// The one that merges parts of a row alike and has an entry for [chunks](chunks) of them, if parts are merged.
+    /// The one that merges parts of a row alike and has an entry for [chunks] of them, if parts are merged.
     #[inline]
     pub const fn merged(self) -> Option<Self> {
         match self {
