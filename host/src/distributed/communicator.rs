@@ -1,25 +1,26 @@
-//! How ranks hear of one another.
+//! The exchange of bytes between ranks.
 
 use crate::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// One of several ranks that compute together, as far as the others are concerned: what is moved between them.
+/// One of several ranks that compute together: its exchange of bytes with the others.
 ///
-/// All ranks make the same calls in the same order. A call returns when what it is to receive is there, so none is far ahead of
-/// another. Every call ends: with an error where a rank has failed, does another thing, or does not answer before the deadline, and
-/// from then on each call of each rank does.
+/// All ranks make the same calls in the same order. A call returns once all its data has arrived, so no rank gets far
+/// ahead of another. Every call ends. It ends with an error where a rank has failed, makes another call, or does not
+/// answer before the deadline. From then on each call of each rank fails.
 pub trait Communicator: fmt::Debug + Send + Sync {
-    /// Which one it is, from 0 on.
+    /// The rank's number, from 0 on.
     fn rank(&self) -> usize;
 
-    /// How many there are.
+    /// The number of ranks.
     fn ranks(&self) -> usize;
 
-    /// Gives `sends[r]` to each other rank `r`, and fills `receives[r]` with what that gives. Both are empty at the own place.
+    /// Sends `sends[r]` to each other rank `r`, and fills `receives[r]` with what that rank sends. Both are empty at
+    /// the own index.
     ///
     /// # Errors
-    /// [`Error::Communication`] where a rank has failed or does not answer, or gives another number of bytes.
+    /// [`Error::Communication`] where a rank has failed, does not answer or sends another number of bytes.
     fn exchange(
         &self,
         place: Place<'_>,
@@ -27,7 +28,7 @@ pub trait Communicator: fmt::Debug + Send + Sync {
         receives: &mut [&mut [u8]],
     ) -> Result<(), Error>;
 
-    /// What every rank gives, in the order of ranks: as many bytes of each.
+    /// Gathers `own` of every rank, in the order of ranks; all have the same length.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`].
@@ -43,7 +44,7 @@ pub trait Communicator: fmt::Debug + Send + Sync {
         Ok(all)
     }
 
-    /// What moves bytes, for people.
+    /// The name of the transport, for messages.
     fn mover(&self) -> &str {
         "the host"
     }
@@ -51,18 +52,20 @@ pub trait Communicator: fmt::Debug + Send + Sync {
     /// How long a rank may stay away from an exchange at which another waits.
     fn deadline(&self) -> Duration;
 
-    /// Why nothing goes on, where that is known without an exchange: told to who waits for ranks by other means, at `place`.
+    /// The reason for which calls fail, where it is known without an exchange. A rank that waits for others by other
+    /// means asks for it, at `place`.
     fn failure(&self, place: Place<'_>) -> Option<String>;
 
-    /// Who is away, when ranks waited for one another by other means for the deadline in vain, at `place`: all that wait ask at about
-    /// the same time, and whoever does not is it. Takes a few seconds at most, and all calls fail from then on.
+    /// Names the absent ranks, after ranks have waited for one another by other means for the deadline at `place`. All
+    /// ranks that wait call this at about the same time; a rank that does not call is absent. It takes a few seconds at
+    /// most, and all later calls fail.
     fn missing(&self, place: Place<'_>) -> String;
 
-    /// Makes all calls of all ranks fail for `reason`, which each tells.
+    /// Makes all calls of all ranks fail for `reason`, which each rank reports.
     fn abort(&self, reason: &str);
 }
 
-/// A rank of which memory is counted alone: nobody is there, and all is zero that the others give.
+/// A rank whose memory is counted without the other ranks: all that it receives is zero.
 #[derive(Debug)]
 pub(super) struct Counting {
     pub(super) rank: usize,
@@ -103,10 +106,10 @@ impl Communicator for Counting {
     fn abort(&self, _reason: &str) {}
 }
 
-/// How long a rank may take to say that it is there, once another has waited for the deadline.
+/// How long a rank may take to answer, once another has waited for the deadline.
 pub(super) const ROLL_CALL: Duration = Duration::from_secs(5);
 
-/// What is said where no rank is away.
+/// The message where no rank is absent.
 pub(super) fn nobody_missing(place: Place<'_>, deadline: Duration) -> String {
     format!(
         "all ranks answer, but what they do did not end for {} s {place}; where a step takes longer, give --rank-timeout more, and else \
@@ -115,7 +118,7 @@ pub(super) fn nobody_missing(place: Place<'_>, deadline: Duration) -> String {
     )
 }
 
-/// Where in a run an exchange belongs: what its error tells.
+/// Where in a run an exchange belongs, for its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The epoch, from 1 on; 0 before the first.

@@ -1,8 +1,8 @@
-//! A graph that ranks make together: each has some of its edges, in no order, and none ever has all.
+//! A graph that ranks build together. Each has some of its edges, in any order, and none ever has all.
 //!
 //! ```text
-//!  edges of each rank ─ count ─► degrees, added up over ranks ─► Partition
-//!          └──── to who owns their row, by exchange ─ sort ─► rows of the own vertices
+//!  edges of each rank ─ count ─► degrees, summed over ranks ─► Partition
+//!          └──── to the owner of their row, by exchange ─ sort ─► rows of the own vertices
 //! ```
 
 use super::{Group, Partition, PartitionError};
@@ -11,18 +11,18 @@ use crate::error::Error;
 use crate::graph::{Csr, GraphError, index, parallel};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Edges that a thread deals out at a time.
+/// Edges that a thread partitions at a time.
 const CHUNK: usize = 1 << 20;
 
-/// What a rank has of a graph that was dealt out by degree, and what each knows of all vertices: what
-/// [`ModelConfig::prepare_rows`](crate::nn::ModelConfig::prepare_rows) takes.
+/// A rank's part of a graph that was partitioned by degree, and what each rank knows of all vertices. It is the input
+/// of [`ModelConfig::prepare_rows`](crate::nn::ModelConfig::prepare_rows).
 #[derive(Clone, Debug, PartialEq)]
 pub struct DealtEdges {
     /// Rows of the own vertices.
     pub rows: PartRows,
-    /// Degrees and owners.
+    /// Degrees and owners of all vertices.
     pub table: VertexTable,
-    /// The partition, which is [`Partition::by_degree`]'s of the whole graph.
+    /// The partition, which is that of [`Partition::by_degree`] for the whole graph.
     pub partition: Partition,
 }
 
@@ -31,19 +31,19 @@ pub struct DealtEdges {
 pub struct SomeEdges {
     /// Vertices of the whole graph.
     pub vertices: usize,
-    /// Each as (row, column).
+    /// The edges, each as (row, column).
     pub edges: Vec<[u32; 2]>,
-    /// Whether each stands for its reverse as well.
+    /// Whether each edge stands for its reverse as well.
     pub undirected: bool,
 }
 
 impl SomeEdges {
-    /// Deals the graph out by degree to the ranks of `group`, which all call it at once, each with edges of its own of the same graph: every
-    /// edge of the graph is one rank's. Where `with_loops` says so a self-loop more is counted of each vertex that has none, as of a model
-    /// that adds them.
+    /// Partitions the graph by degree over the ranks of `group`. All ranks call this at once, each with edges of its
+    /// own of the same graph; every edge of the graph is on one rank. With `with_loops`, each vertex without a
+    /// self-loop counts one more, as for a model that adds self-loops.
     ///
     /// # Errors
-    /// [`GraphError::VertexOutOfRange`], [`GraphError::TooManyEdges`] of all ranks together, and those of
+    /// [`GraphError::VertexOutOfRange`], [`GraphError::TooManyEdges`] for all ranks together, and those of
     /// [`Communicator::exchange`](super::Communicator::exchange).
     pub fn deal(&self, group: &Group, with_loops: bool) -> Result<DealtEdges, Error> {
         let (rank, ranks) = (group.rank(), group.ranks());
@@ -103,7 +103,8 @@ impl SomeEdges {
         })
     }
 
-    /// That all ends are vertices and all edges together not too many, so that no degree is.
+    /// Checks that all ends are vertices, and that all ranks together do not have too many edges. Then no degree
+    /// overflows.
     fn check(&self, group: &Group) -> Result<(), Error> {
         let vertices = self.vertices as u64;
         let outside = parallel::position_first(&self.edges, |ends| {
@@ -136,7 +137,7 @@ impl SomeEdges {
         }
     }
 
-    /// How often each vertex is a row (0) or a column (1) of these edges.
+    /// How often each vertex is a row (`end` 0) or a column (`end` 1) of these edges.
     fn counts(&self, end: usize) -> Vec<u32> {
         let counts: Vec<AtomicU32> = (0..self.vertices).map(|_| AtomicU32::new(0)).collect();
         let count = |vertex: u32| counts[vertex as usize].fetch_add(1, Ordering::Relaxed);
@@ -149,7 +150,8 @@ impl SomeEdges {
         counts.into_iter().map(AtomicU32::into_inner).collect()
     }
 
-    /// For each rank the edges that lead to its vertices: their rows, by their places among these vertices, and their columns.
+    /// The edges that lead to the vertices of each rank: their rows, as indices among these vertices, and their
+    /// columns.
     fn dealt(&self, partition: &Partition) -> Vec<[Vec<u32>; 2]> {
         let (owners, ranks) = (partition.owners(), partition.ranks());
         let mut next = vec![0_u32; ranks];
@@ -189,7 +191,8 @@ impl SomeEdges {
     }
 }
 
-/// What all ranks have, added up: each rank adds its share, which the others then take. The sums fit.
+/// Sums over all ranks, element by element. Each rank sums its share, which the others then receive. The sums fit 32
+/// bits.
 fn sum(group: &Group, what: &str, own: Vec<u32>) -> Result<Vec<u32>, Error> {
     let (rank, ranks) = (group.rank(), group.ranks());
     let share = |of: usize| {

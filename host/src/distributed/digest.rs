@@ -1,21 +1,21 @@
-//! What ranks read, which all compare when they meet.
+//! Digests of the inputs of ranks, which all compare when they meet.
 
 use crate::data::Dataset;
 use crate::data::digest::{self, Digest, DigestedPart};
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
 
-/// A part of what ranks work on, and its digest: ranks that meet must have the same.
+/// A part of the inputs of a rank, and its digest. Ranks that meet must have the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compared {
-    /// What a message calls it, such as `labels`.
+    /// Its name in messages, such as `labels`.
     pub what: String,
-    /// Of its values.
+    /// The digest of its values.
     #[serde(with = "hexadecimal")]
     pub digest: Digest,
 }
 
-/// A digest in JSON: a text.
+/// A digest in JSON, as a string.
 mod hexadecimal {
     use super::Digest;
     use serde::de::Error;
@@ -44,8 +44,8 @@ impl Compared {
         Self { what, digest }
     }
 
-    /// All that a dataset has: edges, their weights and features, features, labels, names and splits. Of features that stay on disk some
-    /// rows are compared, evenly spaced.
+    /// All parts of a dataset: edges with their weights and features, features of vertices, labels, names and splits.
+    /// Of features that stay on disk some rows are compared, evenly spaced.
     ///
     /// # Errors
     /// [`Error::Features`] where features on disk cannot be read.
@@ -58,7 +58,7 @@ impl Compared {
         Ok(parts.into_iter().map(Self::from).collect())
     }
 
-    /// What there is one of a vertex in a dataset, apart from its features: labels, names and splits.
+    /// The parts of a dataset that describe vertices, other than their features: labels, names and splits.
     pub fn of_labels(dataset: &Dataset) -> Vec<Self> {
         let parts = digest::of_labels(dataset).into_iter();
         parts.map(Self::from).collect()
@@ -70,8 +70,8 @@ impl Compared {
     }
 }
 
-/// In what ranks differ, as a message says it: nothing where all have the same. What most have is compared with, of as many what a lower
-/// rank has.
+/// A message about the differences between ranks; none where all have the same inputs. The majority is the reference
+/// for each part. In a tie the lowest rank decides.
 pub(super) fn differences(all: &[&[Compared]]) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
     for part in all.iter().flat_map(|of_rank| *of_rank) {
@@ -79,7 +79,7 @@ pub(super) fn differences(all: &[&[Compared]]) -> Option<String> {
             names.push(&part.what);
         }
     }
-    // For each group of ranks that differ, from which, and in what.
+    // The ranks that differ, those that they differ from, and the parts.
     let mut found: Vec<([Vec<usize>; 2], Vec<&str>)> = Vec::new();
     for what in names {
         let of = |rank: usize| all[rank].iter().find(|part| part.what == what);
@@ -87,7 +87,7 @@ pub(super) fn differences(all: &[&[Compared]]) -> Option<String> {
             .map(|rank| of(rank).map(|it| it.digest))
             .collect();
         let count = |digest| digests.iter().filter(|other| **other == digest).count();
-        // Of several that are as many `max_by_key` gives the last.
+        // Of equal maxima `max_by_key` returns the last.
         let most = digests.iter().rev().max_by_key(|digest| count(**digest))?;
         let (same, others): (Vec<_>, Vec<_>) =
             (0..all.len()).partition(|&rank| digests[rank] == *most);
@@ -122,7 +122,7 @@ pub(super) fn differences(all: &[&[Compared]]) -> Option<String> {
     })
 }
 
-/// Words as a sentence has them: `a`, `a and b`, `a, b and c`.
+/// Joins words as in a sentence: `a`, `a and b`, `a, b and c`.
 fn listed(words: &[impl AsRef<str>]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match &words[..] {
@@ -132,7 +132,7 @@ fn listed(words: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// Ranks as a sentence names them: `rank 2`, `ranks 1, 2 and 3`; of many the first ones.
+/// Names ranks as in a sentence: `rank 2`, `ranks 1, 2 and 3`. Of many ranks it names the first ones.
 pub(super) fn ranks_of(ranks: &[usize]) -> String {
     const MOST: usize = 8;
     let mut words: Vec<String> = ranks.iter().take(MOST).map(usize::to_string).collect();
@@ -174,7 +174,7 @@ mod tests {
             said,
             "rank 1 differs from rank 0 in labels and test split; give all ranks the same data and options"
         );
-        // As it comes over the wire.
+        // As it is sent over a connection.
         let text = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Compared>>(&text).unwrap(), found);
         let broken = text.replacen(&found[0].digest.to_string(), "zz", 1);
@@ -204,7 +204,7 @@ mod tests {
             "rank 1 differs from ranks 0, 2, 3 and 4 in features and labels, rank 3 differs from ranks 0, 1, 2 and 4 in model; give all ranks \
              the same data and options"
         );
-        // Of as many the lower ranks count, and what one has and the other has not is a difference.
+        // In a tie the lower rank is the reference. A part that only one rank has is a difference.
         let less = of(&[("features", 1), ("labels", 1)]);
         assert_eq!(
             said(&[of(&[("features", 1), ("labels", 1), ("model", 1)]), less]).unwrap(),

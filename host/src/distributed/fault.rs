@@ -1,17 +1,17 @@
-//! What can go wrong with a rank, on demand.
+//! Faults of ranks that tests inject.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A fault of one rank at one of its exchanges: to see that all end, and what they say.
+/// A fault of one rank at one of its exchanges, to test that all ranks end and what they report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Whose.
+    /// The rank.
     pub rank: usize,
-    /// At which of its exchanges, from 0 on.
+    /// The number of its exchange, from 0 on.
     pub exchange: u64,
-    /// What.
+    /// The kind of fault.
     pub kind: FaultKind,
 }
 
@@ -20,11 +20,11 @@ pub struct Fault {
 pub enum FaultKind {
     /// It fails.
     Die,
-    /// It does not answer any more.
+    /// It no longer answers.
     Hang,
     /// It answers late.
     Delay(Duration),
-    /// It gives a byte less than is wanted.
+    /// It sends a byte less than expected.
     WrongCount,
 }
 

@@ -1,29 +1,32 @@
-//! Which rows of others ranks are given, and what that costs.
+//! Which rows of other ranks a rank receives, and what that costs.
 
-/// What reading or writing a row in a card's memory takes, over what it takes from card to card: 4.7 TB/s and 0.3 were measured on H200s
-/// that NVLink joins.
+/// The time to read or write a row in GPU memory, over the time to send it to another GPU. The bandwidths are 4.7 and
+/// 0.3 TB/s, measured on H200s with NVLink.
 const MEMORY_OVER_WIRE: f64 = 0.3 / 4.7;
 
-/// Which rows of others a rank is given before a layer that hears from them.
+/// Which rows of other ranks a rank receives before a layer that aggregates.
 ///
-/// Those that it hears are fewer, and are packed one behind the other before they are sent; all rows of a rank lie as they are sent. Backward
-/// the gradients of as many rows come back. Products and sums over rows that nobody heard are rounded in another order in places, so results differ in the last digits, as they do
-/// between numbers of ranks.
+/// The halo has fewer rows, which are packed before they are sent. All rows of a rank are sent as they lie in memory.
+/// In the backward pass the gradients of as many rows return. With rows that no layer reads, some products and sums
+/// round in another order. Results then differ in the last digits, as they do between numbers of ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gather {
-    /// What takes less time by [the model](Gather::cheaper), whatever moves the rows.
+    /// The cheaper of the two by [the model](Gather::cheaper), whatever the transport.
     #[default]
     Auto,
-    /// Those that it hears from: its halo.
+    /// The rows of its halo.
     Halo,
-    /// All.
+    /// All rows.
     Whole,
 }
 
 impl Gather {
-    /// Whichever takes less time forward and backward, where all ranks together hear from `heard` vertices of others, and there are so many ranks
-    /// and vertices: a vertex is heard once by each other rank at most. Forward the rows of a halo are read and written as they are packed, backward what comes is
-    /// read to be added up, and rows go from card to card both ways.
+    /// The choice that takes less time for a forward and a backward pass, given the numbers of ranks and of vertices.
+    /// `heard` is the number of halo rows of all ranks together: a vertex counts once for each other rank that reads
+    /// it.
+    ///
+    /// In the forward pass the rows of a halo are read and written as they are packed. In the backward pass the
+    /// received gradients are read to be summed. Rows cross the interconnect in both passes.
     pub fn cheaper(heard: u64, (ranks, vertices): (usize, usize)) -> Self {
         let others = ranks.saturating_sub(1) as u64 * vertices as u64;
         let halo = heard as f64 * (2.0 + 3.0 * MEMORY_OVER_WIRE);
@@ -34,7 +37,7 @@ impl Gather {
         }
     }
 
-    /// Its name, as it is typed.
+    /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -43,7 +46,7 @@ impl Gather {
         }
     }
 
-    /// Whether all rows are given, of what [`Gather::cheaper`] takes.
+    /// Whether all rows are sent. [`Gather::Auto`] chooses by [`Gather::cheaper`].
     pub(crate) fn is_whole(self, heard: u64, of: (usize, usize)) -> bool {
         let chosen = match self {
             Self::Auto => Self::cheaper(heard, of),
@@ -59,10 +62,10 @@ mod tests {
 
     #[test]
     fn whole_gathers_are_chosen_where_ranks_hear_nearly_all() {
-        // Of reddit-like on four, and of products-like.
+        // As for `reddit-like` and for `products-like` on four ranks.
         assert_eq!(Gather::cheaper(4 * 745, (4, 1000)), Gather::Whole);
         assert_eq!(Gather::cheaper(4 * 651, (4, 1000)), Gather::Halo);
-        // About where they are as good.
+        // Near the break-even point.
         assert_eq!(Gather::cheaper(95, (2, 100)), Gather::Whole);
         assert_eq!(Gather::cheaper(94, (2, 100)), Gather::Halo);
         assert_eq!(Gather::cheaper(0, (1, 100)), Gather::Halo);

@@ -9,9 +9,10 @@
 //!                                   ◄─────     Verdict, sealed: of the first rank, once all have come
 //! ```
 //!
-//! A sealed message is its length in 4 bytes, at most a bound that both know, its bytes as JSON, and HMAC-SHA256 over which message it is, both
-//! random values and those bytes. So a message that was recorded is of no use in another connection. Who calls proves itself first:
-//! a stranger who calls sees nothing that depends on the key.
+//! A sealed message is its length in 4 bytes, its bytes as JSON, and an HMAC-SHA256. The length has a bound that both
+//! sides know. The HMAC covers the kind of message, both random values and those bytes, so a recorded message is
+//! useless in another connection. The caller proves itself first: a stranger who calls sees nothing that depends on the
+//! key.
 
 use super::Compared;
 use super::rendezvous::{Key, random_bytes};
@@ -23,64 +24,64 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// What each connection begins with: the protocol.
+/// The first bytes of each connection, which name the protocol.
 const MAGIC: [u8; 8] = *b"halfgnn2";
-/// Random bytes of either side.
+/// Random bytes of each side.
 const NONCE: usize = 32;
 /// Bytes of a seal.
 const TAG: usize = 32;
 /// Bytes of a length.
 const HEAD: usize = 4;
-/// Bytes of a greeting or an answer at most.
+/// The most bytes of a greeting or an answer.
 const MOST_BYTES: usize = 16 << 10;
-/// Bytes of a name at most.
+/// The most bytes of a name.
 const MOST_NAME: usize = 256;
 
-/// How long a whole greeting may take, however its bytes come.
+/// How long a whole greeting may take, however its bytes arrive.
 pub(super) const GREETING_TIME: Duration = Duration::from_secs(10);
 /// How long one attempt to connect may take.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// Who calls.
+/// The message by which a caller introduces itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Greeting {
-    /// Of the program.
+    /// The version of the program.
     pub version: String,
     pub from: usize,
-    /// Whom it means to call: a greeting to another is refused.
+    /// The rank that it means to call; any other refuses it.
     pub to: usize,
     pub ranks: usize,
-    /// What errors call it.
+    /// Its name in errors.
     pub name: String,
-    /// Where it listens itself.
+    /// The port at which it listens itself.
     pub port: u16,
-    /// What it works on, and a digest of each part.
+    /// Digests of its inputs.
     pub compared: Vec<Compared>,
 }
 
-/// What a listener says to a greeting.
+/// A listener's answer to a greeting.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// It is one of the ranks; how long the listener is going to wait for all, in milliseconds.
+    /// The caller is one of the ranks. The number is how long the listener waits for all ranks, in milliseconds.
     Welcome(u64),
-    /// It is not, and why.
+    /// The caller is not one of the ranks, and why.
     Refused(String),
 }
 
-/// What the first rank says once all have come, or some have not.
+/// What the first rank sends once all ranks have come, or some have not come in time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Verdict {
-    /// The address of each rank, and what errors call it.
+    /// The address of each rank, and its name in errors.
     Met {
         addresses: Vec<String>,
         names: Vec<String>,
     },
-    /// Why none goes on.
+    /// Why no rank continues.
     Refused(String),
 }
 
 impl Verdict {
-    /// The bytes of one at most.
+    /// The most bytes of a verdict.
     pub fn most_bytes(ranks: usize) -> usize {
         MOST_BYTES + ranks * 4 * MOST_NAME
     }
@@ -98,7 +99,7 @@ pub(super) fn short_name(name: &str) -> String {
     short
 }
 
-/// Which message of a connection a seal is of.
+/// The message of a connection that a seal covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Greeting = 1,
@@ -124,7 +125,7 @@ impl Session {
         Ok(mac)
     }
 
-    /// A message as it is sent.
+    /// A message in the form in which it is sent.
     pub fn sealed(&self, step: Step, message: &impl Serialize) -> io::Result<Vec<u8>> {
         let bytes = serde_json::to_vec(message)?;
         let tag = self.mac(step, &bytes)?.finalize().into_bytes();
@@ -132,7 +133,7 @@ impl Session {
         Ok([&length.to_le_bytes()[..], &bytes, &tag].concat())
     }
 
-    /// The message in its bytes and their seal, which is compared in constant time.
+    /// Opens a sealed message. Its seal is compared in constant time.
     fn opened<T: DeserializeOwned>(&self, step: Step, sealed: &[u8]) -> Option<T> {
         let (bytes, tag) = sealed.split_at_checked(sealed.len().checked_sub(TAG)?)?;
         self.mac(step, bytes).ok()?.verify_slice(tag).ok()?;
@@ -161,7 +162,7 @@ impl Session {
 /// Why a message was not read.
 #[derive(Debug)]
 pub(super) enum Silence {
-    /// The other side says other things.
+    /// The other side does not follow the protocol, or has another key.
     Stranger,
     Io(io::Error),
 }
@@ -172,7 +173,7 @@ impl From<io::Error> for Silence {
     }
 }
 
-/// The time until then, or that it is over.
+/// The time left until `by`, or an error where there is none.
 pub(super) fn left(by: Instant) -> io::Result<Duration> {
     match by.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
@@ -180,7 +181,7 @@ pub(super) fn left(by: Instant) -> io::Result<Duration> {
     }
 }
 
-/// Fills `bytes` before `by`, in however many reads.
+/// Fills `bytes` before `by`, in any number of reads.
 fn read_by(stream: &mut TcpStream, bytes: &mut [u8], by: Instant) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
@@ -201,16 +202,16 @@ fn is_pause(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-/// Why a call came to nothing.
+/// Why a call failed.
 #[derive(Debug)]
 pub(super) enum Unanswered {
     /// There is no connection.
     Unreachable(io::Error),
     /// What answers there is something else.
     Stranger,
-    /// It ends the connection at the greeting: the key is another.
+    /// It ends the connection at the greeting, because its key differs.
     WrongKey,
-    /// It refuses, and says why.
+    /// It refuses the call, and why.
     Refused(String),
 }
 
@@ -220,14 +221,14 @@ impl From<io::Error> for Unanswered {
     }
 }
 
-/// A connection to a rank that has proved itself, and how long it is going to wait for others.
+/// A connection to a rank that has proved itself, and how long that rank waits for others.
 pub(super) struct Call {
     pub stream: TcpStream,
     pub session: Session,
     pub waits: Duration,
 }
 
-/// Calls a rank at `address`: `greeting` is made of the port's address by which it is called.
+/// Calls a rank at `address`. `greeting` makes the greeting from the connection's local address.
 pub(super) fn call(
     address: &str,
     key: &Key,
@@ -279,23 +280,23 @@ fn connect(address: &str, give_up: Instant) -> io::Result<TcpStream> {
     Err(problem)
 }
 
-/// A connection that was accepted, and what it has said so far.
+/// An accepted connection, and what it has sent so far.
 #[derive(Debug)]
 pub(super) struct Arrival {
     stream: TcpStream,
     pub from: SocketAddr,
-    /// When its greeting must be whole.
+    /// The deadline of its greeting.
     by: Instant,
     listener: [u8; NONCE],
-    /// Of who has sent the first bytes.
+    /// Present once the caller has sent the first bytes.
     session: Option<Session>,
     received: Vec<u8>,
-    /// How many bytes come next, and whether they are a greeting.
+    /// The number of bytes that come next, and whether they are a greeting.
     expected: usize,
     is_greeting: bool,
 }
 
-/// How far a connection has come.
+/// The progress of a connection.
 #[derive(Debug)]
 pub(super) enum Received {
     /// More is to come.
@@ -307,7 +308,7 @@ pub(super) enum Received {
 }
 
 impl Arrival {
-    /// A new connection, which is never waited for, and whose greeting must be whole then.
+    /// A new connection, whose greeting must be complete before `by`. Reads of it do not block.
     pub fn new(stream: TcpStream, from: SocketAddr, by: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
@@ -322,7 +323,7 @@ impl Arrival {
         })
     }
 
-    /// Reads what has come, and no more than is expected next.
+    /// Reads what has arrived, and no more than is expected next.
     pub fn receive(mut self, key: &Key) -> Received {
         loop {
             let begin = self.received.len().min(MAGIC.len());
@@ -352,7 +353,7 @@ impl Arrival {
         }
     }
 
-    /// What comes behind what has: false where that was the greeting.
+    /// Sets what is expected after the received bytes; false where those were the greeting.
     fn next(&mut self, key: &Key) -> Result<bool, &'static str> {
         if self.is_greeting {
             return Ok(false);
@@ -376,14 +377,14 @@ impl Arrival {
             listener: self.listener,
         });
         self.expected = HEAD;
-        // An empty buffer of the system has space for this.
+        // The system's buffer is empty and has space for this.
         let opening = [&MAGIC[..], &self.listener].concat();
         let sent = self.stream.write_all(&opening);
         sent.map_err(|_| "it ended before it had greeted")?;
         Ok(true)
     }
 
-    /// The greeting that has come.
+    /// Opens the greeting that has arrived.
     fn opened(self) -> Received {
         let greeting = self.session.and_then(|session| {
             let greeting = session.opened(Step::Greeting, &self.received)?;
@@ -396,7 +397,7 @@ impl Arrival {
     }
 }
 
-/// What strangers in tests say.
+/// What strangers send in tests.
 #[cfg(test)]
 pub(super) mod testing {
     use super::*;
@@ -406,7 +407,7 @@ pub(super) mod testing {
         [&MAGIC[..], &[7; NONCE]].concat()
     }
 
-    /// A greeting as `opening` and a listener's bytes seal it.
+    /// A greeting that is sealed with `opening` and a listener's bytes.
     pub fn sealed(key: &Key, listener: [u8; NONCE], greeting: &Greeting) -> Vec<u8> {
         let session = Session {
             key: key.clone(),
@@ -416,7 +417,7 @@ pub(super) mod testing {
         session.sealed(Step::Greeting, greeting).unwrap()
     }
 
-    /// Sends `opening` and gives the listener's bytes.
+    /// Sends `opening` and returns the listener's bytes.
     pub fn opened(stream: &mut TcpStream) -> io::Result<[u8; NONCE]> {
         stream.write_all(&opening())?;
         let mut answer = [0; MAGIC.len() + NONCE];

@@ -1,4 +1,4 @@
-//! Ranks at work: what they agree on, whatever moves it.
+//! The collective operations of a rank, over any transport.
 
 use super::Digest;
 use super::communicator::Counting;
@@ -15,7 +15,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Arrays that what ranks gather lies in, kept for the next exchange of their length: from the second step on nothing is allocated.
+/// Arrays for gathered values, kept for the next exchange of the same length. From the second step on nothing is
+/// allocated.
 #[derive(Debug)]
 pub struct GatherPool<B: Backend>(Vec<Array<B, f32>>);
 
@@ -26,7 +27,7 @@ impl<B: Backend> Default for GatherPool<B> {
 }
 
 impl<B: Backend> GatherPool<B> {
-    /// A pool without arrays.
+    /// An empty pool.
     pub fn new() -> Self {
         Self(Vec::new())
     }
@@ -38,17 +39,17 @@ impl<B: Backend> GatherPool<B> {
         }
     }
 
-    /// Keeps an array for the next exchange of its length.
+    /// Returns an array to the pool, for the next exchange of its length.
     pub fn give(&mut self, array: Array<B, f32>) {
         self.0.push(array);
     }
 }
 
-/// A rank among others: a handle, whose clones are the same one.
+/// A rank's handle to all ranks; its clones are the same rank.
 ///
-/// What lies on a device is moved by the host, or from device to device where the ranks are [linked](Group::linked); the host's values by
-/// the communicator. Sums are made on each rank, in the order of ranks and from zero on, so that all have the same bits, in each run
-/// and whatever moves the terms.
+/// Data on devices goes through the host, or from device to device where the ranks are [linked](Group::linked). Values
+/// on the host go through the communicator. Each rank computes sums itself, from zero on and in the order of ranks. All
+/// ranks therefore have the same bits, in each run and with any transport.
 #[derive(Clone, Debug)]
 pub struct Group(Arc<Inner>);
 
@@ -58,23 +59,24 @@ struct Inner {
     link: Option<Linked>,
 }
 
-/// The ranks, and where this one has come to.
+/// The communicator, and how far this rank has come.
 #[derive(Debug)]
 struct At {
     communicator: Box<dyn Communicator>,
     overlaps: AtomicBool,
-    /// Whether nothing that lies on devices is moved.
+    /// Whether exchanges of data on devices are left out.
     is_still: AtomicBool,
-    /// Bytes of what lies on devices that were given to others.
+    /// Bytes of data on devices that were sent to other ranks.
     given: AtomicU64,
     epoch: AtomicU32,
-    /// The last exchange that devices were given.
+    /// The last exchange that was issued to devices.
     what: Mutex<String>,
-    /// What rows lie in that go through the host: for the next, since memory that is new to the process costs as much as the network does.
+    /// Buffers for rows that go through the host, kept for the next exchange. Memory that is new to the process costs
+    /// as much as the network does.
     by_host: Mutex<[Vec<u64>; 2]>,
 }
 
-/// So many values in `words`, which has room for the most that were asked for; of any content.
+/// The first `count` values in `words`, whose content is arbitrary. `words` grows to the largest request.
 fn values_in<T: Pod>(words: &mut Vec<u64>, count: usize) -> &mut [T] {
     let bytes = count * size_of::<T>();
     let most = bytes.div_ceil(size_of::<u64>()).max(words.len());
@@ -83,7 +85,7 @@ fn values_in<T: Pod>(words: &mut Vec<u64>, count: usize) -> &mut [T] {
     bytemuck::cast_slice_mut(&mut all[..bytes])
 }
 
-/// A backend's link.
+/// The link of a backend with those of other ranks.
 struct Linked {
     /// The backend's [`Link`](crate::backend::Storage::Link).
     link: Box<dyn Any + Send + Sync>,
@@ -103,13 +105,13 @@ impl At {
         Place { epoch, what }
     }
 
-    /// Why the exchange that the devices are at does not end, where that is known.
+    /// Why the devices' current exchange does not end, where that is known.
     fn failure(&self) -> Option<String> {
         let what = self.last();
         self.communicator.failure(self.place(&what))
     }
 
-    /// Who is away from it.
+    /// Names the ranks that are absent from it.
     fn missing(&self) -> String {
         let what = self.last();
         self.communicator.missing(self.place(&what))
@@ -121,7 +123,7 @@ impl At {
     }
 }
 
-/// What devices of ranks are asked for: all have it, and each another one.
+/// Checks that every rank has a library for its devices, and that it is the same one.
 pub(super) fn same_library<'a>(
     all: impl Iterator<Item = &'a Result<String, String>>,
 ) -> Result<(), String> {
@@ -142,7 +144,8 @@ pub(super) fn same_library<'a>(
 }
 
 impl Group {
-    /// The process that `member` is, with those that meet it at `rendezvous`: over TCP, or MPI where they meet by it. See [`Tcp::meet`].
+    /// Meets the other ranks at `rendezvous` as `member`: over TCP, or over MPI where they meet by it. See
+    /// [`Tcp::meet`].
     ///
     /// # Errors
     /// Those of [`Tcp::meet`].
@@ -155,12 +158,12 @@ impl Group {
         Ok(Self::new(tcp))
     }
 
-    /// What moves bytes where devices are not linked, for people.
+    /// The name of the transport between devices that are not linked, for messages.
     pub fn mover(&self) -> &str {
         self.communicator().mover()
     }
 
-    /// The rank that a communicator is.
+    /// A rank that exchanges by `communicator`.
     pub fn new(communicator: impl Communicator + 'static) -> Self {
         let at = At {
             communicator: Box::new(communicator),
@@ -177,13 +180,13 @@ impl Group {
         }))
     }
 
-    /// One of `ranks` on a backend that only counts memory: it hears nothing, and of what lies on the backend nothing is moved.
+    /// One of `ranks` on a backend that only counts memory. It receives zeros, and no data on the backend is moved.
     pub(crate) fn counting(rank: usize, ranks: usize) -> Self {
         Self::new(Counting { rank, ranks })
     }
 
-    /// Whether the devices of all ranks can be linked: the library, such as `NCCL 2.28.9`, or why they cannot. All ranks ask at once, and
-    /// are told the same. `wanted` is what this rank says to it.
+    /// Whether the devices of all ranks can be linked: the library, such as `NCCL 2.28.9`, or why they cannot. All
+    /// ranks call this at once and get the same result. `wanted` is whether this rank agrees to it.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`].
@@ -197,7 +200,7 @@ impl Group {
             true => backend.interconnect().map_err(|error| error.to_string()),
             false => Err("it is told to exchange through the host".into()),
         };
-        // Whether it has one, the device, and words of one length.
+        // Whether it has a library, the device, and text of a fixed length.
         let mut said = vec![u8::from(own.is_ok())];
         said.extend(own.as_ref().map_or([0; 16], |own| own.device));
         let words = own.map_or_else(|reason| reason, |own| own.library);
@@ -229,10 +232,10 @@ impl Group {
         Ok(words.into_iter().next().unwrap_or(Err(String::new())))
     }
 
-    /// The same ranks, whose devices are linked from now on: rows, gradients and counts go from device to device, in the order of the
-    /// operators, so that a step is [recorded](crate::train::TrainConfig::record) with its exchanges. Every rank calls it at once, each
-    /// with a backend handle of its own, and before anything else has a clone of the group. A rank that does not answer for the
-    /// communicator's deadline ends all.
+    /// The same ranks, with their devices linked. Rows, gradients and counts then go from device to device, in the
+    /// order of the operators, so that a step is [recorded](crate::train::TrainConfig::record) with its exchanges.
+    /// Every rank calls this at once, with a backend handle of its own and before the group has another clone. A rank
+    /// that does not answer within the communicator's deadline fails all ranks.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of [`Storage::link`](crate::backend::Storage::link).
@@ -245,7 +248,7 @@ impl Group {
         if let Err(error) = &id {
             self.abort(&error.to_string());
         }
-        // All know how long an id is, but for who makes it.
+        // Only the rank that makes an id knows its length.
         let id = id?;
         let lengths = self.gather("length of the link's id", &[id.len() as u64])?;
         let mut counts = vec![0; ranks];
@@ -274,38 +277,39 @@ impl Group {
         })))
     }
 
-    /// What links the devices, where anything does.
+    /// The library that links the devices, if any.
     pub fn library(&self) -> Option<&str> {
         self.0.link.as_ref().map(|linked| &linked.library[..])
     }
 
-    /// The same ranks, whose devices compute while rows go from one to the other, where `overlaps` says so; where nothing is said rows
-    /// are waited for, which was faster wherever it was timed. It takes devices that are [linked](Group::linked), and a step that is
-    /// recorded. No bit changes by it.
+    /// The same ranks; with `overlaps` their devices compute while rows are transferred. By default they wait for rows,
+    /// which was faster in every measurement. Overlap requires devices that are [linked](Group::linked) and a step that
+    /// is recorded. Results have the same bits either way.
     #[must_use]
     pub fn overlapping(self, overlaps: bool) -> Self {
         self.0.at.overlaps.store(overlaps, Ordering::Relaxed);
         self
     }
 
-    /// Whether they do, where they can.
+    /// Whether devices compute while rows are transferred, where they can.
     pub fn overlaps(&self) -> bool {
         self.0.at.overlaps.load(Ordering::Relaxed)
     }
 
-    /// Has ranks move nothing of what lies on devices, where `still` says so: a step takes what it takes without its exchanges then, and comes
-    /// to nothing that means anything. For all clones, and for steps that are recorded from now on; every rank says it at once.
+    /// Leaves out exchanges of data on devices where `still` is true, to time a step without them; its results are
+    /// meaningless. This applies to all clones, and to steps that are recorded from now on. Every rank calls it at
+    /// once.
     pub fn keep_still(&self, still: bool) {
         self.0.at.is_still.store(still, Ordering::Relaxed);
     }
 
-    /// Bytes of what lies on its device that this rank has given to others so far, or would have; of a step that is recorded as it is
-    /// recorded, and not as it is replayed.
+    /// Bytes of data on its device that this rank has sent to others so far, or would have sent. A recorded step counts
+    /// when it is recorded, and not when it is replayed.
     pub fn given_bytes(&self) -> u64 {
         self.0.at.given.load(Ordering::Relaxed)
     }
 
-    /// Counts values that go to others. Whether they do.
+    /// Counts values that go to others; returns whether they are sent.
     fn gives<T: Pod>(&self, values: usize) -> bool {
         let bytes = values * size_of::<T>();
         self.0.at.given.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -317,7 +321,7 @@ impl Group {
         self.0.link.as_ref()?.link.downcast_ref()
     }
 
-    /// Errors tell this exchange of the devices from now on.
+    /// Sets the exchange of the devices that errors name from now on.
     pub(crate) fn begin(&self, what: &str) {
         let mut last = (self.0.at.what.lock()).unwrap_or_else(PoisonError::into_inner);
         last.clear();
@@ -329,12 +333,12 @@ impl Group {
         self.0.at.missing()
     }
 
-    /// Which one it is, from 0 on.
+    /// The rank's number, from 0 on.
     pub fn rank(&self) -> usize {
         self.communicator().rank()
     }
 
-    /// How many there are.
+    /// The number of ranks.
     pub fn ranks(&self) -> usize {
         self.communicator().ranks()
     }
@@ -343,17 +347,17 @@ impl Group {
         &*self.0.at.communicator
     }
 
-    /// Makes all calls of all ranks fail: what a rank does that cannot go on, so that none waits for it.
+    /// Makes all calls of all ranks fail. A rank that cannot continue calls it, so that no other waits for it.
     pub fn abort(&self, reason: &str) {
         self.communicator().abort(reason);
         if let Some(linked) = &self.0.link {
-            // In the words in which all are told it, or what was told before.
+            // The reason that all ranks report, which may be an earlier one.
             let told = self.0.at.failure();
             (linked.cut)(told.as_deref().unwrap_or(reason));
         }
     }
 
-    /// Errors tell this epoch from now on.
+    /// Sets the epoch that errors name from now on.
     pub(crate) fn set_epoch(&self, epoch: u32) {
         self.0.at.epoch.store(epoch, Ordering::Relaxed);
     }
@@ -362,7 +366,7 @@ impl Group {
         self.0.at.place(what)
     }
 
-    /// Whether any rank says so.
+    /// Whether `own` is true on any rank.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`].
@@ -371,10 +375,10 @@ impl Group {
         Ok(all.iter().any(|said| said[0] != 0))
     }
 
-    /// That all ranks say the same; which differ otherwise, in the same words on each.
+    /// Checks that `own` is the same on all ranks. Otherwise every rank reports the same differences.
     ///
     /// # Errors
-    /// [`Error::Communication`] where they do not, those of [`Communicator::exchange`].
+    /// [`Error::Communication`] where it is not the same, and those of [`Communicator::exchange`].
     pub fn expect_same(&self, what: &str, own: u64) -> Result<(), Error> {
         let all = self.gather(what, &[own])?;
         let all: Vec<_> = (all.iter())
@@ -387,7 +391,7 @@ impl Group {
         }
     }
 
-    /// What each rank has, as many values of each.
+    /// Gathers `own` of every rank; all have the same length.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`].
@@ -400,7 +404,7 @@ impl Group {
             .collect())
     }
 
-    /// What each rank has, `counts` values of each.
+    /// Gathers `own` of every rank; rank `r` has `counts[r]` values.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`].
@@ -424,11 +428,11 @@ impl Group {
         Ok(all)
     }
 
-    /// That what each rank is to give another is as much as that wants of it, before devices are given exchanges that nothing checks any
-    /// more.
+    /// Checks that each rank sends another as many rows as that one receives. Exchanges between devices check nothing
+    /// themselves.
     ///
     /// # Errors
-    /// [`Error::Communication`] where it is not, those of [`Communicator::exchange`].
+    /// [`Error::Communication`] where the numbers differ, and those of [`Communicator::exchange`].
     pub(crate) fn expect_fit(
         &self,
         what: &str,
@@ -450,7 +454,7 @@ impl Group {
         }
     }
 
-    /// Gives `sends[r]` to each other rank `r`, and receives `counts[r]` values from it.
+    /// Sends `sends[r]` to each other rank `r`, and receives `counts[r]` values from it.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`].
@@ -469,8 +473,8 @@ impl Group {
         Ok(all)
     }
 
-    /// Gives rows `sends[r]` of `from` to each other rank `r`, and receives rows `receives[r]` of `to` from it. What is received lies in the
-    /// order of ranks, without gaps; several may be sent the same.
+    /// Sends rows `sends[r]` of `from` to each other rank `r`, and receives rows `receives[r]` of `to` from it.
+    /// Received rows lie in the order of ranks, without gaps. The same row may be sent to several ranks.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
@@ -485,9 +489,9 @@ impl Group {
         self.end_rows(backend, (to, receives))
     }
 
-    /// [`Group::exchange_rows`] that goes on beside the operators behind it, where devices are linked and [overlap](Group::overlapping),
-    /// until [`Group::end_rows`]. Before that nothing else is exchanged, what is sent stays as it is and nobody looks at what is
-    /// received.
+    /// Begins [`Group::exchange_rows`]. Where devices are linked and [overlap](Group::overlapping), it runs in parallel
+    /// with later operators until [`Group::end_rows`]. Before that nothing else may be exchanged, rows that are sent
+    /// must not change, and rows that are received must not be read.
     ///
     /// # Errors
     /// Those of [`Group::exchange_rows`].
@@ -543,7 +547,7 @@ impl Group {
         }
     }
 
-    /// Has the operators behind it wait for what was [begun](Group::begin_rows), to the same rows.
+    /// Makes later operators wait for what was [begun](Group::begin_rows), to the same rows.
     ///
     /// # Errors
     /// Those of [`Group::exchange_rows`].
@@ -559,7 +563,7 @@ impl Group {
         }
     }
 
-    /// What all ranks have of each of `own`, one behind the other in the order of ranks, in arrays of `pool`. One exchange.
+    /// Gathers each of `own` from all ranks in one exchange, in the order of ranks, into arrays of `pool`.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
@@ -577,7 +581,8 @@ impl Group {
         Ok(all)
     }
 
-    /// [`Group::gather_floats`] in arrays of the caller: of each of `own` one that is as many times as long as there are ranks.
+    /// [`Group::gather_floats`] into arrays of the caller. Each is [`Group::ranks`] times as long as its element of
+    /// `own`.
     ///
     /// # Errors
     /// Those of [`Group::gather_floats`].
@@ -626,7 +631,7 @@ impl Group {
         Ok(())
     }
 
-    /// Makes each float the sum of those of all ranks, in one exchange; what is lent for it is of `pool`.
+    /// Replaces each float by its sum over all ranks, in one exchange. Temporary arrays are from `pool`.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
@@ -640,7 +645,7 @@ impl Group {
         self.add_up(backend, (what, 1.0), pool, terms)
     }
 
-    /// Makes each float the mean of those of all ranks, as [`Group::sum`] makes the sum.
+    /// Replaces each float by its mean over all ranks, like [`Group::sum`].
     ///
     /// # Errors
     /// Those of [`Group::sum`].
@@ -670,7 +675,7 @@ impl Group {
         Ok(())
     }
 
-    /// Makes each float the largest of those of all ranks, none of which is negative, as [`Group::sum`] makes the sum.
+    /// Replaces each float by its maximum over all ranks, like [`Group::sum`]. None may be negative.
     ///
     /// # Errors
     /// Those of [`Group::sum`].
@@ -689,7 +694,7 @@ impl Group {
         Ok(())
     }
 
-    /// The same by way of the host, and without memory on the device.
+    /// [`Group::largest`] through the host, without memory on the device.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
@@ -707,7 +712,7 @@ impl Group {
         largest.write_f32(backend, &values)
     }
 
-    /// The sums of numbers of all ranks.
+    /// The sums of `own` over all ranks, element by element.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`].
@@ -721,7 +726,7 @@ impl Group {
         Ok(sums)
     }
 
-    /// Makes counts those of all ranks together.
+    /// Replaces each count by its sum over all ranks.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
@@ -742,7 +747,7 @@ impl Group {
         let own = counts.to_vec(backend)?;
         let mut sums = vec![0_u32; own.len()];
         for values in self.gather(what, &own)? {
-            // They count vertices of one graph, which 32 bits number.
+            // They count vertices of one graph, whose numbers fit 32 bits.
             sums.iter_mut()
                 .zip(values)
                 .for_each(|(sum, value)| *sum = sum.wrapping_add(value));
@@ -751,7 +756,7 @@ impl Group {
     }
 }
 
-/// Some of `rows` for each rank, or from it.
+/// Transfers of a range of `rows` to or from each rank.
 fn transfers<'a, B: Backend, T: Pod>(
     rows: &Rows<'a, B, T>,
     parts: &[Range<usize>],

@@ -8,20 +8,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One of several threads that are ranks. Dropping it while its thread panics ends the others' calls as well.
+/// A rank that is a thread. Dropping it while its thread panics makes the calls of the other ranks fail.
 #[derive(Debug)]
 pub struct InProcess {
     rank: usize,
     room: Arc<Room>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Debug)]
 struct Room {
     ranks: usize,
-    /// Where they all are: the host and the device.
+    /// The host and the device of all ranks.
     device: String,
-    /// How long a rank may stay away from an exchange at which another is.
+    /// How long a rank may stay away from an exchange at which another waits.
     deadline: Duration,
     faults: Vec<Fault>,
     state: Mutex<State>,
@@ -30,16 +30,16 @@ struct Room {
 
 #[derive(Debug)]
 struct State {
-    /// Exchanges that each rank has begun.
+    /// Number of exchanges that each rank has begun.
     begun: Vec<u64>,
-    /// What a rank gives another at an exchange, and what it takes that for.
+    /// Messages by exchange, sender and receiver: the sender's name of the exchange, and the bytes.
     messages: HashMap<(u64, usize, usize), (String, Vec<u8>)>,
-    /// Why nothing goes on.
+    /// The reason for which all calls fail.
     failure: Option<String>,
 }
 
-/// So many ranks, to be given a thread each, on `device`, as errors call it. One that stays away from an exchange for `deadline`
-/// longer than another waits fails all.
+/// Makes `ranks` ranks, each for a thread of its own, on `device`, as errors name it. A rank that is later at an
+/// exchange than another by more than `deadline` makes all fail.
 ///
 /// ```
 /// use halfgnn::distributed::{Communicator, Place, in_process};
@@ -88,7 +88,7 @@ impl Room {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all calls; the first reason counts.
+    /// Makes all calls fail; the first reason is kept.
     fn fail(&self, reason: String) -> Error {
         let mut state = self.state();
         let reason = state.failure.get_or_insert(reason).clone();
@@ -110,7 +110,7 @@ impl InProcess {
         }
     }
 
-    /// Does not answer until somebody gives up.
+    /// Does not answer until another rank gives up.
     fn hang(&self) -> Error {
         let mut state = self.room.state();
         loop {
@@ -170,7 +170,7 @@ impl Communicator for InProcess {
 }
 
 impl InProcess {
-    /// An exchange called `what`, at which others may be `within` later.
+    /// An exchange called `what`, to which other ranks may come later by `within`.
     fn exchange_within(
         &self,
         within: Duration,
@@ -217,7 +217,7 @@ impl InProcess {
                 continue;
             }
             let (theirs, bytes) = loop {
-                // Before a failure: what was given is given.
+                // What was sent before a failure still counts.
                 if let Some(message) = state.messages.remove(&(number, from, self.rank)) {
                     break message;
                 }

@@ -1,7 +1,8 @@
-//! The meeting of processes that are ranks: all call the first, which says where each listens, and then one another.
+//! How processes that are ranks meet. All call the first rank, which sends them all addresses; then they call one
+//! another.
 //!
-//! A stranger costs the meeting nothing: connections are looked at in turn and never waited for, each has one deadline for its whole
-//! greeting, and one that does not prove itself is dropped.
+//! Strangers do not delay a meeting. Connections are polled round-robin and never block. Each has one deadline for its
+//! whole greeting, and one that does not prove itself is dropped.
 
 use super::Compared;
 use super::digest::{differences, ranks_of};
@@ -18,25 +19,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A process that is a rank, as it comes to a meeting.
+/// A process that comes to a meeting as a rank.
 #[derive(Clone, Debug)]
 pub struct Member<'a> {
-    /// Which rank it is, from 0 on.
+    /// The rank's number, from 0 on.
     pub rank: usize,
-    /// How many there are.
+    /// The number of ranks.
     pub ranks: usize,
-    /// What errors call its device.
+    /// The name of its device in errors.
     pub device: &'a str,
-    /// How long the meeting may take; and later, how long a rank may stay away from an exchange at which another waits.
+    /// How long the meeting may take. Later it is how long a rank may stay away from an exchange at which another
+    /// waits.
     pub timeout: Duration,
-    /// The secret that all share, where there is one.
+    /// The secret that all ranks share, if any.
     pub key: Option<Key>,
-    /// What it works on: ranks that differ in it are refused, all in the same words.
+    /// Digests of its inputs. Where ranks differ in them, all are refused with the same message.
     pub compared: Vec<Compared>,
 }
 
 impl<'a> Member<'a> {
-    /// One with the key of the environment, which says nothing of what it works on.
+    /// A member with the key of the environment, and no inputs to compare.
     pub fn new(rank: usize, ranks: usize, device: &'a str, timeout: Duration) -> Self {
         Self {
             rank,
@@ -48,22 +50,22 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// The same, which works on these.
+    /// The same member, with inputs to compare.
     #[must_use]
     pub fn comparing(self, compared: Vec<Compared>) -> Self {
         Self { compared, ..self }
     }
 }
 
-/// Ranks that have met: a connection to each other one, and what errors call each.
+/// Ranks that have met: a connection to each other rank, and the name of each in errors.
 #[derive(Debug)]
 pub(super) struct Met {
-    /// None at the own place.
+    /// `None` at the own index.
     pub peers: Vec<Option<TcpStream>>,
     pub names: Vec<String>,
 }
 
-/// Why ranks did not meet: the words, and the connections that there are, over which others are informed.
+/// Why ranks did not meet, and the open connections, over which others are informed.
 #[derive(Debug)]
 pub(super) struct NotMet {
     pub reason: String,
@@ -77,15 +79,15 @@ impl From<String> for NotMet {
     }
 }
 
-/// How often connections are looked at.
+/// How often connections are polled.
 const POLL: Duration = Duration::from_millis(5);
-/// How long is waited before a rank is called again, at first and at the most.
+/// The pauses before a rank is called again: the first and the longest.
 const RETRY: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
-/// An attempt that had less time than this may have failed for that.
+/// An attempt that had less time than this may have failed for lack of time.
 const CUT_SHORT: Duration = Duration::from_secs(1);
-/// Connections that may be greeting at a time, besides one for each rank; the oldest gives way.
+/// Connections that may be greeting at a time, in addition to one for each rank; the oldest is dropped.
 const MOST_ARRIVALS: usize = 256;
-/// How much later than the first rank's deadline its verdict may come.
+/// How much later than the first rank's deadline its verdict may arrive.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Meets the other ranks.
@@ -127,11 +129,11 @@ struct Guest {
     from: SocketAddr,
 }
 
-/// Whom a listener has turned away.
+/// Connections that a listener has dropped.
 #[derive(Debug, Default)]
 struct Turned {
     count: usize,
-    /// The last one's address, and why.
+    /// The address of the last one, and why it was dropped.
     last: Option<(IpAddr, String)>,
     /// Ranks that had come, and left before all were there.
     left: Vec<usize>,
@@ -145,7 +147,7 @@ impl Turned {
         self.last = Some((from.ip(), why));
     }
 
-    /// What there is to say of them behind a reason.
+    /// The text about them that follows a reason.
     fn words(&self) -> String {
         let mut words = String::new();
         if !self.left.is_empty() {
@@ -169,7 +171,7 @@ impl Own<'_> {
         self.member.timeout.as_secs_f32()
     }
 
-    /// A failure of this rank alone, in its name.
+    /// A failure of this rank alone, with its number.
     fn failed(&self, what: impl std::fmt::Display) -> NotMet {
         format!("rank {} of {}: {what}", self.member.rank, self.member.ranks).into()
     }
@@ -178,7 +180,7 @@ impl Own<'_> {
         (0..self.member.ranks).map(|_| None).collect()
     }
 
-    /// The first rank: waits for all others, and answers each with their addresses, or with why none goes on.
+    /// The first rank: waits for all others, and sends each their addresses, or why no rank continues.
     fn gather(&self) -> Result<Met, NotMet> {
         let Member { rank, ranks, .. } = *self.member;
         let key = self.member.key.as_ref();
@@ -250,8 +252,8 @@ impl Own<'_> {
         Ok(Met { peers, names })
     }
 
-    /// Waits for ranks that call until then: those that have come, and which have not in words. `ended` is set where another thread has
-    /// given up.
+    /// Waits until `give_up` for the `wanted` ranks to call. Returns those that have come, and a message that names
+    /// those that have not. `ended` is set where another thread has given up.
     fn listen(
         &self,
         listeners: &[TcpListener],
@@ -268,7 +270,7 @@ impl Own<'_> {
         }
         loop {
             for listener in listeners {
-                // Others are looked at as well where connections come without end.
+                // Bounded, so that connections are served where new ones come without end.
                 for _ in 0..MOST_ARRIVALS {
                     match listener.accept() {
                         Ok((stream, from)) => {
@@ -279,7 +281,7 @@ impl Own<'_> {
                             }
                         }
                         Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                        // A connection that has gone already, or no descriptor is free: the oldest ones give theirs.
+                        // The connection has gone already, or no descriptor is free: the older half is dropped.
                         Err(_) => {
                             arrivals.drain(..arrivals.len().div_ceil(2));
                             break;
@@ -349,7 +351,7 @@ impl Own<'_> {
         }
     }
 
-    /// Where others come to.
+    /// The place where others come, for messages.
     fn place(&self) -> String {
         match self.member.rank {
             0 => self.rendezvous.to_string(),
@@ -357,7 +359,7 @@ impl Own<'_> {
         }
     }
 
-    /// Why a process that knows the key is no rank that is waited for.
+    /// Why a process that knows the key is not a rank that is waited for.
     fn refusal(
         &self,
         greeting: &Greeting,
@@ -390,12 +392,12 @@ impl Own<'_> {
         }
     }
 
-    /// Any other rank: finds the first, waits for all, calls those before it and is called by those behind it.
+    /// Any other rank: finds the first, waits for all, calls the ranks before it and is called by those after it.
     fn join(&self) -> Result<Met, NotMet> {
         let Member { rank, ranks, .. } = *self.member;
         let first = self.find_first()?;
         let (mut call, listener, key) = (first.call, first.listener, first.key);
-        // The first may have begun later, and then waits longer.
+        // The first rank may have begun later, and then waits longer.
         let by = Instant::now() + call.waits.min(self.member.timeout) + GRACE;
         let verdict = call.session.read(
             &mut call.stream,
@@ -429,7 +431,7 @@ impl Own<'_> {
             .give_up
             .max(Instant::now() + GREETING_TIME.min(self.member.timeout));
         let ended = AtomicBool::new(false);
-        // Ranks behind this one call while it calls those before it.
+        // Ranks after this one call while it calls those before it.
         let (called, guests) = thread::scope(|scope| {
             let listener = std::slice::from_ref(&listener);
             let later = (rank + 1..ranks, give_up);
@@ -496,7 +498,7 @@ impl Own<'_> {
             let given = member.key.as_ref().or(directions.made.as_ref());
             let key = given.cloned().unwrap_or_else(Key::none);
             let greeting = |local: SocketAddr| {
-                // Others reach this rank where it reaches the first.
+                // Others reach this rank at the address from which it reaches the first.
                 let at = match (local.ip().is_loopback(), is_local, local.ip()) {
                     (true, false, IpAddr::V4(_)) => Ipv4Addr::UNSPECIFIED.into(),
                     (true, false, IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
@@ -529,7 +531,7 @@ impl Own<'_> {
             ranks: self.member.ranks,
             name: self.name.clone(),
             port,
-            // The first rank compares.
+            // Only the first rank compares inputs.
             compared: match to {
                 0 => self.member.compared.clone(),
                 _ => Vec::new(),
@@ -552,7 +554,8 @@ impl Own<'_> {
         })
     }
 
-    /// Tries until something comes of it, it is refused for good or it is too late; an attempt says whether to try again, and why it failed.
+    /// Repeats an attempt until it succeeds, is refused for good or is too late. A failed attempt returns whether to
+    /// try again, and why it failed.
     fn until_answered<T>(
         &self,
         give_up: Instant,
@@ -570,7 +573,7 @@ impl Own<'_> {
                         return Err(self.failed(reason));
                     }
                     if left.is_zero() {
-                        // An attempt that was cut short says less than the one before it.
+                        // The reason of an attempt that was cut short is less specific than the one before it.
                         let before = before.filter(|_| time < CUT_SHORT);
                         return Err(self.failed(before.unwrap_or(reason)));
                     }
@@ -583,7 +586,7 @@ impl Own<'_> {
         }
     }
 
-    /// Why a rank did not answer, and whether it may yet.
+    /// Why a rank did not answer, and whether it may answer later.
     fn words_of(&self, (other, address): (usize, &str), problem: Unanswered) -> (bool, String) {
         let place = match (other, self.rendezvous) {
             (0, Rendezvous::Tcp(_)) => self.rendezvous.to_string(),
@@ -618,16 +621,16 @@ impl Own<'_> {
     }
 }
 
-/// The first rank, as another has found it.
+/// The first rank, as another rank has found it.
 struct First {
     call: Call,
-    /// Where this rank waits for those behind it.
+    /// Where this rank waits for those after it.
     listener: TcpListener,
     key: Key,
 }
 
 impl Guest {
-    /// Sends a message, within a short time.
+    /// Sends a message, within a short time limit.
     fn send(&mut self, step: Step, message: &impl serde::Serialize) -> io::Result<()> {
         let sealed = self.session.sealed(step, message)?;
         self.stream.set_nonblocking(false)?;
@@ -636,7 +639,7 @@ impl Guest {
         self.stream.set_nonblocking(step == Step::Answer)
     }
 
-    /// Whether its connection stands. What it may have sent already is of its first exchange.
+    /// Whether its connection is open. Bytes that have arrived already belong to its first exchange.
     fn is_there(&self) -> bool {
         match self.stream.peek(&mut [0]) {
             Ok(bytes) => bytes > 0,
@@ -644,7 +647,8 @@ impl Guest {
         }
     }
 
-    /// The address by which `other` reaches this rank: one on the first rank's host is where `other` reaches that.
+    /// The address by which `other` reaches this rank. For a rank on the first rank's host, it is where `other` reaches
+    /// the first rank.
     fn address_for(&self, other: &Self) -> String {
         let own = self.from.ip();
         let host = match (own.is_loopback(), other.from.ip().is_loopback()) {
@@ -655,12 +659,12 @@ impl Guest {
     }
 }
 
-/// What another rank gives as a reason, in one line of a bounded length.
+/// Another rank's reason, on one line of bounded length.
 fn short_reason(reason: &str) -> String {
     crate::message::shortened(reason)
 }
 
-/// What went wrong, in words that say something.
+/// A description of an error; for a timeout, that nothing answers.
 fn words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => "it does not answer".into(),

@@ -1,28 +1,33 @@
-//! Training of one model on a whole graph by several ranks, each of which has some of its vertices.
+//! Full-graph training of one model by several ranks, each of which owns some of the vertices.
 //!
 //! ```text
-//!  Partition ─ whose vertex is it ─► Shard: own rows × (own + halo), which rows others want
+//!  Partition ─ owner of vertices ──► Shard: own rows × (own + halo), the rows to send
 //!                                      │
 //!  Group ─ Communicator ─► Halo: own rows ─ pack ─ exchange ─► own rows, then those of others      forward
 //!                                own rows ◄─ sum ─ exchange ─  their gradients                     backward
 //! ```
 //!
-//! A rank owns vertices, and the edges that lead to them. What it hears from vertices of others, its *halo*, comes behind its own
-//! rows in one matrix before each layer that hears from neighbours, so a layer sees a [`Block`](crate::graph::Block) as it does in
-//! sampled training, and knows nothing of ranks. Backward the gradients of those rows go back to whose they are, and are added up
-//! in float in the order of ranks.
+//! A rank owns vertices and the edges that lead to them. Its in-neighbours on other ranks are its *halo*. Before each
+//! layer that aggregates, their rows follow the own rows in one matrix. A layer therefore sees a
+//! [`Block`](crate::graph::Block), as in sampled training, and knows nothing of ranks. In the backward pass the
+//! gradients of those rows return to their owners, which sum them in float in the order of ranks.
 //!
-//! Weights are every rank's. Their gradients, the loss, counts and the statistics of batch normalisations are gathered and added up
-//! in the order of ranks on each, so all have the same bits, and take the same step, skip the same overflow and stop at the same epoch.
-//! Dropout is drawn by the vertex' number in the whole graph: whoever owns a vertex drops the same of it.
+//! Weights are replicated. Each rank gathers the gradients, the loss, counts and the statistics of batch
+//! normalisations, and sums them in the order of ranks. All ranks therefore have the same bits: they take the same
+//! step, skip the same overflow and stop at the same epoch. Dropout is sampled by the vertex' number in the whole
+//! graph, so it does not depend on the owner of a vertex.
 //!
-//! - [`Partition`]: which rank has which vertex.
-//! - [`Shard`]: what a rank has of a graph, on the host. [`Gather`]: whether others give it all their rows, or those that it hears.
-//! - `SomeEdges`, with the feature `parts`: edges of a graph that each rank has some of, and their way to whom they belong.
-//! - [`Communicator`]: how ranks hear of one another; [`in_process`] makes one of threads, [`Fault`] what can go wrong with it;
-//!   [`Tcp`] is one of processes, and [`Group::meet`] makes another of those that MPI started, with the feature `mpi`.
-//! - [`Member`]: a process as it comes to a [`Rendezvous`], with the [`Key`] that all share and [digests](Compared) of what it works on.
-//! - [`Group`]: ranks at work. [`Halo`](crate::nn::Halo): a shard's exchanges on a backend.
+//! - [`Partition`]: the owner of each vertex.
+//! - [`Shard`]: a rank's part of a graph, on the host. [`Gather`]: whether ranks receive all rows of others, or their
+//!   halo.
+//! - `SomeEdges`, with the feature `parts`: some of a graph's edges on each rank, which an exchange brings to their
+//!   owners.
+//! - [`Communicator`]: the exchange of bytes between ranks. [`in_process`] makes ranks of threads, in which tests
+//!   inject a [`Fault`]. [`Tcp`] is a rank that is a process. [`Group::meet`] also serves processes that MPI started,
+//!   with the feature `mpi`.
+//! - [`Member`]: a process as it comes to a [`Rendezvous`], with the [`Key`] that all share and [digests](Compared) of
+//!   its inputs.
+//! - [`Group`]: the collective operations of a rank. [`Halo`](crate::nn::Halo): a shard's exchanges on a backend.
 
 mod communicator;
 #[cfg(feature = "parts")]

@@ -1,4 +1,4 @@
-//! Ranks that are processes of MPI: where they meet, and what moves their rows.
+//! Ranks that are MPI processes: how they meet, and how their rows are moved.
 
 use super::{Communicator, Place, Tcp};
 use crate::driver::mpi::Mpi;
@@ -6,21 +6,21 @@ use crate::error::Error;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Messages of fewer bytes go with what ranks say to each other at each exchange.
+/// Messages of fewer bytes go over TCP at each exchange, and not by MPI.
 const LONG: usize = 4096;
 
-/// Room for an address.
+/// Bytes of the buffer for an address.
 const ADDRESS: usize = 512;
 
-/// A process that MPI started as a rank. MPI moves what is long; that all are at the same exchange, and who has failed, they tell each other
-/// over TCP, as MPI would end the process that asks.
+/// A process that MPI started as a rank. MPI moves long messages. Over TCP ranks check that all are at the same
+/// exchange, and report failures, because MPI would end the process that asks.
 #[derive(Debug)]
 pub(super) struct OverMpi {
     tcp: Tcp,
     mpi: &'static Mpi,
 }
 
-/// The address of the first rank, which alone gives it; all ask at once.
+/// Broadcasts the address of the first rank, and returns it. That rank alone passes `own`; all ranks call this at once.
 pub(super) fn announce((rank, ranks): (usize, usize), own: Option<String>) -> io::Result<String> {
     let mpi = Mpi::begin().map_err(io::Error::other)?;
     if (mpi.rank(), mpi.ranks()) != (rank, ranks) {
@@ -43,7 +43,7 @@ pub(super) fn announce((rank, ranks): (usize, usize), own: Option<String>) -> io
 }
 
 impl OverMpi {
-    /// Of ranks that have met by MPI.
+    /// The communicator of ranks that have met by MPI.
     ///
     /// # Errors
     /// [`Error::Communication`] where there is no MPI.
@@ -68,7 +68,7 @@ impl Communicator for OverMpi {
         sends: &[&[u8]],
         receives: &mut [&mut [u8]],
     ) -> Result<(), Error> {
-        // Of a long message the others are told the length.
+        // Of a long message only the length goes over TCP.
         let is_long = |bytes: &[u8]| bytes.len() >= LONG;
         let lengths = sends.iter().map(|bytes| (bytes.len() as u64).to_le_bytes());
         let lengths: Vec<_> = lengths.collect();
@@ -148,7 +148,7 @@ impl Drop for OverMpi {
             epoch: 0,
             what: "last",
         };
-        // Where some rank has failed nobody waits for it.
+        // The end of MPI waits for all ranks, which would not come after a failure.
         if self.tcp.failure(place).is_none() {
             self.mpi.end();
         }

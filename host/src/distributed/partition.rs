@@ -1,4 +1,4 @@
-//! Which rank has which vertex.
+//! The owner of each vertex.
 
 use crate::graph::{Graph, reorder};
 use std::cmp::Reverse;
@@ -6,21 +6,21 @@ use std::collections::BinaryHeap;
 use std::io::BufRead;
 use std::path::Path;
 
-/// A rank for each vertex.
+/// An assignment of vertices to ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     owners: Vec<u32>,
     ranks: usize,
 }
 
-/// Why there is no such partition.
+/// Why a partition is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartitionError {
-    /// No rank has anything.
+    /// There are no ranks.
     #[error("a graph is dealt out to 1 rank at least")]
     NoRanks,
-    /// Another number of vertices.
+    /// The graph has another number of vertices.
     #[error(
         "the partition is of {parts} vertices, and the graph has {vertices}: give the one that was made of this graph"
     )]
@@ -30,7 +30,7 @@ pub enum PartitionError {
         /// Vertices of the graph.
         vertices: usize,
     },
-    /// A part without a rank.
+    /// A part has no rank.
     #[error(
         "vertex {vertex} is in part {part}, and there are {ranks} ranks, from 0 on; cut the graph into {ranks} parts"
     )]
@@ -39,10 +39,10 @@ pub enum PartitionError {
         vertex: usize,
         /// Its part.
         part: u64,
-        /// How many ranks there are.
+        /// The number of ranks.
         ranks: usize,
     },
-    /// A line that is no number.
+    /// A line is not a number.
     #[error(
         "{path}, line {line}: {text:?} is no part; a file of parts has a number from 0 on in each line, one a vertex"
     )]
@@ -51,34 +51,34 @@ pub enum PartitionError {
         path: String,
         /// The line, from 1 on.
         line: usize,
-        /// What it says.
+        /// Its text.
         text: String,
     },
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("{path}: {reason}")]
     File {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's message.
         reason: String,
     },
 }
 
-/// How evenly a partition deals a graph out, and what ranks hear from one another.
+/// How evenly a partition splits a graph, and how many rows ranks exchange.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Balance {
     /// Vertices of each rank.
     pub vertices: Vec<usize>,
-    /// Edges that lead to them.
+    /// Edges that lead to them, for each rank.
     pub edges: Vec<usize>,
-    /// Vertices of others that they hear from: rows that each receives, of halos.
+    /// Halo vertices of each rank, which are the rows that it receives.
     pub halo: Vec<usize>,
-    /// Rows that each sends so: own vertices, each as often as there are other ranks that hear it.
+    /// Rows that each rank sends: own vertices, each counted once for each other rank that reads it.
     pub sent: Vec<usize>,
 }
 
 impl Balance {
-    /// The most edges that a rank has, over the mean; 1 of a graph without edges.
+    /// The largest number of edges of a rank, over the mean; 1 for a graph without edges.
     pub fn imbalance(&self) -> f64 {
         let all: usize = self.edges.iter().sum();
         let most = self.edges.iter().max().copied().unwrap_or(0);
@@ -90,8 +90,9 @@ impl Balance {
 }
 
 impl Partition {
-    /// Vertices dealt out in the order of their degrees, each to whoever has the fewest edges so far and not yet its share of the
-    /// vertices: hubs are apart, and ranks have nearly as many edges, and at most as many vertices as an even share, rounded up.
+    /// Assigns vertices in descending order of their degrees, each to the rank with the fewest edges that is below its
+    /// share of the vertices. Hubs are on different ranks. Ranks have nearly equal numbers of edges, and at most an
+    /// even share of the vertices, rounded up.
     ///
     /// # Errors
     /// [`PartitionError::NoRanks`].
@@ -99,7 +100,7 @@ impl Partition {
         Self::of_degrees(&graph.in_degrees(), ranks)
     }
 
-    /// The same of the degrees of the vertices, which is all that it takes of a graph.
+    /// [`Partition::by_degree`] from the degrees of the vertices alone.
     ///
     /// # Errors
     /// [`PartitionError::NoRanks`].
@@ -123,9 +124,9 @@ impl Partition {
         Ok(Self { owners, ranks })
     }
 
-    /// The same parts under other numbers, of vertices with these degrees: ranges of parts, one behind the other, have nearly as many
-    /// edges each, however many there are. Dealt out by degree the hubs are in the first parts; here each heavier part is as far from those
-    /// before it as can be, at the places of van der Corput's sequence.
+    /// Renumbers the parts, for vertices with these degrees. Consecutive ranges of parts then have nearly equal numbers
+    /// of edges, however many ranges there are. By degree the hubs are in the first parts. Here each heavier part is as
+    /// far as possible from those before it, in the order of van der Corput's sequence.
     #[must_use]
     pub fn spread(mut self, degrees: &[u32]) -> Self {
         let mut edges = vec![0_u64; self.ranks];
@@ -146,8 +147,8 @@ impl Partition {
         self
     }
 
-    /// Communities by [Louvain's method](reorder::louvain), laid out one after the other and cut where each rank has its share of the
-    /// edges: fewer vertices are heard by others, and a rank's share is less even.
+    /// Communities by [Louvain's method](reorder::louvain), laid out one after the other. They are cut where each rank
+    /// has its share of the edges. Ranks have smaller halos than by degree, and less even shares.
     ///
     /// # Errors
     /// [`PartitionError::NoRanks`].
@@ -160,7 +161,7 @@ impl Partition {
             order[places.rename(vertex) as usize] = vertex;
         }
         let degrees = graph.in_degrees();
-        // A vertex weighs something without edges, too.
+        // A vertex without edges has a weight as well.
         let weight = |vertex: u32| u64::from(degrees[vertex as usize]) + 1;
         let all = (graph.edges() + vertices).max(1) as u128;
         let (mut owners, mut before) = (vec![0; vertices], 0_u64);
@@ -173,7 +174,7 @@ impl Partition {
         Ok(Self { owners, ranks })
     }
 
-    /// A part for each vertex, as METIS and KaHIP give them.
+    /// A partition from the part of each vertex, as METIS and KaHIP output it.
     ///
     /// # Errors
     /// [`PartitionError::NoRanks`], [`PartitionError::Part`].
@@ -192,7 +193,7 @@ impl Partition {
         }
     }
 
-    /// A file of parts: a line a vertex, a number in each.
+    /// Reads a file of parts, which has one number on a line for each vertex.
     ///
     /// # Errors
     /// [`PartitionError::File`], [`PartitionError::Line`], and those of [`Partition::from_parts`].
@@ -209,14 +210,14 @@ impl Partition {
             parts.push(part.map_err(|_| PartitionError::Line {
                 path: path.display().to_string(),
                 line: number + 1,
-                // No more of a file that is something else than a person wants to see.
+                // Enough to recognise a file of another kind.
                 text: line.chars().take(40).collect(),
             })?);
         }
         Self::from_parts(parts, ranks)
     }
 
-    /// The partition that a person names: `degree`, `louvain`, or a file of parts.
+    /// The partition that a user names: `degree`, `louvain`, or a file of parts.
     ///
     /// # Errors
     /// Those of [`Partition::by_degree`], [`Partition::louvain`] and [`Partition::read`].
@@ -235,7 +236,7 @@ impl Partition {
         }
     }
 
-    /// That it is one of a graph.
+    /// Checks that it has the vertices of `graph`.
     ///
     /// # Errors
     /// [`PartitionError::Vertices`].
@@ -252,7 +253,7 @@ impl Partition {
         &self.owners
     }
 
-    /// How many ranks there are; some may have no vertex.
+    /// The number of ranks; some may have no vertex.
     pub fn ranks(&self) -> usize {
         self.ranks
     }
@@ -266,7 +267,7 @@ impl Partition {
             .collect()
     }
 
-    /// What it makes of a graph, counted edge by edge.
+    /// How it splits a graph, counted edge by edge.
     ///
     /// # Errors
     /// [`PartitionError::Vertices`].
@@ -282,7 +283,7 @@ impl Partition {
             balance.vertices[owner as usize] += 1;
             balance.edges[owner as usize] += graph.csr().row(vertex).len();
         }
-        // Who hears a vertex are the rows of its column.
+        // The rows of a vertex' column are its out-neighbours.
         let heard = graph.transposed();
         let mut last_heard_by = vec![usize::MAX; self.ranks];
         for (vertex, &owner) in self.owners.iter().enumerate() {

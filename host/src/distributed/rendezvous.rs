@@ -1,4 +1,4 @@
-//! Where processes that are ranks meet, and the secret by which they know one another.
+//! Where processes that are ranks meet, and the secret by which they authenticate one another.
 
 #[cfg(feature = "mpi")]
 use super::mpi::announce;
@@ -15,15 +15,15 @@ use std::str::FromStr;
 /// Where ranks find one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rendezvous {
-    /// An address of the first rank, on which alone it listens. One that other hosts reach requires a [`Key`].
+    /// The address of the first rank, on which alone it listens. An address that other hosts reach requires a [`Key`].
     Tcp(String),
-    /// A file that all see and that is not there before: the first rank writes its address there and, where it has no [`Key`], a random one,
-    /// for its own user alone to read.
+    /// A file that all ranks see and that does not exist before. The first rank writes its address there, for its own
+    /// user alone to read. Without a [`Key`] it also writes a random one.
     File(PathBuf),
-    /// The same for ranks that are on one host: they listen on its loopback addresses alone.
+    /// [`Rendezvous::File`] for ranks on one host, which listen on its loopback addresses alone.
     Local(PathBuf),
-    /// The ranks that MPI started, to which the first rank broadcasts its address: for [`Group::meet`](super::Group::meet), whose group ends
-    /// MPI. Requires the feature `mpi`.
+    /// The ranks that MPI started, to which the first rank broadcasts its address. It is for
+    /// [`Group::meet`](super::Group::meet), whose group ends MPI, and requires the feature `mpi`.
     Mpi,
 }
 
@@ -66,11 +66,11 @@ impl fmt::Display for Rendezvous {
     }
 }
 
-/// Environment variable of the secret that all ranks share.
+/// The environment variable of the secret that all ranks share.
 pub const KEY_VARIABLE: &str = "HALFGNN_RENDEZVOUS_KEY";
 
-/// A secret that all ranks share: a process proves that it is one of them by an HMAC over a random challenge, so the secret itself never
-/// leaves it.
+/// A secret that all ranks share. A process proves that it is one of them by an HMAC over a random challenge, so the
+/// secret itself is never sent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 
@@ -81,7 +81,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// A secret of any bytes; 16 random ones or more cannot be guessed.
+    /// A secret of any bytes. One of at least 16 random bytes cannot be guessed.
     pub fn new(secret: impl Into<Vec<u8>>) -> Self {
         Self(secret.into())
     }
@@ -99,7 +99,7 @@ impl Key {
         Ok(Self::new(digits.concat()))
     }
 
-    /// What proves nothing: of ranks on one host that were given no secret.
+    /// An empty key, which proves nothing: for ranks on one host that were given no secret.
     pub(super) fn none() -> Self {
         Self(Vec::new())
     }
@@ -109,7 +109,7 @@ impl Key {
     }
 }
 
-/// Random bytes of the system.
+/// Random bytes from the system.
 pub(super) fn random_bytes() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
@@ -129,7 +129,7 @@ impl Rendezvous {
         }
     }
 
-    /// Refuses an address that other hosts reach where there is no key. A file and MPI carry one.
+    /// Refuses an address that other hosts reach where there is no key. A file and MPI transmit one.
     ///
     /// # Errors
     /// What to set.
@@ -150,9 +150,9 @@ impl Rendezvous {
 #[derive(Debug)]
 pub(super) struct Door {
     pub listeners: Vec<TcpListener>,
-    /// The own key, or the one that was made for this meeting.
+    /// The given key, or one that was made for this meeting.
     pub key: Key,
-    /// The file that the address stands in, which goes with the meeting.
+    /// The file with the address, which is removed after the meeting.
     _note: Option<Note>,
 }
 
@@ -167,7 +167,7 @@ impl Drop for Note {
 }
 
 impl Door {
-    /// Listens at a rendezvous as rank 0 of `ranks`, and announces where.
+    /// Listens at a rendezvous as rank 0 of `ranks`, and announces its address.
     pub fn open(rendezvous: &Rendezvous, ranks: usize, key: Option<&Key>) -> io::Result<Self> {
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -206,7 +206,7 @@ impl Door {
     }
 }
 
-/// Listens on every address that a name resolves to and this host has.
+/// Listens on every address of this host that a name resolves to.
 fn listen(address: &str) -> io::Result<Vec<TcpListener>> {
     let mut listeners = Vec::new();
     let mut problem = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -224,7 +224,7 @@ fn listen(address: &str) -> io::Result<Vec<TcpListener>> {
     }
 }
 
-/// Where the first rank is, for the others, and the key that it made.
+/// How other ranks reach the first, and the key that it made.
 #[derive(Debug)]
 pub(super) struct Directions {
     pub address: String,
@@ -232,7 +232,8 @@ pub(super) struct Directions {
 }
 
 impl Directions {
-    /// Those of a rendezvous for `rank` of `ranks`; of a file what stands there now. MPI is asked once.
+    /// The directions at a rendezvous, for a rank and the number of ranks. A file is read as it is now; MPI is asked
+    /// once.
     pub fn find(rendezvous: &Rendezvous, place: (usize, usize)) -> io::Result<Self> {
         match rendezvous {
             Rendezvous::Tcp(address) => Ok(Self {
@@ -254,7 +255,7 @@ impl Directions {
     }
 }
 
-/// An address, and a key in the next line.
+/// The text of an address, with a key on the next line.
 fn note(address: &str, key: Option<&Key>) -> String {
     let key = key.map_or(String::new(), |key| {
         String::from_utf8_lossy(key.bytes()).into_owned()
@@ -262,7 +263,7 @@ fn note(address: &str, key: Option<&Key>) -> String {
     format!("{address}\n{key}").trim_end().to_owned()
 }
 
-/// Writes an address whole or not at all, for the own user alone to read.
+/// Writes an address whole or not at all. Only the own user can read it.
 fn write_note(path: &Path, text: &str) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.new", std::process::id()));
@@ -280,7 +281,8 @@ fn write_note(path: &Path, text: &str) -> io::Result<()> {
     })
 }
 
-/// The address that other hosts reach this one by: its name, or where no name service knows that, loopback for ranks of this host.
+/// The address by which other hosts reach this one: its name. Where no name service knows the name, it is loopback, for
+/// ranks of this host.
 fn reachable(address: SocketAddr) -> String {
     let port = address.port();
     let is_known = |host: &String| (&host[..], port).to_socket_addrs().is_ok();
@@ -288,12 +290,12 @@ fn reachable(address: SocketAddr) -> String {
     format!("{}:{port}", host.as_deref().unwrap_or("127.0.0.1"))
 }
 
-/// An address with its port, as `connect` takes it.
+/// An address with its port, in the form that `connect` takes.
 pub(super) fn with_port(host: IpAddr, port: u16) -> String {
     SocketAddr::new(host, port).to_string()
 }
 
-/// Where this was built without MPI.
+/// Fails, because this was built without MPI.
 #[cfg(not(feature = "mpi"))]
 fn announce(_: (usize, usize), _: Option<String>) -> io::Result<String> {
     Err(io::Error::other(
@@ -364,7 +366,7 @@ mod tests {
         assert_ne!(Key::random().unwrap(), Key::random().unwrap());
     }
 
-    /// The first rank listens on what is named and on nothing else.
+    /// The first rank listens on the named address and on no other.
     #[test]
     fn a_port_binds_the_address_that_is_named() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -405,7 +407,7 @@ mod tests {
         assert!(mode.is_none_or(|mode| mode == 0o600), "{mode:?}");
         drop(door);
         assert!(!path.exists());
-        // A key that was given does not go into the file.
+        // A given key is not written to the file.
         let key = Key::new("secret");
         let door = Door::open(&Rendezvous::File(path.clone()), 2, Some(&key)).unwrap();
         assert_eq!(door.key, key);

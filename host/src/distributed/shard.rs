@@ -1,38 +1,40 @@
-//! What a rank has of a graph, on the host.
+//! A rank's part of a graph, on the host.
 
 use super::{Gather, Partition, PartitionError};
 use crate::error::Error;
 use crate::graph::{Graph, GraphCounts, Part, RowCounts};
 use std::ops::Range;
 
-/// The vertices of a rank, the edges that lead to them, and what it exchanges with the others.
+/// The vertices of a rank, the edges that lead to them, and the rows that it exchanges with other ranks.
 ///
 /// ```text
-///   vertices       1 4 6 │ 0 3 │ 5       rank 1 has 1, 4 and 6, and hears from 0 and 3 of rank 0 and from 5 of rank 2
-///   sources        0 1 2 │ 3 4 │ 5       their places in its matrices
+///   vertices       1 4 6 │ 0 3 │ 5       rank 1 owns 1, 4 and 6; its halo is 0 and 3 of rank 0, and 5 of rank 2
+///   sources        0 1 2 │ 3 4 │ 5       their rows in its matrices
 ///   receives              3..5  5..6     from ranks 0 and 2
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which rank it is of.
+    /// The rank.
     pub rank: usize,
-    /// The own vertices, those of other ranks that it is given in the order of ranks, and the edges between them.
+    /// The own vertices, the received vertices of other ranks in the order of ranks, and the edges that lead to the own
+    /// vertices.
     pub part: Part,
-    /// For each rank the own places that it is given, in the order in which it has them.
+    /// For each rank the own rows that are sent to it, in the order in which it receives them.
     pub sends: Vec<Vec<u32>>,
-    /// The places of what each rank gives.
+    /// The rows that each rank sends to it.
     pub receives: Vec<Range<usize>>,
-    /// Own vertices of each rank.
+    /// Number of own vertices of each rank.
     pub counts: Vec<usize>,
-    /// Whether each vertex of the whole graph is heard by those that it hears: then the edges that lead to the own vertices are those
-    /// that lead from them.
+    /// Whether every edge of the whole graph has a reverse. The edges that lead to the own vertices are then the
+    /// reverse of those that lead from them.
     pub mutual: bool,
-    /// Whether ranks give one another all rows, heard or not.
+    /// Whether ranks exchange all rows, read or not.
     pub whole: bool,
 }
 
 impl Shard {
-    /// What `rank` has of `graph`, and others give it what it hears. Each rank makes its own, of the same graph and partition.
+    /// The part of `rank` in `graph`, which receives its halo. Each rank makes its own, from the same graph and
+    /// partition.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the partition is of another graph, or there is no such rank; [`Error::Graph`].
@@ -40,7 +42,7 @@ impl Shard {
         Self::gathering(graph, partition, rank, Gather::Halo)
     }
 
-    /// [`Shard::new`], and others give it what `gather` says, which is the same for all ranks.
+    /// [`Shard::new`] that receives the rows that `gather` selects, which must be the same on all ranks.
     ///
     /// # Errors
     /// Those of [`Shard::new`].
@@ -110,7 +112,7 @@ impl Shard {
         })
     }
 
-    /// What others give it: [`Gather::Halo`] or [`Gather::Whole`], whichever was chosen.
+    /// The rows that it receives: [`Gather::Halo`] or [`Gather::Whole`], which [`Gather::Auto`] may have chosen.
     pub fn gather(&self) -> Gather {
         match self.whole {
             true => Gather::Whole,
@@ -118,7 +120,8 @@ impl Shard {
         }
     }
 
-    /// Figures of its block, which the memory of the graph follows from. Neither weights nor features of edges are known here.
+    /// The counts of its block, which determine the memory of the graph. They include neither weights nor features of
+    /// edges.
     pub fn counts_of_block(&self) -> GraphCounts {
         let csr = self.part.block().csr();
         let (forward, backward) = (RowCounts::of(csr), RowCounts::of_transposed(csr));
@@ -135,19 +138,19 @@ impl Shard {
     }
 }
 
-/// The same of `own` for each rank but this one, which wants nothing of itself.
+/// A copy of `own` for each other rank, and nothing for this one.
 pub(crate) fn all_to_others(own: &[u32], (rank, ranks): (usize, usize)) -> Vec<Vec<u32>> {
     let to = |other: usize| if other == rank { &[] } else { own };
     (0..ranks).map(|other| to(other).to_vec()).collect()
 }
 
-/// Who hears whom of another rank.
+/// The vertices that ranks read of one another.
 struct Boundaries {
-    /// The vertices of a rank that each other rank hears, in their order.
+    /// The vertices of a rank that each other rank reads, in their order.
     sends: Vec<Vec<u32>>,
-    /// Those of others that it hears itself.
+    /// The vertices of other ranks that it reads itself.
     halo: Vec<u32>,
-    /// How many all ranks together hear so, a vertex once for each rank.
+    /// The halo rows of all ranks together: a vertex counts once for each other rank that reads it.
     heard: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Meetings that strangers come to, and ranks that do not: all over loopback.
+//! Meetings to which strangers come and ranks do not, all over loopback.
 
 use super::greeting::testing::{opened, opening, sealed};
 use super::greeting::{Arrival, Greeting, Received};
@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a test may take to see what comes at once, on a machine that does much else.
+/// How long a test may wait for what comes at once, on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A port of loopback that nothing listens at, and a rendezvous there.
+/// A loopback port at which nothing listens, and a rendezvous there.
 fn free() -> (String, Rendezvous) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -31,7 +31,7 @@ fn member(rank: usize, ranks: usize, timeout: Duration) -> Member<'static> {
     }
 }
 
-/// Meets on a thread, and sums the numbers of ranks.
+/// Meets on a thread, and sums the numbers of the ranks.
 fn start(rendezvous: &Rendezvous, member: Member<'static>) -> Receiver<Result<Vec<f32>, String>> {
     let (sender, result) = channel();
     let rendezvous = rendezvous.clone();
@@ -87,7 +87,7 @@ fn greeting(from: usize) -> Greeting {
     }
 }
 
-/// The frame with which version 1 of the protocol greeted, or aborted, with a length of its own.
+/// The frame with which version 1 of the protocol greeted or aborted, with a given length.
 fn old_frame(kind: u8, words: &str, length: u64) -> Vec<u8> {
     let mut frame = b"halfgnn1".to_vec();
     frame.push(kind);
@@ -98,7 +98,7 @@ fn old_frame(kind: u8, words: &str, length: u64) -> Vec<u8> {
     frame
 }
 
-/// Strangers by name: what each does, and whether it is dropped at once. Those that are not stay connected as long as they are held.
+/// The name of each stranger, and whether it is dropped at once. The others stay connected as long as they are held.
 const STRANGERS: [(&str, bool); 16] = [
     ("garbage", true),
     ("HTTP", true),
@@ -118,17 +118,17 @@ const STRANGERS: [(&str, bool); 16] = [
     ("a hello of the old protocol", true),
 ];
 
-/// Greets as a process with this key does.
+/// Greets like a process with this key.
 fn greet(stream: &mut TcpStream, key: &Key, greeting: &Greeting) {
     if let Ok(listener) = opened(stream) {
         let _ = stream.write_all(&sealed(key, listener, greeting));
     }
 }
 
-/// Does what a stranger does; gives the connection.
+/// Acts like a stranger of this kind; returns the connection.
 fn come(kind: &str, address: &str) -> TcpStream {
     let mut stream = connect(address);
-    // One that is dropped in the middle of a word is a stranger all the same.
+    // The write may fail, because a stranger may be dropped while it writes.
     let say = |mut stream: &TcpStream, bytes: &[u8]| drop(stream.write_all(bytes));
     match kind {
         "garbage" => say(&stream, &[0xa5; 5000]),
@@ -163,7 +163,7 @@ fn come(kind: &str, address: &str) -> TcpStream {
         }
         "a rank that there is not" => greet(&mut stream, &key(), &greeting(usize::MAX)),
         "a replayed greeting" => {
-            // As it was sealed in another connection.
+            // It is sealed for another connection.
             let _ = opened(&mut stream);
             let _ = stream.write_all(&sealed(&key(), [3; 32], &greeting(2)));
         }
@@ -190,8 +190,8 @@ fn come(kind: &str, address: &str) -> TcpStream {
     stream
 }
 
-/// Strangers come before the ranks 1 and 2: all three meet, and nothing that a stranger said reaches them. Of two processes that are rank 1
-/// the second is a stranger as well.
+/// Strangers come before ranks 1 and 2. All three ranks meet, and nothing that a stranger sent reaches them. Of two
+/// processes that are rank 1 the second is a stranger as well.
 fn meets_in_spite_of(kinds: &[(&str, bool)]) {
     let (address, rendezvous) = free();
     let zero = start(&rendezvous, member(0, 3, SOON));
@@ -245,7 +245,7 @@ fn ranks_meet_though_all_strangers_come_at_once() {
     meets_in_spite_of(&[&STRANGERS[..], &silent].concat());
 }
 
-/// However many bytes come and however slowly, there is one time for all of them.
+/// One deadline covers the whole greeting, however many bytes come and however slowly.
 #[test]
 fn a_greeting_has_one_deadline_and_a_bound() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -271,7 +271,7 @@ fn a_greeting_has_one_deadline_and_a_bound() {
     };
     assert_eq!(why, "it did not greet in time");
     assert!(begin.elapsed() >= Duration::from_millis(400));
-    // The length is refused before anything behind it is read.
+    // The length is refused before anything after it is read.
     let (mut caller, mut arrival) = connected(SOON);
     let receive = |arrival: Arrival| match arrival.receive(&key()) {
         Received::Incomplete(arrival) => Ok(arrival),
@@ -297,7 +297,7 @@ fn a_greeting_has_one_deadline_and_a_bound() {
     assert_eq!(why, "its greeting is too long");
 }
 
-/// A first rank that is none: silent, dripping, of too long a word, or of another key.
+/// What answers is not the first rank: it is silent, drips, sends garbage or too large a length, or does not listen.
 #[test]
 fn a_rank_ends_in_time_whatever_answers() {
     let timeout = Duration::from_millis(1500);
@@ -351,7 +351,7 @@ fn a_rank_ends_in_time_whatever_answers() {
     }
 }
 
-/// Who did not come is named by all that did, and what came instead.
+/// All ranks that came name those that did not, and what came instead.
 #[test]
 fn ranks_that_are_missing_are_named() {
     let timeout = Duration::from_millis(1200);
@@ -370,7 +370,7 @@ fn ranks_that_are_missing_are_named() {
         reasons[0]
     );
     stranger.join().unwrap();
-    // A rank that came and ended is not there.
+    // A rank that came and ended is missing.
     let (address, rendezvous) = free();
     let zero = start(&rendezvous, member(0, 3, timeout));
     drop(connect(&address));
@@ -386,7 +386,7 @@ fn ranks_that_are_missing_are_named() {
             && reason.contains("rank 2 came and left"),
         "{reason}"
     );
-    // Rank 0 ends, and the other does not wait for it.
+    // Rank 0 gives up where no other rank comes.
     let (_, rendezvous) = free();
     let alone = result(&start(
         &rendezvous,
@@ -399,7 +399,7 @@ fn ranks_that_are_missing_are_named() {
     );
 }
 
-/// Ranks of another key do not meet, in words that say so on either side.
+/// Ranks with different keys do not meet, and both sides report it.
 #[test]
 fn ranks_of_another_key_do_not_meet() {
     let timeout = Duration::from_millis(1500);
@@ -423,7 +423,7 @@ fn ranks_of_another_key_do_not_meet() {
             "{reason}"
         );
     }
-    // A refusal that a rank proves counts at once.
+    // A refusal that proves the key counts at once.
     let (_, rendezvous) = free();
     let zero = start(&rendezvous, member(0, 2, Duration::from_secs(4)));
     let begin = Instant::now();
@@ -434,7 +434,7 @@ fn ranks_of_another_key_do_not_meet() {
     );
     assert!(begin.elapsed() < SOON / 2);
     assert!(result(&zero).unwrap_err().contains("one of 3 ranks"));
-    // None is asked for on loopback.
+    // Loopback requires no key.
     let (_, rendezvous) = free();
     let bare = |rank| Member {
         key: None,
@@ -447,7 +447,7 @@ fn ranks_of_another_key_do_not_meet() {
     );
 }
 
-/// What ranks work on is compared before anything is exchanged, and all say the same of it.
+/// Ranks compare inputs before anything is exchanged, and all report the same differences.
 #[test]
 fn ranks_that_work_on_other_things_are_refused() {
     let folder = tempfile::tempdir().unwrap();

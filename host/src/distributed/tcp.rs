@@ -1,4 +1,4 @@
-//! Ranks that are processes, of one host or several, over TCP.
+//! Ranks that are processes, on one host or several, over TCP.
 
 use super::communicator::{ROLL_CALL, nobody_missing};
 use super::meeting::{Member, Met, NotMet, meet};
@@ -10,14 +10,14 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A process that is a rank. Dropping it closes its connections, which fails what others still wait for.
+/// A rank that is a process. Dropping it closes its connections, so that exchanges at which others still wait fail.
 #[derive(Debug)]
 pub struct Tcp {
     rank: usize,
     deadline: Duration,
-    /// What each rank is called in errors.
+    /// The name of each rank in errors.
     names: Vec<String>,
-    /// None at the own place.
+    /// `None` at the own index.
     peers: Vec<Option<TcpStream>>,
     inbox: Arc<Inbox>,
 }
@@ -30,38 +30,40 @@ struct Inbox {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Exchanges that were begun here.
+    /// Number of exchanges that this rank has begun.
     begun: u64,
-    /// What each rank gave at an exchange, and what it takes that for.
+    /// Messages by exchange and sender: the sender's name of the exchange, and the bytes.
     messages: HashMap<(u64, usize), (String, Vec<u8>)>,
-    /// What a long message of each rank lay in, for the next: memory that is new to the process costs as much as the network does.
+    /// The buffer of each rank's last long message, for the next one. Memory that is new to the process costs as much
+    /// as the network does.
     spare: HashMap<usize, Vec<u8>>,
-    /// Why nothing goes on.
+    /// The reason for which all calls fail.
     failure: Option<String>,
     /// Ranks that have closed their connections.
     ended: Vec<usize>,
 }
 
-/// Bytes of an exchange's name or of a reason at most; more is nothing that this program wrote.
+/// The most bytes of an exchange's name or of a reason. This program writes none that is longer.
 const MOST_WORDS: u64 = 64 << 10;
 
-/// Bytes of a message at most: more than any host has.
+/// The most bytes of a message: more than any host has.
 const MOST_BYTES: u64 = 1 << 44;
 
-/// Messages of so many bytes are long: an allocator asks the system for room for each, and gives it back behind it.
+/// Messages of at least this many bytes are long. An allocator requests memory from the system for each, and returns it
+/// afterwards.
 const LONG: usize = 128 << 10;
 
-/// What a frame is.
+/// Kinds of frames.
 const MESSAGE: u8 = 0;
 const ABORT: u8 = 1;
 
 impl Tcp {
-    /// Meets the other ranks, which all come to the same place. From then on a rank may stay away from an exchange for the member's timeout
-    /// longer than another waits.
+    /// Meets the other ranks, which all come to the same place. From then on the member's timeout is how long a rank
+    /// may stay away from an exchange at which another waits.
     ///
     /// # Errors
-    /// [`Error::Communication`] where they do not come together in time, with the ranks that are missing; where they differ in what they work
-    /// on; and where the address requires a [`Key`](super::Key) and there is none.
+    /// [`Error::Communication`] where they do not meet in time, with the ranks that are missing, or where their inputs
+    /// differ. The same where the address requires a [`Key`](super::Key) and there is none.
     pub fn meet(rendezvous: &Rendezvous, member: &Member<'_>) -> Result<Self, Error> {
         if member.ranks > 1 {
             rendezvous.check_key(member.key.as_ref())?;
@@ -107,7 +109,7 @@ impl Tcp {
         Error::Communication(reason)
     }
 
-    /// That rank `from` gave another number of bytes than is wanted.
+    /// The error that rank `from` sent another number of bytes than expected.
     pub(super) fn fail_of_bytes(
         &self,
         from: usize,
@@ -122,14 +124,14 @@ impl Tcp {
 
     fn tell_all(&self, reason: &str) {
         for mut peer in self.peers.iter().flatten() {
-            // Who does not hear it any more ends by itself.
+            // A rank that does not receive it ends by itself.
             let _ = write_frame(&mut peer, ABORT, 0, reason, &[]);
         }
     }
 }
 
 impl NotMet {
-    /// The error, which ranks that have come already are informed of.
+    /// The error, which is sent to ranks that have come already.
     fn reported(self) -> Error {
         for mut peer in self.peers.iter().flatten() {
             let _ = peer.set_nonblocking(false);
@@ -194,7 +196,7 @@ impl Communicator for Tcp {
 }
 
 impl Tcp {
-    /// An exchange called `what`, at which others may be `within` later.
+    /// An exchange called `what`, to which other ranks may come later by `within`.
     fn exchange_within(
         &self,
         within: Duration,
@@ -222,7 +224,7 @@ impl Tcp {
                     let name = &self.names[to];
                     return Err(self.fail(format!("{name}: no answer for {waited} s {place}")));
                 }
-                // Whether it said why before it ended is in the inbox.
+                // If the rank sent a reason before it ended, the inbox has it.
                 Err(_) => break,
             }
         }
@@ -273,7 +275,8 @@ impl Tcp {
 
 impl Drop for Tcp {
     fn drop(&mut self) {
-        // Whoever found the reason may not have told all of them yet: to those, this rank would be the one that ended.
+        // The rank that found the reason may not have sent it to all others yet. Those would report that this rank
+        // ended.
         let failure = self.inbox.state().failure.clone();
         if let Some(reason) = failure {
             self.tell_all(&reason);
@@ -284,7 +287,7 @@ impl Drop for Tcp {
     }
 }
 
-/// Puts what comes from a rank into the inbox, until it ends.
+/// Puts the frames of a rank into the inbox, until its connection ends.
 fn listen(mut stream: TcpStream, from: usize, inbox: &Inbox) {
     loop {
         let frame = read_frame(&mut stream, || inbox.state().spare.remove(&from));
@@ -323,7 +326,7 @@ fn write_frame(
     stream.write_all(bytes)
 }
 
-/// A frame, whose bytes lie in what `spare` has where they are many.
+/// Reads a frame. A long message is read into the buffer that `spare` returns.
 fn read_frame(
     stream: &mut impl Read,
     spare: impl FnOnce() -> Option<Vec<u8>>,
@@ -345,7 +348,7 @@ fn read_frame(
     Ok((head[0], word(1), what, bytes))
 }
 
-/// So many bytes, in `bytes`; room grows with what comes, not with what is claimed.
+/// Reads `len` bytes into `bytes`, whose capacity grows with what arrives, not with what is claimed.
 fn read_bytes(stream: &mut impl Read, len: u64, mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     bytes.clear();
     let read = stream.take(len).read_to_end(&mut bytes)?;
@@ -359,7 +362,7 @@ fn read_bytes(stream: &mut impl Read, len: u64, mut bytes: Vec<u8>) -> io::Resul
 mod tests {
     use super::*;
 
-    /// Long messages of any lengths come as they were sent, in memory that the process has had since the first.
+    /// Long messages of any length arrive as they were sent. They lie in the memory of the first.
     #[test]
     fn long_messages_lie_where_those_before_did() {
         let folder = tempfile::tempdir().unwrap();
@@ -392,7 +395,7 @@ mod tests {
                         };
                         own.exchange(place, &sends, &mut receives).unwrap();
                         assert!(heard == message(other, turn, len), "{turn}");
-                        // Before the next one comes.
+                        // Before the next message arrives.
                         first = first.or_else(|| Some(room()));
                         if turn == 0 {
                             both.wait();
@@ -404,7 +407,7 @@ mod tests {
         });
     }
 
-    /// Nothing is read of a frame whose lengths no rank gives.
+    /// A frame whose lengths exceed the bounds is not read.
     #[test]
     fn frames_are_bounded_before_they_are_read() {
         let read = |kind: u8, words: u64, bytes: u64| {
@@ -435,7 +438,7 @@ mod tests {
             let meeting = [0, 1, 2].map(|rank| scope.spawn(move || meet(rank)));
             meeting.map(|thread| thread.join().unwrap())
         });
-        // The reason has not reached rank 2 when rank 0 hears it and ends.
+        // The reason has not reached rank 2 when rank 0 receives it and ends.
         let _later = one.peers[2].take();
         one.abort("there is no room");
         let exchange = |rank: &Tcp| {

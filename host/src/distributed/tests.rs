@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 fn graphs() -> Vec<Graph> {
     vec![
-        // Directed, with equal edges, a self-loop and vertices that have none.
+        // Directed, with duplicate edges, a self-loop and isolated vertices.
         Graph::from_edges(7, &[0, 1, 1, 3, 3, 5, 5], &[2, 0, 3, 1, 1, 5, 0]).unwrap(),
         Graph::from_edges(4, &[], &[]).unwrap(),
         Graph::from_edges(0, &[], &[]).unwrap(),
-        // Everybody hears the hub, and it hears all.
+        // A star, with edges in both directions.
         Graph::from_edges(
             9,
             &[[0; 8], [1, 2, 3, 4, 5, 6, 7, 8]].concat(),
@@ -31,7 +31,7 @@ fn partitions(graph: &Graph, ranks: usize) -> Vec<Partition> {
     vec![
         Partition::by_degree(graph, ranks).unwrap(),
         Partition::louvain(graph, ranks).unwrap(),
-        // All but one have nothing.
+        // All ranks but one have no vertex.
         Partition::from_parts(last, ranks).unwrap(),
     ]
 }
@@ -65,12 +65,12 @@ fn shards_are_the_graph() {
                         );
                         edges.push(edge);
                     }
-                    // Against their direction edges go by column, then by row.
+                    // In the reverse direction edges are sorted by column, then by row.
                     let against: Vec<[u32; 2]> = (shard.part.against().iter())
                         .map(|&edge| [csr.cols()[edge as usize], csr.rows()[edge as usize]])
                         .collect();
                     assert!(against.is_sorted());
-                    // What one sends the other receives, in its order.
+                    // What one rank sends the other receives, in its order.
                     for (other, to) in shards.iter().enumerate() {
                         let sent: Vec<u32> = (shard.sends[other].iter())
                             .map(|&place| own[place as usize])
@@ -96,7 +96,7 @@ fn shards_are_the_graph() {
     }
 }
 
-/// Shards of ranks that are given all rows of one another, beside those of ranks that are given what they hear.
+/// Compares shards that receive all rows with shards that receive their halo.
 fn expect_whole(graph: &Graph, partition: &Partition, of_halos: &[Shard]) {
     let ranks = partition.ranks();
     let heard: usize = of_halos.iter().flat_map(|of| &of.sends).map(Vec::len).sum();
@@ -119,7 +119,7 @@ fn expect_whole(graph: &Graph, partition: &Partition, of_halos: &[Shard]) {
             start = from.end;
         }
         assert_eq!(start, graph.vertices());
-        // The edges are the same, and each row has them by what is now the place of their columns.
+        // The edges are the same, and each row sorts them by the new places of their columns.
         let ends = |shard: &Shard| {
             let csr = shard.part.block().csr();
             let vertex = |place: &u32| shard.part.vertices()[*place as usize];
@@ -153,7 +153,7 @@ fn a_deal_by_degree_is_even() {
 
 #[test]
 fn communities_have_fewer_neighbours_elsewhere() {
-    // Four rings of 50 that one edge each joins.
+    // Four rings of 50 vertices, each joined to the next by one edge.
     let vertex = |ring: u32, at: u32| ring % 4 * 50 + at % 50;
     let mut rows = Vec::new();
     let mut columns = Vec::new();
@@ -207,7 +207,7 @@ fn parts_are_read_from_a_file() {
     );
 }
 
-/// What each of three ranks comes to that take ten turns, with a fault.
+/// The results of three ranks that gather ten times, with a fault.
 fn turns(fault: Option<&str>, deadline: Duration) -> Vec<Result<(), String>> {
     let faults: Vec<Fault> = fault.iter().map(|fault| fault.parse().unwrap()).collect();
     let turn = |group: &Group| -> Result<(), Error> {
@@ -342,7 +342,7 @@ fn a_panic_of_one_ends_the_others() {
     assert!(told.ends_with("its thread panicked"), "{told}");
 }
 
-/// What each of so many processes' stand-ins, threads here, comes to.
+/// The results of `ranks` threads, which stand for processes.
 fn by_tcp<T: Send>(
     rendezvous: &Rendezvous,
     ranks: usize,
@@ -371,7 +371,7 @@ fn processes_meet_and_exchange() {
     let rendezvous: Rendezvous = format!("file:{}", file.display()).parse().unwrap();
     for ranks in [1, 2, 5] {
         let results = by_tcp(&rendezvous, ranks, Duration::from_secs(60), |group| {
-            // More than a socket holds, both ways at once.
+            // More than a socket buffer holds, in both directions at once.
             let own = vec![group.rank() as f32; 300_000];
             let mut sums = Vec::new();
             for _ in 0..3 {
@@ -400,12 +400,12 @@ fn a_process_that_ends_or_stays_away_ends_all() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("meet");
     let rendezvous = Rendezvous::File(file);
-    // Rank 1 ends, does not answer, or says why.
+    // Rank 1 ends, does not answer, or aborts with a reason.
     for (how, said) in [
         (0, &["it ended in epoch 3, loss exchange"][..]),
         (1, &["no answer for 0.5 s in epoch 3, loss exchange"]),
         (2, &["there is no room"]),
-        // Whoever sees it first says so: rank 1 of another, or another of rank 1.
+        // The first rank that sees it reports it: rank 1 about another, or another about rank 1.
         (3, &["gradients exchange", "loss exchange", ", and rank "]),
     ] {
         let start = Instant::now();
@@ -443,7 +443,7 @@ fn a_process_that_ends_or_stays_away_ends_all() {
     }
 }
 
-/// A rank whose CPU moves memory to the others'.
+/// A rank with a CPU backend that is linked to those of the other ranks.
 fn linked(group: Group) -> Result<(Cpu, Group), Error> {
     let backend = Cpu::new();
     let group = group.linked(&backend, "a link of threads")?;
@@ -457,7 +457,7 @@ fn linked_ranks_exchange_as_others_do() {
     for ranks in [1, 2, 3, 5] {
         let results = by_tcp(&rendezvous, ranks, Duration::from_secs(60), |group| {
             let rank = group.rank();
-            // Rank r has a row for each other, and wants one of each.
+            // Rank r sends a row to each other rank, and receives one from each.
             let parts: Vec<_> = (0..ranks)
                 .scan(0, |first, other| {
                     let part = *first..*first + usize::from(other != rank);
@@ -506,7 +506,7 @@ fn linked_ranks_exchange_as_others_do() {
                 "{ranks} ranks, rank {rank}"
             );
             assert_eq!(linked[linked.len() - 1] as usize, 7 * ranks);
-            // The first row of whoever is first of the others is the own one among its.
+            // The first row is from the lowest other rank: the row that it has for this rank.
             if let Some(other) = (0..ranks).find(|&other| other != rank) {
                 let row = if rank > other { rank - 1 } else { rank };
                 assert_eq!(f32::from_bits(linked[0]), (100 * other + 9 * row) as f32);
@@ -556,7 +556,7 @@ fn linked_ranks_that_wait_in_vain_say_for_whom() {
             );
         }
     }
-    // All are there, and what they wait for does not come.
+    // All ranks answer, but what they wait for does not end.
     let waits = |group: Group| {
         let what = "step";
         group.set_epoch(2);
@@ -583,7 +583,7 @@ fn ranks_whose_devices_do_not_fit_are_told() {
     let rendezvous = Rendezvous::File(folder.path().join("meet"));
     let results = by_tcp(&rendezvous, 2, Duration::from_secs(60), |group| {
         let said = group.interconnect(&Cpu::new(), group.rank() == 1)?;
-        // Rank 1 is to give a row more than rank 0 wants.
+        // Rank 1 sends one row more than rank 0 receives.
         let one = |len| {
             if group.rank() == 0 {
                 [0..0, 0..len]
@@ -623,7 +623,7 @@ fn ranks_whose_devices_do_not_fit_are_told() {
     assert_eq!(none, "rank 1: no NCCL");
 }
 
-/// Edges that ranks have in any order, against a graph that all have.
+/// Edges that ranks have in any order give the same shards as a graph that all have.
 #[cfg(feature = "parts")]
 #[test]
 fn edges_are_dealt_out_as_of_the_whole_graph() {
@@ -635,7 +635,7 @@ fn edges_are_dealt_out_as_of_the_whole_graph() {
         undirected,
         ..Rmat::graph500(0)
     };
-    // With equal edges and self-loops, vertices of no edge, and as good as none at all.
+    // With duplicate edges, self-loops and isolated vertices, and with hardly any edges.
     for spec in [rmat(true, 900), rmat(false, 900), rmat(true, 2)] {
         let graph = spec.generate(7).unwrap();
         for (config, ranks) in [
@@ -648,7 +648,7 @@ fn edges_are_dealt_out_as_of_the_whole_graph() {
             let partition = Partition::by_degree(&prepared.graph, ranks).unwrap();
             let of_rank = |group: &Group| {
                 let (rank, ranks) = (group.rank() as u64, group.ranks() as u64);
-                // Uneven shares: all but the last rank have ten edges at most.
+                // Uneven shares: all ranks but the last have at most ten edges.
                 let last = if rank + 1 == ranks {
                     u64::MAX
                 } else {
@@ -693,7 +693,7 @@ fn edges_are_dealt_out_as_of_the_whole_graph() {
     }
 }
 
-/// What is wrong with the edges of one rank ends all.
+/// A fault in the edges of one rank fails all ranks.
 #[cfg(feature = "parts")]
 #[test]
 fn edges_of_no_vertex_are_refused_by_all_ranks() {
