@@ -99,12 +99,10 @@ const NOT_IN_MESSAGES: [&str; 2] = ["card", "cards"];
 const UNCHECKED: [&str; 1] = ["host/ops/src/ops/dot_attention/"];
 
 /// Old words that are names in a folder, with their source.
-const NAMES: [(&str, &str); 3] = [
+const NAMES: [(&str, &str); 2] = [
     // HalfGNN's shadow operators (§4.4).
     ("host/ops/src/ops/shadow/", "shadow"),
     ("host/ops/src/ops/attention/edge_softmax.rs", "shadow"),
-    // A variable of a documentation example.
-    ("host/src/distributed/in_process.rs", "heard"),
 ];
 
 /// The most characters of a line of comments.

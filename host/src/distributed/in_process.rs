@@ -46,13 +46,13 @@ struct State {
 /// use std::time::Duration;
 ///
 /// let place = Place { epoch: 0, what: "greetings" };
-/// let heard: Vec<_> = std::thread::scope(|scope| {
+/// let received: Vec<_> = std::thread::scope(|scope| {
 ///     let ranks = in_process(3, "CPU", Duration::from_secs(60), &[]);
 ///     let greet = |rank: &dyn Communicator| rank.all_gather(place, &[rank.rank() as u8]);
 ///     let threads: Vec<_> = (ranks.into_iter()).map(|rank| scope.spawn(move || greet(&rank))).collect();
 ///     threads.into_iter().map(|thread| thread.join().expect("a rank")).collect::<Result<_, _>>()
 /// })?;
-/// assert_eq!(heard, [[[0], [1], [2]], [[0], [1], [2]], [[0], [1], [2]]]);
+/// assert_eq!(received, [[[0], [1], [2]], [[0], [1], [2]], [[0], [1], [2]]]);
 /// # Ok::<(), halfgnn::Error>(())
 /// ```
 pub fn in_process(
