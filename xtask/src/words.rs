@@ -83,6 +83,7 @@ const COMMENTS: [&str; 22] = [
     "host/src/distributed/",
     "host/src/nn/",
     "host/src/sample/",
+    "host/src/train/",
     "host/tests/",
     "python/",
     "tests/fuzz/",

@@ -1,4 +1,4 @@
-//! Floats of any kind in JSON, which has no word for those that are not finite.
+//! Floats in JSON, which has no representation of those that are not finite.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

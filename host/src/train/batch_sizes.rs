@@ -1,4 +1,4 @@
-//! How large batches are, before one is learnt from.
+//! Sizes of batches, estimated before the first training step.
 
 use super::batches::{Batches, Drawn};
 use super::fixed_batches::LOOKED_AT;
@@ -10,36 +10,38 @@ use crate::ops::{GroupRoom, Places, group_workspace};
 use crate::sample::{LayerSources, room_beyond};
 use crate::tensor::{Array, Element, Matrix};
 
-/// What the largest batch is taken to have: the most of the first ones of a run, and more by twice what they differ by, a 32nd at least; but no more
-/// vertices than there are.
+/// The assumed sizes of the largest batch: the most over the first batches of a run, plus twice their spread, and at
+/// least 1/32 more. There are never more vertices than the graph has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchSizes {
-    /// The sizes of each aggregating layer in the order of computation: rows are destinations, columns sources. Of several types, those of each
-    /// type of edges.
+    /// The sizes of each aggregating layer in the order of computation: rows are destinations, columns sources. With
+    /// several types, the sizes of each type of edges.
     pub layers: Vec<RowCounts>,
-    /// Whether edges come with factors of the whole graph, and their transpose at once, as those of subgraphs do.
+    /// Whether edges have factors of the whole graph, and blocks their transposes from the start, as in subgraphs.
     pub induced: bool,
-    /// Where batches lie in the same memory each time, the vertices of the graph, each of which has a place there.
+    /// The number of the graph's vertices, where all batches use the same buffers. Each vertex then has a place in
+    /// them.
     pub in_place: Option<usize>,
-    /// How many of them are drawn while another is learnt from, each in memory of its own.
+    /// The number of batches that are sampled during a training step, each in its own buffers.
     pub drawn_ahead: usize,
-    /// Where batches lie in the same memory each time, what the sources of the first layer are: of all vertices no features are taken.
+    /// The sources of the first layer, where all batches use the same buffers. For all vertices no features are copied.
     pub sources: LayerSources,
-    /// The vertices of a batch by their types, where there are several.
+    /// The vertices of a batch by type, where there are several types.
     pub types: Option<TypeSizes>,
 }
 
 /// The sampled vertices of each type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeSizes {
-    /// How many there are of each type.
+    /// The number of vertices of each type.
     pub vertices: Vec<usize>,
     /// The types of the model.
     pub of: ModelTypes,
 }
 
 impl TypeSizes {
-    /// A counted graph for each type of edges. Behind them comes one for each type without features, from all its vertices to the sampled ones.
+    /// A counted graph for each type of edges. After them comes one for each type without features, from all its
+    /// vertices to the sampled ones.
     fn graphs<B: Backend>(
         &self,
         backend: &B,
@@ -64,7 +66,7 @@ impl TypeSizes {
         relations.chain(samples).collect()
     }
 
-    /// Features of the types besides the labelled one, with nothing in them.
+    /// Zeroed features of all types other than the labelled one.
     pub(super) fn features<B: Backend, E: Element>(
         &self,
         backend: &B,
@@ -77,7 +79,7 @@ impl TypeSizes {
     }
 }
 
-/// Vertices of each type and edges of each type.
+/// The numbers of vertices of each type and of edges of each type.
 #[derive(Clone, Debug)]
 pub(super) struct TypeCounts {
     pub(super) vertices: Vec<usize>,
@@ -85,7 +87,7 @@ pub(super) struct TypeCounts {
 }
 
 impl TypeCounts {
-    /// What `choose` takes of each number of the two.
+    /// Combines each pair of counts by `choose`.
     pub(super) fn each(mut self, other: &Self, choose: fn(usize, usize) -> usize) -> Self {
         let pairs = self.vertices.iter_mut().zip(&other.vertices);
         for (own, other) in pairs.chain(self.edges.iter_mut().zip(&other.edges)) {
@@ -95,11 +97,11 @@ impl TypeCounts {
     }
 }
 
-/// What there is of a batch beside its graphs.
+/// The arrays of a batch other than its graphs.
 pub(super) type Beside<B, E> = (Vec<Array<B, u32>>, Vec<Array<B, E>>, Option<Places<B>>);
 
 impl BatchSizes {
-    /// Vertices whose features go in: of the graph, where they are [all](LayerSources::All).
+    /// Vertices whose features are inputs; those of the whole graph where sources are [all](LayerSources::All).
     pub fn inputs(&self) -> usize {
         match &self.types {
             Some(types) => types.vertices[types.of.labelled],
@@ -107,7 +109,8 @@ impl BatchSizes {
         }
     }
 
-    /// Vertices of a batch: those whose features go in or, where they are read in place, those that hear of them.
+    /// Vertices of a batch: those whose features are inputs. Where features are read in place, the destinations of the
+    /// first layer.
     pub fn vertices(&self) -> usize {
         if let Some(types) = &self.types {
             return types.vertices.iter().sum();
@@ -118,7 +121,7 @@ impl BatchSizes {
         }
     }
 
-    /// Vertices that are told of.
+    /// Vertices that the model predicts.
     pub fn destinations(&self) -> usize {
         match &self.types {
             Some(types) => types.vertices[types.of.labelled],
@@ -186,7 +189,7 @@ impl BatchSizes {
         }
     }
 
-    /// What `choose` takes of each number of the two, layer by layer.
+    /// Combines each pair of counts by `choose`, layer by layer.
     fn each(mut self, other: &Self, choose: fn(usize, usize) -> usize) -> Self {
         for (layer, other) in self.layers.iter_mut().zip(&other.layers) {
             layer.rows = choose(layer.rows, other.rows);
@@ -197,7 +200,7 @@ impl BatchSizes {
         self
     }
 
-    /// The graphs of such a batch, with nothing in their arrays.
+    /// The graphs of such a batch, with zeroed arrays.
     pub(super) fn graphs<B: Backend>(
         &self,
         backend: &B,
@@ -222,14 +225,14 @@ impl BatchSizes {
             .collect()
     }
 
-    /// What there is of a batch beside its graphs: the numbers of its inputs, of a subgraph those of its edges, and of batches in place
-    /// what they are drawn with.
+    /// The arrays of a batch other than its graphs: the ids of its inputs and, for a subgraph, of its edges. Batches in
+    /// place also have the arrays that sampling needs.
     pub(super) fn beside<B: Backend, E: Element>(
         &self,
         backend: &B,
     ) -> Result<Beside<B, E>, Error> {
         let kind = MemoryKind::Graph;
-        // Who is met, of a layer that has them as its sources.
+        // The layers whose sources are sampled vertices.
         let (inputs, met) = match self.sources {
             LayerSources::Met => (self.inputs(), &self.layers[..]),
             LayerSources::All => (0, &self.layers[1..]),
@@ -252,7 +255,8 @@ impl BatchSizes {
                 words.push(Array::zeros(backend, layer.columns, kind)?);
             }
             if self.drawn_ahead > 0 {
-                // Who draws ahead has a workspace, in which transposes are made; which layers want one, their models know.
+                // Sampling ahead builds transposes in a workspace. It fits any layer, because only the model knows
+                // which layers need a transpose.
                 let of_layer =
                     |layer: &RowCounts| group_workspace(layer.edges as u64, layer.columns as u64);
                 let most = met.iter().map(of_layer).max().unwrap_or(0) as usize;
@@ -271,7 +275,8 @@ impl BatchSizes {
 }
 
 impl<B: Backend, E: Element> Batches<B, E> {
-    /// How large batches are, or this rank's parts of them, as the first ones of the run tell; none of whole graphs, which are not drawn.
+    /// The sizes of batches, or of this rank's parts of them, estimated from the first ones of the run. There are none
+    /// for whole graphs, which are not sampled.
     ///
     /// # Errors
     /// Those of the sampler.
@@ -305,7 +310,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 most.drawn_ahead = self.will_be_drawn_ahead(backend);
                 most.sources = self.inputs(backend);
             }
-            // Destinations of the last are the batch, which is never larger; those of each other are the sources of the next.
+            // Destinations of the last layer are the batch, which is never larger. Those of each other layer are the
+            // sources of the next.
             let induced = most.induced;
             let mut rows = most.destinations();
             for (layer, fewest) in most.layers.iter_mut().zip(&fewest.layers).rev() {

@@ -1,11 +1,11 @@
 //! The steps of an epoch on batches.
 //!
-//! Where batches are drawn ahead and their steps are recorded, a step is launched before the host has looked at the loss of the one before:
-//! the device goes from one to the next without waiting for anybody.
+//! Where batches are sampled ahead and their steps are recorded, a step is launched before the host reads the loss of
+//! the previous one. The device goes from one step to the next without waiting.
 //!
 //! ```text
 //!  this handle    │ step 1            │ step 2            │ step 3
-//!  who draws      │ draw 2 ───────┐   │ loss 1, draw 3 ┐  │ loss 2, draw 4 …
+//!  second handle  │ draw 2 ───────┐   │ loss 1, draw 3 ┐  │ loss 2, draw 4 …
 //!  the host         launch 2 ◄────┘     launch 3 ◄─────┘
 //! ```
 
@@ -20,25 +20,25 @@ use crate::tensor::{Array, Element};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// The epoch under way, and how far it has come.
+/// The current epoch and its progress.
 struct Epoch<F> {
     number: u32,
     batches: usize,
     part: Part,
-    /// Since when the next step to be accounted for is counted.
+    /// The start of the interval that the next step's time is counted from.
     since: Instant,
     observe: F,
 }
 
-/// A step that was launched and is not accounted for.
+/// A step that was launched and is not accounted for yet.
 struct Launched {
-    /// Where its loss comes.
+    /// The index of its loss.
     place: usize,
     vertices: usize,
 }
 
 impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
-    /// Steps on the batches of an epoch that are left; nothing where `observe` ended it before the last.
+    /// Takes the remaining steps of an epoch. Returns nothing where `observe` ended it before the last.
     pub(super) fn learn_batches(
         &mut self,
         batches: &mut Batches<B, E>,
@@ -83,7 +83,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             batches.fetch_ahead(&self.backend, next.0, next.1)?;
             let drawer = batches.drawer();
             if let (Some(drawer), Some(_)) = (&drawer, &launched) {
-                // So that it reads the loss of that step while this one is computed.
+                // It can then read the loss of that step while this one is computed.
                 drawer.follow(&self.backend)?;
             }
             self.launch(&batch, place)?;
@@ -94,11 +94,11 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
                     .account(&mut epoch, before, drawer.as_ref())?
                     .is_break()
             {
-                // Its own verdict comes too late.
+                // A request of its observer to stop comes too late.
                 let _ = self.account(&mut epoch, step, None)?;
                 return Ok(epoch.left());
             }
-            // What goes wrong ahead is told when this step is accounted for.
+            // An error of sampling ahead is reported after this step is accounted for.
             let ahead = batches.draw_ahead(&self.backend, next, self.dropout_of_features());
             if ahead.is_ok() && self.goes_ahead(batches) {
                 launched = Some(step);
@@ -111,18 +111,18 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             }
         }
         if let Some(step) = launched {
-            // Behind the last there is nothing to end.
+            // After the last step there is nothing to stop.
             let _ = self.account(&mut epoch, step, None)?;
         }
         Ok(Some(epoch.part))
     }
 
-    /// Whether a step is launched before the one before it is accounted for.
+    /// Whether a step is launched before the previous one is accounted for.
     fn goes_ahead(&self, batches: &Batches<B, E>) -> bool {
         self.records_batches && self.together.is_none() && batches.drawer().is_some()
     }
 
-    /// A step on a batch in a place, recorded or replayed.
+    /// Takes a step on a batch in a place, recorded or replayed.
     fn launch(&mut self, batch: &Objective<B, E>, place: usize) -> Result<(), Error> {
         while self.losses.len() <= place {
             let loss = Array::zeros(&self.backend, 1, MemoryKind::Workspace)?;
@@ -139,7 +139,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         done
     }
 
-    /// A step on a batch in memory of its own, and of how many vertices it is.
+    /// Takes a step on a batch in its own buffers; returns the number of its vertices.
     fn learn_batch(
         &mut self,
         batches: &mut Batches<B, E>,
@@ -157,8 +157,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(vertices)
     }
 
-    /// Waits for a step, has its loss in the epoch's, and reports it. Its batch's memory is given back behind that. Where others were launched
-    /// since, `reader` [follows](crate::backend::Storage::follow) it and not them.
+    /// Waits for a step, adds its loss to the epoch's, and reports it. The memory of its batch is released afterwards.
+    /// Where other steps were launched since, `reader` [follows](crate::backend::Storage::follow) this step and not
+    /// them.
     fn account<F: FnMut(&BatchReport) -> ControlFlow<()>>(
         &mut self,
         epoch: &mut Epoch<F>,
@@ -186,14 +187,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         }
     }
 
-    /// Has steps on batches in place recorded anew, if at all.
+    /// Discards the recorded steps on batches in place.
     pub(super) fn forget_batches(&mut self) {
         self.recorded_batches = std::array::from_fn(|_| Recorded::new(self.records_batches));
     }
 }
 
 impl<F> Epoch<F> {
-    /// What it has come to where it was ended: all of it, where that was too late.
+    /// The progress of an epoch that was stopped: its results, where the stop came too late.
     fn left(self) -> Option<Part> {
         (self.part.batches == self.batches).then_some(self.part)
     }

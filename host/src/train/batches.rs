@@ -1,4 +1,4 @@
-//! What a trainer learns from batch by batch.
+//! The batches that a trainer learns from.
 
 use super::batch_sizes::BatchSizes;
 use super::fixed_batches::{Fetch, FixedBatches, LOOKED_AT, batches_ahead};
@@ -21,30 +21,30 @@ use crate::tensor::{Array, Element, Matrix};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A task whose training vertices are learnt from in batches: see [`Trainer::sampled`](super::Trainer::sampled).
+/// Batches of a task's training vertices: see [`Trainer::sampled`](super::Trainer::sampled).
 #[derive(Debug)]
 pub struct Batches<B: Backend, E: Element> {
-    /// Whose features and targets they are.
+    /// The task whose features and targets they are.
     task: Objective<B, E>,
     loss: Loss,
     loader: Loader,
     source: Source<B, E>,
-    /// The seeds of an epoch, of which batches were asked for last.
+    /// The epoch whose batches were requested last, and its seeds.
     order: Option<(u32, Vec<Seeds>)>,
-    /// Whether batches may have room that is empty.
+    /// Whether batches may have unused capacity.
     may_be_fixed: bool,
-    /// Whether features may be read where those of all vertices lie.
+    /// Whether the model may read features from the matrix of all vertices.
     may_read_in_place: bool,
-    /// The same batches in the same memory each time.
+    /// Batches that use the same buffers each time.
     fixed: Option<Box<FixedBatches<B, E>>>,
-    /// The ranks among which each is dealt out.
+    /// The ranks over which each batch is sharded.
     group: Option<Group>,
-    /// The next batch, where its features are read from disk meanwhile.
+    /// The next batch, where its features are read from disk in the background.
     ahead: Option<Ahead<B, E>>,
     random: RandomOfStep<B>,
 }
 
-/// A rank's part of each batch.
+/// A rank's share of each batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     rank: usize,
@@ -52,7 +52,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Which of so many vertices. Of more vertices no rank has fewer.
+    /// This rank's range of `count` vertices. Its length never decreases as `count` grows.
     pub(super) fn of(self, count: usize) -> Range<usize> {
         let (each, more) = (count / self.ranks, count % self.ranks);
         let start = |rank: usize| each * rank + rank.min(more);
@@ -60,7 +60,7 @@ impl Share {
     }
 }
 
-/// A batch that was drawn, before its features are there.
+/// A sampled batch, before its features are gathered.
 #[derive(Debug)]
 pub(super) enum Drawn<B: Backend> {
     Sampled(Batch<B>),
@@ -68,7 +68,7 @@ pub(super) enum Drawn<B: Backend> {
 }
 
 impl<B: Backend> Drawn<B> {
-    /// The vertices whose features go in.
+    /// The vertices whose features are inputs.
     fn inputs(&self) -> &Array<B, u32> {
         match self {
             Self::Sampled(batch) => &batch.inputs,
@@ -85,35 +85,35 @@ struct Ahead<B: Backend, E: Element> {
     rows: ReadAhead<E>,
 }
 
-/// What makes a batch.
+/// The source of batches.
 #[derive(Debug)]
 enum Source<B: Backend, E: Element> {
-    /// Vertices, and what is drawn of their neighbours, with a degree norm of each block.
+    /// Vertices with a sample of their neighbours, and the degree norm of each block.
     Sampled(Box<dyn Sampler<B>>, Norm),
     /// Whole graphs.
     Graphs(Box<GraphBatches>),
     /// Vertices that are chosen together, and the edges between them.
     Subgraphs(Box<SubgraphBatches<B, E>>),
-    /// Vertices of a graph of several types, and a sample of their neighbors.
+    /// Vertices of a graph of several types, and a sample of their neighbours.
     Types(Box<TypeBatches<B>>),
 }
 
-/// A batch that lies where another lay.
+/// A batch in the buffers of an earlier one.
 pub(super) struct InPlace<B: Backend, E: Element> {
     pub(super) batch: Objective<B, E>,
-    /// Where that is, from 0 on.
+    /// The index of these buffers, from 0 on.
     pub(super) place: usize,
-    /// How many vertices learn in it, on all ranks.
+    /// The number of its training vertices, on all ranks.
     pub(super) vertices: usize,
 }
 
 impl<B: Backend, E: Element> Batches<B, E> {
-    /// Batches of `batch` of the training vertices of `task`, in orders that `seed` decides, of what `sampler` draws of their graph
-    /// by the same seed; `loss` is the task's and `norm` the model's, taken of the degrees of each block.
+    /// Makes batches of `batch` training vertices of `task`, in orders that `seed` decides. `sampler` samples their
+    /// graph by the same seed. `loss` is the task's; `norm` is the model's, computed from the degrees of each block.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the sampler is of another number of vertices, [`Error::Unsupported`] for batches of no vertices, a task
-    /// of links, and [`Norm::In`], which blocks have not.
+    /// [`Error::Shape`] where the sampler is of another number of vertices. [`Error::Unsupported`] for batches of no
+    /// vertices, for link prediction, and for [`Norm::In`], which blocks do not support.
     pub fn new(
         task: &Objective<B, E>,
         (loss, norm): (&Loss, Norm),
@@ -130,10 +130,12 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(Self::made(task, loss, loader, source))
     }
 
-    /// Batches of `batch` of the training graphs of `task`, which `graphs` are, in orders that `seed` decides; `loss` is the task's.
+    /// Makes batches of `batch` training graphs of `task`, in orders that `seed` decides. `graphs` are the graphs of
+    /// the task, and `loss` is the task's.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the task is of another number of graphs or of vertices, [`Error::Unsupported`] for batches of no graphs.
+    /// [`Error::Shape`] where the task is of another number of graphs or of vertices, [`Error::Unsupported`] for
+    /// batches of no graphs.
     pub fn of_graphs(
         task: &Objective<B, E>,
         loss: &Loss,
@@ -156,19 +158,19 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(Self::made(task, loss, loader, source))
     }
 
-    /// Batches of subgraphs in which all vertices are heard and those of training learn: GraphSAINT's (Zeng et al., ICLR 2020), or of
-    /// [clusters](Subgraphs::Clusters) `batch` at a time. `graph` is that of `task` as the model wants it, with the weights of its
-    /// edges; `loss` is the task's and `norm` the model's.
+    /// Makes batches of subgraphs. All their vertices are aggregated, and the training vertices have a loss. They are
+    /// GraphSAINT's (Zeng et al., ICLR 2020), or of [clusters](Subgraphs::Clusters), `batch` at a time. `graph` is that
+    /// of `task` as the model needs it, with the weights of its edges. `loss` is the task's and `norm` the model's.
     ///
-    /// Subgraphs that are drawn are normalised by how often vertices and edges come into them, which is counted first
-    /// ([`SubgraphSampler::coverage`] of `coverage` times the graph): losses always, and edges where the model `sums_edges` by
-    /// factors of theirs ([`ModelConfig::normalizes_drawn_edges`]), with the degree norm of the whole graph. Clusters, and all other
-    /// models, have the norm of the subgraph's own degrees. An epoch has so many subgraphs as have the training vertices
-    /// of the graph, in the mean.
+    /// Sampled subgraphs are normalised by the frequencies of vertices and edges in them, which are counted first
+    /// ([`SubgraphSampler::coverage`] of `coverage` times the graph). Losses are always normalised. Edges have factors
+    /// where the model `sums_edges` ([`ModelConfig::normalizes_drawn_edges`]), which include the degree norm of the
+    /// whole graph. Clusters, and all other models, use the degree norm of the subgraph. An epoch has as many subgraphs
+    /// as hold, on average, all training vertices of the graph.
     ///
     /// # Errors
-    /// Those of [`SubgraphSampler`], [`GraphFactors`] and [`Batches::new`], and [`Error::Unsupported`] for weights of edges that have no
-    /// factors.
+    /// Those of [`SubgraphSampler`], [`GraphFactors`] and [`Batches::new`], and [`Error::Unsupported`] for weights of
+    /// edges that have no factors.
     pub fn of_subgraphs(
         backend: &B,
         task: &Objective<B, E>,
@@ -230,13 +232,14 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(Self::made(task, loss, loader, source))
     }
 
-    /// Batches as `sampling` says, in which `model`, so many of whose layers [hear from neighbours](crate::nn::Network::hops), learns from the
-    /// training vertices of `task`; `graph` and the weights of its edges are those that the model is prepared from.
+    /// Makes batches as `sampling` specifies, in which `model` learns from the training vertices of `task`. `hops` of
+    /// its layers [aggregate](crate::nn::Network::hops). `graph` and the weights of its edges are those that the model
+    /// is prepared from.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for whole graphs, of which [`Batches::of_graphs`] makes batches, for as many fanouts as the model has
-    /// no layers, for neighbours of models of bits, and for weights where edges are drawn without their numbers; those of [`Batches::new`]
-    /// and [`Batches::of_subgraphs`].
+    /// [`Error::Unsupported`] for whole graphs, which are for [`Batches::of_graphs`], and for a number of fanouts other
+    /// than `hops`. Likewise for neighbour sampling with binary models, and for weights where edges are sampled without
+    /// their ids. Those of [`Batches::new`] and [`Batches::of_subgraphs`].
     pub fn of_sampling(
         backend: &B,
         task: &Objective<B, E>,
@@ -281,20 +284,21 @@ impl<B: Backend, E: Element> Batches<B, E> {
         }
         let sampler = policy.sampler(backend, (graph, sampling.edges), model.wants_self_loops())?;
         Ok(Self {
-            // What the host draws comes in memory of its own.
+            // Batches that the host samples have their own buffers.
             may_be_fixed: model.ignores_empty_rows() && sampling.edges != EdgesIn::Graph,
             may_read_in_place: model.reads_features_in_place(),
             ..Self::new(task, how, sampler, batch, seed)?
         })
     }
 
-    /// Batches of the training vertices of `task`, which is [of several types](Objective::of_types), with neighbors that are sampled as `sampling`
-    /// says over every type of edges of `types`. `hops` layers of `model` [aggregate](crate::nn::Network::hops). Every layer reads the whole
-    /// sample, as with PyG's `NeighborLoader`.
+    /// Makes batches of the training vertices of `task`, which is [of several types](Objective::of_types). Neighbours
+    /// are sampled as `sampling` specifies over every type of edges of `types`. `hops` layers of `model`
+    /// [aggregate](crate::nn::Network::hops). Every layer reads the whole sample, as with PyG's `NeighborLoader`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where `model` has one type, or `sampling` is no neighbor sampling of as many hops, or names a type of edges that is
-    /// not there; [`Error::Shape`] where `task` has other vertices; [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Unsupported`] where `model` has one type, or `sampling` is not neighbour sampling of as many hops.
+    /// Likewise where it names a type of edges that does not exist. [`Error::Shape`] where `task` has other vertices;
+    /// [`Error::Driver`] where there is not enough memory.
     pub fn of_types(
         backend: &B,
         task: &Objective<B, E>,
@@ -311,13 +315,14 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(Self::made(task, loss, loader, source))
     }
 
-    /// The same batches, each of which is dealt out to the ranks of `group`, which all have the whole task: of its vertices (or graphs) each
-    /// has as many in a row, the first ranks one more where they do not come out even, and draws what they hear from. Draws follow from the
-    /// vertex, not from who else is in a batch, so together the ranks draw what one rank does. A step is on all of them: see
-    /// [`Trainer::sampled`](super::Trainer::sampled). One rank is as none.
+    /// Shards each batch over the ranks of `group`, which all have the whole task. Each rank has a contiguous range of
+    /// its vertices (or graphs), and the first ranks one more where the division has a remainder. Each samples the
+    /// in-neighbours of its own. Samples depend on the vertex and not on the rest of the batch, so the ranks together
+    /// sample what one rank does. All ranks take a step together: see [`Trainer::sampled`](super::Trainer::sampled). A
+    /// group of one rank changes nothing.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for subgraphs, which are not made of vertices that could be dealt out.
+    /// [`Error::Unsupported`] for subgraphs, which cannot be sharded by vertex.
     pub fn among(mut self, group: &Group) -> Result<Self, Error> {
         if let Source::Subgraphs(_) = self.source {
             return Err(Error::Unsupported {
@@ -331,12 +336,12 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(self)
     }
 
-    /// The ranks among which batches are dealt out, where there are several.
+    /// The ranks over which batches are sharded, where there are several.
     pub fn group(&self) -> Option<&Group> {
         self.group.as_ref()
     }
 
-    /// Which part of a batch this rank has.
+    /// This rank's share of a batch.
     pub(super) fn share(&self) -> Share {
         match &self.group {
             None => Share { rank: 0, ranks: 1 },
@@ -347,14 +352,15 @@ impl<B: Backend, E: Element> Batches<B, E> {
         }
     }
 
-    /// Has batches in the same memory each time, with room that is empty behind what each has, where the model of
-    /// [`Batches::of_sampling`] takes no notice of that and the device gains by it: then drawing them is recorded, and steps can be.
+    /// Makes all batches use the same buffers, with unused capacity, where the model of [`Batches::of_sampling`]
+    /// ignores it and the device benefits. Sampling is then recorded, and steps can be.
     ///
     /// # Errors
     /// Those of the sampler, and [`Error::Driver`] where there is not enough memory.
     pub(super) fn in_place(mut self, backend: &B, record: bool) -> Result<Self, Error> {
         let gains = self.will_be_in_place(backend)?;
-        // What is drawn ahead of a batch on disk gives memory back beside the recordings, which would not be used again.
+        // Sampling ahead for features on disk releases memory outside of the recordings, which would keep it from being
+        // reused.
         let record = record && !self.reads_from_disk();
         let (share, inputs) = (self.share(), self.inputs(backend));
         if let (Source::Sampled(sampler, norm), true) = (&mut self.source, gains) {
@@ -366,17 +372,17 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(self)
     }
 
-    /// Whether they are drawn, and not whole graphs.
+    /// Whether they are sampled. Whole graphs are not.
     pub(super) fn are_drawn(&self) -> bool {
         !matches!(self.source, Source::Graphs(_))
     }
 
-    /// Whether they are of several types of vertices.
+    /// Whether they have several types of vertices.
     pub(super) fn is_of_types(&self) -> bool {
         matches!(self.source, Source::Types(_))
     }
 
-    /// How large batches of several types are, as the first ones of the run tell.
+    /// The sizes of batches of several types, estimated from the first ones of the run.
     pub(super) fn sizes_of_types(&mut self, backend: &B) -> Result<Option<BatchSizes>, Error> {
         let mut looked_at = Vec::new();
         for number in 0..LOOKED_AT.min(self.count()) {
@@ -390,12 +396,12 @@ impl<B: Backend, E: Element> Batches<B, E> {
         }
     }
 
-    /// The features of all vertices that they are of.
+    /// The features of all vertices of the task.
     pub(super) fn features(&self) -> Arc<FeatureRows<B, E>> {
         self.task.0.features.clone()
     }
 
-    /// Vertices of the graph that they are of.
+    /// The number of vertices of the graph.
     pub(super) fn vertices(&self) -> usize {
         self.task.0.features.rows()
     }
@@ -405,14 +411,14 @@ impl<B: Backend, E: Element> Batches<B, E> {
         self.task.0.features.as_stored().is_some()
     }
 
-    /// Whether they [are to](Batches::in_place) lie in the same memory each time.
+    /// Whether they [will](Batches::in_place) use the same buffers each time.
     pub(super) fn will_be_in_place(&self, backend: &B) -> Result<bool, Error> {
-        // Of a device that records nothing the room would only be computed on.
+        // A device that does not record would compute on the unused capacity for nothing.
         Ok(self.may_be_fixed && backend.record(|| Ok(()))?.is_some())
     }
 
-    /// What features go in where they [are to](Batches::in_place) lie in the same memory: those of all vertices, which are read where they lie,
-    /// if that is on the device and the model asks for no more.
+    /// The sources of the first layer, where batches [will](Batches::in_place) use the same buffers. All vertices, read
+    /// in place, where their features are on the device and the model needs nothing else.
     pub(super) fn inputs(&self, backend: &B) -> LayerSources {
         let features = &self.task.0.features;
         let hops = match &self.source {
@@ -426,30 +432,31 @@ impl<B: Backend, E: Element> Batches<B, E> {
         }
     }
 
-    /// How many of them are drawn while another is learnt from, where they are [to](Batches::in_place) lie in the same memory.
+    /// The number of batches that are sampled during a training step, where they [will](Batches::in_place) use the same
+    /// buffers.
     pub(super) fn will_be_drawn_ahead(&self, backend: &B) -> usize {
         batches_ahead(backend, &self.task.0.features)
     }
 
-    /// Whether they lie in the same memory each time.
+    /// Whether they use the same buffers each time.
     pub(super) fn are_in_place(&self) -> bool {
         self.fixed.is_some()
     }
 
-    /// Whether steps read features where those of all vertices lie.
+    /// Whether steps read features from the matrix of all vertices.
     pub(super) fn read_in_place(&self) -> bool {
         let inputs = self.fixed.as_ref().map(|fixed| fixed.inputs());
         inputs == Some(LayerSources::All)
     }
 
-    /// Forgets what was recorded of batches: a recording keeps the memory that others give back while it lives.
+    /// Discards recordings of batches. A recording keeps the memory that others release while it lives.
     pub(super) fn forget(&mut self) {
         if let Some(fixed) = &mut self.fixed {
             fixed.forget();
         }
     }
 
-    /// Batches that are neither on ranks nor in the same memory each time.
+    /// Batches that are neither sharded nor in the same buffers each time.
     fn made(task: &Objective<B, E>, loss: &Loss, loader: Loader, source: Source<B, E>) -> Self {
         Self {
             task: task.clone(),
@@ -466,7 +473,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         }
     }
 
-    /// Refuses what has no batches, and a graph of other vertices.
+    /// Refuses a task that has no batches, and a graph of other vertices.
     fn check(task: &Objective<B, E>, vertices: usize, of_graph: usize) -> Result<(), Error> {
         const NAME: &str = "Batches";
         if task.changes() {
@@ -478,17 +485,18 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Error::expect(NAME, "vertices of the sampler", vertices, of_graph)
     }
 
-    /// Batches of an epoch.
+    /// The number of batches of an epoch.
     pub fn count(&self) -> usize {
         self.loader.batches()
     }
 
-    /// Batch `number` of an epoch, both from 0 on, and of how many vertices it is. Of several [ranks](Batches::among) it is this one's
-    /// part, whose loss is divided by what that of the whole batch is; the vertices are those of all.
+    /// Batch `number` of an epoch, both from 0 on, and the number of its vertices. With several [ranks](Batches::among)
+    /// it is this rank's part, whose loss has the divisor of the whole batch. The number of vertices is that of all
+    /// ranks.
     ///
     /// # Errors
-    /// [`Error::Shape`] where an epoch has fewer batches, [`Error::Unsupported`] where this rank has no vertex of it; those of the sampler
-    /// and of [`Objective::of`].
+    /// [`Error::Shape`] where an epoch has fewer batches, [`Error::Unsupported`] where this rank has no vertex of it;
+    /// those of the sampler and of [`Objective::of`].
     pub fn batch(
         &mut self,
         backend: &B,
@@ -505,8 +513,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok((own, vertices))
     }
 
-    /// [`Batches::batch`], where this rank has a part of it. Features of which rows are picked on the device go through `dropout` on
-    /// the way.
+    /// [`Batches::batch`], where this rank has a part of it. `dropout` applies to features whose rows the device
+    /// gathers.
     pub(super) fn own(
         &mut self,
         backend: &B,
@@ -580,7 +588,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok((Some(own), vertices))
     }
 
-    /// Draws a batch; of whole graphs none is drawn.
+    /// Samples a batch. Whole graphs are not sampled.
     pub(super) fn draw(
         &mut self,
         backend: &B,
@@ -603,12 +611,13 @@ impl<B: Backend, E: Element> Batches<B, E> {
         }
     }
 
-    /// Draws a batch whose features stay on disk, and has them read while the one before is computed on. It is the one that is asked
-    /// for next, if there is one in the epoch. What the host draws is begun, of the batch that is drawn next.
+    /// Samples a batch whose features are on disk, and starts to read them during the current step. It is the batch
+    /// that is requested next, if the epoch has one. Also starts sampling on the host, for the batch that is sampled
+    /// next.
     ///
     /// # Errors
-    /// Those of the sampler, and [`Error::Features`] where nothing can be read; what goes wrong with the reading is told when the batch
-    /// is asked for.
+    /// Those of the sampler, and [`Error::Features`] where nothing can be read. Errors of the reading itself are
+    /// reported when the batch is requested.
     pub(super) fn fetch_ahead(
         &mut self,
         backend: &B,
@@ -629,7 +638,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         self.begin(epoch, number + usize::from(self.ahead.is_some()))
     }
 
-    /// Begins to draw a batch, if there is one in the epoch, where that is done beside the device.
+    /// Starts to sample a batch, if the epoch has it, where the sampler runs in parallel to the device.
     fn begin(&mut self, epoch: u32, number: usize) -> Result<(), Error> {
         if number >= self.count() || !matches!(self.source, Source::Sampled(..)) {
             return Ok(());
@@ -642,8 +651,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(())
     }
 
-    /// [`Batches::batch`] where one before lay, if they [do](Batches::in_place) and it has room there. It is to be given back before the
-    /// next is drawn or asked for.
+    /// [`Batches::batch`] in the buffers of an earlier one, if batches [use them](Batches::in_place) and it fits. The
+    /// batch must be dropped before the next one is sampled or requested.
     pub(super) fn next_in_place(
         &mut self,
         backend: &B,
@@ -681,7 +690,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let features = (dropout, &mut fetch as &mut Fetch<'_, B, E>);
         let batch = fixed.batch(backend, (task, loss), (step, &vertices), features)?;
         if batch.is_none() {
-            // What is drawn in memory of its own is to be free again behind it.
+            // The memory of a batch in its own buffers must be free again after it, and recordings would keep it.
             fixed.forget();
         }
         Ok(batch.map(|(batch, place)| InPlace {
@@ -691,9 +700,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
         }))
     }
 
-    /// Draws the batches that are asked for next, from `number` on, if there are some in the epoch, while the step on the one before is
-    /// computed: where batches lie [in place](Batches::in_place), and a device does several things at a time. All steps but that one are to
-    /// be done.
+    /// Samples the batches that are requested next, from `number` on, if the epoch has them, during the step on the
+    /// previous one. It does so where batches are [in place](Batches::in_place) and the device runs several streams.
+    /// All earlier steps must be complete.
     ///
     /// # Errors
     /// Those of the device.
@@ -717,12 +726,12 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(())
     }
 
-    /// Who draws batches beside the steps on them, if somebody does.
+    /// The handle that samples batches during the steps on them, if there is one.
     pub(super) fn drawer(&self) -> Option<B> {
         self.fixed.as_ref()?.drawer().cloned()
     }
 
-    /// What a batch is drawn by, and its seeds.
+    /// The step that seeds the sampling of a batch, and its seed vertices.
     pub(super) fn seeds(&mut self, epoch: u32, number: usize) -> Result<(u32, Vec<u32>), Error> {
         if number >= self.count() {
             return Err(Error::Unsupported {
@@ -741,17 +750,17 @@ impl<B: Backend, E: Element> Batches<B, E> {
     }
 }
 
-/// The vertices, or graphs, that are learnt of a batch.
+/// The training vertices, or graphs, of a batch.
 #[derive(Clone, Copy)]
 struct Learnt<'a> {
-    /// All of its own.
+    /// All of this rank.
     own: &'a [u32],
     /// Those of all ranks, where there are several.
     whole: Option<&'a [u32]>,
 }
 
 impl Learnt<'_> {
-    /// The task of a batch, made of what it is to tell. Of several ranks the loss is divided by what that of all is.
+    /// The task of a batch, made from its targets. With several ranks the loss has the divisor of the whole batch.
     fn objective<B: Backend, E: Element>(
         self,
         backend: &B,
@@ -776,7 +785,7 @@ impl Learnt<'_> {
     }
 }
 
-/// That a block alone does not tell what the norm wants.
+/// The error for a norm that a block alone does not determine.
 fn no_in_norm() -> Error {
     Error::Unsupported {
         operator: "Batches",

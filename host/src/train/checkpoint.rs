@@ -1,14 +1,14 @@
-//! Checkpoints: what is needed to go on with a run, or to predict with its model, in one file.
+//! Checkpoints: files with all that is needed to resume a run, or to predict with its model.
 //!
 //! A checkpoint is a [safetensors](https://github.com/huggingface/safetensors) file. Its tensors are those of a
-//! [`Snapshot`], in float; under their plain names stand the parameters of the best validation epoch, so that any reader
-//! of the format finds the model. Its metadata has one entry, `halfgnn`: the configuration, as JSON, with a checksum of each tensor
-//! and one of itself; they are compared when a file is read, and files without them are read as well. A file is written beside its
-//! place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same state gives the
-//! same bytes.
+//! [`Snapshot`], in float. The parameters of the best validation epoch have their plain names, so any reader of the
+//! format finds the model. Its metadata has one entry, `halfgnn`: the configuration as JSON, a checksum of each tensor
+//! and one of the entry itself. Reading verifies the checksums; files without them are accepted. A file is written next
+//! to its destination and moved there when it is complete, so that a killed run leaves the last complete file. The same
+//! state gives the same bytes.
 //!
-//! Weights that multiply by their sign alone, as a checkpoint has them that is [packed](Checkpoint::packed), are stored as bits and a
-//! magnitude a row.
+//! In a [packed](Checkpoint::packed) checkpoint, weights that multiply by their sign alone are stored as bits and one
+//! magnitude per row.
 
 mod packed;
 
@@ -30,7 +30,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
-/// Of the layout of the file; another number is another layout.
+/// The version of the file's layout.
 const FORMAT: u32 = 1;
 /// The entry of the metadata.
 const ENTRY: &str = "halfgnn";
@@ -40,10 +40,10 @@ const SEAL: &str = r#","header_checksum":""#;
 const PLAIN: Loss = Loss::CrossEntropy {
     class_weights: None,
 };
-/// No header is longer: the limit of the format.
+/// The longest header that the format allows, in bytes.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// A run that is put aside: the model, how it is trained, and on what.
+/// A saved run: the model, the training configuration, and the task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {
     /// What it is trained on.
@@ -54,43 +54,43 @@ pub struct Checkpoint {
     pub precision: Precision,
     /// How it is trained.
     pub train: TrainConfig,
-    /// What each column of the features is divided by, where they are.
+    /// The divisors of the columns of the features, where there are some.
     pub feature_divisors: Option<Vec<f32>>,
-    /// What is made small; cross-entropy without weights in files of before there were others.
+    /// The loss; cross-entropy without weights in files that name none.
     pub loss: Loss,
-    /// Whether training sees the subgraph of the training vertices alone.
+    /// Whether training sees only the subgraph of the training vertices.
     pub inductive: bool,
-    /// Which edges are held out, where it tells links: pairs by the rows that the model gives, and its
+    /// The held-out edges, for link prediction. Pairs are scored from the rows of the model's output by its
     /// [decoder](ModelConfig::decoder).
     pub links: Option<HeldOut>,
-    /// How it is cut into batches, where it is.
+    /// How the graph is sampled into batches, where it is.
     pub sampling: Option<Sampling>,
-    /// How far it has come.
+    /// The state of training.
     pub snapshot: Snapshot,
 }
 
-/// What tells a dataset from others, without being one.
+/// What distinguishes a dataset from others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskIdentity {
     /// The dataset's name.
     pub name: String,
     /// Vertices.
     pub vertices: usize,
-    /// Edges, self-loops that the model adds not counted.
+    /// Edges, without self-loops that the model adds.
     pub edges: usize,
     /// Input features.
     pub features: usize,
     /// Classes.
     pub classes: usize,
-    /// Digests of what the dataset holds, in hexadecimal, by the names of its parts; none in files of earlier releases, whose data are not
-    /// compared.
+    /// Digests of the parts of the dataset, in hexadecimal, by name. Files of earlier releases have none, and their
+    /// data are not compared.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "digests_by_name"
     )]
     pub digest: Option<BTreeMap<String, String>>,
-    /// What the classes are called, where the dataset has names of them.
+    /// The names of the classes, where the dataset has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_names: Option<Vec<String>>,
     /// Whether weights of edges are used.
@@ -98,7 +98,7 @@ pub struct TaskIdentity {
     pub edge_weights: bool,
 }
 
-/// Digests by name. What other releases wrote there is none.
+/// Digests by name; none for other formats, which other releases wrote.
 fn digests_by_name<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<BTreeMap<String, String>>, D::Error> {
@@ -115,10 +115,10 @@ fn digests_by_name<'de, D: Deserializer<'de>>(
 }
 
 impl TaskIdentity {
-    /// Of a dataset, all of which is read once: of one whose features are not scaled yet.
+    /// The identity of a dataset whose features are not scaled yet. Reads all of it once.
     pub fn of(dataset: &Dataset) -> Self {
         let parts = digest::in_memory(dataset).into_iter();
-        // Names of classes are compared as they are, and a vertex may be renamed.
+        // Names of classes are compared as text, and vertices may be renamed.
         let parts = parts.filter(|(what, _)| ![digest::IDS, digest::CLASS_NAMES].contains(what));
         let parts = parts.map(|(what, digest)| (what.to_owned(), digest.to_string()));
         Self {
@@ -133,7 +133,7 @@ impl TaskIdentity {
         }
     }
 
-    /// What `other` has that this has not, if anything but the name.
+    /// The first difference to `other`, apart from the name.
     fn difference(&self, other: &Self) -> Option<String> {
         let figures = [
             ("vertices", self.vertices, other.vertices),
@@ -178,7 +178,7 @@ impl TaskIdentity {
     }
 }
 
-/// The parts that both have and in which they differ.
+/// The parts that both have and that differ.
 fn differing_parts<'a>(
     mine: &'a BTreeMap<String, String>,
     its: &BTreeMap<String, String>,
@@ -189,8 +189,8 @@ fn differing_parts<'a>(
     differing.map(|(what, _)| what.as_str()).collect()
 }
 
-/// FNV-1a of words, in hexadecimal: its values do not change from one release to the next, and no two lists that differ in
-/// one word have the same.
+/// FNV-1a of words, in hexadecimal. Its values do not change between releases, and two lists that differ in one word
+/// have different hashes.
 fn hash(words: impl Iterator<Item = u64>) -> String {
     let hash = words.fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| {
         (hash ^ word).wrapping_mul(0x0100_0000_01b3)
@@ -198,14 +198,14 @@ fn hash(words: impl Iterator<Item = u64>) -> String {
     format!("{hash:016x}")
 }
 
-/// Of shape and bits.
+/// The checksum of a tensor's shape and bits.
 fn checksum(tensor: &Tensor) -> String {
     let shape = [tensor.rows, tensor.columns].map(|side| side as u64);
     let bits = tensor.values.iter().map(|value| value.to_bits().into());
     hash(shape.into_iter().chain(bits))
 }
 
-/// What the metadata of a file says.
+/// The content of the metadata entry.
 #[derive(Serialize, Deserialize)]
 struct Header {
     format: u32,
@@ -226,7 +226,7 @@ struct Header {
     links: Option<HeldOut>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sampling: Option<Sampling>,
-    /// By name; files of version 0.1.0's first days have none.
+    /// By name; empty for files without checksums.
     #[serde(default)]
     checksums: BTreeMap<String, String>,
 }
@@ -238,7 +238,7 @@ fn sealed(text: &str) -> String {
     format!("{open}{SEAL}{checksum}\"}}")
 }
 
-/// Whether a text is what [`sealed`] made of one.
+/// Whether a text is the output of [`sealed`].
 fn is_sealed(text: &str) -> bool {
     text.rfind(SEAL)
         .is_some_and(|at| sealed(&format!("{}}}", &text[..at])) == text)
@@ -255,23 +255,23 @@ struct AnyHeader {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("{}: cannot be written: {source}", shown(path))]
     Write {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: cannot be read: {source}", shown(path))]
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is no checkpoint.
+    /// The file is no checkpoint.
     #[error(
         "{}: it is no checkpoint: {}; name a file that --save has written",
         shown(path),
@@ -283,7 +283,7 @@ pub enum CheckpointError {
         /// What is wrong with it.
         reason: String,
     },
-    /// What is there is not what was written.
+    /// A tensor is not what was written.
     #[error(
         "{}: the tensor `{}` is damaged: its checksum is another than when it was saved; take another copy of the file",
         shown(path),
@@ -295,7 +295,7 @@ pub enum CheckpointError {
         /// The tensor's name.
         tensor: String,
     },
-    /// What is said of the run is not what was written.
+    /// The header is not what was written.
     #[error(
         "{}: its header is damaged: its checksum is another than when it was saved; take another copy of the file",
         shown(path)
@@ -304,15 +304,15 @@ pub enum CheckpointError {
         /// The file.
         path: PathBuf,
     },
-    /// It has no counterpart on the other side.
+    /// The model has no counterpart in the other format.
     #[error("{}: {reason}", shown(path))]
     StateDict {
         /// The file.
         path: PathBuf,
-        /// What cannot be carried over.
+        /// What cannot be converted.
         reason: String,
     },
-    /// It is one of another run.
+    /// The checkpoint is of another run.
     #[error(
         "{}: {}; name the dataset that it was trained on",
         shown(path),
@@ -326,13 +326,13 @@ pub enum CheckpointError {
     },
 }
 
-/// Why bytes are no checkpoint.
+/// Why bytes are not a checkpoint.
 #[derive(Debug, PartialEq)]
 enum Refusal {
     Format(String),
     /// This tensor is not what was written.
     Damaged(String),
-    /// The header is not.
+    /// The header is not what was written.
     DamagedHeader,
 }
 
@@ -354,10 +354,10 @@ fn shown(path: &Path) -> String {
 }
 
 impl Checkpoint {
-    /// Writes the file, whole or not at all.
+    /// Writes the file atomically.
     ///
     /// # Errors
-    /// [`CheckpointError::Write`]; then the file that was there before stays.
+    /// [`CheckpointError::Write`]; a previous file then stays.
     pub fn save(&self, path: &Path) -> Result<(), CheckpointError> {
         self.to_bytes()
             .and_then(|bytes| file::write(path, &bytes))
@@ -382,7 +382,7 @@ impl Checkpoint {
         })
     }
 
-    /// That the run in the file at `path` can go on with the dataset of `task`.
+    /// Checks that the run in the file at `path` can be resumed with the dataset of `task`.
     ///
     /// # Errors
     /// [`CheckpointError::OtherTask`] where it was trained on another.
@@ -463,7 +463,7 @@ impl Checkpoint {
         }
         let header: Header = serde_json::from_str(text).map_err(header)?;
         let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
-        // What a layer takes is counted layer by layer before anything is allocated, so their number is not just believed.
+        // Each layer is sized before anything is allocated, so the number of layers must be plausible.
         if header.model.layers > file.len() {
             return Err(format!(
                 "its metadata tells of {} layers, and there are {} tensors",
@@ -480,7 +480,7 @@ impl Checkpoint {
                 );
             }
         }
-        // What somebody else's layers are is theirs to say.
+        // A user-defined convolution checks its own layers.
         if !matches!(header.model.convolution, ConvolutionConfig::Other(_)) {
             header.model.check().map_err(|error| {
                 format!("its metadata tells of no model that there is ({error})")
@@ -492,7 +492,7 @@ impl Checkpoint {
                 None => {
                     tensors.insert(name.to_owned(), tensor(name, &view)?);
                 }
-                // Their signs and magnitudes come together.
+                // Signs and magnitudes of a tensor are read together.
                 Some((name, _)) if tensors.contains_key(name) => {}
                 Some((name, _)) => {
                     let columns = weights_a_row(&header.model, name)?;
@@ -524,7 +524,7 @@ impl Checkpoint {
     }
 }
 
-/// How many weights a row of `layers.N.…` has.
+/// The number of weights in a row of `layers.N.…`.
 fn weights_a_row(model: &ModelConfig, name: &str) -> Result<usize, String> {
     let mut parts = name.split('.');
     let layer = match (parts.next(), parts.next()) {
@@ -537,7 +537,7 @@ fn weights_a_row(model: &ModelConfig, name: &str) -> Result<usize, String> {
     }
 }
 
-/// A tensor of a file.
+/// Reads a tensor of a file.
 fn tensor(name: &str, view: &TensorView<'_>) -> Result<Tensor, String> {
     let &[rows, columns] = view.shape() else {
         return Err(format!("tensor `{name}` is no matrix"));
@@ -557,7 +557,7 @@ fn tensor(name: &str, view: &TensorView<'_>) -> Result<Tensor, String> {
     })
 }
 
-/// The bytes of a file that begins as a safetensors file does: what is something else is not read whole.
+/// Reads a file that begins like a safetensors file. Any other file is not read whole.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
     let failed = |source| CheckpointError::Read {
         path: path.to_owned(),
@@ -613,7 +613,7 @@ mod tests {
             epoch,
             loss,
             learning_rate: 0.01,
-            // Numbers that no short decimal names.
+            // Numbers that have no short decimal form.
             score: Score::accuracy([1, 1, 2], [3, 7, 11]),
             others: Few::default(),
             ms: 0.1 + 0.2,
@@ -752,7 +752,7 @@ mod tests {
     fn a_tensor_that_is_not_what_was_written_is_named() {
         let written = checkpoint();
         let whole = written.to_bytes().expect("it is written");
-        // `a` is all that is behind the header: every bit of it counts.
+        // `a` is the only tensor after the header, so every bit counts.
         for at in whole.len() - 16..whole.len() {
             for bit in 0..8 {
                 let mut changed = whole.clone();
@@ -784,7 +784,7 @@ mod tests {
             Checkpoint::from_bytes(&changed),
             Err(Refusal::DamagedHeader)
         );
-        // A file from before there were checksums of headers.
+        // A file without a checksum of its header.
         let text = sealed(r#"{"a":1}"#);
         assert!(is_sealed(&text) && !is_sealed(r#"{"a":1}"#));
         let folder = tempfile::tempdir().expect("a folder");
@@ -828,7 +828,7 @@ mod tests {
             refused(&whole[..length]);
         }
         for at in 0..whole.len().min(600) {
-            // No byte of the header makes it panic; some do not matter.
+            // No byte of the header causes a panic; some do not matter.
             let mut changed = whole.clone();
             changed[at] ^= 0x15;
             let _ = Checkpoint::from_bytes(&changed);
@@ -908,7 +908,8 @@ mod tests {
         assert!(difference(&unnamed, &task).contains("other names of classes"));
     }
 
-    /// Files of before have a hash of labels, and some have words for digests: they are read, and nothing is compared.
+    /// Files of earlier releases have a hash of labels, and some have text in place of digests. They are read, and
+    /// nothing is compared.
     #[test]
     fn identities_of_earlier_releases_have_no_digest() {
         let read = |rest: &str| {

@@ -1,18 +1,18 @@
-//! How gradients are clipped.
+//! Gradient clipping.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How gradients are clipped before a step, when the loss scale is taken out of them and before weight decay comes in.
+/// How gradients are clipped before a step: after division by the loss scale, and before weight decay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clipping {
-    /// Not at all.
+    /// No clipping.
     #[default]
     None,
-    /// All together are scaled down to a norm of at most this, as by PyTorch's `clip_grad_norm_`.
+    /// Scales all gradients together to a norm of at most this, as PyTorch's `clip_grad_norm_` does.
     Norm(f32),
-    /// Each element is taken to at most this size, as by PyTorch's `clip_grad_value_`.
+    /// Clamps each element to at most this magnitude, as PyTorch's `clip_grad_value_` does.
     Value(f32),
 }
 

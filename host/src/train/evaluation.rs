@@ -1,5 +1,4 @@
-//! What the metrics of a run say of a model: counts and sums that are made on the device; and on the host the ranks of scores that lie
-//! on several ranks.
+//! Metrics of a run: counts and sums on the device. Where ranks share the scores, the host ranks them.
 
 use super::objective::Answers;
 use super::ranked::{Ranked, SeenRanks};
@@ -12,7 +11,7 @@ use crate::nn::Decoder;
 use crate::ops::{self, ERRORS, OUTCOMES, RankSum};
 use crate::tensor::{Array, Element, Matrix};
 
-/// The metrics of a run, and room for what they are made of.
+/// The metrics of a run, and their buffers.
 #[derive(Debug)]
 pub(super) struct Evaluation<B: Backend> {
     metric: Metric,
@@ -21,7 +20,7 @@ pub(super) struct Evaluation<B: Backend> {
     outcomes: Option<Array<B, u32>>,
     errors: Option<Errors<B>>,
     ranks: Option<Ranked<B>>,
-    /// Whether one wants to see what the model gives.
+    /// Whether a metric reads the logits on the host.
     sees_logits: bool,
 }
 
@@ -29,9 +28,9 @@ pub(super) struct Evaluation<B: Backend> {
 #[derive(Debug)]
 struct Errors<B: Backend> {
     sums: Array<B, f64>,
-    /// Likewise the squared deviations of what is true, which does not change; of zeros where nobody asks.
+    /// The squared deviations of the targets, by column and split; zeros where no metric reads them.
     deviations: Vec<f64>,
-    /// Likewise the entries that are known.
+    /// The number of known entries, by column and split.
     counts: Vec<usize>,
 }
 
@@ -73,7 +72,7 @@ impl<B: Backend> Errors<B> {
     }
 }
 
-/// The metric that chooses where nobody says which.
+/// The default metric for choosing the best epoch.
 const fn customary<B: Backend>(answers: &Answers<B>, targets: &Targets) -> Metric {
     match targets {
         _ if matches!(answers, Answers::Links(_)) => Metric::RocAuc,
@@ -83,7 +82,7 @@ const fn customary<B: Backend>(answers: &Answers<B>, targets: &Targets) -> Metri
     }
 }
 
-/// Whether a metric is one of such targets, or which are.
+/// Checks that a metric applies to such targets; the error names those that do.
 fn check<B: Backend>(metric: Metric, answers: &Answers<B>, targets: &Targets) -> Result<(), Error> {
     use Metric::*;
     let links = matches!(answers, Answers::Links(_));
@@ -148,8 +147,8 @@ impl<B: Backend> Evaluation<B> {
             matches!(metric, MeanAbsoluteError | RootMeanSquaredError | R2)
         };
         let of_ranks: Vec<RankSum> = all().filter_map(metrics::rank_sum).collect();
-        // Several ranks have each but some of the scores.
-        // Unknown entries differ by column, and one list of rows is ranked on the device for all columns.
+        // With several ranks, each has only some of the scores. Unknown entries differ by column, while the device
+        // ranks one list of rows for all columns.
         let has_all = objective.group().is_none() && objective.0.unknown.is_none();
         let on_device = !of_ranks.is_empty() && has_all;
         let sees_logits = !of_ranks.is_empty() && !on_device;
@@ -171,7 +170,7 @@ impl<B: Backend> Evaluation<B> {
         })
     }
 
-    /// Counts on the device what is right and wrong in `logits`.
+    /// Counts on the device which of `logits` are right and wrong.
     pub(super) fn count<E: Element>(
         &mut self,
         backend: &B,
@@ -200,7 +199,7 @@ impl<B: Backend> Evaluation<B> {
                     ops::sum_errors(backend, logits, targets, splits, sums)?;
                 }
             }
-            // They are ranked alone.
+            // Links have ranking metrics alone.
             Answers::Links(_) => {}
         }
         if let Some(ranks) = &mut self.ranks {
@@ -216,7 +215,8 @@ impl<B: Backend> Evaluation<B> {
         Ok(())
     }
 
-    /// What the metrics say of what was counted, and of `logits`: the one that chooses, and the others.
+    /// The values of the metrics: the one that chooses the epoch, and the others. They are computed from the counts and
+    /// `logits`.
     pub(super) fn scores<E: Element>(
         &self,
         backend: &B,
@@ -244,12 +244,12 @@ impl<B: Backend> Evaluation<B> {
             .iter()
             .map(|metric| seen.score(metric))
             .collect();
-        // As many as there are metrics.
+        // There are as many as there are metrics.
         let others = Few::try_from(others).unwrap_or_default();
         Ok((seen.score(self.metric), others))
     }
 
-    /// The sums of errors of each split, of all ranks where there are several.
+    /// The sums of errors of each split, over all ranks where there are several.
     fn errors<E: Element>(
         &self,
         backend: &B,
@@ -292,7 +292,7 @@ fn read<B: Backend>(backend: &B, words: Option<&Array<B, u32>>) -> Result<Vec<u3
     words.map_or(Ok(Vec::new()), |words| words.to_vec(backend))
 }
 
-/// The logits of all vertices in their order, of which a rank has some.
+/// The logits of all vertices in their order, gathered from all ranks.
 fn logits_of_all<B: Backend, E: Element>(
     objective: &Objective<B, E>,
     own: Vec<f32>,
@@ -310,7 +310,7 @@ fn logits_of_all<B: Backend, E: Element>(
     Ok(all)
 }
 
-/// What metrics are made of, on the host.
+/// The values that metrics are computed from, on the host.
 struct Seen<'a> {
     lists: &'a [Vec<u32>; 3],
     targets: &'a Targets,
@@ -351,7 +351,7 @@ impl Seen<'_> {
             Metric::MeanAbsoluteError => self.errors[split as usize].mean_absolute_error(),
             Metric::RootMeanSquaredError => self.errors[split as usize].root_mean_squared_error(),
             Metric::R2 => self.errors[split as usize].r2(),
-            // Metrics of links, and the accuracy, which are told elsewhere.
+            // Metrics of links, and the accuracy, are computed elsewhere.
             _ => f64::NAN,
         }
     }
@@ -370,7 +370,7 @@ impl Seen<'_> {
         &self.logits[vertex as usize * self.columns..][..self.columns]
     }
 
-    /// The mean over classes or labels of a measure of their scores: of two classes that of the second.
+    /// The mean over classes or labels of a measure of their scores; for two classes, the measure of the second.
     fn ranked(&self, split: Split, of: impl Fn(&[f64], &[bool]) -> Option<f64>) -> f64 {
         let list = &self.lists[split as usize];
         let measure = |score: &dyn Fn(&[f32]) -> f64, has: &dyn Fn(usize) -> bool| {
@@ -401,7 +401,7 @@ impl Seen<'_> {
     }
 }
 
-/// The probability of a column of a row of logits.
+/// The softmax of a row of logits at one column.
 fn softmax(row: &[f32], column: usize) -> f64 {
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let exponential = |logit: f32| libm::exp(f64::from(logit) - f64::from(most));
@@ -417,7 +417,7 @@ mod tests {
 
     const ALL: [Vec<u32>; 3] = [Vec::new(), Vec::new(), Vec::new()];
 
-    /// A metric of the one split that has rows, as it is made on a device; of one that ranks the host says the same.
+    /// A metric of the only split that has rows, computed on the device. A ranking metric is compared with the host's.
     fn value(metric: Metric, targets: &Targets, logits: &[f32]) -> f64 {
         let found = device_value(metric, targets, logits);
         if metrics::rank_sum(metric).is_some() {
@@ -440,7 +440,7 @@ mod tests {
         let kind = MemoryKind::Features;
         let features = Matrix::zeros(backend, vertices, 1, kind).unwrap();
         let objective = Objective::<_, f32>::of(backend, Vec::new(), features, &goal).unwrap();
-        // Beside another of the same kind, which is told apart from it.
+        // Another metric of the same kind is computed with it; the two must not mix.
         let beside = match metric {
             Metric::RocAuc => Metric::AveragePrecision,
             Metric::AveragePrecision => Metric::RocAuc,
@@ -483,7 +483,8 @@ mod tests {
 
     #[test]
     fn errors_of_values_are_scikit_learns() {
-        // from sklearn.metrics import *; y and p in rows of two; mean_absolute_error(y, p), root_mean_squared_error, r2_score
+        // from sklearn.metrics import *; y and p in rows of two
+        // mean_absolute_error(y, p), root_mean_squared_error, r2_score
         let y = vec![1.0, 10.0, 2.0, -3.0, 0.5, 4.0, -1.0, 7.5, 3.0, 2.0];
         let p = [1.5, 9.0, 2.0, -2.5, 0.0, 6.0, -1.25, 7.0, 2.0, 2.5];
         let targets = Targets::Values(Values::new(2, y).unwrap());
@@ -513,7 +514,7 @@ mod tests {
             value(Metric::AveragePrecision, &classes, &logits),
             58.24074074074074,
         );
-        // The same of two classes, whose second is the positive one.
+        // The same for two classes, whose second is the positive one.
         let two = Targets::from(vec![0, 1, 1, 0, 1, 0, 0, 1, 1, 0]);
         let scores = [0.1, 0.4, 0.4, 0.4, 0.8, 0.8, 0.2, 0.9, 0.3, 0.3];
         let logits: Vec<f32> = scores.into_iter().flat_map(|score| [0.0, score]).collect();
@@ -535,7 +536,7 @@ mod tests {
     #[test]
     fn unknown_entries_are_in_no_metric() {
         let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9, "{value}");
-        // As ogbg-molpcba's evaluator: of each column the rows that are known.
+        // As in ogbg-molpcba's evaluator: the known rows of each column.
         let (t, f, u) = (Some(true), Some(false), None);
         let truths = [t, f, u, t, f, u, t, f, f, t];
         let labels = Targets::Labels(LabelSets::new(2, truths.into_iter()).unwrap());

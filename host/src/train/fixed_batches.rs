@@ -1,4 +1,5 @@
-//! Batches of vertices that are drawn into the same memory each time, so that drawing one and the step on it are recorded and replayed.
+//! Batches of vertices that are sampled into the same buffers each time. Sampling and the step are then recorded and
+//! replayed.
 
 use super::batches::Share;
 use super::objective::{Objective, Task, features_of_batch};
@@ -15,90 +16,91 @@ use crate::tensor::{Array, Element, Matrix};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Batches that are looked at to see how much room others want: so many that what they differ by says something.
+/// The number of batches from which the capacity is determined. It is large enough for their spread to be meaningful.
 pub(super) const LOOKED_AT: usize = 8;
 
-/// A batch as a task, and in which place it lies.
+/// A batch as a task, and the index of its place.
 type Placed<B, E> = (Objective<B, E>, usize);
 
-/// Has the features of some vertices in a matrix.
+/// Writes the features of some vertices to a matrix.
 pub(super) type Fetch<'a, B, E> =
     dyn FnMut(&Array<B, u32>, &mut Matrix<B, E>) -> Result<(), Error> + 'a;
 
-/// Batches of vertices in the same memory each time. Where a device does several things at a time and has all features, there are places for
-/// more than one, and the next are on their way while one is learnt from: [`Handles`].
+/// Batches of vertices that use the same buffers each time. Where a device runs several streams and has all features,
+/// there are several places. The next batches are then prepared during a step: see [`Handles`].
 #[derive(Debug)]
 pub(super) struct FixedBatches<B: Backend, E: Element> {
     sampler: FixedSampler<B>,
     places: Vec<Place<B, E>>,
-    /// Where the next batch is drawn.
+    /// The place that the next batch is sampled into.
     next: usize,
-    /// What was drawn and is not asked for yet, in the order of steps.
+    /// The batches that are sampled and not requested yet, in the order of steps.
     ahead: VecDeque<DrawnAhead>,
-    /// Who draws and who takes features, where that is not who learns.
+    /// The handles that sample and gather features, where they are not the training step's.
     beside: Option<Handles<B>>,
-    /// Of whoever takes the features, and of nobody else: it is written while steps are computed.
+    /// Only the handle that gathers features uses it, because it is written during steps.
     random: RandomOfStep<B>,
     norm: Norm,
-    /// What features go in: of the vertices that a batch meets, or those of all, where they lie.
+    /// The features that are inputs: those of the sampled vertices, or those of all vertices, read in place.
     inputs: LayerSources,
-    /// What the losses of a batch are divided by, times the weight of each.
+    /// The divisor of a batch's loss, times the weight of each vertex.
     divisor: f32,
-    /// The rank's part of each batch, for which there is room.
+    /// The rank's share of each batch, which the buffers are sized for.
     share: Share,
     record: bool,
 }
 
-/// Where batches come to lie.
+/// The buffers of a batch.
 #[derive(Debug)]
 struct Place<B: Backend, E: Element> {
     objective: Objective<B, E>,
-    /// Whose features go in.
+    /// The vertices whose features are inputs.
     inputs: Array<B, u32>,
     drawn: Recorded<B>,
     taken: Recorded<B>,
-    /// Whether a step was taken there, by which it is known whose transposes are asked for.
+    /// Whether a step used this place. The first one determines which transposes are needed.
     seen: bool,
 }
 
-/// A batch that was drawn before it was asked for.
+/// A batch that was sampled before it was requested.
 #[derive(Clone, Copy, Debug)]
 struct DrawnAhead {
     step: u32,
     place: usize,
-    /// Whether it had room.
+    /// Whether it fits the buffers.
     fits: bool,
-    /// Whether its features are there, or on their way.
+    /// Whether its features are gathered, or being gathered.
     taken: bool,
 }
 
-/// Who works beside steps, and goes first where both want room: drawing is short work of many launches, and rows that come over a bus are
-/// asked for by few CTAs. Features that lie in the device's own memory are taken by who draws; the others take longer than all else, so that
-/// they are taken beside the drawing of the batch behind it.
+/// Handles that run in parallel to steps, and with priority where both need the same resources. Sampling is short work
+/// of many launches, and few CTAs request rows over a bus. The sampling handle gathers features that are in the
+/// device's own memory. Gathering others takes longest, so a handle of its own does it while the next batch is sampled.
 #[derive(Debug)]
 struct Handles<B: Backend> {
     drawer: B,
     taker: Option<B>,
 }
 
-/// Batches that are drawn ahead, of such features.
+/// The number of batches that are sampled ahead, for such features.
 pub(super) fn batches_ahead<B: Backend, E: Element>(
     backend: &B,
     features: &FeatureRows<B, E>,
 ) -> usize {
     match features.are_whole() && backend.has_beside() {
         true => 1 + usize::from(features.matrix().is_remote(backend)),
-        // What is fetched from elsewhere is fetched when a batch is asked for.
+        // Features that are elsewhere are fetched when a batch is requested.
         false => 0,
     }
 }
 
-/// The most places that there are.
+/// The largest number of places.
 pub(super) const PLACES: usize = 3;
 
 impl<B: Backend, E: Element> FixedBatches<B, E> {
-    /// Of what `loader` makes batches of and `sampler` draws, if that has such batches. How much [room](room_beyond) they have is seen at the first
-    /// ones of the first epoch, whatever batch is asked for first: so it is the same for a run that goes on.
+    /// Makes the batches of `loader` and `sampler`, if the sampler has a fixed form. The [capacity](room_beyond)
+    /// follows from the first batches of the first epoch, whichever batch is requested first. A resumed run thus has
+    /// the same.
     ///
     /// # Errors
     /// Those of the sampler and of [`Objective::of`].
@@ -132,7 +134,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             }
         };
         let room: Vec<_> = (0..layers).map(room).collect();
-        // The first batch is as large as any, and so is a rank's part of it.
+        // No batch is larger than the first, and no share of this rank either.
         let whole = &looked_at[0].vertices;
         let first = &whole[share.of(whole.len())];
         if first.is_empty() {
@@ -148,7 +150,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             sets.push(sampler.blocks(backend)?);
         }
         let mut place = |mut blocks: Vec<Block<B>>| {
-            // What is not drawn yet has no degrees.
+            // Degrees are known after sampling.
             sampler.begin(backend, first, looked_at[0].step)?;
             sampler.draw(backend, blocks.iter_mut())?;
             let graphs = (blocks.into_iter())
@@ -196,9 +198,9 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         }))
     }
 
-    /// The rank's part of the batch of some vertices, where it has one, and in which place it lies; `None` where it has no room. Features
-    /// that are elsewhere are fetched when that is known, since a batch fetches them once; others go through the dropout where they are
-    /// taken. Steps on what was drawn before are done.
+    /// Returns the rank's part of the batch of some vertices, and the index of its place; `None` where it does not fit.
+    /// Features that are elsewhere are fetched after that check, because a batch fetches them once. Dropout applies to
+    /// others as they are gathered. Steps on earlier batches must be complete.
     ///
     /// # Errors
     /// Those of the device.
@@ -213,7 +215,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         let batch = match ahead {
             Some(ahead) => ahead,
             None => {
-                // What nobody asks for any more is there, or on its way.
+                // Batches sampled ahead that are no longer needed may still be in progress.
                 self.wait()?;
                 self.ahead.clear();
                 self.draw(backend, of, (step, vertices), dropout)?
@@ -227,7 +229,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         }
         self.wait()?;
         let place = &mut self.places[batch.place];
-        // The step asks for the transposes that draws to this place make from then on.
+        // The step requests transposes. Sampling into this place builds them from then on.
         place.seen = true;
         if !of.0.0.features.are_whole() {
             let features = &mut place.objective.task_mut().features;
@@ -236,18 +238,18 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         Ok(Some((place.objective.clone(), batch.place)))
     }
 
-    /// What features go in.
+    /// The features that are inputs.
     pub(super) fn inputs(&self) -> LayerSources {
         self.inputs
     }
 
-    /// How many batches are drawn ahead.
+    /// The number of batches that are sampled ahead.
     pub(super) fn batches_ahead(&self) -> usize {
         self.places.len() - 1
     }
 
-    /// Draws the batch of some vertices, of those that are asked for after the one that is learnt from, beside the step on that; nothing
-    /// where it is there. Steps on what was drawn before that one are done.
+    /// Samples the batch of some vertices during the step on an earlier one; does nothing where it is sampled already.
+    /// Steps before that one must be complete.
     ///
     /// # Errors
     /// Those of the device.
@@ -258,7 +260,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         (step, vertices): (u32, &[u32]),
         dropout: Option<Dropout<'_, B>>,
     ) -> Result<(), Error> {
-        // Behind one that has no room what was drawn is dropped.
+        // After a batch that does not fit, batches that are sampled ahead are dropped.
         if self.ahead.len() < self.batches_ahead()
             && self
                 .ahead
@@ -268,7 +270,8 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             let drawn = self.draw(backend, of, (step, vertices), dropout)?;
             self.ahead.push_back(drawn);
         }
-        // The first is wanted first, and nothing else is on its way over the bus: whoever asked for the one before waited for that.
+        // The first is needed first. The bus is idle, because the request for the previous batch waited for its
+        // features.
         if let Some(&first) = self.ahead.front().filter(|it| it.fits && !it.taken) {
             self.take(&of.0.0.features, first, dropout)?;
             self.ahead[0].taken = true;
@@ -276,7 +279,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         Ok(())
     }
 
-    /// Draws a batch to the next place, and waits for that.
+    /// Samples a batch into the next place, and waits for it.
     fn draw(
         &mut self,
         backend: &B,
@@ -358,7 +361,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         })
     }
 
-    /// Has the features of a batch taken that was drawn.
+    /// Gathers the features of a sampled batch.
     fn take(
         &mut self,
         all: &FeatureRows<B, E>,
@@ -384,12 +387,12 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         })
     }
 
-    /// Who draws beside steps.
+    /// The handle that samples during steps.
     pub(super) fn drawer(&self) -> Option<&B> {
         Some(&self.beside.as_ref()?.drawer)
     }
 
-    /// Waits for what is done beside steps.
+    /// Waits for work that runs in parallel to steps.
     fn wait(&self) -> Result<(), Error> {
         let Some(Handles { drawer, taker }) = &self.beside else {
             return Ok(());
@@ -398,7 +401,8 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         taker.as_ref().map_or(Ok(()), B::synchronize)
     }
 
-    /// Forgets what was recorded, so that memory that others gave back meanwhile is free, and who drew ahead, who has memory too.
+    /// Discards the recordings, so that memory that others released meanwhile is free. The handles are dropped as well,
+    /// because they hold memory.
     pub(super) fn forget(&mut self) {
         for place in &mut self.places {
             place.drawn = Recorded::new(self.record);
@@ -410,7 +414,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
 }
 
 impl<B: Backend> Handles<B> {
-    /// Whoever does that beside `backend`, if it can.
+    /// The handles that run in parallel to `backend`, if it supports them.
     fn of<E: Element>(backend: &B, features: &FeatureRows<B, E>) -> Result<Option<Self>, Error> {
         let Some(drawer) = backend.beside()? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! How much memory a run will take, before any of it is asked for.
+//! Estimates of a run's memory, made before any of it is allocated.
 
 use super::objective::TargetKind;
 use super::{BatchSizes, Few, Objective, TrainConfig, Trainer};
@@ -24,16 +24,16 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Footprint {
     bytes: [u64; MemoryKind::ALL.len()],
-    /// Those of the features, where they lie in the host's memory.
+    /// Bytes of the features in the host's memory, where they are stored there.
     hosted: Option<u64>,
-    /// Whether they stay on disk.
+    /// Whether the features stay on disk.
     on_disk: bool,
-    /// What a run launches, as far as it was counted.
+    /// The kernels that a run launches, as far as it was counted.
     kernels: KernelSet,
 }
 
 impl PartialEq for Footprint {
-    /// Of bytes and places: one that was measured knows no kernels.
+    /// Compares bytes and locations. A measured footprint has no kernels.
     fn eq(&self, other: &Self) -> bool {
         (self.bytes, self.hosted, self.on_disk) == (other.bytes, other.hosted, other.on_disk)
     }
@@ -41,37 +41,37 @@ impl PartialEq for Footprint {
 
 impl Eq for Footprint {}
 
-/// Where the features of a graph lie while a device computes on them.
+/// Where the features of a graph are stored while a device computes on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FeaturesIn {
     /// In the device's memory.
     #[default]
     Device,
-    /// In the host's, from where kernels read them: see [`MemoryKind::HostFeatures`].
+    /// In the host's memory, from which kernels read them: see [`MemoryKind::HostFeatures`].
     Host,
-    /// In the device's where all fits there, else in the host's.
+    /// In the device's memory where everything fits there, else in the host's.
     Either,
-    /// On disk, from where rows are read that are wanted: see [`FeatureRows`](crate::data::FeatureRows).
+    /// On disk, from which the needed rows are read: see [`FeatureRows`](crate::data::FeatureRows).
     Disk,
-    /// Dealt out to so many ranks, each of which has its share in its device's memory and
-    /// [asks the others](crate::data::FeatureRows::sharded) for rows that a batch or a piece of the graph wants; so of
-    /// evaluations in pieces alone, and of others as [`FeaturesIn::Device`].
+    /// Sharded over the given number of ranks, each of which has its share in its device's memory. A rank
+    /// [requests](crate::data::FeatureRows::sharded) other rows that a batch or a piece of the graph needs. This is for
+    /// evaluations in pieces; others are as with [`FeaturesIn::Device`].
     Ranks(usize),
 }
 
-/// What memory there is, and what of it features may have.
+/// The available memory, and where features may be stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// Free and total bytes of the device; `None` where nobody knows.
+    /// Free and total bytes of the device; `None` where they are unknown.
     pub device: Option<(u64, u64)>,
-    /// Those of the host, likewise.
+    /// Free and total bytes of the host; `None` where they are unknown.
     pub host: Option<(u64, u64)>,
-    /// Where features may lie.
+    /// Where features may be stored.
     pub features: FeaturesIn,
 }
 
 impl From<Option<(u64, u64)>> for Room {
-    /// The device's, for features as well.
+    /// The device's memory, for features as well.
     fn from(device: Option<(u64, u64)>) -> Self {
         Self {
             device,
@@ -80,9 +80,9 @@ impl From<Option<(u64, u64)>> for Room {
     }
 }
 
-/// A model, how it is trained, and on targets of which kind: what memory is counted of, apart from the graph.
+/// What memory depends on apart from the graph: a model, its training configuration and the kind of its targets.
 ///
-/// A pair of the configurations counts a training on classes; a third element is the [`Work`].
+/// A pair of the configurations is a training on classes; a third element is the [`Work`].
 #[derive(Clone, Copy, Debug)]
 pub struct Learning<'a> {
     model: &'a ModelConfig,
@@ -112,7 +112,8 @@ impl<'a> From<(&'a ModelConfig, &'a TrainConfig, Work)> for Learning<'a> {
 }
 
 impl<'a> Learning<'a> {
-    /// The same on such targets: labels and values are rows of numbers, and unknown entries of theirs take buffers of their own.
+    /// The same for `targets` of this kind. Labels and values are rows of numbers, and unknown entries among them need
+    /// their own buffers.
     #[must_use]
     pub fn of_targets(self, targets: &Targets) -> Self {
         Self {
@@ -126,39 +127,39 @@ impl<'a> Learning<'a> {
         self.model
     }
 
-    /// What is done on a whole graph.
+    /// The work on a whole graph.
     pub fn work(&self) -> Work {
         self.work
     }
 }
 
-/// What memory is counted of.
+/// What memory is estimated for.
 #[derive(Clone, Copy, Debug)]
 enum Counted<'a, E: Element> {
     /// Work on a whole graph.
     Whole(&'a GraphCounts, Work),
-    /// Evaluations of one in pieces, with features that are dealt out to so many ranks, where they are.
+    /// Evaluations of a graph in pieces, with the number of ranks where features are sharded.
     InPieces(&'a Pieces<E>, Option<usize>),
     /// Work on a whole graph of several types.
     Types(&'a Dataset, Work),
-    /// Training on what a rank has of one.
+    /// Training on a rank's shard of a graph.
     OfRank(&'a OfRank<'a>),
     /// A step on a batch.
     Batch(&'a BatchSizes),
 }
 
-/// What is counted of a rank.
+/// A rank's shard.
 #[derive(Debug)]
 struct OfRank<'a> {
     shard: &'a Shard,
     counts: GraphCounts,
     group: Group,
-    /// Whether features are those of all sources.
+    /// Whether the features are those of all sources.
     first_aggregates: bool,
 }
 
 impl<E: Element> Counted<'_, E> {
-    /// The batches that are sampled while a step is under way, with `rows` where layers read the features of all vertices.
+    /// The batches that are sampled during a step, with `rows` where layers read the features of all vertices.
     fn sampled_ahead<B: Backend>(
         self,
         backend: &B,
@@ -183,7 +184,8 @@ impl<E: Element> Counted<'_, E> {
         (0..sizes.drawn_ahead).map(batch).collect()
     }
 
-    /// The graphs that lie on the backend, with nothing in their arrays; the number of vertices, and that of what is told of.
+    /// The graphs on the backend, with zeroed arrays. Also the number of vertices, and the number of vertices or graphs
+    /// that are predicted.
     fn graphs<B: Backend>(
         self,
         backend: &B,
@@ -222,7 +224,7 @@ impl<E: Element> Counted<'_, E> {
         let Some(readout) = readout else {
             return Ok((vec![graph], [vertices; 2]));
         };
-        // How large each of them is does not matter much.
+        // The sizes of single graphs matter little.
         let members = counts.graphs.clamp(1, vertices.max(1));
         let starts = (0..=members).map(|graph| (graph * vertices / members) as u32);
         let refuse = |error: DataProblem| Error::Unsupported {
@@ -235,20 +237,20 @@ impl<E: Element> Counted<'_, E> {
     }
 }
 
-/// What is done on the whole graph.
+/// The work on the whole graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Steps and evaluations.
     Training,
     /// Evaluations alone, as where training is [in batches](Trainer::sampled).
     Evaluation,
-    /// Evaluations of the signs of the features, which lie on the device instead of them: see
+    /// Evaluations of the signs of the features, which are on the device in place of them: see
     /// [`evaluate_signs`](Network::evaluate_signs).
     EvaluationOfSigns,
 }
 
 impl Work {
-    /// Of a run whose steps are on batches, or on the whole graph.
+    /// The work of a run whose steps are on batches, or on the whole graph.
     pub fn of_run(in_batches: bool) -> Self {
         match in_batches {
             true => Self::Evaluation,
@@ -256,7 +258,8 @@ impl Work {
         }
     }
 
-    /// Of a model that predicts of such features: of their signs, where they are [packed](Features::Bits) and it reads no more of them.
+    /// The work of a model that predicts from such features. It reads their signs where they are
+    /// [packed](Features::Bits) and the model needs no more.
     ///
     /// # Errors
     /// Those of [`Network::new`].
@@ -276,7 +279,7 @@ impl Work {
 }
 
 impl From<MemoryReport> for Footprint {
-    /// The peaks.
+    /// The peaks of each kind.
     fn from(memory: MemoryReport) -> Self {
         Self {
             bytes: memory.peak,
@@ -286,14 +289,16 @@ impl From<MemoryReport> for Footprint {
 }
 
 impl Footprint {
-    /// All that training a model of `config` on classes takes, and evaluating it, on a graph of `counts` as [`ModelConfig::prepare`] makes
-    /// it, by `train`: the graph, features and labels, the activations, the parameters, and on a card of so many multiprocessors the
-    /// workspace that operators share. `None` is the CPU, which has no such workspace.
+    /// Estimates the memory of training a model of `config` on classes, and of evaluating it. `counts` is the graph as
+    /// [`ModelConfig::prepare`] makes it. The estimate includes the graph, features, labels, activations and
+    /// parameters. On a GPU it includes the workspace that operators share, which depends on `multiprocessors`. `None`
+    /// is the CPU, which has no such workspace.
     ///
-    /// A step of the [`Trainer`] and an evaluation are done on a device that only counts, so this is what they allocate.
+    /// A step of the [`Trainer`] and an evaluation run on a device that only counts, so the estimate is what they
+    /// allocate.
     ///
     /// # Errors
-    /// Those of [`Network::new`] and of a step: of shapes that no device can have or no kernel is built for.
+    /// Those of [`Network::new`] and of a step, for shapes that no device can have or no kernel is built for.
     pub fn of_training<E: Element>(
         counts: &GraphCounts,
         config: &ModelConfig,
@@ -306,12 +311,12 @@ impl Footprint {
         Self::of_config::<E>(what, learning, multiprocessors, &mut seen).map(|()| seen)
     }
 
-    /// That the `work` of a training as [`Footprint::of_training`] has it fits the `room` on the device. Where
-    /// [the features lie](Footprint::features_kind) is decided here; on the CPU they lie where all does.
+    /// Checks that the `work` of a training, as in [`Footprint::of_training`], fits the `room`. It decides
+    /// [where the features are stored](Footprint::features_kind). On the CPU everything is in the same memory.
     ///
     /// # Errors
-    /// [`DriverError::OutOfMemory`] with all that it takes or, where it could not be counted to its end, what it takes at
-    /// least; else those of [`Footprint::of_training`].
+    /// [`DriverError::OutOfMemory`] with the total or, where counting ended early, a lower bound of it; else those of
+    /// [`Footprint::of_training`].
     pub fn check_work<'a, E: Element>(
         counts: &GraphCounts,
         learning: impl Into<Learning<'a>>,
@@ -324,7 +329,7 @@ impl Footprint {
         let (config, work) = (learning.model, learning.work);
         let done = match work {
             Work::EvaluationOfSigns => {
-                // None of them would lie elsewhere.
+                // Signs are stored on the device alone.
                 room.features = FeaturesIn::Device;
                 Self::count_signs::<E>(counts, config, multiprocessors, &mut seen)
             }
@@ -338,7 +343,7 @@ impl Footprint {
         done.map(|()| seen)
     }
 
-    /// [`Footprint::check_work`] on a dataset of several types, whose features lie where all does.
+    /// [`Footprint::check_work`] for a dataset of several types, whose features are on the device.
     ///
     /// # Errors
     /// Those of [`Footprint::check_work`].
@@ -383,8 +388,8 @@ impl Footprint {
         done
     }
 
-    /// The same of evaluating a model of `config` on a graph in [pieces](Trainer::evaluated_in), with what layers give in the host's
-    /// memory or [on disk](Pieces::on_disk).
+    /// [`Footprint::check_work`] for an evaluation of a model on a graph in [pieces](Trainer::evaluated_in). Outputs of
+    /// layers are in the host's memory or [on disk](Pieces::on_disk).
     ///
     /// # Errors
     /// Those of [`Footprint::check_work`].
@@ -408,10 +413,10 @@ impl Footprint {
         done.map(|()| seen)
     }
 
-    /// All that training takes of a rank that has `shard` of a graph, as [`PreparedGraph::propagation_of_shard`] and
-    /// [`Objective::of_shard`] make it: its vertices and edges, the rows that it hears from others, what it packs and receives. `edges` is
-    /// whether each edge has a weight, and how many features of each are read. What a library that links devices takes for itself is
-    /// not in it.
+    /// Estimates the memory of training on one rank, whose `shard` of a graph [`PreparedGraph::propagation_of_shard`]
+    /// and [`Objective::of_shard`] take. It includes the rank's vertices and edges, the rows of remote in-neighbours,
+    /// and the buffers of the exchange. `edges` is whether each edge has a weight, and the number of features of each
+    /// that are read. Memory of the communication library itself is not included.
     ///
     /// [`PreparedGraph::propagation_of_shard`]: crate::nn::PreparedGraph::propagation_of_shard
     ///
@@ -441,7 +446,7 @@ impl Footprint {
         Self::of_config(what, learning, multiprocessors, &mut seen).map(|()| seen)
     }
 
-    /// What a step on a batch of such `sizes` takes by itself: its graphs, features, activations, and the model.
+    /// Estimates the memory of a step on a batch of `sizes` alone: its graphs, features and activations, and the model.
     ///
     /// # Errors
     /// Those of [`Footprint::of_training`].
@@ -456,7 +461,7 @@ impl Footprint {
         Self::of_config::<E>(what, learning, multiprocessors, &mut seen)?;
         Ok(match sizes.sources {
             LayerSources::Met => seen,
-            // They are those of the whole graph, which are counted there.
+            // They are those of the whole graph, whose estimate includes them.
             LayerSources::All => {
                 let features = (sizes.inputs(), learning.model.features);
                 seen.without_features::<E>(features).0
@@ -464,9 +469,9 @@ impl Footprint {
         })
     }
 
-    /// Of a run that is evaluated as this says and learns from such batches, which are drawn from so many bytes of graph: evaluations and
-    /// steps take turns with the workspace, and with activations unless a recorded step `keeps` its own; they have the rest beside one
-    /// another.
+    /// Combines the estimate of evaluations with that of steps on a `batch`, which is sampled from `drawn_from` bytes
+    /// of graph. Graphs and features of both exist at the same time. Evaluations and steps share the workspace and,
+    /// unless a recorded step `keeps` its own, the activations.
     #[must_use]
     pub fn with_batches(mut self, batch: &Self, (drawn_from, keeps): (u64, bool)) -> Self {
         self.add(MemoryKind::Graph, drawn_from);
@@ -484,7 +489,7 @@ impl Footprint {
         self
     }
 
-    /// That it fits the room, with the features of a graph where they may lie.
+    /// Checks that it fits the `room`, and decides where features are stored.
     fn placed<E: Element>(
         mut self,
         features: (usize, usize),
@@ -492,7 +497,7 @@ impl Footprint {
         room: Room,
     ) -> Result<Self, Error> {
         if multiprocessors.is_none() {
-            // A CPU's memory is the host's.
+            // The CPU's memory is the host's.
             let on_host = std::mem::take(&mut self.bytes[MemoryKind::HostFeatures as usize]);
             self.add(MemoryKind::Features, on_host);
         }
@@ -520,7 +525,7 @@ impl Footprint {
         Ok(placed)
     }
 
-    /// That what is to lie in the host's memory fits there.
+    /// Checks that the part in the host's memory fits there.
     fn check_host(&self, host: Option<(u64, u64)>) -> Result<(), Error> {
         let asked = self.of(MemoryKind::HostFeatures);
         match host {
@@ -529,7 +534,7 @@ impl Footprint {
         }
     }
 
-    /// With the features of so many vertices in the host's memory.
+    /// Moves features of this shape to the host's memory.
     fn hosting<E: Element>(self, features: (usize, usize)) -> Self {
         let (mut hosting, bytes) = self.without_features::<E>(features);
         hosting.add(MemoryKind::HostFeatures, bytes);
@@ -537,20 +542,20 @@ impl Footprint {
         hosting
     }
 
-    /// Without the features of so many vertices, and the bytes that those take.
+    /// Removes features of this shape; also returns their bytes.
     fn without_features<E: Element>(mut self, (vertices, features): (usize, usize)) -> (Self, u64) {
         let columns = features.checked_next_multiple_of(E::LANES);
         let row = columns.unwrap_or(features).saturating_mul(size_of::<E>());
         let bytes = (vertices as u64).saturating_mul(row as u64);
         let on_device = &mut self.bytes[MemoryKind::Features as usize];
-        // Where it was not counted to its end, the features may not have been.
+        // An estimate that ended early may not include the features.
         let moved = bytes.min(*on_device);
         *on_device -= moved;
         (self, bytes)
     }
 
-    /// What memory the features are to have, where they do not [stay on disk](Footprint::features_on_disk): [`MemoryKind::Features`] or
-    /// [`MemoryKind::HostFeatures`].
+    /// The kind of memory of the features, where they do not [stay on disk](Footprint::features_on_disk):
+    /// [`MemoryKind::Features`] or [`MemoryKind::HostFeatures`].
     pub fn features_kind(&self) -> MemoryKind {
         match self.hosted {
             None => MemoryKind::Features,
@@ -563,7 +568,7 @@ impl Footprint {
         self.on_disk
     }
 
-    /// Bytes of the features, where they are to lie in the host's memory; others may lie there as well.
+    /// Bytes of the features, where they are stored in the host's memory, which may hold others as well.
     pub fn hosted_features(&self) -> Option<u64> {
         self.hosted
     }
@@ -577,7 +582,8 @@ impl Footprint {
         let (config, train) = (learning.model, learning.train);
         config.check()?;
         let shape = [config.features, config.classes];
-        // The targets that are counted are of vertices, whose models have no decoder: its parameters are counted beside.
+        // The counted targets are of vertices, and models for those have no decoder. Its parameters are counted
+        // separately.
         let mut decoder = None;
         let kind = config.decoder;
         let config = &ModelConfig {
@@ -596,8 +602,8 @@ impl Footprint {
         Self::count(what, of, train, multiprocessors, model, seen)
     }
 
-    /// [`Footprint::of_training`] of any model, such as one of somebody's own layers, that `model` makes: for `[features,
-    /// classes]`, on a graph with the degree norm `norm`.
+    /// [`Footprint::of_training`] for any model that `model` makes, such as one of user-defined layers. `shape` is
+    /// `[features, classes]`, and `norm` is the degree norm of the graph.
     ///
     /// # Errors
     /// Those of `model` and of a step.
@@ -621,7 +627,7 @@ impl Footprint {
         .map(|()| seen)
     }
 
-    /// Counts into `seen`, which also has what was counted before an error.
+    /// Counts into `seen`, also where an error ends it early.
     fn count<E: Element, M: Model<Gpu<Dry>, E>>(
         what: Counted<'_, E>,
         (norm, shape, readout): (Norm, [usize; 2], Option<Readout>),
@@ -642,7 +648,7 @@ impl Footprint {
             };
             let [columns, classes] = shape;
             let rows: Arc<FeatureRows<_, E>> = Arc::new(match what {
-                // Of all ranks the first has the largest share.
+                // The first rank has the largest share.
                 Counted::InPieces(_, Some(ranks)) => {
                     let group = Group::counting(0, ranks.max(1));
                     FeatureRows::sharded(backend, &group, (vertices, columns), |_, _| {})?
@@ -668,7 +674,7 @@ impl Footprint {
                 Counted::Batch(sizes) => Some(sizes.beside::<_, E>(backend)?),
                 _ => None,
             };
-            // Batches are told of all vertices.
+            // Batches are made from a task on all vertices.
             let _of_all = match what {
                 Counted::InPieces(pieces, _) if pieces.asked().is_some() => {
                     let rows = Arc::new(FeatureRows::counted(backend, (vertices, columns))?);
@@ -685,7 +691,7 @@ impl Footprint {
             };
             let train = TrainConfig {
                 record: false,
-                // The customary one of the targets that are counted; others keep a few words.
+                // The default metric of the counted targets; others need a few words.
                 metric: None,
                 others: Few::default(),
                 ..*train
@@ -698,7 +704,7 @@ impl Footprint {
                 Counted::Whole(..) | Counted::Types(..) => {}
                 Counted::Batch(_) => {
                     trainer.step_on(&objective)?;
-                    // They ask for the same transposes.
+                    // They need the same transposes.
                     return sampled_ahead.iter().try_for_each(|it| trainer.step_on(it));
                 }
                 Counted::InPieces(pieces, _) => {
@@ -737,7 +743,7 @@ impl Footprint {
         on_device.fold(0, |sum, kind| sum.saturating_add(self.of(kind)))
     }
 
-    /// That it fits where `free` of `total` bytes are free; `None` where nobody knows.
+    /// Checks that it fits where `free` of `total` bytes are free; `None` where they are unknown.
     ///
     /// # Errors
     /// [`DriverError::OutOfMemory`].
@@ -790,11 +796,11 @@ mod tests {
         assert_eq!(kinds, [MemoryKind::HostFeatures; 2]);
         let refused = place(Some(4), least, FeaturesIn::Device).expect_err("all does not");
         assert!(refused.to_string().contains(&whole.total().to_string()));
-        // Where nothing helps, what all of it takes is told.
+        // Where nothing fits, the error reports the total.
         let less = least.map(|(free, total)| (free - 1, total));
         let refused = place(Some(4), less, FeaturesIn::Either).expect_err("too little");
         assert!(refused.to_string().contains(&whole.total().to_string()));
-        // Nor does it where the host has no room for them.
+        // Nor does it where they do not fit the host's memory.
         let host = Some((moved - 1, moved));
         for (features, told) in [
             (FeaturesIn::Either, whole.total()),
@@ -833,13 +839,13 @@ mod tests {
         for (ranks, own, asked) in [(2, 25, 13), (4, 13, 19)] {
             let share = placed(FeaturesIn::Ranks(ranks));
             let features = [&whole, &share].map(|of| of.of(MemoryKind::Features));
-            // Of what is no vertex there is a row as well, and of each vertex two words say who has its row.
+            // A row stands for missing vertices, and two words of each vertex locate its row.
             let has = (own + 1) * row;
             assert_eq!(features[0] - features[1], 50 * row - has, "{ranks} ranks");
             let graph = [&whole, &share].map(|of| of.of(MemoryKind::Graph));
             assert_eq!(graph[1] - graph[0], 50 * 2 * 4, "{ranks} ranks");
-            // A piece hears 26 vertices, whose numbers are sorted and whose rows come in and are put in order; as many are asked for of each
-            // other rank as of this one.
+            // A piece reads 26 vertices. Their ids are sorted, and their rows are received and reordered. As many are
+            // requested from each other rank as from this one.
             let words = 26 + 5 * 26 + asked + 2 * (ranks as u64 + 2);
             let exchanged = (26 + 26 + asked) * row + words * 4;
             assert!(exchanged > whole.of(MemoryKind::Activations));

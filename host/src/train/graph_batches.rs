@@ -1,4 +1,4 @@
-//! Batches of whole graphs: some of the blocks of a block-diagonal adjacency.
+//! Batches of whole graphs: a selection of the blocks of a block-diagonal adjacency.
 
 use super::objective::{Goal, Objective};
 use crate::backend::{Backend, MemoryKind};
@@ -12,7 +12,8 @@ use std::borrow::Cow;
 
 const NAME: &str = "GraphBatches";
 
-/// Many graphs as a model wants them, of which a batch is some: see [`Batches::of_graphs`](super::Batches::of_graphs).
+/// Many graphs, prepared for a model. A batch is a selection of them: see
+/// [`Batches::of_graphs`](super::Batches::of_graphs).
 #[derive(Debug)]
 pub struct GraphBatches {
     prepared: PreparedGraph<'static>,
@@ -22,10 +23,11 @@ pub struct GraphBatches {
 }
 
 impl GraphBatches {
-    /// Of `prepared`, which `model` made of the graphs of `index`.
+    /// Takes `prepared`, which `model` made of the graphs of `index`.
     ///
     /// # Errors
-    /// [`Error::Shape`] where `index` is of another number of vertices, [`Error::Unsupported`] where the model has no readout.
+    /// [`Error::Shape`] where `index` is of another number of vertices, [`Error::Unsupported`] where the model has no
+    /// readout.
     pub fn new(
         prepared: &PreparedGraph<'_>,
         index: &GraphIndex,
@@ -47,12 +49,12 @@ impl GraphBatches {
         })
     }
 
-    /// The graphs that there are.
+    /// The index of the graphs.
     pub fn index(&self) -> &GraphIndex {
         &self.index
     }
 
-    /// The task of telling `goal` of some graphs, in this order; `features` are those of all vertices.
+    /// The task of predicting `goal` for some graphs, in this order; `features` are those of all vertices.
     pub(super) fn objective<B: Backend, E: Element>(
         &self,
         backend: &B,
@@ -62,7 +64,7 @@ impl GraphBatches {
     ) -> Result<Objective<B, E>, Error> {
         let index = self.index.selected(graphs);
         let prepared = self.selected(graphs, &index)?;
-        // What is kept of sums is scaled by it, also in running statistics: the same in all batches.
+        // Stored sums, and running statistics of them, are scaled by it. It must be the same in all batches.
         let graph = prepared
             .propagation::<B, E>(backend, &self.model)?
             .with_largest_degree(self.largest_degree);
@@ -80,7 +82,7 @@ impl GraphBatches {
         Objective::of(backend, vec![graph, pooled], taken, goal)
     }
 
-    /// The edges of some graphs, whose vertices are numbered by `index`.
+    /// The edges of some graphs, whose vertices get the ids of `index`.
     fn selected(
         &self,
         graphs: &[u32],

@@ -1,10 +1,11 @@
 //! Link prediction: which pairs of vertices are edges.
 //!
-//! A model gives each vertex a row of numbers, its embedding; the score of a pair is the dot product of two, an
-//! [SDDMM](ops::sddmm) over the graph of the pairs, or what another [decoder](crate::nn::LinkDecoder) makes of them. In each step the edges to learn from are put beside as many random pairs,
-//! which the device [draws](ops::sample_pairs), and the loss is the binary cross-entropy of the scores. Its gradient for the
-//! embeddings is an SpMM over the same graph, whose edge weights are the gradients of the scores. A pair counts in both
-//! directions, so that the graph is its own transpose.
+//! A model computes a row of numbers for each vertex, its embedding. The score of a pair is the dot product of two
+//! embeddings, an [SDDMM](ops::sddmm) over the graph of the pairs. Another [decoder](crate::nn::LinkDecoder) may
+//! compute it instead. Each step takes the training edges and as many random pairs, which the device
+//! [samples](ops::sample_pairs). The loss is the binary cross-entropy of the scores. Its gradient for the embeddings is
+//! an SpMM over the same graph, whose edge weights are the gradients of the scores. A pair counts in both directions,
+//! so the graph is its own transpose.
 
 use crate::backend::cpu::Cpu;
 use crate::backend::{Adjacency, Backend, MemoryKind};
@@ -19,36 +20,36 @@ use serde::{Deserialize, Serialize};
 
 const NAME: &str = "LinkSplit";
 
-/// Which edges of a graph are held out: what a [`LinkSplit`] is made from beside the graph.
+/// Which edges of a graph are held out. With the graph it determines a [`LinkSplit`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// Shares of the edges that are held out: to validate with, and to test with.
+    /// Shares of the edges that are held out, for validation and for the test.
     pub shares: [f64; 2],
-    /// Of the random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
-/// The edges of an undirected graph, some to learn from and to send messages along, others held out, as Kipf and Welling's graph
-/// auto-encoder (2016) has them; and as many pairs that are no edges, to measure with.
+/// The edges of an undirected graph: some for training and message passing, others held out, as in Kipf and Welling's
+/// graph auto-encoder (2016). It also has as many pairs without an edge, for the metrics.
 #[derive(Clone, Debug)]
 pub struct LinkSplit {
-    /// The graph without the edges that are held out, in both directions.
+    /// The graph without the held-out edges, in both directions.
     pub graph: Graph,
-    /// The edges of each split, each once, in the order of [`Split::ALL`](super::Split::ALL).
+    /// The edges of each split, each listed once, in the order of [`Split::ALL`](super::Split::ALL).
     pub edges: [Vec<[u32; 2]>; 3],
     /// As many pairs that are no edges of the whole graph.
     pub others: [Vec<[u32; 2]>; 3],
-    /// What it was made from.
+    /// The shares and the seed of the split.
     pub held_out: HeldOut,
 }
 
 impl LinkSplit {
-    /// Holds out shares of the edges of `graph` by a seed, rounded down. Self-loops are no links;
-    /// they stay in the graph.
+    /// Holds out shares of the edges of `graph`, rounded down, by a seed. Self-loops are no links; they stay in the
+    /// graph.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the graph is directed, the shares are none or leave nothing to learn from, or hold out
-    /// nothing, and where fewer pairs have no edge than links are held out.
+    /// [`Error::Unsupported`] where the graph is directed, or the shares are invalid, leave no training edges or hold
+    /// out nothing. Likewise where fewer pairs have no edge than links are held out.
     pub fn new(graph: &Graph, held_out: HeldOut) -> Result<Self, Error> {
         let HeldOut {
             shares: [validation, test],
@@ -75,7 +76,7 @@ impl LinkSplit {
             .filter(|(row, column)| row < column)
             .map(|(row, column)| [row, column])
             .collect();
-        // An edge that is there twice is one link.
+        // A duplicate edge is one link.
         links.dedup();
         let order = shuffled(links.len(), rng::key(seed, stream::SPLIT));
         let counts = [validation, test].map(|share| (share * links.len() as f64) as usize);
@@ -118,7 +119,7 @@ impl LinkSplit {
         })?;
         let whole = Adjacency::new(&Cpu::new(), graph.csr())?;
         let mut others = [Vec::new(), Vec::new(), Vec::new()];
-        // Each split has a step of its own, after all that training will take.
+        // Each split has its own step number, after all that training uses.
         for (step, (others, edges)) in (0..3).zip(others.iter_mut().zip(&edges)) {
             *others = draw(
                 &Cpu::new(),
@@ -139,7 +140,7 @@ impl LinkSplit {
     }
 }
 
-/// Puts pairs without an edge in the place of edges, which a draw from a dense graph may end with.
+/// Replaces pairs that are edges, which sampling from a dense graph may return, by pairs without an edge.
 fn replace_edges(graph: &Graph, (seed, step): (u64, u32), pairs: &mut [[u32; 2]]) {
     let csr = graph.csr();
     let is_none = |a: u32, b: u32| a != b && csr.row(a as usize).binary_search(&b).is_err();
@@ -160,7 +161,7 @@ fn replace_edges(graph: &Graph, (seed, step): (u64, u32), pairs: &mut [[u32; 2]]
     }
 }
 
-/// Random pairs, on the host.
+/// Samples random pairs, and copies them to the host.
 fn draw<B: Backend>(
     backend: &B,
     vertices: usize,
@@ -192,9 +193,9 @@ fn draw<B: Backend>(
 /// A [`LinkSplit`] on a backend.
 #[derive(Debug)]
 pub(super) struct Links<B: Backend> {
-    /// What is drawn anew in each step is no edge of it.
+    /// Pairs that a step samples are no edges of it.
     graph: Adjacency<B>,
-    /// What is measured.
+    /// The pairs that metrics are computed from.
     pub(super) edges: [Vec<[u32; 2]>; 3],
     pub(super) others: [Vec<[u32; 2]>; 3],
     seed: u64,
@@ -210,8 +211,8 @@ impl<B: Backend> Links<B> {
         })
     }
 
-    /// The loss of the edges to learn from beside as many random pairs, up to three more, and its gradient for the embeddings and
-    /// for the decoder's parameters times the loss scale.
+    /// Computes the loss of the training edges and as many random pairs, or up to three more. Also its gradients for
+    /// the embeddings and the decoder's parameters, times the loss scale.
     pub(super) fn loss<E: Element>(
         &self,
         backend: &B,
@@ -222,7 +223,7 @@ impl<B: Backend> Links<B> {
         let now = state.snapshot(backend)?;
         let step = now.steps.wrapping_add(now.skipped);
         let (vertices, edges) = (operands.logits.rows(), &self.edges[0]);
-        // Both directions of all of them fill whole vectors.
+        // Both directions of all pairs fill whole vectors.
         let count = (2 * edges.len()).next_multiple_of(WIDTH / 2) - edges.len();
         let others = draw(backend, vertices, Some(&self.graph), self.seed, step, count)?;
         Pairs::new(backend, vertices, edges, &others)?.loss(backend, operands, state, loss)
@@ -267,7 +268,7 @@ impl<B: Backend> Pairs<B> {
         })
     }
 
-    /// The loss of all of them, and its gradients times the loss scale.
+    /// The loss of all pairs, and its gradients times the loss scale.
     fn loss<E: Element>(
         &self,
         backend: &B,
@@ -304,7 +305,7 @@ impl<B: Backend> Pairs<B> {
         }
     }
 
-    /// The dot product of each pair's row of the one and row of the other, as rows of [`WIDTH`].
+    /// The dot product of each pair's row of `u` and row of `v`, in rows of [`WIDTH`].
     fn dots<E: Element>(
         &self,
         backend: &B,
@@ -337,7 +338,7 @@ impl<B: Backend> Pairs<B> {
         Ok(slopes)
     }
 
-    /// The gradient for the embeddings of which the scores are dot products.
+    /// The gradient for the embeddings whose dot products are the scores.
     fn spread<E: Element>(
         &self,
         backend: &B,
@@ -347,7 +348,7 @@ impl<B: Backend> Pairs<B> {
     ) -> Result<(), Error> {
         let op = Spmm {
             weights: EdgeWeights::Features(&slopes.into_array()?),
-            // Of a pair both scores, and in each both ends.
+            // A pair has two scores, and each depends on both ends.
             scale: 2.0,
             ..Spmm::default()
         };

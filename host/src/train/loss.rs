@@ -1,33 +1,33 @@
-//! What is made small in training.
+//! Loss functions.
 
 use crate::data::{Targets, UNLABELLED};
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
 
-/// What is made small in training, the mean over the training vertices, as torch has it; see [`crate::ops::cross_entropy`] and
+/// The loss function: the mean over the training vertices, as in torch; see [`crate::ops::cross_entropy`] and
 /// [`crate::ops::element_loss`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Loss {
-    /// Of one class of each vertex.
+    /// Cross-entropy, for one class per vertex.
     CrossEntropy {
-        /// What vertices of each class count.
+        /// The weight of vertices of each class.
         class_weights: Option<Vec<f32>>,
     },
-    /// Of any number of labels of each vertex.
+    /// Binary cross-entropy, for any number of labels per vertex.
     BinaryCrossEntropy {
-        /// What a label that a vertex has counts, beside one that it has not.
+        /// The weight of a positive label relative to a negative one.
         positive_weights: Option<Vec<f32>>,
     },
-    /// Of values: their squared errors.
+    /// The squared errors of values.
     SquaredError,
-    /// Of values: their absolute errors.
+    /// The absolute errors of values.
     AbsoluteError,
 }
 
 impl Loss {
-    /// The customary loss of targets, without weights: cross-entropy, binary cross-entropy, squared errors.
+    /// The default loss for targets, without weights: cross-entropy, binary cross-entropy or squared errors.
     pub const fn of(targets: &Targets) -> Self {
         match targets {
             Targets::Labels(_) => Self::BinaryCrossEntropy {
@@ -40,7 +40,7 @@ impl Loss {
         }
     }
 
-    /// What it is called.
+    /// The display name.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::CrossEntropy { .. } => "cross-entropy",
@@ -50,9 +50,9 @@ impl Loss {
         }
     }
 
-    /// Weights by which all classes or labels count as much among the vertices of `train`: of classes those of scikit-learn's
-    /// `class_weight="balanced"`, of labels the vertices without one over those with it. A class or label without either has the
-    /// weight 1, and unknown labels are in no count. `None` of values.
+    /// Weights that balance all classes or labels over the vertices of `train`. For classes they are those of
+    /// scikit-learn's `class_weight="balanced"`; for a label, the ratio of vertices without it to those with it. A
+    /// class or label that lacks either has the weight 1, and unknown labels are not counted. `None` for values.
     pub fn balanced_weights(targets: &Targets, outputs: usize, train: &[u32]) -> Option<Vec<f32>> {
         match targets {
             Targets::Classes(classes) => {
@@ -89,7 +89,7 @@ impl Loss {
         }
     }
 
-    /// That it is a loss of such targets, and its weights are weights.
+    /// Checks that the loss applies to such targets, and that its weights are valid.
     pub(super) fn check(&self, targets: &Targets, outputs: usize) -> Result<(), Error> {
         let refuse = |reason| {
             Err(Error::Unsupported {
@@ -139,7 +139,7 @@ impl Loss {
         }
     }
 
-    /// What the sum of the losses of `train` is divided by, of classes with weights.
+    /// The divisor of the sum of losses over `train`, for classes with weights.
     pub(super) fn total(weights: &[f32], classes: &[u32], train: &[u32]) -> f32 {
         let weight = |&vertex: &u32| match classes[vertex as usize] {
             UNLABELLED => 0.0,
@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn balanced_weights_are_scikit_learns() {
-        // from sklearn.utils.class_weight import compute_class_weight as w; w("balanced", classes=[0, 1, 3], y=[0, 0, 1, 3, 3, 3])
+        // from sklearn.utils.class_weight import compute_class_weight as w
+        // w("balanced", classes=[0, 1, 3], y=[0, 0, 1, 3, 3, 3])
         let targets = Targets::from(vec![0, 0, 1, 3, 3, 3, UNLABELLED, 2]);
         let weights = Loss::balanced_weights(&targets, 4, &[0, 1, 2, 3, 4, 5]).unwrap();
         assert_eq!(weights, [1.0, 2.0, 1.0, 2.0 / 3.0]);
@@ -176,7 +177,7 @@ mod tests {
             Loss::balanced_weights(&targets, 2, &[0, 1]),
             Some(vec![1.0, 1.0])
         );
-        // With the label are vertices 0 and 1, without it 2; of the others it is unknown.
+        // Vertices 0 and 1 have the label, and vertex 2 does not; it is unknown for the others.
         let truths = [Some(true), Some(true), Some(false), None, None];
         let targets = Targets::Labels(LabelSets::new(1, truths.into_iter()).unwrap());
         assert_eq!(

@@ -1,9 +1,9 @@
-//! Training: steps on the whole graph or on [batches](Batches) in mixed precision, evaluation, and what came of it.
+//! Training: steps on the whole graph or on [batches](Batches) in mixed precision, evaluation, and its results.
 //!
-//! A step is a forward pass, the [loss](Loss) of the training vertices and its gradient, a backward pass, a check for
-//! overflow and a step of the optimiser on the float master weights. All of it stays on the device: an overflow skips the update and halves
-//! the loss scale there ([`OptimizerState`](crate::ops::OptimizerState)), and the loss is read only when it is asked
-//! for.
+//! A step is a forward pass, the [loss](Loss) of the training vertices and its gradient, and a backward pass. A check
+//! for overflow and an update of the float master weights by the optimiser follow. All of it stays on the device. An
+//! overflow skips the update and halves the loss scale there ([`OptimizerState`](crate::ops::OptimizerState)), and the
+//! loss is read only on request.
 
 mod any_f32;
 mod batch_sizes;

@@ -1,4 +1,4 @@
-//! What is trained on: features, targets and splits on a backend.
+//! Tasks: features, targets and splits on a backend.
 
 use super::Loss;
 use super::links::{LinkSplit, Links};
@@ -17,14 +17,14 @@ use std::sync::Arc;
 
 const NAME: &str = "Objective";
 
-/// A part of the labelled vertices.
+/// A subset of the labelled vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// Those whose labels the model learns from.
+    /// The vertices that the model is trained on.
     Train,
-    /// Those that choose the epoch.
+    /// The vertices that determine the best epoch.
     Validation,
-    /// Those that tell how good it is.
+    /// The vertices that measure the result.
     Test,
 }
 
@@ -43,15 +43,15 @@ impl fmt::Display for Split {
     }
 }
 
-/// Of which kind the targets are, as far as memory depends on it.
+/// The kind of the targets, as far as memory depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum TargetKind {
-    /// A class of each vertex.
+    /// One class per vertex.
     #[default]
     Classes,
     /// Labels, and whether some vertices have both known and unknown ones.
     Labels { partial: bool },
-    /// Values, likewise.
+    /// Values, and whether some vertices have both known and unknown ones.
     Values { partial: bool },
 }
 
@@ -65,7 +65,7 @@ impl TargetKind {
         }
     }
 
-    /// One vertex of this kind, of whose entries the first is known.
+    /// One vertex of this kind whose first entry is known. Where targets are partial, the others are not.
     fn example(self, columns: usize) -> Result<Targets, Error> {
         let refused = |problem: DataProblem| Error::Unsupported {
             operator: NAME,
@@ -87,51 +87,51 @@ impl TargetKind {
     }
 }
 
-/// What a model is to tell, and how it is told how far off it is.
+/// What a model predicts, and the loss of its predictions.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal<'a> {
-    /// What it is to tell of each destination of the last graph.
+    /// The targets of the destinations of the last graph.
     pub targets: &'a Targets,
-    /// Numbers that takes of it: [`Targets::outputs`], or more.
+    /// The number of outputs per destination: [`Targets::outputs`], or more.
     pub outputs: usize,
-    /// What is made small.
+    /// The loss function.
     pub loss: &'a Loss,
     /// The destinations of each split, in the order of [`Split::ALL`].
     pub splits: [&'a [u32]; 3],
 }
 
-/// A task on a backend, what a model is to tell of vertices: a handle, whose clones are the same task, so that many models may
-/// train on one.
+/// A task on a backend: what a model predicts for vertices. It is a handle whose clones are the same task, so several
+/// models can train on it.
 #[derive(Clone, Debug)]
 pub struct Objective<B: Backend, E: Element>(pub(super) Arc<Task<B, E>>);
 
-/// What an [`Objective`] stands for.
+/// The content of an [`Objective`].
 #[derive(Debug)]
 pub(super) struct Task<B: Backend, E: Element> {
-    /// As of [`Inputs::graphs`].
+    /// See [`Inputs::graphs`].
     pub(super) graphs: Vec<Propagation<B>>,
-    /// Shared with the same task of fewer vertices.
+    /// Shared with the same task on fewer vertices.
     pub(super) features: Arc<FeatureRows<B, E>>,
-    /// As of [`Inputs::of_types`].
+    /// See [`Inputs::of_types`].
     pub(super) of_types: Vec<Matrix<B, E>>,
-    /// Whether those went through the dropout that a model begins with.
+    /// Whether the dropout that a model begins with was applied to the features.
     pub(super) dropped: bool,
     pub(super) answers: Answers<B>,
-    /// Where entries of the targets are unknown.
+    /// Present where entries of the targets are unknown.
     pub(super) unknown: Option<Unknown<B, E>>,
     /// The split of each vertex, or [`NO_TARGET`].
     pub(super) splits: Array<B, u32>,
-    /// The training vertices' split, [`NO_TARGET`] elsewhere; of classes their label.
+    /// For training vertices their label, for other targets than classes their split; [`NO_TARGET`] elsewhere.
     selected: Array<B, u32>,
     /// The vertices of each split, on the host.
     pub(super) lists: [Vec<u32>; 3],
-    /// What is true, on the host, for metrics that are computed there.
+    /// The targets on the host, for metrics that are computed there.
     pub(super) targets: Targets,
     vertices: usize,
     outputs: usize,
-    /// A factor of what each vertex costs, and what the sum of that is divided by.
+    /// The weight of each vertex's loss, and the divisor of their sum.
     row_weights: Option<(Array<B, f32>, f32)>,
-    /// Of a task that several ranks share.
+    /// Present where several ranks share the task.
     pub(super) ranks: Option<Ranks>,
 }
 
@@ -143,35 +143,35 @@ pub(super) fn features_of_batch<B: Backend, E: Element>(
     features.matrix_mut()
 }
 
-/// What a rank knows of itself and the others.
+/// A rank's view of itself and the others.
 #[derive(Debug)]
 pub(super) struct Ranks {
     pub(super) group: Group,
-    /// The vertices of all ranks, rank by rank.
+    /// The vertices of all ranks, in the order of ranks.
     pub(super) vertices: Vec<u32>,
-    /// How many each has.
+    /// The number of vertices of each rank.
     pub(super) counts: Vec<usize>,
 }
 
-/// What is true on a backend, and what is made small.
+/// The targets on a backend, and the loss function.
 #[derive(Debug)]
 pub(super) enum Answers<B: Backend> {
-    /// A class of each vertex.
+    /// One class per vertex.
     Classes {
         labels: Array<B, u32>,
         /// Weights of the classes, and their sum over the training vertices.
         weights: Option<(Array<B, f32>, f32)>,
     },
-    /// Numbers of each vertex.
+    /// A row of numbers per vertex.
     Elements {
         targets: Matrix<B, f32>,
         kind: ElementKind<B>,
     },
-    /// Which pairs are edges.
+    /// Pairs that are edges.
     Links(Box<Links<B>>),
 }
 
-/// An [`ElementLoss`] that has its weights.
+/// An [`ElementLoss`] that owns its weights.
 #[derive(Debug)]
 pub(super) enum ElementKind<B: Backend> {
     Binary(Option<Array<B, f32>>),
@@ -192,12 +192,12 @@ impl<B: Backend> ElementKind<B> {
 }
 
 impl<B: Backend, E: Element> Objective<B, E> {
-    /// The task of telling the classes of vertices: `labels` has one a vertex, `splits` the vertices of each split in
-    /// the order of [`Split::ALL`], `graph` is the graph as the model wants it.
+    /// The task of classifying vertices. `labels` has one class per vertex, and `splits` has the vertices of each split
+    /// in the order of [`Split::ALL`]. `graph` is the graph as the model needs it.
     ///
     /// # Errors
-    /// [`Error::Shape`] where sizes do not agree, [`Error::Unsupported`] where no vertex is trained on, a split names a
-    /// vertex that does not exist or that another split has, or such a vertex has a label that is no class, and
+    /// [`Error::Shape`] where sizes do not agree. [`Error::Unsupported`] where no vertex is trained on, or a split has
+    /// an invalid vertex: one that does not exist, that another split has, or whose label is not a class.
     /// [`Error::Driver`] where there is not enough memory.
     pub fn new(
         backend: &B,
@@ -211,9 +211,9 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Self::on_blocks(backend, graphs, features, labels, classes, splits)
     }
 
-    /// The same of the destinations of the last of `graphs`, of which there is one for each layer that
-    /// aggregates, as a sampled batch has them: see [`Inputs::graphs`]. Features are
-    /// those of the first one's sources; labels and splits number the last one's destinations.
+    /// The same for the destinations of the last of `graphs`. There is one graph for each layer that aggregates, as in
+    /// a sampled batch: see [`Inputs::graphs`]. Features are those of the first graph's sources; labels and splits
+    /// index the last one's destinations.
     ///
     /// # Errors
     /// Those of [`Objective::new`].
@@ -235,12 +235,12 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Self::of(backend, graphs, features, &goal)
     }
 
-    /// The task of telling `goal` of the destinations of the last of `graphs`: classes, labels or values. Graphs and features are
-    /// as [`Objective::on_blocks`] has them.
+    /// The task of predicting `goal` for the destinations of the last of `graphs`: classes, labels or values. Graphs
+    /// and features are as in [`Objective::on_blocks`].
     ///
     /// # Errors
-    /// Those of [`Objective::new`], and [`Error::Unsupported`] where the loss is none of such targets, or nothing is known of a
-    /// vertex of a split.
+    /// Those of [`Objective::new`], and [`Error::Unsupported`] where the loss does not apply to such targets, or all
+    /// targets of a vertex of a split are unknown.
     pub fn of(
         backend: &B,
         graphs: Vec<Propagation<B>>,
@@ -250,7 +250,8 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Self::of_rows(backend, graphs, features.into(), goal)
     }
 
-    /// The same of features that may stay on disk: such a task is learnt from in batches and evaluated in pieces, and has no `graphs`.
+    /// The same with features that may stay on disk. Such a task has no `graphs`: it is trained in batches and
+    /// evaluated in pieces.
     ///
     /// # Errors
     /// Those of [`Objective::of`].
@@ -263,7 +264,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Self::of_shared(backend, graphs, features.into(), goal)
     }
 
-    /// The same of features that others have as well.
+    /// The same with shared features.
     pub(super) fn of_shared(
         backend: &B,
         graphs: Vec<Propagation<B>>,
@@ -278,13 +279,13 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Self::of_vertices(backend, graphs, features, goal, &all, None)
     }
 
-    /// The features of its vertices.
+    /// The features of the task's vertices.
     pub fn feature_rows(&self) -> &FeatureRows<B, E> {
         &self.0.features
     }
 
-    /// The same task of telling something of `told` vertices alone, ascending, which those of all splits are among: of a graph that is
-    /// evaluated in pieces.
+    /// The same task for the vertices `told` alone, for a graph that is evaluated in pieces. They are ascending and
+    /// include those of all splits.
     pub(super) fn of_told(&self, backend: &B, told: &[u32]) -> Result<Self, Error> {
         let place = |vertex: &u32| {
             let place = told.binary_search(vertex).map_err(|_| Error::Unsupported {
@@ -303,7 +304,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         let goal = Goal {
             targets: &targets,
             outputs: self.0.outputs,
-            // What it costs is no matter of an evaluation.
+            // An evaluation does not read the loss.
             loss: &Loss::of(&targets),
             splits: lists.each_ref().map(Vec::as_slice),
         };
@@ -319,12 +320,13 @@ impl<B: Backend, E: Element> Objective<B, E> {
     }
 
     /// A rank's part of the task of predicting `goal` for all vertices of a graph. Its own vertices are the
-    /// [`Shard`](crate::distributed::Shard)'s, and `graph` is [`Propagation::of_shard`]. Features are those of all sources where the
-    /// model's [first layer aggregates](crate::nn::Network::first_aggregates), else those of the own vertices. Every rank makes its own
-    /// at once.
+    /// [`Shard`](crate::distributed::Shard)'s, and `graph` is [`Propagation::of_shard`]. Features are those of all
+    /// sources where the model's [first layer aggregates](crate::nn::Network::first_aggregates), else those of its own
+    /// vertices. All ranks call it at the same time.
     ///
     /// # Errors
-    /// Those of [`Objective::of`], and [`Error::Communication`] where the ranks have not all vertices together, or other targets.
+    /// Those of [`Objective::of`], and [`Error::Communication`] where the ranks together do not have all vertices, or
+    /// have different targets.
     pub fn of_shard(
         backend: &B,
         graph: Propagation<B>,
@@ -364,7 +366,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         )
     }
 
-    /// Of the targets those of `vertices`.
+    /// The task for the targets of the vertices `own`.
     pub(super) fn of_vertices(
         backend: &B,
         graphs: Vec<Propagation<B>>,
@@ -449,9 +451,9 @@ impl<B: Backend, E: Element> Objective<B, E> {
         })))
     }
 
-    /// The task of telling edges from other pairs of vertices, by what a model gives of each, `width` numbers, and its
-    /// [decoder](crate::nn::Model::decoder): their dot products, where it has none.
-    /// `graph` is [`LinkSplit::graph`] as the model wants it.
+    /// The task of distinguishing edges from other pairs of vertices. Scores come from a model's `width` outputs per
+    /// vertex and its [decoder](crate::nn::Model::decoder), or are dot products where it has none. `graph` is
+    /// [`LinkSplit::graph`] as the model needs it.
     ///
     /// # Errors
     /// [`Error::Shape`] where sizes do not agree, [`Error::Driver`] where there is not enough memory.
@@ -484,12 +486,12 @@ impl<B: Backend, E: Element> Objective<B, E> {
         })))
     }
 
-    /// Whether it tells pairs of vertices.
+    /// Whether it is link prediction.
     pub(super) fn is_of_links(&self) -> bool {
         matches!(self.0.answers, Answers::Links(_))
     }
 
-    /// Whether there is nothing to validate on, so that no epoch is better than another.
+    /// Whether there is no validation split, so that no epoch is better than another.
     pub(super) fn lacks_validation(&self) -> bool {
         match &self.0.answers {
             Answers::Links(links) => links.edges[Split::Validation as usize].is_empty(),
@@ -497,13 +499,13 @@ impl<B: Backend, E: Element> Objective<B, E> {
         }
     }
 
-    /// Whether each step is other work than the one before, so that none can be recorded.
+    /// Whether each step does different work, so that none can be recorded.
     pub(super) fn changes(&self) -> bool {
         self.is_of_links()
     }
 
-    /// The task of telling something of `members`, vertices or whole graphs, with nothing in its arrays: for a backend that only counts
-    /// memory. `group` has the rank, where there are several.
+    /// The task for `members`, vertices or whole graphs, with zeroed arrays, for a backend that only counts memory.
+    /// `group` has the rank, where there are several.
     pub(super) fn counted(
         backend: &B,
         graphs: Vec<Propagation<B>>,
@@ -550,8 +552,8 @@ impl<B: Backend, E: Element> Objective<B, E> {
         })))
     }
 
-    /// The same of which each vertex costs so many times what it did, divided by `divisor` together: of a subgraph whose loss is to be
-    /// that of the whole graph, in the mean.
+    /// Multiplies the loss of each vertex by its weight and divides the sum by `divisor`. The loss of a subgraph is
+    /// then, on average, that of the whole graph.
     pub(super) fn weighing(
         mut self,
         backend: &B,
@@ -565,8 +567,8 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Ok(self)
     }
 
-    /// Tells it of other vertices, of which there are as many or fewer: the others are told nothing of. Each of them costs `weight` times
-    /// what it did.
+    /// Replaces the targets by those of other vertices, at most as many; further rows have none. The loss of each
+    /// vertex is multiplied by `weight`.
     pub(super) fn tell_again(
         &mut self,
         backend: &B,
@@ -597,7 +599,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
                         .for_each(|(column, to)| *to = f32::from(labels.has(row, column))),
                     Targets::Values(values) => (to.iter_mut().zip(values.row(row)))
                         .for_each(|(to, &value)| *to = value_of(value)),
-                    // Classes are no elements.
+                    // Classes have no elements.
                     _ => {}
                 }
             }
@@ -609,21 +611,22 @@ impl<B: Backend, E: Element> Objective<B, E> {
         }
     }
 
-    /// What it stands for, to be changed between steps.
+    /// The content of the task, to be changed between steps.
     ///
     /// # Panics
-    /// Where somebody else has it as well.
+    /// Where another handle of the task exists.
     pub(super) fn task_mut(&mut self) -> &mut Task<B, E> {
         Arc::get_mut(&mut self.0).expect("a batch is given back before the next one is asked for")
     }
 
-    /// The same, of features that went through the dropout that a model begins with.
+    /// The same, with features that the dropout that a model begins with was applied to.
     pub(super) fn of_dropped(mut self) -> Self {
         self.task_mut().dropped = true;
         self
     }
 
-    /// What the loss of a row is divided by where all `train` are counted: vertices, known elements, or weights of classes.
+    /// The divisor of the loss over the vertices `train`: the number of vertices or known elements, or the sum of class
+    /// weights.
     pub(super) fn divisor(&self, loss: &Loss, train: &[u32]) -> f32 {
         match (loss, &self.0.targets) {
             (
@@ -637,7 +640,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         }
     }
 
-    /// Elements of the targets of some vertices that are known.
+    /// The number of known elements in the targets of some vertices.
     fn elements(&self, vertices: &[u32]) -> f32 {
         let Task {
             targets, outputs, ..
@@ -651,7 +654,8 @@ impl<B: Backend, E: Element> Objective<B, E> {
         }
     }
 
-    /// What a model computes on; features that are not [whole](FeatureRows::are_whole) are none of it, so that a pass over all of it is refused.
+    /// The inputs of a model. Features that are not [whole](FeatureRows::are_whole) are not included, so a pass over
+    /// all of them is refused.
     pub fn inputs<'a>(&'a self, backend: &'a B) -> Inputs<'a, B, E> {
         Inputs {
             backend,
@@ -667,17 +671,17 @@ impl<B: Backend, E: Element> Objective<B, E> {
         self.0.ranks.as_ref().map(|ranks| &ranks.group)
     }
 
-    /// Number of vertices that a model tells something of.
+    /// The number of vertices that a model predicts.
     pub fn vertices(&self) -> usize {
         self.0.vertices
     }
 
-    /// Numbers that it tells of each: one a class, label or value.
+    /// The number of outputs per vertex: one for each class, label or value.
     pub fn outputs(&self) -> usize {
         self.0.outputs
     }
 
-    /// The loss of the training vertices, and its gradient times the loss scale.
+    /// Computes the loss of the training vertices, and its gradient times the loss scale.
     pub(super) fn loss(
         &self,
         backend: &B,
@@ -745,12 +749,12 @@ impl<B: Backend, E: Element> Objective<B, E> {
     }
 }
 
-/// A value as a device has it: 0 where it is unknown, which [`Unknown`] replaces in the logits as well.
+/// A value as stored on a device: 0 where it is unknown, which [`Unknown`] replaces in the logits as well.
 fn value_of(value: f32) -> f32 {
     if value.is_nan() { 0.0 } else { value }
 }
 
-/// The number of each vertex's split, or [`NO_TARGET`].
+/// The index of each vertex's split, or [`NO_TARGET`].
 fn number_vertices(
     targets: &Targets,
     outputs: usize,

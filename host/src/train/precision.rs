@@ -1,9 +1,9 @@
-//! What a training keeps in which format, and what is done so that gradients survive it.
+//! The formats of training, and the scaling that keeps gradients from underflow in them.
 
 use crate::ops::LossScaling;
 use crate::tensor::Precision;
 
-/// Storage, master weights and loss scaling of a training: three things, each of which could be chosen by itself.
+/// Storage, master weights and loss scaling of a training. Each could be chosen independently.
 ///
 /// ```
 /// use halfgnn::tensor::Precision;
@@ -18,13 +18,14 @@ pub struct MixedPrecision {
     pub storage: Precision,
     /// Master weights, their gradients and moments.
     pub master: Precision,
-    /// What the loss is multiplied by, so that gradients do not underflow in storage.
+    /// The scale of the loss, so that gradients do not underflow in storage.
     pub loss_scaling: LossScaling,
 }
 
 impl MixedPrecision {
-    /// What a storage needs: half, whose gradients underflow, a dynamic loss scale with PyTorch's start and interval; what
-    /// has float's range none. The check for overflows runs in all of them.
+    /// The settings that a storage format needs. Gradients underflow in half, so it has a dynamic loss scale with
+    /// PyTorch's initial value and interval. Formats with float's range need none. The check for overflows runs in all
+    /// of them.
     pub const fn of(storage: Precision) -> Self {
         let loss_scaling = match storage {
             Precision::Half => LossScaling {

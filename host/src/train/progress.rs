@@ -1,39 +1,39 @@
-//! How far a run has come.
+//! Progress of a run.
 
 use super::schedule::Plateau;
 use super::{EpochReport, RunSummary, Split, Status, TrainConfig};
 use serde::{Deserialize, Serialize};
 
-/// How far a run has come: what decides over its end, and what its summary tells.
+/// The progress of a run: what determines its end and its summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Epochs that were trained.
     pub epoch: u32,
-    /// The first epoch with the best validation score; none where no epoch has one, since the split is empty or the metric is undefined
-    /// there. Then the last epoch is the one that is kept.
+    /// The first epoch with the best validation score. None where no epoch has one, because the split is empty or the
+    /// metric is undefined there; then the last epoch is kept.
     pub best: Option<EpochReport>,
     /// The last epoch.
     pub last: Option<EpochReport>,
-    /// The first of the last epochs, all without a finite loss.
+    /// The first of the last consecutive epochs without a finite loss.
     pub non_finite_since: Option<u32>,
-    /// What a schedule that follows validation goes by.
+    /// The state of a schedule that follows validation.
     #[serde(default, skip_serializing_if = "Plateau::is_default")]
     pub plateau: Plateau,
-    /// How far the epoch under way has come, of a run that was left between two of its batches.
+    /// The progress of the current epoch, in a run that was stopped between two of its batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
 }
 
-/// How far an epoch of batches has come.
+/// The progress of an epoch of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// Batches that were learnt from.
+    /// The number of batches whose steps are done.
     pub batches: usize,
     /// The sum of the losses of their vertices; none where it is not finite.
     pub loss: Option<f64>,
-    /// Their vertices.
+    /// The number of their vertices.
     pub vertices: usize,
-    /// Milliseconds that they took.
+    /// Their time in milliseconds.
     pub ms: f64,
 }
 
@@ -49,7 +49,7 @@ impl Default for Part {
 }
 
 impl Part {
-    /// Counts a batch of so many vertices and the mean of their losses.
+    /// Adds a batch of `vertices` vertices with the mean loss `loss`.
     pub(super) fn add(&mut self, loss: f32, vertices: usize, ms: f64) {
         self.batches += 1;
         self.vertices += vertices;
@@ -58,7 +58,7 @@ impl Part {
         self.loss = sum.filter(|sum| sum.is_finite());
     }
 
-    /// The mean of the losses of the vertices, each before the step that learnt from it; a NaN where one was not finite.
+    /// The mean of the losses of the vertices, each before the step on it; NaN where one was not finite.
     pub fn mean_loss(&self) -> f32 {
         self.loss
             .map_or(f32::NAN, |sum| (sum / self.vertices.max(1) as f64) as f32)
@@ -66,7 +66,7 @@ impl Part {
 }
 
 impl Progress {
-    /// Counts an epoch; whether it is the best so far.
+    /// Adds an epoch; returns whether it is the best so far.
     pub fn add(&mut self, report: EpochReport) -> bool {
         let validation = |report: &EpochReport| report.score.of(Split::Validation);
         self.epoch = report.epoch;
@@ -110,7 +110,7 @@ impl Progress {
     }
 }
 
-/// Milliseconds of steps.
+/// Times of steps, in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StepTimes {
     count: u32,
@@ -119,7 +119,7 @@ pub(super) struct StepTimes {
 }
 
 impl StepTimes {
-    /// Counts a step.
+    /// Adds a step.
     pub(super) fn add(&mut self, ms: f64) {
         if self.count == 0 {
             self.first = ms;
@@ -138,7 +138,7 @@ impl StepTimes {
     }
 }
 
-/// The summary of a run that has come so far.
+/// The summary of a run with this progress.
 pub(super) fn summary(progress: &Progress, config: &TrainConfig, times: &StepTimes) -> RunSummary {
     RunSummary {
         status: progress.end(config).unwrap_or(Status::Stopped),
@@ -271,13 +271,13 @@ mod tests {
             });
             assert!(!better);
         }
-        // Patience has nothing to run out on.
+        // Without a validation score, patience does not apply.
         assert_eq!(progress.end(&config), Some(Status::Finished));
         let run = summary(&progress, &config, &StepTimes::default());
         assert_eq!(run.best, None);
         assert_eq!(run.kept().map(|kept| kept.epoch), Some(9));
         assert_eq!((run.test_score(), run.test_score_last()), (90.0, 90.0));
-        // The first score there is counts, whenever it comes.
+        // The first score counts, however late it comes.
         assert!(progress.add(report(10, 1.0, 1)));
         let run = summary(&progress, &config, &StepTimes::default());
         assert_eq!(run.kept().map(|kept| kept.epoch), Some(10));

@@ -1,11 +1,11 @@
-//! What is drawn at random of a batch before the step on it begins.
+//! Random numbers for a batch, sampled before the step on it begins.
 
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{Dropout, RandomState};
 
-/// What the dropout of a batch's features is drawn by: the batch's step, whatever step is under way when it is drawn. It is the count of
-/// a run's own that each step on a batch advances.
+/// The random state for the dropout of a batch's features. It depends on the batch's step, whichever step is in
+/// progress when they are gathered. Each step on a batch advances that count.
 #[derive(Debug)]
 pub(super) struct RandomOfStep<B: Backend>(Option<RandomState<B>>);
 
@@ -16,7 +16,7 @@ impl<B: Backend> Default for RandomOfStep<B> {
 }
 
 impl<B: Backend> RandomOfStep<B> {
-    /// `dropout` by the numbers of a step.
+    /// `dropout` with the random numbers of a step.
     ///
     /// # Errors
     /// Those of the device.

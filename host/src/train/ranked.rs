@@ -1,4 +1,4 @@
-//! What only the order of scores decides, as sums that are made on the device: of classes, of labels, and of links.
+//! Ranking metrics as sums on the device, for classes, labels and links.
 
 use super::links::Links;
 use super::objective::Answers;
@@ -17,29 +17,29 @@ pub(super) struct Ranked<B: Backend> {
     ranking: Ranking<B>,
     of: Vec<RankSum>,
     columns: usize,
-    /// Scores of a column in each split.
+    /// The number of scores of a column in each split.
     counts: [usize; 3],
     sums: Array<B, u64>,
-    /// Of a task of links.
+    /// Present for link prediction.
     pairs: Option<Pairs<B>>,
 }
 
-/// The edges of each split, and as many pairs that are none, in the order of a graph's edges; and their scores. Behind them, up to a
-/// whole plane of edges, stands what nobody ranks.
+/// The edges of each split, as many pairs that are none, and their scores, in the order of a graph's edges. Padding
+/// follows, up to a whole plane of edges; it is not ranked.
 #[derive(Debug)]
 struct Pairs<B: Backend> {
     ends: [Array<B, u32>; 2],
-    /// 1 of edges.
+    /// 1 for edges.
     edges: Array<B, u32>,
     scores: Array<B, f32>,
-    /// Their graph, where scores are told along its edges.
+    /// The graph of the pairs, where scores are computed along its edges.
     graph: Option<Adjacency<B>>,
-    /// The same ends on the host, of which it is made.
+    /// The same ends on the host, from which the graph is made.
     listed: [Vec<u32>; 2],
 }
 
 impl<B: Backend> Pairs<B> {
-    /// And which are of each split.
+    /// Also returns the pairs of each split.
     fn new(backend: &B, vertices: usize, links: &Links<B>) -> Result<(Self, [Vec<u32>; 3]), Error> {
         let splits = links.edges.iter().zip(&links.others).enumerate();
         let pairs: Vec<([u32; 2], u32, usize)> = splits
@@ -73,7 +73,7 @@ impl<B: Backend> Pairs<B> {
         Ok((made, lists))
     }
 
-    /// Makes the scores.
+    /// Computes the scores.
     fn score<E: Element>(
         &mut self,
         backend: &B,
@@ -114,7 +114,7 @@ fn refuse(error: GraphError) -> Error {
 }
 
 impl<B: Backend> Ranked<B> {
-    /// Of all scores of a task.
+    /// For all scores of a task.
     pub(super) fn new<E: Element>(
         backend: &B,
         objective: &Objective<B, E>,
@@ -146,7 +146,7 @@ impl<B: Backend> Ranked<B> {
         })
     }
 
-    /// Makes the sums, on the device.
+    /// Computes the sums on the device.
     pub(super) fn count<E: Element>(
         &mut self,
         backend: &B,
@@ -191,7 +191,7 @@ pub(super) struct SeenRanks {
     of: Vec<RankSum>,
     columns: usize,
     counts: [usize; 3],
-    /// Of each sum, of each column, of each split.
+    /// For each sum, each column and each split.
     ranks: Vec<Ranks>,
 }
 

@@ -1,27 +1,27 @@
-//! Work that is the same every time: done once, recorded, and replayed from then on.
+//! Work that is the same every time: it runs once, is recorded, and is replayed from then on.
 
 use crate::backend::Backend;
 use crate::error::Error;
 
-/// Operators that are called in the same order on the same memory whenever they are.
+/// Operators that are called in the same order on the same memory every time.
 #[derive(Debug, Default)]
 pub(super) enum Recorded<B: Backend> {
-    /// To be recorded when they have been called once, in which they may allocate.
+    /// To be recorded after the first call, in which they may allocate.
     #[default]
     NotYet,
-    /// Called one by one: nothing would be gained, nobody wants it, or they cannot be recorded.
+    /// Called one by one: recording has no benefit, is not requested, or is impossible.
     Never,
-    /// Replayed.
+    /// Recorded, and replayed.
     Ready(B::Recording),
 }
 
 impl<B: Backend> Recorded<B> {
-    /// To be recorded if that is wanted.
+    /// To be recorded if `wanted`.
     pub(super) fn new(wanted: bool) -> Self {
         if wanted { Self::NotYet } else { Self::Never }
     }
 
-    /// Does `work`, which calls the operators.
+    /// Runs `work`, which calls the operators.
     pub(super) fn run(
         &mut self,
         backend: &B,
@@ -35,7 +35,7 @@ impl<B: Backend> Recorded<B> {
         *self = match backend.record(work) {
             Ok(Some(recording)) => Self::Ready(recording),
             Ok(None) => Self::Never,
-            // What it does is right all the same, and was done just now.
+            // The work itself is correct, and was done just now.
             Err(error) => {
                 tracing::warn!("steps are launched one by one: {error}");
                 Self::Never

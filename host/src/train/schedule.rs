@@ -1,56 +1,56 @@
-//! How the learning rate changes from epoch to epoch.
+//! Learning rate schedules.
 //!
-//! A schedule is a function of the epoch and of how validation went, and it is computed on the host: the device is told the
-//! factor of the rate, a word that a recorded step reads.
+//! A schedule is a function of the epoch and of the validation scores. The host computes it and writes the factor of
+//! the rate to the device, in a word that a recorded step reads.
 
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 use std::fmt;
 use std::str::FromStr;
 
-/// How the learning rate changes from epoch to epoch: first the warm-up, then the decay.
+/// The change of the learning rate from epoch to epoch: first the warm-up, then the decay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Epochs at the beginning in which the rate grows linearly, the last of which has all of it.
+    /// Number of epochs at the beginning in which the rate grows linearly; the last of them has the full rate.
     #[serde(default)]
     pub warmup: u32,
-    /// What comes after them.
+    /// The decay after the warm-up.
     pub decay: Decay,
 }
 
-/// How the learning rate falls. Its text is what a command line takes, such as `step:30,0.5`.
+/// The decay of the learning rate. Its text is what a command line takes, such as `step:30,0.5`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decay {
-    /// It does not.
+    /// No decay.
     #[default]
     Constant,
-    /// Along half a wave of a cosine, to zero after the last epoch: PyTorch's `CosineAnnealingLR` with `T_max` the epochs after the
-    /// warm-up.
+    /// Half a cosine wave, to zero after the last epoch: PyTorch's `CosineAnnealingLR`, with the epochs after the
+    /// warm-up as `T_max`.
     Cosine,
-    /// Every so many epochs it is multiplied by the factor: PyTorch's `StepLR`.
+    /// Multiplied by the factor every `every` epochs: PyTorch's `StepLR`.
     Step {
         /// Epochs, at least one.
         every: u32,
         /// In (0, 1].
         factor: f64,
     },
-    /// It is multiplied by the factor when validation has not become better for more epochs than its patience: PyTorch's
+    /// Multiplied by the factor when validation has not improved for more epochs than the patience: PyTorch's
     /// `ReduceLROnPlateau` with a threshold of 0.
     Plateau {
-        /// Epochs without a better validation that are put up with.
+        /// The number of epochs without improvement that are tolerated.
         patience: u32,
         /// In (0, 1].
         factor: f64,
     },
 }
 
-/// What [`Decay::Plateau`] has seen.
+/// The state of [`Decay::Plateau`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plateau {
-    /// Epochs since validation became better or the rate fell.
+    /// Epochs since validation improved or the rate fell.
     pub stale: u32,
-    /// How often the rate fell.
+    /// The number of times that the rate fell.
     pub falls: u32,
 }
 
@@ -65,7 +65,7 @@ impl Schedule {
         *self == Self::default()
     }
 
-    /// What the learning rate is multiplied by in epoch `epoch`, from 1, of `epochs`.
+    /// The factor of the learning rate in epoch `epoch`, from 1, of `epochs`.
     pub fn factor(&self, epoch: u32, epochs: u32, plateau: &Plateau) -> f64 {
         if epoch <= self.warmup {
             return f64::from(epoch) / f64::from(self.warmup);
@@ -83,7 +83,7 @@ impl Schedule {
         }
     }
 
-    /// Takes note of an epoch, which was the best so far or not.
+    /// Records an epoch, and whether it was the best so far.
     pub(super) fn follow(&self, epoch: u32, better: bool, plateau: &mut Plateau) {
         let Decay::Plateau { patience, .. } = self.decay else {
             return;
@@ -124,7 +124,7 @@ impl FromStr for Decay {
     type Err = String;
 
     /// # Errors
-    /// What is wanted instead.
+    /// What is expected.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, values) = text.split_once(':').unwrap_or((text, ""));
         let pair = |first: &str, least: u32| {
@@ -197,7 +197,7 @@ mod tests {
         expected.extend(COSINE);
         close(&factors(4, Decay::Cosine, 10), &expected);
         close(&factors(5, Decay::Constant, 3), &[0.2, 0.4, 0.6]);
-        // A run that is given fewer epochs than it had, or all of them to warm up.
+        // A run that is resumed with fewer epochs than it had, or whose epochs are all warm-up.
         let schedule = Schedule {
             warmup: 0,
             decay: Decay::Cosine,
@@ -218,7 +218,7 @@ mod tests {
         // s.step(m) for m in [.5, .4, .5, .5, .6, .6, .6, .6, .1]: 1, 1, 1, .1, .1, .1, .1, .01, .01
         let metrics = [0.9, 0.5, 0.4, 0.5, 0.5, 0.6, 0.6, 0.6, 0.6, 0.1];
         let mut plateau = Plateau::default();
-        // What came before the warm-up's end does not count as the best here, so that the rest is torch's.
+        // Epochs before the warm-up's end do not count for the best score here, so the rest matches torch.
         let mut best = 0.0;
         let mut rates = Vec::new();
         for (epoch, metric) in (1..).zip(metrics) {
@@ -233,7 +233,7 @@ mod tests {
             &rates,
             &[1.0, 1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.1, 0.01, 0.01],
         );
-        // Another schedule counts nothing.
+        // Another schedule does not change it.
         let mut untouched = Plateau::default();
         Schedule::default().follow(9, false, &mut untouched);
         assert!(untouched.is_default());

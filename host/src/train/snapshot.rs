@@ -1,4 +1,4 @@
-//! A trainer's state on the host: read from a device, and put back on any.
+//! A trainer's state on the host: read from a device, and written to any.
 //!
 //! | tensor | holds |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `resume.layers.0.weight` | the float master weights, and buffers, as they are |
 //! | `resume.layers.0.weight.first_moment`, `….second_moment` | what the optimiser keeps of them: Adam both, SGD the first or none |
 //!
-//! The copies in half that kernels read are rounded from the master weights, so they need not be kept.
+//! The copies in half that kernels read are rounded from the master weights, so they are not stored.
 
 use super::{Progress, Trainer};
 use crate::backend::Backend;
@@ -30,19 +30,19 @@ pub struct Tensor {
 /// Tensors by name.
 pub type Tensors = BTreeMap<String, Tensor>;
 
-/// All that a trainer carries from one epoch to the next: with the same configuration and task it goes on with the same
-/// bits.
+/// All state that a trainer carries from one epoch to the next. With the same configuration and task, a resumed run
+/// gives the same bits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// How far the run has come.
+    /// The progress of the run.
     pub progress: Progress,
-    /// Loss scale and step count; dropout draws its numbers by the count.
+    /// Loss scale and step count; the random numbers of dropout depend on the count.
     pub optimizer: OptimizerSnapshot,
     /// Weights, moments, buffers: see the table of this module.
     pub tensors: Tensors,
 }
 
-/// What names begin with of what only a run that goes on needs.
+/// The prefix of names that only a resumed run needs.
 pub(super) const RESUME: &str = "resume.";
 const MOMENTS: [&str; 2] = [".first_moment", ".second_moment"];
 
@@ -61,7 +61,7 @@ fn refuse<T>(reason: String) -> Result<T, Error> {
     })
 }
 
-/// The values of the tensor `name`, which must have the shape `rows` × `columns`.
+/// The values of the tensor `name`, which must be `rows` × `columns`.
 fn find<'a>(
     tensors: &'a Tensors,
     name: &str,
@@ -79,7 +79,7 @@ fn find<'a>(
     }
 }
 
-/// What a tensor of a snapshot is of: a parameter or a buffer, also where only a run that goes on reads it.
+/// The parameter or buffer that a tensor of a snapshot belongs to, also for names that only a resumed run reads.
 fn owner(name: &str) -> &str {
     let Some(name) = name.strip_prefix(RESUME) else {
         return name;
@@ -89,7 +89,7 @@ fn owner(name: &str) -> &str {
     of_moment.unwrap_or(name)
 }
 
-/// Refuses tensors that the model has not, decoders of links among them: without them its scores would be others.
+/// Refuses tensors that the model does not have, decoders of links among them. Without them its scores would differ.
 fn expect_known<'a, B: Backend, E: Element>(
     model: &impl Model<B, E>,
     mut names: impl Iterator<Item = &'a String>,
@@ -109,7 +109,7 @@ fn expect_known<'a, B: Backend, E: Element>(
     }
 }
 
-/// The parameters and buffers of a model as they are, by name.
+/// The present parameters and buffers of a model, by name.
 pub(super) fn weights<B: Backend, E: Element>(
     backend: &B,
     model: &impl Model<B, E>,
@@ -124,11 +124,11 @@ pub(super) fn weights<B: Backend, E: Element>(
         .collect()
 }
 
-/// Gives a model the parameters and buffers that `tensors` has under their names; the optimiser's moments stay.
+/// Writes the parameters and buffers of `tensors` to a model, by name; the optimiser's moments stay.
 ///
 /// # Errors
-/// [`Error::Unsupported`] where one is missing or has another shape, or a weight, a bias or a decoder of links has no place
-/// in the model; then part of the model may have been written.
+/// [`Error::Unsupported`] where one is missing or has another shape, or is of no parameter or buffer of the model. Part
+/// of the model may have been written then.
 pub fn load_weights<B: Backend, E: Element>(
     backend: &B,
     model: &mut impl Model<B, E>,
@@ -148,9 +148,9 @@ pub fn load_weights<B: Backend, E: Element>(
 }
 
 impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
-    /// The state after the last epoch, once all work on the backend is done. The weights at the best validation epoch are
-    /// among it where [`TrainConfig::keep_best`](super::TrainConfig) is set and an epoch has a validation score; else the present ones
-    /// stand in for them.
+    /// The state after the last epoch, once all work on the backend is done. It has the weights at the best validation
+    /// epoch where [`TrainConfig::keep_best`](super::TrainConfig) is set and an epoch has a validation score. Otherwise
+    /// it has the present weights in their place.
     ///
     /// # Errors
     /// The failure of an earlier operator.
@@ -175,10 +175,10 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         })
     }
 
-    /// Goes on from `snapshot`.
+    /// Resumes from `snapshot`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the snapshot is of another model; then the trainer is of no use any more.
+    /// [`Error::Unsupported`] where the snapshot is of another model; then the trainer must not be used any more.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let backend = &self.backend.clone();
         let tensors = &snapshot.tensors;
@@ -209,7 +209,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.resume_optimizer(&snapshot.optimizer)?;
         self.progress = snapshot.progress;
         if self.objective.lacks_validation() {
-            // A file of an earlier release may name an epoch although nothing was validated.
+            // A file of an earlier release may name a best epoch although nothing was validated.
             self.progress.best = None;
         }
         let has_best = self.config.keep_best && self.progress.best.is_some();

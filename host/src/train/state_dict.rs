@@ -1,9 +1,9 @@
-//! Models from and for other frameworks: the names and shapes of the `state_dict` of PyG's and DGL's convolutions, in a
+//! Import and export of models: the names and shapes of the `state_dict` of PyG's and DGL's convolutions. The file is a
 //! safetensors file, as `safetensors.torch.save_file(model.state_dict(), file)` writes it.
 //!
-//! Layer `N` of a file has the prefix `convs.N.` (PyG's `GCN`, `GraphSAGE`, `GAT` and models made like them) or `layers.N.` (DGL). Of
-//! a file that is read any prefixes will do, `conv1.` and `conv2.` for one: their last numbers order them. Weights of `Linear` are
-//! outputs × inputs there and inputs × outputs here.
+//! Layer `N` of a file has the prefix `convs.N.` (PyG's `GCN`, `GraphSAGE`, `GAT` and models made like them) or
+//! `layers.N.` (DGL). An imported file may have any prefixes, such as `conv1.` and `conv2.`: their last numbers order
+//! them. Weights of `Linear` are outputs × inputs there and inputs × outputs here.
 //!
 //! | here, `layers.N.` | PyG | DGL |
 //! |---|---|---|
@@ -14,12 +14,14 @@
 //! | GIN `mlp.0.weight`, `norm.weight`, `norm.bias`, `norm.running`, `mlp.1.weight`, `bias`, `epsilon` | `GINConv(Sequential(Linear, BatchNorm1d, ReLU, Linear))`: `nn.0.weight`, `nn.1.weight`, `nn.1.bias`, `nn.1.running_mean` and `nn.1.running_var`, `nn.3.weight`, `nn.3.bias`, `eps` | `GINConv` with the same: `apply_func.…`, `eps` |
 //! | between layers, `hidden_norm.weight`, `.bias`, `.running` (two rows), `.mean_scale` | `norms.N.` of `BasicGNN`: `module.weight`, `module.bias`, `module.running_mean`, `module.running_var` of `BatchNorm`; `weight`, `bias` of `LayerNorm(mode='node')`; `weight`, `bias`, `mean_scale` of `GraphNorm`; none of `PairNorm` | none |
 //!
-//! Layers of `graphconv`, `sg`, `ssg`, `tag`, `cheb`, `arma`, `mixhop`, `clustergcn`, `leconv`, `gatedgraph`, `transformer`, `gine`, `resgated`, `cg`,
-//! `edge`, `gen`, `pna` and `rgcn` are carried over under PyG's names alone, as the [registry](crate::program::layers::ALL) has them. [`ImportOptions::layers`] names them.
-//! Linear maps around them are `lins.N`: one before a `GatedGraphConv` that is narrower than its input, and those before and behind all `CGConv`.
+//! Layers of `graphconv`, `sg`, `ssg`, `tag`, `cheb`, `arma`, `mixhop`, `clustergcn`, `leconv`, `gatedgraph`,
+//! `transformer`, `gine`, `resgated`, `cg`, `edge`, `gen`, `pna` and `rgcn` are converted under PyG's names alone,
+//! which the [registry](crate::program::layers::ALL) lists. [`ImportOptions::layers`] names them. Linear maps around
+//! them are `lins.N`: one before a `GatedGraphConv` that is narrower than its input, and those before and after all
+//! `CGConv`.
 //!
-//! What the other side has no place for is folded into what it has, where that changes no logit: divisors of features and GIN's λ
-//! into the first map, the bias of GIN's first map into the running mean. What cannot be is refused.
+//! Parameters without a counterpart are folded into others, where that changes no logit. Divisors of features and GIN's
+//! λ go into the first map, and the bias of GIN's first map into the running mean. What cannot be folded is refused.
 
 mod jumping;
 mod norms;
@@ -35,7 +37,7 @@ use crate::tensor::Precision;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Whose names a file has.
+/// The framework whose names a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framework {
     /// PyTorch Geometric.
@@ -45,7 +47,7 @@ pub enum Framework {
 }
 
 impl Framework {
-    /// What stands before the number of a layer.
+    /// The prefix before the number of a layer.
     const fn prefix(self) -> &'static str {
         match self {
             Self::Pyg => "convs",
@@ -53,7 +55,7 @@ impl Framework {
         }
     }
 
-    /// Where GIN's map is.
+    /// The prefix of GIN's MLP.
     const fn mlp(self) -> &'static str {
         match self {
             Self::Pyg => "nn",
@@ -69,10 +71,10 @@ impl Framework {
     }
 }
 
-/// A tensor of a `state_dict`, in C's order.
+/// A tensor of a `state_dict`, in row-major order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateTensor {
-    /// Its sides.
+    /// Its dimensions.
     pub shape: Vec<usize>,
     /// Its values.
     pub values: Vec<f32>,
@@ -81,7 +83,7 @@ pub struct StateTensor {
 /// Tensors of a `state_dict`, by name.
 pub type StateDict = BTreeMap<String, StateTensor>;
 
-/// Why a model cannot be carried over.
+/// Why a model cannot be converted.
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[error("{}", shortened(.0))]
 pub struct StateDictError(String);
@@ -90,35 +92,36 @@ fn refuse<T>(reason: impl Into<String>) -> Result<T, StateDictError> {
     Err(StateDictError(reason.into()))
 }
 
-/// How a model of another framework is to be taken.
+/// Options for importing a model of another framework.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// The layers that the file is of, with their options. Without, they are those of a GCN, GraphSAGE, GIN, GAT or GATv2, by the names of the
-    /// tensors.
+    /// The layers of the file, with their options. Where absent, the names of the tensors decide between GCN,
+    /// GraphSAGE, GIN, GAT and GATv2.
     pub layers: Option<ConvolutionConfig>,
-    /// Whose names the file has.
+    /// The framework whose names the file has.
     pub from: Framework,
     /// Precision of state tensors.
     pub precision: Precision,
-    /// Whether the model was trained on weights of edges.
+    /// Whether the model was trained with edge weights.
     pub edge_weights: bool,
-    /// Features of a vertex, where no tensor has them as a side: those of a first `GatedGraphConv`. Without, they are as many as its columns.
+    /// The number of features of a vertex, where no tensor has it as a dimension: that of a first `GatedGraphConv`.
+    /// Where absent, it is the number of the layer's columns.
     pub features: Option<usize>,
 }
 
 impl Checkpoint {
-    /// The model's parameters under the names of a framework, and what its user should know beside them.
+    /// The model's parameters under the names of a framework, and notes for its user.
     ///
     /// # Errors
-    /// What the framework's layers cannot do.
+    /// What the framework's layers do not support.
     pub fn state_dict(&self, to: Framework) -> Result<(StateDict, Vec<String>), StateDictError> {
         write::state_dict(self, to)
     }
 
-    /// A model of another framework's parameters, to predict with: a checkpoint of a run that has trained nothing.
+    /// A model with another framework's parameters, for prediction: a checkpoint of a run that has trained nothing.
     ///
     /// # Errors
-    /// What the layers here cannot do, by the name of the tensor that says so.
+    /// What the layers here do not support, with the name of the tensor.
     pub fn from_state_dict(
         tensors: &StateDict,
         options: &ImportOptions,
@@ -126,7 +129,7 @@ impl Checkpoint {
         read::checkpoint(tensors, options)
     }
 
-    /// Writes [`Checkpoint::state_dict`] to a safetensors file, and returns what its user should know.
+    /// Writes [`Checkpoint::state_dict`] to a safetensors file, and returns the notes for its user.
     ///
     /// # Errors
     /// [`CheckpointError::StateDict`] and [`CheckpointError::Write`].
@@ -141,7 +144,7 @@ impl Checkpoint {
         Ok(notes)
     }
 
-    /// Reads a safetensors file of another framework's `state_dict`, as [`Checkpoint::from_state_dict`].
+    /// Reads a safetensors file of another framework's `state_dict`, as [`Checkpoint::from_state_dict`] does.
     ///
     /// # Errors
     /// [`CheckpointError::Read`], [`CheckpointError::Format`] and [`CheckpointError::StateDict`].
@@ -160,10 +163,10 @@ fn at(path: &Path, error: StateDictError) -> CheckpointError {
     }
 }
 
-/// What layers of a file are ordered by: the last number of a prefix, and the prefix.
+/// The sort key of a file's layers: the last number of a prefix, and the prefix.
 type LayerPlace = (Option<u64>, String);
 
-/// The place of the layer with this prefix.
+/// The sort key of the layer with this prefix.
 fn layer_place(prefix: &str) -> LayerPlace {
     let digits = prefix.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let start = digits
@@ -172,14 +175,14 @@ fn layer_place(prefix: &str) -> LayerPlace {
     (digits[start..].parse().ok(), prefix.to_owned())
 }
 
-/// A matrix of `rows` rows, turned.
+/// The transpose of a matrix of `rows` rows.
 fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
     let columns = values.len() / rows.max(1);
     let places = (0..columns).flat_map(|column| (0..rows).map(move |row| row * columns + column));
     places.map(|place| values[place]).collect()
 }
 
-/// Heads of `head` columns, `distance` apart, with zeros where one is padded.
+/// Heads of `head` columns, `distance` apart, padded with zeros.
 fn spread(values: &[f32], head: usize, distance: usize) -> Vec<f32> {
     let heads = values.chunks_exact(head.max(1));
     let zeros = std::iter::repeat_n(0.0, distance.saturating_sub(head));
@@ -188,7 +191,7 @@ fn spread(values: &[f32], head: usize, distance: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Heads that are `distance` apart without their padding, `head` columns each.
+/// Heads of `head` columns that are `distance` apart, without their padding.
 fn packed(values: &[f32], distance: usize, head: usize) -> Vec<f32> {
     let heads = values.chunks_exact(distance.max(1));
     heads
@@ -196,7 +199,7 @@ fn packed(values: &[f32], distance: usize, head: usize) -> Vec<f32> {
         .collect()
 }
 
-/// The columns of a head, padded, in a precision: see [`crate::nn::Gat`].
+/// The columns of a head with padding, in a precision: see [`crate::nn::Gat`].
 fn padded(precision: Precision, columns: usize) -> usize {
     columns.next_multiple_of(match precision {
         Precision::Float => 4,

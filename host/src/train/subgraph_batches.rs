@@ -1,4 +1,4 @@
-//! Batches of vertices that are chosen together, and of the edges between them.
+//! Batches of vertices that are chosen together, with the edges between them.
 
 use super::objective::Objective;
 use super::{Goal, Loss};
@@ -8,60 +8,61 @@ use crate::nn::{GraphFactors, Norm, Propagation};
 use crate::sample::{InducedSubgraph, SubgraphSampler, Subgraphs};
 use crate::tensor::{Element, Matrix};
 
-/// How subgraphs are drawn.
+/// How subgraphs are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubgraphPlan {
     /// How their vertices are chosen.
     pub subgraphs: Subgraphs,
-    /// Clusters of a batch; of no meaning for others.
+    /// The number of clusters of a batch; other subgraphs ignore it.
     pub batch: usize,
-    /// How many times the vertices of the graph are drawn to count how often each is: 50 in PyG's `GraphSAINTSampler`.
+    /// The number of samples for counting frequencies, in multiples of the graph's vertices: 50 in PyG's
+    /// `GraphSAINTSampler`.
     pub coverage: u32,
-    /// Of all random numbers.
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 
-/// Subgraphs as a trainer wants them.
+/// The subgraphs of a trainer.
 #[derive(Debug)]
 pub(super) struct SubgraphBatches<B: Backend, E: Element> {
     pub(super) sampler: SubgraphSampler<B>,
     /// The degree norm, where edges have no factors.
     pub(super) norm: Norm,
-    /// None of clusters.
+    /// None for clusters.
     pub(super) norms: Option<SubgraphNorms<B, E>>,
-    /// Whether a vertex is one of training.
+    /// Whether each vertex is a training vertex.
     pub(super) in_training: Vec<bool>,
 }
 
-/// A subgraph, and what of it is learnt.
+/// A subgraph and its training vertices.
 #[derive(Debug)]
 pub(super) struct DrawnSubgraph<B: Backend> {
     pub(super) subgraph: InducedSubgraph<B>,
     /// Its vertices, on the host.
     vertices: Vec<u32>,
-    /// Which of them learn, by their places.
+    /// The indices of its training vertices.
     train: Vec<u32>,
 }
 
-/// What makes sums and losses of subgraphs those of the graph, in the mean.
+/// The factors by which sums and losses of subgraphs are, on average, those of the graph.
 #[derive(Debug)]
 pub(super) struct SubgraphNorms<B: Backend, E: Element> {
-    /// None of models that weigh edges themselves.
+    /// None for models that weight edges themselves.
     pub(super) edges: Option<GraphFactors<B, E>>,
-    /// What each vertex of the graph costs.
+    /// The weight of each vertex's loss.
     pub(super) vertices: Vec<f32>,
-    /// What that is divided by.
+    /// The divisor of the sum of losses.
     pub(super) divisor: f32,
 }
 
 impl<B: Backend, E: Element> SubgraphBatches<B, E> {
-    /// Draws one with something to learn from, or takes that of some clusters.
+    /// Samples a subgraph that has training vertices, or takes that of some clusters.
     pub(super) fn draw(
         &mut self,
         backend: &B,
         (seed, step, clusters): (u64, u32, &[u32]),
     ) -> Result<DrawnSubgraph<B>, Error> {
-        /// Draws until one has something to learn from.
+        /// The number of samples after which it gives up finding training vertices.
         const ATTEMPTS: u64 = 16;
         let mut attempt = 0;
         loop {
@@ -95,7 +96,7 @@ impl<B: Backend, E: Element> SubgraphBatches<B, E> {
         }
     }
 
-    /// The task of a subgraph, whose features are given, and of how many of its vertices are learnt.
+    /// The task of a subgraph with its features, and the number of its training vertices.
     pub(super) fn objective(
         &self,
         backend: &B,

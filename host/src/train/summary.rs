@@ -1,14 +1,14 @@
-//! What a training run reports.
+//! Reports of a training run.
 
 use super::Split;
 use crate::metrics::Metric;
 use crate::ops::OptimizerSnapshot;
 use serde::{Deserialize, Serialize};
 
-/// What a metric says of each split.
+/// The value of a metric on each split.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// The metric; accuracy in checkpoints of before there were others.
+    /// The metric; accuracy in checkpoints that name none.
     #[serde(default)]
     pub metric: Metric,
     #[serde(alias = "percent", with = "any_f64s")]
@@ -16,24 +16,24 @@ pub struct Score {
 }
 
 impl Score {
-    /// Of values in the order of [`Split::ALL`], in the metric's unit.
+    /// Takes values in the order of [`Split::ALL`], in the metric's unit.
     pub fn new(metric: Metric, values: [f64; 3]) -> Self {
         Self { metric, values }
     }
 
-    /// Accuracy from counts; NaN of a split without vertices, whose accuracy is undefined.
+    /// Accuracy from counts. It is undefined for a split without vertices, and then NaN.
     pub fn accuracy(correct: [u32; 3], sizes: [usize; 3]) -> Self {
         let percent = |split: usize| 100.0 * f64::from(correct[split]) / sizes[split] as f64;
         Self::new(Metric::Accuracy, [percent(0), percent(1), percent(2)])
     }
 
-    /// Of the vertices of `split`; a NaN where the metric is not defined there.
+    /// The value on the vertices of `split`; NaN where the metric is undefined there.
     pub fn of(&self, split: Split) -> f64 {
         self.values[split as usize]
     }
 }
 
-/// A few values that are copied with what has them.
+/// A few values, stored inline so that their owner is `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<T>", into = "Vec<T>")]
 #[serde(bound(
@@ -42,11 +42,11 @@ impl Score {
 ))]
 pub struct Few<T: Copy>([Option<T>; MOST_OTHERS]);
 
-/// The most metrics that are computed beside the one that chooses.
+/// The largest number of metrics in addition to the one that chooses the epoch.
 pub const MOST_OTHERS: usize = 8;
 
 impl<T: Copy> Few<T> {
-    /// In their order.
+    /// The values in their order.
     pub fn iter(&self) -> impl Iterator<Item = T> + use<'_, T> {
         self.0.iter().copied().flatten()
     }
@@ -90,7 +90,7 @@ impl<T: Copy> From<Few<T>> for Vec<T> {
     }
 }
 
-/// Numbers of any kind in JSON, which has no word for a NaN but `null`.
+/// Floats in JSON, which has only `null` for a NaN.
 mod any_f64s {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -109,7 +109,7 @@ mod any_f64s {
 /// One epoch: a training step, and the evaluation after it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EpochReport {
-    /// Which epoch, from 1.
+    /// The number of the epoch, from 1.
     pub epoch: u32,
     /// The loss of the training vertices in the step, with dropout.
     #[serde(with = "super::any_f32")]
@@ -117,13 +117,13 @@ pub struct EpochReport {
     /// Learning rate of the step.
     #[serde(default)]
     pub learning_rate: f32,
-    /// The metric that chooses, after the step, without dropout.
+    /// The metric that chooses the epoch, after the step, without dropout.
     #[serde(alias = "accuracy")]
     pub score: Score,
-    /// The others.
+    /// The other metrics.
     #[serde(default, skip_serializing_if = "Few::is_empty")]
     pub others: Few<Score>,
-    /// Milliseconds of the step alone, until the device was done.
+    /// Milliseconds of the step alone, until the device is done.
     pub ms: f64,
     /// The optimiser after the step.
     pub optimizer: OptimizerSnapshot,
@@ -134,13 +134,13 @@ pub struct EpochReport {
 pub enum Status {
     /// After its last epoch.
     Finished,
-    /// It was told to stop.
+    /// It was stopped by the caller.
     Stopped,
-    /// Validation had not become better for as many epochs as were allowed.
+    /// Validation had not improved for as many epochs as were allowed.
     EarlyStopped,
-    /// The loss was not finite for too many epochs in a row.
+    /// The loss was not finite for too many consecutive epochs.
     Diverged {
-        /// The first epoch of the row, from 1.
+        /// The first of these epochs, from 1.
         since: u32,
     },
 }
@@ -154,23 +154,25 @@ pub struct RunSummary {
     pub best: Option<EpochReport>,
     /// The last epoch.
     pub last: Option<EpochReport>,
-    /// Milliseconds of a training step: the mean over all but the first, which allocates; of the first where it is the
+    /// Milliseconds of a training step: the mean over all but the first, which allocates, or the first where it is the
     /// only one.
     pub ms_per_epoch: f64,
 }
 
 impl RunSummary {
-    /// The epoch whose weights are kept: the best one, or the last one where no epoch has a validation score; none before the first.
+    /// The epoch whose weights are kept: the best one, or the last one where no epoch has a validation score. None
+    /// before the first.
     pub fn kept(&self) -> Option<EpochReport> {
         self.best.or(self.last)
     }
 
-    /// Whether epochs were evaluated and none has a validation score, so that the last one is kept.
+    /// Whether epochs were evaluated and none has a validation score, so the last one is kept.
     pub fn lacks_validation(&self) -> bool {
         self.best.is_none() && self.last.is_some()
     }
 
-    /// The metric on the test vertices at the [kept](RunSummary::kept) epoch; NaN where it is undefined and before the first epoch.
+    /// The metric on the test vertices at the [kept](RunSummary::kept) epoch; NaN where it is undefined and before the
+    /// first epoch.
     pub fn test_score(&self) -> f64 {
         test_score(self.kept())
     }
@@ -188,14 +190,14 @@ fn test_score(report: Option<EpochReport>) -> f64 {
 /// Mean and standard deviation over runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// The mean; 0 of no values.
+    /// The mean; 0 for no values.
     pub mean: f64,
-    /// The standard deviation of the values themselves (divided by their number, as `numpy.std` does).
+    /// The population standard deviation (divided by the number of values, as in `numpy.std`).
     pub deviation: f64,
 }
 
 impl Spread {
-    /// Of some values.
+    /// The mean and deviation of some values.
     pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let count = values.clone().count().max(1) as f64;
         let mean = values.clone().sum::<f64>() / count;

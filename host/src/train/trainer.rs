@@ -25,15 +25,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How to train.
+/// The training configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainConfig {
-    /// Training steps, each on the whole graph.
+    /// The number of training steps, each on the whole graph.
     pub epochs: u32,
-    /// The optimiser. In a file it stands under its own name, such as `adam`.
+    /// The optimiser. A file has it under its own name, such as `adam`.
     #[serde(flatten)]
     pub optimizer: Optimizer,
-    /// How the learning rate changes from epoch to epoch.
+    /// The learning rate schedule.
     #[serde(default, skip_serializing_if = "Schedule::is_default")]
     pub schedule: Schedule,
     /// How gradients are clipped before each step.
@@ -43,26 +43,27 @@ pub struct TrainConfig {
     pub scaling: LossScaling,
     /// Seed of the dropout masks.
     pub seed: u64,
-    /// Whether a step is recorded once and replayed, where the device gains by it. The results are the same.
+    /// Whether a step is recorded once and replayed, where the device benefits. The results are the same.
     pub record: bool,
-    /// The metric whose value on the validation vertices chooses the best epoch; by the task where absent: accuracy of classes,
-    /// micro F1 of labels, mean absolute error of values.
+    /// The metric whose value on the validation vertices determines the best epoch. Where absent it depends on the
+    /// task: accuracy for classes, micro F1 for labels, mean absolute error for values, ROC AUC for links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
     /// Other metrics that are reported.
     #[serde(default, skip_serializing_if = "Few::is_empty")]
     pub others: Few<Metric>,
-    /// Epochs without a better validation after which a run ends; at least one. Without a validation score it never does.
+    /// The number of epochs without an improved validation score after which a run ends, at least one. Without a
+    /// validation score it never does.
     pub early_stopping: Option<u32>,
-    /// Whether the weights of the best validation epoch are kept on the host, for a [`Snapshot`](super::Snapshot). Where no epoch has a
-    /// validation score, a snapshot has the present weights.
+    /// Whether the weights of the best validation epoch are kept on the host, for a [`Snapshot`](super::Snapshot).
+    /// Where no epoch has a validation score, a snapshot has the present weights.
     pub keep_best: bool,
-    /// Epochs in a row without a finite loss after which a run is given up.
+    /// The number of consecutive epochs without a finite loss after which a run is aborted.
     pub patience_non_finite: u32,
 }
 
 impl TrainConfig {
-    /// The option that follows a validation score, if there is one: for callers that refuse it where nothing is validated.
+    /// The option that follows a validation score, if there is one. Callers can refuse it where nothing is validated.
     pub fn follows_validation(&self) -> Option<&'static str> {
         match (self.early_stopping, self.schedule.decay) {
             (Some(_), _) => Some("early stopping"),
@@ -71,7 +72,7 @@ impl TrainConfig {
         }
     }
 
-    /// 200 epochs of Adam at 0.01 with weight decay 5e-4, as is customary for citation graphs.
+    /// 200 epochs of Adam at 0.01 with weight decay 5e-4, as is usual for citation graphs.
     pub fn new(precision: Precision) -> Self {
         Self {
             epochs: 200,
@@ -93,76 +94,76 @@ impl TrainConfig {
     }
 }
 
-/// A model in training. It borrows nothing: backend and objective are handles, and the model is its own until it is
-/// [taken out](Trainer::into_model).
+/// A model in training. It borrows nothing: backend and objective are handles, and it owns the model until
+/// [`Trainer::into_model`] returns it.
 #[derive(Debug)]
 pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     pub(super) backend: B,
-    /// What is evaluated.
+    /// The task that is evaluated.
     pub(super) objective: Objective<B, E>,
-    /// What is learnt from.
+    /// The task that is trained on.
     training: Objective<B, E>,
-    /// In which batches, where it is not whole.
+    /// The batches of training, where it is not on the whole task.
     batches: Option<Batches<B, E>>,
-    /// The ranks that learn from parts of each batch, all of which have the whole task.
+    /// The ranks that train on parts of each batch. Each of them has the whole task.
     pub(super) together: Option<Group>,
     pub(super) model: M,
     pub(super) config: TrainConfig,
     optimizer: OptimizerState<B>,
-    /// What the learning rate is multiplied by at present.
+    /// The present factor of the learning rate.
     rate_factor: f32,
-    /// Counted by the optimiser's steps.
+    /// Its count is that of the optimiser's steps.
     random: RandomState<B>,
-    /// Where the loss of a step comes: of batches in several places one each.
+    /// The loss of a step; one for each place of batches.
     pub(super) losses: Vec<Array<B, f32>>,
-    /// That of the last step.
+    /// The index of the last step's loss.
     pub(super) latest: usize,
-    /// What all ranks have of loss and gradients.
+    /// The buffers of loss and gradients of all ranks.
     gathered: GatherPool<B>,
     evaluation: Evaluation<B>,
-    /// Of a trainer that is evaluated so.
+    /// Present where it is evaluated in pieces.
     pieces: Option<Pieces<E>>,
     recorded_step: Recorded<B>,
     recorded_evaluation: Recorded<B>,
-    /// A step on a batch in each place where such lie.
+    /// A step on a batch in each place of batches.
     pub(super) recorded_batches: [Recorded<B>; PLACES],
-    /// Whether that is wanted.
+    /// Whether steps on batches are recorded.
     pub(super) records_batches: bool,
     pub(super) progress: Progress,
     times: StepTimes,
     /// The weights at the best validation epoch.
     pub(super) best: Option<Tensors>,
-    /// Whether the model, as it is, was shown the features of all vertices.
+    /// Whether the present model has read the features of all vertices.
     has_shown_features: bool,
 }
 
-/// A step on a batch.
+/// The report of a step on a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchReport {
-    /// The epoch under way, from 1 on.
+    /// The current epoch, from 1 on.
     pub epoch: u32,
-    /// Batches of it that are done.
+    /// The number of its batches that are done.
     pub batch: usize,
-    /// Batches that it has.
+    /// The number of its batches.
     pub of: usize,
-    /// The mean loss of this one's vertices, before its step.
+    /// The mean loss of this batch's vertices, before its step.
     pub loss: f32,
 }
 
-/// What a loss of anybody's computes with: see [`Trainer::step_with`].
+/// The operands of a user-defined loss: see [`Trainer::step_with`].
 #[derive(Debug)]
 pub struct CustomLoss<'a, B: Backend, E: Element> {
-    /// Where it computes.
+    /// The backend of the matrices.
     pub backend: &'a B,
-    /// What the model gave, a row for each vertex.
+    /// The model's outputs, a row for each vertex.
     pub logits: &'a Matrix<B, E>,
-    /// What the gradient is to be multiplied by, so that it does not underflow in half: a power of two, 1 in float.
+    /// The factor of the gradient, so that it does not underflow in half: a power of two, 1 in float.
     pub loss_scale: f32,
-    /// The gradient of the loss at the logits, to be written: vertices × logits, of any content at first.
+    /// The gradient of the loss with respect to the logits, to be written: vertices × logits, uninitialized.
     pub gradient: &'a mut Matrix<B, E>,
 }
 
-/// Scores as the first rank has them: on cards that are not alike they may be another's in the last digits, and all are to decide alike.
+/// The scores of the first rank. They may differ between GPUs in the last digits, and all ranks must decide alike.
 fn of_first(group: &Group, (mut score, others): Scores) -> Result<Scores, Error> {
     let mut others: Vec<Score> = others.iter().collect();
     let mut all: Vec<&mut Score> = std::iter::once(&mut score).chain(&mut others).collect();
@@ -174,14 +175,14 @@ fn of_first(group: &Group, (mut score, others): Scores) -> Result<Scores, Error>
     for (score, values) in all.iter_mut().zip(first.chunks_exact(Split::ALL.len())) {
         **score = Score::new(score.metric, [values[0], values[1], values[2]]);
     }
-    // As many as there were.
+    // There are as many as before.
     Ok((score, Few::try_from(others).unwrap_or_default()))
 }
 
-/// What the metric that chooses says, and what the others do.
+/// The values of the metric that chooses the epoch, and of the others.
 type Scores = (Score, Few<Score>);
 
-/// Refuses a model that does not give as many numbers as are wanted.
+/// Refuses a model with the wrong number of outputs, or with a decoder that the task does not use.
 fn expect_outputs<B: Backend, E: Element>(
     objective: &Objective<B, E>,
     model: &impl Model<B, E>,
@@ -203,7 +204,7 @@ fn expect_outputs<B: Backend, E: Element>(
     )
 }
 
-/// Whether nothing goes through the host that ranks exchange, where there are some.
+/// Whether ranks, where there are some, exchange nothing through the host.
 fn is_by_devices(group: Option<&Group>) -> bool {
     group.is_none_or(|ranks| ranks.library().is_some())
 }
@@ -212,8 +213,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// A trainer before its first step.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the model gives another number of logits than there are classes, labels or values,
-    /// [`Error::Unsupported`] where a metric is none of them, [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Shape`] where the model has another number of outputs than there are classes, labels or values.
+    /// [`Error::Unsupported`] where a metric does not apply to them, [`Error::Driver`] where there is not enough
+    /// memory.
     pub fn new(
         backend: &B,
         objective: &Objective<B, E>,
@@ -223,9 +225,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Self::inductive(backend, objective, objective, model, config)
     }
 
-    /// A trainer that learns from one task and is evaluated on another of as many outputs: of inductive training, which sees the
-    /// subgraph of the training vertices alone ([`Graph::induced`](crate::graph::Graph::induced)) and is asked about the whole
-    /// graph.
+    /// A trainer that trains on one task and is evaluated on another with as many outputs. It is for inductive
+    /// training, which sees only the subgraph of the training vertices
+    /// ([`Graph::induced`](crate::graph::Graph::induced)) and predicts the whole graph.
     ///
     /// # Errors
     /// Those of [`Trainer::new`].
@@ -241,9 +243,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         for parameter in model.parameters_mut() {
             parameter.keep_moments(backend, config.optimizer.moments())?;
         }
-        // Memory of other shapes is made anew in each step, and what is drawn anew cannot be replayed.
+        // Buffers of other shapes are allocated anew in each step, and new samples cannot be replayed.
         let same = Arc::ptr_eq(&training.0, &objective.0) && !objective.changes();
-        // So is what goes through the host.
+        // Nor can an exchange through the host.
         let by_devices = is_by_devices(training.group());
         let config = TrainConfig {
             record: config.record && same && by_devices,
@@ -277,19 +279,24 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         })
     }
 
-    /// A trainer whose epochs are steps on batches, a step each, and which is evaluated on a whole task of as many outputs after
-    /// each epoch. The loss of an epoch is the mean of those of its vertices, each before the step that learnt from it.
-    /// A step is recorded where batches lie in the same memory each time: those of [`Batches::of_sampling`] by a neighbour sampler, of
-    /// models to which a row that stands for no vertex makes no difference, on a device that gains by it. All others have shapes of
-    /// their own. [`Trainer::step`] and [`Trainer::gradients`] are of the whole task. The model is [shown](Model::see_features) the features
-    /// of the task that batches are of.
+    /// A trainer whose epochs are one step on each batch. It is evaluated after each epoch on a whole task with as many
+    /// outputs. The loss of an epoch is the mean over its vertices, each before the step on it.
     ///
-    /// Where batches are dealt out [among ranks](Batches::among), each of which makes a trainer of the same model, a step is on the parts of
-    /// all: loss and gradients are the sums of what each rank has, in their order, and divided by what they are for the whole batch, so
-    /// without dropout a step is that of one rank on the same batch, but for the order of the terms. Masks of dropout are each rank's own,
-    /// and so are statistics of a batch normalisation, of which the running ones are the means over ranks, and the scales of messages of 8 bits in a first step; then these
-    /// follow the largest magnitudes of all. Scales of activations in 8 bits are each rank's own. Each evaluates the whole task; scores
-    /// are those of the first, so all decide alike. All have the same bits after each step.
+    /// A step is recorded where batches use the same buffers each time. These are batches of [`Batches::of_sampling`]
+    /// with a neighbour sampler, for models that ignore empty rows, on a device that benefits. All others have shapes
+    /// of their own. [`Trainer::step`] and [`Trainer::gradients`] are for the whole task. The model
+    /// [reads](Model::see_features) the features of the batches' task.
+    ///
+    /// Batches may be sharded [over ranks](Batches::among), each of which makes a trainer of the same model. A step is
+    /// then on the parts of all ranks. Loss and gradients are the sums over ranks, in their order, with the divisor of
+    /// the whole batch. Without dropout a step equals that of one rank on the same batch, except for the order of the
+    /// terms.
+    ///
+    /// Each rank has its own dropout masks, its own statistics of batch normalisation and its own scales of 8-bit
+    /// activations. Running statistics are the means over ranks. Scales of quantized messages are each rank's own in a
+    /// first step, and then follow the largest magnitudes over all ranks. Each rank evaluates the whole task; the
+    /// scores are those of the first, so all decide alike. All ranks have the same weights, bit for bit, after each
+    /// step.
     ///
     /// # Errors
     /// Those of [`Trainer::new`] and of [`Model::see_features`].
@@ -301,8 +308,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         config: TrainConfig,
     ) -> Result<Self, Error> {
         let together = batches.group().cloned();
-        // What goes through the host cannot be replayed; and what is drawn ahead of features on disk gives memory back beside a
-        // recording.
+        // An exchange through the host cannot be replayed. Sampling ahead for features on disk releases memory outside
+        // of a recording.
         let records =
             config.record && is_by_devices(together.as_ref()) && !batches.reads_from_disk();
         let batches = batches.in_place(backend, records)?;
@@ -318,7 +325,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         };
         trainer.random = trainer.optimizer.random(trainer.dropout_seed());
         trainer.forget_batches();
-        // What cannot be shown is told before the first step.
+        // An error of reading the features is reported before the first step.
         if let Some(batches) = &trainer.batches {
             let features = batches.features();
             trainer.show_features(&features)?;
@@ -326,13 +333,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(trainer)
     }
 
-    /// The same, evaluated by [`Model::forward_in_pieces`]: for a graph that the device has no room for. The task that is evaluated
-    /// then needs no graph, only features and targets of the vertices of `pieces`. Nothing is recorded, as what a piece takes is given
-    /// back behind it. Where some rows alone are [asked for](Pieces::asked_for), those are evaluated, and are to be those of all splits.
+    /// The same, evaluated by [`Model::forward_in_pieces`], for a graph that does not fit on the device. The evaluated
+    /// task then needs no graph, only features and targets of the vertices of `pieces`. Nothing is recorded, because
+    /// the memory of a piece is released after it. Where only some rows are [requested](Pieces::asked_for), those are
+    /// evaluated; they must include those of all splits.
     ///
     /// # Errors
-    /// [`Error::Shape`] where they are of another number of vertices, [`Error::Unsupported`] of a task that several ranks share, and
-    /// where the row of a vertex of a split is not asked for.
+    /// [`Error::Shape`] where they are of another number of vertices. [`Error::Unsupported`] for a task that several
+    /// ranks share, and where the row of a vertex of a split is not requested.
     pub fn evaluated_in(mut self, pieces: Pieces<E>) -> Result<Self, Error> {
         let vertices = self.objective.vertices();
         Error::expect(
@@ -355,7 +363,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(self.in_pieces(pieces))
     }
 
-    /// Evaluated in pieces whose rows are those of its task.
+    /// The same, evaluated in pieces whose rows are those of its task.
     pub(super) fn in_pieces(self, pieces: Pieces<E>) -> Self {
         let config = TrainConfig {
             record: false,
@@ -375,17 +383,17 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         &self.model
     }
 
-    /// The model, to change it between steps.
+    /// The model, for changes between steps.
     pub fn model_mut(&mut self) -> &mut M {
-        // It may be given other matrices than those that were recorded.
+        // Its matrices may be replaced by others than those that were recorded.
         self.recorded_step = Recorded::new(self.config.record);
         self.recorded_evaluation = Recorded::new(self.config.record);
-        // And it may become another.
+        // The model itself may be replaced.
         self.has_shown_features = false;
         &mut self.model
     }
 
-    /// The model, with the weights that it has come to.
+    /// The trained model.
     pub fn into_model(self) -> M {
         self.model
     }
@@ -405,22 +413,22 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         done
     }
 
-    /// [`Trainer::step`] on another task of as many classes, such as a sampled batch: what a model has to know of the features of all vertices
-    /// ([`Model::see_features`]) is of those that the trainer's own task has. As the next batch has other memory, neither
-    /// steps nor evaluations are recorded from then on.
+    /// [`Trainer::step`] on another task with as many classes, such as a sampled batch. The features of all vertices
+    /// that a model may need ([`Model::see_features`]) are those of the trainer's own task. The next batch has other
+    /// memory, so neither steps nor evaluations are recorded from then on.
     ///
     /// # Errors
     /// Those of [`Trainer::new`], [`Trainer::step`] and [`Model::see_features`].
     pub fn step_on(&mut self, batch: &Objective<B, E>) -> Result<(), Error> {
         self.show_features(&self.training.0.features.clone())?;
-        // Memory that is freed while a recording lives is not used again: see `Storage::record`.
+        // Memory that is freed while a recording lives is not reused: see `Storage::record`.
         self.recorded_step = Recorded::Never;
         self.recorded_evaluation = Recorded::Never;
         self.gradients_of(batch)?;
         self.update()
     }
 
-    /// Shows the model the features of all vertices, unless it has seen them.
+    /// Passes the features of all vertices to the model, unless it has read them.
     pub(super) fn show_features(&mut self, features: &FeatureRows<B, E>) -> Result<(), Error> {
         if !self.has_shown_features {
             self.model.see_features(&self.backend, features)?;
@@ -429,17 +437,18 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(())
     }
 
-    /// Whether steps are replayed by now.
+    /// Whether steps are replayed.
     pub fn is_recorded(&self) -> bool {
         matches!(self.recorded_step, Recorded::Ready(_))
     }
 
-    /// Whether [batches](Trainer::sampled) lie in the same memory each time.
+    /// Whether [batches](Trainer::sampled) use the same buffers each time.
     pub fn has_batches_in_place(&self) -> bool {
         self.batches.as_ref().is_some_and(Batches::are_in_place)
     }
 
-    /// Whether steps on [batches](Trainer::sampled) read features where those of all vertices lie, on the device, and none are taken for them.
+    /// Whether steps on [batches](Trainer::sampled) read features from the matrix of all vertices on the device, and
+    /// none are gathered.
     pub fn reads_features_in_place(&self) -> bool {
         self.batches.as_ref().is_some_and(Batches::read_in_place)
     }
@@ -452,8 +461,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.gradients_of(&self.training.clone())
     }
 
-    /// [`Trainer::step`] of a loss of anybody's: `loss` writes its gradient at the logits, times the loss scale. The scale is read
-    /// from the device for that, so such steps are waited for and never recorded. [`Trainer::loss`] stays what it was.
+    /// [`Trainer::step`] with a user-defined loss: `loss` writes its gradient with respect to the logits, times the
+    /// loss scale. The scale is read from the device, so such steps synchronize and are never recorded.
+    /// [`Trainer::loss`] does not change.
     ///
     /// ```
     /// use halfgnn::backend::Backend;
@@ -512,14 +522,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.objective.group().or(self.together.as_ref())
     }
 
-    /// What dropout is drawn by: of ranks that have parts of a batch each something else, as a mask goes by a row's place. Seeds of runs
-    /// count from the first one's on.
+    /// The seed of dropout. It differs between ranks that have parts of a batch, because a mask depends on a row's
+    /// index. The rank changes the upper bits, because seeds of runs differ in the lower ones.
     fn dropout_seed(&self) -> u64 {
         let rank = self.together.as_ref().map_or(0, Group::rank);
         self.config.seed ^ (rank as u64) << 48
     }
 
-    /// Loss and gradients of all ranks, where several share the task.
+    /// Sums loss and gradients over ranks, where several share the task.
     fn add_up_ranks(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
         let Some(group) = objective.group().or(self.together.as_ref()) else {
             return Ok(());
@@ -539,15 +549,15 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         }
     }
 
-    /// Errors of ranks tell `what` from now on, where it is replayed and nothing in it says so itself.
+    /// Makes errors of ranks name `what` from now on, where it is replayed and does not name itself.
     pub(super) fn begin(&self, recorded: &Recorded<B>, what: &str) {
         if let (Recorded::Ready(_), Some(group)) = (recorded, self.group()) {
             group.begin(what);
         }
     }
 
-    /// Whether any of the ranks that share the task says so, which all are told; of a single one, what it says. All call it at
-    /// once: a run by several ends on each of them at the same epoch.
+    /// Whether any of the ranks that share the task has `says` set; all get the same answer. All call it at the same
+    /// time, so that a run on several ranks ends on each of them at the same epoch. A single rank gets its own `says`.
     ///
     /// # Errors
     /// [`Error::Communication`].
@@ -558,7 +568,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         }
     }
 
-    /// The dropout of its next step that a model begins with, where that may be done as features are taken.
+    /// The dropout that a model's next step begins with, where it may be applied as features are gathered.
     pub(super) fn dropout_of_features(&self) -> Option<Dropout<'_, B>> {
         let mode = Mode::Train {
             random: &self.random,
@@ -586,7 +596,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.add_up_ranks(objective)
     }
 
-    /// The second half of a step: the optimiser, or nothing but a smaller loss scale where a gradient is not finite.
+    /// The second half of a step: the optimiser. Where a gradient is not finite, it only reduces the loss scale.
     ///
     /// # Errors
     /// Those of the device.
@@ -615,14 +625,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             Clipping::Value(largest) => Some(largest),
             Clipping::None => None,
         };
-        // One update for all that share a weight decay.
+        // One update for all parameters that share a weight decay.
         let mut parameters = model.parameters_mut();
         parameters.sort_by(|a, b| a.decay().total_cmp(&b.decay()));
         for group in parameters.chunk_by_mut(|a, b| a.decay() == b.decay()) {
             let rule = &config.optimizer;
             let rule = rule.with_weight_decay(rule.weight_decay() * group[0].decay());
             for parameter in group.iter_mut() {
-                // Of a model that was changed, they may be new.
+                // The parameters of a changed model may be new.
                 parameter.keep_moments(backend, rule.moments())?;
             }
             let mut group: Vec<_> = group
@@ -635,7 +645,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     }
 
     /// Multiplies the learning rate by `factor` in the steps from now on. [`Trainer::next_epoch`] does this by
-    /// [`TrainConfig::schedule`]; who takes steps by [`Trainer::step`] or [`Trainer::step_on`] has a schedule of their own.
+    /// [`TrainConfig::schedule`]. Callers of [`Trainer::step`] or [`Trainer::step_on`] have a schedule of their own.
     ///
     /// # Errors
     /// Those of the device.
@@ -668,7 +678,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.optimizer.snapshot(&self.backend)
     }
 
-    /// Goes on with the loss scale and the counts of `snapshot`.
+    /// Resumes with the loss scale and the counts of `snapshot`.
     pub(super) fn resume_optimizer(&mut self, snapshot: &OptimizerSnapshot) -> Result<(), Error> {
         self.optimizer = OptimizerState::resume(&self.backend, snapshot)?;
         self.rate_factor = 1.0;
@@ -676,7 +686,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(())
     }
 
-    /// What the metric that chooses says of the model as it is, without dropout, and what the others say.
+    /// The value of the metric that chooses the epoch for the present model, without dropout, and the values of the
+    /// others.
     ///
     /// # Errors
     /// Those of the device.
@@ -695,7 +706,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         }
     }
 
-    /// A forward pass without dropout, and what is counted of it on the device.
+    /// A forward pass without dropout, and the counts of its metrics on the device.
     fn predict(&mut self) -> Result<(), Error> {
         let Self {
             backend,
@@ -720,24 +731,24 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         evaluation.count(backend, objective, (model.logits(), model.decoder()))
     }
 
-    /// How far the run has come.
+    /// The progress of the run.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// A training step, timed, and the evaluation after it; `None` where the run has ended. Of a [sampled](Trainer::sampled) run a
-    /// step on each batch.
+    /// A training step, timed, and the evaluation after it; `None` where the run has ended. A
+    /// [sampled](Trainer::sampled) run takes a step on each batch.
     ///
     /// # Errors
-    /// Those of the device. A loss that is not finite is none: see [`Status::Diverged`](super::Status).
+    /// Those of the device. A loss that is not finite is no error: see [`Status::Diverged`](super::Status).
     pub fn next_epoch(&mut self) -> Result<Option<EpochReport>, Error> {
         self.next_epoch_with(|_| ControlFlow::Continue(()))
     }
 
-    /// [`Trainer::next_epoch`] which reports each batch of a sampled run to `observe`. Where that ends it, the epoch is left between
-    /// two batches, and `None` comes back: [`Progress::part`] has how far it came, from where the next call goes on, also that of a
-    /// trainer that is [restored](Trainer::restore) from a snapshot. A step that is under way by then is done and reported as well; of a
-    /// [recorded](Trainer::sampled) run there is one, which may be the epoch's last.
+    /// [`Trainer::next_epoch`] that reports each batch of a sampled run to `observe`. Where `observe` ends it, the
+    /// epoch stops between two batches, and the result is `None`. [`Progress::part`] has its progress, from which the
+    /// next call continues, also in a trainer that is [restored](Trainer::restore) from a snapshot. A step in progress
+    /// is completed and reported as well. A [recorded](Trainer::sampled) run has one, which may be the epoch's last.
     ///
     /// # Errors
     /// Those of [`Trainer::next_epoch`].
@@ -759,7 +770,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         let (loss, ms) = match self.batches.take() {
             Some(mut batches) => {
                 let done = self.learn_batches(&mut batches, epoch, observe);
-                // What evaluations give back is to be free again.
+                // Memory that evaluations release must be reusable.
                 self.forget_batches();
                 batches.forget();
                 self.batches = Some(batches);
@@ -795,7 +806,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         };
         self.times.add(ms);
         let better = self.progress.add(report);
-        // Without a validation score a plateau cannot be seen.
+        // Without a validation score, a plateau cannot be detected.
         if self.progress.best.is_some() {
             schedule.follow(epoch, better, &mut self.progress.plateau);
         }
@@ -805,7 +816,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(Some(report))
     }
 
-    /// A step of which this rank has no vertex: the gradients are those of the others.
+    /// A step in which this rank has no vertex: the gradients are those of the others.
     pub(super) fn step_of_others(&mut self) -> Result<(), Error> {
         self.losses[self.latest].write(&self.backend, &[0.0])?;
         for parameter in self.model.parameters_mut() {
@@ -816,7 +827,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.update()
     }
 
-    /// Running statistics of batch normalisations become the means of what ranks have, each of which saw its part of a batch.
+    /// Replaces running statistics of batch normalisations by their means over ranks, each of which saw its part of a
+    /// batch.
     pub(super) fn share_statistics(&mut self) -> Result<(), Error> {
         let Some(group) = &self.together else {
             return Ok(());
@@ -829,7 +841,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         }
     }
 
-    /// What an overflow of the last step began with: see [`Model::first_non_finite`].
+    /// Where an overflow of the last step began: see [`Model::first_non_finite`].
     ///
     /// # Errors
     /// Those of a step.
@@ -841,7 +853,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.model.first_non_finite(inputs, mode)
     }
 
-    /// Says what an overflow of the last step began with, if there was one and somebody listens. The evaluation that
+    /// Logs where an overflow of the last step began, if there was one and the level is enabled. The evaluation that
     /// follows overwrites it.
     fn tell_overflow(&mut self, epoch: u32, now: &OptimizerSnapshot) -> Result<(), Error> {
         let before = self.progress.last.map_or(0, |last| last.optimizer.skipped);
@@ -861,7 +873,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(())
     }
 
-    /// Warns of the first loss that is not finite, and says where it began.
+    /// Warns of the first loss that is not finite, and reports where it began.
     fn tell_loss(&mut self, epoch: u32, loss: f32) -> Result<(), Error> {
         if self
             .progress
@@ -883,7 +895,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(())
     }
 
-    /// What the run has come to so far.
+    /// The summary of the run so far.
     pub fn summary(&self) -> RunSummary {
         progress::summary(&self.progress, &self.config, &self.times)
     }

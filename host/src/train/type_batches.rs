@@ -1,4 +1,4 @@
-//! Batches of vertices of a graph of several types, with a sample of their neighbors.
+//! Batches of vertices of a graph of several types, with a sample of their neighbours.
 
 use super::batch_sizes::{BatchSizes, TypeCounts};
 use super::objective::Objective;
@@ -13,7 +13,7 @@ use crate::sample::{EdgesIn, SampledEdges, Sampling, TypeSample, TypeSampler};
 use crate::tensor::{Array, Element, Matrix};
 use std::sync::Arc;
 
-/// A sampler, and what makes a task of its samples.
+/// A sampler, and what its samples need to become a task.
 #[derive(Debug)]
 pub(super) struct TypeBatches<B: Backend> {
     sampler: Place<B>,
@@ -21,21 +21,21 @@ pub(super) struct TypeBatches<B: Backend> {
     norm: Norm,
 }
 
-/// Where neighbors are sampled.
+/// Where neighbours are sampled.
 #[derive(Debug)]
 enum Place<B: Backend> {
     Device(Box<TypeSampler<B>>),
     Host(Box<TypeSampler<Cpu>>, Cpu),
 }
 
-/// The vertices of a batch that are trained on.
+/// The training vertices of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seeds<'a> {
     /// Those of this rank.
     pub(super) own: &'a [u32],
     /// Those of all ranks, where there are several.
     pub(super) whole: Option<&'a [u32]>,
-    /// What decides which neighbors are sampled.
+    /// The seed and the step that determine which neighbours are sampled.
     pub(super) draw: (u64, u32),
 }
 
@@ -43,7 +43,7 @@ impl<B: Backend> TypeBatches<B> {
     /// Batches for a model of several types with `hops` aggregating layers, over the edges of a dataset.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the model has one type, or other fanouts are given than it has layers; those of
+    /// [`Error::Unsupported`] where the model has one type, or the number of fanouts is not `hops`; those of
     /// [`SamplingPolicy::fanouts_of`](crate::sample::SamplingPolicy::fanouts_of) and [`TypeSampler::new_in`].
     pub(super) fn new(
         backend: &B,
@@ -102,7 +102,7 @@ impl<B: Backend> TypeBatches<B> {
         }
     }
 
-    /// How large batches of these seeds are.
+    /// The sizes of batches of these seeds.
     pub(super) fn sizes(
         &mut self,
         backend: &B,
@@ -127,8 +127,8 @@ impl<B: Backend> TypeBatches<B> {
         Ok(seen.map(|seen| BatchSizes::of_types(&self.types, &seen)))
     }
 
-    /// The task of a batch: the sampled vertices of the labelled type begin with those that are trained on. Of several ranks the loss is divided
-    /// by what that of the whole batch is.
+    /// The task of a batch. The sampled vertices of the labelled type begin with the training vertices. With several
+    /// ranks the loss has the divisor of the whole batch.
     pub(super) fn objective<E: Element>(
         &mut self,
         backend: &B,
@@ -169,7 +169,7 @@ impl<B: Backend> TypeBatches<B> {
         }
     }
 
-    /// The edges of each type, and of each type without features those that lead from all its vertices to the sampled ones.
+    /// The edges of each type. For each type without features, also those from all its vertices to the sampled ones.
     fn graphs(
         &self,
         backend: &B,

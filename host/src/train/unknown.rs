@@ -1,4 +1,4 @@
-//! Entries of targets that are unknown: a masked loss, as OGB's.
+//! Unknown entries of targets: a masked loss, as in OGB.
 
 use crate::backend::{Backend, MemoryKind};
 use crate::data::Targets;
@@ -7,26 +7,27 @@ use crate::ops::{self, Activation};
 use crate::tensor::{Element, Matrix};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What stands for the logit of an unknown label, whose target is 0: its sigmoid, its loss and its slope are 0 in all formats.
+/// The replacement for the logit of an unknown label, whose target is 0. Its sigmoid, its loss and its gradient are 0
+/// in all formats.
 const NEVER: f32 = -30_000.0;
 
-/// Which entries of a task's targets are unknown.
+/// The unknown entries of a task's targets.
 ///
-/// Losses and sums of metrics read logits whose unknown entries are replaced, so that those entries add nothing: by the target
-/// itself, 0, of values, and by [`NEVER`] of labels.
+/// Losses and sums of metrics read logits whose unknown entries are replaced, so that those entries add nothing. The
+/// replacement is the target itself, 0, for values and [`NEVER`] for labels.
 #[derive(Debug)]
 pub(super) struct Unknown<B: Backend, E: Element> {
     /// 1 where an entry is known, 0 elsewhere.
     known: Matrix<B, E>,
-    /// [`NEVER`] where a label is unknown, 0 elsewhere; none of values.
+    /// [`NEVER`] where a label is unknown, 0 elsewhere; none for values.
     shift: Option<Matrix<B, E>>,
-    /// A buffer of the replaced logits. It stays where it is, so that a step can be recorded.
+    /// The buffer of the replaced logits. Its address does not change, so a step can be recorded.
     replaced: Mutex<Matrix<B, E>>,
 }
 
 impl<B: Backend, E: Element> Unknown<B, E> {
-    /// For rows × columns of `targets`, of which row `row` is vertex `vertex_of(row)`; `None` where no vertex of theirs has both
-    /// known and unknown entries.
+    /// Makes the buffers for `targets` of the given shape, whose row `row` is vertex `vertex_of(row)`. `None` where no
+    /// vertex has both known and unknown entries.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -55,7 +56,7 @@ impl<B: Backend, E: Element> Unknown<B, E> {
         }))
     }
 
-    /// The buffers of such targets with nothing in them, for a backend that only counts memory.
+    /// The zeroed buffers of such targets, for a backend that only counts memory.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
@@ -78,7 +79,7 @@ impl<B: Backend, E: Element> Unknown<B, E> {
         }))
     }
 
-    /// The same buffers for the first rows of other targets of the same task.
+    /// Rewrites the buffers for the first rows of other targets of the same task.
     ///
     /// # Errors
     /// Those of the device.
@@ -115,7 +116,8 @@ impl<B: Backend, E: Element> Unknown<B, E> {
         };
         let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
         ops::activate(backend, &as_they_are, Some(logits), &mut replaced)?;
-        // The gradient of a ReLU keeps what its output is positive for, and makes zeros of the rest, NaN included.
+        // The gradient of a ReLU passes values where its output is positive, and replaces the rest by zero, NaN
+        // included.
         let known = Some(&self.known);
         ops::activate_backward(backend, &where_known, known, None, &mut replaced)?;
         if let Some(shift) = &self.shift {
@@ -180,7 +182,8 @@ mod tests {
         )
     }
 
-    /// Unknown are (0, 1), (1, 0), and all of vertex 2. The logits there are NaN and infinite: whatever they are, they cost nothing.
+    /// Entries (0, 1), (1, 0) and all of vertex 2 are unknown. Their logits are NaN and infinite, and must not add to
+    /// the loss.
     fn labels() -> Targets {
         let truths = [
             Some(true),
@@ -204,7 +207,7 @@ mod tests {
         );
     }
 
-    /// As ogbg-molpcba's example has it: `BCEWithLogitsLoss()(pred[y == y], y[y == y])`.
+    /// As in ogbg-molpcba's example: `BCEWithLogitsLoss()(pred[y == y], y[y == y])`.
     #[test]
     fn unknown_labels_cost_nothing() {
         fn check<E: Element>(off: f64) {

@@ -1,11 +1,12 @@
-//! Weights of one bit as bits: of each row of weights that multiply by their sign alone the signs, and the one magnitude that they have.
+//! Binary weights as bits. Weights that multiply by their sign alone are stored as the signs of each row and its one
+//! magnitude.
 //!
 //! | tensor | holds |
 //! |---|---|
 //! | `layers.0.binary_weight.bits`, U64, outputs × ⌈inputs / 64⌉ | the signs: bit `k % 64` of word `k / 64` is set where weight `k` is not negative; others zero |
-//! | `layers.0.binary_weight.magnitudes`, F32, outputs × 1 | what the signs are multiplied by |
+//! | `layers.0.binary_weight.magnitudes`, F32, outputs × 1 | the factors of the signs |
 //!
-//! So a tensor is written whose rows have one magnitude each, and read again as it was.
+//! Only a tensor whose rows have one magnitude each is written in this way. It reads back bit for bit.
 
 use super::{Checkpoint, CheckpointError};
 use crate::error::Error;
@@ -16,13 +17,13 @@ use crate::with_element;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::path::Path;
 
-/// How names of weights end that multiply by their sign.
+/// The suffix of names of weights that multiply by their sign.
 const BINARY: &str = "binary_weight";
-/// What is put behind them for their signs.
+/// The suffix for their signs.
 const BITS: &str = ".bits";
-/// And for their magnitudes.
+/// The suffix for their magnitudes.
 const MAGNITUDES: &str = ".magnitudes";
-/// Bits of a word.
+/// Bits per word.
 const WORD: usize = 64;
 
 /// Signs and magnitudes of a tensor, little-endian.
@@ -34,7 +35,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Of a tensor that these are all of.
+    /// Packs a tensor that signs and magnitudes represent exactly.
     pub(super) fn of(name: &str, tensor: &Tensor) -> Option<Self> {
         if !name.ends_with(BINARY) || tensor.columns == 0 {
             return None;
@@ -43,7 +44,7 @@ impl Packed {
         let (mut bits, mut magnitudes) = (Vec::new(), Vec::new());
         for row in tensor.values.chunks_exact(tensor.columns) {
             let magnitude = row[0].abs();
-            // Neither a zero that is negative nor a NaN comes back as it was.
+            // Neither a negative zero nor a NaN would read back unchanged.
             let is_one = |value: &f32| {
                 value.abs() == magnitude && !(magnitude == 0.0 && value.is_sign_negative())
             };
@@ -79,7 +80,8 @@ impl Packed {
     }
 }
 
-/// What a tensor of a file is part of: weights by their name, where it is their signs or magnitudes.
+/// The weights that a tensor of a file is part of, and whether it has their signs. None where it has neither signs nor
+/// magnitudes.
 pub(super) fn of_weights(name: &str) -> Option<(&str, bool)> {
     let is_binary = |name: &&str| name.ends_with(BINARY);
     let signs = name
@@ -92,7 +94,7 @@ pub(super) fn of_weights(name: &str) -> Option<(&str, bool)> {
     })
 }
 
-/// The weights `name`, which have `columns` columns.
+/// Reads the weights `name`, which have `columns` columns.
 pub(super) fn unpack(file: &SafeTensors<'_>, name: &str, columns: usize) -> Result<Tensor, String> {
     let find = |suffix: &str, dtype: Dtype| {
         let name = format!("{name}{suffix}");
@@ -148,11 +150,12 @@ pub(super) fn unpack(file: &SafeTensors<'_>, name: &str, columns: usize) -> Resu
 }
 
 impl Checkpoint {
-    /// The same to predict with alone: the parameters of the best validation epoch, of which those that multiply by their sign are
-    /// their sign times the mean magnitude of their row, as layers of one bit take them. Such a file has a bit for a weight.
+    /// Reduces a checkpoint to what prediction needs: the parameters of the best validation epoch. Weights that
+    /// multiply by their sign become the sign times the mean magnitude of their row, as binary layers use them. The
+    /// file then has one bit per weight.
     ///
     /// # Errors
-    /// [`CheckpointError::StateDict`] for a model that has no layers of one bit.
+    /// [`CheckpointError::StateDict`] for a model without binary layers.
     pub fn packed(&self, path: &Path) -> Result<Self, CheckpointError> {
         if self.model.binary.is_none() {
             return Err(CheckpointError::StateDict {
@@ -179,7 +182,7 @@ impl Checkpoint {
         Ok(packed)
     }
 
-    /// Whether it has what a run needs to go on; to predict with one that has not is possible.
+    /// Whether it has what resuming a run needs. Prediction needs less.
     pub fn can_go_on(&self) -> bool {
         self.snapshot
             .tensors
@@ -192,7 +195,7 @@ fn is_of_resuming(name: &str) -> bool {
     name.starts_with(crate::train::snapshot::RESUME)
 }
 
-/// The sign of each weight as kernels read it times the mean magnitude of its row.
+/// The sign of each weight, as kernels read it, times the mean magnitude of its row.
 fn signs_and_magnitudes(tensor: &Tensor, precision: Precision) -> Result<Tensor, Error> {
     fn of<E: Element>(tensor: &Tensor) -> Result<Vec<f32>, Error> {
         let shape = (tensor.rows, tensor.columns);

@@ -1,4 +1,4 @@
-//! Which edges are held out, and losses and gradients of decoders against float64 and torch.
+//! Tests of held-out edges, and of losses and gradients of decoders against float64 and torch.
 
 use super::*;
 use crate::nn::{LinkDecoder, PairScores};
@@ -64,7 +64,7 @@ fn what_cannot_be_held_out_is_refused() {
     assert!(message(&ring(5), [0.1, 0.1]).contains("of 5 links 0 are held out"));
 }
 
-/// All pairs of vertices but some.
+/// All pairs of vertices except some.
 fn complete(vertices: u32, without: &[[u32; 2]]) -> Graph {
     let pairs = (0..vertices).flat_map(|a| (0..vertices).map(move |b| [a, b]));
     let (rows, columns): (Vec<u32>, Vec<u32>) = pairs
@@ -78,7 +78,7 @@ fn complete(vertices: u32, without: &[[u32; 2]]) -> Graph {
 fn held_out_links_are_compared_with_pairs_without_an_edge() {
     let refused = held_out(&complete(6, &[]), [0.2, 0.2], 0).unwrap_err();
     assert!(refused.to_string().contains("0 of 15 pairs have no edge"));
-    // Five pairs of 15 are apart, and as many as are held out must be.
+    // Five of 15 pairs have no edge, and as many are needed as edges are held out.
     let apart = [[0, 1], [0, 2], [0, 3], [1, 2], [4, 5]];
     for seed in 0..20 {
         let split = held_out(&complete(6, &apart), [0.2, 0.2], seed).unwrap();
@@ -106,7 +106,7 @@ fn decoder(kind: LinkDecoder, width: usize, values: &[Vec<f32>]) -> Option<Decod
     decoder
 }
 
-/// Loss, and the gradients for the embeddings and the parameters.
+/// The loss, and the gradients for the embeddings and the parameters.
 fn learn(
     pairs: impl FnOnce(LinkOperands<'_, Cpu, f32>, &mut Array<Cpu, f32>),
     (rows, columns): (usize, usize),
@@ -130,7 +130,7 @@ fn learn(
     (loss.to_vec(&backend).unwrap()[0], gradients)
 }
 
-/// The score of a pair in one of its orders in float64, by embeddings and the parameters of a decoder.
+/// The score of a pair in one order in float64, from the embeddings and the parameters of a decoder.
 fn score(kind: LinkDecoder, width: usize, of: &[Vec<f64>], [a, b]: [u32; 2]) -> f64 {
     let row = |vertex: u32| &of[0][vertex as usize * width..][..width];
     let (a, b) = (row(a), row(b));
@@ -221,10 +221,10 @@ fn values(count: usize, stream: usize, factor: f32) -> Vec<f32> {
     (0..count).map(|at| factor * value(at)).collect()
 }
 
-/// Which, its parameters, the scores, the loss, and the gradients, that of the embeddings first.
+/// The decoder, its parameters, the scores, the loss, and the gradients, that of the embeddings first.
 type Case = (LinkDecoder, Vec<Vec<f32>>, Vec<f32>, f32, Vec<Vec<f32>>);
 
-/// What the program above the test prints.
+/// The output of the program above the test.
 fn cases_of_torch() -> [Case; 2] {
     let both = values(18, 1, 2.0);
     [
@@ -327,7 +327,7 @@ fn cases_of_torch() -> [Case; 2] {
     ]
 }
 
-/// What torch 2.11 says, in float64; the layers of an MLP are a `Linear` of `[z_u ‖ z_v]` and one to a number:
+/// The results of torch 2.11 in float64. An MLP is a `Linear` of `[z_u ‖ z_v]`, and one with a single output:
 ///
 /// ```python
 /// def values(n, s): return torch.tensor([((i * 37 + s * 11) % 101) / 101 - 0.5 for i in range(n)])

@@ -7,14 +7,14 @@ use crate::train::{Checkpoint, Tensor, Tensors};
 const WEIGHT: &str = "lin.weight";
 const BIAS: &str = "lin.bias";
 
-/// The last map of a file of a model with jumping knowledge.
+/// The last map in a file of a model with jumping knowledge.
 pub(super) struct LastMap {
     weight: StateTensor,
     bias: StateTensor,
 }
 
 impl LastMap {
-    /// That of `BasicGNN`, whose layers are `convs`; `tensors` keep what is left.
+    /// The map of a `BasicGNN`, whose layers are `convs`. It is removed from `tensors`.
     pub(super) fn take(tensors: &mut StateDict) -> Result<Option<Self>, StateDictError> {
         let of_basic_gnn = tensors.keys().any(|name| name.starts_with("convs."));
         if !of_basic_gnn || !tensors.contains_key(WEIGHT) {
@@ -36,7 +36,7 @@ impl LastMap {
         self.weight.shape[0]
     }
 
-    /// What it is behind layers of such outputs, and its tensors under the names here.
+    /// The kind of jumping knowledge for layers of these widths, and the tensors under the names here.
     pub(super) fn read(self, widths: &[usize]) -> Result<(Jumping, Tensors), StateDictError> {
         let (outputs, inputs) = (self.outputs(), self.weight.shape[1]);
         // Inputs × outputs.
@@ -72,7 +72,7 @@ impl LastMap {
     }
 }
 
-/// Writes the last map of a checkpoint's model, and says what is before it.
+/// Writes the last map of a checkpoint's model, and returns PyG's class with its option.
 pub(super) fn write(
     checkpoint: &Checkpoint,
     out: &mut StateDict,

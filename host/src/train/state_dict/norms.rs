@@ -4,10 +4,10 @@ use super::{StateDict, StateDictError, StateTensor, refuse, registry};
 use crate::nn::HiddenNorm;
 use crate::train::{Checkpoint, Tensor, Tensors};
 
-/// What comes before the number of a norm.
+/// The prefix of a norm's number.
 const PREFIX: &str = "norms.";
 
-/// PyG's names of what is here `hidden_norm.NAME`, a row each; of running statistics there are two rows.
+/// PyG's names of `hidden_norm.NAME`, one for each row; running statistics have two rows.
 const fn names(norm: HiddenNorm) -> &'static [(&'static str, &'static [&'static str])] {
     match norm {
         HiddenNorm::None | HiddenNorm::Pair => &[],
@@ -25,7 +25,7 @@ const fn names(norm: HiddenNorm) -> &'static [(&'static str, &'static [&'static 
     }
 }
 
-/// Writes the norms of a checkpoint's layers, and says what they are.
+/// Writes the norms of a checkpoint's layers, and returns a description of them.
 pub(super) fn write(
     checkpoint: &Checkpoint,
     out: &mut StateDict,
@@ -62,7 +62,7 @@ pub(super) fn write(
     )))
 }
 
-/// The norm between the layers of a file, and its tensors under the names here; `tensors` keep what is left.
+/// The norm between the layers of a file, and its tensors under the names here. They are removed from `tensors`.
 pub(super) fn read(tensors: &mut StateDict) -> Result<(HiddenNorm, Tensors), StateDictError> {
     let named = tensors.keys().filter(|name| name.starts_with(PREFIX));
     let of_norms: Vec<String> = named.cloned().collect();

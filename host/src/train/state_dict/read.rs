@@ -1,4 +1,4 @@
-//! Another framework's `state_dict` as a model.
+//! Import of another framework's `state_dict` as a model.
 
 mod layers;
 
@@ -18,7 +18,7 @@ use layers::{DGL, Layer, PYG, Taken, gat, gatv2, gcn, gin, row, sage};
 use safetensors::tensor::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
 
-/// A count of steps, which nothing is computed from.
+/// A count of steps, which no result depends on.
 const COUNTER: &str = "num_batches_tracked";
 
 /// The tensors of a file, in float.
@@ -109,7 +109,7 @@ fn in_order(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, Stat
     }
 }
 
-/// The value that all layers agree on.
+/// The value that all layers have in common.
 pub(super) fn one<T: PartialEq + Copy + std::fmt::Debug>(
     what: &str,
     values: &[T],
@@ -123,7 +123,7 @@ pub(super) fn one<T: PartialEq + Copy + std::fmt::Debug>(
     }
 }
 
-/// Layers as they are read.
+/// Layers that have been read.
 struct Layers {
     convolution: ConvolutionConfig,
     taken: Vec<Taken>,
@@ -170,7 +170,7 @@ fn layers_of(
             shared &= is_shared;
         }
         if shared {
-            // Two maps of the same numbers are one, as share_weights=True has it.
+            // Two equal maps are one, as with share_weights=True.
             for layer in &mut taken {
                 layer
                     .tensors
@@ -227,7 +227,7 @@ fn layers_of(
     })
 }
 
-/// That each layer takes rows as wide as the one before it gives.
+/// Checks that the inputs of each layer are as wide as the previous layer's outputs.
 fn check_widths(layers: &[Layer<'_>], taken: &[Taken]) -> Result<(), StateDictError> {
     for (number, pair) in taken.windows(2).enumerate() {
         if pair[0].outputs != pair[1].inputs {
@@ -243,7 +243,7 @@ fn check_widths(layers: &[Layer<'_>], taken: &[Taken]) -> Result<(), StateDictEr
     Ok(())
 }
 
-/// The configuration of the layers, and the parameters of a last map behind them.
+/// The configuration of the layers, and the parameters of a last map after them.
 fn config_of(
     layers: &[Layer<'_>],
     of: Layers,
@@ -285,7 +285,7 @@ fn config_of(
             layers[count - 1].prefix
         ));
     }
-    // GIN's layers are two maps, and what is between them is as wide as what comes out.
+    // A GIN layer is two maps, and its width between them is that of its output.
     for (number, &width) in inner.iter().enumerate() {
         let wanted = model.hidden_of(number);
         if width != wanted {
@@ -301,7 +301,7 @@ fn config_of(
     Ok((model, taken, own))
 }
 
-/// The layers that are [named](ImportOptions::layers), where they are carried over one by one.
+/// The layers that are [named](ImportOptions::layers), where the registry converts them.
 fn by_registry(options: &ImportOptions) -> Result<Option<&ConvolutionConfig>, StateDictError> {
     use ConvolutionConfig::{Gat, GatV2, Gcn, Gin, Sage};
     let named = options.layers.as_ref();

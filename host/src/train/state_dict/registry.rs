@@ -1,4 +1,4 @@
-//! Layers whose parameters are carried over one by one, under the names that the [registry of layers](crate::program::layers::ALL) lists.
+//! Layers that are converted under the names in the [registry of layers](crate::program::layers::ALL).
 
 mod class;
 mod fit;
@@ -15,10 +15,10 @@ pub(super) use class::{class_of, notes_on};
 use layout::{Joined, Sides, ends_with, joined};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a hidden norm's parameters begin with.
+/// The prefix of a hidden norm's parameters.
 const HIDDEN_NORM: &str = "hidden_norm.";
 
-/// What stands before the number of a linear map around the convolutions.
+/// The prefix of the number of a linear map around the convolutions.
 const MAPS: &str = "lins";
 
 /// A linear map with a bias.
@@ -27,7 +27,7 @@ const LINEAR: &[ParameterNames] = &[
     ParameterNames::same("bias", &["bias"], &[]),
 ];
 
-/// The names of layers that are carried over one by one, as a sentence has them.
+/// The names of layers that are converted by the registry, as in a sentence.
 pub(super) const NAMES: &str = "graphconv, sg, ssg, tag, cheb, arma, mixhop, clustergcn, leconv, gatedgraph, transformer, gine, resgated, cg, edge, gen, pna, appnp, gcnii and rgcn";
 
 fn kind_of(convolution: &ConvolutionConfig) -> Result<LayerKind, StateDictError> {
@@ -35,18 +35,18 @@ fn kind_of(convolution: &ConvolutionConfig) -> Result<LayerKind, StateDictError>
     kind.ok_or_else(|| StateDictError(format!("no layers are called {}", convolution.name())))
 }
 
-/// A layer of the network: a convolution, or a linear map around them.
+/// A layer of the network: a convolution, or a linear map around the convolutions.
 struct Stage {
     /// Its number here.
     number: usize,
-    /// Its number among the layers of its sort.
+    /// Its index among the stages of the same sort.
     of_sort: usize,
     is_convolution: bool,
     is_last: bool,
     outputs: usize,
 }
 
-/// The settings of a model's layers, whose last is hidden with jumping knowledge.
+/// The settings of a model's layers. With jumping knowledge, the last one is hidden.
 pub(super) fn settings(model: &ModelConfig) -> Vec<LayerSetting> {
     let mut layers = model.clone();
     if model.jumping.is_some() {
@@ -72,7 +72,7 @@ fn stages(model: &ModelConfig) -> Vec<Stage> {
     stages.collect()
 }
 
-/// The tensors that parameters of a stage lie in.
+/// The tensors that hold the parameters of a stage.
 fn tensors_of<'a>(
     model: &ModelConfig,
     kind: &LayerKind,
@@ -103,13 +103,13 @@ fn tensors_of<'a>(
     })
 }
 
-/// Whether linear maps of the network stand around the convolutions of such a model.
+/// Whether such a model has linear maps around its convolutions.
 fn stands_between_maps(convolution: &ConvolutionConfig) -> bool {
     let any = ModelConfig::of(convolution.clone(), 1, 1);
     settings(&any).iter().any(|layer| !layer.aggregates)
 }
 
-/// A parameter that takes the features as they are, where its model divides them.
+/// A parameter that takes unscaled features, where its model divides them.
 fn with_divisors(tensor: &Tensor, divisor: Divisor, divisors: Option<&Vec<f32>>) -> Tensor {
     let mut tensor = tensor.clone();
     let columns = tensor.columns.max(1);
@@ -130,7 +130,7 @@ fn with_divisors(tensor: &Tensor, divisor: Divisor, divisors: Option<&Vec<f32>>)
     tensor
 }
 
-/// Writes all layers under PyG's names. The weights of a first layer divide the features as the model wants them.
+/// Writes all layers under PyG's names. The weights of a first layer include the divisors of features.
 pub(super) fn write(checkpoint: &Checkpoint, out: &mut StateDict) -> Result<(), StateDictError> {
     let model = &checkpoint.model;
     class::check(model)?;
@@ -207,7 +207,7 @@ impl Layer {
         }
     }
 
-    /// The sides of a matrix.
+    /// The rows and columns of a matrix.
     fn matrix(&self, end: &str) -> Result<[usize; 2], StateDictError> {
         match self.side(end, 1).zip(self.side(end, 0)) {
             Some((rows, columns)) => Ok([rows, columns]),
@@ -218,14 +218,14 @@ impl Layer {
         }
     }
 
-    /// A side of a tensor, counted from the last.
+    /// A dimension of a tensor, counted from the last.
     fn side(&self, end: &str, from_last: usize) -> Option<usize> {
         let shape = &self.tensors.get(end)?.shape;
         let side = shape.iter().rev().nth(from_last).copied();
         side.filter(|_| !shape.contains(&0))
     }
 
-    /// The parameters of a tensor, which is taken out.
+    /// The parameters of a tensor, which is removed.
     fn own_of(
         &mut self,
         tensor: &Joined,
@@ -262,7 +262,7 @@ impl Layer {
 struct File {
     convolutions: Vec<Layer>,
     maps: Vec<Layer>,
-    /// What stands in for a map that the file does not have.
+    /// A stand-in for a map that the file does not have.
     none: Layer,
 }
 
@@ -279,12 +279,12 @@ impl File {
         let more = fit::more_than(kind.name).iter();
         let more = more.map(|form| (*form, Layout::Same));
         let mut forms: Vec<(&str, Layout)> = own.chain(more).collect();
-        // Of several names that fit it is the longest: a `lin_key.bias` is no `bias`.
+        // Of several matching names the longest is right: a `lin_key.bias` is not a `bias`.
         forms.sort_by_key(|(form, _)| std::cmp::Reverse(form.len()));
         let mut convolutions: BTreeMap<LayerPlace, StateDict> = BTreeMap::new();
         let mut maps = convolutions.clone();
         for (name, tensor) in tensors {
-            // The weight of a map has two sides, and one that is stacked has more.
+            // The weight of a map has two dimensions, and a stacked one has more.
             let may_be = |layout| !has_maps || layout != Layout::Stacked || tensor.shape.len() > 2;
             let mut fitting = forms.iter().filter(|(_, layout)| may_be(*layout));
             let convolution = fitting.find_map(|(form, _)| ends_with(form, name));
@@ -315,7 +315,7 @@ impl File {
         })
     }
 
-    /// The map before a convolution, which has its number.
+    /// The map before a convolution, which has the same number.
     fn before(&self, convolution: &Layer) -> Option<&Layer> {
         let mut maps = self.maps.iter();
         maps.find(|map| map.place.0 == convolution.place.0)
@@ -337,10 +337,10 @@ impl File {
     }
 }
 
-/// Inputs and outputs, where they are known.
+/// Widths of inputs and outputs, where they are known.
 type Widths = [Option<usize>; 2];
 
-/// Inputs and outputs of a layer, where its tensors have them as sides.
+/// Widths of inputs and outputs of a layer, where its tensors have them as dimensions.
 fn widths(convolution: &ConvolutionConfig, kind: &LayerKind, of: &Layer) -> Widths {
     let (inputs, outputs) = match convolution {
         ConvolutionConfig::Rgcn(_) => (("root", 1), ("root", 0)),
@@ -377,14 +377,14 @@ fn widths(convolution: &ConvolutionConfig, kind: &LayerKind, of: &Layer) -> Widt
     [inputs, outputs].map(|(end, side)| of.side(end, side))
 }
 
-/// The configuration of the layers, and the parameters of a last map behind them.
+/// The configuration of the layers, and the parameters of a last map after them.
 fn config(
     (convolution, kind): (&ConvolutionConfig, &LayerKind),
     file: &File,
     features: Option<usize>,
     last_map: Option<LastMap>,
 ) -> Result<(ModelConfig, Tensors), StateDictError> {
-    // The layers of an APPNP are the maps before its steps.
+    // The layers of an APPNP are the maps before its propagation steps.
     let of_model = match convolution {
         ConvolutionConfig::Appnp(_) => &file.maps,
         _ => &file.convolutions,
@@ -450,22 +450,22 @@ fn config(
     Ok((model, own))
 }
 
-/// What a file is read as.
+/// What a file is imported as.
 pub(super) struct Wanted<'a> {
     /// Its layers.
     pub convolution: &'a ConvolutionConfig,
-    /// What the model computes in.
+    /// Precision of state tensors.
     pub precision: Precision,
-    /// Features of a vertex, where no tensor has them as a side.
+    /// The number of features of a vertex, where no tensor has it as a dimension.
     pub features: Option<usize>,
-    /// The map of jumping knowledge behind its layers.
+    /// The map of jumping knowledge after its layers.
     pub last_map: Option<LastMap>,
 }
 
-/// The layers of a file that have PyG's names, as a model and its parameters.
+/// Reads the layers of a file with PyG's names as a model and its parameters.
 ///
 /// # Errors
-/// The tensor that has no place in such a model, or that it lacks.
+/// The tensor that such a model does not have, or that is missing.
 pub(super) fn read(
     tensors: &StateDict,
     wanted: Wanted<'_>,

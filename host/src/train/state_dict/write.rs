@@ -1,4 +1,4 @@
-//! A model under another framework's names.
+//! Export of a model under another framework's names.
 
 use super::{
     Framework, StateDict, StateDictError, StateTensor, jumping, norms, packed, padded, refuse,
@@ -12,7 +12,7 @@ use crate::train::{Checkpoint, Tensor};
 use safetensors::tensor::{Dtype, TensorView};
 use std::io;
 
-/// The parameters of one layer, and where they go.
+/// The parameters of one layer, and the output.
 struct Layer<'a> {
     checkpoint: &'a Checkpoint,
     number: usize,
@@ -38,7 +38,7 @@ impl Layer<'_> {
         self.out.insert(name, StateTensor { shape, values });
     }
 
-    /// The first map of the layer, inputs × outputs; the first layer's divides the features as the model wants them.
+    /// The first map of the layer, inputs × outputs. The first layer's includes the divisors of features.
     fn weight(&self, name: &str) -> Result<Tensor, StateDictError> {
         let mut weight = self.get(name)?.clone();
         if let (0, Some(divisors)) = (self.number, &self.checkpoint.feature_divisors) {
@@ -50,7 +50,7 @@ impl Layer<'_> {
         Ok(weight)
     }
 
-    /// A weight as `Linear` has it, outputs × inputs.
+    /// Writes a weight as in `Linear`, outputs × inputs.
     fn linear(&mut self, name: &str, weight: &Tensor) {
         let values = transposed(&weight.values, weight.rows);
         self.put(name, &[weight.columns, weight.rows], values);
@@ -137,7 +137,7 @@ impl Layer<'_> {
             );
             self.put("att_edge", &[1, heads, head], vector);
         }
-        // The mean of heads, each of which has the bias, has it as well.
+        // Each head has the bias, and so does their mean.
         let bias = match (self.to, is_last) {
             (Framework::Dgl, true) => bias.repeat(heads),
             _ => bias,
@@ -146,7 +146,7 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// Columns of a head of the layer, and of all of them with their padding.
+    /// The number of columns of a head, and of all heads with their padding.
     fn head(&self, heads: usize) -> (usize, usize) {
         let model = &self.checkpoint.model;
         let head = match model.is_last(self.number) {
@@ -228,7 +228,7 @@ impl Layer<'_> {
     }
 }
 
-/// That the other framework's layers compute what the model does between its layers.
+/// Checks that the other framework computes what the model does between its layers.
 fn check(model: &ModelConfig, to: Framework) -> Result<(), StateDictError> {
     if model.residual {
         return refuse(
@@ -263,7 +263,7 @@ fn check(model: &ModelConfig, to: Framework) -> Result<(), StateDictError> {
     Ok(())
 }
 
-/// The options that the other framework's layers want, in words.
+/// The options that the other framework's layers need, in words.
 fn options_of(
     convolution: &ConvolutionConfig,
     to: Framework,
@@ -344,7 +344,7 @@ fn options_of(
     Ok(notes)
 }
 
-/// The same of a GIN.
+/// The same for a GIN.
 fn options_of_gin(gin: &Gin, to: Framework) -> Result<Vec<String>, StateDictError> {
     let mut notes = Vec::new();
     if gin.lambda == 0.0 {
@@ -361,7 +361,7 @@ fn options_of_gin(gin: &Gin, to: Framework) -> Result<Vec<String>, StateDictErro
         (Statistics::Running, 1.0) if gin.aggregate == Aggregate::Sum => notes.push(
             "running statistics are right if no vertex of the training graph had more than 1,023 neighbours".into(),
         ),
-        // What is normalised is the sum times λ on both sides, for λ is in the first map.
+        // With λ in the first map, the sum times λ is normalised on both sides.
         _ => {}
     }
     let option = match to {
@@ -374,7 +374,7 @@ fn options_of_gin(gin: &Gin, to: Framework) -> Result<Vec<String>, StateDictErro
     Ok(notes)
 }
 
-/// Writes the layers whose names are not those of the registry; none of others, which are refused before.
+/// Writes the layers that are not in the registry. Others have been refused before.
 fn layers(
     checkpoint: &Checkpoint,
     to: Framework,
@@ -400,7 +400,7 @@ fn layers(
     Ok(())
 }
 
-/// All layers, and what a person who loads them should know.
+/// All layers, and notes for the user who loads them.
 pub(super) fn state_dict(
     checkpoint: &Checkpoint,
     to: Framework,
@@ -435,7 +435,7 @@ pub(super) fn state_dict(
     Ok((out, notes))
 }
 
-/// A safetensors file of them.
+/// The content of a safetensors file with these tensors.
 pub(super) fn bytes(tensors: &StateDict) -> io::Result<Vec<u8>> {
     let bytes = |tensor: &StateTensor| -> Vec<u8> {
         tensor.values.iter().flat_map(|v| v.to_le_bytes()).collect()

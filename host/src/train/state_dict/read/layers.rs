@@ -1,4 +1,4 @@
-//! One layer of each kind: what it may have in a file, and what it comes to here.
+//! A single layer of each kind: the tensors that it may have in a file, and its parameters here.
 
 use super::super::{
     Framework, ImportOptions, StateDictError, StateTensor, padded, refuse, spread, transposed,
@@ -6,7 +6,7 @@ use super::super::{
 use crate::train::Tensor;
 use std::collections::BTreeMap;
 
-/// What a layer may have, by the ends of names.
+/// The tensors that a layer may have, by the ends of their names.
 pub(super) const PYG: [&str; 21] = [
     "lin.weight",
     "lin_src.weight",
@@ -50,7 +50,7 @@ pub(super) const DGL: [&str; 18] = [
     "apply_func.3.weight",
     "apply_func.3.bias",
 ];
-/// The tensors of a layer by the ends of their names, and what the layer is called.
+/// The tensors of a layer by the ends of their names, and the prefix of the layer.
 pub(super) struct Layer<'a> {
     pub prefix: String,
     pub tensors: BTreeMap<&'static str, &'a StateTensor>,
@@ -89,7 +89,7 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// A vector of so many values; zeros where there is none.
+    /// A vector of `len` values; zeros where there is none.
     fn vector(&self, end: &str, len: usize) -> Result<Vec<f32>, StateDictError> {
         match self.tensors.get(end) {
             None => Ok(vec![0.0; len]),
@@ -111,7 +111,7 @@ impl<'a> Layer<'a> {
         ))
     }
 
-    /// That there is nothing but these.
+    /// Checks that there are no other tensors than these.
     fn only(&self, ends: &[&str], what: &str) -> Result<(), StateDictError> {
         match self.tensors.keys().find(|end| !ends.contains(end)) {
             None => Ok(()),
@@ -123,7 +123,7 @@ impl<'a> Layer<'a> {
     }
 }
 
-/// What a layer came to: its widths, and its tensors by their names here, without the prefix.
+/// A converted layer: its widths, and its tensors by their names here, without the prefix.
 pub(super) struct Taken {
     pub inputs: usize,
     pub outputs: usize,
@@ -189,7 +189,7 @@ pub(super) fn sage(layer: &Layer<'_>, from: Framework) -> Result<Taken, StateDic
     let neighbours = layer.linear(heard[0])?;
     let itself = match layer.has(own[0]) {
         true => layer.linear(own[0])?,
-        // Without its own map a vertex hears of itself nothing.
+        // Without its own map, a vertex does not read its own row.
         false => Tensor {
             values: vec![0.0; neighbours.values.len()],
             ..neighbours.clone()
@@ -218,8 +218,8 @@ pub(super) fn sage(layer: &Layer<'_>, from: Framework) -> Result<Taken, StateDic
 /// Parameters of a layer, by their names here.
 type Named = Vec<(&'static str, Tensor)>;
 
-/// The parameters that features of edges have in a layer of attention, and how many features there are. A layer has `columns` and vectors of
-/// a `shape` there; here `spread` makes rows of a `width`.
+/// The parameters for edge features in a layer of attention, and the number of features. In the file a layer has
+/// `columns` columns and vectors of a `shape`. Here `spread` makes rows of a `width`.
 fn gat_edges(
     layer: &Layer<'_>,
     (columns, shape): (usize, &[usize]),
@@ -237,7 +237,7 @@ fn gat_edges(
             return layer.misshapen("att_edge", vector, "that of the other vectors");
         }
         edge_features = lin.rows;
-        // Rows are whole vectors of floats, and the vector has a second row that nothing reads.
+        // Rows are padded to whole vectors of floats, and the attention vector has a second row that is not read.
         let rows = edge_features.next_multiple_of(4);
         let padded = |values: &[f32], rows: usize| {
             let mut values = spread(values);
@@ -254,7 +254,7 @@ fn gat_edges(
     Ok((of_edges, edge_features))
 }
 
-/// A layer of attention, and its heads.
+/// A layer of attention, the number of its heads, and the number of features of an edge.
 pub(super) fn gat(
     layer: &Layer<'_>,
     options: &ImportOptions,
@@ -290,7 +290,7 @@ pub(super) fn gat(
     let spread = |values: &[f32]| spread(values, head, distance);
     let outputs = if is_last { head } else { weight.columns };
     let bias = match (options.from, is_last, layer.tensors.get("bias")) {
-        // The mean of heads has the mean of their biases.
+        // The mean of the heads has the mean of their biases.
         (Framework::Dgl, true, Some(bias)) if bias.shape == [weight.columns] => (0..head)
             .map(|column| {
                 let of_heads = bias.values.iter().skip(column).step_by(head);
@@ -335,7 +335,7 @@ pub(super) fn gat(
     Ok((taken, heads, edge_features))
 }
 
-/// Columns from one head to the next.
+/// The number of columns from one head to the next.
 fn distance(options: &ImportOptions, heads: usize, head: usize) -> usize {
     match heads {
         1 => head,
@@ -343,7 +343,7 @@ fn distance(options: &ImportOptions, heads: usize, head: usize) -> usize {
     }
 }
 
-/// A layer of GATv2, its heads, and whether its two maps are one.
+/// A layer of GATv2, the number of its heads, and whether its two maps are equal.
 pub(super) fn gatv2(
     layer: &Layer<'_>,
     options: &ImportOptions,
@@ -452,7 +452,7 @@ pub(super) fn gin(
     if !running {
         variance.fill(1.0);
     }
-    // The normalisation takes the mean away, and a bias before it with the mean.
+    // The normalisation subtracts the mean, and with it a bias that comes before.
     let bias = layer.vector(b0, hidden)?;
     mean.iter_mut()
         .zip(bias)

@@ -1,4 +1,4 @@
-//! PyG's classes with their options, and what they cannot compute.
+//! PyG's classes with their options, and the checks of what they cannot compute.
 
 use super::super::{StateDictError, refuse};
 use crate::nn::{Aggregate, ConvolutionConfig, ModelConfig, Norm, Statistics};
@@ -15,7 +15,7 @@ fn aggr(aggregate: Aggregate) -> &'static str {
     }
 }
 
-/// A number of features of edges as an option of PyG's, where there are some.
+/// The number of edge features as an option of PyG's, where there are some.
 fn with_edges(option: &str, features: usize) -> String {
     match features {
         0 => String::new(),
@@ -23,15 +23,15 @@ fn with_edges(option: &str, features: usize) -> String {
     }
 }
 
-/// Python's name of a truth.
+/// A boolean in Python.
 fn truth(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
 
-/// The class of PyG's that computes what these layers do, with its options; none of layers that are not carried over one by one.
+/// PyG's class for these layers, with its options; none for layers that the registry does not convert.
 ///
 /// # Errors
-/// What PyG's class cannot do.
+/// What PyG's class does not support.
 pub(in super::super) fn class_of(
     convolution: &ConvolutionConfig,
 ) -> Result<Option<String>, StateDictError> {
@@ -112,7 +112,7 @@ pub(in super::super) fn class_of(
     Ok(Some(class))
 }
 
-/// [`class_of`] layers that aggregate messages with features of edges or by other reductions than a sum.
+/// [`class_of`] for layers that aggregate messages with edge features, or by reductions other than a sum.
 fn of_messages(convolution: &ConvolutionConfig) -> Result<Option<String>, StateDictError> {
     let class = match convolution {
         ConvolutionConfig::Gine(of) => {
@@ -161,7 +161,7 @@ fn of_messages(convolution: &ConvolutionConfig) -> Result<Option<String>, StateD
     Ok(Some(class))
 }
 
-/// What a person should know who makes a model of these layers in PyG.
+/// Notes for the user who makes a model of these layers in PyG.
 pub(in super::super) fn notes_on(convolution: &ConvolutionConfig) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     match convolution {
@@ -224,7 +224,7 @@ pub(in super::super) fn notes_on(convolution: &ConvolutionConfig) -> Vec<String>
     notes
 }
 
-/// Features of an edge that these layers read.
+/// The number of features of an edge that these layers read.
 fn edge_features(convolution: &ConvolutionConfig) -> usize {
     match convolution {
         ConvolutionConfig::Gine(of) => of.edge_features,
@@ -236,10 +236,10 @@ fn edge_features(convolution: &ConvolutionConfig) -> usize {
     }
 }
 
-/// That PyG's class computes what the layers of a model of these widths do.
+/// Checks that PyG's class computes the same as the layers of a model of these widths.
 ///
 /// # Errors
-/// What it cannot do.
+/// What it does not support.
 pub(super) fn check(model: &ModelConfig) -> Result<(), StateDictError> {
     let mut hidden = (0..model.hidden_layers()).map(|layer| model.hidden_of(layer));
     match &model.convolution {
@@ -259,10 +259,10 @@ pub(super) fn check(model: &ModelConfig) -> Result<(), StateDictError> {
     }
 }
 
-/// That divisors of features can be taken out of what the layers aggregate.
+/// Checks that divisors of features can be moved out of the aggregation.
 ///
 /// # Errors
-/// What is not a multiple where its messages are.
+/// The aggregation that does not scale with its messages.
 pub(super) fn check_divided(convolution: &ConvolutionConfig) -> Result<(), StateDictError> {
     let aggregate = match convolution {
         ConvolutionConfig::GraphConv(of) => of.aggregate,

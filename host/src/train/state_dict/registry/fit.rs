@@ -1,11 +1,11 @@
-//! What PyG's layers have more than those here, or less: read from the options there or written with them.
+//! Differences between PyG's layers and those here: read into the options, or written with the tensors.
 
 use super::super::read::one;
 use super::super::{StateDict, StateDictError, StateTensor, refuse};
 use super::{Layer, Stage};
 use crate::nn::{Architecture, ConvolutionConfig, Gen, Gine, MixHop, ModelConfig, Pna, Statistics};
 
-/// The normalisation of an MLP of PyG's.
+/// The normalisation in an MLP of PyG's.
 struct Normalised {
     /// The weight of the map before it.
     weight: &'static str,
@@ -29,7 +29,7 @@ const OF_GEN: Normalised = Normalised {
     variance: "mlp.1.running_var",
 };
 
-/// The maps of `GENConv` before its MLP, whose biases a layer here does not have.
+/// The maps of `GENConv` before its MLP. A layer here has no biases for them.
 const MAPS_OF_GEN: [[&str; 2]; 3] = [
     ["lin_src.weight", "lin_src.bias"],
     ["lin_dst.weight", "lin_dst.bias"],
@@ -38,11 +38,12 @@ const MAPS_OF_GEN: [[&str; 2]; 3] = [
 const EDGES_OF_GEN: &str = "lin_edge.weight";
 const LAST_BIAS_OF_GEN: &str = "mlp.4.bias";
 
-/// The means that the scalers of `PNAConv` divide by: of degrees, which those here do not read, and of their logarithms.
+/// The divisors of the scalers of `PNAConv`: the mean degree, which the scalers here do not read, and the mean
+/// logarithm.
 const MEAN_DEGREE: &str = "aggr_module.avg_deg_lin";
 const MEAN_LOG_DEGREE: &str = "aggr_module.avg_deg_log";
 
-/// The ends of names in PyG's layer for which a layer here has no parameter.
+/// The ends of names in PyG's layer that have no parameter here.
 pub(super) fn more_than(kind: &str) -> &'static [&'static str] {
     match kind {
         Gine::NAME => &[OF_GINE.shift],
@@ -71,10 +72,10 @@ fn zeros(shape: &[usize]) -> StateTensor {
     }
 }
 
-/// Takes out of the layers of a file what are options here, and folds what there is no parameter for.
+/// Converts tensors of a file's layers that are options here, and folds those without a parameter.
 ///
 /// # Errors
-/// What a layer here cannot do.
+/// What a layer here does not support.
 pub(super) fn read(
     convolution: &mut ConvolutionConfig,
     layers: &mut [Layer],
@@ -101,7 +102,7 @@ pub(super) fn read(
                 let [outputs, inputs] = layer.matrix("lin_key.weight")?;
                 let rows = match layer.tensors.contains_key("lin_skip.weight") {
                     true => Some(layer.matrix("lin_skip.weight")?[1]),
-                    // Without that map the layer before it has as many columns.
+                    // Without that map, the previous layer has as many columns.
                     false => before,
                 };
                 before = Some(outputs);
@@ -130,7 +131,7 @@ pub(super) fn read(
                     ));
                 }
                 if !of.root_weight {
-                    // They are there and PyG's layer does not read them.
+                    // PyG's layer has them and does not read them.
                     layer.tensors.remove("lin_skip.weight");
                     let bias = zeros(&skip[..1]);
                     layer.tensors.insert("lin_skip.bias".into(), bias);
@@ -164,7 +165,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The features of edges that all layers agree on.
+/// The number of edge features that all layers have in common.
 fn features_of(
     layers: impl Iterator<Item = Result<usize, StateDictError>>,
 ) -> Result<usize, StateDictError> {
@@ -172,7 +173,7 @@ fn features_of(
     Ok(one("features of edges", &layers)?.unwrap_or(0))
 }
 
-/// The mean over the powers of a bias that has a part for each.
+/// The mean over the powers, for a bias that has a part for each.
 fn mean(of: &MixHop, bias: &StateTensor) -> StateTensor {
     let powers = of.powers.len().max(1);
     if bias.shape.len() != 1 || !bias.values.len().is_multiple_of(powers) {
@@ -216,7 +217,7 @@ fn gine(of: &mut Gine, layers: &mut [Layer]) -> Result<(), StateDictError> {
     Ok(())
 }
 
-/// What the normalisations evaluate with, of whether each layer has running statistics.
+/// The statistics that the normalisations evaluate with, from whether each layer has running ones.
 fn statistics(running: &[bool]) -> Result<Statistics, StateDictError> {
     Ok(match one("running statistics", running)? {
         Some(true) => Statistics::Running,
@@ -225,7 +226,7 @@ fn statistics(running: &[bool]) -> Result<Statistics, StateDictError> {
 }
 
 impl Normalised {
-    /// Puts statistics where there are none, and takes the bias out. Whether there were statistics.
+    /// Adds missing statistics, and removes the bias; returns whether there were statistics.
     fn read(&self, layer: &mut Layer) -> Result<bool, StateDictError> {
         let hidden = layer.matrix(self.weight)?[0];
         let stored = [self.mean, self.variance].map(|end| layer.tensors.contains_key(end));
@@ -234,7 +235,7 @@ impl Normalised {
             layer.tensors.insert(self.mean.into(), zeros(&[hidden]));
             layer.tensors.insert(self.variance.into(), ones);
         }
-        // The normalisation takes the mean away, and a bias before it with the mean.
+        // The normalisation subtracts the mean, and with it a bias that comes before.
         let shift = layer.tensors.remove(self.shift);
         let mean = layer.tensors.get_mut(self.mean).filter(|_| stored[0]);
         if let (Some(shift), Some(mean)) = (shift, mean) {
@@ -247,7 +248,7 @@ impl Normalised {
         Ok(stored == [true; 2])
     }
 
-    /// Takes statistics of all vertices out, and adds a bias of zeros.
+    /// Removes statistics of all vertices, and adds a zero bias.
     fn write(&self, statistics: Statistics, tensors: &mut StateDict) {
         if statistics == Statistics::Batch {
             tensors.remove(self.mean);
@@ -259,7 +260,7 @@ impl Normalised {
     }
 }
 
-/// The square matrix that changes nothing.
+/// The identity matrix.
 fn identity(side: usize) -> StateTensor {
     let mut matrix = zeros(&[side, side]);
     let diagonal = matrix.values.iter_mut().step_by(side + 1);
@@ -294,7 +295,7 @@ fn generalized(of: &mut Gen, layers: &mut [Layer]) -> Result<(), StateDictError>
     }
     of.edge_features = features_of(features.into_iter().map(|it| it.map(|it| it[1])))?;
     for layer in layers.iter_mut().filter(|_| of.edge_features > 0) {
-        // Features that are as wide as the layer are added as they are.
+        // Features that are as wide as the layer are added without a map.
         if layer.matrix(OF_GEN.weight)?[1] == of.edge_features {
             let as_it_is = || identity(of.edge_features);
             let map = layer.tensors.entry(EDGES_OF_GEN.into());
@@ -337,10 +338,10 @@ fn pna(of: &mut Pna, layers: &mut [Layer]) -> Result<(), StateDictError> {
     Ok(())
 }
 
-/// Adds to the tensors of a layer that is written what PyG's layer has more, and takes out what it has not.
+/// Adds the tensors that only PyG's layer has to those of a layer that is written, and removes those it lacks.
 ///
 /// # Errors
-/// What PyG's layer cannot do.
+/// What PyG's layer does not support.
 pub(super) fn write(
     model: &ModelConfig,
     stage: &Stage,

@@ -1,18 +1,18 @@
-//! How parameters lie in tensors of PyG's.
+//! The layout of parameters in PyG's tensors.
 
 use super::super::{StateDict, StateDictError, StateTensor, packed, refuse, spread, transposed};
 use crate::program::layers::{Divisor, Layout, ParameterNames};
 use crate::train::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What stands for a relation or a number in a name.
+/// The placeholder for a relation or a number in a name.
 const ANY: char = '*';
 
-/// A part of a name that stands for a relation or a number. Numbers are in their order.
+/// The part of a name for a relation or a number. Numbers are in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Index(Option<u64>, String);
 
-/// What stands in the place of [`ANY`] in a name that has this form.
+/// The text in the place of [`ANY`] in a name of this form.
 fn part_of<'a>(form: &str, name: &'a str) -> Option<&'a str> {
     match form.split_once(ANY) {
         None => (form == name).then_some(""),
@@ -20,7 +20,7 @@ fn part_of<'a>(form: &str, name: &'a str) -> Option<&'a str> {
     }
 }
 
-/// What a name has before a name of this form, and its end.
+/// The prefix of a name that ends in this form, and that end.
 pub(super) fn ends_with<'a>(form: &str, name: &'a str) -> Option<(&'a str, &'a str)> {
     let parts = form.matches('.').count() + 1;
     let ends: Vec<&str> = name.rsplitn(parts + 1, '.').collect();
@@ -29,29 +29,29 @@ pub(super) fn ends_with<'a>(form: &str, name: &'a str) -> Option<(&'a str, &'a s
     part_of(form, end).map(|_| (prefix, end))
 }
 
-/// The widths of a layer whose parameters are carried over.
+/// The widths of a layer that is converted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sides {
-    /// Columns of its output.
+    /// The number of columns of its output.
     pub outputs: usize,
-    /// Heads, and columns of each.
+    /// The number of heads, and the columns of each.
     pub heads: (usize, usize),
 }
 
 /// A parameter of a layer.
 #[derive(Clone, Debug)]
 struct Part {
-    /// Its place among the names of its kind, and what stands for relations and numbers.
+    /// Its position among the names of its kind, and the parts for relations and numbers.
     place: (usize, Vec<Index>),
     name: String,
     shape: (usize, usize),
     divisor: Divisor,
 }
 
-/// A tensor of PyG's, or one for each row of a parameter, and the parameters in it.
+/// A tensor of PyG's, or one for each row of a parameter, and the parameters that it holds.
 #[derive(Clone, Debug)]
 pub(super) struct Joined {
-    /// The names of the first.
+    /// The names of its first parameter.
     pub names: &'static ParameterNames,
     /// The ends of PyG's names.
     pub theirs: Vec<String>,
@@ -59,10 +59,10 @@ pub(super) struct Joined {
     sides: Sides,
 }
 
-/// The tensors that parameters of these names and shapes lie in.
+/// The tensors that hold parameters of these names and shapes.
 ///
 /// # Errors
-/// The parameter that has no name in PyG's layer.
+/// The parameter without a name in PyG's layer.
 pub(super) fn joined<'a>(
     of: &'static [ParameterNames],
     own: impl Iterator<Item = (&'a str, (usize, usize))>,
@@ -111,7 +111,7 @@ impl Joined {
         }
     }
 
-    /// Whether a divisor of the layer's input is in it.
+    /// Whether it includes a divisor of the layer's input.
     pub(super) fn has_divisor(&self) -> bool {
         let mut parts = self.parts.iter();
         parts.any(|part| part.divisor != Divisor::Nothing)
@@ -127,7 +127,7 @@ impl Joined {
         (0..count.unwrap_or(0)).map(of).collect()
     }
 
-    /// The sides of the tensor; of several the sides of each.
+    /// The shape of the tensor; where there are several, the shape of each.
     pub(super) fn shape(&self) -> Vec<usize> {
         let Some(first) = self.parts.first() else {
             return Vec::new();
@@ -151,7 +151,7 @@ impl Joined {
         }
     }
 
-    /// PyG's tensors of the parameters, which `get` has by their names here.
+    /// PyG's tensors of the parameters, which `get` returns by their names here.
     pub(super) fn theirs_of(
         &self,
         get: impl Fn(&str, Divisor) -> Tensor,
@@ -186,7 +186,7 @@ impl Joined {
         })
     }
 
-    /// The parameters of PyG's tensors, which are removed from `tensors`. `full` makes a name of the file of an end.
+    /// The parameters of PyG's tensors, which are removed from `tensors`. `full` makes a name of the file from its end.
     ///
     /// # Errors
     /// The tensor that is missing or of another shape.
