@@ -305,7 +305,8 @@ class GENConv(_Pairwise, pyg.GENConv):  # type: ignore[misc]
             if aggr == "std":
                 return out
             times = Adjacency(graph).degrees()[:, None]
-            return (out + eps * (times if aggr in SUMS else times.clamp(max=1.0))).to(out.dtype)
+            shifted: Tensor = out + eps * (times if aggr in SUMS else times.clamp(max=1.0))
+            return shifted.to(out.dtype)
         if edge_attr is None:
             rows = rows.relu() + eps
             names = [self.aggr] if isinstance(self.aggr, str) else self.aggr
