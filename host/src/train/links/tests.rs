@@ -226,7 +226,6 @@ type Case = (LinkDecoder, Vec<Vec<f32>>, Vec<f32>, f32, Vec<Vec<f32>>);
 
 /// The output of the program above the test.
 fn cases_of_torch() -> [Case; 2] {
-    let both = values(18, 1, 2.0);
     [
         (
             LinkDecoder::Bilinear,
@@ -265,8 +264,8 @@ fn cases_of_torch() -> [Case; 2] {
         (
             LinkDecoder::Mlp,
             vec![
-                both[..9].to_vec(),
-                both[9..].to_vec(),
+                values(18, 1, 2.0)[..9].to_vec(),
+                values(18, 1, 2.0)[9..].to_vec(),
                 values(3, 2, 1.0),
                 values(3, 3, 3.0),
                 vec![0.3],
