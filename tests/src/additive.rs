@@ -167,7 +167,7 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
         on_all(backend, &graph, 1, 7, name);
     }
     on_all(backend, &hub(scale.pick(1_500, 9_000)), 1, 41, "a hub");
-    // Of so many CTAs that its parts are added chunk by chunk.
+    // It crosses chunks of CTAs, so its parts are added chunk by chunk.
     Case::random::<f16>(&hub(40_000), 2, 8).check::<B, f16>(backend, "a long row");
 }
 

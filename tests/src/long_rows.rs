@@ -1,4 +1,4 @@
-//! SpMM of rows that cross so many CTAs that their parts are added chunk by chunk.
+//! SpMM of rows that cross chunks of CTAs, so that their parts are added chunk by chunk.
 
 use crate::Scale;
 use crate::coo::BY_ROW_IDS;
@@ -179,7 +179,7 @@ pub fn means_repeat<B: Backend>(backend: &B, scale: Scale) {
     of_element::<B, f32>(backend, &graph, scale.pick(1, 5));
 }
 
-/// Sums of codes, with an epilogue and without: the bits of those of elements.
+/// Sums of quantized values, with an epilogue and without: the bits of those of elements.
 pub fn quantized<B: Backend>(backend: &B, _: Scale) {
     fn of_element<B: Backend, E: Element>(backend: &B, graph: &Csr) {
         let (features, rows) = (24, graph.vertices());

@@ -424,7 +424,7 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
     for (_, graph) in rectangular(Scale::Small) {
         check_element::<B, f16>(backend, &graph);
     }
-    // A row of so many CTAs that its parts are added chunk by chunk, along the edges or against them.
+    // A row that crosses chunks of CTAs, so that its parts are added chunk by chunk, along the edges or against them.
     let policy = SpmmPolicy {
         edges_per_warp: Some(16),
         ..SpmmPolicy::default()

@@ -266,15 +266,17 @@ impl<B: Storage, T: Pod + Send + Sync> Array<B, T> {
     }
 }
 
+/// Bytes of a cache line of a GPU.
+pub(crate) const LINE_BYTES: usize = 128;
+
 /// Distances of the rows of a matrix of `columns`, in elements, that are worth trying where rows are gathered: as close
 /// as can be, at whole sectors of 32 bytes, and at whole lines of 128, of which a row that begins anywhere takes one
 /// more than it must. Ascending, each once.
 pub fn gathered_strides<E: Element>(columns: usize) -> Vec<usize> {
     const SECTOR: usize = 32;
-    const LINE: usize = 128;
     let least = padded::<E>(columns);
     let at = |bytes: usize| least.next_multiple_of(bytes / size_of::<E>());
-    let mut strides = vec![least, at(SECTOR), at(LINE)];
+    let mut strides = vec![least, at(SECTOR), at(LINE_BYTES)];
     strides.dedup();
     strides
 }
@@ -284,7 +286,7 @@ pub fn gathered_strides<E: Element>(columns: usize) -> Vec<usize> {
 /// its lines are spared, and rows of floats gain nothing, and take more memory.
 pub fn gathered_stride<E: Element>(columns: usize) -> usize {
     let least = padded::<E>(columns);
-    let (half_a_line, line) = (64 / size_of::<E>(), 128 / size_of::<E>());
+    let (half_a_line, line) = (LINE_BYTES / 2 / size_of::<E>(), LINE_BYTES / size_of::<E>());
     match size_of::<E>() == 2 && least > half_a_line && least <= 2 * line {
         true => least.next_multiple_of(line),
         false => least,

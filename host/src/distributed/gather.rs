@@ -22,14 +22,13 @@ pub enum Gather {
 
 impl Gather {
     /// The choice that takes less time for a forward and a backward pass, given the numbers of ranks and of vertices.
-    /// `heard` is the number of halo rows of all ranks together: a vertex counts once for each other rank that reads
-    /// it.
+    /// `halo_rows` counts the rows of all ranks' halos: a vertex once for each other rank that reads it.
     ///
     /// In the forward pass the rows of a halo are read and written as they are packed. In the backward pass the
     /// received gradients are read to be summed. Rows cross the interconnect in both passes.
-    pub fn cheaper(heard: u64, (ranks, vertices): (usize, usize)) -> Self {
+    pub fn cheaper(halo_rows: u64, (ranks, vertices): (usize, usize)) -> Self {
         let others = ranks.saturating_sub(1) as u64 * vertices as u64;
-        let halo = heard as f64 * (2.0 + 3.0 * MEMORY_OVER_WIRE);
+        let halo = halo_rows as f64 * (2.0 + 3.0 * MEMORY_OVER_WIRE);
         let whole = others as f64 * (2.0 + MEMORY_OVER_WIRE);
         match whole < halo {
             true => Self::Whole,
@@ -47,9 +46,9 @@ impl Gather {
     }
 
     /// Whether all rows are sent. [`Gather::Auto`] chooses by [`Gather::cheaper`].
-    pub(crate) fn is_whole(self, heard: u64, of: (usize, usize)) -> bool {
+    pub(crate) fn is_whole(self, halo_rows: u64, of: (usize, usize)) -> bool {
         let chosen = match self {
-            Self::Auto => Self::cheaper(heard, of),
+            Self::Auto => Self::cheaper(halo_rows, of),
             given => given,
         };
         chosen == Self::Whole

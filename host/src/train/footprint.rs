@@ -311,7 +311,7 @@ impl Footprint {
         Self::of_config::<E>(what, learning, multiprocessors, &mut seen).map(|()| seen)
     }
 
-    /// Checks that the `work` of a training, as in [`Footprint::of_training`], fits the `room`. It decides
+    /// Checks that the `work` of a training, as in [`Footprint::of_training`], fits the given memory. It decides
     /// [where the features are stored](Footprint::features_kind). On the CPU everything is in the same memory.
     ///
     /// # Errors
@@ -489,7 +489,7 @@ impl Footprint {
         self
     }
 
-    /// Checks that it fits the `room`, and decides where features are stored.
+    /// Checks that it fits the given memory, and decides where features are stored.
     fn placed<E: Element>(
         mut self,
         features: (usize, usize),

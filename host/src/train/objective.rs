@@ -284,11 +284,11 @@ impl<B: Backend, E: Element> Objective<B, E> {
         &self.0.features
     }
 
-    /// The same task for the vertices `told` alone, for a graph that is evaluated in pieces. They are ascending and
+    /// The same task for the given vertices alone, for a graph that is evaluated in pieces. They are ascending and
     /// include those of all splits.
-    pub(super) fn of_told(&self, backend: &B, told: &[u32]) -> Result<Self, Error> {
+    pub(super) fn of_requested(&self, backend: &B, vertices: &[u32]) -> Result<Self, Error> {
         let place = |vertex: &u32| {
-            let place = told.binary_search(vertex).map_err(|_| Error::Unsupported {
+            let place = vertices.binary_search(vertex).map_err(|_| Error::Unsupported {
                 operator: NAME,
                 reason: format!(
                     "vertex {vertex} is in a split, and its row is not asked for; ask for those of all splits"
@@ -300,7 +300,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             self.0.lists[split].iter().map(place).collect()
         };
         let lists = [listed(0)?, listed(1)?, listed(2)?];
-        let targets = self.0.targets.selected(told);
+        let targets = self.0.targets.selected(vertices);
         let goal = Goal {
             targets: &targets,
             outputs: self.0.outputs,
@@ -308,7 +308,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             loss: &Loss::of(&targets),
             splits: lists.each_ref().map(Vec::as_slice),
         };
-        let all: Vec<u32> = (0..told.len() as u32).collect();
+        let all: Vec<u32> = (0..vertices.len() as u32).collect();
         Self::of_vertices(
             backend,
             Vec::new(),

@@ -89,6 +89,13 @@ fn owner(name: &str) -> &str {
     of_moment.unwrap_or(name)
 }
 
+/// Refuses a tensor that the model of a checkpoint lacks.
+pub(super) fn no_place(name: &str) -> String {
+    format!(
+        "its tensor `{name}` has no place in the model, whose scores would be others without it; train it anew"
+    )
+}
+
 /// Refuses tensors that the model does not have, decoders of links among them. Without them its scores would differ.
 fn expect_known<'a, B: Backend, E: Element>(
     model: &impl Model<B, E>,
@@ -102,9 +109,7 @@ fn expect_known<'a, B: Backend, E: Element>(
         Some(name) if name.starts_with("decoder.") => refuse(format!(
             "its tensor `{name}` is of a decoder of links that the model has not; make the model with the decoder of the checkpoint"
         )),
-        Some(name) => refuse(format!(
-            "its tensor `{name}` has no place in the model, whose scores would be others without it; train it anew"
-        )),
+        Some(name) => refuse(no_place(name)),
         None => Ok(()),
     }
 }

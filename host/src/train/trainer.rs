@@ -357,7 +357,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         }
         if let Some(told) = pieces.asked() {
             pieces.check()?;
-            self.objective = self.objective.of_told(&self.backend, told)?;
+            self.objective = self.objective.of_requested(&self.backend, told)?;
             self.evaluation = Evaluation::new(&self.backend, &self.objective, &self.config)?;
         }
         Ok(self.in_pieces(pieces))

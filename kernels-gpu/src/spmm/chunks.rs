@@ -87,7 +87,7 @@ unsafe fn add<S: Scaling>(params: &SpmmParams, begin: u32, end: u32) {
         let mut parts = [S::IDENTITY; IN_FLIGHT];
         unroll!(i in 0..IN_FLIGHT => {
             let cta = at + i as u32 * WARPS_PER_CTA;
-            // SAFETY: the caller's promise: each of them staged a row of so many floats.
+            // SAFETY: the caller's promise: each of them staged a row of `staged_floats` floats.
             let part = unsafe { tail(cta.min(end - 1)).load() };
             parts[i] = if cta < end { part } else { S::IDENTITY };
         });

@@ -221,8 +221,8 @@ pub fn stored_steps_are_those_of_one<B: Backend>(backend: &B, scale: Scale) {
     }
 }
 
-/// A rank stores what overflowed, which no gradient shows: its vertices are not learnt from, and no other rank hears them. All leave the
-/// step out, and take the next one.
+/// A rank stores what overflowed, and no gradient shows it: no loss reads its vertices, and no other rank aggregates them.
+/// All ranks skip the step, and take the next one.
 pub fn overflows_of_stored_are_of_all_ranks<B: Backend>(backend: &B, _: Scale) {
     const LEARNT: u32 = 50;
     let whole = task::graph();
@@ -244,7 +244,7 @@ pub fn overflows_of_stored_are_of_all_ranks<B: Backend>(backend: &B, _: Scale) {
     config.scaling.initial = 256.0;
     let of = (&partition, Gather::Halo, config, &[][..]);
     let graph = (&graph, EdgeData::default());
-    let told = of_ranks::<B, f16, _>(by_host(backend), graph, &model, of, |trainer| {
+    let all = of_ranks::<B, f16, _>(by_host(backend), graph, &model, of, |trainer| {
         trainer.evaluate().expect("an evaluation");
         let overflows = trainer.model().logits().rows() != LEARNT as usize;
         let before = overflows.then(|| overflow_first_bias(backend, trainer));
@@ -262,9 +262,9 @@ pub fn overflows_of_stored_are_of_all_ranks<B: Backend>(backend: &B, _: Scale) {
         let after = trainer.optimizer().expect("no failure").skipped;
         (skipped, after, task::weights(backend, trainer.model()))
     });
-    for (skipped, after, weights) in &told {
+    for (skipped, after, weights) in &all {
         assert_eq!([*skipped, *after], [1, 1]);
-        assert!(weights == &told[0].2);
+        assert!(weights == &all[0].2);
     }
 }
 

@@ -219,6 +219,17 @@ fn features_are_dealt_out_or_refused_in_a_line() {
     }
 }
 
+/// Asserts that runs of several ranks repeat, and have nearly the losses of one; returns the events of such a run.
+fn assert_near(of: &dyn Fn(&str) -> Vec<Value>, ranks: &str, alone: &[Value]) -> Vec<Value> {
+    let whole = of(ranks);
+    assert_eq!(course(&of(ranks)), course(&whole), "{ranks} ranks");
+    for ([loss, _], [expected, _]) in course(&whole).iter().zip(&course(alone)) {
+        let off = (loss - expected).abs() / expected;
+        assert!(off < 0.05, "{ranks} ranks: {loss} and {expected}");
+    }
+    whole
+}
+
 /// So they do in batches: values of a rank's part are quantized by the scales of all. What was beyond those is reported
 /// of all together.
 #[test]
@@ -231,12 +242,7 @@ fn messages_of_batches_have_8_bits() {
     };
     let alone = of("1");
     for ranks in ["2", "3"] {
-        let whole = of(ranks);
-        assert_eq!(course(&of(ranks)), course(&whole), "{ranks} ranks");
-        for ([loss, _], [expected, _]) in course(&whole).iter().zip(&course(&alone)) {
-            let off = (loss - expected).abs() / expected;
-            assert!(off < 0.05, "{ranks} ranks: {loss} and {expected}");
-        }
+        let whole = assert_near(&of, ranks, &alone);
         let told =
             |events: &[Value]| events.last().expect("a last line")["saturated_messages"].as_u64();
         let (one, all) = (told(&alone).expect("codes"), told(&whole).expect("codes"));
@@ -245,7 +251,7 @@ fn messages_of_batches_have_8_bits() {
     }
 }
 
-/// So have activations that are kept for the backward pass: threads and processes keep them alike.
+/// Activations that are stored for the backward pass likewise; threads and processes store the same.
 #[test]
 fn activations_of_batches_have_8_bits() {
     let place = place(&Ring::new());
@@ -254,12 +260,7 @@ fn activations_of_batches_have_8_bits() {
     let of = |ranks: &str| run(place.train(&[&all[..], &["--ranks", ranks]].concat()));
     let alone = of("1");
     for ranks in ["2", "3"] {
-        let whole = of(ranks);
-        assert_eq!(course(&of(ranks)), course(&whole), "{ranks} ranks");
-        for ([loss, _], [expected, _]) in course(&whole).iter().zip(&course(&alone)) {
-            let off = (loss - expected).abs() / expected;
-            assert!(off < 0.05, "{ranks} ranks: {loss} and {expected}");
-        }
+        assert_near(&of, ranks, &alone);
     }
     let ranks = outputs(processes(&place, 2, |_| {
         all.iter().map(|it| (*it).to_owned()).collect()

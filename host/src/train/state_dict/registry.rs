@@ -10,6 +10,7 @@ use crate::nn::{ConvolutionConfig, ModelConfig};
 use crate::program::layers::{ALL, Divisor, LayerKind, LayerSetting, Layout, ParameterNames};
 use crate::program::shapes;
 use crate::tensor::Precision;
+use crate::train::snapshot::no_place;
 use crate::train::{Checkpoint, Tensor, Tensors};
 pub(super) use class::{class_of, notes_on};
 use layout::{Joined, Sides, ends_with, joined};
@@ -152,9 +153,7 @@ pub(super) fn write(checkpoint: &Checkpoint, out: &mut StateDict) -> Result<(), 
         let own: BTreeMap<&str, &Tensor> = own.collect();
         let mut names = own.keys().map(|name| format!("{prefix}{name}"));
         if let Some(name) = names.find(|name| !known.contains(&**name)) {
-            return refuse(format!(
-                "its tensor `{name}` has no place in the model, whose scores would be others without it; train it anew"
-            ));
+            return refuse(no_place(&name));
         }
         let shapes = own.iter().map(|(name, of)| (*name, (of.rows, of.columns)));
         let tensors = tensors_of(model, &kind, &stage, shapes)?;

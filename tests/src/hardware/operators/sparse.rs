@@ -319,7 +319,7 @@ fn maxima_and_atomics<B: Backend + 'static, E: Element>(cases: &mut Vec<Operator
     }
 }
 
-/// Rows of so many CTAs that their parts are added chunk by chunk.
+/// Rows that cross chunks of CTAs, so that their parts are added chunk by chunk.
 fn long_rows<B: Backend + 'static>(cases: &mut Vec<OperatorCase<B>>) {
     const FEATURES: usize = 40;
     let by = |policy| SpmmPolicy {

@@ -205,7 +205,7 @@ impl<D: Driver> Gpu<D> {
         };
         let empty_count = narrow(NAME, "rows without edges", empty_count)?;
         let operand = Operand {
-            load_bytes: u64::from(x.load_bytes(load)),
+            load_bytes: x.load_bytes(load),
             row_bytes: u64::from(x.stride) * u64::from(VECTOR_BYTES),
             cache: self.driver().info().l2_bytes,
         };

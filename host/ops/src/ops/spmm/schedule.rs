@@ -3,6 +3,7 @@
 use super::{NAME, Schedule, Slices, SpmmPolicy};
 use crate::error::Error;
 use crate::ops::partition;
+use crate::tensor::LINE_BYTES;
 use halfgnn_contract::WARP;
 use halfgnn_contract::spmm::{self as contract, Schedule as Built, Sums};
 
@@ -35,6 +36,11 @@ pub struct Rows {
 const SEARCHED_ROWS: u32 = 1 << 17;
 
 impl Rows {
+    /// Whether rows that have edges have at least [`LONG_ROWS`] in the mean.
+    fn are_long(&self) -> bool {
+        u64::from(self.edges) >= LONG_ROWS * u64::from(self.filled)
+    }
+
     /// Whether a launch by row ids is to find those without edges.
     pub(super) fn are_searched(&self) -> bool {
         self.vertices <= SEARCHED_ROWS
@@ -55,14 +61,11 @@ pub(super) struct Columns {
     pub(super) tiles: u32,
 }
 
-/// Bytes of a cache line.
-const LINE_BYTES: u64 = 128;
-
 /// The rows that edges read, as they lie in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operand {
     /// Bytes of one load.
-    pub(super) load_bytes: u64,
+    pub(super) load_bytes: u32,
     /// Bytes of a row.
     pub(super) row_bytes: u64,
     /// Bytes of the GPU's second-level cache; 0 where they are not known.
@@ -88,15 +91,14 @@ impl Columns {
     /// second-level cache then holds more of the rows that many edges read. Each slice costs one more walk over the
     /// edges. It does not pay where rows fit the cache anyway, have few edges or are all read equally often.
     pub(super) fn sliced(self, slices: Slices, rows: &Rows, operand: Operand) -> Self {
-        let line = (LINE_BYTES / operand.load_bytes) as u32;
+        let line = LINE_BYTES as u32 / operand.load_bytes;
         let is_faster = || {
-            let are_long = u64::from(rows.edges) >= LONG_ROWS * u64::from(rows.filled);
             let are_skewed =
                 u64::from(rows.longest) * u64::from(rows.filled) >= SKEW * u64::from(rows.edges);
             // Of edges that go both ways a row with edges is one that is read.
             let bytes = u64::from(rows.filled) * operand.row_bytes;
             let is_large = operand.cache > 0 && bytes > SLICED_CACHES * operand.cache;
-            are_long
+            rows.are_long()
                 && are_skewed
                 && is_large
                 && self.heads == 1
@@ -308,7 +310,7 @@ fn enough(multiprocessors: u32) -> u64 {
 /// Merging two sums takes twice the shared memory, which the first-level cache then has no more: with
 /// [`contract::CTA_EDGES_LOG2_MAX`] GAT's step was up to 30 % slower on an H200.
 fn most_cta_edges_log2(rows: Rows, sums: Sums) -> u32 {
-    if sums.are_two() || u64::from(rows.edges) < LONG_ROWS * u64::from(rows.filled) {
+    if sums.are_two() || !rows.are_long() {
         contract::EDGES_PER_CTA.ilog2()
     } else {
         contract::CTA_EDGES_LOG2_MAX
